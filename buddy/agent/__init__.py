@@ -1,0 +1,1 @@
+"""What buddy is: the loop, its records and its protocols. Pure."""

@@ -1,0 +1,207 @@
+"""AgentUiEvent: everything a turn can tell the outside. Facts, not commands; frozen; serialisable as they
+are.
+
+Consumers `match` without a wildcard, so that a new variant is a type error wherever it matters. The laws
+every sequence of events obeys are checked by `tests/agent/laws.py`: `TurnStarted` first, `TurnFinished` last
+and once, every `ToolStarted` and `ApprovalRequested` closed exactly once, deltas concatenate to the finished
+reply.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from buddy.agent.display import Display
+from buddy.agent.messages import AssistantMessage, Call, ResultStatus, Usage, UserMessage
+from buddy.agent.provider import ErrorKind
+
+RiskName = Literal["low", "medium", "high"]
+ApprovalAnswer = Literal["once", "session", "rule", "denied", "withdrawn"]
+TurnOutcome = Literal["completed", "cancelled", "failed", "limit"]
+
+
+class TurnStarted(msgspec.Struct, frozen=True, tag="turn_started"):
+    """A turn began. `prompts` is empty when it continues an existing history."""
+
+    prompts: tuple[UserMessage, ...]
+
+
+class SteeringAccepted(msgspec.Struct, frozen=True, tag="steering_accepted"):
+    """Text sent while the turn ran (or queued for after it) is now part of the history."""
+
+    message: UserMessage
+
+
+class ReplyStarted(msgspec.Struct, frozen=True, tag="reply_started"):
+    """A request is about to be sent; what follows belongs to this reply."""
+
+    reply_id: str
+    model: str
+
+
+class ThinkingDelta(msgspec.Struct, frozen=True, tag="thinking_delta"):
+    """More reasoning of a reply."""
+
+    reply_id: str
+    block: int
+    text: str
+
+
+class TextDelta(msgspec.Struct, frozen=True, tag="text_delta"):
+    """More answer text of a reply."""
+
+    reply_id: str
+    block: int
+    text: str
+
+
+class ToolCallDelta(msgspec.Struct, frozen=True, tag="tool_call_delta"):
+    """Arguments of a call that are still arriving. For previews only; the call runs from `ReplyFinished`."""
+
+    reply_id: str
+    call_id: str
+    name: str
+    arguments: str
+
+
+class ReplyTiming(msgspec.Struct, frozen=True):
+    """Seconds from the request to the first content, and to the end."""
+
+    first_content_s: float
+    total_s: float
+
+
+class ReplyFinished(msgspec.Struct, frozen=True, tag="reply_finished"):
+    """The whole reply. `message.finish == "cut"`: it broke off; what was shown is kept."""
+
+    message: AssistantMessage
+    timing: ReplyTiming
+
+
+class ToolStarted(msgspec.Struct, frozen=True, tag="tool_started"):
+    """A call's life began: it will be judged, perhaps asked about, and closed by one `ToolFinished`."""
+
+    call: Call
+    risk: RiskName
+    title: str
+
+
+class ToolProgress(msgspec.Struct, frozen=True, tag="tool_progress"):
+    """Output of a running tool, bounded by the tool."""
+
+    call_id: str
+    text: str
+
+
+class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):
+    """A call's life ended. `text` is what the model reads, `display` what the person sees."""
+
+    call_id: str
+    status: ResultStatus
+    text: str
+    display: Display
+    seconds: float
+    cached: bool
+
+
+class ApprovalRequested(msgspec.Struct, frozen=True, tag="approval_requested"):
+    """The person is asked about one call. An answer counts only with this id and this digest of what was
+    shown. `rule` is what "always" would save, "" when nothing can be saved."""
+
+    request_id: str
+    call: Call
+    risk: RiskName
+    reason: str
+    preview: Display
+    rule: str
+    digest: str
+
+
+class ApprovalResolved(msgspec.Struct, frozen=True, tag="approval_resolved"):
+    """A request was answered or withdrawn. `by`: who or what answered ("you", "grant", "turn ended" …)."""
+
+    request_id: str
+    answer: ApprovalAnswer
+    by: str
+
+
+class TokenUsage(msgspec.Struct, frozen=True, tag="token_usage"):
+    """Usage of the last reply and the task's totals. `context_tokens` of `context_limit` are in use;
+    `cost_usd` is the task's so far; `cost_known` is False when the catalogue has no price."""
+
+    last: Usage
+    total: Usage
+    context_tokens: int
+    context_limit: int
+    cost_usd: float
+    cost_known: bool
+
+
+class RetryScheduled(msgspec.Struct, frozen=True, tag="retry_scheduled"):
+    """The request failed before anything was shown and is sent again after `delay_s`."""
+
+    attempt: int
+    attempts: int
+    delay_s: float
+    kind: ErrorKind
+    message: str
+
+
+class ContextCompacted(msgspec.Struct, frozen=True, tag="context_compacted"):
+    """The request history was shortened. Tokens are estimates."""
+
+    tokens_before: int
+    tokens_after: int
+    kept: int
+    dropped: int
+
+
+class Notice(msgspec.Struct, frozen=True, tag="notice"):
+    """Something the person should know; not part of the conversation."""
+
+    level: Literal["info", "warning", "error"]
+    text: str
+
+
+class TurnFinished(msgspec.Struct, frozen=True, tag="turn_finished"):
+    """The turn is over. `reason` is one sentence when it did not complete, "" otherwise; `error` is the
+    provider error's kind, "empty_response", "loop" or "crash" when it failed, "" otherwise."""
+
+    outcome: TurnOutcome
+    reason: str
+    error: str
+    replies: int
+    seconds: float
+
+
+AgentUiEvent = (
+    TurnStarted
+    | SteeringAccepted
+    | ReplyStarted
+    | ThinkingDelta
+    | TextDelta
+    | ToolCallDelta
+    | ReplyFinished
+    | ToolStarted
+    | ToolProgress
+    | ToolFinished
+    | ApprovalRequested
+    | ApprovalResolved
+    | TokenUsage
+    | RetryScheduled
+    | ContextCompacted
+    | Notice
+    | TurnFinished
+)
+
+
+class TaskEvent(msgspec.Struct, frozen=True):
+    """An event on its way to a front end. `seq` counts without gaps per task; `at` is seconds of a monotonic
+    clock."""
+
+    task_id: int
+    seq: int
+    at: float
+    event: AgentUiEvent

@@ -1,0 +1,163 @@
+"""Conversation records: what people, models and tools said. Frozen, serialisable as they are.
+
+A history is a sequence of `Message`. Nothing here knows a provider's wire format; fields a provider wants
+back untouched (signatures, encrypted reasoning, unknown keys) travel in `opaque` and are never looked into.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import msgspec
+
+Opaque = dict[str, Any]
+"""A JSON object of a provider that is sent back exactly as it came; `{}` when there is none."""
+
+Origin = Literal["prompt", "steer", "follow_up", "note", "instructions", "summary"]
+Finish = Literal["stop", "calls", "length", "filter", "cut"]
+"""Why a reply ended. `cut`: the stream broke or was interrupted; its calls are never run."""
+
+ResultStatus = Literal["ok", "error", "denied", "cancelled", "skipped"]
+
+
+class Text(msgspec.Struct, frozen=True, tag="text", tag_field="type"):
+    """Plain text (Markdown when a model wrote it)."""
+
+    text: str
+    opaque: Opaque = {}
+
+
+class Image(msgspec.Struct, frozen=True, tag="image", tag_field="type"):
+    """A picture, base64 encoded."""
+
+    media_type: str
+    data: str
+
+
+class Thinking(msgspec.Struct, frozen=True, tag="thinking", tag_field="type"):
+    """Reasoning of the model, with the signature its provider wants back ("" when there is none)."""
+
+    text: str
+    signature: str
+    opaque: Opaque = {}
+
+
+class Call(msgspec.Struct, frozen=True, tag="call", tag_field="type"):
+    """A tool call. `arguments` is the JSON text exactly as the model wrote it ("{}" when it wrote
+    nothing)."""
+
+    id: str
+    name: str
+    arguments: str
+    opaque: Opaque = {}
+
+
+class ServerItem(msgspec.Struct, frozen=True, tag="server", tag_field="type"):
+    """Something the provider ran on its own side (a web search, say): kept, sent back, never run here."""
+
+    data: Opaque
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Tokens of one reply. `input_tokens` counts everything sent, cached parts included; `output_tokens`
+    everything generated, reasoning included. `estimated`: the provider did not say."""
+
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    estimated: bool
+
+
+NO_USAGE = Usage(0, 0, 0, 0, 0, estimated=True)
+
+UserPart = Text | Image
+AssistantPart = Text | Thinking | Call | ServerItem
+
+
+class UserMessage(msgspec.Struct, frozen=True, tag="user", tag_field="role"):
+    """What a person said, or what buddy says in the person's place (`origin` tells which)."""
+
+    id: str
+    parts: tuple[UserPart, ...]
+    origin: Origin
+
+
+class AssistantMessage(msgspec.Struct, frozen=True, tag="assistant", tag_field="role"):
+    """One reply of a model. `lane` names the wire format its opaque fields belong to ("chat", "anthropic"
+    …)."""
+
+    id: str
+    parts: tuple[AssistantPart, ...]
+    model: str
+    lane: str
+    finish: Finish
+    usage: Usage
+    opaque: Opaque = {}
+
+
+class ToolMessage(msgspec.Struct, frozen=True, tag="tool", tag_field="role"):
+    """The one answer to one call."""
+
+    id: str
+    call_id: str
+    name: str
+    text: str
+    status: ResultStatus
+    images: tuple[Image, ...] = ()
+
+
+Message = UserMessage | AssistantMessage | ToolMessage
+
+CANCELLED_TEXT = "operation cancelled by user"
+SKIPPED_TEXT = "skipped: the user sent new instructions"
+INTERRUPTED_TEXT = "interrupted; it may have run"
+NOT_RUN_TEXT = "not run"
+
+
+def text_of(message: Message) -> str:
+    """The readable text of a message: what was said, without thinking, calls and pictures."""
+    match message:
+        case ToolMessage():
+            return message.text
+        case UserMessage() | AssistantMessage():
+            return "".join(part.text for part in message.parts if isinstance(part, Text))
+
+
+def thinking_of(message: AssistantMessage) -> str:
+    """The readable reasoning of a reply."""
+    return "".join(part.text for part in message.parts if isinstance(part, Thinking))
+
+
+def calls_of(message: Message) -> tuple[Call, ...]:
+    """The tool calls of a message, in the model's order; empty for anything but a reply."""
+    if not isinstance(message, AssistantMessage):
+        return ()
+    return tuple(part for part in message.parts if isinstance(part, Call))
+
+
+def unanswered(history: Iterable[Message]) -> tuple[Call, ...]:
+    """Calls of the last reply that have no result yet, in order. Calls of a cut reply do not count."""
+    waiting: dict[str, Call] = {}
+    for message in history:
+        match message:
+            case AssistantMessage():
+                waiting = {} if message.finish == "cut" else {call.id: call for call in calls_of(message)}
+            case ToolMessage():
+                waiting.pop(message.call_id, None)
+            case UserMessage():
+                pass
+    return tuple(waiting.values())
+
+
+def to_json(message: Message) -> str:
+    """One line of ASCII JSON. The standard library's encoder, because lone surrogates must survive."""
+    return json.dumps(msgspec.to_builtins(message), ensure_ascii=True, separators=(",", ":"))
+
+
+def from_builtins(data: object) -> Message:
+    """The inverse of `msgspec.to_builtins`. Raises `msgspec.ValidationError` where a record is malformed."""
+    return msgspec.convert(data, Message)

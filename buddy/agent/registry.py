@@ -1,0 +1,49 @@
+"""The tools of one agent, by name: the model's, its aliases, and what to say to a name nobody has."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from buddy.agent.provider import ToolDefinition
+from buddy.agent.tool import Category, Tool
+
+
+class ToolRegistry:
+    """Tools by name. Names are unique; the first registration of a name or alias wins."""
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        self._aliases: dict[str, str] = {}
+        for tool in tools:
+            self.register(tool)
+
+    def register(self, tool: Tool) -> None:
+        """Add a tool. Raises `ValueError` when its name is taken."""
+        if tool.name in self._tools:
+            raise ValueError(f"two tools are named {tool.name!r}; give one another name")
+        self._tools[tool.name] = tool
+        for alias in tool.aliases:
+            self._aliases.setdefault(alias, tool.name)
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of this name or alias."""
+        return self._tools.get(name) or self._tools.get(self._aliases.get(name, ""))
+
+    def list_all(self) -> tuple[Tool, ...]:
+        """All tools, sorted by name, so that the request prefix stays the same."""
+        return tuple(self._tools[name] for name in sorted(self._tools))
+
+    def list_by_category(self, category: Category) -> tuple[Tool, ...]:
+        """The tools of one category, sorted by name."""
+        return tuple(tool for tool in self.list_all() if tool.category == category)
+
+    def list_definitions(self) -> tuple[ToolDefinition, ...]:
+        """What a model is told, sorted by name."""
+        return tuple(tool.definition() for tool in self.list_all())
+
+    def unknown(self, name: str) -> str:
+        """What the model reads when it calls a tool that is not there."""
+        near = difflib.get_close_matches(name[:80], [*self._tools, *self._aliases], n=1)
+        hint = f" Did you mean {self._aliases.get(near[0], near[0])}?" if near else ""
+        return f"there is no tool named {name[:80]!r}.{hint} Available: {', '.join(sorted(self._tools))}"

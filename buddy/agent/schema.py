@@ -1,0 +1,141 @@
+"""Tool arguments: a function's signature as a record, the record as a JSON schema, JSON text as the record.
+
+Shapes come from msgspec, everything inlined, root `type: object`, `additionalProperties: false`. The text is
+parsed by the standard library, strictly: no duplicate keys, no NaN, bounded depth and size.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Never, cast
+
+import msgspec
+
+MAX_ARGUMENT_CHARS = 1_000_000
+MAX_DEPTH = 64
+_PUNCTUATION = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+
+
+class ArgumentsError(Exception):
+    """Arguments a tool cannot take. The message is what the model reads."""
+
+
+def arguments_type(function: Callable[..., Any], hints: Mapping[str, Any]) -> type[msgspec.Struct]:
+    """The record of a tool function's parameters after the first (its context)."""
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    for name in list(inspect.signature(function).parameters)[1:]:
+        parameter = inspect.signature(function).parameters[name]
+        if name not in hints:
+            raise TypeError(f"{function.__name__}: parameter {name} needs an annotation: it is the schema")
+        if parameter.default is inspect.Parameter.empty:
+            fields.append((name, hints[name]))
+        else:
+            fields.append((name, hints[name], parameter.default))
+    return msgspec.defstruct(
+        f"{function.__name__}_arguments", fields, frozen=True, kw_only=True, forbid_unknown_fields=True
+    )
+
+
+def parameters_schema(record: type[msgspec.Struct]) -> dict[str, Any]:
+    """The JSON schema of a record, without references and titles."""
+    (schema,), components = msgspec.json.schema_components([record], ref_template="{name}")
+    inlined = cast(dict[str, Any], _inline(schema, components))
+    return {
+        "type": "object",
+        "properties": inlined.get("properties", {}),
+        "required": inlined.get("required", []),
+        "additionalProperties": False,
+    }
+
+
+def _inline(schema: Any, components: Mapping[str, Any]) -> Any:
+    if isinstance(schema, list):
+        return [_inline(item, components) for item in cast(list[Any], schema)]
+    if not isinstance(schema, dict):
+        return schema
+    node = cast(dict[str, Any], schema)
+    if "$ref" in node:
+        rest = {key: value for key, value in node.items() if key != "$ref"}
+        return {**_inline(components[node["$ref"]], components), **rest}
+    return {
+        key: {name: _inline(value, components) for name, value in value_.items()}
+        if key == "properties"
+        else _inline(value_, components)
+        for key, value_ in node.items()
+        if key != "title"
+    }
+
+
+def parse_json(text: str) -> Any:
+    """Strict JSON. Raises `ArgumentsError` that shows where the text broke."""
+    if len(text) > MAX_ARGUMENT_CHARS:
+        raise ArgumentsError(
+            f"arguments are {len(text)} characters long; at most {MAX_ARGUMENT_CHARS} are taken"
+        )
+    _check_depth(text)
+    try:
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        around = text[max(0, error.pos - 30) : error.pos + 30]
+        raise ArgumentsError(
+            f"arguments are not valid JSON: {error.msg} at character {error.pos}, near {around!r}. "
+            "Send one JSON object."
+        ) from error
+    except ValueError as error:
+        raise ArgumentsError(f"arguments are not acceptable JSON: {str(error)[:200]}") from error
+
+
+def _check_depth(text: str) -> None:
+    depth = 0
+    for found in _PUNCTUATION.finditer(text):
+        sign = found.group()[0]
+        if sign in "[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise ArgumentsError(f"arguments are nested deeper than {MAX_DEPTH} levels")
+        elif sign in "]}":
+            depth -= 1
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"key {key[:80]!r} is given twice")
+        found[key] = value
+    return found
+
+
+def _no_constant(name: str) -> Never:
+    raise ValueError(f"{name} is not JSON")
+
+
+def decode_arguments(text: str, record: type[msgspec.Struct], aliases: Mapping[str, str]) -> msgspec.Struct:
+    """JSON text of a model as a record; other names for an argument are accepted, unknown ones are not."""
+    data = parse_json(text if text.strip() else "{}")
+    if not isinstance(data, dict):
+        raise ArgumentsError(
+            f"expected one JSON object with {_expected(record)}, found {type(data).__name__}"
+        )
+    given = cast(dict[str, Any], data)
+    for alias, name in aliases.items():
+        if alias in given and name not in given:
+            given[name] = given.pop(alias)
+    unknown = sorted(set(given) - set(record.__struct_fields__))
+    if unknown:
+        names = ", ".join(repr(name[:80]) for name in unknown[:8])
+        raise ArgumentsError(f"unknown argument {names}; expected {_expected(record)}")
+    try:
+        return msgspec.convert(given, record, strict=False)
+    except msgspec.ValidationError as error:
+        raise ArgumentsError(f"{error}; expected {_expected(record)}") from error
+
+
+def _expected(record: type[msgspec.Struct]) -> str:
+    fields = msgspec.structs.fields(record)
+    if not fields:
+        return "no arguments"
+    return ", ".join(f"{field.name} ({'required' if field.required else 'optional'})" for field in fields)

@@ -1,0 +1,156 @@
+"""What a tool is: a function whose name, docstring and annotations are its declaration.
+
+`@tool(...)` turns an async function `(ctx: ToolContext, name: type = default, ...) -> ToolResult | str` into
+a `Tool`. Permission, scheduling, caching and checkpoints derive from `risk` and `access`, so no tool asks,
+locks or logs by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal, TypeVar, cast, get_type_hints
+
+import msgspec
+
+from buddy.agent.display import NOTHING, Display
+from buddy.agent.messages import Image
+from buddy.agent.provider import ToolDefinition
+from buddy.agent.schema import arguments_type, decode_arguments, parameters_schema
+
+Risk = Literal["low", "medium", "high"]
+Category = Literal["files", "search", "shell", "git", "web", "plan", "tasks", "templates", "other"]
+T = TypeVar("T")
+
+
+class ToolError(Exception):
+    """A tool could not do it. The message is what the model reads: expected, found, what to do."""
+
+
+class Access(msgspec.Struct, frozen=True):
+    """What a call touches. Paths as the model gave them, resolved by whoever compares them. `anything`: it
+    may change whatever it likes (a shell command). A call that writes nothing and is not `anything` is
+    read-only."""
+
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    anything: bool = False
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the call changes nothing."""
+        return not self.writes and not self.anything
+
+
+class ToolResult(msgspec.Struct, frozen=True):
+    """What came back: `text` for the model, `display` for the person, pictures for a model that sees.
+    `ok` is False for a failure the tool reports as its answer (a command's exit code, say)."""
+
+    text: str
+    display: Display = NOTHING
+    images: tuple[Image, ...] = ()
+    ok: bool = True
+
+
+class ToolContext(msgspec.Struct, frozen=True):
+    """What a running tool gets besides its arguments. `progress` shows output while it runs; `cancelled`
+    fires when the person cancels (the tool is cancelled as well: it only needs the event to end its
+    children)."""
+
+    task_id: int
+    call_id: str
+    progress: Callable[[str], None]
+    cancelled: asyncio.Event
+    services: Mapping[type, object]
+
+    def service(self, kind: type[T]) -> T:
+        """The one object of this type the host provides. Raises `ToolError` when there is none."""
+        found = self.services.get(kind)
+        if found is None:
+            raise ToolError(f"this tool needs {kind.__name__}, which is not available here")
+        return cast(T, found)
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """A declared tool. `arguments` is the record its JSON is decoded into; `aliases` are other tool names
+    models use for it, `argument_aliases` other argument names; `cache_s` is how long an equal read-only call
+    may be answered from the cache (0: never); `preview` is what an approval shows."""
+
+    name: str
+    description: str
+    risk: Risk
+    category: Category
+    parameters: dict[str, Any]
+    arguments: type[msgspec.Struct]
+    run: Callable[[ToolContext, msgspec.Struct], Awaitable[ToolResult]]
+    access: Callable[[Any], Access]
+    preview: Callable[[ToolContext, Any], Display] | None = None
+    aliases: tuple[str, ...] = ()
+    argument_aliases: dict[str, str] = {}
+    cache_s: float = 0
+    source: str = "built-in"
+
+    def definition(self) -> ToolDefinition:
+        """What the model is told."""
+        return ToolDefinition(self.name, self.description, self.parameters)
+
+    def decode(self, text: str) -> msgspec.Struct:
+        """Arguments as written by a model, validated. Raises `ArgumentsError` naming what was expected."""
+        return decode_arguments(text, self.arguments, self.argument_aliases)
+
+
+def no_access(_arguments: Any) -> Access:
+    """A call that touches no path."""
+    return Access()
+
+
+def any_access(_arguments: Any) -> Access:
+    """A call that may change anything."""
+    return Access(anything=True)
+
+
+def tool(
+    *,
+    risk: Risk = "high",
+    category: Category = "other",
+    name: str = "",
+    description: str = "",
+    access: Callable[[Any], Access] | None = None,
+    preview: Callable[[ToolContext, Any], Display] | None = None,
+    aliases: tuple[str, ...] = (),
+    argument_aliases: Mapping[str, str] | None = None,
+    cache_s: float = 0,
+    source: str = "built-in",
+) -> Callable[[Callable[..., Awaitable[ToolResult | str]]], Tool]:
+    """Declare a tool. A tool that says nothing about its access may change anything unless its risk is
+    low."""
+
+    def declare(function: Callable[..., Awaitable[ToolResult | str]]) -> Tool:
+        record = arguments_type(function, get_type_hints(function, include_extras=True))
+        doc = description or inspect.cleandoc(function.__doc__ or "")
+        if not doc:
+            raise TypeError(f"tool {function.__name__} needs a docstring: it is what the model reads")
+
+        async def run(ctx: ToolContext, arguments: msgspec.Struct) -> ToolResult:
+            given = {field: getattr(arguments, field) for field in record.__struct_fields__}
+            result = await function(ctx, **given)
+            return ToolResult(result) if isinstance(result, str) else result
+
+        return Tool(
+            name=name or function.__name__,
+            description=doc,
+            risk=risk,
+            category=category,
+            parameters=parameters_schema(record),
+            arguments=record,
+            run=run,
+            access=access or (no_access if risk == "low" else any_access),
+            preview=preview,
+            aliases=aliases,
+            argument_aliases=dict(argument_aliases or {}),
+            cache_s=cache_s,
+            source=source,
+        )
+
+    return declare

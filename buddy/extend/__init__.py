@@ -1,0 +1,1 @@
+"""What others add: instruction files, skills, commands, hooks, servers."""

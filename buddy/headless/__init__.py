@@ -1,0 +1,1 @@
+"""Front ends without a terminal over the same events."""

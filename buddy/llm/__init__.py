@@ -1,0 +1,1 @@
+"""Who answers: everything that knows a vendor."""

@@ -1,0 +1,1 @@
+"""What you see: the only code that knows keys, colours and lines."""

@@ -1,0 +1,1 @@
+"""What it may do: policy, shell analysis, trust, secrets, the sanitiser."""

@@ -1,0 +1,1 @@
+"""What it remembers: journal, snapshot, repair, list, export."""

@@ -1,0 +1,1 @@
+"""What buddy can do: one module per kind of action."""

@@ -1,0 +1,1 @@
+"""Where it works: files, ignore rules, versions, child processes."""

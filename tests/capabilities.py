@@ -1,0 +1,35 @@
+"""The one list of what a test may need from the machine. Skips go through here; they are counted and printed at the end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+def _bwrap_works() -> bool:
+    if shutil.which("bwrap") is None:
+        return False
+    return os.system("bwrap --ro-bind / / true >/dev/null 2>&1") == 0
+
+
+CAPABILITIES: dict[str, Callable[[], bool]] = {
+    "shared": lambda: (SHARED / "recorded").is_dir(),
+    "rg": lambda: shutil.which("rg") is not None,
+    "bwrap": _bwrap_works,
+    "landlock": lambda: sys.platform == "linux" and Path("/sys/kernel/security/landlock").exists(),
+    "strace": lambda: shutil.which("strace") is not None,
+    "tmux": lambda: shutil.which("tmux") is not None,
+}
+
+
+def requires(*names: str) -> pytest.MarkDecorator:
+    """Skip a test where the machine lacks one of these capabilities."""
+    missing = [name for name in names if not CAPABILITIES[name]()]
+    return pytest.mark.skipif(bool(missing), reason=f"capability missing: {', '.join(missing)}")
