@@ -1,0 +1,185 @@
+"""A model provider on the loopback interface: real HTTP, scripted replies, every request kept.
+
+async with FakeLLM([reply("Hello")]) as server:
+    ...  # OpenAI base url: server.url + "/v1"; Anthropic and Gemini: server.url
+    await server.ended(1)
+    assert server.requests[0].json == {...}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+from tests.fake_llm.asked import Asked, api_of, decode
+from tests.fake_llm.connection import Connection, Gone
+from tests.fake_llm.delivery import Broken, deliver
+from tests.fake_llm.frames import dumps
+from tests.fake_llm.script import Fault, Replies, Reply, Script, failure, reply
+
+
+class FakeLLM:
+    """The server. `script`: see `script.Script`; `models`: what GET …/models lists."""
+
+    def __init__(
+        self,
+        script: Script,
+        *,
+        models: Sequence[str] = ("fake-model",),
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        self.script = script
+        self.models = tuple(models)
+        self.requests: list[Asked] = []
+        self._host, self._port = host, port
+        self._server: asyncio.Server | None = None
+        self._connections: set[Connection] = set()
+        self._strikes: Counter[tuple[str, int]] = Counter()
+        self._taken = 0
+        self._changed = asyncio.Condition()
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._connect, self._host, self._port)
+        self._port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._server is not None:
+            self._server.close()
+        tasks = [connection.task for connection in self._connections if connection.task]
+        for connection in self._connections:
+            if connection.transport is not None:
+                connection.transport.abort()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return self._port
+
+    @property
+    def url(self) -> str:
+        """Its address without a path."""
+        return f"http://{self._host}:{self._port}"
+
+    async def arrived(self, count: int, *, deadline_s: float = 20) -> list[Asked]:
+        """The first `count` requests, once they are there."""
+        return await self._wait(lambda: len(self.requests) >= count, count, deadline_s)
+
+    async def ended(self, count: int, *, deadline_s: float = 20) -> list[Asked]:
+        """The first `count` requests, once each of them is completed, aborted or broken."""
+        return await self._wait(
+            lambda: (
+                len(self.requests) >= count and all(one.outcome != "pending" for one in self.requests[:count])
+            ),
+            count,
+            deadline_s,
+        )
+
+    async def _wait(self, ready: object, count: int, deadline_s: float) -> list[Asked]:
+        assert callable(ready)
+        async with asyncio.timeout(deadline_s), self._changed:
+            await self._changed.wait_for(ready)
+        return self.requests[:count]
+
+    # --- connections ---
+
+    def _connect(self) -> Connection:
+        connection = Connection(self._serve)
+        self._connections.add(connection)
+        return connection
+
+    async def _serve(self, connection: Connection) -> None:
+        method, target, headers = await connection.read_head()
+        raw = await connection.read_body(headers)
+        url = urlsplit(target)
+        if url.path == "/_requests":
+            await connection.respond(200, {}, dumps([one.summary() for one in self.requests]).encode())
+            return
+        number = len(self.requests) + 1
+        asked = Asked(number, method, url.path, url.query, headers, raw, time.monotonic(), json=decode(raw))
+        await self._keep(asked)
+        try:
+            await self._answer(connection, asked)
+            asked.outcome = "completed"
+        except Gone:
+            asked.outcome = "aborted"
+            raise
+        except Broken:
+            asked.outcome = "broken"
+            raise Gone from None
+        finally:
+            if asked.outcome == "pending":
+                asked.outcome = "broken"
+            asked.ended_at = time.monotonic()
+            await self._tell()
+
+    async def _keep(self, asked: Asked) -> None:
+        self.requests.append(asked)
+        await self._tell()
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _answer(self, connection: Connection, asked: Asked) -> None:
+        match api_of(asked.path):
+            case "models":
+                data = [{"id": model, "object": "model", "owned_by": "fake"} for model in self.models]
+                await connection.respond(200, {}, dumps({"object": "list", "data": data}).encode())
+            case "other":
+                await connection.respond(
+                    404, {}, dumps({"error": {"message": f"no such path {asked.path}"}}).encode()
+                )
+            case _:
+                answer, fault = self._choose(asked)
+                await deliver(connection, asked, answer, fault=fault)
+
+    # --- scripts ---
+
+    def _choose(self, asked: Asked) -> tuple[Reply, Fault | None]:
+        name, index = "", self._taken
+        replies: Replies
+        if isinstance(self.script, Mapping):
+            name, index = asked.marker
+            replies = self.script.get(name) or (_echo if not name else _unknown(name, self.script))
+        else:
+            replies = self.script
+            self._taken += 1
+        if callable(replies):
+            index = 0
+            answer = replies(asked)
+        elif index < len(replies):
+            answer = replies[index]
+        else:
+            answer = _echo(asked) if isinstance(self.script, Mapping) else _exhausted(len(replies))
+        return answer, self._fault(answer, (name, index))
+
+    def _fault(self, answer: Reply, place: tuple[str, int]) -> Fault | None:
+        self._strikes[place] += 1
+        return None if answer.times and self._strikes[place] > answer.times else answer.fault
+
+
+def _echo(asked: Asked) -> Reply:
+    return reply(f"You said: {asked.last_user_text}")
+
+
+def _unknown(name: str, scripts: Mapping[str, Replies]) -> list[Reply]:
+    return [reply(f"There is no script named {name}. There are: {', '.join(sorted(scripts))}.")] * 50
+
+
+def _exhausted(count: int) -> Reply:
+    return failure(
+        400, {"error": {"message": f"the script has only {count} replies", "type": "script_exhausted"}}
+    )
