@@ -45,12 +45,14 @@ class Access(msgspec.Struct, frozen=True):
 
 class ToolResult(msgspec.Struct, frozen=True):
     """What came back: `text` for the model, `display` for the person, pictures for a model that sees.
-    `ok` is False for a failure the tool reports as its answer (a command's exit code, say)."""
+    `ok` is False for a failure the tool reports as its answer (a command's exit code, say). `cached`: an
+    equal call was answered before."""
 
     text: str
     display: Display = NOTHING
     images: tuple[Image, ...] = ()
     ok: bool = True
+    cached: bool = False
 
 
 class ToolContext(msgspec.Struct, frozen=True):
@@ -98,6 +100,16 @@ class Tool(msgspec.Struct, frozen=True):
     def decode(self, text: str) -> msgspec.Struct:
         """Arguments as written by a model, validated. Raises `ArgumentsError` naming what was expected."""
         return decode_arguments(text, self.arguments, self.argument_aliases)
+
+
+def call_title(name: str, arguments: msgspec.Struct | None) -> str:
+    """One short line that names a call: the tool and the first text it was given."""
+    for field in arguments.__struct_fields__ if arguments is not None else ():
+        value = getattr(arguments, field)
+        if isinstance(value, str) and value:
+            first = value.splitlines()[0]
+            return f"{name} {first[:100]}{'…' if len(first) > 100 or len(value) > len(first) + 1 else ''}"
+    return name
 
 
 def no_access(_arguments: Any) -> Access:

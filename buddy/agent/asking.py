@@ -1,0 +1,225 @@
+"""Asking the model once: the request, its stream, retries, and what is kept when it breaks off."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+import msgspec
+
+from buddy.agent.cancel import TurnCancelled, run_cancellable, uninterrupted
+from buddy.agent.compaction import applied
+from buddy.agent.events import (
+    ReplyFinished,
+    ReplyStarted,
+    ReplyTiming,
+    RetryScheduled,
+    ThinkingDelta,
+)
+from buddy.agent.messages import AssistantMessage, Text, Thinking
+from buddy.agent.provider import ModelRequest, ProviderError
+from buddy.agent.reply import ReplyAssembler
+from buddy.agent.turn import Turn
+
+DEFAULT_MAX_OUTPUT = 8_192
+"""Tokens of output assumed for the worst case of a request that states no limit."""
+
+
+class BudgetStop(Exception):  # noqa: N818 - it ends a turn, it is not an error
+    """The next request could exceed a limit the person set."""
+
+
+class _Request(msgspec.Struct, frozen=True):
+    request: ModelRequest
+    tokens: int
+
+
+class _Stream:
+    """One attempt: the reply assembled so far and when it was last kept."""
+
+    def __init__(self, turn: Turn, asked: _Request) -> None:
+        self.turn = turn
+        self.asked = asked
+        host = turn.host
+        self.assembler = ReplyAssembler(
+            host.new_id(), model=turn.agent.model, lane=turn.agent.provider.lane, new_id=host.new_id
+        )
+        self.started_at = host.now()
+        self.first_content_s = 0.0
+        self.shown = False
+        self.answered = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def run(self) -> AssistantMessage:
+        """Read the stream to its end. Raises `ProviderError` where it is cut."""
+        turn, feed, emit = self.turn, self.assembler.feed, self.turn.host.emit
+        turn.emit(ReplyStarted(self.assembler.reply_id, turn.agent.model))
+        try:
+            async with aclosing(turn.agent.provider.stream(self.asked.request)) as stream:
+                async for delta in stream:
+                    event = feed(delta)
+                    if event is not None:
+                        if not self.shown:
+                            self._note_first()
+                        if not self.answered and not isinstance(event, ThinkingDelta):
+                            self.answered = True
+                        if self._timer is None:
+                            self._keep_soon()
+                        emit(event)
+            return self.assembler.finish()
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    def _note_first(self) -> None:
+        self.shown = True
+        self.first_content_s = self.turn.host.now() - self.started_at
+
+    def _keep_soon(self) -> None:
+        every_s = self.turn.agent.limits.partial_every_s
+        self._timer = asyncio.get_running_loop().call_later(every_s, self._keep)
+
+    def _keep(self) -> None:
+        self._timer = None
+        self.turn.host.partial(self.assembler.partial())
+
+    async def finished(self, message: AssistantMessage) -> AssistantMessage:
+        """Count, record and announce a reply; a cut one without text is announced but not recorded."""
+        host = self.turn.host
+        settled, usage = host.meter.settle(self.asked.tokens, message)
+        if worth_keeping(settled):
+            await self.turn.record(settled)
+        total_s = host.now() - self.started_at
+        host.emit(ReplyFinished(settled, ReplyTiming(self.first_content_s, total_s)))
+        host.emit(usage)
+        return settled
+
+    async def keep_what_was_shown(self) -> None:
+        """The stream broke or was cancelled: what was shown stays."""
+        if self.shown:
+            await uninterrupted(self.finished(self.assembler.partial()))
+
+
+def worth_keeping(message: AssistantMessage) -> bool:
+    """Whether a reply says or does anything a provider would take back: an empty one is refused by most."""
+    if message.finish == "cut":
+        return any(isinstance(part, Text) and part.text.strip() for part in message.parts)
+    return not is_empty(message)
+
+
+def is_empty(message: AssistantMessage) -> bool:
+    """No text and no calls: nothing was answered."""
+    return all(
+        isinstance(part, Thinking) or (isinstance(part, Text) and not part.text.strip())
+        for part in message.parts
+    )
+
+
+async def ask(turn: Turn) -> AssistantMessage:
+    """One reply, recorded. Retries what is worth retrying; raises `ProviderError`, `TurnCancelled`,
+    `BudgetStop`."""
+    attempt = 1
+    while True:
+        stream = _Stream(turn, await _prepared(turn))
+        try:
+            message = await run_cancellable(stream.run(), turn.host.cancelled)
+        except (TurnCancelled, asyncio.CancelledError):
+            await stream.keep_what_was_shown()
+            raise
+        except ProviderError as error:
+            await stream.keep_what_was_shown()
+            if stream.answered:
+                raise _broke_off(error) from error
+            if error.kind == "context_overflow":
+                await _make_room(turn, error)
+            else:
+                await _wait_before_retry(turn, error, attempt)
+                attempt += 1
+        else:
+            return await uninterrupted(stream.finished(message))
+
+
+def _broke_off(error: ProviderError) -> ProviderError:
+    return ProviderError(
+        error.kind,
+        f"the reply broke off: {error.message} What arrived is kept; continue to go on from there.",
+        status=error.status,
+        retry_after_s=error.retry_after_s,
+        retryable=error.retryable,
+    )
+
+
+async def _prepared(turn: Turn) -> _Request:
+    asked = _request(turn)
+    meter = turn.host.meter
+    fit = meter.fit(asked.tokens)
+    if fit == "compact" and await _compacted(turn):
+        asked = _request(turn)
+    elif fit != "fits" and not turn.warned_about_size:
+        turn.warned_about_size = True
+        guessed = " (a guess: set context_limit)" if meter.window.guessed else ""
+        share = asked.tokens * 100 // max(1, meter.window.limit)
+        turn.warn(
+            f"the context is {share} % full: about {asked.tokens:,} of {meter.window.limit:,} tokens{guessed}"
+        )
+    stop = meter.reserve(asked.tokens, turn.agent.sampling.max_tokens or DEFAULT_MAX_OUTPUT)
+    if stop is not None:
+        raise BudgetStop(stop.reason)
+    return asked
+
+
+def _request(turn: Turn) -> _Request:
+    agent, sampling = turn.agent, turn.agent.sampling
+    view = agent.convert_to_model(agent.transform_context(applied(turn.compaction, turn.history)))
+    request = ModelRequest(
+        model=agent.model,
+        system=agent.system,
+        history=tuple(view),
+        tools=agent.tools.list_definitions(),
+        max_tokens=sampling.max_tokens,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        effort=sampling.effort,
+    )
+    return _Request(request, turn.host.meter.estimate(request))
+
+
+async def _compacted(turn: Turn) -> bool:
+    found = await turn.host.compact(turn.history)
+    if found is None or found == turn.compaction:
+        return False
+    turn.compaction = found
+    return True
+
+
+async def _make_room(turn: Turn, error: ProviderError) -> None:
+    """The provider said the request is too long: compact, once a turn."""
+    if turn.compacted_for_overflow or not await _compacted(turn):
+        advice = "Shorten it with /compact, start a new task, or choose a model with a larger context."
+        raise ProviderError("context_overflow", f"{error.message} {advice}", status=error.status) from error
+    turn.compacted_for_overflow = True
+
+
+async def _wait_before_retry(turn: Turn, error: ProviderError, attempt: int) -> None:
+    limits = turn.agent.limits
+    if not error.retryable or attempt >= limits.tries:
+        raise error
+    delay_s = error.retry_after_s
+    if delay_s is None:
+        ceiling = min(limits.longest_delay_s, limits.first_delay_s * 2 ** (attempt - 1))
+        delay_s = ceiling * (0.5 + turn.host.random() / 2)
+    if delay_s > limits.longest_wait_s:
+        raise ProviderError(
+            error.kind,
+            f"{error.message} The provider asks to wait {delay_s:,.0f} s; retry then, or use another model.",
+            status=error.status,
+            retry_after_s=delay_s,
+            retryable=False,
+        ) from error
+    turn.emit(RetryScheduled(attempt, limits.tries, delay_s, error.kind, error.message))
+    await run_cancellable(_slept(turn, delay_s), turn.host.cancelled)
+
+
+async def _slept(turn: Turn, delay_s: float) -> None:
+    await turn.host.sleep(delay_s)

@@ -1,0 +1,207 @@
+"""Tokens and money: what was used, what the next request will use, and when to stop.
+
+Counts come from the provider; where it says nothing they are estimated by the rule of model-access.md (4
+characters a token plus 16 characters a message, CJK at 0.75 token a character), calibrated against real
+usage.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import msgspec
+
+from buddy.agent.events import TokenUsage
+from buddy.agent.messages import (
+    NO_USAGE,
+    AssistantMessage,
+    Call,
+    Image,
+    Message,
+    ServerItem,
+    Text,
+    Thinking,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
+from buddy.agent.provider import ModelRequest, ToolDefinition
+
+WARN_SHARE = 0.8
+CHARS_PER_TOKEN = 4
+MESSAGE_CHARS = 16
+IMAGE_TOKENS = 1_500
+"""What a picture of ordinary size costs with the large providers (768 to 1,700 tokens)."""
+_WIDE = re.compile(
+    r"[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
+)
+
+
+def text_tokens(text: str) -> float:
+    """Estimated tokens of a text."""
+    if text.isascii():
+        return len(text) / CHARS_PER_TOKEN
+    wide = len(_WIDE.findall(text))
+    return wide * 0.75 + (len(text) - wide) / CHARS_PER_TOKEN
+
+
+def message_tokens(message: Message) -> float:
+    """Estimated tokens of one message as it is sent."""
+    overhead = MESSAGE_CHARS / CHARS_PER_TOKEN
+    match message:
+        case ToolMessage():
+            return overhead + text_tokens(message.text) + IMAGE_TOKENS * len(message.images)
+        case UserMessage() | AssistantMessage():
+            return overhead + sum(_part_tokens(part) for part in message.parts)
+
+
+def _part_tokens(part: Text | Image | Thinking | Call | ServerItem) -> float:
+    match part:
+        case Text() | Thinking():
+            return text_tokens(part.text)
+        case Image():
+            return IMAGE_TOKENS
+        case Call():
+            return text_tokens(part.name) + text_tokens(part.arguments) + 8
+        case ServerItem():
+            return text_tokens(str(part.data))
+
+
+def added(one: Usage, other: Usage) -> Usage:
+    """Two usages together."""
+    return Usage(
+        one.input_tokens + other.input_tokens,
+        one.output_tokens + other.output_tokens,
+        one.cache_read_tokens + other.cache_read_tokens,
+        one.cache_write_tokens + other.cache_write_tokens,
+        one.reasoning_tokens + other.reasoning_tokens,
+        estimated=one.estimated or other.estimated,
+    )
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """Limits; 0 means none. Money in dollars, tokens as input plus output."""
+
+    max_cost_usd: float = 0
+    max_tokens: int = 0
+
+
+class Window(msgspec.Struct, frozen=True):
+    """A model's context: how many tokens fit, whether that is known or only guessed, and how many are kept
+    free for the reply."""
+
+    limit: int
+    guessed: bool
+    reserve: int
+
+
+class BudgetReached(msgspec.Struct, frozen=True):
+    """The next request could exceed a limit. `reason` is one sentence."""
+
+    reason: str
+
+
+Fit = Literal["fits", "warn", "compact"]
+Price = Callable[[Usage], float | None]
+"""Dollars for a usage, None when the catalogue has no price."""
+
+
+class TokenMeter:
+    """The token tracker of one task: owns totals, calibration and what was said about them."""
+
+    def __init__(
+        self,
+        *,
+        window: Window,
+        price: Price,
+        budget: Budget | None = None,
+        spent: Usage | None = None,
+        cost_usd: float = 0,
+    ) -> None:
+        self.window = window
+        self.budget = budget or Budget()
+        self.total = spent or Usage(0, 0, 0, 0, 0, estimated=False)
+        self.last = NO_USAGE
+        self.cost_usd = cost_usd
+        self.cost_known = True
+        self.context_tokens = 0
+        self._price = price
+        self._factor = 1.0
+        self._sizes: dict[str, float] = {}
+        self._fixed: dict[int, float] = {}
+
+    def estimate(self, request: ModelRequest) -> int:
+        """Tokens this request will use as input. Proportional to what is new: sizes of messages are
+        remembered."""
+        raw = self._prefix(request.system, request.tools)
+        for message in request.history:
+            size = self._sizes.get(message.id)
+            if size is None:
+                size = self._sizes[message.id] = message_tokens(message)
+            raw += size
+        return round(raw * self._factor)
+
+    def _prefix(self, system: str, tools: Sequence[ToolDefinition]) -> float:
+        key = hash((system, tuple(tool.name for tool in tools)))
+        if key not in self._fixed:
+            self._fixed[key] = text_tokens(system) + sum(
+                text_tokens(tool.description) + text_tokens(str(tool.parameters)) + 8 for tool in tools
+            )
+        return self._fixed[key]
+
+    def fit(self, tokens: int) -> Fit:
+        """Whether a request of this size fits. A limit that is only guessed warns and never compacts."""
+        if not self.window.guessed and tokens > self.window.limit - self.window.reserve:
+            return "compact"
+        return "warn" if tokens > self.window.limit * WARN_SHARE else "fits"
+
+    def reserve(self, tokens: int, max_output: int) -> BudgetReached | None:
+        """Whether the worst case of the next request still lies within the budget."""
+        worst = Usage(tokens, max_output, 0, 0, 0, estimated=True)
+        used = self.total.input_tokens + self.total.output_tokens
+        if self.budget.max_tokens and used + tokens > self.budget.max_tokens:
+            return BudgetReached(
+                f"the budget of {self.budget.max_tokens:,} tokens is reached "
+                f"({used:,} used, the next request needs {tokens:,})"
+            )
+        if not self.budget.max_cost_usd:
+            return None
+        price = self._price(worst)
+        if self.cost_usd >= self.budget.max_cost_usd or (
+            price is not None and self.cost_usd + price > self.budget.max_cost_usd
+        ):
+            return BudgetReached(
+                f"the budget of ${self.budget.max_cost_usd:g} is reached (${self.cost_usd:.4f} spent, "
+                f"the next request may cost ${price or 0:.4f})"
+            )
+        return None
+
+    def settle(self, estimated_input: int, message: AssistantMessage) -> tuple[AssistantMessage, TokenUsage]:
+        """Count a finished reply. Its usage is filled in with an estimate where the provider said nothing;
+        where it said something, the estimate is calibrated (clamped to 0.5 to 3)."""
+        usage = message.usage
+        if usage.input_tokens == 0 and usage.output_tokens == 0:
+            usage = Usage(estimated_input, round(message_tokens(message)), 0, 0, 0, estimated=True)
+        elif estimated_input and usage.input_tokens:
+            raw = estimated_input / self._factor
+            self._factor = min(3.0, max(0.5, usage.input_tokens / raw))
+        self.last = usage
+        self.total = added(self.total, usage)
+        self.context_tokens = usage.input_tokens + usage.output_tokens
+        cost = self._price(usage)
+        self.cost_known = self.cost_known and cost is not None
+        self.cost_usd += cost or 0
+        return msgspec.structs.replace(message, usage=usage), self.report()
+
+    def report(self) -> TokenUsage:
+        """The state as an event."""
+        return TokenUsage(
+            last=self.last,
+            total=self.total,
+            context_tokens=self.context_tokens,
+            context_limit=self.window.limit,
+            cost_usd=self.cost_usd,
+            cost_known=self.cost_known,
+        )

@@ -1,0 +1,117 @@
+"""What to keep when the history no longer fits. Pure: a `Compaction` is a view on a history that stays whole.
+
+Kept word for word: everything the person said, and the last turns. Old tool results become one-line stubs
+that name what was called, so that the model can call it again; a summary written by a model may stand in
+their place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, cast
+
+import msgspec
+
+from buddy.agent.budget import message_tokens
+from buddy.agent.messages import AssistantMessage, Call, Message, Text, ToolMessage, UserMessage, calls_of
+
+STUB_MIN_CHARS = 200
+"""A result shorter than this costs no more than its stub."""
+
+
+class Compaction(msgspec.Struct, frozen=True):
+    """The first `through` messages of a history are shortened. `summary` is "" when only results were
+    dropped."""
+
+    through: int
+    summary: str = ""
+
+
+def plan(history: Sequence[Message], target_tokens: int, *, keep_turns: int = 2) -> Compaction | None:
+    """The smallest compaction that keeps the last turns, or fewer of them where those alone are too large.
+
+    None when there is nothing left to drop. The boundary never lies between a call and its result.
+    """
+    starts = [at for at, message in enumerate(history) if _opens_turn(message)]
+    for kept in range(keep_turns, 0, -1):
+        if len(starts) >= kept:
+            found = Compaction(starts[-kept])
+            if _saves(found, history) and _size(applied(found, history)) <= target_tokens:
+                return found
+    inside = _exchange_boundaries(history)
+    for at in inside:
+        found = Compaction(at)
+        if _saves(found, history) and _size(applied(found, history)) <= target_tokens:
+            return found
+    last = Compaction(inside[-1]) if inside else None
+    return last if last is not None and _saves(last, history) else None
+
+
+def applied(compaction: Compaction | None, history: Sequence[Message]) -> Sequence[Message]:
+    """The history as it is sent."""
+    if compaction is None or compaction.through == 0:
+        return history
+    old, recent = history[: compaction.through], history[compaction.through :]
+    kept = _summarised(old, compaction.summary) if compaction.summary else _stubbed(old)
+    return [*kept, *recent]
+
+
+def _opens_turn(message: Message) -> bool:
+    return isinstance(message, UserMessage) and message.origin in ("prompt", "follow_up")
+
+
+def _exchange_boundaries(history: Sequence[Message]) -> list[int]:
+    """Positions right before a reply: nothing is cut there between a call and its result."""
+    return [at for at, message in enumerate(history) if at and isinstance(message, AssistantMessage)]
+
+
+def _saves(compaction: Compaction, history: Sequence[Message]) -> bool:
+    old = history[: compaction.through]
+    return any(isinstance(message, ToolMessage) and len(message.text) > STUB_MIN_CHARS for message in old)
+
+
+def _size(history: Sequence[Message]) -> float:
+    return sum(message_tokens(message) for message in history)
+
+
+def _stubbed(old: Sequence[Message]) -> list[Message]:
+    calls: dict[str, Call] = {}
+    kept: list[Message] = []
+    for message in old:
+        calls.update((call.id, call) for call in calls_of(message))
+        if isinstance(message, ToolMessage) and len(message.text) > STUB_MIN_CHARS:
+            stub = _stub(message, calls.get(message.call_id))
+            kept.append(msgspec.structs.replace(message, id=f"{message.id}~", text=stub, images=()))
+        else:
+            kept.append(message)
+    return kept
+
+
+def _stub(message: ToolMessage, call: Call | None) -> str:
+    about = _subject(call) if call is not None else ""
+    return (
+        f"[{message.name}{about}: result of {len(message.text):,} characters dropped to save room; "
+        "call it again if you need it]"
+    )
+
+
+def _subject(call: Call) -> str:
+    try:
+        data: Any = json.loads(call.arguments)
+    except ValueError:
+        return ""
+    if not isinstance(data, dict):
+        return ""
+    given = cast(dict[str, Any], data)
+    for key in ("path", "file_path", "command", "pattern", "url", "query"):
+        value = given.get(key)
+        if isinstance(value, str):
+            return f" {value[:160]}"
+    return ""
+
+
+def _summarised(old: Sequence[Message], summary: str) -> list[Message]:
+    words: list[Message] = [message for message in old if isinstance(message, UserMessage)]
+    note = UserMessage(f"summary-{len(old)}", (Text(summary),), "summary")
+    return [*words, note]

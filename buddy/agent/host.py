@@ -1,0 +1,113 @@
+"""What a turn is given: the frozen `Agent` (who answers, with what) and the `TurnHost` (the loop's only
+effects)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+import msgspec
+
+from buddy.agent.budget import TokenMeter
+from buddy.agent.compaction import Compaction
+from buddy.agent.events import AgentUiEvent, TurnOutcome
+from buddy.agent.messages import AssistantMessage, Call, Message, UserMessage
+from buddy.agent.provider import Provider
+from buddy.agent.registry import ToolRegistry
+from buddy.agent.tool import Tool, ToolResult
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How far a turn goes by itself. `tries` counts the first attempt; `longest_wait_s` is how long buddy
+    waits for a provider that asks for patience before it gives the turn back to the person."""
+
+    max_replies: int = 20
+    tries: int = 6
+    longest_wait_s: float = 120
+    first_delay_s: float = 1
+    longest_delay_s: float = 30
+    partial_every_s: float = 0.5
+
+
+class Sampling(msgspec.Struct, frozen=True):
+    """Request parameters, sent only when set."""
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    effort: str | None = None
+
+
+def unchanged(history: Sequence[Message]) -> Sequence[Message]:
+    """The hook that does nothing."""
+    return history
+
+
+class Agent(msgspec.Struct, frozen=True):
+    """Who answers, with which tools and words. `transform_context` and `convert_to_model` are pure functions
+    from history to request; `compaction` is the view the turn starts with."""
+
+    provider: Provider
+    tools: ToolRegistry
+    model: str
+    system: str = ""
+    limits: Limits = Limits()
+    sampling: Sampling = Sampling()
+    compaction: Compaction | None = None
+    transform_context: Callable[[Sequence[Message]], Sequence[Message]] = unchanged
+    convert_to_model: Callable[[Sequence[Message]], Sequence[Message]] = unchanged
+
+
+class Allowed(msgspec.Struct, frozen=True):
+    """The call may run."""
+
+
+class Denied(msgspec.Struct, frozen=True):
+    """The call may not run; the model reads why (in the person's words where there are any)."""
+
+    reason: str
+
+
+class Withdrawn(msgspec.Struct, frozen=True):
+    """The question was taken back because the person sent new instructions."""
+
+
+Decision = Allowed | Denied | Withdrawn
+Progress = Callable[[str], None]
+
+
+class TurnHost(msgspec.Struct, frozen=True):
+    """Everything a turn may do to the world.
+
+    `emit` never blocks. `record` is the only place where the history changes: it appends to the list the loop
+    reads and resolves when the message is safe. `partial` keeps a reply that is still streaming. `decide`
+    asks policy, and the person where policy says so; `execute` runs an allowed call. `steering` and
+    `follow_ups` take what is waiting (one or all, as configured) out of their queues. `compact` finds a
+    shorter view, or None. `meter` counts.
+    """
+
+    emit: Callable[[AgentUiEvent], None]
+    record: Callable[[Message], Coroutine[Any, Any, None]]
+    partial: Callable[[AssistantMessage], None]
+    decide: Callable[[Call, Tool, msgspec.Struct], Awaitable[Decision]]
+    execute: Callable[[Call, Tool, msgspec.Struct, Progress], Awaitable[ToolResult]]
+    steering: Callable[[], Awaitable[tuple[UserMessage, ...]]]
+    follow_ups: Callable[[], Awaitable[tuple[UserMessage, ...]]]
+    compact: Callable[[Sequence[Message]], Awaitable[Compaction | None]]
+    meter: TokenMeter
+    sleep: Callable[[float], Awaitable[None]]
+    now: Callable[[], float]
+    random: Callable[[], float]
+    new_id: Callable[[], str]
+    cancelled: asyncio.Event
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How a turn ended, as in `TurnFinished`, with the messages it added."""
+
+    outcome: TurnOutcome
+    reason: str
+    error: str
+    replies: int
+    messages: tuple[Message, ...]

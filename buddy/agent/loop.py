@@ -1,0 +1,125 @@
+"""One turn, from prompt to quiet: ask the model, run the calls it makes, feed the results back, repeat.
+
+`agent_loop(prompts, agent, history, host)` is the whole of it. It changes nothing by itself: everything it
+does to the world is a function of `host`, and history changes only through `host.record`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from buddy.agent.asking import BudgetStop, ask, is_empty
+from buddy.agent.calls import run_calls
+from buddy.agent.cancel import TurnCancelled, uninterrupted
+from buddy.agent.events import TurnFinished, TurnStarted
+from buddy.agent.host import Agent, Outcome, TurnHost
+from buddy.agent.messages import AssistantMessage, Message, UserMessage, calls_of
+from buddy.agent.provider import ProviderError
+from buddy.agent.turn import End, Turn
+
+CANCELLED = End("cancelled", "cancelled")
+
+
+async def agent_loop(
+    prompts: Sequence[UserMessage], agent: Agent, history: Sequence[Message], host: TurnHost
+) -> Outcome:
+    """Run one turn that starts with `prompts`.
+
+    `history` is read as it grows; `host.record` is what makes it grow. Whatever happens (cancelled by event
+    or from outside, a provider that fails, a tool that crashes), the history is legal afterwards and
+    `TurnFinished` was emitted once. Raises `ValueError` without prompts; `asyncio.CancelledError` when
+    cancelled from outside.
+    """
+    if not prompts:
+        raise ValueError("a turn needs at least one prompt; use agent_loop_continue to go on without one")
+    turn = Turn(agent, history, host)
+    for message in prompts:
+        await turn.record(message)
+    return await _run(turn, tuple(prompts))
+
+
+async def agent_loop_continue(agent: Agent, history: Sequence[Message], host: TurnHost) -> Outcome:
+    """Go on with a history that waits for the model: after a retry, a limit, or on resume.
+
+    Raises `ValueError` when the history is empty or ends with the assistant: there is nothing to answer.
+    """
+    if not history:
+        raise ValueError("there is nothing to continue: the history is empty")
+    if isinstance(history[-1], AssistantMessage):
+        raise ValueError("there is nothing to continue: the model spoke last")  # noqa: TRY004 - a state
+    return await _run(Turn(agent, history, host), ())
+
+
+async def _run(turn: Turn, prompts: tuple[UserMessage, ...]) -> Outcome:
+    turn.emit(TurnStarted(prompts))
+    end = CANCELLED
+    try:
+        end = await _until_quiet(turn)
+    except TurnCancelled:
+        pass
+    except ProviderError as error:
+        end = End("failed", error.message, error.kind)
+    except BudgetStop as stop:
+        end = End("limit", str(stop), "budget")
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
+        end = End("failed", f"{type(error).__name__}: {error}", "crash")
+        raise
+    finally:
+        await uninterrupted(_closed(turn, end))
+    return Outcome(end.outcome, end.reason, end.error, turn.replies, tuple(turn.history[turn.first_new :]))
+
+
+async def _closed(turn: Turn, end: End) -> None:
+    try:
+        await turn.answer_outstanding()
+    finally:
+        seconds = turn.host.now() - turn.started_at
+        turn.emit(TurnFinished(end.outcome, end.reason, end.error, turn.replies, seconds))
+
+
+async def _until_quiet(turn: Turn) -> End:
+    asked_again = False
+    while True:
+        if turn.host.cancelled.is_set():
+            return CANCELLED
+        await turn.take_in(await turn.host.steering())
+        if turn.replies_since_prompt >= turn.agent.limits.max_replies:
+            return End(
+                "limit", f"the limit of {turn.agent.limits.max_replies} replies a turn is reached", "replies"
+            )
+        reply = await ask(turn)
+        turn.replies += 1
+        turn.replies_since_prompt += 1
+        if is_empty(reply) and not asked_again and reply.finish != "filter":
+            asked_again = True
+            continue
+        end = await _after_reply(turn, reply)
+        if end is not None:
+            return end
+        asked_again = False
+
+
+async def _after_reply(turn: Turn, reply: AssistantMessage) -> End | None:
+    if reply.finish == "filter":
+        return End("failed", "the provider's content filter stopped the reply", "content_filter")
+    if is_empty(reply):
+        return End("failed", "the model answered with nothing, twice", "empty_response")
+    if reply.finish == "length":
+        turn.warn("the reply reached its output limit and may be incomplete")
+    calls = calls_of(reply)
+    if calls:
+        return await run_calls(turn, calls)
+    return await _at_rest(turn)
+
+
+async def _at_rest(turn: Turn) -> End | None:
+    """The model has nothing more to do: text that waits opens the next reply, else the turn is complete."""
+    texts = await turn.host.steering() or await turn.host.follow_ups()
+    if not texts:
+        return End("completed")
+    turn.replies_since_prompt = 0
+    await turn.take_in(texts)
+    return None

@@ -1,0 +1,93 @@
+"""The state of one running turn, owned by the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from buddy.agent.cancel import uninterrupted
+from buddy.agent.display import Plain
+from buddy.agent.events import AgentUiEvent, Notice, SteeringAccepted, ToolFinished, ToolStarted, TurnOutcome
+from buddy.agent.host import Agent, TurnHost
+from buddy.agent.loop_guard import LoopGuard
+from buddy.agent.messages import (
+    CANCELLED_TEXT,
+    Call,
+    Message,
+    ResultStatus,
+    ToolMessage,
+    UserMessage,
+    unanswered,
+)
+from buddy.agent.tool import Risk, ToolResult, call_title
+
+
+class End(msgspec.Struct, frozen=True):
+    """Why a turn is over."""
+
+    outcome: TurnOutcome
+    reason: str = ""
+    error: str = ""
+
+
+class Turn:
+    """What the functions of the loop share. Only `record` changes the history."""
+
+    def __init__(self, agent: Agent, history: Sequence[Message], host: TurnHost) -> None:
+        self.agent = agent
+        self.history = history
+        self.host = host
+        self.compaction = agent.compaction
+        self.guard = LoopGuard()
+        self.started_at = host.now()
+        self.first_new = len(history)
+        self.replies = 0
+        self.replies_since_prompt = 0
+        self.compacted_for_overflow = False
+        self.warned_about_size = False
+        self._open: dict[str, float] = {}
+        self._closed: dict[str, ToolMessage] = {}
+
+    def emit(self, event: AgentUiEvent) -> None:
+        """Tell the outside."""
+        self.host.emit(event)
+
+    def warn(self, text: str) -> None:
+        """Tell the person something that is not part of the conversation."""
+        self.host.emit(Notice("warning", text))
+
+    def open_call(self, call: Call, risk: Risk, arguments: msgspec.Struct | None) -> None:
+        """A call's life begins."""
+        self._open[call.id] = self.host.now()
+        self.emit(ToolStarted(call, risk, call_title(call.name, arguments)))
+
+    def close_call(self, call: Call, status: ResultStatus, result: ToolResult) -> ToolMessage:
+        """A call's life ends; the message is what the history gets."""
+        seconds = self.host.now() - self._open.pop(call.id)
+        self.emit(ToolFinished(call.id, status, result.text, result.display, seconds, result.cached))
+        message = ToolMessage(self.host.new_id(), call.id, call.name, result.text, status, result.images)
+        self._closed[call.id] = message
+        return message
+
+    async def record(self, message: Message) -> None:
+        """Make a message part of the history, memory and disk together: a cancellation waits until it is
+        done."""
+        await uninterrupted(self.host.record(message))
+        if isinstance(message, ToolMessage):
+            self._closed.pop(message.call_id, None)
+
+    async def take_in(self, texts: Sequence[UserMessage]) -> None:
+        """Text that waited becomes part of the history."""
+        for message in texts:
+            await self.record(message)
+            self.emit(SteeringAccepted(message))
+
+    async def answer_outstanding(self) -> None:
+        """Give every unanswered call a result, so that the history is legal for every provider."""
+        for call in unanswered(self.history[self.first_new :]):
+            if call.id not in self._closed:
+                if call.id not in self._open:
+                    self.open_call(call, "high", None)
+                self.close_call(call, "cancelled", ToolResult(CANCELLED_TEXT, Plain(CANCELLED_TEXT)))
+            await self.record(self._closed[call.id])
