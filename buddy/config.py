@@ -1,0 +1,383 @@
+"""Settings as one frozen record: read, merge, validate.
+
+Precedence: arguments > environment (`BUDDY_*`) > project `buddy.toml` (only when trusted, and only what a
+project may set) > `settings.toml` (what buddy saved itself) > user `buddy.toml` > defaults. Files are read
+here and nowhere else; who may set what is decisions.md's "Configuration".
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
+
+import msgspec
+
+
+class ConfigError(Exception):
+    """A setting buddy can't use. One sentence: where, what was expected, what was found."""
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A named model configuration: `[api]` is the default one, `[models.NAME]` are further ones."""
+
+    model: str = ""
+    base_url: str = ""
+    api_key_env: str = ""
+    api_key_file: str = ""
+    api_key_command: str = ""
+    api_key: str = ""
+    context_limit: int = 0
+    lane: Literal["auto", "direct", "litellm"] = "auto"
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    effort: str | None = None
+
+
+class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How turns run."""
+
+    model: str = ""
+    max_iterations: int = 200
+    system_prompt: str = ""
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    effort: str | None = None
+    steering: Literal["one", "all"] = "all"
+    follow_ups: Literal["one", "all"] = "one"
+    instruction_files: tuple[str, ...] = (
+        "AGENTS.override.md",
+        "AGENTS.md",
+        "CLAUDE.md",
+        ".claude/CLAUDE.md",
+        "GEMINI.md",
+        "CRUSH.md",
+    )
+
+
+class ToolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which tools there are and how much they may say."""
+
+    disabled: tuple[str, ...] = ()
+    shell_time_limit_s: float = 120
+    shell_output_bytes: int = 131_072
+    search_time_limit_s: float = 10
+    web_search_url: str = ""
+
+
+class PermissionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What may run without asking. `rule` tables are read by the policy."""
+
+    mode: Literal["plan", "ask", "edit", "auto"] = "ask"
+    rule: tuple[dict[str, Any], ...] = ()
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whether commands run in a sandbox. User scope only."""
+
+    level: Literal["auto", "require", "off"] = "auto"
+
+
+class DisplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the terminal shows."""
+
+    theme: Literal["auto", "dark", "light", "plain"] = "auto"
+    color: Literal["auto", "always", "never"] = "auto"
+    show_tokens: bool = True
+    show_thinking: bool = True
+    vi: bool = False
+    enter_while_running: Literal["steer", "queue"] = "steer"
+    title: bool = True
+    bell: bool = True
+    notifications: bool = False
+    fold_lines: int = 6
+
+
+class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Time limits of a request, in seconds, and how often one is tried."""
+
+    connect_s: float = 15
+    first_token_s: float = 180
+    idle_s: float = 60
+    content_s: float = 600
+    total_s: float = 1_800
+    tries: int = 6
+
+
+class SessionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where sessions live and how long."""
+
+    directory: str = ""
+    keep_days: int = 90
+    keep_count: int = 200
+    checkpoints: bool = True
+
+
+class BudgetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits in dollars and tokens; 0 means none."""
+
+    session_usd: float = 0
+    task_usd: float = 0
+    day_usd: float = 0
+    session_tokens: int = 0
+    task_tokens: int = 0
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything a person can set."""
+
+    api: Profile = Profile()
+    models: dict[str, Profile] = {}
+    agent: AgentSettings = AgentSettings()
+    tools: ToolSettings = ToolSettings()
+    permissions: PermissionSettings = PermissionSettings()
+    sandbox: SandboxSettings = SandboxSettings()
+    display: DisplaySettings = DisplaySettings()
+    network: NetworkSettings = NetworkSettings()
+    session: SessionSettings = SessionSettings()
+    budget: BudgetSettings = BudgetSettings()
+    mcp_servers: dict[str, dict[str, Any]] = {}
+
+
+class Directories(msgspec.Struct, frozen=True):
+    """Where the person's files live (the XDG directories, each with `/buddy`)."""
+
+    config: str
+    data: str
+    state: str
+    cache: str
+    home: str
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """Settings and how they came about. `warnings` are sentences for the person; `files` were read, in order
+    of rising precedence; `project` is the project's file as found, trusted or not ("" when there is none)."""
+
+    settings: Settings
+    warnings: tuple[str, ...]
+    files: tuple[str, ...]
+    project: str
+    permission_error: str
+
+
+PROJECT_SECTIONS = ("agent", "tools", "display", "session", "permissions")
+_PROJECT_TIGHTER = ("shell_time_limit_s", "shell_output_bytes", "search_time_limit_s")
+Table = dict[str, Any]
+
+
+def directories(environment: Mapping[str, str]) -> Directories:
+    """The person's directories by the XDG rules; a home that is not set is the current directory's."""
+    home = environment.get("HOME") or os.path.expanduser("~")
+
+    def xdg(name: str, default: str) -> str:
+        given = environment.get(name, "")
+        return os.path.join(given if os.path.isabs(given) else os.path.join(home, default), "buddy")
+
+    return Directories(
+        config=xdg("XDG_CONFIG_HOME", ".config"),
+        data=xdg("XDG_DATA_HOME", ".local/share"),
+        state=xdg("XDG_STATE_HOME", ".local/state"),
+        cache=xdg("XDG_CACHE_HOME", ".cache"),
+        home=home,
+    )
+
+
+def load(
+    *,
+    where: Directories,
+    workspace: str,
+    trusted: bool,
+    environment: Mapping[str, str],
+    arguments: Mapping[str, Any],
+    user_file: str = "",
+) -> Loaded:
+    """Read and merge everything. `arguments` is a table shaped like the file. Raises `ConfigError`.
+
+    A permissions table that can't be used does not stop the program: it is reported in `permission_error`,
+    and the policy then asks for everything.
+    """
+    warnings: list[str] = []
+    files: list[str] = []
+    merged: Table = {}
+    candidates = [
+        user_file or os.path.join(where.config, "buddy.toml"),
+        os.path.join(where.config, "settings.toml"),
+    ]
+    for path in candidates:
+        table = read_table(path, required=path == user_file)
+        if table is not None:
+            files.append(path)
+            _merge(merged, _checked(table, path))
+    project = os.path.join(workspace, "buddy.toml")
+    if os.path.lexists(project) and os.path.abspath(project) != os.path.abspath(candidates[0]):
+        if trusted:
+            files.append(project)
+            _merge_project(merged, read_table(project, required=False) or {}, project, warnings)
+        else:
+            warnings.append(
+                "buddy.toml of this folder is ignored until you trust the folder (/trust, --trust)"
+            )
+    else:
+        project = ""
+    _merge(merged, _checked(_from_environment(environment), "the environment"))
+    _merge(merged, dict(arguments))
+    settings, permission_error = _converted(merged)
+    return Loaded(settings, tuple(warnings), tuple(files), project, permission_error)
+
+
+def read_table(path: str, *, required: bool) -> Table | None:
+    """A TOML file as a table, None when it isn't there. Raises `ConfigError` naming file and line."""
+    import tomllib  # here because a start without any file (4 ms) does not need it
+
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except FileNotFoundError:
+        if required:
+            raise ConfigError(f"{path}: there is no such file; give --config an existing one") from None
+        return None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(
+            f"{path}: not valid TOML: {error}. Mend that line, or move the file away"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: can't be read: {error.strerror}") from error
+
+
+def profile_of(settings: Settings, name: str = "") -> Profile:
+    """The profile of a name, the default one for "". A name without a profile is a model of the default
+    profile's provider settings, or of its own when it names a provider (`anthropic/…`). Raises
+    `ConfigError`."""
+    chosen = name or settings.agent.model
+    if not chosen:
+        return settings.api
+    if chosen in settings.models:
+        return settings.models[chosen]
+    if chosen == settings.api.model:
+        return settings.api
+    known = settings.api
+    same_provider = "/" not in chosen or chosen.split("/")[0] == known.model.split("/")[0]
+    if same_provider:
+        return msgspec.structs.replace(known, model=chosen, context_limit=0)
+    return Profile(model=chosen)
+
+
+def _converted(merged: Table) -> tuple[Settings, str]:
+    try:
+        return msgspec.convert(merged, Settings), ""
+    except msgspec.ValidationError as error:
+        if "permissions" not in str(error):
+            raise ConfigError(f"settings: {error}") from error
+        rest = {key: value for key, value in merged.items() if key != "permissions"}
+        return msgspec.convert(rest, Settings), f"[permissions] can't be used: {error}"
+
+
+def _checked(table: Table, path: str) -> Table:
+    """The table of one file, or a `ConfigError` that names the file and the nearest known name."""
+    _known_names(table, Settings.__struct_fields__, path, "")
+    for section, value in table.items():
+        if section in ("models", "mcp_servers") or section == "permissions":
+            continue
+        record = _record_of(section)
+        if not isinstance(value, dict):
+            raise ConfigError(f"{path}: [{section}] must be a table, found {type(value).__name__}")
+        _known_names(cast(Table, value), record.__struct_fields__, path, f"[{section}] ")
+        _convertible(value, record, f"{path}: [{section}]")
+    for name, profile in cast(dict[str, Any], table.get("models", {})).items():
+        if isinstance(profile, dict):
+            _known_names(cast(Table, profile), Profile.__struct_fields__, path, f"[models.{name}] ")
+        _convertible(profile, Profile, f"{path}: [models.{name}]")
+    return table
+
+
+def _convertible(value: Any, record: type[msgspec.Struct], where: str) -> None:
+    try:
+        msgspec.convert(value, record)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def _known_names(table: Table, known: Sequence[str], path: str, section: str) -> None:
+    for name in table:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
+            raise ConfigError(f"{path}: {section}unknown name {name!r}{hint}")
+
+
+def _merge(into: Table, table: Mapping[str, Any]) -> None:
+    for key, value in table.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            _merge(into[key], cast(Table, value))
+        elif isinstance(value, dict):
+            into[key] = {}
+            _merge(into[key], cast(Table, value))
+        else:
+            into[key] = value
+
+
+def _merge_project(merged: Table, table: Table, path: str, warnings: list[str]) -> None:
+    """What a trusted project may set; the rest is named and left out."""
+    if isinstance(table.get("api"), dict) and "model" in table["api"]:
+        warnings.append(f"{path}: [api] is for your own buddy.toml; choose a profile with [agent] model")
+    warnings.extend(
+        f"{path}: [{section}] can only be set in your own buddy.toml; left out"
+        for section in table
+        if section not in PROJECT_SECTIONS
+    )
+    allowed = {key: value for key, value in table.items() if key in PROJECT_SECTIONS and key != "permissions"}
+    _checked(allowed, path)
+    agent = cast(Table, allowed.get("agent", {}))
+    if "model" in agent and agent["model"] not in cast(Table, merged.get("models", {})):
+        warnings.append(f"{path}: model {agent['model']!r} is none of your profiles; left out")
+        allowed["agent"] = {key: value for key, value in agent.items() if key != "model"}
+    if "tools" in allowed:
+        allowed["tools"] = _tighter(merged, cast(Table, allowed["tools"]))
+    _merge(merged, allowed)
+
+
+def _tighter(merged: Table, table: Table) -> Table:
+    mine = msgspec.convert(merged.get("tools", {}), ToolSettings)
+    found = {key: min(value, getattr(mine, key)) for key, value in table.items() if key in _PROJECT_TIGHTER}
+    if "disabled" in table:
+        found["disabled"] = [*mine.disabled, *table["disabled"]]
+    return found
+
+
+def _from_environment(environment: Mapping[str, str]) -> Table:
+    """`BUDDY_MODEL` and `BUDDY_<SECTION>_<KEY>`, converted to the setting's type."""
+    table: Table = {}
+    if environment.get("BUDDY_MODEL"):
+        table["agent"] = {"model": environment["BUDDY_MODEL"]}
+    for section in Settings.__struct_fields__:
+        if section in ("models", "mcp_servers", "permissions"):
+            continue
+        record = _record_of(section)
+        for key in record.__struct_fields__:
+            name = f"BUDDY_{section}_{key}".upper()
+            if name in environment:
+                table.setdefault(section, {})[key] = _typed(environment[name], record, key, name)
+    if environment.get("BUDDY_PERMISSION_MODE"):
+        table["permissions"] = {"mode": environment["BUDDY_PERMISSION_MODE"]}
+    return table
+
+
+def _record_of(section: str) -> type[msgspec.Struct]:
+    return cast("type[msgspec.Struct]", type(getattr(Settings(), section)))
+
+
+def _typed(text: str, record: type[msgspec.Struct], key: str, name: str) -> Any:
+    wanted = next(field.type for field in msgspec.structs.fields(record) if field.name == key)
+    given: Any = text.split(",") if "tuple" in str(wanted) else text
+    try:
+        return msgspec.convert(given, wanted, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{name}: {error}, found {text!r}") from error
