@@ -1,0 +1,160 @@
+"""Opening files so that no link, pipe or device swapped in at the last moment changes what is opened.
+
+Every step is taken relative to an open directory and refuses links: what was judged by name is what the
+descriptor holds.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import stat
+
+from buddy.agent.tool import ToolError
+from buddy.safety.sanitise import visible
+
+MAX_READ_BYTES = 50_000_000
+_DIRECTORY = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+_LINK_IN_THE_WAY = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
+_KINDS = (
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISDIR, "a folder"),
+)
+_KERNEL_FILES = re.compile(r"/(?:proc|sys|dev)/(?!shm/)")
+
+
+def open_beneath(directory: str | int, relative: str, flags: int, mode: int = 0o600) -> int:
+    """Open a file beneath a directory (real path or descriptor) without following any link on the way.
+
+    Returns a descriptor the caller closes. Raises `ToolError` where a link (or a file in place of a folder)
+    stands in the way or the name is not relative, and `OSError` for what the system says otherwise (missing,
+    no permission)."""
+    parent, name = _descend(directory, _components(relative))
+    try:
+        return _step(parent, name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, relative)
+    finally:
+        os.close(parent)
+
+
+def open_parent(directory: str | int, relative: str) -> tuple[int, str]:
+    """The folder of a file beneath a directory, as a descriptor the caller closes, and the file's own name.
+    Raises as `open_beneath` does."""
+    return _descend(directory, _components(relative))
+
+
+def replace_beneath(directory: str | int, relative: str, data: bytes, mode: int) -> None:
+    """Write a file whole: temporary file beside it, fsync, rename. Links on the way are refused; a link or a
+    hard link in the file's place is replaced, never written through. Raises as `open_beneath` does."""
+    parent, name = open_parent(directory, relative)
+    try:
+        _replace_in(parent, name, data, mode)
+    finally:
+        os.close(parent)
+
+
+def open_regular(path: str) -> int:
+    """A descriptor on a regular file for reading, never waiting: pipes, sockets, devices and the kernel's own
+    files are refused with `ToolError`. Raises `OSError` for what is missing or not permitted."""
+    _refuse_kernel_file(os.path.realpath(path), path)  # before opening: opening a device may already act
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise ToolError(
+                f"{visible(path)} is a socket or a device; only regular files are read"
+            ) from error
+        raise
+    try:
+        _demand_regular(descriptor, path)
+        _refuse_kernel_file(_name_of(descriptor), path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def read_regular(path: str, max_bytes: int = MAX_READ_BYTES) -> bytes:
+    """The first `max_bytes` of a regular file. Raises as `open_regular` does."""
+    with os.fdopen(open_regular(path), "rb", buffering=0) as file:
+        pieces: list[bytes] = []
+        left = max_bytes
+        while left > 0 and (piece := file.read(min(left, 1 << 20))):
+            pieces.append(piece)
+            left -= len(piece)
+        return b"".join(pieces)
+
+
+def _components(relative: str) -> list[str]:
+    parts = relative.split("/")
+    if "\0" in relative or any(part in {"", ".", ".."} for part in parts):
+        raise ToolError(f"expected a plain relative path, found {visible(relative[:200])!r}")
+    return parts
+
+
+def _descend(directory: str | int, parts: list[str]) -> tuple[int, str]:
+    current = os.dup(directory) if isinstance(directory, int) else os.open(directory, _DIRECTORY)
+    try:
+        for part in parts[:-1]:
+            following = _step(current, part, _DIRECTORY, 0, "/".join(parts))
+            os.close(current)
+            current = following
+    except BaseException:
+        os.close(current)
+        raise
+    return current, parts[-1]
+
+
+def _step(parent: int, name: str, flags: int, mode: int, whole: str) -> int:
+    try:
+        return os.open(name, flags, mode, dir_fd=parent)
+    except OSError as error:
+        if error.errno in _LINK_IN_THE_WAY:
+            raise ToolError(
+                f"{visible(name)} in {visible(whole)} is a link or not a folder; it is not followed. "
+                "Name the file it leads to."
+            ) from error
+        raise
+
+
+def _replace_in(parent: int, name: str, data: bytes, mode: int) -> None:
+    temporary = f".buddy-{secrets.token_hex(8)}.tmp"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(temporary, flags, 0o600, dir_fd=parent)
+    try:
+        with os.fdopen(descriptor, "wb", buffering=0) as file:
+            view = memoryview(data)
+            while view:
+                view = view[file.write(view) :]
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+    except BaseException:
+        os.unlink(temporary, dir_fd=parent)
+        raise
+
+
+def _refuse_kernel_file(real: str, given: str) -> None:
+    """/proc/kcore calls itself a regular file, /proc/kmsg as well, and reading it waits."""
+    if _KERNEL_FILES.match(real):
+        raise ToolError(f"{visible(given)} is made by the kernel, not a regular file; it is not read")
+
+
+def _name_of(descriptor: int) -> str:
+    """What the kernel calls an open file; "" where it doesn't say."""
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        return ""
+
+
+def _demand_regular(descriptor: int, path: str) -> None:
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return
+    kind = next((kind for test, kind in _KINDS if test(mode)), "something else")
+    raise ToolError(f"{visible(path)} is {kind}; only regular files are read")

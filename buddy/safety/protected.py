@@ -1,0 +1,124 @@
+"""Names that are dangerous to write and names that are dangerous to read, whatever the mode.
+
+Everything is decided on the text of an absolute path, so it holds for names that don't exist yet. Letter case
+never matters: the file system may not care about it either.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+import msgspec
+
+from buddy.safety.protected_names import (
+    OWN,
+    PROTECTED_ANYWHERE,
+    PROTECTED_AT_HOME,
+    SECRET_ANYWHERE,
+    SECRET_AT_HOME,
+    SECRET_ROOTS,
+    SYSTEM_ROOTS,
+)
+
+_SECRET_NAME = re.compile(
+    r"""(?x)
+      \.env(?![\w]).*            # .env, .env.local, .env-prod
+    | \.envrc | .+\.env
+    | .*\.(?:pem|key|p12|pfx|jks|keystore|kdbx|ppk|keytab|tfvars|agekey)
+    | id_(?:rsa|dsa|ecdsa|ed25519|xmss)(?:[_.\-].*)?
+    | id_[^.]*
+    | service[-_]?account.*\.json
+    | secrets?\.(?:ya?ml|json|toml|ini|env|properties)
+    | client_secret.*\.json
+    """
+)
+_EXAMPLE = re.compile(
+    r"\.env.*[._\-](?:example|sample|template|tmpl|dist|defaults?|schema)|example\.env|.*\.pub"
+)
+_PROCESS_SECRETS = re.compile(r"/proc/[^/]+/(?:task/[^/]+/)?(?:environ|mem|auxv|maps|fd)(?:/.*)?")
+_RUN_BY_PYTHON = re.compile(r".*/site-packages/(?:.*/)?(?:[^/]*\.pth|usercustomize\.py)|.*/sitecustomize\.py")
+_IGNORED_BY_SOME_FILE_SYSTEMS = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\u206a-\u206f\ufeff]")
+
+
+class Places(msgspec.Struct, frozen=True):
+    """What a judgement depends on besides the path: the home folder, buddy's own directories where the
+    environment moved them, and the workspace's folders."""
+
+    home: str
+    own: tuple[str, ...] = ()
+    workspace: tuple[str, ...] = ()
+
+
+def protected_reason(path: str, places: Places) -> str:
+    """Why writing this absolute path asks in every mode; "" when nothing speaks against it."""
+    text = _folded(path)
+    parts = text.split("/")
+    for part in parts:
+        reason = PROTECTED_ANYWHERE.get(part)
+        if reason:
+            return reason
+    if _RUN_BY_PYTHON.fullmatch(text):
+        return "run whenever Python starts"
+    for directory in places.own:
+        if _beneath(text, _folded(directory)):
+            return OWN
+    return _listed(text, PROTECTED_AT_HOME, places.home) or _system(text, places.workspace)
+
+
+def secret_reason(path: str, places: Places) -> str:
+    """Why reading this absolute path asks; "" when it looks like any other file."""
+    text = _folded(path)
+    parts = text.split("/")
+    name = parts[-1]
+    if _EXAMPLE.fullmatch(name):
+        return ""
+    for part in parts:
+        reason = SECRET_ANYWHERE.get(part)
+        if reason:
+            return reason
+    if _SECRET_NAME.fullmatch(name):
+        return "its name says that it holds secrets"
+    if _PROCESS_SECRETS.fullmatch(text):
+        return "memory or environment of a process"
+    return _listed(text, SECRET_AT_HOME, places.home) or _listed(text, SECRET_ROOTS, "")
+
+
+def _listed(text: str, names: Sequence[tuple[str, str]], base: str) -> str:
+    """The reason of the first of the names, relative to `base`, that the path is or lies in."""
+    base = _folded(base).rstrip("/")
+    if not text.startswith(base + "/"):
+        return ""
+    tail = text[len(base) :]
+    for name, reason in names:
+        if tail.startswith(name) and _beneath(tail, name):
+            return reason
+    return ""
+
+
+def _system(text: str, workspace: Sequence[str]) -> str:
+    """As `_listed`, but a workspace that itself lies in a system folder (/usr/src/app in a container) is a
+    workspace."""
+    for name, reason in SYSTEM_ROOTS:
+        if text.startswith(name) and _beneath(text, name):
+            homes = [root for root in map(_folded, workspace) if _beneath(root, name)]
+            return "" if any(_beneath(text, root) for root in homes) else reason
+    return ""
+
+
+def _beneath(text: str, directory: str) -> bool:
+    return text == directory or text.startswith(directory.rstrip("/") + "/")
+
+
+def _folded(path: str) -> str:
+    """The path as the most forgiving file system would compare it: case, compatibility forms, ignorable
+    characters, and blanks or dots after a name."""
+    if path.isascii():
+        text = path.lower()
+    else:
+        visible = _IGNORED_BY_SOME_FILE_SYSTEMS.sub("", path)
+        text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", visible).casefold())
+    if ". " in text or "./" in text or " /" in text or text.endswith((" ", ".")):
+        text = "/".join(part.rstrip(" .") for part in text.split("/"))
+    return text

@@ -1,0 +1,273 @@
+"""The one sanitiser: text from anywhere, made inert before a terminal, a title, a notification or a log sees
+it.
+
+Dropped: control characters but the line end, escape sequences whole, format, bidi, zero-width, private-use,
+surrogate, tag and noncharacters, invisible letters (Hangul fillers). Tabs become spaces; at most 8 combining
+marks stay on a base, and none without one; long runs of blank lines shrink to a count. Line and paragraph
+separators become line ends.
+
+Zero-width joiners and variation selectors go as well, also in emoji: terminals disagree about the width of
+joined emoji, and one cell of disagreement misplaces the rest of the line. A family shows as its members.
+
+The pattern and the table below memorise facts about Unicode, nothing else.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+import unicodedata
+from functools import cache
+
+from buddy.safety.escapes import EscapeRemover
+
+MAX_MARKS = 8
+TAB_WIDTH = 8
+KEPT_BLANK_LINES = 4
+MAX_TITLE_CHARS = 80
+MAX_SPACES = 16
+"""Longer runs of spaces are shown as a count in `visible`; deeper indentation is rare in commands."""
+
+_CONTROLS = bytes([*range(10), *range(11, 32), 127])
+_BLANKS = re.compile("[ \n]*")
+_BLANK_LINES = re.compile(r"\n(?: *\n){2,}")
+_SPACES = re.compile(f" {{{MAX_SPACES + 1},}}")
+_INVISIBLE_LETTERS = frozenset({0x115F, 0x1160, 0x3164, 0xFFA0, 0x2065, *range(0xFFF0, 0xFFF9)})
+_INVISIBLE_MARKS = frozenset(
+    {0x034F, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)}
+)
+_CACHED = 0x10000
+
+
+class _Table(dict[int, int | str | None]):
+    """For `str.translate`: None drops a character. Filled on demand, bounded by the basic plane."""
+
+    def __missing__(self, code: int) -> int | str | None:
+        value = _translated(code)
+        if code < _CACHED:
+            self[code] = value
+        return value
+
+
+_TABLE = _Table()
+
+
+def _translated(code: int) -> int | str | None:
+    if code in {9, 10}:
+        return code
+    if code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF or 0xE0000 <= code <= 0xE0FFF:
+        return None
+    if code in _INVISIBLE_LETTERS or code in _INVISIBLE_MARKS:
+        return None
+    match unicodedata.category(chr(code)):
+        case "Cc" | "Cf" | "Cs" | "Co":
+            return None
+        case "Zl" | "Zp":
+            return "\n"
+        case _:
+            return code
+
+
+@cache
+def _unusual() -> re.Pattern[str]:
+    """Anything but printable ASCII, line ends and the letters and signs of the commonest scripts, none of
+    which is a mark or invisible. Compiled at first need: it takes 5 ms, and plain ASCII never asks."""
+    common = (
+        "\u00a0-\u00ac\u00ae-\u02ff\u0370-\u0377\u037a-\u037f\u0384-\u038a\u038e-\u03a1\u03a3-\u0482\u048a-\u052f"
+        "\u05d0-\u05ea\u0620-\u064a\u0904-\u0939\u0e01-\u0e30\u0e40-\u0e46\u1e00-\u1f15\u2010-\u2027\u2030-\u205e"
+        "\u2070\u2071\u2074-\u208e\u20a0-\u20c0\u2100-\u218b\u2190-\u2426\u2440-\u244a\u2460-\u2b73\u2c60-\u2cee"
+        "\u3000-\u3029\u3030-\u303f\u3041-\u3096\u309b-\u30ff\u3105-\u312f\u3131-\u3163\u3190-\u31e3\u3200-\ua48c"
+        "\uac00-\ud7a3\uff01-\uff9f\U0001f000-\U0001faff\U00020000-\U0002a6df"
+    )
+    return re.compile(f"[^\n -~{common}]")
+
+
+class Sanitiser:
+    """Text in pieces in, inert text out. It keeps its state between pieces, so a sequence cut anywhere stays
+    inert. One stream, one sanitiser. `blank_lines` is how many blank lines in a row stay (0: any number)."""
+
+    def __init__(self, *, tab_width: int = TAB_WIDTH, blank_lines: int = KEPT_BLANK_LINES) -> None:
+        self._tab_width = tab_width
+        self._blank_lines = blank_lines
+        self._escapes = EscapeRemover()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._marks = MAX_MARKS  # nothing to put a mark on yet
+        self._column = 0
+        self._line_ends = 0  # in the open run of blank lines; 0 when the last character was something
+        self._swallowed = 0
+        self._indent = ""
+
+    def feed(self, text: str) -> str:
+        """The inert form of the next piece. Blank lines beyond the limit are held until something follows."""
+        if not self._line_ends and self._escapes.between_sequences and text.isascii() and text.isprintable():
+            if text:
+                self._column += len(text)
+                self._marks = 0
+            return text
+        return self._fold(self._inert(text))
+
+    def feed_bytes(self, data: bytes) -> str:
+        """As `feed`, for UTF-8 that may be cut or wrong anywhere."""
+        return self.feed(self._decoder.decode(data))
+
+    def finish(self) -> str:
+        """What was held back: the end of a cut character, the note of blank lines or of an open sequence."""
+        rest = self.feed(self._decoder.decode(b"", final=True))
+        note = self._escapes.finish()
+        if note:
+            rest += self._fold(note)
+        return rest + self._counted_blank_lines()
+
+    def _inert(self, text: str) -> str:
+        if not self._escapes.between_sequences or not _is_plain(text):
+            text = self._escapes.feed(text).translate(_TABLE)
+            if not text.isascii():
+                text = self._cap_marks(text)
+        if not text:
+            return text
+        if "\t" in text:
+            start = self._column % self._tab_width
+            text = (" " * start + text).expandtabs(self._tab_width)[start:]
+        line = text.rfind("\n")
+        self._column = len(text) - line - 1 + (self._column if line < 0 else 0)
+        if text.isascii():
+            self._marks = MAX_MARKS if text.endswith("\n") else 0
+        return text
+
+    def _cap_marks(self, text: str) -> str:
+        """Drop marks beyond the limit; a mark at the start of a line has no base and would sit on ours."""
+        kept: list[str] = []
+        marks = self._marks
+        for sign in text:
+            if sign == "\n":
+                marks = MAX_MARKS
+            elif not _is_mark(sign):
+                marks = 0
+            elif marks >= MAX_MARKS:
+                continue
+            else:
+                marks += 1
+            kept.append(sign)
+        self._marks = marks
+        return "".join(kept)
+
+    def _fold(self, text: str) -> str:
+        """Count blank lines beyond the limit instead of passing them on."""
+        if not self._blank_lines or not text:
+            return text
+        head, body = "", text
+        if self._line_ends:
+            cut = _leading_blanks(text)
+            head, body = self._blank(text[:cut]), text[cut:]
+            if not body:
+                return head
+            head += self._counted_blank_lines()
+            self._line_ends = 0
+        solid = len(body.rstrip(" \n"))
+        first = body.find("\n", solid)
+        if first < 0:
+            return head + self._fold_inside(body)
+        return head + self._fold_inside(body[:first]) + self._blank(body[first:])
+
+    def _fold_inside(self, text: str) -> str:
+        """Runs of blank lines with something on both sides."""
+        if "\n" not in text:
+            return text
+        return _long_run(self._blank_lines).sub(self._folded_run, text)
+
+    def _folded_run(self, run: re.Match[str]) -> str:
+        kept = self._blank_lines + 1
+        blank = run.group().count("\n") - kept
+        indent = run.group().rpartition("\n")[2]
+        return "\n" * kept + _blank_lines_note(blank) + indent
+
+    def _blank(self, text: str) -> str:
+        """Spaces and line ends of an open run: passed on up to the limit, then held."""
+        passed: list[str] = []
+        for sign in text:
+            if self._line_ends <= self._blank_lines:
+                passed.append(sign)
+                self._line_ends += sign == "\n"
+            elif sign == "\n":
+                self._swallowed += 1
+                self._indent = ""
+            else:
+                self._indent += sign
+        return "".join(passed)
+
+    def _counted_blank_lines(self) -> str:
+        note = _blank_lines_note(self._swallowed) if self._swallowed else ""
+        held, self._swallowed, self._indent = note + self._indent, 0, ""
+        return held
+
+
+def clean(text: str, *, tab_width: int = TAB_WIDTH, blank_lines: int = KEPT_BLANK_LINES) -> str:
+    """The inert form of a whole text."""
+    if text.isascii() and text.isprintable():
+        return text
+    sanitiser = Sanitiser(tab_width=tab_width, blank_lines=blank_lines)
+    return sanitiser.feed(text) + sanitiser.finish()
+
+
+def one_line(text: str, limit: int = MAX_TITLE_CHARS) -> str:
+    """The inert form for a title, a notification, one row of a list: no line ends, at most `limit`
+    characters."""
+    line = " ".join(clean(text[: limit * 50]).split())
+    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+def visible(text: str, *, lines: bool = False) -> str:
+    """Text for a decision: nothing is dropped, everything that would not be seen is shown as ⟨U+202E⟩, long
+    runs of spaces as a count. With `lines` a line end stays one, and runs of blank lines become a count."""
+    if text.isascii() and text.isprintable() and " " * (MAX_SPACES + 1) not in text:
+        return text
+    shown: list[str] = []
+    marks = MAX_MARKS
+    for sign in text:
+        marks = marks + 1 if _is_mark(sign) else 0
+        shown.append(sign if _is_seen(sign, marks) or (lines and sign == "\n") else f"⟨U+{ord(sign):04X}⟩")
+    result = _SPACES.sub(lambda run: f"⟨{len(run.group())} spaces⟩", "".join(shown))
+    if lines:
+        result = _BLANK_LINES.sub(lambda run: f"\n⟨{run.group().count(chr(10)) - 1} blank lines⟩\n", result)
+    return result
+
+
+def _is_plain(text: str) -> bool:
+    """Whether nothing has to be looked at one by one (line ends are plain)."""
+    if text.isascii():
+        return len(text.encode().translate(None, _CONTROLS)) == len(text)
+    return _unusual().search(text) is None
+
+
+def _is_mark(sign: str) -> bool:
+    """Characters that take no cell of their own. The Hangul vowels and finals join the syllable before
+    them."""
+    if sign < "\u0300":
+        return False
+    if "\u1160" <= sign <= "\u11ff" or "\ud7b0" <= sign <= "\ud7fb":
+        return True
+    return unicodedata.category(sign) in {"Mn", "Me"}
+
+
+def _is_seen(sign: str, marks: int) -> bool:
+    """Whether a character is recognisable by looking. The brackets of our own notation are not: they could be
+    forged. Two marks on a letter are spelling, an enclosing one or more are not."""
+    if sign < "\x7f":
+        return sign >= " "
+    if sign in "⟨⟩\u2800" or _TABLE[ord(sign)] != ord(sign):
+        return False
+    return unicodedata.category(sign) not in {"Zs", "Me"} and marks <= 2
+
+
+def _leading_blanks(text: str) -> int:
+    found = _BLANKS.match(text)
+    return found.end() if found else 0
+
+
+def _blank_lines_note(count: int) -> str:
+    return f"⟨{count} blank line{'s' if count != 1 else ''}⟩\n"
+
+
+@cache
+def _long_run(kept: int) -> re.Pattern[str]:
+    return re.compile(rf"\n(?: *\n){{{kept + 1},}} *")
