@@ -1,0 +1,192 @@
+"""May this call run? Facts about one call in, a verdict with its reason out. Pure: no files, no clock, no
+state.
+
+The strictest of the hard floor, any deny and any ask wins. An allow counts only where none of them applies,
+in the order: the person's rules and grants, a trusted project's rules (inside the sandbox only), built-in
+read-only, the mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from buddy.safety.grants import ApprovalKind, Approvals, Grant, living
+from buddy.safety.policy_facts import Facts, HookOpinion
+from buddy.safety.policy_table import COLUMN_WORDS, TABLE, Column, Decision, Mode, mode_named, strictest
+from buddy.safety.rules import Rule, RuleSet
+from buddy.safety.rules_match import applies, covers
+from buddy.safety.rules_save import rules_to_save
+
+__all__ = ["Decision", "Facts", "HookOpinion", "Mode", "Verdict", "judge", "mode_named"]
+
+DecidedBy = Literal["floor", "rules file", "hook", "rule", "grant", "approvals", "read-only", "mode"]
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What is to happen with a call, why, and who decided. `floor`: no standing approval answers it.
+    `network`: it may use the network inside the sandbox. `rules_to_save`: what "always" would save, one rule
+    per sub-command, () when nothing may be saved."""
+
+    decision: Decision
+    reason: str
+    decided_by: DecidedBy
+    column: Column
+    floor: bool = False
+    network: bool = False
+    rules_to_save: tuple[Rule, ...] = ()
+
+
+class _Opinion(msgspec.Struct, frozen=True):
+    decision: Decision
+    reason: str
+    by: DecidedBy
+    floor: bool = False
+    network: bool = False
+
+
+def judge(
+    facts: Facts,
+    mode: Mode,
+    rules: RuleSet,
+    grants: tuple[Grant, ...],
+    approvals: Approvals,
+    *,
+    trusted: bool,
+    now: float,
+) -> Verdict:
+    """Decide about one call. `trusted`: the person trusts this project; `now`: seconds, on the clock the
+    expiries were set by."""
+    remembered = living(grants, now)
+    opinion = _strict_opinion(facts, mode, rules, remembered)
+    if opinion is None:
+        opinion = _allowing_opinion(facts, mode, rules, remembered, trusted=trusted)
+    opinion = _answered(opinion, approvals.now(now))
+    saved = rules_to_save(facts) if opinion.decision == "ask" and not opinion.floor else ()
+    return Verdict(
+        opinion.decision,
+        opinion.reason,
+        opinion.by,
+        _columns(facts)[-1],
+        opinion.floor,
+        opinion.network,
+        saved,
+    )
+
+
+def _strict_opinion(
+    facts: Facts, mode: Mode, rules: RuleSet, remembered: tuple[Rule, ...]
+) -> _Opinion | None:
+    """The strictest of everything that can only tighten; the first of equals, so that the floor is named."""
+    opinions = list(_tightening(facts, mode, rules, remembered))
+    if not opinions:
+        return None
+    worst = strictest([opinion.decision for opinion in opinions])
+    chosen = next(opinion for opinion in opinions if opinion.decision == worst)
+    return msgspec.structs.replace(chosen, floor=any(opinion.floor for opinion in opinions))
+
+
+def _tightening(facts: Facts, mode: Mode, rules: RuleSet, remembered: tuple[Rule, ...]) -> Iterator[_Opinion]:
+    floor = _floor(facts)
+    if floor:
+        yield _Opinion(TABLE[mode, "floor"], floor, "floor", floor=True)
+    if facts.shell is not None and not facts.shell.parsed and mode != "yolo":
+        yield _Opinion("ask", f"unparsed command: {facts.shell.reason}", "floor")
+    if rules.broken:
+        yield _Opinion("ask", "a rules file could not be read, so everything is asked about", "rules file")
+    if facts.hook is not None:
+        yield _Opinion(facts.hook.decision, facts.hook.reason, "hook")
+    for rule in (*rules.rules, *remembered):
+        if rule.decision != "allow" and applies(rule, facts):
+            yield _Opinion(rule.decision, _because(rule), "rule")
+    for column in _columns(facts):
+        if TABLE[mode, column] != "deny":
+            continue
+        yield _Opinion("deny", f"mode {mode} does not run {COLUMN_WORDS[column]}", "mode")
+
+
+def _floor(facts: Facts) -> str:
+    """Why no mode, rule or standing approval may run this without the person, "" when nothing forbids it."""
+    if facts.leaves_sandbox:
+        return "it asks to run outside the sandbox"
+    shell = facts.shell
+    if shell is not None and (shell.catastrophic or shell.protected):
+        return shell.catastrophic or shell.protected
+    for located in facts.writes:
+        if located.protected:
+            return f"{located.shown} is protected: {located.protected}"
+    return ""
+
+
+def _allowing_opinion(
+    facts: Facts, mode: Mode, rules: RuleSet, remembered: tuple[Rule, ...], *, trusted: bool
+) -> _Opinion:
+    """The first in order that allows, or what the mode says."""
+    granted = tuple(rule for rule in remembered if rule.decision == "allow")
+    own = tuple(rule for rule in rules.rules if rule.decision == "allow" and rule.origin != "project")
+    projects = tuple(rule for rule in rules.rules if rule.decision == "allow" and rule.origin == "project")
+    chosen = covers(own + granted, facts)
+    if chosen:
+        by: DecidedBy = "grant" if chosen[-1].origin == "session" else "rule"
+        network = any(rule.sandbox == "network" for rule in chosen)
+        return _Opinion("allow", _because(chosen[-1]), by, network=network)
+    if trusted and facts.sandboxed:
+        chosen = covers(projects + own + granted, facts)
+        if chosen:
+            return _Opinion("allow", f"{_because(chosen[-1])} (project rule, in the sandbox)", "rule")
+    columns = _columns(facts)
+    decision = strictest([TABLE[mode, column] for column in columns])
+    column: Column = next(column for column in columns if TABLE[mode, column] == decision)
+    if decision == "allow" and column in ("low_inside", "shell_read_only"):
+        return _Opinion("allow", f"read-only: {COLUMN_WORDS[column]}", "read-only")
+    return _Opinion(decision, _by_mode(facts, mode, column), "mode")
+
+
+def _answered(opinion: _Opinion, approvals: ApprovalKind) -> _Opinion:
+    """A question, after this session's standing answer to questions."""
+    if opinion.decision != "ask":
+        return opinion
+    if approvals == "none":
+        return _Opinion("deny", f"approvals are set to none; it would ask: {opinion.reason}", "approvals")
+    if approvals == "all" and not opinion.floor:
+        return _Opinion("allow", f"approved with all others; it would ask: {opinion.reason}", "approvals")
+    return opinion
+
+
+def _columns(facts: Facts) -> tuple[Column, ...]:
+    """The columns of the table a call falls into; the strictest counts, the last names its main risk."""
+    if facts.shell is not None:
+        if facts.shell.read_only:
+            return ("shell_read_only",)
+        return ("shell_sandboxed",) if facts.sandboxed and not facts.shell.network else ("high",)
+    delicate = any(not path.inside or path.secret for path in facts.reads) or any(
+        path.secret for path in facts.writes
+    )
+    found: list[Column] = ["low_outside"] if delicate else []
+    if facts.risk == "high":
+        found.append("high")
+    elif facts.risk == "medium" or facts.writes or facts.anything:
+        # A tool that calls itself harmless and writes is judged by what it does.
+        found.append("medium_inside" if all(path.inside for path in facts.writes) else "medium_outside")
+    elif not delicate:
+        found.append("low_inside")
+    return tuple(found)
+
+
+def _because(rule: Rule) -> str:
+    """How a rule is named as a reason."""
+    origin = "a grant of this session" if rule.origin == "session" else f"a {rule.origin} rule"
+    return f"{origin} ({rule.shown}){': ' + rule.why if rule.why else ''}"
+
+
+def _by_mode(facts: Facts, mode: Mode, column: Column) -> str:
+    verb = "runs" if TABLE[mode, column] == "allow" else "asks about"
+    reason = f"mode {mode} {verb} {COLUMN_WORDS[column]}"
+    if facts.shell is not None and facts.shell.reason:
+        return f"{reason}: {facts.shell.reason}"
+    for path in (*facts.reads, *facts.writes):
+        if not path.inside or path.secret:
+            return f"{reason}: {path.shown}{', ' + path.secret if path.secret else ''}"
+    return reason

@@ -1,0 +1,91 @@
+"""The policy of a session: the one owner of its mode, grants, standing approvals, rules and decision log."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from buddy.safety.grants import ASK, ApprovalKind, Approvals, Grant
+from buddy.safety.policy import Facts, Verdict, judge
+from buddy.safety.policy_table import Mode
+from buddy.safety.rules import Rule, RuleSet
+
+LOG_LENGTH = 500
+CYCLE: tuple[Mode, ...] = ("plan", "ask", "edit", "auto")
+"""What Shift+Tab goes through; yolo is a start flag."""
+
+
+class LogEntry(msgspec.Struct, frozen=True):
+    """One decision as `/permissions` shows it: when, about what, what came out and why."""
+
+    at: float
+    tool: str
+    subject: str
+    verdict: Verdict
+
+
+class Policy:
+    """Mutable state around `judge`. Times are seconds on one clock of the caller's choice."""
+
+    def __init__(
+        self, rules: RuleSet, *, mode: Mode = "ask", trusted: bool = False, yolo_allowed: bool = False
+    ) -> None:
+        self._yolo_allowed = yolo_allowed
+        self.rules = rules
+        self.trusted = trusted
+        self.grants: tuple[Grant, ...] = ()
+        self.approvals = ASK
+        self.log: deque[LogEntry] = deque(maxlen=LOG_LENGTH)
+        self.mode: Mode = "ask"
+        self.set_mode(mode)
+
+    def decide(self, facts: Facts, now: float) -> Verdict:
+        """Judge one call and keep the decision."""
+        verdict = self.consider(facts, now)
+        self.log.append(LogEntry(now, facts.tool, _subject(facts), verdict))
+        return verdict
+
+    def consider(self, facts: Facts, now: float) -> Verdict:
+        """Judge one call without a trace: for tests of rules, and for open questions after something changed
+        (a question about what no mode allows still asks)."""
+        return judge(facts, self.mode, self.rules, self.grants, self.approvals, trusted=self.trusted, now=now)
+
+    def set_mode(self, mode: Mode) -> None:
+        """Change the mode. Raises `ValueError` for yolo unless buddy was started with it."""
+        if mode == "yolo" and not self._yolo_allowed:
+            raise ValueError("mode yolo can only be chosen when buddy starts: --permission-mode yolo")
+        self.mode = mode
+
+    def next_mode(self) -> Mode:
+        """Go on to the next mode of the cycle."""
+        position = CYCLE.index(self.mode) if self.mode in CYCLE else 0
+        self.mode = CYCLE[(position + 1) % len(CYCLE)]
+        return self.mode
+
+    def approve(self, kind: ApprovalKind, until: float | None = None) -> None:
+        """Set the standing answer to questions, until a time or for good."""
+        self.approvals = Approvals(kind, until)
+
+    def grant(self, rules: tuple[Rule, ...], until: float | None = None) -> tuple[Grant, ...]:
+        """Remember rules for this session, until a time or as long as it lives."""
+        new = tuple(Grant(msgspec.structs.replace(rule, origin="session"), until) for rule in rules)
+        self.grants = (*(grant for grant in self.grants if grant not in new), *new)
+        return new
+
+    def revoke(self, grant: Grant) -> None:
+        """Forget a grant."""
+        self.grants = tuple(known for known in self.grants if known != grant)
+
+    def expire(self, now: float) -> None:
+        """Drop what no longer holds."""
+        self.grants = tuple(grant for grant in self.grants if grant.holds(now))
+        if self.approvals.now(now) != self.approvals.kind:
+            self.approvals = ASK
+
+
+def _subject(facts: Facts) -> str:
+    if facts.shell is not None:
+        return facts.shell.command
+    paths = [path.shown for path in (*facts.writes, *facts.reads)]
+    return facts.host or ", ".join(paths)

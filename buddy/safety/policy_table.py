@@ -1,0 +1,78 @@
+"""Who may do what: the one table of modes and kinds of call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+Mode = Literal["plan", "ask", "edit", "auto", "yolo"]
+Decision = Literal["allow", "ask", "deny"]
+Column = Literal[
+    "low_inside",
+    "low_outside",
+    "medium_inside",
+    "medium_outside",
+    "high",
+    "shell_read_only",
+    "shell_sandboxed",
+    "floor",
+]
+
+MODES: tuple[Mode, ...] = ("plan", "ask", "edit", "auto", "yolo")
+CLAUDE_MODES: dict[str, Mode] = {
+    "plan": "plan",
+    "default": "ask",
+    "acceptEdits": "edit",
+    "auto": "auto",
+    "bypassPermissions": "yolo",
+}
+"""Claude's `permissionMode` names."""
+
+_COLUMNS: tuple[Column, ...] = (
+    "low_inside",
+    "low_outside",
+    "medium_inside",
+    "medium_outside",
+    "high",
+    "shell_read_only",
+    "shell_sandboxed",
+    "floor",
+)
+_WORDS: dict[str, Decision] = {"run": "allow", "ask": "ask", "deny": "deny"}
+_ROWS: dict[Mode, str] = {
+    "plan": "run ask deny deny deny run deny deny",
+    "ask": " run ask ask  ask  ask  run ask  ask",
+    "edit": "run ask run  ask  ask  run ask  ask",
+    "auto": "run ask run  ask  ask  run run  ask",
+    "yolo": "run run run  run  run  run run  ask",
+}
+TABLE: dict[tuple[Mode, Column], Decision] = {
+    (mode, column): _WORDS[word]
+    for mode, row in _ROWS.items()
+    for column, word in zip(_COLUMNS, row.split(), strict=True)
+}
+
+COLUMN_WORDS: dict[Column, str] = {
+    "low_inside": "reading in the workspace",
+    "low_outside": "reading outside the workspace, or a secret file",
+    "medium_inside": "a change in the workspace",
+    "medium_outside": "a change outside the workspace",
+    "high": "a high-risk call",
+    "shell_read_only": "a shell command that only reads",
+    "shell_sandboxed": "a shell command in the sandbox",
+    "floor": "something no mode runs without asking",
+}
+_STRICTNESS: dict[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
+
+
+def strictest(decisions: Sequence[Decision]) -> Decision:
+    """The strictest of some decisions; at least one."""
+    return max(decisions, key=_STRICTNESS.__getitem__)
+
+
+def mode_named(name: str) -> Mode | None:
+    """The mode of this name, buddy's or Claude's."""
+    for mode in MODES:
+        if mode == name:
+            return mode
+    return CLAUDE_MODES.get(name)

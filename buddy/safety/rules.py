@@ -1,0 +1,100 @@
+"""A rule: which calls it matches, and what it says about them. Where rules come from is not known here."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Literal
+
+import msgspec
+
+Decision = Literal["allow", "ask", "deny"]
+Origin = Literal["session", "user", "project"]
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """One rule. `tool` is shell, edit, read, fetch, mcp:<server>/<tool>, or the exact name of any tool; what
+    is left empty matches everything. `argv` holds the alternatives of each token, `open_end`: any further
+    tokens may follow. `path` is a pattern relative to the workspace (or absolute, or from ~), `host` a name
+    or, with a leading dot, all its subdomains. `sandbox` "network": allow it inside the sandbox, with the
+    network."""
+
+    tool: str
+    decision: Decision
+    origin: Origin
+    argv: tuple[tuple[str, ...], ...] = ()
+    open_end: bool = False
+    path: str = ""
+    host: str = ""
+    why: str = ""
+    sandbox: Literal["", "network"] = ""
+    source: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The rule in one line, as people read it."""
+        tokens = ["|".join(token) if token else "''" for token in self.argv] + ["*"] * self.open_end
+        what = " ".join(tokens) or self.path or self.host or "*"
+        return f"{self.decision} {self.tool}: {what}"
+
+
+class RuleSet(msgspec.Struct, frozen=True):
+    """All rules in force. `errors` are shown to the person; `broken`: a file could not be read, so that a
+    deny may be missing and everything is asked about."""
+
+    rules: tuple[Rule, ...] = ()
+    errors: tuple[str, ...] = ()
+    broken: bool = False
+
+    def joined(self, other: RuleSet) -> RuleSet:
+        """Both together."""
+        return RuleSet(self.rules + other.rules, self.errors + other.errors, self.broken or other.broken)
+
+
+def matches_argv(rule: Rule, argv: tuple[str, ...]) -> bool:
+    """Whether a command's tokens are what the rule describes."""
+    if not rule.argv:
+        return True
+    if len(argv) < len(rule.argv) or (len(argv) > len(rule.argv) and not rule.open_end):
+        return False
+    return all(token in accepted for token, accepted in zip(argv, rule.argv, strict=False))
+
+
+def matches_host(rule: Rule, host: str) -> bool:
+    """Whether a parsed host name is the rule's, or beneath it where the rule starts with a dot."""
+    wanted, found = rule.host.lower().rstrip("."), host.lower().rstrip(".")
+    if not wanted:
+        return True
+    return found.endswith(wanted) if wanted.startswith(".") else found == wanted
+
+
+def matches_path(rule: Rule, root: str, home: str, path: str) -> bool:
+    """Whether an absolute path is what the rule describes. Patterns are anchored at the workspace; a pattern
+    that names a folder (`src/`) means everything in it."""
+    if not rule.path:
+        return True
+    pattern = rule.path
+    if pattern.startswith("~/"):
+        pattern = home + pattern[1:]
+    elif not pattern.startswith("/"):
+        pattern = root.rstrip("/") + "/" + pattern.removeprefix("./")
+    return _compiled(pattern).fullmatch(path) is not None
+
+
+@functools.lru_cache(maxsize=512)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """`**` crosses folders, `*` and `?` do not; everything else is literal, in any letter case: a rule must
+    not be evaded where the file system ignores case."""
+    if pattern.endswith("/"):
+        pattern += "**"
+    pieces: list[str] = []
+    for piece in re.findall(r"/\*\*(?:/|$)|\*+|\?|[^*?/]+|/", pattern):
+        if piece == "/**/":
+            pieces.append("/(?:.*/)?")
+        elif piece == "/**":
+            pieces.append("(?:/.*)?")
+        elif piece.startswith("*"):
+            pieces.append("[^/]*" if len(piece) == 1 else ".*")
+        else:
+            pieces.append("[^/]" if piece == "?" else re.escape(piece))
+    return re.compile("".join(pieces), re.DOTALL | re.IGNORECASE)

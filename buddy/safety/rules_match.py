@@ -1,0 +1,117 @@
+"""Which rules bear on a call. A deny or ask applies when any part of the call matches; an allow only counts
+when every part of it is covered."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable
+
+from buddy.safety.paths import Located
+from buddy.safety.policy_facts import Facts
+from buddy.safety.rules import Rule, matches_argv, matches_host, matches_path
+
+_EVERYTHING = frozenset({"", "*", "**", "**/*", "/**"})
+
+
+def applies(rule: Rule, facts: Facts) -> bool:
+    """Whether a rule that tightens has something to say about a call."""
+    if facts.shell is not None and rule.tool == "read":
+        return any(_path_matches(rule, facts, path) for path in facts.shell.reads)
+    if rule.tool not in _names(facts):
+        return False
+    if facts.shell is not None and rule.argv:
+        return any(matches_argv(rule, argv) for argv in _seen(facts))
+    if rule.tool in ("edit", "read") or rule.path:
+        paths = facts.reads if rule.tool == "read" else facts.writes or facts.reads
+        return not rule.path or any(_path_matches(rule, facts, path) for path in paths)
+    return matches_host(rule, facts.host)
+
+
+def covers(rules: tuple[Rule, ...], facts: Facts) -> tuple[Rule, ...]:
+    """The allow rules that together cover every part of a call, () when some part is left."""
+    if facts.shell is not None:
+        return _covers_shell(rules, facts)
+    named = tuple(rule for rule in rules if rule.tool in _names(facts, exact=facts.risk == "high"))
+    if facts.host or facts.anything or not (facts.reads or facts.writes):
+        fitting = (rule for rule in named if not rule.path and matches_host(rule, facts.host))
+        chosen = next(fitting, None)
+        return (chosen,) if chosen else ()
+    chosen_rules: list[Rule] = []
+    for path in facts.writes:
+        chosen = _covering(named, facts, path)
+        if chosen is None:
+            return ()
+        chosen_rules.append(chosen)
+    readers = tuple(rule for rule in rules if rule.tool in ("read", facts.tool))
+    for path in facts.reads:
+        if facts.writes and path.inside and not path.secret:
+            continue  # what is read on the way to an allowed write needs no rule of its own
+        chosen = _covering(readers, facts, path)
+        if chosen is None:
+            return ()
+        chosen_rules.append(chosen)
+    return tuple(chosen_rules)
+
+
+def _covers_shell(rules: tuple[Rule, ...], facts: Facts) -> tuple[Rule, ...]:
+    shell = facts.shell
+    if shell is None or not shell.parsed:
+        return ()
+    rules = tuple(
+        rule
+        for rule in rules
+        if rule.tool in _names(facts) and (facts.sandboxed or rule.sandbox != "network")
+    )
+    chosen: list[Rule] = []
+    for command in shell.commands:
+        if command.read_only:
+            continue
+        found = next((rule for rule in rules if matches_argv(rule, command.argv)), None)
+        if found is None or not command.literal:
+            return ()
+        chosen.append(found)
+    return tuple(chosen)
+
+
+def _covering(rules: Iterable[Rule], facts: Facts, path: Located) -> Rule | None:
+    """A rule that allows this path. What lies outside or holds secrets must be named by its rule."""
+    delicate = bool(path.secret) or not path.inside
+    for rule in rules:
+        if delicate and rule.path in _EVERYTHING:
+            continue
+        if matches_path(rule, facts.root, facts.home, path.real):
+            return rule
+    return None
+
+
+def _path_matches(rule: Rule, facts: Facts, path: Located) -> bool:
+    """For rules that tighten: the path as given and where it leads are both looked at."""
+    return any(matches_path(rule, facts.root, facts.home, text) for text in (path.real, path.path))
+
+
+def _names(facts: Facts, *, exact: bool = False) -> frozenset[str]:
+    """What a rule may call this tool. `exact`: only by its own name (an edit rule does not allow a
+    delete)."""
+    names = {facts.tool, "*"}
+    if facts.tool.startswith("mcp__"):
+        server, _, tool = facts.tool.removeprefix("mcp__").partition("__")
+        names |= {f"mcp:{server}/{tool}", f"mcp:{server}/*", f"mcp:{server}"}
+    if facts.shell is not None:
+        names.add("shell")
+    if facts.host:
+        names.add("fetch")
+    if not exact and facts.writes:
+        names.add("edit")
+    if not exact and facts.reads:
+        names.add("read")
+    return frozenset(names)
+
+
+def _seen(facts: Facts) -> Iterable[tuple[str, ...]]:
+    """Every argv a command line starts as far as it can be known, under the name and the plain name of its
+    program."""
+    for command in facts.shell.commands if facts.shell else ():
+        for argv in (command.argv, *command.inner):
+            yield argv
+            if argv and "/" in argv[0]:
+                yield (posixpath.basename(argv[0]), *argv[1:])

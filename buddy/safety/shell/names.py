@@ -1,0 +1,30 @@
+"""Program names that matter wherever they stand: what runs other programs, and what runs any code."""
+
+from __future__ import annotations
+
+
+def words(text: str) -> frozenset[str]:
+    """A set written as a sentence, so that long tables stay readable."""
+    return frozenset(text.split())
+
+
+INTERPRETERS = words(
+    "sh bash dash zsh ksh fish csh tcsh ash mksh pwsh python python2 python3 pypy pypy3 node nodejs "
+    "deno bun ruby perl php lua luajit tclsh wish expect osascript R Rscript julia ghci irb iex erl "
+    "scala groovy jshell ipython awk gawk mawk nawk sed jq gdb sqlite3 psql mysql ed ex vi vim nvim "
+    "emacs npx bunx pipx uvx"
+)
+"""Programs whose arguments are code: a prefix of them allows everything."""
+
+WRAPPERS = words(
+    "env sudo doas su pkexec runuser gosu chroot unshare nsenter setpriv capsh timeout nice ionice "
+    "chrt taskset nohup setsid stdbuf time gtime command builtin exec eval xargs parallel find fd "
+    "fdfind watch flock script strace ltrace perf valgrind gdb systemd-run at batch start-stop-daemon "
+    "daemonize busybox toybox prlimit firejail bwrap caffeinate unbuffer ssh-agent dbus-run-session "
+    "xvfb-run linux32 linux64 setarch arch trap source . rlwrap entr faketime fakeroot proot "
+    "catchsegv choom cpulimit hyperfine mise direnv dotenv coproc"
+)
+"""Programs that start the command among their arguments. Deny and ask rules look at every word after them."""
+
+SHELLS = words("sh bash dash zsh ksh ash mksh fish busybox su script watch parallel flock")
+"""Programs that take a command line as one argument after -c."""
