@@ -16,7 +16,7 @@ from buddy.agent.events import (
     RetryScheduled,
     ThinkingDelta,
 )
-from buddy.agent.messages import AssistantMessage, Text, Thinking
+from buddy.agent.messages import AssistantMessage, Call, Text, Thinking
 from buddy.agent.provider import ModelRequest, ProviderError
 from buddy.agent.reply import ReplyAssembler
 from buddy.agent.turn import Turn
@@ -41,8 +41,9 @@ class _Stream:
         self.turn = turn
         self.asked = asked
         host = turn.host
+        self.reply_id = host.new_id()
         self.assembler = ReplyAssembler(
-            host.new_id(), model=turn.agent.model, lane=turn.agent.provider.lane, new_id=host.new_id
+            self.reply_id, model=turn.agent.model, lane=turn.agent.provider.lane, new_id=host.new_id
         )
         self.started_at = host.now()
         self.first_content_s = 0.0
@@ -53,7 +54,7 @@ class _Stream:
     async def run(self) -> AssistantMessage:
         """Read the stream to its end. Raises `ProviderError` where it is cut."""
         turn, feed, emit = self.turn, self.assembler.feed, self.turn.host.emit
-        turn.emit(ReplyStarted(self.assembler.reply_id, turn.agent.model))
+        turn.emit(ReplyStarted(self.reply_id, turn.agent.model))
         try:
             async with aclosing(turn.agent.provider.stream(self.asked.request)) as stream:
                 async for delta in stream:
@@ -98,7 +99,13 @@ class _Stream:
     async def keep_what_was_shown(self) -> None:
         """The stream broke or was cancelled: what was shown stays."""
         if self.shown:
-            await uninterrupted(self.finished(self.assembler.partial()))
+            await uninterrupted(self.finished(_without_calls(self.assembler.partial())))
+
+
+def _without_calls(message: AssistantMessage) -> AssistantMessage:
+    """A cut reply's calls are never run: unanswered calls would make the history illegal."""
+    parts = tuple(part for part in message.parts if not isinstance(part, Call))
+    return msgspec.structs.replace(message, parts=parts)
 
 
 def worth_keeping(message: AssistantMessage) -> bool:
