@@ -1,0 +1,207 @@
+"""Running commands in a shell."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from buddy.agent.display import Command
+from buddy.agent.tool import ToolContext, ToolError, ToolResult, any_access, tool
+from buddy.safety.paths import Boundary, locate
+from buddy.workspace.child import Child, Exit
+from buddy.workspace.jobs import Job, Jobs
+from buddy.workspace.launch import TerminalSize, shell_argv
+from buddy.workspace.processes import ChildProcesses, Request
+from buddy.workspace.progress import ProgressFeed
+
+DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|sec|m|min|h)?\s*", re.IGNORECASE)
+UNITS = {"ms": 0.001, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "": 1}
+SHOWN_CHARS = 16_000
+FIRST_LOOK_S = 0.3
+"""How long a command that goes to the background is watched, so that one that fails at once says so."""
+
+
+class ShellSettings(msgspec.Struct, frozen=True):
+    """How long a command may keep a conversation waiting: unless it says otherwise, and at most."""
+
+    time_limit_s: float = 120.0
+    longest_s: float = 3600.0
+    terminal: TerminalSize = TerminalSize()
+
+
+def _preview(_ctx: ToolContext, arguments: msgspec.Struct) -> Command:
+    return Command(getattr(arguments, "command", ""), "", None, "", 0.0)
+
+
+@tool(
+    risk="high",
+    category="shell",
+    access=any_access,
+    preview=_preview,
+    aliases=(
+        "bash",
+        "shell",
+        "run_command",
+        "execute_command",
+        "run_terminal_cmd",
+        "terminal",
+        "local_shell",
+    ),
+    argument_aliases={
+        "cmd": "command",
+        "script": "command",
+        "code": "command",
+        "timeout_s": "timeout",
+        "timeout_seconds": "timeout",
+        "run_in_background": "background",
+        "is_background": "background",
+        "workdir": "cwd",
+        "working_directory": "cwd",
+        "dir": "cwd",
+        "tty": "pty",
+    },
+)
+async def run_shell(
+    ctx: ToolContext,
+    command: str,
+    wait: bool | float | str = True,
+    timeout: float | None = None,
+    cwd: str = "",
+    background: bool = False,
+    pty: bool = False,
+) -> ToolResult:
+    """Run a command with bash and return its output and exit code.
+
+    Nothing can be typed into it: stdin is empty. Each command starts in the working directory (or `cwd`); a
+    `cd` does not last. `wait`: true waits for the end, a duration like "10m" waits so long, false returns at
+    once. `timeout`: seconds to wait instead of the default. A command that is not done by then goes on as a
+    job (read_job, stop_job). `background`: true is the same as `wait`: false. `pty`: true starts it as a job
+    on a terminal, for programs that need one (send_keys, capture_pane). Long output is shortened in the
+    middle; the result says where the whole is.
+    """
+    settings = _settings(ctx)
+    boundary = ctx.service(Boundary)
+    if not command.strip():
+        raise ToolError("the command is empty; give the command line to run")
+    folder = locate(boundary, cwd).real if cwd else boundary.cwd
+    request = Request(shell_argv(command), folder, ctx.task_id)
+    if pty:
+        return await _on_terminal(ctx, request, command, settings)
+    limit_s = FIRST_LOOK_S if background else _limit_s(wait, timeout, settings)
+    return await _run(ctx, request, command, limit_s)
+
+
+def _settings(ctx: ToolContext) -> ShellSettings:
+    found = ctx.services.get(ShellSettings)
+    return found if isinstance(found, ShellSettings) else ShellSettings()
+
+
+def _limit_s(wait: bool | float | str, timeout: float | None, settings: ShellSettings) -> float:
+    """Seconds to wait before the command becomes a job. Raises `ToolError` for a duration it cannot read."""
+    wanted = timeout
+    if isinstance(wait, str):
+        word = wait.strip().lower()
+        if word in ("false", "no"):
+            return FIRST_LOOK_S
+        if word not in ("true", "yes", ""):
+            wanted = duration_s(wait)
+    elif wait is False:
+        return FIRST_LOOK_S
+    elif wait is not True:
+        wanted = wait
+    if wanted is None or wanted <= 0:
+        return settings.time_limit_s
+    return min(wanted, settings.longest_s)
+
+
+def duration_s(text: str) -> float:
+    """ "90", "90s", "10m", "1.5h", "500ms" as seconds. Raises `ToolError`."""
+    found = DURATION.fullmatch(text)
+    if found is None:
+        raise ToolError(
+            f'expected true, false or a duration like "30s" or "10m" for wait, found {text[:40]!r}'
+        )
+    return float(found[1]) * UNITS[(found[2] or "").lower()]
+
+
+async def _run(ctx: ToolContext, request: Request, command: str, limit_s: float) -> ToolResult:
+    children, jobs = ctx.service(ChildProcesses), ctx.service(Jobs)
+    child = children.start(request)
+    feed = ProgressFeed(ctx.progress)
+    child.listeners.append(feed.feed)
+    try:
+        ended = await children.attend(child, timeout_s=limit_s, cancelled=ctx.cancelled)
+    finally:
+        child.listeners.remove(feed.feed)
+        feed.close()
+    if ended is not None and not ended.left_running:
+        return _ended(command, child, ended)
+    job = jobs.adopt(child, command=command, task_id=ctx.task_id)
+    return _goes_on(job, ended)
+
+
+def _ended(command: str, child: Child, ended: Exit) -> ToolResult:
+    text = child.log.text()
+    note = ending_note(ended)
+    display = Command(command, shown(text), ended.code, ended.signal, ended.seconds)
+    return ToolResult(_joined(text, note), display, ok=ended.code == 0)
+
+
+def ending_note(ended: Exit) -> str:
+    """How a command ended, in words."""
+    how = f"exit code {ended.code}" if ended.code is not None else f"ended by {ended.signal or 'nobody'}"
+    why = ""
+    if ended.stopped_for == "output limit":
+        why = "; it wrote more than is kept, so it was stopped"
+    elif ended.stopped_for:
+        why = f"; stopped: {ended.stopped_for}"
+    return f"{how}, {ended.seconds:.1f} s{why}"
+
+
+def _goes_on(job: Job, ended: Exit | None) -> ToolResult:
+    text = job.log.text()
+    seconds = job.child.seconds
+    call = f"job={job.id}"
+    read = f"read_job({call}, offset={job.log.total}) shows what comes next, stop_job({call}) ends it"
+    if ended is None:
+        note = f"still running after {seconds:.1f} s; it goes on in the background as job {job.id}. {read}"
+        display = Command(job.command, shown(text), None, f"running as job {job.id}", seconds)
+        return ToolResult(_joined(text, note), display)
+    note = f"{ending_note(ended)}; processes it started are still running: they are job {job.id}. {read}"
+    ending = f"left job {job.id} running"
+    return ToolResult(
+        _joined(text, note),
+        Command(job.command, shown(text), ended.code, ending, seconds),
+        ok=ended.code == 0,
+    )
+
+
+async def _on_terminal(
+    ctx: ToolContext, request: Request, command: str, settings: ShellSettings
+) -> ToolResult:
+    env = {"TERM": "xterm-256color"}
+    with_terminal = msgspec.structs.replace(request, terminal=settings.terminal, env=env)
+    job = ctx.service(Jobs).start(with_terminal, command=command)
+    await ctx.service(ChildProcesses).attend(job.child, timeout_s=FIRST_LOOK_S, cancelled=ctx.cancelled)
+    screen = "\n".join(await job.terminal.screen()) if job.terminal else ""
+    if job.child.exit is not None:
+        return _ended(command, job.child, job.child.exit)
+    call = f"job={job.id}"
+    note = f"running on a terminal as job {job.id}: capture_pane({call}), send_keys({call}, keys=[…])"
+    return ToolResult(
+        _joined(screen, note),
+        Command(command, shown(screen), None, f"running as job {job.id}", job.child.seconds),
+    )
+
+
+def shown(text: str) -> str:
+    """What a person sees of an output: its end, when it is long."""
+    if len(text) <= SHOWN_CHARS:
+        return text
+    return f"[… {len(text) - SHOWN_CHARS} characters before this …]\n{text[-SHOWN_CHARS:]}"
+
+
+def _joined(text: str, note: str) -> str:
+    between = "" if not text or text.endswith("\n") else "\n"
+    return f"{text}{between}[{note}]"

@@ -1,0 +1,245 @@
+"""One running command: its output is read, its end is noticed, its tree can be ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from buddy.workspace.ending import Ending, Tree, end_tree, to_the_end
+from buddy.workspace.output import OutputLog
+from buddy.workspace.process_tree import Tag
+
+READ_BYTES = 64 * 1024
+SHORT_READ_BYTES = 4096
+BREATH_S = 0.005
+"""Pause after short reads that follow each other closely, so that a program writing single bytes costs 200
+wake-ups a second and not 100,000."""
+
+LINGER_S = 0.5
+"""How long output is waited for after the shell ended while something else holds its pipe."""
+
+POLL_S = 0.02
+
+
+class Exit(msgspec.Struct, frozen=True):
+    """How a command's shell ended. `code` is None when a signal ended it (`signal` names it). `left_running`:
+    processes it started are still there. `stopped_for`: why buddy ended it, "" when it did not."""
+
+    code: int | None
+    signal: str
+    seconds: float
+    left_running: bool
+    stopped_for: str
+
+
+class Launched(msgspec.Struct, frozen=True):
+    """A process that was just started and the descriptor its output comes from, which `Child` owns."""
+
+    process: subprocess.Popen[bytes]
+    descriptor: int
+    tag: Tag
+
+
+class Child:
+    """A command from its start until nothing of it is left. Made on the event loop's thread."""
+
+    def __init__(self, launched: Launched, log: OutputLog, *, grace_s: float) -> None:
+        self.log = log
+        self.listeners: list[Callable[[bytes], None]] = []
+        self.tree = Tree(launched.process.pid, launched.tag)
+        self._process = launched.process
+        self._descriptor = launched.descriptor
+        self._grace_s = grace_s
+        self._begin = time.monotonic()
+        self._loop = asyncio.get_running_loop()
+        self._seconds = 0.0
+        self._closed_at = 0.0
+        self._last_read = 0.0
+        self._stopped_for = ""
+        self._ending: asyncio.Task[Ending] | None = None
+        self._settled: asyncio.Future[Exit] = self._loop.create_future()
+        self.is_closed = False
+        self._pidfd = -1
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop.add_reader(self._descriptor, self._readable)
+        self._watch_exit()
+
+    @property
+    def pid(self) -> int:
+        """The shell's process id; also the id of its group and session."""
+        return self._process.pid
+
+    @property
+    def exit(self) -> Exit | None:
+        """How the shell ended; None while it runs or its last output is waited for."""
+        return self._settled.result() if self._settled.done() else None
+
+    @property
+    def seconds(self) -> float:
+        """How long it ran, or has been running."""
+        return self._seconds or time.monotonic() - self._begin
+
+    @property
+    def age_s(self) -> float:
+        """How long anything of it has existed."""
+        return (self._closed_at or time.monotonic()) - self._begin
+
+    def duplicate_descriptor(self) -> int:
+        """Another descriptor of what the output comes from, for typing into a terminal; the caller's to
+        close."""
+        return os.dup(self._descriptor)
+
+    async def wait(self) -> Exit:
+        """The shell's end, at most half a second after it ended. Cancelling only ends the waiting."""
+        return await asyncio.shield(self._settled)
+
+    async def gone(self) -> None:
+        """Wait until the shell and everything it left running has ended and the output is closed."""
+        await self.wait()
+        # Nothing announces the end of an adopted descendant.
+        while self.tree.left_running() or self.tree.living():  # noqa: ASYNC110 - see above
+            await asyncio.sleep(0.25)
+        self.close()
+
+    def stop(self, why: str) -> asyncio.Task[Ending]:
+        """Begin to end the whole tree, once; the task is done when nothing of it is left."""
+        if self._ending is None:
+            self._stopped_for = why
+            self._ending = self._loop.create_task(self._end())
+        return self._ending
+
+    async def end(self, why: str) -> Ending:
+        """End the whole tree and everything held for it. Runs to its end even if the caller is cancelled."""
+        return await to_the_end(self.stop(why))
+
+    async def _end(self) -> Ending:
+        ending = await end_tree(self.tree, grace_s=self._grace_s)
+        self._shell_ended()
+        self.close()
+        self._settle()
+        return ending
+
+    # The end of the shell
+
+    def _watch_exit(self) -> None:
+        try:
+            self._pidfd = os.pidfd_open(self._process.pid)
+        except (OSError, AttributeError):  # not Linux, or no descriptors left: ask again and again
+            self._loop.call_later(POLL_S, self._poll_exit)
+            return
+        self._loop.add_reader(self._pidfd, self._shell_ended)
+
+    def _poll_exit(self) -> None:
+        if self._process.poll() is None:
+            self._loop.call_later(POLL_S, self._poll_exit)
+        else:
+            self._shell_ended()
+
+    def _shell_ended(self) -> None:
+        if self._process.poll() is None or self.tree.leader_reaped:
+            return
+        self.tree.leader_reaped = True
+        self._seconds = time.monotonic() - self._begin
+        self._drop_pidfd()
+        self._drain()
+        if self._descriptor < 0:
+            self._settle()
+        else:
+            self._timer = self._loop.call_later(LINGER_S, self._settle)
+
+    def _drop_pidfd(self) -> None:
+        if self._pidfd >= 0:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+    def _settle(self) -> None:
+        if self._settled.done():
+            return
+        code = self._process.returncode  # None: not even KILL ended it, the system holds it
+        left = self._ending is None and (self.tree.left_running() or self._descriptor >= 0)
+        self._settled.set_result(
+            Exit(
+                code=code if code is not None and code >= 0 else None,
+                signal=_signal_name(-code) if code is not None and code < 0 else "",
+                seconds=self.seconds,
+                left_running=left,
+                stopped_for=self._stopped_for,
+            )
+        )
+        if not left:
+            self.close()
+
+    # Its output
+
+    def _readable(self) -> None:
+        count = self._read_once()
+        now = time.monotonic()
+        if 0 < count < SHORT_READ_BYTES and now - self._last_read < BREATH_S and self._descriptor >= 0:
+            self._loop.remove_reader(self._descriptor)
+            self._loop.call_later(BREATH_S, self._breathe_in)
+        self._last_read = now
+
+    def _breathe_in(self) -> None:
+        if self._descriptor >= 0:
+            self._loop.add_reader(self._descriptor, self._readable)
+
+    def _drain(self) -> None:
+        """Read what is there now; bounded, since a grandchild may go on writing."""
+        for _ in range(64):
+            if self._descriptor < 0 or self._read_once() <= 0:
+                return
+
+    def _read_once(self) -> int:
+        """Bytes read: 0 at the end, -1 when there is nothing now."""
+        try:
+            data = os.read(self._descriptor, READ_BYTES)
+        except BlockingIOError:
+            return -1
+        except OSError:  # a terminal whose last user is gone answers EIO
+            data = b""
+        if not data:
+            self._end_of_output()
+            return 0
+        self.log.add(data)
+        for listener in self.listeners:
+            listener(data)
+        if self.log.over_cap and self._ending is None:
+            self.stop("output limit")
+        return len(data)
+
+    def _end_of_output(self) -> None:
+        self._drop_descriptor()
+        if self.tree.leader_reaped:
+            self._settle()
+
+    def _drop_descriptor(self) -> None:
+        if self._descriptor >= 0:
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def close(self) -> None:
+        """Let go of everything held for the command."""
+        self._drop_descriptor()
+        self._drop_pidfd()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.tree.leader_reaped:
+            self._settle()
+        self.log.close()
+        self.is_closed = True
+        self._closed_at = self._closed_at or time.monotonic()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

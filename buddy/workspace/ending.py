@@ -1,0 +1,162 @@
+"""Ending a command with everything it started: TERM to all at once, KILL to what is left.
+
+Nobody survives: the process group and session, all descendants, and strays that left both are found by
+their tag. Only known processes are waited for, so that other owners of children keep theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import msgspec
+
+from buddy.workspace.process_tree import (
+    LINUX,
+    ProcessInfo,
+    Tag,
+    has_tag,
+    is_same,
+    members,
+    own_children,
+    read_process,
+    reap,
+    send,
+    send_group,
+)
+
+T = TypeVar("T")
+GIVE_UP_S = 3.0
+"""How long after KILL a process in an uninterruptible wait is looked at before it is named as a survivor."""
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """How a tree ended. `forced`: something had to be killed. `survivors`: ids the system would not end."""
+
+    forced: bool
+    survivors: tuple[int, ...]
+    seconds: float
+
+
+class Tree:
+    """The processes of one command. `pid` leads its own group and session."""
+
+    def __init__(self, pid: int, tag: Tag) -> None:
+        self.pid = pid
+        self.tag = tag
+        self.leader = read_process(pid) if LINUX else None
+        self.leader_reaped = False
+        self._told: set[tuple[int, int]] = set()
+
+    def living(self) -> list[ProcessInfo]:
+        """Members that run. Zombies among them that are ours to wait for are taken care of."""
+        found: list[ProcessInfo] = []
+        for process in members(self.tag, self.leader).values():
+            if process.alive:
+                found.append(process)
+            elif process.pid != self.pid:
+                reap(process.pid)
+        return found
+
+    def terminate(self) -> list[ProcessInfo]:
+        """TERM, once, to each member: to the group at once, then to whoever left it. Returns who is alive."""
+        first = not self._told
+        group = self.pid if first and not self.leader_reaped else 0
+        if group:
+            send_group(group, signal.SIGTERM)
+        found = self.living()
+        for process in found:
+            if (process.pid, process.started) in self._told:
+                continue
+            self._told.add((process.pid, process.started))
+            if process.group != group:
+                send(process, signal.SIGTERM)
+            if process.state == "T":  # a stopped process gets its signal only when it goes on
+                send(process, signal.SIGCONT)
+        return found
+
+    def kill(self) -> list[ProcessInfo]:
+        """KILL to everyone there is. Returns who was alive."""
+        if not self.leader_reaped:
+            send_group(self.pid, signal.SIGKILL)
+        found = self.living()
+        for process in found:
+            send(process, signal.SIGKILL)
+        return found
+
+    def left_running(self) -> bool:
+        """Whether anything of a command whose shell ended still runs. Orphans are handed to buddy, so its
+        own children are all there is to look at."""
+        if not LINUX:
+            return _group_exists(self.pid)
+        found = False
+        for pid in own_children():
+            process = read_process(pid)
+            if process is None or pid == self.pid or not self._is_ours(process):
+                continue
+            if process.alive:
+                found = True
+            else:
+                reap(pid)
+        return found
+
+    def _is_ours(self, process: ProcessInfo) -> bool:
+        return process.session == self.pid or has_tag(process.pid, self.tag)
+
+
+def _group_exists(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except OSError:
+        return False
+    return True
+
+
+async def end_tree(tree: Tree, *, grace_s: float) -> Ending:
+    """End everything: TERM, and KILL to whatever is left after the grace."""
+    begin = time.monotonic()
+    if await _gone_within(tree, tree.terminate, grace_s):
+        return Ending(forced=False, survivors=(), seconds=time.monotonic() - begin)
+    await _gone_within(tree, tree.kill, GIVE_UP_S)
+    survivors = tuple(process.pid for process in tree.living())
+    return Ending(forced=True, survivors=survivors, seconds=time.monotonic() - begin)
+
+
+async def _gone_within(tree: Tree, signalled: Callable[[], list[ProcessInfo]], limit_s: float) -> bool:
+    """Signal until a walk over all processes finds nobody. Between walks, which cost some milliseconds, only
+    the known ones are looked at."""
+    end = time.monotonic() + limit_s
+    pause = 0.001
+    known = signalled()
+    while True:
+        known = [process for process in known if (now := is_same(process)) and now.alive]
+        if not known:
+            known = signalled()
+            if not known and (LINUX or not _group_exists(tree.pid)):
+                return True
+        if time.monotonic() >= end:
+            return False
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, 0.02)
+
+
+async def to_the_end(task: asyncio.Task[T]) -> T:
+    """Await a task that must not be given up. A cancellation of the caller waits until it is done."""
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None and not task.cancelled():
+        raise cancelled
+    return task.result()
+
+
+async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` to its end whatever happens to the caller."""
+    return await to_the_end(asyncio.ensure_future(work))

@@ -1,0 +1,51 @@
+"""The environment of child processes: an allow-list, never a copy of buddy's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+ALLOWED = frozenset({"HOME", "PATH", "LANG", "LANGUAGE", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL"})
+ALLOWED_PREFIXES = ("LC_", "XDG_")
+SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+"""Names that never reach a child, whatever the person allows by name."""
+
+TRUSTED_PATH = ("/usr/local/bin", "/usr/bin", "/bin", "/opt/homebrew/bin", "/run/current-system/sw/bin")
+"""Where programs buddy starts by itself are looked for: never the workspace, never `PATH` first."""
+
+TAG_VARIABLE = "BUDDY_JOB"
+"""Names the command a process descends from; `process_tree` finds strays by it."""
+
+CAPTURED = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
+"""What tells programs that nobody looks at a terminal and nobody can answer."""
+
+
+class ChildEnvironment(msgspec.Struct, frozen=True):
+    """What children may see. `variables` is the environment buddy was started with; `allowed` are further
+    names the person lets through; `forbidden` are names that hold keys (of the configured providers) and
+    are dropped even then."""
+
+    variables: Mapping[str, str]
+    session_id: str
+    allowed: frozenset[str] = frozenset()
+    forbidden: frozenset[str] = frozenset()
+
+    def passes(self, name: str) -> bool:
+        """Whether a variable of buddy's own environment reaches a child."""
+        if name in self.forbidden or SECRET_NAME.search(name):
+            return False
+        return name in ALLOWED or name in self.allowed or name.startswith(ALLOWED_PREFIXES)
+
+    def for_child(self, *, task_id: int, tag: str, extra: Mapping[str, str]) -> dict[str, str]:
+        """The whole environment of one child. `extra` comes from buddy's own code and wins."""
+        passed = {name: value for name, value in self.variables.items() if self.passes(name)}
+        passed.setdefault("PATH", ":".join(TRUSTED_PATH))
+        own = {
+            "AI_AGENT": "buddy",
+            "BUDDY_SESSION_ID": self.session_id,
+            "BUDDY_TASK_ID": str(task_id),
+            TAG_VARIABLE: tag,
+        }
+        return {**passed, **CAPTURED, **own, **extra}

@@ -1,0 +1,162 @@
+"""What a command wrote: beginning and end in memory, the whole on disk once it is long.
+
+Memory stays bounded however much arrives. The file is written only when head and tail together no longer
+hold everything; up to a cap, after which whoever owns the process is told to stop it.
+"""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+
+HEAD_BYTES = 64 * 1024
+TAIL_BYTES = 64 * 1024
+CAP_BYTES = 50 * 1000 * 1000
+
+
+class OutputBounds(msgspec.Struct, frozen=True):
+    """How much of a command's output is kept: in memory at both ends, and on disk."""
+
+    head_bytes: int = HEAD_BYTES
+    tail_bytes: int = TAIL_BYTES
+    cap_bytes: int = CAP_BYTES
+
+
+class OutputLog:
+    """The output of one command. `path` is where the whole goes when it is long."""
+
+    def __init__(self, path: str, bounds: OutputBounds) -> None:
+        self.path = path
+        self.total = 0
+        self.trouble = ""
+        self._bounds = bounds
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._file = -1
+        self._kept = 0
+
+    @property
+    def over_cap(self) -> bool:
+        """Whether more arrived than is kept on disk."""
+        return self.total > self._bounds.cap_bytes
+
+    @property
+    def spilled(self) -> bool:
+        """Whether there is a file with the whole (up to the cap)."""
+        return self._kept > 0 and not self.trouble
+
+    def add(self, data: bytes) -> None:
+        """Take what was just read."""
+        self.total += len(data)
+        room = self._bounds.head_bytes - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+        if len(data) > room:
+            self._tail += data[max(room, 0) :]
+        if self.total > self._bounds.head_bytes + self._bounds.tail_bytes:
+            self._spill(data)
+            # Cut only now and then: dropping the front of the buffer costs a copy.
+            if len(self._tail) > 2 * self._bounds.tail_bytes:
+                del self._tail[: -self._bounds.tail_bytes]
+
+    def _spill(self, data: bytes) -> None:
+        if self.trouble:
+            return
+        try:
+            if self._file < 0 and not self._kept:
+                self._file = _create(self.path)
+                data = bytes(self._head + self._tail)
+            # To the page cache: 64 kB cost about 20 µs, no reason to leave the loop's thread.
+            room = self._bounds.cap_bytes - self._kept
+            if self._file >= 0 and room > 0:
+                self._kept += _write_all(self._file, data[:room])
+        except OSError as error:
+            self.trouble = f"the whole output could not be kept: {error.strerror}"
+            self.close()
+
+    def close(self) -> None:
+        """Nothing more will come: let go of the file. Reading goes on working."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def text(self) -> str:
+        """What a model reads: everything, or both ends with a line between them that says what is missing
+        and where the whole is."""
+        return render(bytes(self._head), bytes(self._tail), self.total, self._bounds, self._where())
+
+    def _where(self) -> str:
+        if self.trouble:
+            return self.trouble
+        first = f" (the first {_size(self._bounds.cap_bytes)})" if self.over_cap else ""
+        return f"the whole{first} is in {self.path}"
+
+    def read(self, offset: int, limit: int) -> tuple[int, bytes]:
+        """Up to `limit` bytes from `offset` (negative: from the end), and where they really start: later
+        than asked for when the middle was not kept."""
+        start = max(0, self.total + offset) if offset < 0 else min(offset, self.total)
+        if start < len(self._head):
+            return start, bytes(self._head[start : start + limit])
+        tail_start = self.total - len(self._tail)
+        if start >= tail_start:
+            return start, bytes(self._tail[start - tail_start :][:limit])
+        if self.spilled and start < self._kept:
+            return start, self._from_file(start, limit)
+        return tail_start, bytes(self._tail[:limit])
+
+    def _from_file(self, start: int, limit: int) -> bytes:
+        try:
+            with open(self.path, "rb") as file:
+                file.seek(start)
+                return file.read(limit)
+        except OSError as error:
+            return f"[the kept output cannot be read: {error.strerror}]".encode()
+
+
+def _create(path: str) -> int:
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def _write_all(descriptor: int, data: bytes) -> int:
+    written = 0
+    while written < len(data):
+        written += os.write(descriptor, data[written:])
+    return written
+
+
+def render(head: bytes, tail: bytes, total: int, bounds: OutputBounds, where: str) -> str:
+    """Both ends of an output as text. Pure."""
+    if total <= bounds.head_bytes + bounds.tail_bytes:
+        return (head + tail).decode("utf-8", "replace")
+    tail = tail[-bounds.tail_bytes :]
+    left_out = total - len(head) - len(tail)
+    first = whole_characters(head).decode("utf-8", "replace")
+    last = from_character(tail).decode("utf-8", "replace")
+    return f"{first}\n[… {left_out} bytes left out; {where} …]\n{last}"
+
+
+def whole_characters(data: bytes) -> bytes:
+    """The bytes without a character that was cut in two at their end."""
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte & 0xC0 == 0x80:
+            continue
+        needed = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
+        return data[:-back] if needed > back else data
+    return data
+
+
+def from_character(data: bytes) -> bytes:
+    """The bytes without the rest of a character that was cut in two at their beginning."""
+    for skip in range(min(3, len(data))):
+        if data[skip] & 0xC0 != 0x80:
+            return data[skip:]
+    return data[min(3, len(data)) :]
+
+
+def _size(count: int) -> str:
+    if count >= 1_000_000:
+        return f"{count / 1_000_000:.0f} MB"
+    return f"{count / 1000:.0f} kB" if count >= 1000 else f"{count} bytes"

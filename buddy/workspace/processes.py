@@ -1,0 +1,171 @@
+"""The owner of all child processes of a session: starts them, attends to them, leaves none behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from types import TracebackType
+
+import msgspec
+
+from buddy.workspace.child import Child, Exit
+from buddy.workspace.ending import to_the_end
+from buddy.workspace.environment import ChildEnvironment
+from buddy.workspace.launch import (
+    Launch,
+    TerminalSize,
+    Wrapper,
+    bash_path,
+    launch_in_terminal,
+    launch_with_pipe,
+    unwrapped,
+)
+from buddy.workspace.limits import NO_LIMITS, ProcessLimits, limited
+from buddy.workspace.output import OutputBounds, OutputLog
+from buddy.workspace.process_control import adopt_orphans
+from buddy.workspace.process_tree import Tag, new_tag, own_children, read_process, reap, tag_number
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A command to run. `env` is added by buddy's own code; `terminal` asks for a terminal instead of a
+    pipe; `sandboxed` is False where the command must run outside the sandbox and that was allowed."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    task_id: int
+    env: Mapping[str, str] = {}
+    terminal: TerminalSize | None = None
+    sandboxed: bool = True
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """A command that ran to its end. `text` has both ends of its output; `timed_out`: it was ended at its
+    time limit."""
+
+    text: str
+    exit: Exit
+    timed_out: bool
+    bytes_written: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended by itself with exit code 0."""
+        return self.exit.code == 0 and not self.timed_out
+
+
+class ProcessSettings(msgspec.Struct, frozen=True):
+    """How children are run. `spill_folder` (made with mode 0700) takes long outputs; `grace_s` is the time
+    between TERM and KILL."""
+
+    spill_folder: str
+    limits: ProcessLimits = NO_LIMITS
+    grace_s: float = 1.0
+    bounds: OutputBounds = OutputBounds()
+
+
+class ChildProcesses:
+    """All children of one session. Leaving the context ends every one of them."""
+
+    def __init__(
+        self, environment: ChildEnvironment, settings: ProcessSettings, wrap: Wrapper = unwrapped
+    ) -> None:
+        self.environment = environment
+        self.settings = settings
+        self._wrap = wrap
+        self._children: list[Child] = []
+        self._numbers: set[int] = set()
+        self._adopting = False
+
+    async def __aenter__(self) -> ChildProcesses:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.end_all()
+
+    async def end_all(self) -> None:
+        """End every command with everything it started, at the same time."""
+        endings = [child.stop("session ended") for child in self._children if not child.is_closed]
+        if endings:
+            await to_the_end(asyncio.ensure_future(asyncio.wait(endings)))
+        self._reap_strays()
+
+    def start(self, request: Request) -> Child:
+        """Start a command; about a millisecond, on the loop's thread. Raises `ToolError`."""
+        if not self._adopting:
+            self._adopting = True
+            adopt_orphans()
+        self._reap_strays()
+        tag = new_tag()
+        launch = self._launch(request, tag)
+        if request.terminal is None:
+            launched = launch_with_pipe(launch, tag)
+        else:
+            launched = launch_in_terminal(launch, tag, request.terminal)
+        self._numbers.add(tag.number)
+        log = OutputLog(self._spill_path(tag), self.settings.bounds)
+        child = Child(launched, log, grace_s=self.settings.grace_s)
+        self._children = [*(child for child in self._children if not child.is_closed), child]
+        return child
+
+    def _launch(self, request: Request, tag: Tag) -> Launch:
+        argv = request.argv
+        limits = self.settings.limits
+        if limits != NO_LIMITS or os.uname().sysname != "Linux":
+            argv = limited(argv, limits, bash_path())
+        env = self.environment.for_child(task_id=request.task_id, tag=tag.text, extra=request.env)
+        launch = Launch(argv, request.cwd, env)
+        return self._wrap(launch) if request.sandboxed else launch
+
+    def _spill_path(self, tag: Tag) -> str:
+        return os.path.join(self.settings.spill_folder, f"{tag.text}.out")
+
+    def _reap_strays(self) -> None:
+        """Wait for adopted orphans that ended: only ones that carry a tag of ours, never other owners'
+        children."""
+        running = {child.pid for child in self._children if not child.is_closed}
+        for pid in own_children() if self._numbers else ():
+            process = read_process(pid)
+            if process and not process.alive and pid not in running and tag_number(pid) in self._numbers:
+                reap(pid)
+
+    async def attend(self, child: Child, *, timeout_s: float | None, cancelled: asyncio.Event) -> Exit | None:
+        """Wait for the shell's end; None when the time is over. When the event fires or the caller is
+        cancelled, the whole tree is dead before `CancelledError` is raised."""
+        waiter = asyncio.ensure_future(cancelled.wait())
+        shell = asyncio.ensure_future(child.wait())
+        try:
+            await asyncio.wait({waiter, shell}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await child.end("cancelled")
+            raise
+        finally:
+            waiter.cancel()
+            shell.cancel()
+        if child.exit is not None:
+            return child.exit
+        if cancelled.is_set():
+            await child.end("cancelled")
+            raise asyncio.CancelledError
+        return None
+
+    async def run(
+        self,
+        request: Request,
+        *,
+        timeout_s: float | None,
+        cancelled: asyncio.Event,
+        listener: Callable[[bytes], None] | None = None,
+    ) -> Finished:
+        """Run a command to its end, or to its time limit; nothing it started survives. Raises `ToolError`
+        when it cannot be started."""
+        child = self.start(request)
+        if listener is not None:
+            child.listeners.append(listener)
+        exit_ = await self.attend(child, timeout_s=timeout_s, cancelled=cancelled)
+        if exit_ is None or exit_.left_running:
+            await child.end("time limit" if exit_ is None else "left running")
+        ended = exit_ or await child.wait()
+        return Finished(child.log.text(), ended, timed_out=exit_ is None, bytes_written=child.log.total)
