@@ -1,0 +1,165 @@
+"""Blocks: what has been printed above the prompt, kept as sources so that it can be drawn again at any width.
+
+A block never holds escape sequences; texts in it may be hostile and are cleaned when they are drawn.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from buddy.agent.display import Display
+from buddy.agent.events import ApprovalAnswer, RiskName, TurnOutcome
+from buddy.agent.messages import Call, Origin, ResultStatus
+
+FenceEdge = Literal["whole", "first", "middle", "last"]
+
+
+class Fence(msgspec.Struct, frozen=True):
+    """The visible lines of a fenced code block, or of a slice of it. `context` are lines before the slice
+    that only the highlighter sees."""
+
+    language: str
+    code: str
+    context: str
+    edge: FenceEdge
+
+
+class Markdown(msgspec.Struct, frozen=True, tag="markdown"):
+    """Closed Markdown. `text` is the exact source; `continues`: it belongs to the block before it (the next
+    item of a list, the next slice of a fence) and follows without a blank line."""
+
+    text: str
+    continues: bool = False
+    fence: Fence | None = None
+
+
+class UserPrompt(msgspec.Struct, frozen=True, tag="user"):
+    """What the person sent; `task_id` is 0 where it needs no naming."""
+
+    text: str
+    origin: Origin
+    pictures: int
+    task_id: int
+
+
+class Thought(msgspec.Struct, frozen=True, tag="thought"):
+    """Reasoning that has ended, folded to one line until it is expanded."""
+
+    text: str
+    seconds: float
+
+
+class ToolCall(msgspec.Struct, frozen=True, tag="tool"):
+    """A finished call with what the person sees of it."""
+
+    call: Call
+    title: str
+    risk: RiskName
+    status: ResultStatus
+    text: str
+    display: Display
+    seconds: float
+    cached: bool
+    task_id: int
+
+
+class ApprovalAsked(msgspec.Struct, frozen=True, tag="asked"):
+    """What a request for approval is about, in full: its preview reaches the scrollback."""
+
+    request_id: str
+    task_id: int
+    title: str
+    risk: RiskName
+    reason: str
+    preview: Display
+
+
+class ApprovalAnswered(msgspec.Struct, frozen=True, tag="answered"):
+    """How a request ended."""
+
+    title: str
+    task_id: int
+    answer: ApprovalAnswer
+    by: str
+
+
+class Note(msgspec.Struct, frozen=True, tag="note"):
+    """A line or a few of the program itself."""
+
+    level: Literal["info", "warning", "error", "hint"]
+    text: str
+
+
+class TurnSummary(msgspec.Struct, frozen=True, tag="turn"):
+    """The end of a turn. `name` is set for a task in the background."""
+
+    outcome: TurnOutcome
+    reason: str
+    replies: int
+    calls: int
+    seconds: float
+    output_tokens: int
+    task_id: int
+    name: str
+
+
+class TaskHeading(msgspec.Struct, frozen=True, tag="heading"):
+    """What follows belongs to this task."""
+
+    task_id: int
+    text: str
+
+
+class Table(msgspec.Struct, frozen=True, tag="table"):
+    """Rows a command prints. The first cells of a row name it."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+class PlainText(msgspec.Struct, frozen=True, tag="plain_text"):
+    """Text a command prints as it is."""
+
+    text: str
+
+
+class Expanded(msgspec.Struct, frozen=True, tag="expanded"):
+    """A folded block once more, in full."""
+
+    block: ToolCall | Thought | ApprovalAsked
+
+
+Block = (
+    Markdown
+    | UserPrompt
+    | Thought
+    | ToolCall
+    | ApprovalAsked
+    | ApprovalAnswered
+    | Note
+    | TurnSummary
+    | TaskHeading
+    | Table
+    | PlainText
+    | Expanded
+)
+Foldable = ToolCall | Thought | ApprovalAsked
+
+
+def gap_before(before: Block | None, block: Block) -> bool:
+    """Whether a blank line stands between two blocks: not inside a list or fence, nor between calls."""
+    if before is None:
+        return False
+    match block:
+        case Markdown():
+            return not (block.continues and isinstance(before, Markdown))
+        case ToolCall() | ApprovalAnswered():
+            return not isinstance(before, (ToolCall, ApprovalAsked, ApprovalAnswered, Thought))
+        case TurnSummary() | Thought():
+            return not isinstance(before, (ToolCall, Note))
+        case Note():
+            return not isinstance(before, (Note, ToolCall))
+        case UserPrompt() | ApprovalAsked() | TaskHeading() | Table() | PlainText() | Expanded():
+            return True

@@ -1,0 +1,139 @@
+"""What a person sees of a tool's work, as lines. A new tool never touches this: it chooses a display."""
+
+from __future__ import annotations
+
+import msgspec
+
+from buddy.agent.display import Checklist, Command, Diff, Display, FileDiff, FileList, Picture, Plain
+from buddy.repl.style import DIFF_FOLD_LINES, FOLD_LINES, Line, Look
+from buddy.repl.width import fit_line, wrap
+from buddy.safety.sanitise import clean, visible
+
+_DIFF_STYLES = {"+": "added", "-": "removed", "@": "hunk"}
+_CHANGES = {"add": "new", "update": "edit", "delete": "delete", "move": "move"}
+
+
+def display_lines(display: Display, width: int, look: Look) -> list[Line]:
+    """All lines of a display, wrapped to `width`."""
+    match display:
+        case Plain():
+            return text_lines(display.body or display.summary, width)
+        case Diff():
+            return [line for file in display.files for line in _file_diff(file, width, look)]
+        case Command():
+            return text_lines(display.output, width)
+        case FileList():
+            return _files(display, width)
+        case Checklist():
+            return _checklist(display, width, look)
+        case Picture():
+            return text_lines(f"{display.summary} ({display.path})", width)
+
+
+def display_summary(display: Display) -> str:
+    """A few words about the display for its header, "" where the lines say it all."""
+    match display:
+        case Plain():
+            return display.summary if display.body else ""
+        case Diff():
+            added = sum(file.added for file in display.files)
+            removed = sum(file.removed for file in display.files)
+            return f"+{added} -{removed}"
+        case Command():
+            if display.exit_code is None:
+                return display.ended
+            return f"exit {display.exit_code}" if display.exit_code else ""
+        case FileList():
+            return display.summary
+        case Checklist():
+            return f"{sum(item.state == 'done' for item in display.items)}/{len(display.items)}"
+        case Picture():
+            return ""
+
+
+def fold_limit(display: Display) -> int:
+    """How many lines are shown before the rest is folded."""
+    match display:
+        case Diff():
+            return DIFF_FOLD_LINES
+        case Checklist():
+            return DIFF_FOLD_LINES
+        case Plain() | Command() | FileList() | Picture():
+            return FOLD_LINES
+
+
+def folded(lines: list[Line], limit: int, width: int, look: Look) -> tuple[list[Line], bool]:
+    """The first lines and a line that says how many are missing; whether any are. A fold hides at least
+    two lines: hiding one would save nothing."""
+    missing = len(lines) - limit
+    if missing < 2:
+        return lines, False
+    marker: Line = [("muted", f"{look.glyphs.ellipsis} {missing} more lines (Ctrl+O)")]
+    return [*lines[:limit], fit_line(marker, width, look.glyphs.ellipsis)], True
+
+
+def text_lines(text: str, width: int, style: str = "") -> list[Line]:
+    """Untrusted text, cleaned and wrapped, never cut."""
+    body = clean(_overwritten(text) if "\r" in text else text).strip("\n")
+    if not body:
+        return []
+    return [part for line in body.split("\n") for part in wrap([(style, line)], width)]
+
+
+def _overwritten(text: str) -> str:
+    """What is left of lines that a carriage return began again (progress bars)."""
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+
+
+def exposed(display: Display) -> Display:
+    """A display for a decision: what would not be seen is written out."""
+    match display:
+        case Plain():
+            return Plain(display.summary, visible(display.body, lines=True))
+        case Diff():
+            return Diff(
+                tuple(msgspec.structs.replace(f, diff=visible(f.diff, lines=True)) for f in display.files)
+            )
+        case Command():
+            return msgspec.structs.replace(display, command=visible(display.command, lines=True))
+        case Checklist():
+            items = tuple(msgspec.structs.replace(item, text=visible(item.text)) for item in display.items)
+            return Checklist(items)
+        case FileList() | Picture():
+            return display
+
+
+def _file_diff(file: FileDiff, width: int, look: Look) -> list[Line]:
+    arrow = f" {look.glyphs.arrow} {visible(file.new_path)}" if file.new_path else ""
+    head: Line = [
+        ("muted", f"{_CHANGES[file.change]} "),
+        ("bold", visible(file.path) + arrow),
+        ("added", f" +{file.added}"),
+        ("removed", f" -{file.removed}"),
+    ]
+    lines = wrap(head, width)
+    for line in clean(file.diff).strip("\n").split("\n") if file.diff else ():
+        lines += wrap([(_DIFF_STYLES.get(line[:1], ""), line)], width)
+    return lines
+
+
+def _files(display: FileList, width: int) -> list[Line]:
+    lines = [part for path in display.paths for part in wrap([("", visible(path))], width)]
+    missing = display.total - len(display.paths)
+    return [*lines, fit_line([("muted", f"and {missing} more")], width)] if missing > 0 else lines
+
+
+def _checklist(display: Checklist, width: int, look: Look) -> list[Line]:
+    glyphs = look.glyphs
+    signs = {
+        "pending": (glyphs.box_open, ""),
+        "active": (glyphs.box_active, "bold"),
+        "done": (glyphs.box_done, "muted"),
+        "dropped": (glyphs.box_dropped, "muted strike"),
+    }
+    lines: list[Line] = []
+    for item in display.items:
+        sign, style = signs[item.state]
+        for index, part in enumerate(wrap([(style, clean(item.text).replace("\n", " "))], width - 2)):
+            lines.append([("bullet", sign + " ") if index == 0 else ("", "  "), *part])
+    return lines

@@ -1,0 +1,65 @@
+"""The footer: mode, model, context, tokens, cost, running tasks, waiting approvals, sandbox. Pure."""
+
+from __future__ import annotations
+
+from buddy.repl import words
+from buddy.repl.style import Line, Look
+from buddy.repl.view_state import TaskView, ViewState
+from buddy.repl.width import fit_line, line_cells
+from buddy.safety.sanitise import one_line
+
+CONTEXT_WARNING = 0.8
+
+
+def footer_line(state: ViewState, columns: int, look: Look) -> Line:
+    """One line. Where the terminal is narrow the least important words go first."""
+    width = max(columns - 1, 10)
+    parts = _parts(state)
+    while len(parts) > 1 and _width(parts) > width:
+        parts.remove(max(parts, key=lambda part: part[0]))
+    return fit_line(_joined(parts, look), width, look.glyphs.ellipsis)
+
+
+def _parts(state: ViewState) -> list[tuple[int, str, str]]:
+    """(how dispensable, style, text), in the order they are shown."""
+    desk = state.desk
+    task = state.tasks.get(state.focus)
+    parts: list[tuple[int, str, str]] = []
+    if state.inbox:
+        parts.append((0, "marked", words.counted(len(state.inbox), "approval") + " waiting"))
+    parts.append((1, "bold" if desk.mode != "yolo" else "error", one_line(desk.mode, 20)))
+    parts.append((3, "", one_line(desk.model, 40)))
+    if task is not None:
+        parts += _numbers(task)
+    running = len(state.running())
+    if running:
+        parts.append((2, "phase", words.counted(running, "task") + " running"))
+    parts.append((4, "error" if "NONE" in desk.sandbox else "", one_line(desk.sandbox, 40)))
+    parts += [(7, "warning", one_line(text, 60)) for text in desk.extra]
+    return [part for part in parts if part[2]]
+
+
+def _numbers(task: TaskView) -> list[tuple[int, str, str]]:
+    used, limit = task.context
+    parts: list[tuple[int, str, str]] = []
+    if limit:
+        share = used / limit
+        parts.append((4, "warning" if share >= CONTEXT_WARNING else "", f"{share:.0%} context"))
+    if task.tokens:
+        parts.append((6, "", f"{words.tokens(task.tokens)} tokens"))
+    if task.cost is not None:
+        parts.append((5, "", words.money(task.cost)))
+    return parts
+
+
+def _width(parts: list[tuple[int, str, str]]) -> int:
+    return line_cells([(style, text) for _order, style, text in parts]) + 3 * (len(parts) - 1)
+
+
+def _joined(parts: list[tuple[int, str, str]], look: Look) -> Line:
+    line: Line = []
+    for _order, style, text in parts:
+        if line:
+            line.append(("muted", f" {look.glyphs.dot} "))
+        line.append((style or "muted", text))
+    return line

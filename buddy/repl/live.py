@@ -1,0 +1,189 @@
+"""The live region: for every running task what is really happening, from bytes, and the last lines of it.
+
+Pure: the state, the time and the size of the terminal in, lines out. Nothing here is ever printed for good.
+"""
+
+from __future__ import annotations
+
+from buddy.repl import words
+from buddy.repl.style import (
+    APPROVAL_LINES,
+    LIVE_ROWS_MAX,
+    LIVE_ROWS_PART,
+    QUEUE_ROWS,
+    QUIET_AFTER_S,
+    TASK_LINES,
+    TITLE_CELLS,
+    Line,
+    Look,
+)
+from buddy.repl.view_state import (
+    Calling,
+    InboxRow,
+    Retrying,
+    TaskView,
+    Thinking,
+    ViewState,
+    Waiting,
+    Working,
+    Writing,
+)
+from buddy.repl.width import fit_line, indented, wrap
+from buddy.safety.sanitise import clean, one_line, visible
+
+CHARS_PER_TOKEN = 4
+
+
+def phase_text(state: ViewState, task: TaskView, now: float) -> str:
+    """What the task does right now, in a few words; every figure comes from bytes and clocks."""
+    asked = [row for row in state.inbox if row.task_id == task.task_id]
+    if asked:
+        return f"waiting for you {words.elapsed(now - asked[0].since)}"
+    if task.tools:
+        return _running(task, now)
+    quiet = now - task.heard_at
+    silence = f", no bytes for {words.elapsed(quiet)}" if quiet >= QUIET_AFTER_S else ""
+    match task.phase:
+        case Waiting(since=since):
+            return f"waiting for the model {words.elapsed(now - since)}"
+        case Thinking(since=since, chars=chars):
+            rate = chars / CHARS_PER_TOKEN / max(now - since, 0.5)
+            return (
+                f"thinking {words.elapsed(now - since)}{silence}" if silence else f"thinking {rate:.0f} tok/s"
+            )
+        case Writing():
+            return "writing" + silence
+        case Calling(name=name, chars=chars):
+            tool = one_line(name, 40) or "a tool"
+            return f"writing a call to {tool}, {words.tokens(chars)} characters{silence}"
+        case Working(since=since):
+            return f"working {words.elapsed(now - since)}"
+        case Retrying(due=due, why=why):
+            return f"retrying in {words.elapsed(due - now + 0.99)} ({why})"
+        case None:
+            return "idle"
+
+
+def _running(task: TaskView, now: float) -> str:
+    first = next(iter(task.tools.values()))
+    if len(task.tools) > 1:
+        return f"running {len(task.tools)} tools {words.elapsed(now - first.since)}"
+    title = one_line(first.title or first.call.name, TITLE_CELLS)
+    last = f" ({one_line(first.last_line, TITLE_CELLS)})" if first.last_line else ""
+    return f"running {title} {words.elapsed(now - first.since)}{last}"
+
+
+def live_lines(state: ViewState, now: float, columns: int, rows: int, look: Look) -> list[Line]:
+    """A header and the last lines of each running task, the one in front first."""
+    room = min(LIVE_ROWS_MAX, max(rows // LIVE_ROWS_PART, 1))
+    width = max(columns - 1, 10)
+    running = state.running()
+    lines: list[Line] = []
+    for index, task in enumerate(running):
+        left = room - len(lines)
+        if left == 1 and len(running) - index > 1:
+            lines.append([("muted", f"and {words.counted(len(running) - index, 'more running task')}")])
+            break
+        if left < 1:
+            break
+        lines.append(fit_line(_header(state, task, now, look), width, look.glyphs.ellipsis))
+        reserved = len(running) - index - 1
+        tail = _tail(task, width, look)
+        lines += tail[len(tail) - max(0, min(TASK_LINES, len(tail), left - 1 - reserved)) :]
+    return lines[:room]
+
+
+def _header(state: ViewState, task: TaskView, now: float, look: Look) -> Line:
+    name = one_line(state.name(task.task_id), 40)
+    many = len(state.tasks) > 1
+    label = f"{task.task_id} {name}".rstrip() + f" {look.glyphs.dot} " if many else ""
+    return [("phase", look.glyphs.running + " "), ("bold", label), ("muted", phase_text(state, task, now))]
+
+
+def _tail(task: TaskView, width: int, look: Look) -> list[Line]:
+    """The last lines of what is being written, plain and wrapped."""
+    style, text = _open_text(task, width * (TASK_LINES + 1) * 2)
+    lines: list[Line] = []
+    for line in text.strip("\n").split("\n")[-TASK_LINES:] if text.strip() else ():
+        lines += wrap([(style, line)], width - 2)
+    return indented(lines[-TASK_LINES:], [("", "  ")], [("", "  ")])
+
+
+def _open_text(task: TaskView, chars: int) -> tuple[str, str]:
+    match task.phase:
+        case Thinking(text=text):
+            return "muted", clean(text)
+        case Calling(pieces=pieces):
+            return "muted", clean(_argument_text(pieces, chars))
+        case Waiting() | Writing() | Working() | Retrying() | None:
+            return "", task.stream.tail_end(chars)
+
+
+def _argument_text(pieces: list[str], chars: int) -> str:
+    """The end of JSON text that is still arriving, readable: escapes of line ends and quotes undone."""
+    end: list[str] = []
+    for piece in reversed(pieces):
+        end.append(piece)
+        chars -= len(piece)
+        if chars <= 0:
+            break
+    text = "".join(reversed(end))
+    return text.replace("\\n", "\n").replace("\\t", "    ").replace('\\"', '"').rstrip('"}')
+
+
+def inbox_lines(state: ViewState, now: float, columns: int, look: Look) -> list[Line]:
+    """The requests that wait: the marked one in full, as far as it fits, and what would answer it."""
+    lines: list[Line] = []
+    for number, row in enumerate(state.inbox[: QUEUE_ROWS + 1], start=1):
+        lines += _inbox_row(row, number, now, max(columns - 1, 10), look)
+    missing = len(state.inbox) - QUEUE_ROWS - 1
+    if missing > 0:
+        lines.append([("warning", f"  and {words.counted(missing, 'more request')} (/ok, /no)")])
+    return lines
+
+
+def _inbox_row(row: InboxRow, number: int, now: float, width: int, look: Look) -> list[Line]:
+    marked = number == 1
+    sign = look.glyphs.marked if marked else " "
+    shown = visible(row.title)
+    length = f" [{len(row.title)} characters]" if len(row.title) > width else ""
+    head: Line = [
+        ("marked" if marked else "muted", f"{sign} {number} "),
+        ("", f"task {row.task_id} "),
+        (f"risk.{row.risk}", row.risk),
+        ("bold" if marked else "", f" {shown}"),
+        ("muted", f"{length} {look.glyphs.dot} {words.elapsed(now - row.since)}"),
+    ]
+    if not marked:
+        return [fit_line(head, width, look.glyphs.ellipsis)]
+    lines = wrap(head, width)
+    if len(lines) > APPROVAL_LINES:
+        missing = len(lines) - APPROVAL_LINES + 1
+        lines = [
+            *lines[: APPROVAL_LINES - 1],
+            [("warning", f"  {missing} more lines above in the scrollback")],
+        ]
+    lines += wrap([("muted", "  " + visible(row.reason))], width)[:1] if row.reason else []
+    return [*lines, *wrap(_answers(row), width)]
+
+
+def _answers(row: InboxRow) -> Line:
+    answers: Line = [("key", "  y"), ("muted", " once  "), ("key", "a"), ("muted", " this session  ")]
+    if row.rule:
+        answers += [("key", "p"), ("muted", f" always: {visible(row.rule)}  ")]
+    return [*answers, ("key", "n"), ("muted", " no  then Enter")]
+
+
+def queue_lines(state: ViewState, columns: int, look: Look) -> list[Line]:
+    """Text that waits to be sent."""
+    width = max(columns - 1, 10)
+    rows = state.desk.queue
+    lines: list[Line] = []
+    for row in rows[:QUEUE_ROWS]:
+        kind = {"steer": "next", "queue": "queued", "note": "note"}[row.kind]
+        where = f" @{row.task_id}" if row.task_id != state.focus else ""
+        line: Line = [("muted", f"{look.glyphs.arrow} {kind}{where}: "), ("", one_line(row.text, 300))]
+        lines.append(fit_line(line, width, look.glyphs.ellipsis))
+    if len(rows) > QUEUE_ROWS:
+        lines.append([("muted", f"  and {len(rows) - QUEUE_ROWS} more")])
+    return lines

@@ -1,0 +1,210 @@
+"""Blocks as lines, lines as text for the terminal. Imported late, with what it draws with.
+
+Everything a tool wrote stands behind a gutter on every line, so that no output can pass for the
+program's own.
+"""
+
+from __future__ import annotations
+
+from buddy.agent.display import Command, Display
+from buddy.repl import words
+from buddy.repl.blocks import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    Block,
+    Expanded,
+    Foldable,
+    Markdown,
+    Note,
+    PlainText,
+    Table,
+    TaskHeading,
+    Thought,
+    ToolCall,
+    TurnSummary,
+    UserPrompt,
+)
+from buddy.repl.displays import display_lines, display_summary, exposed, fold_limit, folded, text_lines
+from buddy.repl.markup import MarkdownPainter
+from buddy.repl.style import DIFF_FOLD_LINES, Line, Look
+from buddy.repl.table import table_lines
+from buddy.repl.width import indented, to_ansi, wrap
+from buddy.safety.sanitise import clean, one_line, visible
+
+_LEVELS = {"info": "info", "warning": "warning", "error": "error", "hint": "muted"}
+_ANSWERS = {
+    "once": ("ok", "approved once"),
+    "session": ("ok", "approved for this session"),
+    "rule": ("ok", "approved by rule"),
+    "denied": ("error", "denied"),
+    "withdrawn": ("muted", "withdrawn"),
+}
+
+
+class Painter:
+    """Draws blocks for one look. Pure but for the parser it holds."""
+
+    def __init__(self, look: Look) -> None:
+        self.look = look
+        self._markdown = MarkdownPainter(look)
+
+    def ansi(self, block: Block, columns: int) -> str:
+        """A block as text, lines ended by newlines; one column of the terminal stays free. "" when there
+        is nothing to see."""
+        return to_ansi(self.lines(block, max(columns - 1, 10)), self.look)
+
+    def lines(self, block: Block, width: int) -> list[Line]:
+        """A block as lines of at most `width` cells."""
+        match block:
+            case Markdown():
+                return self._markdown.lines(block, width)
+            case UserPrompt():
+                return self._user(block, width)
+            case Thought():
+                return self._thought(block, width, fold=True)
+            case ToolCall():
+                return self._call(block, width, fold=True)
+            case ApprovalAsked():
+                return self._asked(block, width, fold=True)
+            case ApprovalAnswered():
+                return self._answered(block, width)
+            case Note():
+                return text_lines(block.text, width, _LEVELS[block.level])
+            case TurnSummary():
+                return self._summary(block, width)
+            case TaskHeading():
+                return self._heading(block, width)
+            case Table():
+                return self._table(block, width)
+            case PlainText():
+                return text_lines(block.text, width)
+            case Expanded():
+                return self._expanded(block.block, width)
+
+    def is_folded(self, block: Foldable, columns: int) -> bool:
+        """Whether some of the block is hidden at this width."""
+        width = max(columns - 1, 10)
+        return len(self.lines(block, width)) < len(self._expanded(block, width))
+
+    def _expanded(self, block: Foldable, width: int) -> list[Line]:
+        match block:
+            case Thought():
+                return self._thought(block, width, fold=False)
+            case ToolCall():
+                return self._call(block, width, fold=False)
+            case ApprovalAsked():
+                return self._asked(block, width, fold=False)
+
+    def _user(self, block: UserPrompt, width: int) -> list[Line]:
+        sign = self.look.glyphs.prompt
+        lines = text_lines(block.text, width - 2, "user")
+        if block.pictures:
+            lines.append([("muted", f"[{words.counted(block.pictures, 'picture')}]")])
+        note = {"steer": "steering", "follow_up": "queued", "note": "note", "instructions": "instructions"}
+        if block.origin in note:
+            lines = [[("muted", f"{note[block.origin]}: "), *lines[0]], *lines[1:]] if lines else []
+            lines = [part for line in lines for part in wrap(line, width - 2)]
+        named = f"@{block.task_id}" if block.task_id else ""
+        if named and lines:
+            lines = [[("muted", named + " "), *lines[0]], *lines[1:]]
+            lines = [part for line in lines for part in wrap(line, width - 2)]
+        return indented(lines, [("prompt", sign + " ")], [("", "  ")])
+
+    def _thought(self, block: Thought, width: int, *, fold: bool) -> list[Line]:
+        head: Line = [("muted", f"{self.look.glyphs.dot} thought for {words.seconds(block.seconds)}")]
+        if fold:
+            return [head + ([("muted", " (Ctrl+O)")] if block.text.strip() else [])]
+        bar: Line = [("gutter", self.look.glyphs.quote + " ")]
+        return [head, *indented(text_lines(block.text, width - 2, "muted"), bar, bar)]
+
+    def _call(self, block: ToolCall, width: int, *, fold: bool) -> list[Line]:
+        lines = wrap(self._call_head(block), width)
+        body = self._call_body(block, width - 2)
+        if fold:
+            body = folded(body, fold_limit(block.display), width - 2, self.look)[0]
+        bar: Line = [("gutter", self.look.glyphs.gutter + " ")]
+        return lines + indented(body, bar, bar)
+
+    def _call_head(self, block: ToolCall) -> Line:
+        glyphs = self.look.glyphs
+        style, sign = ("ok", glyphs.done) if block.status == "ok" else ("error", glyphs.failed)
+        head: Line = [(style, sign + " ")]
+        if block.task_id:
+            head.append(("muted", f"@{block.task_id} "))
+        head.append(("tool", one_line(block.title or block.call.name, 400)))
+        facts = [one_line(display_summary(block.display), 200)]
+        if block.status != "ok":
+            facts.append(block.status)
+        facts.append(
+            "cached" if block.cached else words.seconds(block.seconds) if block.seconds >= 0.95 else ""
+        )
+        head.append(("muted", "".join(f" {glyphs.dot} {fact}" for fact in facts if fact)))
+        return head
+
+    def _call_body(self, block: ToolCall, width: int) -> list[Line]:
+        body = display_lines(block.display, width, self.look)
+        if body or block.status == "ok" or isinstance(block.display, Command):
+            return body
+        return text_lines(block.text, width, "error" if block.status == "error" else "muted")
+
+    def _asked(self, block: ApprovalAsked, width: int, *, fold: bool) -> list[Line]:
+        head: Line = [
+            ("marked", f"{self.look.glyphs.marked} approval for task {block.task_id} "),
+            (f"risk.{block.risk}", block.risk),
+            ("", " " + visible(block.title)),
+        ]
+        lines = wrap(head, width)
+        bar: Line = [("gutter", self.look.glyphs.gutter + " ")]
+        body = text_lines(visible(block.reason, lines=True), width - 2, "muted")
+        body += self._preview(exposed(block.preview), width - 2)
+        if fold:
+            body = folded(body, DIFF_FOLD_LINES, width - 2, self.look)[0]
+        return lines + indented(body, bar, bar)
+
+    def _preview(self, preview: Display, width: int) -> list[Line]:
+        if isinstance(preview, Command):
+            return text_lines(preview.command, width, "code")
+        return display_lines(preview, width, self.look)
+
+    def _answered(self, block: ApprovalAnswered, width: int) -> list[Line]:
+        style, words_ = _ANSWERS[block.answer]
+        by = f" ({one_line(block.by)})" if block.by and block.by != "you" else ""
+        return wrap(
+            [
+                (style, f"{self.look.glyphs.marked} {words_}{by}: "),
+                ("muted", one_line(block.title, 200)),
+            ],
+            width,
+        )
+
+    def _summary(self, block: TurnSummary, width: int) -> list[Line]:
+        dot = f" {self.look.glyphs.dot} "
+        outcome = {
+            "completed": ("muted", "done"),
+            "cancelled": ("warning", "cancelled"),
+            "failed": ("error", "failed"),
+            "limit": ("warning", "paused at a limit (/continue)"),
+        }
+        style, word = outcome[block.outcome]
+        who = f"task {block.task_id} {one_line(block.name, 60)}".rstrip() + ": " if block.name else ""
+        facts = [words.seconds(block.seconds)]
+        if block.calls:
+            facts.append(words.counted(block.calls, "call"))
+        if block.output_tokens:
+            facts.append(f"{words.tokens(block.output_tokens)} tokens")
+        lines = wrap([(style, who + word), ("muted", dot + dot.join(facts))], width)
+        return lines + text_lines(block.reason, width, style)
+
+    def _heading(self, block: TaskHeading, width: int) -> list[Line]:
+        rule = self.look.glyphs.rule
+        text = f"{rule * 2} task {block.task_id} {one_line(block.text, 60)} "
+        return wrap([("heading", text.rstrip() + " "), ("rule", rule * 8)], width)
+
+    def _table(self, block: Table, width: int) -> list[Line]:
+        header: list[Line] = [[("bold", clean(cell))] for cell in block.header]
+        rows: list[list[Line]] = [
+            [[("", clean(cell).replace("\n", " "))] for cell in row] for row in block.rows
+        ]
+        return table_lines(
+            [header, *rows] if block.header else rows, width, self.look.glyphs, header=bool(header)
+        )

@@ -1,0 +1,323 @@
+"""The view: an event folded into what the screen knows, and what is printed because of it. Pure.
+
+The task in front is printed as it happens. Of a task in the background only its end is printed, with its last
+answer; the rest is held until somebody brings it to the front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from buddy.agent import events as ev
+from buddy.agent.messages import Image, UserMessage, calls_of, text_of
+from buddy.repl import words
+from buddy.repl.blocks import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    Block,
+    Markdown,
+    Note,
+    TaskHeading,
+    Thought,
+    ToolCall,
+    TurnSummary,
+    UserPrompt,
+)
+from buddy.repl.markdown import MarkdownStream
+from buddy.repl.view_state import (
+    Calling,
+    DeskFacts,
+    InboxRow,
+    Retrying,
+    RunningTool,
+    TaskView,
+    Thinking,
+    ViewState,
+    Waiting,
+    Working,
+    Writing,
+)
+
+LAST_LINE_CHARS = 400
+THOUGHT_TAIL = 600
+_RETRY_WORDS = {
+    "rate_limit": "429 rate limit",
+    "overloaded": "overloaded",
+    "server": "server error",
+    "cut": "connection cut",
+    "context_overflow": "context overflow",
+    "auth": "authentication",
+    "quota": "quota",
+    "not_found": "not found",
+    "bad_request": "bad request",
+    "content_filter": "content filter",
+}
+
+
+def fold(state: ViewState, event: ev.TaskEvent) -> list[Block]:
+    """Take one event into `state`; the result is what is printed now."""
+    task = state.task(event.task_id)
+    task.heard_at = event.at
+    blocks = _fold(state, task, event.event, event.at)
+    for block in blocks:
+        if isinstance(block, (ToolCall, Thought, ApprovalAsked)):
+            state.folded.append(block)
+    if task.task_id == state.focus:
+        return blocks
+    return _background(task, blocks)
+
+
+def focus(state: ViewState, facts: DeskFacts) -> list[Block]:
+    """New facts of the desk. A task that comes to the front brings what it did in the background."""
+    before, state.desk = state.focus, facts
+    task = state.tasks.get(facts.focus)
+    if facts.focus == before or (task is None and not state.tasks):
+        return []
+    held: list[Block] = [TaskHeading(facts.focus, state.name(facts.focus))]
+    if task is not None:
+        held += task.held
+        task.held.clear()
+    return held
+
+
+def _fold(state: ViewState, task: TaskView, event: ev.AgentUiEvent, at: float) -> list[Block]:
+    match event:
+        case ev.TextDelta():
+            return _text(task, event, at)
+        case ev.ThinkingDelta():
+            return _thinking(task, event, at)
+        case ev.ToolCallDelta():
+            return _call_delta(task, event, at)
+        case ev.ToolProgress():
+            _progress(task, event)
+            return []
+        case ev.TurnStarted():
+            _begin_turn(task, at)
+            return [_prompt(state, task, message) for message in event.prompts]
+        case ev.SteeringAccepted():
+            return [*_close_text(task), _prompt(state, task, event.message)]
+        case ev.ReplyStarted():
+            task.phase = Waiting(at)
+            task.last_reply = []
+            return _close_text(task)
+        case ev.ReplyFinished():
+            return _reply_finished(task, event, at)
+        case ev.ToolStarted():
+            blocks = [*_close_thought(task, at), *_close_text(task)]
+            task.tools[event.call.id] = RunningTool(event.call, event.title, event.risk, at, "")
+            task.phase = Working(at)
+            task.calls += 1
+            return blocks
+        case ev.ToolFinished():
+            return _tool_finished(state, task, event, at)
+        case ev.ApprovalRequested():
+            return _asked(state, task, event, at)
+        case ev.ApprovalResolved():
+            return _resolved(state, task, event)
+        case ev.TokenUsage():
+            _usage(task, event)
+            return []
+        case ev.RetryScheduled():
+            task.phase = Retrying(at + event.delay_s, _RETRY_WORDS[event.kind])
+            again = f"again in {words.seconds(event.delay_s)}"
+            return [Note("hint", f"{event.message} (attempt {event.attempt} of {event.attempts}, {again})")]
+        case ev.ContextCompacted():
+            before, after = words.tokens(event.tokens_before), words.tokens(event.tokens_after)
+            return [
+                Note(
+                    "info",
+                    f"context compacted: {before} to {after} tokens, {event.dropped} messages shortened",
+                )
+            ]
+        case ev.Notice():
+            return [Note(event.level, event.text)]
+        case ev.TurnFinished():
+            return _turn_finished(state, task, event, at)
+
+
+def _begin_turn(task: TaskView, at: float) -> None:
+    task.phase = Working(at)
+    task.calls = 0
+    task.turn_tokens = 0
+    task.tools.clear()
+    task.stream = MarkdownStream()
+
+
+def _prompt(state: ViewState, task: TaskView, message: UserMessage) -> UserPrompt:
+    pictures = sum(isinstance(part, Image) for part in message.parts)
+    return UserPrompt(text_of(message), message.origin, pictures, _named(state, task))
+
+
+def _named(state: ViewState, task: TaskView) -> int:
+    """The task's number where a reader needs it: as soon as there are several."""
+    return task.task_id if len(state.tasks) > 1 or task.task_id != state.focus else 0
+
+
+def _text(task: TaskView, event: ev.TextDelta, at: float) -> list[Block]:
+    blocks: list[Block] = []
+    if task.thought:
+        blocks += _close_thought(task, at)
+    if event.block != task.stream_block:
+        blocks += _close_text(task)
+        task.stream_block = event.block
+    if not isinstance(task.phase, Writing):
+        task.phase = Writing()
+    task.stream.feed(event.text)
+    if "\n" in event.text:
+        blocks += _keep(task, task.stream.take())
+    return blocks
+
+
+def _keep(task: TaskView, closed: Sequence[Markdown]) -> Sequence[Markdown]:
+    """Closed text of the reply that is being written: a background task shows it when it is done."""
+    task.last_reply += closed
+    return closed
+
+
+def _close_text(task: TaskView) -> list[Block]:
+    closed = task.stream.finish()
+    task.stream = MarkdownStream()
+    task.stream_block = -1
+    return list(_keep(task, closed))
+
+
+def _thinking(task: TaskView, event: ev.ThinkingDelta, at: float) -> list[Block]:
+    blocks = _close_text(task) if task.stream_block >= 0 else []
+    if not task.thought:
+        task.thought_since = at
+    task.thought.append(event.text)
+    match task.phase:
+        case Thinking():
+            task.phase.chars += len(event.text)
+            task.phase.text = (task.phase.text + event.text)[-THOUGHT_TAIL:]
+        case Waiting() | Writing() | Calling() | Working() | Retrying() | None:
+            task.phase = Thinking(at, len(event.text), event.text[-THOUGHT_TAIL:])
+    return blocks
+
+
+def _close_thought(task: TaskView, at: float) -> list[Block]:
+    if not task.thought:
+        return []
+    text = "".join(task.thought)
+    task.thought = []
+    return [Thought(text, at - task.thought_since)]
+
+
+def _call_delta(task: TaskView, event: ev.ToolCallDelta, at: float) -> list[Block]:
+    blocks = [*_close_thought(task, at), *(_close_text(task) if task.stream_block >= 0 else ())]
+    phase = task.phase
+    if not isinstance(phase, Calling) or (event.name and event.name != phase.name):
+        phase = task.phase = Calling(event.name, [], 0)
+    phase.pieces.append(event.arguments)
+    phase.chars += len(event.arguments)
+    return blocks
+
+
+def _progress(task: TaskView, event: ev.ToolProgress) -> None:
+    tool = task.tools.get(event.call_id)
+    lines = event.text.rstrip().rsplit("\n", 1)
+    if tool is not None and lines[-1].strip():
+        tool.last_line = lines[-1][-LAST_LINE_CHARS:]
+
+
+def _reply_finished(task: TaskView, event: ev.ReplyFinished, at: float) -> list[Block]:
+    blocks = [*_close_thought(task, at), *_close_text(task)]
+    if event.message.finish == "cut":
+        blocks.append(Note("warning", "the answer broke off here"))
+    elif event.message.finish == "length":
+        blocks.append(Note("warning", "the answer reached the model's length limit"))
+    elif event.message.finish == "filter":
+        blocks.append(Note("warning", "the provider's content filter ended the answer"))
+    task.phase = Working(at)
+    if calls_of(event.message):
+        task.last_reply = []
+    return blocks
+
+
+def _tool_finished(state: ViewState, task: TaskView, event: ev.ToolFinished, at: float) -> list[Block]:
+    tool = task.tools.pop(event.call_id, None)
+    if not task.tools:
+        task.phase = Working(at)
+    if tool is None:
+        return []
+    return [
+        ToolCall(
+            call=tool.call,
+            title=tool.title,
+            risk=tool.risk,
+            status=event.status,
+            text=event.text,
+            display=event.display,
+            seconds=event.seconds,
+            cached=event.cached,
+            task_id=_named(state, task),
+        )
+    ]
+
+
+def _asked(state: ViewState, task: TaskView, event: ev.ApprovalRequested, at: float) -> list[Block]:
+    tool = task.tools.get(event.call.id)
+    title = tool.title if tool is not None else event.call.name
+    state.inbox.append(
+        InboxRow(
+            request_id=event.request_id,
+            digest=event.digest,
+            task_id=task.task_id,
+            call=event.call,
+            title=title,
+            risk=event.risk,
+            reason=event.reason,
+            preview=event.preview,
+            rule=event.rule,
+            since=at,
+            drawn_at=None,
+            marked_at=None,
+        )
+    )
+    return [ApprovalAsked(event.request_id, task.task_id, title, event.risk, event.reason, event.preview)]
+
+
+def _resolved(state: ViewState, task: TaskView, event: ev.ApprovalResolved) -> list[Block]:
+    row = next((row for row in state.inbox if row.request_id == event.request_id), None)
+    if row is None:
+        return []
+    state.inbox.remove(row)
+    return [ApprovalAnswered(row.title, task.task_id, event.answer, event.by)]
+
+
+def _usage(task: TaskView, event: ev.TokenUsage) -> None:
+    task.context = (event.context_tokens, event.context_limit)
+    task.cost = event.cost_usd if event.cost_known else None
+    task.tokens = event.total.input_tokens + event.total.output_tokens
+    task.turn_tokens += event.last.output_tokens
+
+
+def _turn_finished(state: ViewState, task: TaskView, event: ev.TurnFinished, at: float) -> list[Block]:
+    blocks = [*_close_thought(task, at), *_close_text(task)]
+    task.phase = None
+    task.tools.clear()
+    state.inbox[:] = [row for row in state.inbox if row.task_id != task.task_id]
+    in_front = task.task_id == state.focus
+    blocks.append(
+        TurnSummary(
+            outcome=event.outcome,
+            reason=event.reason,
+            replies=event.replies,
+            calls=task.calls,
+            seconds=event.seconds,
+            output_tokens=task.turn_tokens,
+            task_id=task.task_id,
+            name="" if in_front else state.name(task.task_id) or "in the background",
+        )
+    )
+    return blocks
+
+
+def _background(task: TaskView, blocks: list[Block]) -> list[Block]:
+    """What is printed of a background task: requests for approval at once, its answer when it is done."""
+    task.held.extend(blocks)
+    if blocks and isinstance(blocks[-1], TurnSummary):
+        answer, task.last_reply = task.last_reply, []
+        task.held.clear()
+        return [blocks[-1], *answer]
+    return [block for block in blocks if isinstance(block, (ApprovalAsked, ApprovalAnswered))]

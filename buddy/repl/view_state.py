@@ -1,0 +1,173 @@
+"""What the screen knows: one record that only `view.fold` and the app change, and that drawing only reads."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Literal
+
+import msgspec
+
+from buddy.agent.display import Display
+from buddy.agent.events import RiskName
+from buddy.agent.messages import Call
+from buddy.repl.blocks import Block, Foldable
+from buddy.repl.markdown import MarkdownStream
+
+KEPT_FOLDED = 30
+KEPT_HELD = 400
+
+
+class QueueRow(msgspec.Struct, frozen=True):
+    """Text that waits to be sent: at the next tool boundary, or after the turn."""
+
+    kind: Literal["steer", "queue", "note"]
+    task_id: int
+    text: str
+
+
+class DeskFacts(msgspec.Struct, frozen=True):
+    """What is shown but does not come as events. `focus` is the task in front; `names` are the titles of
+    tasks; `extra` are further words for the footer (a budget, a warning)."""
+
+    focus: int
+    mode: str
+    model: str
+    sandbox: str
+    queue: tuple[QueueRow, ...]
+    names: dict[int, str]
+    extra: tuple[str, ...] = ()
+
+
+NO_DESK = DeskFacts(focus=1, mode="ask", model="", sandbox="", queue=(), names={})
+
+
+class Waiting(msgspec.Struct):
+    """A request was sent and nothing of the answer has come."""
+
+    since: float
+
+
+class Thinking(msgspec.Struct):
+    """Reasoning is arriving."""
+
+    since: float
+    chars: int
+    text: str
+
+
+class Writing(msgspec.Struct):
+    """Answer text is arriving."""
+
+
+class Calling(msgspec.Struct):
+    """Arguments of a call are arriving."""
+
+    name: str
+    pieces: list[str]
+    chars: int
+
+
+class Working(msgspec.Struct):
+    """Between replies: tools run, or the loop is about to ask again."""
+
+    since: float
+
+
+class Retrying(msgspec.Struct):
+    """The request is sent again at `due`."""
+
+    due: float
+    why: str
+
+
+Phase = Waiting | Thinking | Writing | Calling | Working | Retrying
+
+
+class RunningTool(msgspec.Struct):
+    """A call between its two ends. `last_line` is what it printed last."""
+
+    call: Call
+    title: str
+    risk: RiskName
+    since: float
+    last_line: str
+
+
+class TaskView:
+    """One task on the screen. `phase` is None while it is quiet."""
+
+    def __init__(self, task_id: int) -> None:
+        self.task_id = task_id
+        self.phase: Phase | None = None
+        self.heard_at = 0.0
+        self.tools: dict[str, RunningTool] = {}
+        self.stream = MarkdownStream()
+        self.stream_block = -1
+        self.thought: list[str] = []
+        self.thought_since = 0.0
+        self.calls = 0
+        self.output_tokens = 0
+        self.held: deque[Block] = deque(maxlen=KEPT_HELD)
+        self.last_reply: list[Block] = []
+        self.context: tuple[int, int] = (0, 0)
+        self.cost: float | None = None
+        self.tokens = 0
+        self.turn_tokens = 0
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a turn is on its way."""
+        return self.phase is not None
+
+
+class InboxRow(msgspec.Struct):
+    """A request for approval that waits. `drawn_at`: when it first was on the screen; `marked_at`: when it
+    first was there as the marked row; None while it was not."""
+
+    request_id: str
+    digest: str
+    task_id: int
+    call: Call
+    title: str
+    risk: RiskName
+    reason: str
+    preview: Display
+    rule: str
+    since: float
+    drawn_at: float | None
+    marked_at: float | None
+
+
+class ViewState:
+    """The whole screen. Rows of the inbox stand in the order they came; the first is the marked one."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[int, TaskView] = {}
+        self.inbox: list[InboxRow] = []
+        self.folded: deque[Foldable] = deque(maxlen=KEPT_FOLDED)
+        self.desk = NO_DESK
+
+    @property
+    def focus(self) -> int:
+        """The task shown in full."""
+        return self.desk.focus
+
+    def task(self, task_id: int) -> TaskView:
+        """The view of a task, made when it is first heard of."""
+        found = self.tasks.get(task_id)
+        if found is None:
+            found = self.tasks[task_id] = TaskView(task_id)
+        return found
+
+    def running(self) -> list[TaskView]:
+        """Tasks with a turn on its way, the one in front first."""
+        tasks = [task for task in self.tasks.values() if task.is_running]
+        return sorted(tasks, key=lambda task: (task.task_id != self.focus, task.task_id))
+
+    def name(self, task_id: int) -> str:
+        """A task's title, "" when it has none."""
+        return self.desk.names.get(task_id, "")
+
+    def marked(self) -> InboxRow | None:
+        """The request a bare y, a, p or n answers: the oldest."""
+        return self.inbox[0] if self.inbox else None

@@ -1,0 +1,175 @@
+"""Lines and their width in terminal cells: measuring, cutting, wrapping, and turning them into bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+from wcwidth import wcwidth
+
+from buddy.repl.style import Line, Look, Span
+
+_PIECES = re.compile(r"[ ]+|[^ ]+")
+
+
+@lru_cache(maxsize=4096)
+def _cell(char: str) -> int:
+    return max(0, wcwidth(char))
+
+
+def cells(text: str) -> int:
+    """Terminal cells a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(map(_cell, text))
+
+
+def line_cells(line: Line) -> int:
+    """Terminal cells a line takes."""
+    return sum(cells(text) for _style, text in line)
+
+
+def split_at(text: str, width: int) -> tuple[str, str]:
+    """A text cut so that the first part takes at most `width` cells (at least one character, so that cutting
+    always gets on)."""
+    if text.isascii():
+        width = max(width, 1)
+        return text[:width], text[width:]
+    used = 0
+    for index, char in enumerate(text):
+        used += _cell(char)
+        if used > width and index:
+            return text[:index], text[index:]
+    return text, ""
+
+
+def fit(text: str, width: int, ellipsis: str = "…") -> str:
+    """A text in at most `width` cells, with an ellipsis where something is missing."""
+    if cells(text) <= width:
+        return text
+    if width <= 1:
+        return ellipsis[: max(width, 0)]
+    return split_at(text, width - cells(ellipsis))[0] + ellipsis
+
+
+def fit_line(line: Line, width: int, ellipsis: str = "…") -> Line:
+    """A line in at most `width` cells."""
+    if line_cells(line) <= width:
+        return line
+    kept: Line = []
+    left = width
+    for style, text in line:
+        size = cells(text)
+        if size >= left:
+            kept.append((style, fit(text + "  ", left, ellipsis)))
+            break
+        kept.append((style, text))
+        left -= size
+    return kept
+
+
+def wrap(line: Line, width: int) -> list[Line]:
+    """A line as lines of at most `width` cells, broken at blanks where possible. Nothing is lost but the
+    blanks at a break."""
+    width = max(width, 1)
+    if line_cells(line) <= width:
+        return [line]
+    lines: list[Line] = []
+    current: Line = []
+    used = 0
+    for word in _words(line):
+        size = line_cells(word)
+        if used + size > width and current and not _is_blank(word):
+            lines.append(current)
+            current, used = [], 0
+        if _is_blank(word):
+            if used + size > width or (lines and not current):
+                continue
+            current.extend(word)
+            used += size
+            continue
+        for piece in _broken(word, width - used, width):
+            if piece is None:
+                lines.append(current)
+                current, used = [], 0
+            else:
+                current.append(piece)
+                used += cells(piece[1])
+    lines.append(current)
+    return lines
+
+
+def _is_blank(word: Line) -> bool:
+    return word[0][1].startswith(" ")
+
+
+def _words(line: Line) -> Iterable[Line]:
+    """Runs of blanks, and words: everything between blanks, over several styles."""
+    word: Line = []
+    for style, text in line:
+        for piece in _PIECES.findall(text):
+            if piece[0] == " ":
+                if word:
+                    yield word
+                    word = []
+                yield [(style, piece)]
+            else:
+                word.append((style, piece))
+    if word:
+        yield word
+
+
+def _broken(word: Line, room: int, width: int) -> Iterable[Span | None]:
+    """The spans of a word, cut where a line is full; None stands for "next line"."""
+    for style, text in word:
+        rest = text
+        while rest:
+            if cells(rest) <= room:
+                yield style, rest
+                room -= cells(rest)
+                break
+            if room <= 0 or (room < width and cells(rest[0]) > room):
+                yield None
+                room = width
+                continue
+            head, rest = split_at(rest, room)
+            yield style, head
+            yield from ((None,) if rest else ())
+            room = width if rest else room - cells(head)
+
+
+def indented(lines: Iterable[Line], first: Line, rest: Line) -> list[Line]:
+    """Lines behind a prefix: one for the first line, another for all that follow."""
+    return [(rest if index else first) + line for index, line in enumerate(lines)]
+
+
+def plain(line: Line) -> str:
+    """The text of a line."""
+    return "".join(text for _style, text in line)
+
+
+def to_ansi(lines: Iterable[Line], look: Look) -> str:
+    """Lines as text for a terminal, each ended by a newline, without blanks at their ends."""
+    return "".join(_ansi_line(line, look) + "\n" for line in lines)
+
+
+def _ansi_line(line: Line, look: Look) -> str:
+    if not look.ansi:
+        return plain(line).rstrip(" ")
+    while line and not line[-1][1].strip(" "):
+        line = line[:-1]
+    if not line:
+        return ""
+    last_style, last = line[-1]
+    parts: list[str] = []
+    current = ""
+    for style, text in [*line[:-1], (last_style, last.rstrip(" "))]:
+        wanted = look.sgr(style)
+        if wanted != current:
+            parts.append(f"\x1b[0;{wanted}m" if current and wanted else f"\x1b[{wanted or 0}m")
+            current = wanted
+        parts.append(text)
+    if current:
+        parts.append("\x1b[0m")
+    return "".join(parts)

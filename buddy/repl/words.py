@@ -1,0 +1,42 @@
+"""Small phrases about time, sizes and money, the same everywhere on the screen."""
+
+from __future__ import annotations
+
+
+def seconds(value: float) -> str:
+    """A duration: `0.4 s`, `12 s`, `3 m 5 s`, `1 h 4 m`."""
+    if value < 0.95:
+        return f"{value:.1f} s"
+    whole = int(value + 0.5) if value < 60 else int(value)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} m {rest} s" if rest else f"{minutes} m"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} m" if minutes else f"{hours} h"
+
+
+def elapsed(value: float) -> str:
+    """A running duration in whole units, so that it changes once a second at most: `4 s`, `3 m`, `1 h`."""
+    whole = max(0, int(value))
+    if whole < 60:
+        return f"{whole} s"
+    return f"{whole // 60} m" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} m"
+
+
+def tokens(count: int) -> str:
+    """A number of tokens: `950`, `12.3k`, `1.2M`."""
+    if count < 1000:
+        return str(count)
+    return f"{count / 1000:.1f}k" if count < 1_000_000 else f"{count / 1_000_000:.1f}M"
+
+
+def money(usd: float) -> str:
+    """An amount of dollars, with as many digits as it needs."""
+    return f"${usd:.2f}" if usd >= 0.095 or usd == 0 else f"${usd:.4f}"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 task`, `2 tasks`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

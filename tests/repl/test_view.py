@@ -1,0 +1,257 @@
+"""Events folded into what is printed and what is live."""
+
+from __future__ import annotations
+
+import pytest
+
+from buddy.agent import events as ev
+from buddy.agent.display import Command, Plain
+from buddy.agent.messages import Call, Text, Usage, UserMessage
+from buddy.repl.blocks import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    Block,
+    Markdown,
+    Note,
+    TaskHeading,
+    Thought,
+    ToolCall,
+    TurnSummary,
+    UserPrompt,
+)
+from buddy.repl.footer import footer_line
+from buddy.repl.live import inbox_lines, live_lines, phase_text, queue_lines
+from buddy.repl.style import LIVE_ROWS_MAX, UNICODE, Look
+from buddy.repl.view import focus, fold
+from buddy.repl.view_state import NO_DESK, DeskFacts, QueueRow, ViewState
+from buddy.repl.width import line_cells, plain
+from tests.repl.events_for_tests import Tape
+
+LOOK = Look("mono", UNICODE, ansi=False)
+
+
+def folded(state: ViewState, *events: ev.TaskEvent) -> list[Block]:
+    return [block for event in events for block in fold(state, event)]
+
+
+def live(state: ViewState, now: float, rows: int = 24) -> list[str]:
+    return [plain(line).rstrip() for line in live_lines(state, now, 60, rows, LOOK)]
+
+
+def test_a_turn_is_printed_as_it_happens() -> None:
+    state, tape = ViewState(), Tape()
+    blocks = folded(state, tape.turn("fix it"), tape.reply(), tape.text("Looking.\n\nThe fi"))
+    assert blocks == [UserPrompt("fix it", "prompt", 0, 0), Markdown("Looking.\n\n")]
+    assert live(state, tape.at) == ["● writing", "  The fi"]
+    shown = Command("pytest", "ok", 0, "", 2.0)
+    blocks = folded(
+        state, tape.text("le."), tape.reply_done(), tape.tool(), tape.tool_done(display=shown), tape.done()
+    )
+    assert blocks == [
+        Markdown("The file."),
+        ToolCall(
+            Call("c1", "run_shell", "{}"), "run_shell pytest -q", "high", "ok", "text", shown, 2.0, False, 0
+        ),
+        TurnSummary("completed", "", 1, 1, 3.0, 0, 1, ""),
+    ]
+    assert live(state, tape.at) == []
+
+
+def test_phases_say_what_is_really_happening() -> None:
+    state, tape = ViewState(), Tape()
+
+    def phase(after: float) -> str:
+        return phase_text(state, state.task(1), tape.at + after)
+
+    folded(state, tape.turn(), tape.reply())
+    assert phase(4.2) == "waiting for the model 4 s"
+    folded(state, tape.thinking("x" * 76), tape.thinking("y" * 76, after=1.0))
+    assert phase(0) == "thinking 38 tok/s"
+    assert phase(20) == "thinking 21 s, no bytes for 20 s"
+    folded(state, tape.text("so"))
+    assert phase(1) == "writing"
+    assert phase(75) == "writing, no bytes for 1 m"
+    folded(
+        state, tape.event(ev.ToolCallDelta("r1", "c1", "write_file", '{"path": "a.py", "text": "one\\ntwo'))
+    )
+    assert phase(0) == "writing a call to write_file, 34 characters"
+    assert live(state, tape.at)[1:] == ['  {"path": "a.py", "text": "one', "  two"]
+    folded(state, tape.reply_done(), tape.tool(title="pytest"))
+    folded(state, tape.event(ev.ToolProgress("c1", "collected 3\ntest_a ok\n")))
+    assert phase(12) == "running pytest 12 s (test_a ok)"
+    folded(state, tape.tool("c2", "grep"))
+    assert phase(3) == "running 2 tools 3 s"
+    folded(state, tape.asked())
+    assert phase(61) == "waiting for you 1 m"
+    folded(
+        state, tape.event(ev.ApprovalResolved("q1", "once", "you")), tape.tool_done(), tape.tool_done("c2")
+    )
+    folded(state, tape.event(ev.RetryScheduled(1, 5, 5.0, "rate_limit", "too many requests")))
+    assert phase(0.5) == "retrying in 5 s (429 rate limit)"
+    folded(state, tape.done())
+    assert phase(0) == "idle"
+
+
+def test_thinking_is_live_while_it_comes_and_one_line_afterwards() -> None:
+    state, tape = ViewState(), Tape()
+    folded(state, tape.turn(), tape.reply(), tape.thinking("I should\nlook"))
+    assert live(state, tape.at)[1:] == ["  I should", "  look"]
+    assert folded(state, tape.text("Yes.", after=3.0)) == [Thought("I should\nlook", 3.0)]
+    assert folded(state, tape.reply_done()) == [Markdown("Yes.")]
+
+
+def test_text_of_another_block_begins_a_new_paragraph() -> None:
+    state, tape = ViewState(), Tape()
+    blocks = folded(
+        state, tape.turn(), tape.reply(), tape.text("one", 0), tape.text("two", 2), tape.reply_done()
+    )
+    assert blocks[1:] == [Markdown("one"), Markdown("two")]
+
+
+def test_steering_and_notices_come_after_the_text_before_them() -> None:
+    state, tape = ViewState(), Tape()
+    folded(state, tape.turn(), tape.reply(), tape.text("half"))
+    message = UserMessage("u2", (Text("stop"),), "steer")
+    assert folded(state, tape.event(ev.SteeringAccepted(message))) == [
+        Markdown("half"),
+        UserPrompt("stop", "steer", 0, 0),
+    ]
+    assert folded(state, tape.event(ev.Notice("warning", "low disk"))) == [Note("warning", "low disk")]
+    assert folded(state, tape.event(ev.ContextCompacted(9000, 3000, 4, 9))) == [
+        Note("info", "context compacted: 9.0k to 3.0k tokens, 9 messages shortened")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("finish", "text"),
+    [
+        ("cut", "the answer broke off here"),
+        ("length", "the answer reached the model's length limit"),
+        ("filter", "the provider's content filter ended the answer"),
+    ],
+)
+def test_an_answer_that_did_not_end_by_itself_says_so(finish: str, text: str) -> None:
+    state, tape = ViewState(), Tape()
+    blocks = folded(state, tape.turn(), tape.reply(), tape.text("part"), tape.reply_done(finish=finish))
+    assert blocks[1:] == [Markdown("part"), Note("warning", text)]
+
+
+def test_a_background_task_is_live_and_prints_only_its_end() -> None:
+    state, front, back = ViewState(), Tape(1), Tape(2)
+    state.desk = DeskFacts(1, "ask", "m", "", (), {2: "tests"})
+    folded(state, front.turn(), front.reply(), front.text("front"))
+    assert (
+        folded(state, back.turn("write tests"), back.reply(), back.text("First.\n\nSec"), back.tool()) == []
+    )
+    assert live(state, 100.0) == ["● 1 · writing", "  front", "● 2 tests · running run_shell pytest -q 0 s"]
+    assert folded(
+        state, back.tool_done(), back.reply(), back.text("All\n\ngreen."), back.reply_done(), back.done()
+    ) == [
+        TurnSummary("completed", "", 1, 1, 3.0, 0, 2, "tests"),
+        Markdown("All\n\n"),
+        Markdown("green."),
+    ]
+    assert live(state, 100.0) == ["● 1 · writing", "  front"]
+
+
+def test_a_task_that_comes_to_the_front_brings_what_it_did() -> None:
+    state, back = ViewState(), Tape(2)
+    state.task(1)
+    folded(state, back.turn("tests"), back.reply(), back.text("First.\n\nSec"))
+    facts = DeskFacts(2, "ask", "m", "", (), {2: "tests"})
+    assert focus(state, facts) == [
+        TaskHeading(2, "tests"),
+        UserPrompt("tests", "prompt", 0, 2),
+        Markdown("First.\n\n"),
+    ]
+    assert focus(state, facts) == []
+    assert folded(state, back.text("ond.\n\n")) == [Markdown("Second.\n\n")]
+
+
+def test_SEC_041_two_requests_stand_in_two_rows_that_name_their_tasks() -> None:
+    state, one, two = ViewState(), Tape(1), Tape(2)
+    folded(state, one.turn(), two.turn(), one.tool("c1", "git push"), two.tool("c2", "rm x"))
+    assert folded(state, one.asked("q1", "c1")) == [
+        ApprovalAsked("q1", 1, "git push", "high", "it pushes", Command("git push", "", None, "", 0.0))
+    ]
+    assert len(folded(state, two.asked("q2", "c2"))) == 1
+    lines = [plain(line).rstrip() for line in inbox_lines(state, 112.0, 70, LOOK)]
+    assert lines == [
+        "▸ 1 task 1 high git push · 12 s",
+        "  it pushes",
+        "  y once  a this session  p always: git push *  n no  then Enter",
+        "  2 task 2 high rm x · 12 s",
+    ]
+    assert folded(state, one.event(ev.ApprovalResolved("q1", "denied", "you"))) == [
+        ApprovalAnswered("git push", 1, "denied", "you")
+    ]
+    assert [row.request_id for row in state.inbox] == ["q2"]
+
+
+def test_a_request_is_withdrawn_when_its_turn_ends() -> None:
+    state, tape = ViewState(), Tape()
+    folded(state, tape.turn(), tape.tool(), tape.asked(), tape.done("cancelled", "you cancelled"))
+    assert state.inbox == []
+    assert folded(state, tape.event(ev.ApprovalResolved("q1", "withdrawn", "turn ended"))) == []
+
+
+def test_a_long_command_is_shown_with_its_length_and_says_where_the_rest_is() -> None:
+    state, tape = ViewState(), Tape()
+    folded(state, tape.turn(), tape.tool(title="echo " + "word " * 200), tape.asked())
+    text = "\n".join(plain(line) for line in inbox_lines(state, tape.at, 60, LOOK))
+    assert "more lines above in the scrollback" in text
+    assert len(text.split("\n")) <= 10
+
+
+def test_the_live_region_stays_within_its_rows_and_columns() -> None:
+    state = ViewState()
+    for number in range(1, 9):
+        tape = Tape(number)
+        folded(state, tape.turn(), tape.reply(), tape.text("漢字 words " * 100))
+    for rows in (3, 9, 24, 60):
+        lines = live_lines(state, 100.0, 50, rows, LOOK)
+        assert len(lines) <= min(LIVE_ROWS_MAX, max(rows // 3, 1))
+        assert max(map(line_cells, lines)) <= 49
+    assert [plain(line) for line in live_lines(state, 100.0, 50, 9, LOOK)][-1] == "and 6 more running tasks"
+
+
+def test_the_footer_drops_what_matters_least_when_it_is_narrow() -> None:
+    state, tape = ViewState(), Tape()
+    state.desk = DeskFacts(1, "ask", "openai/gpt-5.2", "sandbox: bwrap", (), {})
+    total = Usage(12000, 345, 0, 0, 0, estimated=False)
+    folded(
+        state, tape.turn(), tape.event(ev.TokenUsage(total, total, 50_000, 100_000, 0.123, cost_known=True))
+    )
+    folded(state, tape.tool(), tape.asked())
+    wide = plain(footer_line(state, 120, LOOK))
+    assert wide == (
+        "1 approval waiting · ask · openai/gpt-5.2 · 50% context · 12.3k tokens · $0.12 "
+        "· 1 task running · sandbox: bwrap"
+    )
+    assert plain(footer_line(state, 48, LOOK)) == "1 approval waiting · ask · 1 task running"
+    assert line_cells(footer_line(state, 12, LOOK)) <= 11
+
+
+def test_queued_text_is_listed() -> None:
+    state = ViewState()
+    rows = tuple(QueueRow("queue", 1, f"do {n}\nand more") for n in range(6))
+    state.desk = DeskFacts(1, "ask", "m", "", (QueueRow("steer", 2, "stop"), *rows), {})
+    assert [plain(line) for line in queue_lines(state, 60, LOOK)] == [
+        "→ next @2: stop",
+        "→ queued: do 0 and more",
+        "→ queued: do 1 and more",
+        "→ queued: do 2 and more",
+        "  and 3 more",
+    ]
+    state.desk = NO_DESK
+    assert queue_lines(state, 60, LOOK) == []
+
+
+def test_events_of_unknown_calls_change_nothing() -> None:
+    state, tape = ViewState(), Tape()
+    assert (
+        folded(state, tape.turn(), tape.tool_done("nobody"), tape.event(ev.ToolProgress("nobody", "x")))[1:]
+        == []
+    )
+    assert folded(state, tape.event(ev.ApprovalResolved("nobody", "once", "you"))) == []
+    assert folded(state, tape.tool(), tape.tool_done(display=Plain("x")))[0] == state.folded[-1]
