@@ -17,11 +17,11 @@ State = Literal["ground", "escape", "intermediate", "csi", "string", "string_esc
 NOTED_CHARS = 200
 """A control string longer than this is replaced by a note of its length: it may be meant to hide text."""
 
-_INTRODUCER = re.compile("[\x1b\x90\x98\x9b\x9d\x9e\x9f]")
+_SEQUENCE = re.compile("(?:\x1b\\[|\x9b)[ -?]*[@-~]|[\x1b\x90\x98\x9b\x9d\x9e\x9f]")
+"""A whole control sequence (by far the commonest, so taken in one step) or the start of anything."""
 _STRING_END = re.compile("[\x07\x18\x1a\x1b\x9c\n]")
 _CSI_BODY = re.compile("[ -?]*")
-_STRING_INTRODUCERS = frozenset("]PX^_")
-_C1_STRINGS = frozenset("\x90\x98\x9d\x9e\x9f")
+_STRING_INTRODUCERS = frozenset("]PX^_k")  # k: the title of screen and tmux
 
 
 class EscapeRemover:
@@ -65,18 +65,19 @@ class EscapeRemover:
                 return self._csi(text, at)
             case "string":
                 return self._string(text, at)
-            case "string_escape":
+            case "string_escape":  # pragma: no branch - the last of them
                 return self._string_escape(text, at)
 
     def _ground(self, text: str, at: int) -> int:
-        found = _INTRODUCER.search(text, at)
-        if found is None:
-            self._pieces.append(text[at:])
-            return len(text)
-        self._pieces.append(text[at : found.start()])
-        sign = found.group()
-        self._state = "escape" if sign == "\x1b" else "csi" if sign == "\x9b" else "string"
-        return found.end()
+        for found in _SEQUENCE.finditer(text, at):
+            self._pieces.append(text[at : found.start()])
+            at = found.end()
+            sign = found.group()
+            if len(sign) == 1:
+                self._state = "escape" if sign == "\x1b" else "csi" if sign == "\x9b" else "string"
+                return at
+        self._pieces.append(text[at:])
+        return len(text)
 
     def _escape(self, text: str, at: int) -> int:
         sign = text[at]

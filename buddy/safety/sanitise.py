@@ -95,7 +95,7 @@ class Sanitiser:
         self._column = 0
         self._line_ends = 0  # in the open run of blank lines; 0 when the last character was something
         self._swallowed = 0
-        self._indent = ""
+        self._indent = 0
 
     def feed(self, text: str) -> str:
         """The inert form of the next piece. Blank lines beyond the limit are held until something follows."""
@@ -121,17 +121,17 @@ class Sanitiser:
     def _inert(self, text: str) -> str:
         if not self._escapes.between_sequences or not _is_plain(text):
             text = self._escapes.feed(text).translate(_TABLE)
-            if not text.isascii():
-                text = self._cap_marks(text)
         if not text:
             return text
+        if text.isascii() or _unusual().search(text) is None:
+            self._marks = MAX_MARKS if text.endswith("\n") else 0
+        else:
+            text = self._cap_marks(text)
         if "\t" in text:
             start = self._column % self._tab_width
             text = (" " * start + text).expandtabs(self._tab_width)[start:]
         line = text.rfind("\n")
         self._column = len(text) - line - 1 + (self._column if line < 0 else 0)
-        if text.isascii():
-            self._marks = MAX_MARKS if text.endswith("\n") else 0
         return text
 
     def _cap_marks(self, text: str) -> str:
@@ -171,39 +171,38 @@ class Sanitiser:
 
     def _fold_inside(self, text: str) -> str:
         """Runs of blank lines with something on both sides."""
-        if "\n" not in text:
-            return text
-        return _long_run(self._blank_lines).sub(self._folded_run, text)
+        return _long_run(self._blank_lines).sub(self._folded_run, text) if "\n" in text else text
 
     def _folded_run(self, run: re.Match[str]) -> str:
-        kept = self._blank_lines + 1
-        blank = run.group().count("\n") - kept
-        indent = run.group().rpartition("\n")[2]
-        return "\n" * kept + _blank_lines_note(blank) + indent
+        folded = self._blank(run.group()) + self._counted_blank_lines()
+        self._line_ends = 0
+        return folded
 
     def _blank(self, text: str) -> str:
-        """Spaces and line ends of an open run: passed on up to the limit, then held."""
-        passed: list[str] = []
-        for sign in text:
-            if self._line_ends <= self._blank_lines:
-                passed.append(sign)
-                self._line_ends += sign == "\n"
-            elif sign == "\n":
-                self._swallowed += 1
-                self._indent = ""
-            else:
-                self._indent += sign
-        return "".join(passed)
+        """Spaces and line ends of an open run: passed on up to the limit, then counted."""
+        room = self._blank_lines + 1 - self._line_ends
+        parts = text.split("\n", room)
+        if len(parts) <= room:
+            self._line_ends += len(parts) - 1
+            return text
+        self._line_ends += room
+        self._swallowed += parts[room].count("\n")
+        tail = parts[room].rpartition("\n")
+        self._indent = len(tail[2]) + (0 if tail[1] else self._indent)
+        return "".join(f"{part}\n" for part in parts[:room])
 
     def _counted_blank_lines(self) -> str:
-        note = _blank_lines_note(self._swallowed) if self._swallowed else ""
-        held, self._swallowed, self._indent = note + self._indent, 0, ""
-        return held
+        count, indent = self._swallowed, self._indent
+        self._swallowed = self._indent = 0
+        note = f"⟨{count} blank line{'s' if count != 1 else ''}⟩\n" if count else ""
+        return note + " " * indent
 
 
 def clean(text: str, *, tab_width: int = TAB_WIDTH, blank_lines: int = KEPT_BLANK_LINES) -> str:
     """The inert form of a whole text."""
     if text.isascii() and text.isprintable():
+        return text
+    if _is_plain(text) and not (blank_lines and _long_run(blank_lines).search(text)):
         return text
     sanitiser = Sanitiser(tab_width=tab_width, blank_lines=blank_lines)
     return sanitiser.feed(text) + sanitiser.finish()
@@ -212,7 +211,7 @@ def clean(text: str, *, tab_width: int = TAB_WIDTH, blank_lines: int = KEPT_BLAN
 def one_line(text: str, limit: int = MAX_TITLE_CHARS) -> str:
     """The inert form for a title, a notification, one row of a list: no line ends, at most `limit`
     characters."""
-    line = " ".join(clean(text[: limit * 50]).split())
+    line = " ".join(clean(text[: limit * 50], blank_lines=0).split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
@@ -262,10 +261,6 @@ def _is_seen(sign: str, marks: int) -> bool:
 def _leading_blanks(text: str) -> int:
     found = _BLANKS.match(text)
     return found.end() if found else 0
-
-
-def _blank_lines_note(count: int) -> str:
-    return f"⟨{count} blank line{'s' if count != 1 else ''}⟩\n"
 
 
 @cache

@@ -1,0 +1,178 @@
+"""Opening what was judged, and nothing else: links swapped in, pipes, devices, hard links."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from buddy.agent.tool import ToolError
+from buddy.safety.descriptors import _name_of
+from buddy.safety.paths import open_beneath, open_parent, open_regular, read_regular, replace_beneath
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "root"
+    (root / "a" / "b").mkdir(parents=True)
+    (root / "a" / "b" / "file").write_bytes(b"inside")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "file").write_bytes(b"outside")
+    return root
+
+
+@pytest.fixture(autouse=True)
+def no_descriptor_is_left_open() -> Iterator[None]:
+    before = set(os.listdir("/dev/fd"))
+    yield
+    assert len(set(os.listdir("/dev/fd"))) == len(before)
+
+
+def content(descriptor: int) -> bytes:
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read()
+
+
+def test_a_file_is_opened_step_by_step(root: Path) -> None:
+    assert content(open_beneath(str(root), "a/b/file", os.O_RDONLY)) == b"inside"
+    directory = os.open(root, os.O_RDONLY)
+    assert content(open_beneath(directory, "a/b/file", os.O_RDONLY)) == b"inside"
+    os.close(directory)
+    created = open_beneath(str(root), "a/new", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
+    assert os.fstat(created).st_mode & 0o777 == 0o640 & ~_umask()
+    os.close(created)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+@pytest.mark.parametrize("relative", ["", "/a", "../outside/file", "a/../a", "a//b", "./a", "a/", "a/\0"])
+def test_only_plain_relative_names_are_taken(root: Path, relative: str) -> None:
+    with pytest.raises(ToolError, match="expected a plain relative path"):
+        open_beneath(str(root), relative, os.O_RDONLY)
+
+
+def test_a_link_on_the_way_or_at_the_end_is_refused(root: Path) -> None:
+    (root / "dir").symlink_to("../outside")
+    (root / "file").symlink_to("a/b/file")
+    for relative in ("dir/file", "file", "a/b/file/x"):
+        with pytest.raises(ToolError, match="is a link or not a folder"):
+            open_beneath(str(root), relative, os.O_RDONLY)
+
+
+def test_what_is_missing_is_said_by_the_system(root: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        open_beneath(str(root), "a/none/file", os.O_RDONLY)
+    with pytest.raises(FileNotFoundError):
+        open_beneath(f"{root}/none", "file", os.O_RDONLY)
+
+
+def test_the_parent_of_a_file_that_is_not_there_yet(root: Path) -> None:
+    parent, name = open_parent(str(root), "a/b/new")
+    assert (os.path.samestat(os.fstat(parent), (root / "a/b").stat()), name) == (True, "new")
+    os.close(parent)
+
+
+def test_SEC_061_a_link_swapped_in_while_writing_never_leads_outside(root: Path, tmp_path: Path) -> None:
+    folder, away, link = root / "a", root / "a.away", root / "a.link"
+    link.symlink_to("../outside")
+    done = threading.Event()
+
+    def swap() -> None:
+        while not done.is_set():
+            os.rename(folder, away)
+            os.rename(link, folder)
+            os.rename(folder, link)
+            os.rename(away, folder)
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    refused = 0
+    for number in range(1000):
+        try:
+            replace_beneath(str(root), "a/b/file", b"%d" % number, 0o644)
+        except (ToolError, FileNotFoundError):
+            refused += 1
+        try:
+            replace_beneath(str(root), "a/file", b"%d" % number, 0o644)
+        except (ToolError, FileNotFoundError):
+            refused += 1
+    done.set()
+    swapper.join()
+    assert (tmp_path / "outside" / "file").read_bytes() == b"outside"
+    assert os.listdir(tmp_path / "outside") == ["file"]
+    assert refused < 2000
+
+
+def test_SEC_062_a_hard_link_is_replaced_not_written_through(root: Path, tmp_path: Path) -> None:
+    os.link(tmp_path / "outside" / "file", root / "a" / "hard")
+    replace_beneath(str(root), "a/hard", b"new", 0o600)
+    assert (root / "a" / "hard").read_bytes() == b"new"
+    assert (tmp_path / "outside" / "file").read_bytes() == b"outside"
+
+
+def test_a_link_in_the_place_of_the_file_is_replaced(root: Path, tmp_path: Path) -> None:
+    (root / "link").symlink_to("../outside/file")
+    replace_beneath(str(root), "link", b"new", 0o640)
+    assert not (root / "link").is_symlink()
+    assert (root / "link").stat().st_mode & 0o777 == 0o640
+    assert (tmp_path / "outside" / "file").read_bytes() == b"outside"
+
+
+def test_a_write_that_fails_leaves_nothing_behind(root: Path) -> None:
+    with pytest.raises(IsADirectoryError):
+        replace_beneath(str(root), "a", b"new", 0o644)
+    assert sorted(os.listdir(root)) == ["a"]
+
+
+def test_SEC_063_pipes_sockets_devices_and_folders_are_refused_at_once(root: Path) -> None:
+    os.mkfifo(root / "README.md")
+    server = socket.socket(socket.AF_UNIX)
+    here = os.open(".", os.O_RDONLY)
+    os.chdir(root)  # the path of a socket is limited to about 100 bytes
+    server.bind("socket")
+    os.fchdir(here)
+    os.close(here)
+    began = time.monotonic()
+    for path, kind in [
+        (root / "README.md", "a named pipe"),
+        (root / "socket", "a socket"),
+        (root, "a folder"),
+        (Path("/dev/zero"), "made by the kernel"),
+        (Path("/dev/tty"), "made by the kernel"),
+        (Path("/proc/kcore"), "made by the kernel"),
+        (Path("/proc/self/environ"), "made by the kernel"),
+        (Path("/sys/kernel/uevent_seqnum"), "made by the kernel"),
+    ]:
+        with pytest.raises(ToolError, match=kind):
+            open_regular(str(path))
+    (root / "link").symlink_to("/dev/zero")
+    with pytest.raises(ToolError, match="made by the kernel"):
+        read_regular(f"{root}/link")
+    server.close()
+    assert time.monotonic() - began < 10 * 0.1 * 9  # a deadline against hanging
+
+
+def test_regular_files_are_read_up_to_the_limit(root: Path) -> None:
+    assert read_regular(f"{root}/a/b/file") == b"inside"
+    assert read_regular(f"{root}/a/b/file", 3) == b"ins"
+    with pytest.raises(FileNotFoundError):
+        read_regular(f"{root}/none")
+
+
+def test_a_huge_sparse_file_is_read_only_up_to_the_limit(root: Path) -> None:
+    with (root / "sparse").open("wb") as file:
+        file.truncate(10 << 30)
+    assert read_regular(f"{root}/sparse", 2_500_000) == bytes(2_500_000)
+
+
+def test_a_system_that_does_not_name_its_descriptors_is_no_error() -> None:
+    assert _name_of(-1) == ""

@@ -1,0 +1,237 @@
+"""Names that ask in every mode, written in any way, whether the file is there or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from buddy.safety.paths import Boundary, locate
+
+HOME = "/home/ann"
+BOUNDARY = Boundary("/home/ann/repo", "/home/ann/repo", HOME)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".git/hooks/pre-commit",
+        ".git/config",
+        ".git",
+        ".GIT/hooks/x",
+        ".Git/config",
+        "vendor/lib/.git/config",
+        ".git/modules/lib/hooks/post-checkout",
+        ".git/worktrees/w/config.worktree",
+        ".git/info/attributes",
+        ".git./config",
+        ".git /config",
+        ".g\u200cit/config",
+        "\uff0egit/config",
+        ".gıt/../.git/config",
+        ".husky/pre-push",
+    ],
+)
+def test_SEC_053_git_hooks_and_settings_ask(path: str) -> None:
+    assert locate(BOUNDARY, path).protected == "git's own data: hooks and settings there run commands"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".vscode/settings.json",
+        ".idea/workspace.xml",
+        ".cursor/rules",
+        ".claude/settings.json",
+        ".mcp.json",
+        ".buddyx/sessions/1/journal",
+        ".codex/config.toml",
+        ".gemini/settings.json",
+        ".opencode/agent.md",
+        "sub/.vscode/tasks.json",
+        ".devcontainer/devcontainer.json",
+        ".emacs.d/init.el",
+        ".exrc",
+        "buddy.toml",
+        "sub/buddy.toml",
+    ],
+)
+def test_SEC_054_settings_of_editors_and_agents_ask(path: str) -> None:
+    assert locate(BOUNDARY, path).protected
+    assert locate(BOUNDARY, path.upper()).protected
+
+
+@pytest.mark.parametrize("path", ["AGENTS.md", "Makefile", "src/git/config.py", ".github/workflows/ci.yml"])
+def test_SEC_054_instructions_and_makefiles_are_ordinary_edits(path: str) -> None:
+    assert locate(BOUNDARY, path).protected == ""
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "~/.bashrc",
+        "~/.zshenv",
+        "~/.profile",
+        "~/.config/fish/config.fish",
+        "~/.ssh/authorized_keys",
+        "~/.ssh",
+        "~/.config/systemd/user/x.service",
+        "~/.config/autostart/x.desktop",
+        "~/.local/share/systemd/user/x.service",
+        "~/.bash_history",
+        "~/.gitconfig",
+        "~/.config/git/config",
+        "~/.config/nvim/init.lua",
+        "~/.config/Code/User/settings.json",
+        "~/.vimrc",
+        "~/.tmux.conf",
+        "~/.local/bin/ls",
+        "~/bin/ls",
+        "~/.npmrc",
+        "~/.cargo/config.toml",
+        "~/.docker/config.json",
+        "~/.config/buddy/buddy.toml",
+        "~/.local/state/buddy/trust.json",
+        "~/.local/share/buddy/credentials",
+        "~/Library/LaunchAgents/x.plist",
+        "~/.claude.json",
+        "/etc/cron.d/x",
+        "/etc/passwd",
+        "/var/spool/cron/crontabs/ann",
+        "/etc/systemd/system/x.service",
+        "/usr/bin/ls",
+        "/proc/sys/kernel/core_pattern",
+        "/dev/sda",
+        "/var/run/docker.sock",
+    ],
+)
+def test_SEC_055_places_that_start_programs_ask(path: str) -> None:
+    assert locate(BOUNDARY, path).protected
+    assert locate(BOUNDARY, path.upper().replace("/HOME/ANN", HOME)).protected
+
+
+@pytest.mark.parametrize("path", ["BUDDY.TOML", "Buddy.Toml", "ｂuddy.toml", "buddy.toml.", "buddy.toml "])
+def test_SEC_056_letter_case_and_look_alikes_do_not_matter(path: str) -> None:
+    assert locate(BOUNDARY, path).protected == "buddy's own settings and sessions"
+
+
+def test_a_link_with_a_harmless_name_is_protected_by_its_target(tmp_path: Path) -> None:
+    root = tmp_path.resolve()
+    (root / ".git").mkdir()
+    (root / "notes").symlink_to(".git")
+    (root / "buddy.toml").symlink_to("notes.toml")
+    (root / "key").symlink_to(".env")
+    boundary = Boundary(str(root), str(root), HOME)
+    assert locate(boundary, "notes/config").protected.startswith("git's own data")
+    assert locate(boundary, "buddy.toml").protected == "buddy's own settings and sessions"
+    assert locate(boundary, "key").secret == "its name says that it holds secrets"
+
+
+def test_a_dotfiles_workspace_still_asks() -> None:
+    boundary = Boundary("/home/ann", "/home/ann", HOME)
+    assert locate(boundary, ".bashrc").protected == "read by shells when they start"
+    assert locate(boundary, ".config/x").protected == "the person's own settings"
+
+
+def test_directories_that_the_environment_moved_are_protected() -> None:
+    boundary = Boundary("/srv/repo", "/srv/repo", HOME, own=("/srv/State",))
+    assert locate(boundary, "/srv/state/trust.json").protected == "buddy's own settings and sessions"
+    assert locate(boundary, "/srv/state-of-affairs").protected == ""
+
+
+def test_a_workspace_in_a_system_folder_is_a_workspace() -> None:
+    boundary = Boundary("/usr/src/app", "/usr/src/app", "/root", extra=("/var/lib/jobs",))
+    assert locate(boundary, "main.py").protected == ""
+    assert locate(boundary, "/var/lib/jobs/x").protected == ""
+    assert locate(boundary, "/usr/src/other").protected == "belongs to the system"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["lib/python3/site-packages/evil.pth", "x/site-packages/usercustomize.py", "sitecustomize.py"],
+)
+def test_files_python_runs_by_itself_ask(path: str) -> None:
+    assert locate(BOUNDARY, path).protected == "run whenever Python starts"
+
+
+def test_a_model_checkpoint_named_pth_is_an_ordinary_file() -> None:
+    assert locate(BOUNDARY, "models/best.pth").protected == ""
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".env",
+        ".env.local",
+        ".env.production",
+        ".ENV",
+        ".envrc",
+        "prod.env",
+        "server.pem",
+        "tls.key",
+        "store.p12",
+        "id_rsa",
+        "id_ed25519",
+        "deploy/id_ecdsa.bak",
+        "id_work",
+        ".netrc",
+        "terraform.tfstate",
+        "prod.tfvars",
+        "service-account-prod.json",
+        "client_secret_1.json",
+        "secrets.yaml",
+        ".git-credentials",
+        ".htpasswd",
+        "~/.aws/credentials",
+        "~/.gnupg/private-keys-v1.d/x",
+        "~/.ssh/config",
+        "~/.kube/config",
+        "~/.npmrc",
+        "~/.docker/config.json",
+        "~/.config/gcloud/x",
+        "~/.config/gh/hosts.yml",
+        "~/.mozilla/firefox/p/logins.json",
+        "~/.config/google-chrome/Default/Login Data",
+        "~/Library/Keychains/login.keychain-db",
+        "~/.local/share/keyrings/x",
+        "~/.local/share/buddy/credentials",
+        "~/.codex/auth.json",
+        "~/.claude/.credentials.json",
+        "~/.bash_history",
+        "/etc/shadow",
+        "/etc/sudoers.d/x",
+        "/proc/1/environ",
+        "/proc/self/mem",
+        "/proc/12/task/13/environ",
+        "/run/secrets/token",
+    ],
+)
+def test_files_that_hold_secrets_ask_to_be_read(path: str) -> None:
+    assert locate(BOUNDARY, path).secret
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".env.example",
+        ".env.sample",
+        ".env.production.template",
+        ".env-dist",
+        "example.env",
+        "id_rsa.pub",
+        "~/.ssh/id_ed25519.pub",
+        "environment.py",
+        ".environment",
+        "keys.py",
+        "identity.go",
+        "id_map.py",
+        "token.ts",
+        "README.md",
+        "/etc/hosts",
+        "package.json",
+        "secrets.py",
+        ".npmrc",
+    ],
+)
+def test_examples_public_keys_and_ordinary_files_do_not(path: str) -> None:
+    assert locate(BOUNDARY, path).secret == ""
