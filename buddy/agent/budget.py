@@ -119,9 +119,13 @@ class TokenMeter:
         budget: Budget | None = None,
         spent: Usage | None = None,
         cost_usd: float = 0,
+        session: Budget | None = None,
+        session_spent: Callable[[], tuple[float, int]] = lambda: (0.0, 0),
     ) -> None:
         self.window = window
         self.budget = budget or Budget()
+        self._session = session or Budget()
+        self._session_spent = session_spent
         self.total = spent or Usage(0, 0, 0, 0, 0, estimated=False)
         self.last = NO_USAGE
         self.cost_usd = cost_usd
@@ -158,25 +162,14 @@ class TokenMeter:
         return "warn" if tokens > self.window.limit * WARN_SHARE else "fits"
 
     def reserve(self, tokens: int, max_output: int) -> BudgetReached | None:
-        """Whether the worst case of the next request still lies within the budget."""
-        worst = Usage(tokens, max_output, 0, 0, 0, estimated=True)
+        """Whether the worst case of the next request still lies within the task's and the session's
+        budget."""
+        price = self._price(Usage(tokens, max_output, 0, 0, 0, estimated=True)) or 0.0
         used = self.total.input_tokens + self.total.output_tokens
-        if self.budget.max_tokens and used + tokens > self.budget.max_tokens:
-            return BudgetReached(
-                f"the budget of {self.budget.max_tokens:,} tokens is reached "
-                f"({used:,} used, the next request needs {tokens:,})"
-            )
-        if not self.budget.max_cost_usd:
-            return None
-        price = self._price(worst)
-        if self.cost_usd >= self.budget.max_cost_usd or (
-            price is not None and self.cost_usd + price > self.budget.max_cost_usd
-        ):
-            return BudgetReached(
-                f"the budget of ${self.budget.max_cost_usd:g} is reached (${self.cost_usd:.4f} spent, "
-                f"the next request may cost ${price or 0:.4f})"
-            )
-        return None
+        session_usd, session_tokens = self._session_spent()
+        return _reached("the budget", self.budget, self.cost_usd, price, used, tokens) or _reached(
+            "the session's budget", self._session, session_usd, price, session_tokens, tokens
+        )
 
     def settle(self, estimated_input: int, message: AssistantMessage) -> tuple[AssistantMessage, TokenUsage]:
         """Count a finished reply. Its usage is filled in with an estimate where the provider said nothing;
@@ -205,3 +198,20 @@ class TokenMeter:
             cost_usd=self.cost_usd,
             cost_known=self.cost_known,
         )
+
+
+def _reached(
+    what: str, budget: Budget, spent_usd: float, price_usd: float, used: int, tokens: int
+) -> BudgetReached | None:
+    if budget.max_tokens and used + tokens > budget.max_tokens:
+        return BudgetReached(
+            f"{what} of {budget.max_tokens:,} tokens is reached "
+            f"({used:,} used, the next request needs {tokens:,})"
+        )
+    over = spent_usd >= budget.max_cost_usd or spent_usd + price_usd > budget.max_cost_usd
+    if budget.max_cost_usd and over:
+        return BudgetReached(
+            f"{what} of ${budget.max_cost_usd:g} is reached "
+            f"(${spent_usd:.4f} spent, the next request may cost ${price_usd:.4f})"
+        )
+    return None

@@ -27,7 +27,7 @@ class Limits(msgspec.Struct, frozen=True):
     longest_wait_s: float = 120
     first_delay_s: float = 1
     longest_delay_s: float = 30
-    partial_every_s: float = 0.5
+    partial_every_s: float = 0.15
 
 
 class Sampling(msgspec.Struct, frozen=True):

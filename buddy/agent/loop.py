@@ -14,7 +14,7 @@ from buddy.agent.calls import run_calls
 from buddy.agent.cancel import TurnCancelled, uninterrupted
 from buddy.agent.events import TurnFinished, TurnStarted
 from buddy.agent.host import Agent, Outcome, TurnHost
-from buddy.agent.messages import AssistantMessage, Message, UserMessage, calls_of
+from buddy.agent.messages import AssistantMessage, Message, UserMessage, calls_of, unanswered
 from buddy.agent.provider import ProviderError
 from buddy.agent.turn import End, Turn
 
@@ -42,12 +42,14 @@ async def agent_loop(
 async def agent_loop_continue(agent: Agent, history: Sequence[Message], host: TurnHost) -> Outcome:
     """Go on with a history that waits for the model: after a retry, a limit, or on resume.
 
-    Raises `ValueError` when the history is empty or ends with the assistant: there is nothing to answer.
+    Calls that have no result yet (their approval was pending when the program ended) are taken up first.
+    Raises `ValueError` when the history is empty or ends with the assistant and no open call: there is
+    nothing to answer.
     """
     if not history:
         raise ValueError("there is nothing to continue: the history is empty")
-    if isinstance(history[-1], AssistantMessage):
-        raise ValueError("there is nothing to continue: the model spoke last")  # noqa: TRY004 - a state
+    if isinstance(history[-1], AssistantMessage) and not unanswered(history):
+        raise ValueError("there is nothing to continue: the model spoke last")
     return await _run(Turn(agent, history, host), ())
 
 
@@ -82,7 +84,9 @@ async def _closed(turn: Turn, end: End) -> None:
 
 async def _until_quiet(turn: Turn) -> End:
     asked_again = False
-    while True:
+    pending = unanswered(turn.history)
+    end = await run_calls(turn, pending) if pending else None
+    while end is None:
         if turn.host.cancelled.is_set():
             return CANCELLED
         await turn.take_in(await turn.host.steering())
@@ -97,9 +101,8 @@ async def _until_quiet(turn: Turn) -> End:
             asked_again = True
             continue
         end = await _after_reply(turn, reply)
-        if end is not None:
-            return end
         asked_again = False
+    return end
 
 
 async def _after_reply(turn: Turn, reply: AssistantMessage) -> End | None:

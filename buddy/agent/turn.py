@@ -85,7 +85,7 @@ class Turn:
 
     async def answer_outstanding(self) -> None:
         """Give every unanswered call a result, so that the history is legal for every provider."""
-        for call in unanswered(self.history[self.first_new :]):
+        for call in unanswered(self.history):
             if call.id not in self._closed:
                 if call.id not in self._open:
                     self.open_call(call, "high", None)

@@ -1,0 +1,1 @@
+"""Conversations in flight: the task board, its events, its approvals."""

@@ -1,0 +1,81 @@
+"""What the task board is built from: records of functions and services, so that tests give their own."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+import msgspec
+
+from buddy.agent.budget import Budget, Price, Window
+from buddy.agent.host import Limits, Sampling
+from buddy.agent.messages import Message
+from buddy.agent.provider import Provider
+from buddy.agent.registry import ToolRegistry
+from buddy.agent.tool import Tool
+from buddy.safety.paths import Boundary
+from buddy.safety.policy_facts import Facts
+from buddy.safety.policy_state import Policy
+from buddy.safety.rules import Rule
+from buddy.sessions.writer import SessionWriter
+from buddy.tools.cache import ToolCache
+
+
+class ModelAccess(msgspec.Struct, frozen=True):
+    """A model ready to be asked. `name` is what the person calls it (a profile or litellm's name), `model`
+    what is sent, `price` dollars for a usage."""
+
+    name: str
+    model: str
+    provider: Provider
+    window: Window
+    price: Price
+    sampling: Sampling
+
+
+class Clock(msgspec.Struct, frozen=True):
+    """Time and chance: seconds of a monotonic clock, sleeping, a number in [0, 1), a new id."""
+
+    now: Callable[[], float]
+    sleep: Callable[[float], Awaitable[None]]
+    random: Callable[[], float]
+    new_id: Callable[[], str]
+
+
+class TaskServices(msgspec.Struct, frozen=True):
+    """What the tools of one task get. `services` go into `ToolContext`; `copy` makes those of a task that
+    starts from a copy of this one's conversation; `changes` says what became different in files the task has
+    read; `forget_shown` is called when results left the model's context."""
+
+    services: Mapping[type, object]
+    copy: Callable[[int], TaskServices]
+    changes: Callable[[], tuple[str, ...]]
+    forget_shown: Callable[[], None]
+
+
+class BoardParts(msgspec.Struct, frozen=True):
+    """Everything a task board needs.
+
+    `model` finds a model by the person's name for it ("" is the default) and raises `ConfigError`; `facts`
+    looks at a call for the policy (it may raise `ToolError`); `redact` takes known secret shapes out of a
+    message; `save_rules` writes rules the person wants for good; `attended`: somebody is there to be asked.
+    """
+
+    boundary: Boundary
+    system: str
+    tools: ToolRegistry
+    model: Callable[[str], ModelAccess]
+    policy: Policy
+    facts: Callable[[Tool, msgspec.Struct], Facts]
+    memory: SessionWriter
+    services: Callable[[int], TaskServices]
+    cache: ToolCache
+    redact: Callable[[Message], Message]
+    redact_text: Callable[[str], str]
+    save_rules: Callable[[tuple[Rule, ...]], None]
+    clock: Clock
+    limits: Limits
+    task_budget: Budget
+    session_budget: Budget
+    attended: bool
+    steering: str
+    follow_ups: str

@@ -1,0 +1,92 @@
+"""One conversation of the session: its history, what waits for it, and how it stands. Owned by the board."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal
+
+from buddy.agent.budget import TokenMeter
+from buddy.agent.compaction import Compaction
+from buddy.agent.host import Outcome
+from buddy.agent.messages import AssistantMessage, Message, Text, ToolMessage, UserMessage, calls_of, text_of
+from buddy.sessions.records import TaskChanged
+from buddy.tasks.parts import TaskServices
+
+TaskState = Literal["idle", "running", "waiting", "paused", "finished", "failed", "cancelled"]
+TITLE_CHARS = 60
+
+
+class Task:
+    """State only; what happens to it is the board's."""
+
+    def __init__(
+        self, number: int, *, title: str, model: str, parent: int, meter: TokenMeter, services: TaskServices
+    ) -> None:
+        self.number = number
+        self.title = title
+        self.model = model
+        self.parent = parent
+        self.meter = meter
+        self.services = services
+        self.state: TaskState = "idle"
+        self.reason = ""
+        self.closed = False
+        self.background = False
+        self.history: list[Message] = []
+        self.compaction: Compaction | None = None
+        self.queued: list[UserMessage] = []
+        self.steering: list[UserMessage] = []
+        self.cancelled = asyncio.Event()
+        self.runner: asyncio.Task[None] | None = None
+        self.outcome: Outcome | None = None
+        self.deadline: asyncio.TimerHandle | None = None
+        self.started_at = 0.0
+        self.seen_writes = 0
+
+    @property
+    def running(self) -> bool:
+        """Whether a turn is under way."""
+        return self.runner is not None and not self.runner.done()
+
+    def record(self) -> TaskChanged:
+        """The task as the journal keeps it."""
+        state = "running" if self.running else self.state
+        return TaskChanged(
+            title=self.title,
+            state=state,
+            reason=self.reason,
+            parent=self.parent,
+            model=self.model,
+            closed=self.closed,
+        )
+
+    def last_answer(self) -> str:
+        """The last thing the model said to the end, "" when it never did."""
+        for message in reversed(self.history):
+            if isinstance(message, AssistantMessage) and text_of(message).strip():
+                return text_of(message).strip()
+        return ""
+
+
+def title_of(message: UserMessage) -> str:
+    """A short title from what the person first said."""
+    text = next((part.text for part in message.parts if isinstance(part, Text)), "")
+    first = text.strip().split("\n", 1)[0]
+    return first if len(first) <= TITLE_CHARS else first[: TITLE_CHARS - 1] + "…"
+
+
+def legal_length(history: list[Message]) -> int:
+    """How much of a history a copy can start with: up to the last exchange whose calls are all answered."""
+    open_calls: set[str] = set()
+    length = 0
+    for position, message in enumerate(history):
+        match message:
+            case AssistantMessage():
+                open_calls = {call.id for call in calls_of(message)}
+            case ToolMessage():
+                open_calls.discard(message.call_id)
+            case UserMessage():
+                pass
+        if not open_calls:
+            length = position + 1
+    return length

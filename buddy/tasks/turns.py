@@ -1,0 +1,176 @@
+"""The host of one turn of one task: the loop's functions, bound to the board's parts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+
+import msgspec
+
+from buddy.agent.budget import message_tokens
+from buddy.agent.compaction import Compaction, plan
+from buddy.agent.display import Display, Plain
+from buddy.agent.events import AgentUiEvent, ApprovalRequested, ContextCompacted, TokenUsage
+from buddy.agent.host import Agent, Allowed, Decision, Denied, Progress, TurnHost
+from buddy.agent.messages import Call, Message, UserMessage
+from buddy.agent.provider import ModelDelta, ModelRequest, Provider
+from buddy.agent.tool import Tool, ToolContext, ToolError, ToolResult
+from buddy.safety.policy_answers import digest
+from buddy.tasks.events import EventHub
+from buddy.tasks.execution import Writes, execute
+from buddy.tasks.inbox import Inbox
+from buddy.tasks.parts import BoardParts, ModelAccess
+from buddy.tasks.task import Task
+
+COMPACT_TO = 0.5
+"""Share of the window a compaction aims at: room for a good stretch of work before the next one."""
+
+
+class PausingProvider:
+    """A provider whose stream waits while front ends have too much to read."""
+
+    def __init__(self, inner: Provider, hub: EventHub) -> None:
+        self._inner = inner
+        self._ready = hub.ready
+        self.lane = inner.lane
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+        """The inner stream, held back while `hub.ready` is not set."""
+        ready = self._ready
+        stream = self._inner.stream(request)
+        try:
+            async for delta in stream:
+                yield delta
+                if not ready.is_set():
+                    await ready.wait()
+        finally:
+            await stream.aclose()
+
+
+class TurnParts(msgspec.Struct, frozen=True):
+    """What the turns of all tasks share."""
+
+    board: BoardParts
+    hub: EventHub
+    inbox: Inbox
+    writes: Writes
+    changed: Callable[[Task], None]
+
+
+def agent_of(shared: TurnParts, task: Task, access: ModelAccess) -> Agent:
+    """Who answers this turn."""
+    return Agent(
+        provider=PausingProvider(access.provider, shared.hub),
+        tools=shared.board.tools,
+        model=access.model,
+        system=shared.board.system,
+        limits=shared.board.limits,
+        sampling=access.sampling,
+        compaction=task.compaction,
+    )
+
+
+def host_of(shared: TurnParts, task: Task) -> TurnHost:
+    """The functions of one turn."""
+    board, clock = shared.board, shared.board.clock
+
+    def emit(event: AgentUiEvent) -> None:
+        if isinstance(event, TokenUsage):
+            board.memory.record_usage(task.number, event)
+        shared.hub.emit(task.number, event)
+
+    async def record(message: Message) -> None:
+        cleaned = board.redact(message)
+        await board.memory.record_message(task.number, cleaned)
+        task.history.append(cleaned)
+
+    async def decide(call: Call, tool: Tool, arguments: msgspec.Struct) -> Decision:
+        return await _decided(shared, task, call, tool, arguments)
+
+    async def run(call: Call, tool: Tool, arguments: msgspec.Struct, progress: Progress) -> ToolResult:
+        return await execute(board, task, shared.writes, call, tool, arguments, progress)
+
+    async def steering() -> tuple[UserMessage, ...]:
+        return _taken(task.steering, board.steering)
+
+    async def follow_ups() -> tuple[UserMessage, ...]:
+        return _taken(task.queued, board.follow_ups)
+
+    async def compact(history: Sequence[Message]) -> Compaction | None:
+        return await _compacted(shared, task, history)
+
+    return TurnHost(
+        emit=emit,
+        record=record,
+        partial=lambda message: board.memory.record_partial(task.number, message),
+        decide=decide,
+        execute=run,
+        steering=steering,
+        follow_ups=follow_ups,
+        compact=compact,
+        meter=task.meter,
+        sleep=clock.sleep,
+        now=clock.now,
+        random=clock.random,
+        new_id=clock.new_id,
+        cancelled=task.cancelled,
+    )
+
+
+def _taken(waiting: list[UserMessage], delivery: str) -> tuple[UserMessage, ...]:
+    """What waits leaves the list here; the journal lets it go when the message itself is recorded."""
+    count = len(waiting) if delivery == "all" else min(1, len(waiting))
+    texts = tuple(waiting[:count])
+    del waiting[:count]
+    return texts
+
+
+async def _decided(
+    shared: TurnParts, task: Task, call: Call, tool: Tool, arguments: msgspec.Struct
+) -> Decision:
+    board = shared.board
+    try:
+        facts = board.facts(tool, arguments)
+    except ToolError as error:
+        return Denied(str(error))
+    verdict = board.policy.decide(facts, board.clock.now())
+    if verdict.decision == "allow":
+        return Allowed()
+    if verdict.decision == "deny":
+        return Denied(verdict.reason)
+    if not board.attended:
+        return Denied(f"it needs an approval and nobody is here to give it ({verdict.reason})")
+    try:
+        preview = _preview(task, call, tool, arguments)
+    except ToolError as error:
+        return Denied(f"{tool.name} would fail: {error}")
+    rule = "; ".join(saved.shown for saved in verdict.rules_to_save)
+    shown = digest(call, preview, verdict.reason, rule)
+    request = ApprovalRequested(board.clock.new_id(), call, tool.risk, verdict.reason, preview, rule, shown)
+    shared.changed(task)
+    try:
+        return await shared.inbox.ask(task.number, request, facts, verdict)
+    finally:
+        shared.changed(task)
+
+
+def _preview(task: Task, call: Call, tool: Tool, arguments: msgspec.Struct) -> Display:
+    if tool.preview is None:
+        return Plain(tool.name, call.arguments)
+    context = ToolContext(task.number, call.id, lambda _text: None, task.cancelled, task.services.services)
+    return tool.preview(context, arguments)
+
+
+async def _compacted(shared: TurnParts, task: Task, history: Sequence[Message]) -> Compaction | None:
+    target = task.meter.window.limit * COMPACT_TO
+    found = plan(history, int(target))
+    if found is None or found == task.compaction:
+        return None
+    from_tokens = round(sum(message_tokens(message) for message in history))
+    await shared.board.memory.record_compaction(task.number, found)
+    task.compaction = found
+    task.services.forget_shown()
+    kept = len(history) - found.through
+    shared.hub.emit(
+        task.number, ContextCompacted(from_tokens, task.meter.context_tokens, kept, found.through)
+    )
+    return found
