@@ -147,9 +147,7 @@ class TaskBoard:
         if not task.history:
             raise TaskError(f"task {number} has nothing to continue: it has not begun")
         last = task.history[-1]
-        if isinstance(last, AssistantMessage) and not any(
-            p.__struct_config__.tag == "call" for p in last.parts
-        ):
+        if isinstance(last, AssistantMessage) and not unanswered(task.history):
             if last.finish != "cut" and task.state in ("idle", "finished"):
                 raise TaskError(f"task {number} has nothing to continue: the model had finished")
             return self._start(task, (self.message("Continue exactly where you stopped.", "prompt"),))

@@ -1,0 +1,1 @@
+"""Arguments → settings → parts → a front end; exit codes."""

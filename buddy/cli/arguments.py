@@ -1,0 +1,166 @@
+"""What was typed after `buddy`: options mean the same before and after the subcommand."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+COMMANDS = {
+    "exec": "run one prompt without a terminal: buddy exec PROMPT",
+    "resume": "come back to a session: buddy resume [ID|NAME|last]",
+    "demo": "try the whole program with a scripted model, no key needed",
+    "init": "write a commented buddy.toml",
+    "login": "store a key: buddy login [profile]",
+    "models": "the models buddy knows: buddy models [text]",
+    "sessions": "the sessions of this folder",
+    "doctor": "what works here and what doesn't",
+    "permissions": "permissions test [--json] [COMMAND …]: what would be asked about",
+}
+OutputFormat = Literal["text", "json", "stream-json", "sse"]
+
+
+class UsageError(Exception):
+    """Arguments buddy can't use; one line for the person, exit code 2."""
+
+
+class Options(msgspec.Struct, frozen=True):
+    """The command line. Empty strings and zeros mean "not given"."""
+
+    command: str = ""
+    words: tuple[str, ...] = ()
+    model: str = ""
+    permission_mode: str = ""
+    permission_prompts: str = "deny"
+    trust: bool = False
+    require_trust: bool = False
+    i_know: bool = False
+    add_dir: tuple[str, ...] = ()
+    config: str = ""
+    debug: bool = False
+    resume: str = ""
+    resume_last: bool = False
+    fork: bool = False
+    ephemeral: bool = False
+    print: bool = False
+    output_format: str = "text"
+    include_partial_messages: bool = False
+    max_turns: int = 0
+    max_cost: float = 0
+    allow: tuple[str, ...] = ()
+    output: str = ""
+    color: str = ""
+    plain: bool = False
+    json: bool = False
+    help: bool = False
+
+
+_FLAGS = {
+    "--trust": "trust", "--require-trust": "require_trust", "--i-know": "i_know", "--debug": "debug",
+    "--continue": "resume_last", "-c": "resume_last", "--last": "resume_last", "--fork": "fork",
+    "--ephemeral": "ephemeral", "-p": "print", "--print": "print", "--plain": "plain", "--json": "json",
+    "--include-partial-messages": "include_partial_messages", "-h": "help", "--help": "help",
+}  # fmt: skip
+_VALUES = {
+    "--model": "model", "-m": "model", "--permission-mode": "permission_mode",
+    "--permission-prompts": "permission_prompts", "--add-dir": "add_dir", "--config": "config",
+    "--resume": "resume", "-r": "resume", "--output-format": "output_format", "--max-turns": "max_turns",
+    "--max-cost": "max_cost", "--allow": "allow", "-o": "output", "--output": "output", "--color": "color",
+}  # fmt: skip
+_CHOICES = {
+    "output_format": ("text", "json", "stream-json", "sse"),
+    "permission_prompts": ("deny", "fail"),
+    "color": ("auto", "always", "never"),
+}
+
+HELP = """\
+buddy: a coding assistant for the terminal whose prompt never goes away.
+
+  buddy [options] [PROMPT]          open it, PROMPT being the first message
+  buddy exec [options] PROMPT       one prompt without a terminal (also: buddy -p PROMPT); stdin is appended
+{commands}
+
+options
+  -m, --model NAME                  a profile of buddy.toml, or a model by litellm's name
+  --permission-mode MODE            plan, ask, edit, auto, yolo (as root outside a container with --i-know)
+  --trust                           trust this folder's configuration for this run
+  -c, --continue                    go on with the newest session of this folder
+  -r, --resume ID                   go on with a session, by id, unique prefix, name or last
+  --fork                            with --continue or --resume: go on in a copy
+  --add-dir DIR                     a further directory to work in
+  --config FILE                     another buddy.toml of your own
+  --color auto|always|never         NO_COLOR wins over auto
+  --debug                           write a log; its path is printed
+  --version
+
+without a terminal
+  --output-format text|json|stream-json|sse     --include-partial-messages     -o FILE
+  --max-turns N     --max-cost DOLLARS     --allow RULE     --ephemeral     --require-trust
+  --permission-prompts deny|fail    what happens when an approval is needed and nobody is there
+"""
+
+
+def help_text() -> str:
+    """The help, with the list of subcommands."""
+    rows = [f"  buddy {name:<27} {text}" for name, text in COMMANDS.items() if name != "exec"]
+    return HELP.format(commands="\n".join(rows))
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    """The options, or a `UsageError` that says what was expected."""
+    found: dict[str, object] = {}
+    words: list[str] = []
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            words.extend(rest)
+            break
+        name, equals, given = word.partition("=") if word.startswith("--") else (word, "", "")
+        if name in _FLAGS:
+            if equals:
+                raise UsageError(f"{name} takes no value, found {given!r}")
+            found[_FLAGS[name]] = True
+        elif name in _VALUES:
+            if not equals and not rest:
+                raise UsageError(f"{name} needs a value")
+            _put(found, _VALUES[name], given if equals else rest.pop(0), name)
+        elif word.startswith("-") and len(word) > 1 and " " not in word:
+            raise UsageError(_unknown(word))
+        else:
+            words.append(word)
+    command = words.pop(0) if words and words[0] in COMMANDS else ""
+    return msgspec.convert({**found, "command": command, "words": words}, Options)
+
+
+def _put(found: dict[str, object], field: str, value: str, name: str) -> None:
+    if field in ("add_dir", "allow"):
+        found[field] = [*list(found.get(field, [])), value]  # type: ignore[call-overload]
+    elif field == "max_turns":
+        if not value.isdecimal() or int(value) < 1:
+            raise UsageError(f"{name} needs a whole number from 1, found {value!r}")
+        found[field] = int(value)
+    elif field == "max_cost":
+        found[field] = _money(value, name)
+    elif field in _CHOICES and value not in _CHOICES[field]:
+        raise UsageError(f"{name} is one of {', '.join(_CHOICES[field])}; found {value!r}")
+    else:
+        found[field] = value
+
+
+def _money(value: str, name: str) -> float:
+    try:
+        amount = float(value)
+    except ValueError:
+        amount = -1
+    if not 0 < amount < float("inf"):
+        raise UsageError(f"{name} needs an amount of dollars above 0, found {value!r}")
+    return amount
+
+
+def _unknown(word: str) -> str:
+    near = difflib.get_close_matches(word.partition("=")[0], [*_FLAGS, *_VALUES, "--version"], n=1)
+    hint = f"; did you mean {near[0]}?" if near else "; buddy --help lists them"
+    return f"unknown option {word!r}{hint}"

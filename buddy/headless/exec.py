@@ -1,0 +1,132 @@
+"""`buddy exec`: one prompt, no terminal. The turn runs on the task board like any other; this writes what
+happens.
+
+Ctrl-C and SIGTERM cancel the turn, what arrived is kept, and the exit code says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from buddy.agent.events import TaskEvent, ToolFinished, ToolStarted
+from buddy.agent.host import Outcome
+from buddy.agent.messages import AssistantMessage, UserPart, text_of
+from buddy.headless.exit_codes import exit_code
+from buddy.headless.formats import Format, RunFacts, RunResult
+from buddy.tasks.board import TaskBoard
+
+
+class ExecRun(msgspec.Struct, frozen=True):
+    """What to run. `content` is empty to continue a history that waits. `stop_on_denial`: the first call
+    nobody could approve ends the run."""
+
+    content: tuple[UserPart, ...]
+    facts: RunFacts
+    stop_on_denial: bool
+
+
+class _Watch:
+    """What a run needs to know about its own events."""
+
+    def __init__(self) -> None:
+        self.denials: list[dict[str, Any]] = []
+        self.terminated = False
+        self._arguments: dict[str, tuple[str, str]] = {}
+
+    def look(self, events: Sequence[TaskEvent]) -> None:
+        for one in events:
+            if isinstance(one.event, ToolStarted):
+                self._arguments[one.event.call.id] = (one.event.call.name, one.event.call.arguments)
+            elif isinstance(one.event, ToolFinished):
+                name, arguments = self._arguments.pop(one.event.call_id)
+                if one.event.status == "denied":
+                    self.denials.append(_denial(name, one.event.call_id, arguments))
+
+
+async def run_exec(board: TaskBoard, number: int, run: ExecRun, output: Format) -> int:
+    """Run one turn of a task and write it. Returns the exit code."""
+    watch = _Watch()
+    reader = board.reader()
+    task = board.task(number)
+    started = board.parts.clock.now()
+    output.start(run.facts, board.message(run.content, "prompt"))
+    signals = _Signals(board, number, watch)
+    signals.install()
+    try:
+        runner = board.submit(number, run.content) if run.content else board.go_on(number)
+        runner.add_done_callback(lambda _task: reader.close())
+        while events := await reader.batch():
+            watch.look(events)
+            for one in events:
+                if one.task_id == number:
+                    output.event(one.event)
+            if run.stop_on_denial and watch.denials:
+                board.cancel(number, "an approval was needed and nobody was there to give it")
+    finally:
+        signals.remove()
+    outcome = task.outcome or Outcome("cancelled", "cancelled", "", 0, ())
+    output.finish(
+        RunResult(
+            outcome=outcome,
+            answer=_answer(outcome),
+            usage=task.meter.total,
+            cost_usd=task.meter.cost_usd,
+            duration_ms=round((board.parts.clock.now() - started) * 1000),
+            denials=tuple(watch.denials),
+        )
+    )
+    if run.stop_on_denial and watch.denials:
+        return exit_code(
+            msgspec.structs.replace(outcome, outcome="failed"), approval_missing=True, terminated=False
+        )
+    return exit_code(outcome, approval_missing=bool(watch.denials), terminated=watch.terminated)
+
+
+class _Signals:
+    """SIGINT and SIGTERM cancel the turn; a second one ends the program's waiting as well."""
+
+    def __init__(self, board: TaskBoard, number: int, watch: _Watch) -> None:
+        self._board = board
+        self._number = number
+        self._watch = watch
+        self._count = 0
+
+    def install(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._fired, False)
+        loop.add_signal_handler(signal.SIGTERM, self._fired, True)
+        loop.add_signal_handler(signal.SIGHUP, self._fired, True)
+
+    def remove(self) -> None:
+        loop = asyncio.get_running_loop()
+        for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.remove_signal_handler(one)
+
+    def _fired(self, terminated: bool) -> None:
+        self._count += 1
+        self._watch.terminated = terminated
+        self._board.cancel(self._number, "terminated" if terminated else "interrupted")
+        runner = self._board.task(self._number).runner
+        if self._count > 1 and runner is not None:
+            runner.cancel()
+
+
+def _answer(outcome: Outcome) -> str:
+    for message in reversed(outcome.messages):
+        if isinstance(message, AssistantMessage):
+            return text_of(message)
+    return ""
+
+
+def _denial(name: str, call_id: str, arguments: str) -> dict[str, Any]:
+    try:
+        given: Any = json.loads(arguments)
+    except ValueError:
+        given = arguments
+    return {"tool_name": name, "tool_use_id": call_id, "tool_input": given}

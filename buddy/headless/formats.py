@@ -1,0 +1,317 @@
+"""How a run without a terminal is written: text, json, stream-json (Claude's shape), sse.
+
+Each format takes the same events and writes to two sinks: `out` is stdout (the answer, or the
+machine-readable stream), `err` is stderr (what goes on). Text for `err` has passed the sanitiser.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from buddy.agent.events import (
+    AgentUiEvent,
+    ContextCompacted,
+    Notice,
+    ReplyFinished,
+    RetryScheduled,
+    TextDelta,
+    ThinkingDelta,
+    ToolFinished,
+    ToolStarted,
+)
+from buddy.agent.host import Outcome
+from buddy.agent.messages import (
+    AssistantMessage,
+    Call,
+    Image,
+    ServerItem,
+    Text,
+    Thinking,
+    Usage,
+    UserMessage,
+    calls_of,
+    text_of,
+)
+from buddy.safety.sanitise import clean, one_line
+
+Write = Callable[[str], None]
+_SUBTYPES = {"budget": "error_max_budget_usd", "replies": "error_max_turns"}
+
+
+class RunFacts(msgspec.Struct, frozen=True):
+    """What is known when a run starts."""
+
+    session_id: str
+    cwd: str
+    model: str
+    tools: tuple[str, ...]
+    permission_mode: str
+
+
+class RunResult(msgspec.Struct, frozen=True):
+    """What is known when it ends. `denials`: calls that were not allowed, as {tool_name, tool_use_id,
+    tool_input}."""
+
+    outcome: Outcome
+    answer: str
+    usage: Usage
+    cost_usd: float
+    duration_ms: int
+    denials: tuple[dict[str, Any], ...]
+
+
+class Format(Protocol):
+    """One way to write a run."""
+
+    def start(self, facts: RunFacts, prompt: UserMessage) -> None:
+        """The run begins."""
+        ...
+
+    def event(self, event: AgentUiEvent) -> None:
+        """Something happened."""
+        ...
+
+    def finish(self, result: RunResult) -> None:
+        """The run is over."""
+        ...
+
+
+class Progress:
+    """What goes on, in lines for a person on stderr."""
+
+    def __init__(self, err: Write) -> None:
+        self._err = err
+
+    def event(self, event: AgentUiEvent) -> None:
+        """One line for what is worth one."""
+        if isinstance(event, ToolStarted):
+            self._err(f"• {one_line(event.title, 120)}\n")
+        elif isinstance(event, ToolFinished) and event.status != "ok":
+            self._err(f"  {event.status}: {one_line(event.text, 200)}\n")
+        elif isinstance(event, RetryScheduled):
+            self._err(
+                f"  {one_line(event.message, 200)} Trying again in {event.delay_s:.0f} s ({event.attempt})\n"
+            )
+        elif isinstance(event, ContextCompacted):
+            self._err(f"  context compacted: {event.tokens_before:,} → {event.tokens_after:,} tokens\n")
+        elif isinstance(event, Notice):
+            self._err(f"  {event.level}: {one_line(event.text, 300)}\n")
+        elif isinstance(event, ReplyFinished) and calls_of(event.message) and text_of(event.message).strip():
+            self._err(f"{clean(text_of(event.message)).strip()}\n")
+
+
+class TextFormat:
+    """The answer on stdout, everything else on stderr."""
+
+    def __init__(self, out: Write, err: Write) -> None:
+        self._out = out
+        self._progress = Progress(err)
+
+    def start(self, facts: RunFacts, prompt: UserMessage) -> None:
+        """Nothing is said."""
+
+    def event(self, event: AgentUiEvent) -> None:
+        """Replies that make calls are progress; one that makes none is the answer."""
+        self._progress.event(event)
+        if isinstance(event, ReplyFinished) and not calls_of(event.message):
+            answer = clean(text_of(event.message)).strip("\n")
+            if answer:
+                self._out(answer + "\n")
+
+    def finish(self, result: RunResult) -> None:
+        """The answer was written when it was complete."""
+
+
+class JsonFormat:
+    """One object at the end."""
+
+    def __init__(self, out: Write, err: Write) -> None:
+        self._out = out
+        self._progress = Progress(err)
+        self._facts: RunFacts | None = None
+
+    def start(self, facts: RunFacts, prompt: UserMessage) -> None:
+        """Remember what the result names."""
+        self._facts = facts
+
+    def event(self, event: AgentUiEvent) -> None:
+        """Progress goes to stderr."""
+        self._progress.event(event)
+
+    def finish(self, result: RunResult) -> None:
+        """The result."""
+        session_id = self._facts.session_id if self._facts else ""
+        self._out(_line(result_object(result, session_id)))
+
+
+class StreamJsonFormat:
+    """One object a line while it happens."""
+
+    def __init__(self, out: Write, *, partial: bool) -> None:
+        self._out = out
+        self._partial = partial
+        self._session_id = ""
+
+    def start(self, facts: RunFacts, prompt: UserMessage) -> None:
+        """The `system/init` object."""
+        self._session_id = facts.session_id
+        self._put(
+            {
+                "type": "system",
+                "subtype": "init",
+                "cwd": facts.cwd,
+                "model": facts.model,
+                "tools": list(facts.tools),
+                "mcp_servers": [],
+                "permissionMode": facts.permission_mode,
+                "slash_commands": [],
+                "skills": [],
+            }
+        )
+
+    def event(self, event: AgentUiEvent) -> None:
+        """Messages as content blocks; deltas when they were asked for."""
+        if isinstance(event, ReplyFinished):
+            self._put(
+                {"type": "assistant", "message": assistant_object(event.message), "parent_tool_use_id": None}
+            )
+        elif isinstance(event, ToolFinished):
+            self._put({"type": "user", "message": _result_message(event), "parent_tool_use_id": None})
+        elif isinstance(event, ContextCompacted):
+            self._put({"type": "system", "subtype": "compact_boundary", **_fields(event)})
+        elif isinstance(event, Notice | RetryScheduled):
+            self._put({"type": "system", "subtype": "notice", **_fields(event)})
+        elif self._partial and isinstance(event, TextDelta | ThinkingDelta):
+            kind = "text" if isinstance(event, TextDelta) else "thinking"
+            delta = {"type": f"{kind}_delta", kind: event.text}
+            inner = {"type": "content_block_delta", "index": event.block, "delta": delta}
+            self._put({"type": "stream_event", "event": inner, "parent_tool_use_id": None})
+
+    def finish(self, result: RunResult) -> None:
+        """The result object."""
+        self._out(_line(result_object(result, self._session_id)))
+
+    def _put(self, data: dict[str, Any]) -> None:
+        self._out(_line({**data, "session_id": self._session_id}))
+
+
+class SseFormat:
+    """`event:`/`data:` records."""
+
+    def __init__(self, out: Write) -> None:
+        self._out = out
+        self._session_id = ""
+
+    def start(self, facts: RunFacts, prompt: UserMessage) -> None:
+        """`session`."""
+        self._session_id = facts.session_id
+        self._put("session", {"session_id": facts.session_id, "model": facts.model, "cwd": facts.cwd})
+
+    def event(self, event: AgentUiEvent) -> None:
+        """Every event that says something outside."""
+        if isinstance(event, TextDelta):
+            self._put("content_delta", {"text": event.text})
+        elif isinstance(event, ThinkingDelta):
+            self._put("thinking_delta", {"text": event.text})
+        elif isinstance(event, ToolStarted):
+            call = event.call
+            self._put("tool_call_start", {"id": call.id, "name": call.name, "arguments": call.arguments})
+        elif isinstance(event, ToolFinished):
+            result = {"id": event.call_id, "status": event.status, "text": event.text, "cached": event.cached}
+            self._put("tool_call_result", result)
+        elif isinstance(event, RetryScheduled | Notice | ContextCompacted):
+            self._put(str(type(event).__struct_config__.tag), _fields(event))
+
+    def finish(self, result: RunResult) -> None:
+        """`done`."""
+        self._put("done", result_object(result, self._session_id))
+
+    def _put(self, name: str, data: dict[str, Any]) -> None:
+        self._out(f"event: {name}\ndata: {json.dumps(data)}\n\n")
+
+
+def assistant_object(message: AssistantMessage) -> dict[str, Any]:
+    """A reply in Claude's shape."""
+    return {
+        "id": message.id,
+        "type": "message",
+        "role": "assistant",
+        "model": message.model,
+        "content": [_block(part) for part in message.parts],
+        "stop_reason": {"stop": "end_turn", "calls": "tool_use", "length": "max_tokens"}.get(message.finish),
+        "usage": usage_object(message.usage),
+    }
+
+
+def usage_object(usage: Usage) -> dict[str, Any]:
+    """Token counts in Claude's words."""
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read_input_tokens": usage.cache_read_tokens,
+        "cache_creation_input_tokens": usage.cache_write_tokens,
+        "estimated": usage.estimated,
+    }
+
+
+def result_object(result: RunResult, session_id: str) -> dict[str, Any]:
+    """The final object of json, stream-json and sse."""
+    outcome = result.outcome
+    completed = outcome.outcome == "completed"
+    return {
+        "type": "result",
+        "subtype": "success" if completed else _SUBTYPES.get(outcome.error, "error_during_execution"),
+        "is_error": not completed,
+        "result": result.answer if completed else outcome.reason,
+        "error": outcome.error,
+        "num_turns": outcome.replies,
+        "duration_ms": result.duration_ms,
+        "total_cost_usd": round(result.cost_usd, 6),
+        "usage": usage_object(result.usage),
+        "permission_denials": list(result.denials),
+        "session_id": session_id,
+    }
+
+
+def _block(part: Text | Thinking | Call | ServerItem | Image) -> dict[str, Any]:
+    match part:
+        case Text():
+            return {"type": "text", "text": part.text}
+        case Thinking():
+            return {"type": "thinking", "thinking": part.text, "signature": part.signature}
+        case Call():
+            return {"type": "tool_use", "id": part.id, "name": part.name, "input": _input(part.arguments)}
+        case ServerItem():
+            return {"type": "server_item", "data": part.data}
+        case Image():
+            return {"type": "image", "media_type": part.media_type}
+
+
+def _input(arguments: str) -> Any:
+    try:
+        return json.loads(arguments)
+    except ValueError:
+        return arguments
+
+
+def _result_message(event: ToolFinished) -> dict[str, Any]:
+    block = {
+        "type": "tool_result",
+        "tool_use_id": event.call_id,
+        "content": event.text,
+        "is_error": event.status != "ok",
+    }
+    return {"role": "user", "content": [block]}
+
+
+def _fields(event: Notice | RetryScheduled | ContextCompacted) -> dict[str, Any]:
+    data: dict[str, Any] = msgspec.to_builtins(event)
+    return {key: value for key, value in data.items() if key != "type"}
+
+
+def _line(data: dict[str, Any]) -> str:
+    return json.dumps(data) + "\n"
