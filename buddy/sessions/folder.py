@@ -1,0 +1,101 @@
+"""Where sessions lie: the workspace root, `.buddyx/` in it, ids, and directories only their owner can read.
+
+Nothing here follows a symbolic link inside the workspace: a cloned repository may have planted one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+
+from buddy.sessions.files import JournalFiles
+
+FOLDER = ".buddyx"
+SESSION_ID = re.compile(r"[0-9a-f]{4}(?:-[0-9a-f]{4}){3}")
+
+
+class FolderError(Exception):
+    """A folder can't be used. The message says which and what to do."""
+
+
+def workspace_root(start: str) -> str:
+    """The nearest ancestor with `.git` (a file counts: worktrees and submodules), else `start` itself."""
+    start = os.path.abspath(start)
+    at = start
+    while not os.path.lexists(os.path.join(at, ".git")):
+        above = os.path.dirname(at)
+        if above == at:
+            return start
+        at = above
+    return at
+
+
+def new_session_id() -> str:
+    """`xxxx-xxxx-xxxx-xxxx` from the system's random source."""
+    text = os.urandom(8).hex()
+    return "-".join(text[at : at + 4] for at in range(0, 16, 4))
+
+
+def make_private(path: str) -> None:
+    """A directory only its owner can enter, with its parents. One that is there already stays as it is."""
+    if not os.path.isdir(path):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        _make(path)
+
+
+def make_sessions_folder(root: str, files: JournalFiles | None = None) -> str:
+    """`.buddyx/sessions` of a workspace, 0700 whatever the umask, ignored by git. Raises `FolderError`."""
+    files = files or JournalFiles()
+    folder = os.path.join(root, FOLDER)
+    sessions = os.path.join(folder, "sessions")
+    made = _make(folder)
+    if made:
+        _ignore(folder, files)
+    if _make(sessions):
+        _ignore(sessions, files)
+        files.sync_directory(folder)
+    os.chmod(sessions, 0o700)
+    if made:
+        files.sync_directory(root)
+    return sessions
+
+
+def check_real(path: str) -> None:
+    """Raise `FolderError` unless this is a directory, and not a link to one."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        raise FolderError(f"expected a directory at {path}, found nothing") from None
+    if stat.S_ISLNK(mode):
+        raise FolderError(f"{path} is a symbolic link; expected a directory. Remove the link to go on")
+    if not stat.S_ISDIR(mode):
+        raise FolderError(f"expected a directory at {path}, found a file; move it away")
+
+
+def make_session_folder(sessions: str, session_id: str) -> str:
+    """The folder of a new session. Raises `FileExistsError` when the id is taken."""
+    path = os.path.join(sessions, session_id)
+    os.mkdir(path, 0o700)
+    os.chmod(path, 0o700)  # the umask may have taken bits away
+    return path
+
+
+def _make(path: str) -> bool:
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        check_real(path)
+        return False
+    except OSError as error:
+        raise FolderError(f"can't create {path}: {error.strerror}") from error
+    os.chmod(path, 0o700)
+    return True
+
+
+def _ignore(folder: str, files: JournalFiles) -> None:
+    with contextlib.suppress(FileExistsError):
+        path = os.path.join(folder, ".gitignore")
+        with files.opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+            files.write_all(descriptor, b"*\n", 0)

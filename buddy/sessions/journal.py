@@ -1,0 +1,256 @@
+"""The journal being written: records go in on the event loop, one thread brings them to the disk.
+
+Whatever waits while the disk is busy goes out in one write and one sync (group commit), so that a slow disk
+costs latency and not throughput, and the event loop never waits for it. A record counts as acknowledged when
+its future resolves: then it is on the disk. When the disk refuses, records stay in memory in their order,
+`SaveState` says so, and the thread tries again with growing pauses; whoever awaits a record goes on waiting,
+so no side effect starts before its record is saved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from buddy.sessions.appender import Appender
+from buddy.sessions.line import checksum, encode
+
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 5.0
+
+
+class NotSavedError(Exception):
+    """Records could not be brought to the disk before the journal was closed."""
+
+
+class SaveState(msgspec.Struct, frozen=True):
+    """Whether everything so far is on the disk or on an ordinary way there. Otherwise `reason` is what the
+    disk said, and `waiting` how many records are in memory alone."""
+
+    saved: bool
+    reason: str = ""
+    waiting: int = 0
+
+
+class Position(msgspec.Struct, frozen=True):
+    """A line that is on the disk: its number, where it starts, its checksum. Number 0 is the empty file."""
+
+    number: int
+    start: int
+    checksum: str
+
+
+EMPTY = Position(0, 0, "")
+
+
+class _Waiting(msgspec.Struct, frozen=True):
+    number: int
+    line: bytes
+    saved: asyncio.Future[int]
+
+
+class _Flush(msgspec.Struct, frozen=True):
+    number: int
+    flushed: asyncio.Future[None]
+
+
+class _Move(msgspec.Struct, frozen=True):
+    path: str
+    moved: asyncio.Future[None]
+
+
+class Journal:
+    """Appends records to one file. Created and used on the event loop; `close` it.
+
+    `position` is the last line on the disk, `last_number` at least its number (a snapshot may know of more),
+    `last_at` the newest wall time in the file: times in a journal never go back, whatever the clock does.
+    """
+
+    def __init__(
+        self,
+        appender: Appender,
+        *,
+        position: Position = EMPTY,
+        last_number: int = 0,
+        last_at: float = 0,
+        clock: Callable[[], float] = time.time,
+        changed: Callable[[SaveState], None] | None = None,
+    ) -> None:
+        self.state = SaveState(saved=True)
+        self.position = position
+        self.last_number = max(position.number, last_number)
+        self.last_at = last_at
+        self._appender = appender
+        self._clock = clock
+        self._changed = changed
+        self._loop = asyncio.get_running_loop()
+        self._acknowledged = self.last_number
+        self._waiting: deque[_Waiting] = deque()
+        self._flushes: list[_Flush] = []
+        self._move: _Move | None = None
+        self._closing = False
+        self._wake = threading.Condition()
+        self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
+        self._thread.start()
+
+    @property
+    def size(self) -> int:
+        """Bytes on the disk."""
+        return self._appender.end
+
+    @property
+    def path(self) -> str:
+        """Where it is written."""
+        return self._appender.path
+
+    def append(self, kind: str, data: object, task_id: int = 0) -> asyncio.Future[int]:
+        """Number a record and hand it to the thread. The future resolves to the number once the record is on
+        the disk; nobody has to wait for it. Raises `NotSavedError` when the journal is closed."""
+        if self._closing:
+            raise NotSavedError(f"the journal {self.path} is closed; a {kind} record came too late")
+        self.last_at = max(self._clock(), self.last_at)
+        line = encode(self.last_number + 1, kind, task_id, self.last_at, data)
+        self.last_number += 1
+        saved: asyncio.Future[int] = self._loop.create_future()
+        saved.add_done_callback(_look_at)
+        with self._wake:
+            self._waiting.append(_Waiting(self.last_number, line, saved))
+            self._wake.notify()
+        return saved
+
+    async def record(self, kind: str, data: object, task_id: int = 0) -> int:
+        """Append and wait until it is on the disk, however long that takes; the number. Cancelling the wait
+        does not take the record back."""
+        return await self.append(kind, data, task_id)
+
+    async def flush(self) -> None:
+        """Wait until everything appended so far is on the disk."""
+        if self._acknowledged < self.last_number:
+            self._flushes.append(_Flush(self.last_number, self._loop.create_future()))
+            await self._flushes[-1].flushed
+
+    async def move_to(self, path: str) -> None:
+        """Save elsewhere: a new file with all that was saved, going on with what waits. Raises `OSError`."""
+        moved: asyncio.Future[None] = self._loop.create_future()
+        with self._wake:
+            self._move = _Move(path, moved)
+            self._wake.notify()
+        await moved
+
+    async def close(self) -> None:
+        """Write what waits, once more where the disk refused, and end the thread. Raises `NotSavedError`
+        when records are lost with this."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        await asyncio.to_thread(self._thread.join)
+        self._appender.close()
+        if self._waiting:
+            raise NotSavedError(
+                f"{len(self._waiting)} records could not be written to {self.path}: {self.state.reason}"
+            )
+
+    def _work(self) -> None:
+        """The thread: whole batches, in order, until the journal is closed."""
+        pause_s = 0.0
+        reason = "the writer ended"
+        try:
+            while True:
+                batch, move, closing = self._next(pause_s)
+                if move is not None:
+                    self._carry_out(move)
+                try:
+                    self._write(batch)
+                    pause_s = 0.0
+                except OSError as error:
+                    reason = str(error)
+                    pause_s = min(max(pause_s * 2, FIRST_PAUSE_S), LONGEST_PAUSE_S)
+                    self._post(self._refused, reason)
+                if closing and (pause_s or not self._waiting):
+                    return
+        finally:
+            self._post(self._given_up, reason)
+
+    def _next(self, pause_s: float) -> tuple[list[_Waiting], _Move | None, bool]:
+        """What to do next. After a failure new records wait out the pause; a move or the end do not."""
+        with self._wake:
+            self._wake.wait_for(
+                lambda: self._closing or self._move or (self._waiting and not pause_s), pause_s or None
+            )
+            move, self._move = self._move, None
+            return list(self._waiting), move, self._closing
+
+    def _write(self, batch: list[_Waiting]) -> None:
+        if not batch:
+            return
+        self._appender.append(b"".join(waiting.line for waiting in batch))
+        last = batch[-1]
+        position = Position(last.number, self._appender.end - len(last.line), checksum(last.line))
+        with self._wake:
+            for _ in batch:
+                self._waiting.popleft()
+        self._post(self._written, batch, position)
+
+    def _carry_out(self, move: _Move) -> None:
+        try:
+            self._appender.move(move.path)
+            self._post(_resolve, move.moved)
+        except OSError as error:
+            self._post(_fail, move.moved, error)
+
+    def _post(self, call: Callable[..., None], *args: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop ended without closing the journal
+            self._loop.call_soon_threadsafe(call, *args)
+
+    def _written(self, batch: list[_Waiting], position: Position) -> None:
+        self.position = position
+        self._acknowledged = position.number
+        for waiting in batch:
+            if not waiting.saved.done():
+                waiting.saved.set_result(waiting.number)
+        for flush in [flush for flush in self._flushes if flush.number <= position.number]:
+            self._flushes.remove(flush)
+            _resolve(flush.flushed)
+        self._show(SaveState(saved=True))
+
+    def _refused(self, reason: str) -> None:
+        self._show(SaveState(saved=False, reason=reason, waiting=len(self._waiting)))
+
+    def _given_up(self, reason: str) -> None:
+        self._closing = True
+        error = NotSavedError(f"{len(self._waiting)} records could not be written to {self.path}: {reason}")
+        for waiting in self._waiting:
+            if not waiting.saved.done():
+                waiting.saved.set_exception(error)
+        for flush in self._flushes:
+            _fail(flush.flushed, error)
+        if self._move is not None:
+            _fail(self._move.moved, error)
+
+    def _show(self, state: SaveState) -> None:
+        if state != self.state:
+            self.state = state
+            if self._changed is not None:
+                self._changed(state)
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _fail(future: asyncio.Future[None], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def _look_at(future: asyncio.Future[int]) -> None:
+    """Nobody has to wait for a record, so a failure nobody awaited is no mistake."""
+    if not future.cancelled():
+        future.exception()

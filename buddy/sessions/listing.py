@@ -1,0 +1,123 @@
+"""What sessions there are, without loading them: the first line, the last one, and the few lines that name
+things, found by their fixed beginning."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import msgspec
+
+from buddy.sessions.files import JournalFiles
+from buddy.sessions.folder import SESSION_ID
+from buddy.sessions.identity import Signer
+from buddy.sessions.line import LineError, decode, payload
+from buddy.sessions.load import JOURNAL, read_header
+from buddy.sessions.lock import is_locked
+from buddy.sessions.records import VERSION, Renamed
+from buddy.sessions.scan import scan
+
+TAIL_BYTES = 65_536
+_NAMING = re.compile(rb'\{"crc":"[0-9a-f]{8}","n":\d+,"kind":"(task|renamed)","task":(\d+),[^\n]*')
+_renamed = msgspec.json.Decoder(Renamed)
+
+
+class SessionSummary(msgspec.Struct, frozen=True):
+    """One line of a list. `last_at` is the time of the newest saved record; `foreign`: not made by this
+    person on this machine; `newer`: written by a newer buddy; `locked`: in use by another process."""
+
+    session_id: str
+    directory: str
+    name: str
+    title: str
+    tasks: int
+    created_at: float
+    last_at: float
+    size_bytes: int
+    foreign: bool
+    newer: bool
+    locked: bool
+
+
+class Brief(msgspec.Struct, frozen=True):
+    """What choosing a session needs."""
+
+    session_id: str
+    directory: str
+    last_at: float
+    foreign: bool
+
+
+def brief(sessions: str, signer: Signer, files: JournalFiles) -> list[Brief]:
+    """All sessions, the newest first. Folders that are no sessions are left out."""
+    found: list[Brief] = []
+    for session_id in _ids(sessions):
+        directory = os.path.join(sessions, session_id)
+        path = os.path.join(directory, JOURNAL)
+        try:
+            header = read_header(path, files)
+            last_at = _last_at(path, files)
+        except OSError:
+            continue
+        foreign = not signer.made(header) or header is None or header.session_id != session_id
+        found.append(Brief(session_id, directory, last_at, foreign))
+    return sorted(found, key=lambda session: (session.last_at, session.session_id), reverse=True)
+
+
+def summary(session: Brief, files: JournalFiles) -> SessionSummary:
+    """The details of one. Raises `OSError`."""
+    path = os.path.join(session.directory, JOURNAL)
+    header = read_header(path, files)
+    data = files.read_all(path)
+    renamed, tasks = _named(data)
+    return SessionSummary(
+        session_id=session.session_id,
+        directory=session.directory,
+        name=renamed.name,
+        title=renamed.title,
+        tasks=tasks,
+        created_at=header.created_at if header is not None else 0.0,
+        last_at=session.last_at,
+        size_bytes=len(data),
+        foreign=session.foreign,
+        newer=header is not None and header.version > VERSION,
+        locked=not session.foreign and is_locked(session.directory, files),
+    )
+
+
+def _ids(sessions: str) -> list[str]:
+    try:
+        with os.scandir(sessions) as entries:
+            return [
+                entry.name
+                for entry in entries
+                if SESSION_ID.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
+            ]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _last_at(path: str, files: JournalFiles) -> float:
+    """Of the last good record: in the tail, or, when that is within one huge record, in the whole."""
+    with files.opened(path, os.O_RDONLY) as descriptor:
+        size = os.fstat(descriptor).st_size
+        for start in (size - 4096, size - TAIL_BYTES, 0):
+            lines = scan(files.read_open(descriptor, max(0, start), size)).lines
+            if lines:
+                return lines[-1].line.at
+    return 0.0
+
+
+def _named(data: bytes) -> tuple[Renamed, int]:
+    """The last name, and how many tasks there are."""
+    renamed = Renamed("", "")
+    tasks: set[bytes] = set()
+    for found in _NAMING.finditer(data):
+        if found[1] == b"task":
+            tasks.add(found[2])
+            continue
+        try:
+            renamed = payload(decode(found[0].rstrip(b"\r")), _renamed)
+        except LineError:
+            continue
+    return renamed, len(tasks)

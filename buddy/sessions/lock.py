@@ -1,0 +1,230 @@
+"""One writer for each session: an flock held for the session's life, free the moment its holder dies.
+
+Where the file system has no flock (some network mounts), a file made with link(2) stands for it; a dead
+holder is then found by its process number. A take-over is explicit and works while the holder lives: it
+replaces the lock and the journal by new files, and the old holder's next record is refused as not saved.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import time
+from typing import Literal
+
+import msgspec
+
+from buddy.sessions.files import JournalFiles
+
+NAME = "lock"
+HELD = "lock.held"
+_NO_FLOCK = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP, None})
+_TRIES = 5
+_PAUSE_S = 0.01
+"""Between tries: a list may be looking at the lock, or its holder may just be dying."""
+
+HolderState = Literal["alive", "stopped", "gone", "unknown"]
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """Who holds a lock. `started` tells two processes with one number apart ("" when unknown)."""
+
+    pid: int
+    host: str
+    since: float
+    started: str = ""
+
+
+class LockedError(Exception):
+    """Another process writes this session. `holder` is None when it left no name; `state` is what is known
+    of it: stopped is a process suspended with Ctrl-Z."""
+
+    def __init__(self, directory: str, holder: Holder | None, state: HolderState) -> None:
+        who = f"process {holder.pid} on {holder.host} ({state})" if holder is not None else "another process"
+        super().__init__(f"{directory} is in use by {who}: open it read-only, fork it, or take it over")
+        self.holder = holder
+        self.state: HolderState = state
+
+
+class SessionLock:
+    """A lock that is held. `warning` is one sentence when it is weaker than it should be, "" otherwise."""
+
+    def __init__(self, files: JournalFiles, descriptor: int | None, held_path: str) -> None:
+        self._files = files
+        self._descriptor = descriptor
+        self._held_path = held_path
+        self.warning = ""
+        if descriptor is None:
+            self.warning = "this file system has no flock; the session is guarded by a lock file alone"
+
+    def release(self) -> None:
+        """Let another process have it."""
+        descriptor, self._descriptor = self._descriptor, None
+        with contextlib.suppress(OSError):
+            if descriptor is not None:
+                self._files.close(descriptor)
+            elif self._held_path:
+                self._files.unlink(self._held_path)
+        self._held_path = ""
+
+
+def acquire(directory: str, files: JournalFiles | None = None) -> SessionLock:
+    """Hold the session's lock. Raises `LockedError`, or `OSError` where nothing can be locked."""
+    files = files or JournalFiles()
+    path = os.path.join(directory, NAME)
+    for _ in range(_TRIES):
+        descriptor = files.open(path, os.O_RDWR | os.O_CREAT)
+        try:
+            files.flock(descriptor)
+        except BlockingIOError:
+            files.close(descriptor)
+            time.sleep(_PAUSE_S)
+            continue
+        except OSError as error:
+            files.close(descriptor)
+            if error.errno not in _NO_FLOCK:
+                raise
+            return _acquire_by_link(directory, files)
+        if files.identity(path) == files.identity(descriptor):
+            _write_holder(descriptor, files)
+            return SessionLock(files, descriptor, "")
+        files.close(descriptor)  # a take-over put another file in its place meanwhile
+    holder = _read_holder(path, files)
+    raise LockedError(directory, holder, _state(holder))
+
+
+def is_locked(directory: str, files: JournalFiles) -> bool:
+    """Whether a process writes the session. Changes nothing in the folder."""
+    try:
+        with files.opened(os.path.join(directory, NAME), os.O_RDWR) as descriptor:
+            files.flock(descriptor)
+    except BlockingIOError:
+        return True
+    except OSError as error:
+        if error.errno not in _NO_FLOCK and not isinstance(error, FileNotFoundError):
+            return False
+        holder = _read_holder(os.path.join(directory, HELD), files)
+        return holder is not None and holder_state(holder) != "gone"
+    return False
+
+
+def take_over(directory: str, journal: str, files: JournalFiles | None = None) -> SessionLock:
+    """Hold the lock although another process has it, and put a copy of the journal in the journal's place:
+    what the old holder writes from now on is refused there, what it had saved is in the copy."""
+    files = files or JournalFiles()
+    lock = _replace_lock(directory, files)
+    with files.opened(journal, os.O_RDONLY) as old:
+        copied = files.read_open(old)
+        files.replace(journal, copied)
+        # The holder may have saved more between the copy and the rename; behind the rename it can't.
+        more = files.read_open(old, len(copied))
+    if more:
+        with files.opened(journal, os.O_RDWR) as descriptor:
+            files.write_all(descriptor, more, len(copied))
+            files.sync(descriptor)
+    return lock
+
+
+def holder_state(holder: Holder) -> HolderState:
+    """Whether the holder lives. Only a process of this machine can be looked at."""
+    if holder.host != os.uname().nodename:
+        return "unknown"
+    try:
+        os.kill(holder.pid, 0)
+    except ProcessLookupError:
+        return "gone"
+    except PermissionError:
+        return "alive"
+    state, started = _process(holder.pid)
+    if holder.started and started and started != holder.started:
+        return "gone"
+    return {"T": "stopped", "t": "stopped", "Z": "gone", "X": "gone"}.get(state, "alive")  # type: ignore[return-value]  # values are states
+
+
+def _state(holder: Holder | None) -> HolderState:
+    return holder_state(holder) if holder is not None else "unknown"
+
+
+def _process(pid: int) -> tuple[str, str]:
+    """State letter and start time of a process where /proc tells them, else two empty strings."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return "", ""
+    return (fields[0], fields[19]) if len(fields) > 19 else ("", "")
+
+
+def _me() -> bytes:
+    pid = os.getpid()
+    holder = Holder(pid, os.uname().nodename, time.time(), _process(pid)[1])
+    return json.dumps(msgspec.to_builtins(holder)).encode("ascii")
+
+
+def _write_holder(descriptor: int, files: JournalFiles) -> None:
+    with contextlib.suppress(OSError):  # only a note for others; a full disk must not keep us out
+        files.truncate(descriptor, 0)
+        files.write_all(descriptor, _me(), 0)
+
+
+def _read_holder(path: str, files: JournalFiles) -> Holder | None:
+    try:
+        return msgspec.json.decode(files.read_all(path, 0, 4096), type=Holder)
+    except (OSError, ValueError):
+        return None
+
+
+def _acquire_by_link(directory: str, files: JournalFiles) -> SessionLock:
+    held = os.path.join(directory, HELD)
+    for _ in range(_TRIES):
+        temporary = _own_file(directory, files)
+        try:
+            files.link(temporary, held)
+            return SessionLock(files, None, held)
+        except FileExistsError:
+            holder = _read_holder(held, files)
+            if holder is None or holder_state(holder) != "gone":
+                raise LockedError(directory, holder, _state(holder)) from None
+            _clear_away(directory, held, holder, files)
+        finally:
+            files.unlink(temporary)
+    raise LockedError(directory, _read_holder(held, files), "unknown")
+
+
+def _own_file(directory: str, files: JournalFiles) -> str:
+    path = os.path.join(directory, f"{NAME}.{os.urandom(6).hex()}.tmp")
+    with files.opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+        files.write_all(descriptor, _me(), 0)
+    return path
+
+
+def _clear_away(directory: str, held: str, dead: Holder, files: JournalFiles) -> None:
+    """Move a dead holder's file away, and put it back if it was not the dead one's after all."""
+    stale = os.path.join(directory, f"{NAME}.{os.urandom(6).hex()}.stale")
+    try:
+        files.rename(held, stale)
+    except FileNotFoundError:
+        return
+    if _read_holder(stale, files) != dead:
+        with contextlib.suppress(FileExistsError):
+            files.link(stale, held)
+    files.unlink(stale)
+
+
+def _replace_lock(directory: str, files: JournalFiles) -> SessionLock:
+    temporary = _own_file(directory, files)
+    descriptor = files.open(temporary, os.O_RDWR)
+    try:
+        files.flock(descriptor)
+    except OSError as error:
+        files.close(descriptor)
+        if error.errno not in _NO_FLOCK:
+            files.unlink(temporary)
+            raise
+        held = os.path.join(directory, HELD)
+        files.rename(temporary, held)
+        return SessionLock(files, None, held)
+    files.rename(temporary, os.path.join(directory, NAME))
+    return SessionLock(files, descriptor, "")

@@ -1,0 +1,161 @@
+"""A session in use: its lock, its writer, what was loaded; and how a folder becomes one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from buddy.sessions.appender import Appender
+from buddy.sessions.files import JournalFiles
+from buddy.sessions.folder import make_private
+from buddy.sessions.identity import Signer
+from buddy.sessions.journal import Journal, SaveState
+from buddy.sessions.load import JOURNAL, LoadedSession, ResumedTask
+from buddy.sessions.lock import SessionLock, acquire
+from buddy.sessions.records import SessionHeader
+from buddy.sessions.replay import Replay
+from buddy.sessions.writer import SessionWriter
+
+TORN = "journal.torn"
+
+
+class Watch(msgspec.Struct, frozen=True):
+    """Who is told: `saving` when the disk refuses and when it takes again (NOT SAVED), `warn` in one
+    sentence about anything else. `clock` is wall time."""
+
+    saving: Callable[[SaveState], None] = lambda _state: None
+    warn: Callable[[str], None] = lambda _text: None
+    clock: Callable[[], float] = time.time
+
+
+class OpenSession:
+    """A session this process writes. `close` it."""
+
+    def __init__(
+        self, loaded: LoadedSession, writer: SessionWriter, lock: SessionLock, files: JournalFiles
+    ) -> None:
+        self.loaded = loaded
+        self.writer = writer
+        self._lock = lock
+        self._files = files
+
+    @property
+    def session_id(self) -> str:
+        """The session's id."""
+        return self.writer.session_id
+
+    @property
+    def directory(self) -> str:
+        """Its folder."""
+        return self.writer.directory
+
+    @property
+    def warning(self) -> str:
+        """What is weaker than it should be, one sentence; "" when nothing is."""
+        return self._lock.warning
+
+    async def move_to(self, directory: str) -> None:
+        """Save elsewhere: everything so far goes into this folder, and the session goes on there. Works when
+        the old folder is gone. Raises `OSError` or `LockedError`, and then nothing has changed."""
+        await asyncio.to_thread(make_private, directory)
+        lock = await asyncio.to_thread(acquire, directory, self._files)
+        try:
+            path = os.path.join(directory, JOURNAL)
+            if os.path.lexists(path):
+                raise FileExistsError(f"there is a session in {directory} already; choose another folder")
+            await self.writer.journal.move_to(path)
+        except BaseException:
+            lock.release()
+            raise
+        self._lock.release()
+        self._lock = lock
+        self.writer.directory = directory
+
+    async def close(self) -> None:
+        """Save what waits, end the writer, free the lock. Raises `NotSavedError` when records are lost."""
+        try:
+            await self.writer.close()
+        finally:
+            self._lock.release()
+
+
+def open_writer(
+    loaded: LoadedSession,
+    header: SessionHeader,
+    *,
+    signer: Signer,
+    files: JournalFiles,
+    watch: Watch,
+    floor: float,
+) -> SessionWriter:
+    """Go on behind what was loaded: the torn tail is kept beside the journal and cut off, repairs become
+    records. The lock is held already. `floor` is the newest time in the workspace's other sessions: a clock
+    that was set back must not make this session look older than those. Raises `OSError`."""
+    path = os.path.join(loaded.directory, JOURNAL)
+    end = _cut_tail(path, loaded, files)
+    appender = Appender(files, path, end)
+    files.sync_directory(loaded.directory)
+    journal = Journal(
+        appender,
+        position=loaded.position,
+        last_number=loaded.last_number,
+        last_at=max(loaded.last_at, floor),
+        clock=watch.clock,
+        changed=watch.saving,
+    )
+    writer = SessionWriter(
+        journal,
+        loaded.directory,
+        header,
+        signer=signer,
+        replay=Replay(loaded.state),
+        files=files,
+        warn=watch.warn,
+    )
+    if loaded.header is None:
+        writer.record_header()
+    for task in loaded.tasks:
+        _record_repairs(task, loaded, writer)
+    return writer
+
+
+def _cut_tail(path: str, loaded: LoadedSession, files: JournalFiles) -> int:
+    """Move what is no whole record behind the last good one into `journal.torn`; where to go on."""
+    if loaded.torn:
+        tail = files.read_all(path, loaded.end)
+        with files.opened(os.path.join(loaded.directory, TORN), os.O_RDWR | os.O_CREAT) as torn:
+            files.write_all(torn, tail, os.fstat(torn).st_size)
+            files.sync(torn)
+    if not loaded.torn and not loaded.unterminated:
+        return loaded.end
+    with files.opened(path, os.O_RDWR) as descriptor:
+        files.truncate(descriptor, loaded.end)
+        if loaded.unterminated:
+            files.write_all(descriptor, b"\n", loaded.end)
+        files.sync(descriptor)
+    return loaded.end + int(loaded.unterminated)
+
+
+def _record_repairs(task: ResumedTask, loaded: LoadedSession, writer: SessionWriter) -> None:
+    """What resuming changed is recorded, so that the journal and the memory go on as one."""
+    number = task.record.number
+    raw = next(record for record in loaded.state.tasks if record.number == number)
+    if task.record.history != raw.history or raw.partial is not None:
+        pairs = zip(raw.history, task.record.history, strict=False)
+        kept = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+        writer.replace_history(number, "repaired on resume", kept, task.record.history[kept:])
+    if task.record.task != raw.task:
+        writer.record_task(number, task.record.task)
+
+
+def release_quietly(lock: SessionLock) -> contextlib.ExitStack:
+    """A block that frees the lock unless it is left with `pop_all`."""
+    stack = contextlib.ExitStack()
+    stack.callback(lock.release)
+    return stack

@@ -1,0 +1,186 @@
+"""What a journal can say: one record for each kind of line. Kinds and shapes are defined here and nowhere
+else; fields added later need defaults, so that older journals stay readable."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from buddy.agent.compaction import Compaction
+from buddy.agent.events import ApprovalRequested, ApprovalResolved, TokenUsage
+from buddy.agent.messages import AssistantPart, Message, ResultStatus, UserMessage
+
+VERSION = 1
+"""Of the journal's format. A journal with a higher one is opened read-only."""
+
+TaskState = Literal["idle", "running", "waiting", "paused", "finished", "failed", "cancelled"]
+
+
+class SessionHeader(msgspec.Struct, frozen=True):
+    """The first line. `mac` shows that this person made it on this machine; `parent` names the session this
+    one was copied from and `parent_number` the last record it shares with it ("" and 0 when it has none)."""
+
+    version: int
+    session_id: str
+    created_at: float
+    workspace: str
+    mac: str
+    parent: str = ""
+    parent_number: int = 0
+
+
+class TaskChanged(msgspec.Struct, frozen=True):
+    """A task as it now is. `parent` is the task it works for, 0 for none. Seen first with `copy_of` it starts
+    with the first `copied` messages of that task's history."""
+
+    title: str
+    state: TaskState
+    reason: str = ""
+    parent: int = 0
+    model: str = ""
+    closed: bool = False
+    copy_of: int = 0
+    copied: int = 0
+
+
+class QueueChanged(msgspec.Struct, frozen=True):
+    """All text that waits: `queued` for after the turn, `steering` for the running one. A message leaves by
+    itself when it is recorded in the history, so that no crash can say it twice."""
+
+    queued: tuple[UserMessage, ...]
+    steering: tuple[UserMessage, ...]
+
+
+class GrantChanged(msgspec.Struct, frozen=True):
+    """An answer that is remembered, in the words of whoever judges; None takes it back. `seal` shows that
+    this person granted it here: a line edited into a file grants nothing."""
+
+    grant_id: str
+    grant: dict[str, Any] | None
+    seal: str = ""
+
+
+class ToolBegun(msgspec.Struct, frozen=True):
+    """A call is about to run: synced before it does."""
+
+    call_id: str
+    name: str
+
+
+class ToolEnded(msgspec.Struct, frozen=True):
+    """A call came back."""
+
+    call_id: str
+    status: ResultStatus
+    seconds: float
+
+
+class Compacted(msgspec.Struct, frozen=True):
+    """The view on the history that is sent from now on; None is the whole."""
+
+    compaction: Compaction | None
+
+
+class HistoryReplaced(msgspec.Struct, frozen=True):
+    """The first `kept` messages stay, `added` follow them: a reset, a rewind, a repair, a prompt taken
+    back."""
+
+    why: str
+    kept: int
+    added: tuple[Message, ...] = ()
+
+
+class CheckpointTaken(msgspec.Struct, frozen=True):
+    """A saved state of the working tree, around a call ("" for none). `data` belongs to whoever took it."""
+
+    checkpoint_id: str
+    call_id: str
+    data: dict[str, Any] = {}
+
+
+class JobChanged(msgspec.Struct, frozen=True):
+    """A process a tool left running, as it now is."""
+
+    job_id: str
+    state: str
+    data: dict[str, Any] = {}
+
+
+class Renamed(msgspec.Struct, frozen=True):
+    """The session's name, given by the person ("" when it has none), and its title, found by itself."""
+
+    name: str
+    title: str
+
+
+class BudgetSet(msgspec.Struct, frozen=True):
+    """Limits of the session, or of a task."""
+
+    max_cost_usd: float
+    max_tokens: int
+
+
+class FocusSet(msgspec.Struct, frozen=True):
+    """The task shown in full is the line's."""
+
+
+class PartGrowth(msgspec.Struct, frozen=True):
+    """More of part `at` of a reply: the first `keep` characters of what was there stay, the text (or the
+    arguments) of `part` follows. `keep` 0 replaces the part."""
+
+    at: int
+    keep: int
+    part: AssistantPart
+
+
+class PartialGrown(msgspec.Struct, frozen=True):
+    """A reply still streaming: what is new since the last line about it."""
+
+    reply_id: str
+    model: str
+    lane: str
+    growth: tuple[PartGrowth, ...]
+
+
+Approval = ApprovalRequested | ApprovalResolved
+Record = (
+    SessionHeader
+    | Message
+    | TaskChanged
+    | QueueChanged
+    | Approval
+    | GrantChanged
+    | ToolBegun
+    | ToolEnded
+    | TokenUsage
+    | Compacted
+    | HistoryReplaced
+    | CheckpointTaken
+    | JobChanged
+    | Renamed
+    | BudgetSet
+    | FocusSet
+    | PartialGrown
+)
+
+KINDS: dict[str, Any] = {
+    "session": SessionHeader,
+    "message": Message,
+    "task": TaskChanged,
+    "queue": QueueChanged,
+    "approval": Approval,
+    "grant": GrantChanged,
+    "tool_begin": ToolBegun,
+    "tool_end": ToolEnded,
+    "usage": TokenUsage,
+    "compacted": Compacted,
+    "history": HistoryReplaced,
+    "checkpoint": CheckpointTaken,
+    "job": JobChanged,
+    "renamed": Renamed,
+    "budget": BudgetSet,
+    "focus": FocusSet,
+    "partial": PartialGrown,
+}
+"""The kind of a line and what its data is."""

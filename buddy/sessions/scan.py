@@ -1,0 +1,90 @@
+"""The bytes of a journal as lines: what is good, what is damaged, and where the good part ends.
+
+Lines end at `\\n` and nowhere else (text may contain U+2028 and its kin). A byte order mark, `\\r\\n` and
+empty lines are tolerated: editors and file transfers leave them.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+
+import msgspec
+
+from buddy.sessions.line import Line, LineError, decode
+
+_START = b'{"crc":"'
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A good line and the offsets between which it stands, its line feed included when it has one."""
+
+    line: Line
+    raw: bytes
+    start: int
+    end: int
+
+
+class Scan(msgspec.Struct, frozen=True):
+    """What is in the bytes. `end` is the offset behind the last good line: what follows is a torn tail.
+    `unterminated`: that line has no line feed yet. `problems` says what is damaged before it, a sentence
+    each; `torn` how many bytes follow."""
+
+    lines: tuple[Found, ...]
+    problems: tuple[str, ...]
+    end: int
+    unterminated: bool
+    torn: int
+
+
+def scan(data: bytes, offset: int = 0, after: int = 0) -> Scan:
+    """The lines of a journal from byte `offset` on; `data` begins there. Numbers must grow beyond `after`."""
+    lines: list[Found] = []
+    problems: list[str] = []
+    open_problems: list[str] = []
+    last = after
+    for start, raw, end in _split(data):
+        try:
+            found = _decoded(raw, offset + start, offset + end)
+        except LineError as error:
+            open_problems.append(f"bytes {offset + start} to {offset + end} are damaged: {error}")
+            continue
+        problems += open_problems
+        open_problems.clear()
+        if found.line.number <= last:
+            problems.append(f"record {found.line.number} stands behind record {last}; it is left out")
+            continue
+        if found.line.number > last + 1:
+            problems.append(f"{_missing(last + 1, found.line.number - 1)} missing")
+        last = found.line.number
+        lines.append(found)
+    end = lines[-1].end if lines else offset
+    unterminated = bool(lines) and data[end - offset - 1 : end - offset] != b"\n"
+    return Scan(tuple(lines), tuple(problems), end, unterminated, offset + len(data) - end)
+
+
+def _split(data: bytes) -> Iterator[tuple[int, bytes, int]]:
+    start = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
+    while start < len(data):
+        feed = data.find(b"\n", start)
+        end = len(data) if feed < 0 else feed + 1
+        raw = data[start:end].rstrip(b"\r\n")
+        if raw:
+            yield start, raw, end
+        start = end
+
+
+def _decoded(raw: bytes, start: int, end: int) -> Found:
+    """A line, or the good line at the end of a damaged one: what a dying process began and a later one
+    appended to. Nothing inside a JSON text can look like a line's start, because its quotes are escaped."""
+    try:
+        return Found(decode(raw), raw, start, end)
+    except LineError:
+        at = raw.rfind(_START)
+        if at <= 0:
+            raise
+        return Found(decode(raw[at:]), raw[at:], start + at, end)
+
+
+def _missing(first: int, last: int) -> str:
+    return f"record {first} is" if first == last else f"records {first} to {last} are"

@@ -1,0 +1,243 @@
+"""The sessions of one workspace: make, find, open, fork, name, forget."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+
+from buddy.sessions import lock as locking
+from buddy.sessions.files import JournalFiles
+from buddy.sessions.folder import (
+    FOLDER,
+    FolderError,
+    check_real,
+    make_session_folder,
+    make_sessions_folder,
+    new_session_id,
+)
+from buddy.sessions.fork import copy_records
+from buddy.sessions.identity import Signer
+from buddy.sessions.journal import EMPTY
+from buddy.sessions.listing import Brief, SessionSummary, brief, summary
+from buddy.sessions.load import JOURNAL, LoadedSession, load
+from buddy.sessions.opened import OpenSession, Watch, open_writer, release_quietly
+from buddy.sessions.records import VERSION, SessionHeader
+from buddy.sessions.replay import SessionState
+
+TICK_S = 0.001
+
+
+class SessionError(Exception):
+    """A session can't be had as asked. The message says why and what to do."""
+
+
+class ForeignSessionError(SessionError):
+    """It was not made by this person on this machine."""
+
+
+class ReadOnlySessionError(SessionError):
+    """It was written by a newer buddy."""
+
+
+class SessionStore:
+    """`.buddyx/sessions` of one workspace. Makes no folder before the first session."""
+
+    def __init__(
+        self, root: str, signer: Signer, *, files: JournalFiles | None = None, watch: Watch | None = None
+    ) -> None:
+        self.root = root
+        self.folder = os.path.join(root, FOLDER, "sessions")
+        self._signer = signer
+        self._files = files or JournalFiles()
+        self._watch = watch or Watch()
+
+    async def create(self, *, name: str = "", title: str = "") -> OpenSession:
+        """A new session, its header on the disk. Raises `OSError`, `FolderError`."""
+        header, directory = await asyncio.to_thread(self._make, "", 0)
+        lock = locking.acquire(directory, self._files)
+        with release_quietly(lock) as release:
+            empty = _nothing(directory)
+            opened = await self._opened(empty, header, lock)
+            release.pop_all()
+        if name or title:
+            opened.writer.rename(name=name, title=title)
+        await opened.writer.journal.flush()
+        return opened
+
+    async def open(self, reference: str, *, take_over: bool = False) -> OpenSession:
+        """Open a session to go on with it: an id, a unique beginning of one, a name, or "last".
+
+        Raises `SessionError` (or one of its kinds), `LockedError` while another process has it (unless
+        `take_over`), `FolderError`, `OSError`. What can't be opened can be read or forked.
+        """
+        directory = await asyncio.to_thread(self.find, reference)
+        journal = os.path.join(directory, JOURNAL)
+        if take_over:
+            lock = await asyncio.to_thread(locking.take_over, directory, journal, self._files)
+        else:
+            lock = await asyncio.to_thread(locking.acquire, directory, self._files)
+        with release_quietly(lock) as release:
+            loaded = await asyncio.to_thread(load, directory, self._signer, self._files)
+            opened = await self._opened(loaded, self._header_to_continue(loaded), lock)
+            release.pop_all()
+        return opened
+
+    def read(self, reference: str) -> LoadedSession:
+        """A session to look at; nothing is locked or changed."""
+        return load(self.find(reference), self._signer, self._files)
+
+    def find(self, reference: str) -> str:
+        """The folder of a session. "last" and names never mean a foreign one. Raises `SessionError`."""
+        self._check_folders()
+        sessions = brief(self.folder, self._signer, self._files)
+        own = [session for session in sessions if not session.foreign]
+        if reference == "last":
+            if not own:
+                raise SessionError(f"there is no session to resume in {self.root}")
+            return own[0].directory
+        matching = [session for session in sessions if session.session_id.startswith(reference.lower())]
+        if not reference or not matching:
+            matching = [session for session in own if self._summary_name(session) == reference]
+        if len(matching) == 1:
+            return matching[0].directory
+        if not matching:
+            raise SessionError(f"there is no session {reference!r} in {self.root}; see `buddy sessions`")
+        several = ", ".join(session.session_id for session in matching[:5])
+        raise SessionError(f"{reference!r} means {len(matching)} sessions ({several}); write more of the id")
+
+    def list(self) -> tuple[SessionSummary, ...]:
+        """All sessions, the newest first."""
+        with contextlib.suppress(FolderError):
+            self._check_folders()
+            return tuple(self._summaries(brief(self.folder, self._signer, self._files)))
+        return ()
+
+    def fork(self, reference: str, *, through: int = 0) -> str:
+        """Copy a session up to record `through` (0: all of it); the new id. Works on sessions that are in
+        use, foreign or damaged. Raises `SessionError`, `OSError`."""
+        directory = self.find(reference)
+        loaded = load(directory, self._signer, self._files)
+        if loaded.read_only:
+            raise ReadOnlySessionError(f"{reference} can't be forked: {loaded.read_only}")
+        parent = loaded.header.session_id if loaded.header is not None else os.path.basename(directory)
+        header, target = self._make(parent, through)
+        copy_records(
+            directory, target, header, signer=self._signer, trusted=not loaded.foreign, files=self._files
+        )
+        return header.session_id
+
+    def delete(self, reference: str) -> None:
+        """Remove a session. Raises `LockedError` while a process has it, `SessionError`, `OSError`."""
+        self._remove(self.find(reference))
+
+    def forget_old(self, *, max_age_s: float, max_count: int, current: str = "") -> tuple[str, ...]:
+        """Remove sessions older than `max_age_s` or beyond the newest `max_count` (0: no such limit); their
+        ids. Never the current one, one in use, or a foreign one."""
+        own = [session for session in self.list() if not session.foreign]
+        now = self._watch.clock()
+        removed: list[str] = []
+        for rank, session in enumerate(own):
+            too_old = max_age_s > 0 and now - session.last_at > max_age_s
+            too_many = 0 < max_count <= rank
+            if session.session_id == current or session.locked or not (too_old or too_many):
+                continue
+            with contextlib.suppress(locking.LockedError, OSError):
+                self._remove(session.directory)
+                removed.append(session.session_id)
+        return tuple(removed)
+
+    async def _opened(
+        self, loaded: LoadedSession, header: SessionHeader, lock: locking.SessionLock
+    ) -> OpenSession:
+        others = await asyncio.to_thread(brief, self.folder, self._signer, self._files)
+        newest = max((session.last_at for session in others if not session.foreign), default=0.0)
+        writer = open_writer(
+            loaded, header, signer=self._signer, files=self._files, watch=self._watch, floor=newest + TICK_S
+        )
+        return OpenSession(loaded, writer, lock, self._files)
+
+    def _header_to_continue(self, loaded: LoadedSession) -> SessionHeader:
+        if loaded.read_only:
+            raise ReadOnlySessionError(f"{loaded.directory} is read-only: {loaded.read_only}")
+        if loaded.header is None and loaded.last_number == 0:
+            return self._header(os.path.basename(loaded.directory), "", 0)
+        if loaded.header is None or loaded.foreign:
+            raise ForeignSessionError(
+                f"{loaded.directory} was not made by you on this machine (or its first line is damaged); "
+                "look at it read-only, or fork it"
+            )
+        return loaded.header
+
+    def _header(self, session_id: str, parent: str, through: int) -> SessionHeader:
+        now = self._watch.clock()
+        return self._signer.signed(SessionHeader(VERSION, session_id, now, self.root, "", parent, through))
+
+    def _make(self, parent: str, through: int) -> tuple[SessionHeader, str]:
+        sessions = make_sessions_folder(self.root, self._files)
+        while True:
+            session_id = new_session_id()
+            with contextlib.suppress(FileExistsError):
+                directory = make_session_folder(sessions, session_id)
+                self._files.sync_directory(sessions)
+                return self._header(session_id, parent, through), directory
+
+    def _check_folders(self) -> None:
+        above = os.path.dirname(self.folder)
+        if os.path.lexists(above):
+            check_real(above)
+        if os.path.lexists(self.folder):
+            check_real(self.folder)
+
+    def _summaries(self, sessions: list[Brief]) -> list[SessionSummary]:
+        found: list[SessionSummary] = []
+        for session in sessions:
+            with contextlib.suppress(OSError):
+                found.append(summary(session, self._files))
+        return found
+
+    def _summary_name(self, session: Brief) -> str | None:
+        with contextlib.suppress(OSError):
+            return summary(session, self._files).name
+        return None
+
+    def _remove(self, directory: str) -> None:
+        lock = locking.acquire(directory, self._files)
+        try:
+            doomed = os.path.join(self.folder, f".deleted-{os.urandom(6).hex()}")
+            self._files.rename(directory, doomed)
+        finally:
+            lock.release()
+        _remove_tree(doomed)
+
+
+def _nothing(directory: str) -> LoadedSession:
+    return LoadedSession(
+        directory=directory,
+        header=None,
+        foreign=False,
+        read_only="",
+        state=SessionState(),
+        tasks=(),
+        problems=(),
+        position=EMPTY,
+        last_number=0,
+        last_at=0.0,
+        end=0,
+        unterminated=False,
+        torn=0,
+        from_snapshot=False,
+    )
+
+
+def _remove_tree(path: str) -> None:
+    for folder, directories, names in os.walk(path, topdown=False):
+        for name in names:
+            os.unlink(os.path.join(folder, name))
+        for name in directories:
+            inner = os.path.join(folder, name)
+            if os.path.islink(inner):
+                os.unlink(inner)
+            else:
+                os.rmdir(inner)
+    os.rmdir(path)

@@ -1,0 +1,219 @@
+"""Everything a session can record, as functions with types. Each hands its record to the journal and to the
+live state at once, in order, and returns a future: await it where something must not happen before the
+record is on the disk, leave it where nothing depends on it.
+
+Snapshots are made here: when the journal has grown enough, when the desk is idle, at the end; in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from buddy.agent.compaction import Compaction
+from buddy.agent.events import ApprovalRequested, ApprovalResolved, TokenUsage
+from buddy.agent.messages import AssistantMessage, Message, ResultStatus, UserMessage
+from buddy.sessions.files import JournalFiles
+from buddy.sessions.identity import Signer
+from buddy.sessions.journal import Journal, SaveState
+from buddy.sessions.partial import PartialWriter
+from buddy.sessions.records import (
+    BudgetSet,
+    CheckpointTaken,
+    Compacted,
+    FocusSet,
+    GrantChanged,
+    HistoryReplaced,
+    JobChanged,
+    PartialGrown,
+    QueueChanged,
+    Record,
+    Renamed,
+    SessionHeader,
+    TaskChanged,
+    ToolBegun,
+    ToolEnded,
+)
+from buddy.sessions.replay import Replay, SessionState
+from buddy.sessions.snapshot import snapshot_of, write_snapshot
+
+SNAPSHOT_MIN_BYTES = 1_000_000
+Saved = asyncio.Future[int]
+"""Resolves to the record's number once it is on the disk."""
+
+
+class SessionWriter:
+    """The one way to add to a session. Lives on the event loop; `close` it.
+
+    `warn` is told in one sentence when something that loses nothing went wrong (a snapshot could not be
+    written, say).
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        directory: str,
+        header: SessionHeader,
+        *,
+        signer: Signer,
+        replay: Replay,
+        files: JournalFiles,
+        warn: Callable[[str], None] = lambda _text: None,
+        min_bytes: int = SNAPSHOT_MIN_BYTES,
+    ) -> None:
+        self.journal = journal
+        self.directory = directory
+        self.header = header
+        self._signer = signer
+        self._replay = replay
+        self._files = files
+        self._warn = warn
+        self._min_bytes = min_bytes
+        self._partials: dict[int, PartialWriter] = {}
+        self._snapshot_at = journal.last_number
+        self._snapshot_offset = journal.size
+        self._snapshot_size = 0
+        self._snapshot: asyncio.Task[None] | None = None
+
+    @property
+    def session_id(self) -> str:
+        """The session's id."""
+        return self.header.session_id
+
+    @property
+    def save_state(self) -> SaveState:
+        """Whether everything so far is saved."""
+        return self.journal.state
+
+    def state(self) -> SessionState:
+        """Everything recorded so far, whether it is on the disk already or not."""
+        return self._replay.state()
+
+    def record_header(self) -> Saved:
+        """The first line."""
+        return self._record("session", self.header)
+
+    def record_message(self, task_id: int, message: Message) -> Saved:
+        """A message that is now part of a task's history. It supersedes the task's partial reply and leaves
+        the queue."""
+        if isinstance(message, AssistantMessage) and task_id in self._partials:
+            self._partials[task_id].done()
+        return self._record("message", message, task_id)
+
+    def record_partial(self, task_id: int, reply: AssistantMessage) -> None:
+        """A reply as it is so far; written to within a second, in pieces."""
+        partial = self._partials.get(task_id)
+        if partial is None:
+
+            def append(grown: PartialGrown) -> Saved:
+                return self._record("partial", grown, task_id)
+
+            partial = self._partials[task_id] = PartialWriter(append)
+        partial.update(reply)
+
+    def record_task(self, task_id: int, task: TaskChanged) -> Saved:
+        """A task that is new or changed."""
+        return self._record("task", task, task_id)
+
+    def record_queue(
+        self, task_id: int, queued: tuple[UserMessage, ...], steering: tuple[UserMessage, ...]
+    ) -> Saved:
+        """All text that waits for a task."""
+        return self._record("queue", QueueChanged(queued, steering), task_id)
+
+    def record_approval(self, task_id: int, approval: ApprovalRequested | ApprovalResolved) -> Saved:
+        """A question, or its answer."""
+        return self._record("approval", approval, task_id)
+
+    def record_grant(self, grant_id: str, grant: dict[str, Any] | None, task_id: int = 0) -> Saved:
+        """An answer to remember, or (None) to forget."""
+        changed = self._signer.sealed(self.session_id, GrantChanged(grant_id, grant))
+        return self._record("grant", changed, task_id)
+
+    def tool_begin(self, task_id: int, call_id: str, name: str) -> Saved:
+        """A call is about to run: await this before it does."""
+        return self._record("tool_begin", ToolBegun(call_id, name), task_id)
+
+    def tool_end(self, task_id: int, call_id: str, status: ResultStatus, seconds: float) -> Saved:
+        """A call came back."""
+        return self._record("tool_end", ToolEnded(call_id, status, seconds), task_id)
+
+    def record_usage(self, task_id: int, usage: TokenUsage) -> Saved:
+        """A task's totals."""
+        return self._record("usage", usage, task_id)
+
+    def record_compaction(self, task_id: int, compaction: Compaction | None) -> Saved:
+        """The view on the history that is sent from now on."""
+        return self._record("compacted", Compacted(compaction), task_id)
+
+    def replace_history(self, task_id: int, why: str, kept: int, added: tuple[Message, ...] = ()) -> Saved:
+        """A reset, a rewind, a prompt taken back: the first `kept` messages stay, `added` follow."""
+        if task_id in self._partials:
+            self._partials[task_id].done()
+        return self._record("history", HistoryReplaced(why, kept, added), task_id)
+
+    def record_checkpoint(self, task_id: int, checkpoint: CheckpointTaken) -> Saved:
+        """A saved state of the working tree."""
+        return self._record("checkpoint", checkpoint, task_id)
+
+    def record_job(self, task_id: int, job: JobChanged) -> Saved:
+        """A process a tool left running."""
+        return self._record("job", job, task_id)
+
+    def record_budget(self, budget: BudgetSet, task_id: int = 0) -> Saved:
+        """Limits of a task, or (0) of the session."""
+        return self._record("budget", budget, task_id)
+
+    def record_focus(self, task_id: int) -> Saved:
+        """The task shown in full."""
+        return self._record("focus", FocusSet(), task_id)
+
+    def rename(self, *, name: str, title: str) -> Saved:
+        """The session's name and title."""
+        return self._record("renamed", Renamed(name, title))
+
+    def idle(self) -> None:
+        """Nothing is going on: a good time for a snapshot, if anything is new."""
+        if self.journal.last_number > self._snapshot_at:
+            self._start_snapshot()
+
+    async def close(self) -> None:
+        """Write what waits and a last snapshot. Raises `NotSavedError` when records are lost with this."""
+        for partial in self._partials.values():
+            partial.flush()
+        if self.journal.state.saved:
+            self.idle()
+        if self._snapshot is not None:
+            if not self.journal.state.saved:
+                self._snapshot.cancel()
+            await asyncio.gather(self._snapshot, return_exceptions=True)
+        await self.journal.close()
+
+    def _record(self, kind: str, record: Record, task_id: int = 0) -> Saved:
+        saved = self.journal.append(kind, record, task_id)
+        self._replay.apply(record, task_id)
+        if self.journal.size - self._snapshot_offset > max(self._min_bytes, self._snapshot_size):
+            self._start_snapshot()
+        return saved
+
+    def _start_snapshot(self) -> None:
+        if self._snapshot is None or self._snapshot.done():
+            self._snapshot = asyncio.create_task(self._take_snapshot(), name="snapshot")
+
+    async def _take_snapshot(self) -> None:
+        journal = self.journal
+        snapshot = snapshot_of(
+            self._replay.state(),
+            session_id=self.session_id,
+            last_number=journal.last_number,
+            last_at=journal.last_at,
+            position=journal.position,
+        )
+        self._snapshot_at, self._snapshot_offset = journal.last_number, journal.size
+        await journal.flush()
+        try:
+            size = await asyncio.to_thread(write_snapshot, self.directory, snapshot, self._files)
+            self._snapshot_size = size
+        except OSError as error:
+            self._warn(f"the snapshot could not be written, the journal is whole: {error}")
