@@ -69,10 +69,9 @@ class ToolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class PermissionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What may run without asking. `rule` tables are read by the policy."""
+    """What may run without asking, in Claude's words; buddy's own form are the `[[rule]]` tables."""
 
     mode: Literal["plan", "ask", "edit", "auto"] = "ask"
-    rule: tuple[dict[str, Any], ...] = ()
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
@@ -143,6 +142,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     session: SessionSettings = SessionSettings()
     budget: BudgetSettings = BudgetSettings()
     mcp_servers: dict[str, dict[str, Any]] = {}
+    rule: tuple[dict[str, Any], ...] = ()
 
 
 class Directories(msgspec.Struct, frozen=True):
@@ -274,17 +274,17 @@ def _converted(merged: Table) -> tuple[Settings, str]:
     try:
         return msgspec.convert(merged, Settings), ""
     except msgspec.ValidationError as error:
-        if "permissions" not in str(error):
+        if "permissions" not in str(error) and "$.rule" not in str(error):
             raise ConfigError(f"settings: {error}") from error
-        rest = {key: value for key, value in merged.items() if key != "permissions"}
-        return msgspec.convert(rest, Settings), f"[permissions] can't be used: {error}"
+        rest = {key: value for key, value in merged.items() if key not in ("permissions", "rule")}
+        return msgspec.convert(rest, Settings), f"the rules can't be used: {error}"
 
 
 def _checked(table: Table, path: str) -> Table:
     """The table of one file, or a `ConfigError` that names the file and the nearest known name."""
     _known_names(table, Settings.__struct_fields__, path, "")
     for section, value in table.items():
-        if section in ("models", "mcp_servers") or section == "permissions":
+        if section in ("models", "mcp_servers", "permissions", "rule"):
             continue
         record = _record_of(section)
         if not isinstance(value, dict):
@@ -358,7 +358,7 @@ def _from_environment(environment: Mapping[str, str]) -> Table:
     if environment.get("BUDDY_MODEL"):
         table["agent"] = {"model": environment["BUDDY_MODEL"]}
     for section in Settings.__struct_fields__:
-        if section in ("models", "mcp_servers", "permissions"):
+        if section in ("models", "mcp_servers", "permissions", "rule"):
             continue
         record = _record_of(section)
         for key in record.__struct_fields__:
