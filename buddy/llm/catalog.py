@@ -1,0 +1,293 @@
+"""What is known of models: context, prices, capabilities, and which provider answers for a name.
+
+Lookup is pure; `read_catalogue` loads `templates/models.toml`, whose header explains its columns. Nothing
+happens at import.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from buddy.agent.messages import Usage
+
+Wire = Literal["chat", "anthropic", ""]
+"""What a provider's own endpoint speaks; "" when only litellm can talk to it."""
+Api = Literal["chat", "responses"]
+How = Literal["exact", "alias", "prefix", "substring"]
+
+BOUNDARIES = "-@:/"
+GUESSED_CONTEXT = 8192
+OWN_MODELS_FIRST = (
+    "openai",
+    "anthropic",
+    "gemini",
+    "deepseek",
+    "mistral",
+    "xai",
+    "zai",
+    "moonshot",
+    "minimax",
+    "dashscope",
+    "meta_llama",
+    "cohere_chat",
+)
+"""Whose row a bare name means when several providers serve the model: its maker's."""
+
+
+class Provider(msgspec.Struct, frozen=True):
+    """Who serves models. `key_env` is "" for servers that need no key."""
+
+    name: str
+    wire: Wire
+    base_url: str
+    key_env: str
+    aliases: tuple[str, ...] = ()
+
+
+class Prices(msgspec.Struct, frozen=True):
+    """Dollars per million tokens; None where the price is not known (or the kind does not exist)."""
+
+    input: float | None
+    output: float | None
+    cache_read: float | None
+    cache_write: float | None
+
+
+class Tier(msgspec.Struct, frozen=True):
+    """Prices of a request with more than `above_tokens` of input."""
+
+    above_tokens: int
+    prices: Prices
+
+
+class ModelInfo(msgspec.Struct, frozen=True):
+    """One row. `id` is litellm's name, provider first; `max_output` 0: not known; `efforts` are the words
+    the model takes, weakest first."""
+
+    id: str
+    provider: str
+    name: str
+    api: Api
+    context: int
+    max_output: int
+    prices: Prices
+    capabilities: frozenset[str]
+    efforts: tuple[str, ...]
+    tiers: tuple[Tier, ...]
+    aliases: tuple[str, ...]
+
+
+class Catalogue(msgspec.Struct, frozen=True):
+    """All rows by id, every spelling of a name (lower case) with the id it means, and the providers by name
+    and alias."""
+
+    models: dict[str, ModelInfo]
+    names: dict[str, str]
+    providers: dict[str, Provider]
+
+
+class Match(msgspec.Struct, frozen=True):
+    """The row found for a name, and by which of its spellings. Only "exact" and "alias" of an unchanged name
+    are certain; the others are the best there is."""
+
+    info: ModelInfo
+    how: How
+    matched: str
+
+
+class ContextLimit(msgspec.Struct, frozen=True):
+    """How many tokens fit. A guess warns and never compacts."""
+
+    limit: int
+    source: Literal["configuration", "catalogue", "litellm", "guess"]
+
+
+# --- looking up ---
+
+
+def lookup(catalogue: Catalogue, name: str) -> Match | None:
+    """The row of a model: exact id or alias, then the longest prefix, then the longest substring, each ending
+    (and starting) at a boundary and each also with route segments and variants stripped."""
+    found = _find(catalogue.names, name)
+    if found is None:
+        return None
+    matched, step = found
+    info = catalogue.models[catalogue.names[matched]]
+    how: How = "alias" if step == "exact" and matched != info.id.lower() else step
+    return Match(info, how, matched)
+
+
+def _find(
+    names: Mapping[str, object], name: str
+) -> tuple[str, Literal["exact", "prefix", "substring"]] | None:
+    spellings = list(dict.fromkeys(_spellings(name.strip().lower())))
+    for spelling in spellings:
+        if spelling in names:
+            return spelling, "exact"
+    for spelling in spellings:
+        for end in reversed(_ends(spelling)):
+            if spelling[:end] in names:
+                return spelling[:end], "prefix"
+    for spelling in spellings:
+        inside = [part for part in _between_boundaries(spelling) if part in names]
+        if inside:
+            return max(inside, key=len), "substring"
+    return None
+
+
+def _spellings(name: str) -> Iterator[str]:
+    """The name, then without its variant (`:free`), then the same without one leading segment after the other
+    (`openrouter/anthropic/…`, Bedrock's `us.anthropic.…`)."""
+    while name:
+        yield name
+        base, colon, variant = name.rpartition(":")
+        if colon and base and "/" not in variant:
+            yield base
+        head, slash, rest = name.partition("/")
+        if slash:
+            name = rest
+            continue
+        head, dot, rest = name.partition(".")
+        name = rest if dot and head.replace("-", "").isalpha() else ""
+
+
+def _ends(name: str) -> list[int]:
+    """Where a prefix may end, shortest first."""
+    return [at for at, character in enumerate(name) if at and character in BOUNDARIES] + [len(name)]
+
+
+def _between_boundaries(name: str) -> Iterator[str]:
+    ends = _ends(name)
+    for start in (0, *(at + 1 for at in ends[:-1])):
+        yield from (name[start:end] for end in ends if end > start)
+
+
+def context_limit(
+    configured: int, catalogue: Catalogue, name: str, litellm_file: Path | None
+) -> ContextLimit:
+    """The context window: configured, from the catalogue, from litellm's own file (read only then), or a
+    guess."""
+    if configured > 0:
+        return ContextLimit(configured, "configuration")
+    match = lookup(catalogue, name)
+    if match is not None:
+        return ContextLimit(match.info.context, "catalogue")
+    known = read_price_file(litellm_file) if litellm_file is not None else {}
+    found = _find(known, name)
+    if found is not None:
+        return ContextLimit(known[found[0]], "litellm")
+    return ContextLimit(GUESSED_CONTEXT, "guess")
+
+
+def cost_usd(info: ModelInfo, usage: Usage) -> float | None:
+    """What a reply cost; None when the catalogue does not know the prices."""
+    prices = info.prices
+    for tier in info.tiers:
+        if usage.input_tokens > tier.above_tokens:
+            prices = tier.prices
+    if prices.input is None or prices.output is None:
+        return None
+    fresh = max(0, usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens)
+    read = prices.input if prices.cache_read is None else prices.cache_read
+    write = prices.input if prices.cache_write is None else prices.cache_write
+    dollars = (
+        fresh * prices.input
+        + usage.cache_read_tokens * read
+        + usage.cache_write_tokens * write
+        + usage.output_tokens * prices.output
+    )
+    return dollars / 1_000_000
+
+
+# --- reading ---
+
+
+class _PriceRow(msgspec.Struct):
+    max_input_tokens: Any = None
+    max_tokens: Any = None
+
+
+def read_price_file(path: Path) -> dict[str, int]:
+    """Names (lower case) and context windows of litellm's price map; empty when the file is not there."""
+    try:
+        rows = msgspec.json.decode(path.read_bytes(), type=dict[str, _PriceRow])
+    except (OSError, msgspec.DecodeError):
+        return {}
+    return {
+        name.lower(): limit
+        for name, row in rows.items()
+        if isinstance(limit := row.max_input_tokens or row.max_tokens, int) and limit > 0
+    }
+
+
+def read_catalogue(path: Path) -> Catalogue:
+    """The catalogue in a file. Raises `OSError`, and `ValueError` where a row is malformed."""
+    return parse_catalogue(path.read_text(encoding="utf-8"))
+
+
+def parse_catalogue(text: str) -> Catalogue:
+    """The catalogue in a text. Raises `ValueError` naming the row that is malformed."""
+    data = tomllib.loads(text)
+    rows = [
+        _model(provider, line)
+        for provider, block in data.get("models", {}).items()
+        for line in block.splitlines()
+        if line and not line.startswith("#")
+    ]
+    models = {row.id: row for row in rows}
+    providers: dict[str, Provider] = {}
+    for name, fields in data.get("providers", {}).items():
+        provider = msgspec.convert({**fields, "name": name}, Provider)
+        providers.update(dict.fromkeys((name, *provider.aliases), provider))
+    return Catalogue(models, _names(rows), providers)
+
+
+def _names(rows: list[ModelInfo]) -> dict[str, str]:
+    """Ids first, then bare names and aliases; of several rows with one name that of its maker."""
+    rank = {provider: place for place, provider in enumerate(OWN_MODELS_FIRST)}
+    names = {row.id.lower(): row.id for row in rows}
+    for row in sorted(rows, key=lambda row: (rank.get(row.provider, len(rank)), row.id)):
+        for alias in (row.name, *row.aliases):
+            names.setdefault(alias.lower(), row.id)
+            names.setdefault(f"{row.provider}/{alias}".lower(), row.id)
+    return names
+
+
+def _model(provider: str, line: str) -> ModelInfo:
+    cells = line.split()
+    try:
+        name, api, context, output, *dollars, able, efforts, tiers, aliases = cells
+        return ModelInfo(
+            id=f"{provider}/{name}",
+            provider=provider,
+            name=name,
+            api="responses" if api == "responses" else "chat",
+            context=int(context),
+            max_output=0 if output == "-" else int(output),
+            prices=_prices(dollars),
+            capabilities=frozenset(_words(able)),
+            efforts=_words(efforts),
+            tiers=tuple(_tier(cell) for cell in _words(tiers)),
+            aliases=_words(aliases),
+        )
+    except ValueError as error:
+        raise ValueError(f"models.toml, {provider}: expected 12 columns, found {line!r}") from error
+
+
+def _words(cell: str) -> tuple[str, ...]:
+    return () if cell == "-" else tuple(cell.split(","))
+
+
+def _prices(cells: list[str]) -> Prices:
+    read, write, cached, stored = (None if cell == "-" else float(cell) for cell in cells)
+    return Prices(read, write, cached, stored)
+
+
+def _tier(cell: str) -> Tier:
+    above, _, prices = cell.partition(":")
+    return Tier(int(above), _prices(prices.split("/")))

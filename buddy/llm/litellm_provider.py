@@ -1,0 +1,205 @@
+"""The litellm lane: every provider that has no direct one, behind the same `Provider` protocol.
+
+litellm is imported by `litellm_import` alone, in the background; here it is an object that has `acompletion`.
+Its own retries are off (the loop retries), its callbacks and accounting unused, its stream always closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from time import monotonic
+from typing import Any, Literal, cast
+
+from buddy.agent.provider import ModelDelta, ModelRequest, ProviderError
+from buddy.llm import litellm_messages
+from buddy.llm.connection_errors import broken_answer, unreachable
+from buddy.llm.errors import classify
+from buddy.llm.litellm_chunks import ChunkReader, Tap, UsageChunks
+from buddy.llm.litellm_import import LitellmLibrary, LitellmUnavailableError
+
+KeyResolver = Callable[[], Awaitable[str]]
+"""Gives the key of a call; "" when the provider needs none, or finds its credentials itself (Bedrock …)."""
+
+ANTHROPIC_MODELS = re.compile(r"claude|anthropic", re.IGNORECASE)
+LOOP_SHARE_S = 0.004
+"""How long chunks are taken apart before the event loop gets its turn."""
+PREFIXES = re.compile(r"^(?:litellm\.[\w.]+: ?|[A-Z]\w*(?:Error|Exception)\b(?: ?[:-])? ?)+")
+NOISE = re.compile(r"(?s)\s*(?:Traceback \(most recent call last\).*|\.? ?Handle with `litellm\.\w+`\.?)$")
+NO_TERMINAL_EVENT = "before any terminal event"
+"""litellm's words for a responses stream that ended without its end."""
+TRANSPORT_ERRORS = frozenset(
+    {
+        *("ConnectError", "ConnectTimeout", "ProxyError", "PoolTimeout", "UnsupportedProtocol", "InvalidURL"),
+        *("ReadError", "ReadTimeout", "WriteError", "WriteTimeout", "CloseError", "gaierror", "SSLError"),
+        *("RemoteProtocolError", "LocalProtocolError", "IncompleteReadError", "ConnectionResetError"),
+    }
+)
+"""Exceptions below HTTP, by name: httpx is not imported for this."""
+
+
+class LitellmProvider:
+    """Answers through litellm. `base_url` replaces the provider's address; `api` is the catalogue's word;
+    `timeout_s` bounds a whole call (watching its stream is the idle watchdog's work); `options` go to litellm
+    as they are (aws_region_name, api_version …)."""
+
+    def __init__(
+        self,
+        library: LitellmLibrary,
+        *,
+        key: KeyResolver,
+        base_url: str = "",
+        api: Literal["chat", "responses"] = "chat",
+        timeout_s: float = 3600,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._library = library
+        self._key = key
+        self._base_url = base_url
+        self._api: Literal["chat", "responses"] = api
+        self._timeout_s = timeout_s
+        self._options = dict(options or {})
+
+    @property
+    def lane(self) -> str:
+        """The wire format's name."""
+        return litellm_messages.LANE
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+        """The reply in pieces. Raises `ProviderError`."""
+        try:
+            litellm = await self._library.module()
+        except LitellmUnavailableError as error:
+            raise ProviderError("bad_request", str(error)) from error
+        key = await self._key()
+        arguments = self.arguments(request, key, litellm)
+        stream: Any = None
+        reader, tap = ChunkReader(), Tap()
+        try:
+            stream = await litellm.acompletion(**arguments)
+            if getattr(stream, "completion_stream", None) is None:
+                await stream.fetch_stream()
+            tap.watch(stream.completion_stream)
+            stream.chunks = UsageChunks()
+            turn_over_at = monotonic() + LOOP_SHARE_S
+            async for chunk in stream:
+                for piece in reader.read(chunk):
+                    yield piece
+                if monotonic() > turn_over_at:
+                    # One read of the socket holds hundreds of chunks at 0.4 ms each: keys are due in between.
+                    await asyncio.sleep(0)
+                    turn_over_at = monotonic() + LOOP_SHARE_S
+            for piece in reader.ending(stream, tap):
+                yield piece
+        except ProviderError:
+            raise
+        except Exception as error:  # the lane's border: providers raise what they like
+            raise error_of(error, provider_of(request.model), key=key, has_begun=reader.has_begun) from error
+        finally:
+            # Leaving the loop does not close the connection, and cancelling alone not on every provider.
+            if stream is not None:
+                await stream.aclose()
+
+    def arguments(self, request: ModelRequest, key: str, litellm: Any) -> dict[str, Any]:
+        """The keyword arguments of `acompletion`."""
+        cache = ANTHROPIC_MODELS.search(request.model) is not None
+        arguments: dict[str, Any] = {
+            "model": self._model(request.model, litellm),
+            "messages": litellm_messages.messages(request, cache=cache),
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "max_retries": 0,
+            "num_retries": 0,
+            "timeout": self._timeout_s,
+            **self._options,
+        }
+        optional = {
+            "tools": litellm_messages.tools(request.tools),
+            "api_key": key,
+            "api_base": self._base_url,
+        }
+        arguments.update({name: value for name, value in optional.items() if value})
+        sampling = {
+            "max_tokens": request.max_tokens,
+            "temperature": request.temperature,
+            "top_p": request.top_p,
+            "reasoning_effort": request.effort,
+        }
+        arguments.update({name: value for name, value in sampling.items() if value is not None})
+        if self._api == "responses":
+            # Nothing is stored at the provider, so its reasoning has to travel with the conversation.
+            arguments.update(include=["reasoning.encrypted_content"], store=False)
+        return arguments
+
+    def _model(self, name: str, litellm: Any) -> str:
+        """litellm's name. With a base url an unknown first part is a name of the person's own: the server
+        speaks OpenAI's protocol and is asked for the part after the slash."""
+        provider, slash, rest = name.partition("/")
+        known = {str(getattr(one, "value", one)) for one in litellm.provider_list}
+        if self._base_url and (not slash or provider not in known):
+            name = f"openai/{rest if slash else name}"
+            provider, _, rest = name.partition("/")
+        if self._api == "responses" and not rest.startswith("responses/"):
+            return f"{provider}/responses/{rest}" if slash else f"responses/{name}"
+        return name
+
+
+def provider_of(model: str) -> str:
+    """Who is named in error sentences."""
+    return model.partition("/")[0] if "/" in model else "the provider"
+
+
+def error_of(error: Exception, provider: str, *, key: str, has_begun: bool) -> ProviderError:
+    """What an exception of litellm means: by its HTTP status, which is right, then by its text; its class
+    only tells whether there was an answer at all. `has_begun`: part of the answer had arrived."""
+    # In the middle of a stream the real one is wrapped.
+    error = getattr(error, "original_exception", None) or error
+    causes = _causes(error)
+    if TRANSPORT_ERRORS & {type(one).__name__ for one in causes}:
+        return broken_answer(error, provider) if has_begun else unreachable(error, provider)
+    text = _text(error)
+    if NO_TERMINAL_EVENT in text:
+        return broken_answer(error, provider)
+    status = next((one for cause in causes if isinstance(one := getattr(cause, "status_code", None), int)), 0)
+    return classify(status, _headers(causes), _body(error, text), provider, key=key)
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    found: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and current not in found:
+        found.append(current)
+        current = current.__cause__ or current.__context__
+    return found
+
+
+def _headers(causes: list[BaseException]) -> dict[str, str]:
+    """The answer's headers: litellm drops them from some of its exceptions, the causes keep them."""
+    found: dict[str, str] = {}
+    for cause in reversed(causes):
+        response = getattr(cause, "response", None)
+        for holder in (getattr(response, "headers", None), getattr(cause, "headers", None)):
+            found.update({str(name).lower(): str(value) for name, value in dict(holder or {}).items()})
+    return found
+
+
+def _body(error: Exception, text: str) -> object:
+    """What the server said: its body when litellm kept it, else the JSON in the exception's text, else the
+    text."""
+    body = getattr(error, "body", None)
+    if body:
+        return cast("object", body)
+    start = text.find("{")
+    if start < 0:
+        return text
+    try:
+        return json.JSONDecoder(strict=False).raw_decode(text, start)[0]
+    except ValueError:
+        return text
+
+
+def _text(error: Exception) -> str:
+    told = NOISE.sub("", str(getattr(error, "message", "") or error))
+    return PREFIXES.sub("", told).strip()

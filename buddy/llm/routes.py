@@ -1,0 +1,86 @@
+"""Where a model name leads: which provider, which lane, which address, and what name is sent there. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Literal
+
+import msgspec
+
+from buddy.llm.catalog import Api, Catalogue, Match, Provider, Wire, lookup
+
+LaneChoice = Literal["auto", "direct", "litellm"]
+Lane = Literal["direct", "litellm"]
+
+
+class UnknownModelError(ValueError):
+    """Nobody is known to serve a name: one sentence with the nearest names."""
+
+
+class Route(msgspec.Struct, frozen=True):
+    """How to reach a model. `model` is what the lane is given: the provider's own name on the direct lane,
+    litellm's on the other. `base_url` is "" where litellm knows the address. `match` is its catalogue row."""
+
+    provider: str
+    lane: Lane
+    wire: Wire
+    api: Api
+    model: str
+    base_url: str
+    key_env: str
+    match: Match | None
+
+
+def route(catalogue: Catalogue, name: str, *, base_url: str = "", lane: LaneChoice = "auto") -> Route:
+    """The way to a model. `base_url`: the profile's own address, where the part after the first slash is
+    sent. Raises `UnknownModelError`."""
+    match = lookup(catalogue, name)
+    provider, rest = _provider(catalogue, name, match)
+    if provider is None and not base_url and "/" not in name:
+        raise UnknownModelError(_unknown(catalogue, name))
+    api: Api = "responses" if rest.startswith("responses/") or _needs_responses(match) else "chat"
+    rest = rest.removeprefix("responses/")
+    wire: Wire = provider.wire if provider else ("chat" if base_url else "")
+    if base_url and not wire:
+        wire = "chat"
+    direct = lane == "direct" or (lane == "auto" and wire != "" and (api == "chat" or base_url != ""))
+    if direct and not wire:
+        raise UnknownModelError(
+            f'{name} has no direct lane: set base_url in the profile, or lane = "auto" to go through litellm'
+        )
+    owner = provider.name if provider else name.partition("/")[0]
+    return Route(
+        provider=owner,
+        lane="direct" if direct else "litellm",
+        wire=wire if direct else "",
+        api="chat" if direct else api,
+        model=rest if direct else (f"{owner}/{rest}" if provider else name),
+        base_url=base_url or (provider.base_url if provider and direct else ""),
+        key_env=provider.key_env if provider else "",
+        match=match,
+    )
+
+
+def _provider(catalogue: Catalogue, name: str, match: Match | None) -> tuple[Provider | None, str]:
+    """Who is meant and the name without them: named by the first segment, or the maker of a bare name."""
+    head, slash, rest = name.partition("/")
+    if slash:
+        provider = catalogue.providers.get(head.lower())
+        if match and provider and match.how in ("exact", "alias") and match.info.provider == provider.name:
+            rest = match.info.name  # an alias is our word, not the provider's
+        return provider, rest
+    if match is not None and match.how != "substring":
+        exact = match.info.name if match.how in ("exact", "alias") else name
+        return catalogue.providers.get(match.info.provider), exact
+    return None, name
+
+
+def _needs_responses(match: Match | None) -> bool:
+    return match is not None and match.how != "substring" and match.info.api == "responses"
+
+
+def _unknown(catalogue: Catalogue, name: str) -> str:
+    near = difflib.get_close_matches(name.lower(), catalogue.names, n=3, cutoff=0.5)
+    ids = list(dict.fromkeys(catalogue.names[one] for one in near))
+    hint = f"near names: {', '.join(ids)}" if ids else "`buddy models` lists the known ones"
+    return f"unknown model {name!r}: expected provider/model in litellm's words, or a base_url; {hint}"
