@@ -13,12 +13,13 @@ from collections.abc import Sequence
 import msgspec
 
 from buddy.agent.budget import TokenMeter
-from buddy.agent.events import AgentUiEvent, ApprovalRequested, ApprovalResolved, Notice
-from buddy.agent.history import repaired
+from buddy.agent.events import AgentUiEvent, ApprovalRequested, ApprovalResolved, Notice, TokenUsage
+from buddy.agent.history import reopened
 from buddy.agent.host import Outcome
 from buddy.agent.loop import agent_loop, agent_loop_continue
 from buddy.agent.messages import AssistantMessage, Origin, Text, UserMessage, UserPart, unanswered
 from buddy.safety.rules import Rule
+from buddy.sessions.load import ResumedTask
 from buddy.tasks.events import EventHub, EventReader
 from buddy.tasks.execution import Writes
 from buddy.tasks.inbox import Inbox
@@ -57,6 +58,7 @@ class TaskBoard:
             emit=self._emit,
             record=self._record_approval,
             now=parts.clock.now,
+            wall=parts.clock.wall,
             remember=self._remember,
             save=parts.save_rules,
         )
@@ -94,6 +96,29 @@ class TaskBoard:
             self.set_focus(number)
         return task
 
+    def restore(self, resumed: Sequence[ResumedTask], focus: int) -> None:
+        """Put the tasks of a resumed session on the board, as they were; what ran is paused."""
+        for one in resumed:
+            record = one.record
+            task = Task(
+                record.number,
+                title=record.task.title,
+                model=record.task.model,
+                parent=record.task.parent,
+                meter=self.meter(record.task.model, record.usage),
+                services=self.parts.services(record.number),
+            )
+            task.state = record.task.state
+            task.reason = record.task.reason
+            task.closed = record.task.closed
+            task.background = record.number != focus
+            task.history = list(record.history)
+            task.not_run = one.not_run_calls
+            task.compaction = record.compaction
+            task.queued, task.steering = list(record.queued), list(record.steering)
+            self.tasks[record.number] = task
+        self.focus = focus if focus in self.tasks else min(self.tasks, default=0)
+
     def task(self, number: int) -> Task:
         """The task of a number. Raises `TaskError` naming those there are."""
         found = self.tasks.get(number)
@@ -102,16 +127,20 @@ class TaskBoard:
             raise TaskError(f"there is no task {number} (tasks: {known})")
         return found
 
-    def meter(self, model: str) -> TokenMeter:
-        """A counter for a task on this model."""
+    def meter(self, model: str, usage: TokenUsage | None = None) -> TokenMeter:
+        """A counter for a task on this model, going on from what the task has used."""
         access = self.parts.model(model)
-        return TokenMeter(
+        meter = TokenMeter(
             window=access.window,
             price=access.price,
             budget=self.parts.task_budget,
+            spent=usage.total if usage else None,
+            cost_usd=usage.cost_usd if usage else 0,
             session=self.parts.session_budget,
             session_spent=self.spent,
         )
+        meter.context_tokens = usage.context_tokens if usage else 0
+        return meter
 
     def spent(self) -> tuple[float, int]:
         """Dollars and tokens of the whole session."""
@@ -146,6 +175,9 @@ class TaskBoard:
         task = self._free(number)
         if not task.history:
             raise TaskError(f"task {number} has nothing to continue: it has not begun")
+        if task.not_run:
+            task.history = list(reopened(task.history, task.not_run))
+            self.parts.memory.replace_history(number, "continued", len(task.history))
         last = task.history[-1]
         if isinstance(last, AssistantMessage) and not unanswered(task.history):
             if last.finish != "cut" and task.state in ("idle", "finished"):
@@ -258,6 +290,7 @@ class TaskBoard:
 
     def _start(self, task: Task, prompts: tuple[UserMessage, ...]) -> asyncio.Task[None]:
         task.cancelled = asyncio.Event()
+        task.not_run = ()
         task.reason = ""
         task.state = "running"
         task.started_at = self.parts.clock.now()
@@ -280,7 +313,6 @@ class TaskBoard:
 
     async def _turn(self, task: Task, prompts: tuple[UserMessage, ...]) -> Outcome:
         access = self.parts.model(task.model)
-        task.history = list(repaired(task.history, set()).history) if not task.outcome else task.history
         agent, host = agent_of(self._shared, task, access), host_of(self._shared, task)
         if prompts:
             return await agent_loop(prompts, agent, task.history, host)

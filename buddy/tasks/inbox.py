@@ -49,6 +49,7 @@ class Inbox:
         emit: Emit,
         record: RecordApproval,
         now: Callable[[], float],
+        wall: Callable[[], float],
         remember: Callable[[tuple[Rule, ...], float | None], None],
         save: Callable[[tuple[Rule, ...]], None],
     ) -> None:
@@ -56,6 +57,7 @@ class Inbox:
         self._emit = emit
         self._record = record
         self._now = now
+        self._wall = wall
         self._remember = remember
         self._save = save
         self._open: dict[str, OpenRequest] = {}
@@ -122,7 +124,7 @@ class Inbox:
         """The policy changed (mode, grants, standing approvals): settle what it now decides by itself. What
         only the person may decide stays."""
         for request in list(self._open.values()):
-            verdict = self._policy.consider(request.facts, self._now())
+            verdict = self._policy.consider(request.facts, self._wall())
             if verdict.decision == "allow":
                 self._close(request, "once", verdict.decided_by, Allowed())
             elif verdict.decision == "deny":

@@ -33,9 +33,11 @@ class ModelAccess(msgspec.Struct, frozen=True):
 
 
 class Clock(msgspec.Struct, frozen=True):
-    """Time and chance: seconds of a monotonic clock, sleeping, a number in [0, 1), a new id."""
+    """Time and chance: seconds of a monotonic clock, wall time (grants expire by it, also after a resume),
+    sleeping, a number in [0, 1), a new id."""
 
     now: Callable[[], float]
+    wall: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]]
     random: Callable[[], float]
     new_id: Callable[[], str]

@@ -8,7 +8,16 @@ from typing import Literal
 from buddy.agent.budget import TokenMeter
 from buddy.agent.compaction import Compaction
 from buddy.agent.host import Outcome
-from buddy.agent.messages import AssistantMessage, Message, Text, ToolMessage, UserMessage, calls_of, text_of
+from buddy.agent.messages import (
+    AssistantMessage,
+    Call,
+    Message,
+    Text,
+    ToolMessage,
+    UserMessage,
+    calls_of,
+    text_of,
+)
 from buddy.sessions.records import TaskChanged
 from buddy.tasks.parts import TaskServices
 
@@ -36,6 +45,7 @@ class Task:
         self.compaction: Compaction | None = None
         self.queued: list[UserMessage] = []
         self.steering: list[UserMessage] = []
+        self.not_run: tuple[Call, ...] = ()
         self.cancelled = asyncio.Event()
         self.runner: asyncio.Task[None] | None = None
         self.outcome: Outcome | None = None

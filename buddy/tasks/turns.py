@@ -132,7 +132,7 @@ async def _decided(
         facts = board.facts(tool, arguments)
     except ToolError as error:
         return Denied(str(error))
-    verdict = board.policy.decide(facts, board.clock.now())
+    verdict = board.policy.decide(facts, board.clock.wall())
     if verdict.decision == "allow":
         return Allowed()
     if verdict.decision == "deny":
