@@ -1,0 +1,77 @@
+"""The direct lane to Anthropic and compatible servers: messages, streamed. Imports nothing heavy; the HTTP
+client is made when the first request needs it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+
+from buddy.agent.provider import ModelDelta, ModelRequest
+from buddy.llm.anthropic_decoder import AnthropicDecoder
+from buddy.llm.direct import Endpoint, HttpClient, Post, host_of, stream_reply
+from buddy.llm.quirks import AnthropicQuirks, anthropic_quirks
+from buddy.llm.wire_anthropic import LANE, AnthropicWire
+
+VERSION = "2023-06-01"
+
+
+class Anthropic:
+    """A `Provider`. `client` makes the HTTP client; `quirks` says what a server wants for a model."""
+
+    lane = LANE
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        client: Callable[[Endpoint], HttpClient],
+        quirks: Callable[[str, str], AnthropicQuirks] = anthropic_quirks,
+    ) -> None:
+        self._endpoint = endpoint
+        self._make_client = client
+        self._quirks = quirks
+        self._client: HttpClient | None = None
+        self._wires: dict[str, AnthropicWire] = {}
+        self._host = host_of(endpoint.base_url)
+        self._url = messages_url(endpoint.base_url)
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+        """The reply in pieces."""
+        return stream_reply(self._http, lambda: self._post(request), AnthropicDecoder(self._host))
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            await self._client.aclose()
+
+    def _http(self) -> HttpClient:
+        if self._client is None:
+            self._client = self._make_client(self._endpoint)
+        return self._client
+
+    def _post(self, request: ModelRequest) -> Post:
+        key = self._endpoint.key()
+        quirks = self._quirks(self._host, request.model)
+        headers = {
+            "content-type": "application/json",
+            "accept": "text/event-stream",
+            "anthropic-version": VERSION,
+            **quirks.headers,
+        }
+        if key:
+            is_bearer = quirks.auth == "authorization"
+            headers[quirks.auth] = f"Bearer {key}" if is_bearer else key
+        headers.update(self._endpoint.headers)
+        return Post(self._url, headers, self._wire(request.model, quirks).body(request), self._host, key)
+
+    def _wire(self, model: str, quirks: AnthropicQuirks) -> AnthropicWire:
+        wire = self._wires.get(model)
+        if wire is None:
+            wire = self._wires[model] = AnthropicWire(quirks, model, self._endpoint.max_output_tokens)
+        return wire
+
+
+def messages_url(base_url: str) -> str:
+    """Where messages are asked for; a base with or without `/v1` will do."""
+    base = base_url.rstrip("/")
+    if base.endswith("/messages"):
+        return base
+    return base + ("/messages" if base.endswith("/v1") else "/v1/messages")

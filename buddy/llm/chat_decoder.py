@@ -1,0 +1,224 @@
+"""Chat completion chunks → pieces of a reply. Pure; tolerant of everything servers were seen to send.
+
+Never trusted: `choices` may be missing, `content` a list, `arguments` null or an object, ids and indexes
+absent, usage under other keys, errors inside a 200 answer. A reply is finished by `[DONE]`, or by a clean end
+of the body after a finish reason; otherwise it was cut, and the decoder says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from buddy.agent.provider import (
+    CallPiece,
+    Finished,
+    ModelDelta,
+    OpaquePiece,
+    ProviderError,
+    TextPiece,
+    ThinkingPiece,
+    UsagePiece,
+)
+from buddy.llm.chat_usage import usage_of
+from buddy.llm.errors import classify_event
+from buddy.llm.loose_json import dumps, items, listed, loads, mapping, string
+from buddy.llm.reasoning_details import ReasoningDetails
+from buddy.llm.sse import SseEvent
+from buddy.llm.think_tags import ThinkTags
+
+Decoded = Sequence[ModelDelta | ProviderError]
+Reason = Literal["stop", "calls", "length", "filter"]
+
+REASONS: Mapping[str, Reason] = {
+    "tool_calls": "calls",
+    "function_call": "calls",
+    "tool_use": "calls",
+    "length": "length",
+    "max_tokens": "length",
+    "MAX_TOKENS": "length",
+    "max_output_tokens": "length",
+    "model_length": "length",
+    "model_context_window_exceeded": "length",
+    "content_filter": "filter",
+    "safety": "filter",
+    "SAFETY": "filter",
+    "RECITATION": "filter",
+    "PROHIBITED_CONTENT": "filter",
+    "refusal": "filter",
+    "sensitive": "filter",
+}
+"""Words for the end of a reply; any other word means it simply stopped."""
+
+FAILED_REASONS = frozenset(
+    {"error", "abort", "network_error", "insufficient_system_resource", "MALFORMED_FUNCTION_CALL"}
+)
+"""Finish reasons that mean the server gave up."""
+
+REASONING_WORDS = ("reasoning", "thinking", "thought")
+SECRET_WORDS = ("signature", "opaque", "encrypted")
+ECHOED = frozenset({"extra_content", "provider_specific_fields"})
+"""Fields of a call or a message that their provider wants back untouched."""
+
+
+class ChatDecoder:
+    """One reply's worth of chunks. `provider` names the server in error sentences."""
+
+    def __init__(self, provider: str) -> None:
+        self._provider = provider
+        self._tags = ThinkTags()
+        self._reason: Reason | None = None
+        self._opaque: dict[str, Any] = {}
+        self._details = ReasoningDetails()
+        self.is_done = False
+
+    def feed(self, event: SseEvent) -> Decoded:
+        """The pieces of one event. An error stands as the last item, to be raised."""
+        data = event.data
+        if not data.startswith(b"{"):
+            return self._finished("unstated") if data.strip() == b"[DONE]" else ()
+        try:
+            chunk = loads(data)
+        except ValueError:
+            return (ProviderError("cut", f"{self._provider} sent an event that is no JSON"),)
+        return self.feed_chunk(mapping(chunk), event.name)
+
+    def feed_chunk(self, chunk: Mapping[str, Any], event_name: str = "") -> Decoded:
+        """The pieces of one decoded chunk (or of a whole answer that was not streamed)."""
+        out: list[ModelDelta | ProviderError] = []
+        choices = items(chunk.get("choices"))
+        if choices:
+            self._choice(mapping(choices[0]), out)
+        if self._reason is not None or chunk.get("usage"):
+            usage = usage_of(chunk)
+            if usage is not None:
+                out.append(UsagePiece(usage))
+        elif not choices:
+            self._without_choices(chunk, out)
+        if "error" in chunk or event_name == "error" or chunk.get("object") == "error":
+            error = classify_event(chunk, self._provider)
+            if error is not None:
+                out.append(error)
+        return out
+
+    def whole(self, answer: Mapping[str, Any]) -> Decoded:
+        """The pieces of an answer that was not streamed."""
+        if not items(answer.get("choices")):
+            error = classify_event(answer, self._provider)
+            return (error or ProviderError("server", f"{self._provider} answered without any choices"),)
+        return [*self.feed_chunk(answer), *self._finished("unstated")]
+
+    def end(self) -> Decoded:
+        """The body ended properly."""
+        if self.is_done or self._reason is None:
+            return self._tags.end()
+        return self._finished("unstated")
+
+    def _finished(self, otherwise: Literal["unstated"]) -> Decoded:
+        self.is_done = True
+        out: list[ModelDelta] = [*self._tags.end()]
+        details = self._details.whole()
+        if details:
+            self._opaque["reasoning_details"] = details
+        if self._opaque:
+            out.append(OpaquePiece(self._opaque))
+        out.append(Finished(self._reason or otherwise))
+        return out
+
+    def _without_choices(self, chunk: Mapping[str, Any], out: list[ModelDelta | ProviderError]) -> None:
+        usage = usage_of(chunk)
+        if usage is not None:
+            out.append(UsagePiece(usage))
+
+    def _choice(self, choice: Mapping[str, Any], out: list[ModelDelta | ProviderError]) -> None:
+        if choice.get("index"):
+            return  # a second candidate: never asked for
+        delta = choice.get("delta")
+        self._delta(mapping(choice.get("message") if delta is None else delta), out)
+        reason = choice.get("finish_reason")
+        if not reason:
+            return
+        if reason in FAILED_REASONS:
+            error = classify_event(choice, self._provider)
+            out.append(error or ProviderError("server", f"{self._provider} gave up the reply ({reason})"))
+        elif self._reason is None:
+            self._reason = REASONS.get(str(reason), "stop")
+
+    def _delta(self, delta: Mapping[str, Any], out: list[ModelDelta | ProviderError]) -> None:
+        reasoned = False
+        for key, value in delta.items():
+            if not value or key == "role":
+                continue
+            if key == "content":
+                self._content(value, out)
+            elif key == "tool_calls":
+                self._calls(value, out)
+            elif key == "refusal":
+                self._text(string(value), out)
+            elif key == "function_call":
+                out.append(_call({"index": 0, "function": value}))
+            elif key == "reasoning_details":
+                self._details.add(value)
+            elif key in ECHOED or any(word in key for word in SECRET_WORDS):
+                self._opaque[key] = value
+            elif not reasoned and any(word in key for word in REASONING_WORDS):
+                text = _reasoning_text(value)
+                if text:
+                    reasoned = True
+                    out.append(ThinkingPiece(text))
+
+    def _content(self, value: Any, out: list[ModelDelta | ProviderError]) -> None:
+        if isinstance(value, str):
+            self._text(value, out)
+            return
+        for item in items(value):
+            if isinstance(item, str):
+                self._text(item, out)
+                continue
+            part = mapping(item)
+            kind = string(part.get("type"))
+            if any(word in kind for word in REASONING_WORDS):
+                text = _reasoning_text(part.get(kind, part.get("text", part.get("summary"))))
+                if text:
+                    out.append(ThinkingPiece(text))
+            else:
+                self._text(string(part.get("text")), out)
+
+    def _text(self, text: str, out: list[ModelDelta | ProviderError]) -> None:
+        if not text:
+            return
+        if self._tags.is_plain:
+            out.append(TextPiece(text))
+        else:
+            out.extend(self._tags.feed(text))
+
+    def _calls(self, value: Any, out: list[ModelDelta | ProviderError]) -> None:
+        out.extend(_call(mapping(call)) for call in listed(value))
+
+
+def _call(call: Mapping[str, Any]) -> CallPiece:
+    """One element of `tool_calls`; name and arguments may stand beside the `function` they belong in."""
+    function = mapping(call.get("function")) or call
+    arguments = function.get("arguments")
+    is_object = isinstance(arguments, dict)
+    index = call.get("index")
+    opaque = {key: value for holder in (call, function) for key, value in holder.items() if key in ECHOED}
+    call_id = call.get("id")
+    return CallPiece(
+        index=index if isinstance(index, int) else None,
+        id="" if call_id is None else str(call_id),
+        name=string(function.get("name")),
+        arguments=dumps(arguments).decode() if is_object else string(arguments),
+        opaque=opaque,
+        complete=is_object,
+    )
+
+
+def _reasoning_text(value: Any) -> str:
+    """Reasoning as a string, or as objects and lists around one."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "".join(_reasoning_text(item) for item in items(value))
+    part = mapping(value)
+    return _reasoning_text(part.get("text") or part.get("content") or "")

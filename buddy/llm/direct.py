@@ -1,0 +1,174 @@
+"""What both direct lanes share: one POST, its answer read as a stream of pieces, its failures as
+`ProviderError`.
+
+Nothing here knows a wire format (the decoders do) or a connection (the clients do).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import msgspec
+
+from buddy.agent.provider import Alive, ModelDelta, ProviderError
+from buddy.llm.errors import classify, redact
+from buddy.llm.reply_reader import Decoder, ReplyReader
+
+MAX_ERROR_BYTES = 200_000
+ERROR_BODY_S = 10
+DRAIN_S = 0.05
+"""How long the end of a finished body is waited for, so that the connection can be used again."""
+
+ALIVE = Alive()
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """Where a lane sends its requests. `key` is asked for each request, must not block, and may return ""
+    (local servers); `connect_s` limits reaching the server; `max_output_tokens` is what a request that must
+    state a limit states when nobody set one (0: the lane's own default)."""
+
+    base_url: str
+    key: Callable[[], str]
+    headers: dict[str, str] = {}
+    connect_s: float = 15
+    max_output_tokens: int = 0
+
+
+class Answer(Protocol):
+    """An HTTP answer whose body is still arriving. `headers` are in lower case."""
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The answer's headers."""
+        ...
+
+    def body(self) -> AsyncIterator[bytes]:
+        """The body as it arrives. Raises `ProviderError` of kind `cut` when it breaks off."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of the connection: keep it when the body was read to its end, close it otherwise."""
+        ...
+
+
+class HttpClient(Protocol):
+    """Something that posts. One per provider; connections live on between requests."""
+
+    async def post(self, url: str, headers: Mapping[str, str], content: bytes) -> Answer:
+        """Send and wait for the headers of the answer. Raises `ProviderError`."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        ...
+
+
+class Post(msgspec.Struct, frozen=True):
+    """One request, ready to be sent. `key` is known here only to be kept out of error sentences."""
+
+    url: str
+    headers: dict[str, str]
+    content: bytes
+    provider: str
+    key: str
+
+
+async def stream_reply(
+    client_of: Callable[[], HttpClient], post_of: Callable[[], Post], decoder: Decoder
+) -> AsyncGenerator[ModelDelta, None]:
+    """Send a request and yield the pieces of its reply. Closing the generator closes the connection."""
+    post = post_of()
+    client = client_of()
+    answer = await client.post(post.url, post.headers, post.content)
+    try:
+        await _refuse_failure(answer, post)
+        body = answer.body()
+        reader = ReplyReader(decoder, post.provider)
+        async for chunk in body:
+            pieces = reader.feed(chunk)
+            if not pieces:
+                yield ALIVE
+            for piece in pieces:
+                if isinstance(piece, ProviderError):
+                    raise _without_key(piece, post.key)
+                yield piece
+            if decoder.is_done:
+                break
+        else:
+            for piece in reader.end():
+                if isinstance(piece, ProviderError):
+                    raise _without_key(piece, post.key)
+                yield piece
+        while decoder.is_done and (chunk := await _soon(body)):
+            pieces = reader.feed(chunk)
+            if not pieces:
+                break
+            for piece in pieces:
+                if not isinstance(piece, ProviderError):
+                    yield piece
+    finally:
+        await answer.aclose()
+
+
+def host_of(base_url: str) -> str:
+    """The host's name, as quirks and error sentences know the server."""
+    try:
+        return urlsplit(base_url).hostname or base_url
+    except ValueError:
+        return base_url
+
+
+async def _refuse_failure(answer: Answer, post: Post) -> None:
+    """Raise what a status other than success means."""
+    if answer.status < 300:
+        return
+    if answer.status < 400:
+        where = answer.headers.get("location", "elsewhere")
+        raise ProviderError(
+            "not_found",
+            f"{post.provider} redirects to {redact(where, post.key)[:200]}: expected an answer; "
+            "check the profile's base_url, or sign in to the network",
+            status=answer.status,
+        )
+    content = await _first_bytes(answer.body())
+    raise classify(answer.status, answer.headers, content, post.provider, key=post.key)
+
+
+async def _first_bytes(body: AsyncIterator[bytes]) -> bytes:
+    """The body up to a limit, or as much of it as came."""
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(ERROR_BODY_S):
+            async for chunk in body:
+                pieces.append(chunk)
+                size += len(chunk)
+                if size >= MAX_ERROR_BYTES:
+                    break
+    except (TimeoutError, ProviderError):
+        pass  # what came is enough for a sentence
+    return b"".join(pieces)
+
+
+def _without_key(error: ProviderError, key: str) -> ProviderError:
+    error.message = redact(error.message, key)
+    error.args = (error.message,)
+    return error
+
+
+async def _soon(body: AsyncIterator[bytes]) -> bytes:
+    """What follows the end of a reply, if it comes at once: usually the end of the body, which makes the
+    connection usable again; now and then another message."""
+    try:
+        async with asyncio.timeout(DRAIN_S):
+            return await anext(body, b"")
+    except (TimeoutError, ProviderError):
+        return b""

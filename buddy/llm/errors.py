@@ -1,0 +1,115 @@
+"""Provider errors: status, headers and body → one `ProviderError`. Every lane uses this.
+
+Status codes and type fields lie (quota under 400, rate limits under "invalid request", auth under 400), so
+words decide first where they are unmistakable, then the status, then the type. What is shown is one sentence:
+never a web page, never a key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from buddy.agent.provider import ErrorKind, ProviderError
+from buddy.llm.error_body import Told, read_body, told_by
+from buddy.llm.error_words import BY_STATUS, BY_TYPE, WORDS, Rule
+from buddy.llm.retry_after import retry_after_s
+
+ADVICE: Mapping[ErrorKind, str] = {
+    "rate_limit": "too many requests",
+    "overloaded": "overloaded",
+    "server": "server error",
+    "cut": "connection broken",
+    "context_overflow": "the conversation is longer than the model takes",
+    "auth": "the key was not accepted; check the profile's key",
+    "quota": "no credit or quota left; check the account's plan and billing",
+    "not_found": "no such model or address; check the profile's model and base_url",
+    "bad_request": "the request was refused",
+    "content_filter": "blocked by the provider's content filter",
+}
+
+MAX_SENTENCE = 400
+SECRETS = (
+    r"(bearer\s+)[\w\-.~+/=]{8,}|\b(?:sk|pk|rk|gsk|xai|hf|nvapi|pplx|csk|fw)[-_][\w\-]{8,}|\bAIza[\w\-]{20,}"
+)
+
+
+def classify(
+    status: int | None,
+    headers: Mapping[str, str],
+    body: object,
+    provider: str,
+    *,
+    key: str = "",
+    now: float | None = None,
+) -> ProviderError:
+    """The error an HTTP answer (or a library's exception) means.
+
+    `status` 0 or None: there was no HTTP status. `body`: bytes, text, or JSON already decoded. `key` is
+    removed from the sentence wherever the provider repeats it. `now`: seconds since the epoch for dates in
+    `retry-after`; the answer's own `date` header serves when it is None.
+    """
+    told = read_body(body)
+    headers = {name.lower(): value for name, value in headers.items()}
+    code = status if status and status >= 400 else told.status or status or 0
+    kind = _kind(code, told)
+    wait_s = retry_after_s(headers, told, now)
+    refused = headers.get("x-should-retry") == "false" and kind != "rate_limit"
+    return ProviderError(
+        kind,
+        _sentence(kind, code, told, provider, key),
+        status=code,
+        retry_after_s=wait_s,
+        retryable=False if refused else None,
+    )
+
+
+def classify_event(event: Mapping[str, Any], provider: str, *, key: str = "") -> ProviderError | None:
+    """The error an event of a 200 stream holds; None when it holds none."""
+    if not (event.get("error") or event.get("object") == "error" or event.get("type") == "error"):
+        told = told_by(event) if "choices" not in event and "finish_reason" not in event else None
+        if told is None or not told.text:
+            return None
+    return classify(0, {}, dict(event), provider, key=key)
+
+
+def redact(text: str, key: str = "") -> str:
+    """The text without the key in use and without anything shaped like one."""
+    if len(key) >= 4:
+        text = text.replace(key, "[key]")
+    return re.sub(SECRETS, lambda found: (found[1] or "") + "[key]", text, flags=re.IGNORECASE)
+
+
+def _kind(status: int, told: Told) -> ErrorKind:
+    for rule in WORDS:
+        if _applies(rule, status, told):
+            return rule.kind
+    by_type: ErrorKind | None = next((BY_TYPE[word] for word in told.types if word in BY_TYPE), None)
+    if status in BY_STATUS:
+        by_status: ErrorKind = BY_STATUS[status]
+        # A type is more precise than these three statuses, which gateways use for everything; but "api_error"
+        # (server) and "invalid_request_error" stand under every status too.
+        if by_type and status in (400, 429, 500) and by_type not in ("bad_request", "server"):
+            return by_type
+        return by_status
+    if by_type:
+        return by_type
+    if 400 <= status < 500:
+        return "bad_request"
+    return "server"
+
+
+def _applies(rule: Rule, status: int, told: Told) -> bool:
+    if rule.statuses and status not in rule.statuses:
+        return False
+    return re.search(rule.pattern, told.searched, re.IGNORECASE) is not None
+
+
+def _sentence(kind: ErrorKind, status: int, told: Told, provider: str, key: str) -> str:
+    head = f"{provider} answered {status}" if status else f"{provider} reported an error"
+    detail = " ".join(redact(told.text, key).split())
+    if len(detail) > MAX_SENTENCE:
+        detail = detail[:MAX_SENTENCE].rstrip() + "…"
+    advice = ADVICE[kind]
+    return f"{head} ({advice}): {detail}" if detail else f"{head}: {advice}"

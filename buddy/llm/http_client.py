@@ -1,0 +1,74 @@
+"""The HTTP client over httpx: for requests that go through a proxy. Imported when the first one is sent.
+
+`import httpx` also imports its command line (click, rich, pygments) when those are installed, as they are
+here: 75 of 184 ms. A placeholder in `sys.modules` keeps that out; nothing of it is ever used.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Mapping
+from types import ModuleType
+
+_command_line = ModuleType("httpx._main")
+_command_line.main = lambda: None  # type: ignore[attr-defined] - what httpx looks for
+sys.modules.setdefault("httpx._main", _command_line)
+
+import httpx  # noqa: E402 - after the placeholder
+
+from buddy.llm.connection_errors import broken_answer, unreachable  # noqa: E402 - as above
+
+
+class HttpxAnswer:
+    """An answer of httpx as the lanes want it."""
+
+    def __init__(self, response: httpx.Response, host: str) -> None:
+        self._response = response
+        self._host = host
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = response.headers
+        self._body = self._read()
+
+    def body(self) -> AsyncIterator[bytes]:
+        """The one iterator over the body."""
+        return self._body
+
+    async def aclose(self) -> None:
+        """Close it; httpx keeps the connection when the body was read to its end."""
+        await self._body.aclose()
+        await self._response.aclose()
+
+    async def _read(self):  # noqa: ANN202 - an async generator of bytes
+        try:
+            async for chunk in self._response.aiter_bytes():
+                yield chunk
+        except httpx.HTTPError as error:
+            raise broken_answer(error, self._host) from error
+
+
+class HttpxClient:
+    """Posts through one `httpx.AsyncClient`."""
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self._client = client
+
+    async def post(self, url: str, headers: Mapping[str, str], content: bytes) -> HttpxAnswer:
+        """Send and wait for the headers of the answer."""
+        host = httpx.URL(url).host
+        try:
+            request = self._client.build_request("POST", url, headers=headers, content=content)
+            return HttpxAnswer(await self._client.send(request, stream=True), host)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise unreachable(error, host) from error
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._client.aclose()
+
+
+def httpx_client(connect_s: float, *, trust_env: bool = True) -> HttpxClient:
+    """A client that honours the proxy settings of the environment. Reading is not limited here: that is the
+    watchdog's task."""
+    timeout = httpx.Timeout(None, connect=connect_s)
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=60)
+    return HttpxClient(httpx.AsyncClient(timeout=timeout, limits=limits, trust_env=trust_env))

@@ -1,0 +1,241 @@
+"""History and request → the body of a chat completion request. Pure apart from the cache of encoded
+messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+from buddy.agent.messages import (
+    AssistantMessage,
+    Call,
+    Image,
+    Message,
+    Text,
+    ToolMessage,
+    UserMessage,
+    calls_of,
+    text_of,
+    thinking_of,
+)
+from buddy.agent.provider import ModelRequest, ToolDefinition
+from buddy.llm.loose_json import dumps
+from buddy.llm.quirks import ChatQuirks
+from buddy.llm.wire import (
+    NO_OUTPUT,
+    NOTHING_SAID,
+    EncodedMessages,
+    alnum9,
+    is_at_home,
+    sendable,
+    wire_arguments,
+)
+
+LANE = "chat"
+BRIDGE = dumps({"role": "assistant", "content": "Understood."})
+PICTURES_FOLLOW = "Pictures of the tool results above:"
+CACHE_MARK = {"type": "ephemeral"}
+
+
+class ChatWire:
+    """Requests of one model on one server. Keeps what does not change between turns."""
+
+    def __init__(self, quirks: ChatQuirks, model: str) -> None:
+        self._quirks = quirks
+        self._model = model
+        self._messages = EncodedMessages(self._encode)
+        self._tools: tuple[tuple[ToolDefinition, ...], bytes] = ((), b"")
+        self._system: tuple[str, bytes] = ("", b"")
+
+    def body(self, request: ModelRequest) -> bytes:
+        """The request as JSON."""
+        fields: dict[str, Any] = {"model": request.model}
+        head = dumps(fields)[:-1]
+        messages = b",".join(self._all_messages(request))
+        tools = self._tool_bytes(request.tools)
+        rest = dumps(self._settings(request))[1:]
+        return b"".join([head, b',"messages":[', messages, b"]", tools, b",", rest])
+
+    def _settings(self, request: ModelRequest) -> dict[str, Any]:
+        quirks = self._quirks
+        fields: dict[str, Any] = {"stream": True}
+        if quirks.stream_options:
+            fields["stream_options"] = {"include_usage": True}
+        if request.max_tokens is not None:
+            fields[quirks.max_tokens_field] = request.max_tokens
+        if request.temperature is not None:
+            fields["temperature"] = request.temperature
+        if request.top_p is not None:
+            fields["top_p"] = request.top_p
+        if request.effort is not None:
+            fields.update(_effort(quirks, request.effort))
+        if request.tools and not quirks.parallel_calls:
+            fields["parallel_tool_calls"] = False
+        return {**fields, **quirks.extra}
+
+    def _all_messages(self, request: ModelRequest) -> list[bytes]:
+        history = sendable(request.history)
+        out: list[bytes] = []
+        system = request.system
+        if system and self._quirks.system_as == "user":
+            history = [UserMessage("", (Text(system),), "instructions"), *history]
+        elif system:
+            out.append(self._system_bytes(system))
+        self._messages.forget_others(history)
+        if self._quirks.merge or self._quirks.system_as == "user":
+            out.extend(self._merged(history))
+        else:
+            out.extend(self._one_by_one(history))
+        if self._quirks.cache_marks and history:
+            out[-1] = self._marked(history[-1]) or out[-1]
+        return out
+
+    def _marked(self, message: Message) -> bytes:
+        """The last message with a cache mark: everything before it is then cached. b"" where none can
+        stand."""
+        match message:
+            case UserMessage():
+                content = _user_content(message.parts)
+                parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+                return dumps({"role": "user", "content": _with_mark(parts)})
+            case ToolMessage() if not message.images:
+                return dumps(
+                    self._result(message, _with_mark([{"type": "text", "text": _tool_text(message)}]))
+                )
+            case _:
+                return b""
+
+    def _result(self, message: ToolMessage, content: str | list[dict[str, Any]]) -> dict[str, Any]:
+        return {"role": "tool", "tool_call_id": self._id(message.call_id), "content": content}
+
+    def _one_by_one(self, history: Sequence[Message]) -> list[bytes]:
+        """Every message by itself; pictures of tool results follow the last result of a reply, because a tool
+        message can't hold any."""
+        out: list[bytes] = []
+        pictures: list[Image] = []
+        after_tool = False
+        for message in history:
+            is_tool = isinstance(message, ToolMessage)
+            if pictures and not is_tool:
+                out.append(_pictures(pictures))
+                pictures = []
+                after_tool = False
+            if after_tool and self._quirks.bridge and isinstance(message, UserMessage):
+                out.append(BRIDGE)
+            out.append(self._messages.bytes_of(message))
+            if is_tool:
+                pictures.extend(message.images)
+            after_tool = is_tool
+        if pictures:
+            out.append(_pictures(pictures))
+        return out
+
+    def _merged(self, history: Sequence[Message]) -> list[bytes]:
+        """Neighbouring messages of one role as one, for templates that insist on alternation."""
+        out: list[bytes] = []
+        for role, group in groupby(history, key=type):
+            messages = list(group)
+            if role is ToolMessage or len(messages) == 1:
+                out.extend(self._one_by_one(messages))
+            elif role is UserMessage:
+                users = [message for message in messages if isinstance(message, UserMessage)]
+                parts = tuple(part for message in users for part in message.parts)
+                out.append(dumps({"role": "user", "content": _user_content(parts)}))
+            else:
+                replies = [message for message in messages if isinstance(message, AssistantMessage)]
+                out.append(dumps(self._replies(replies)))
+        return out
+
+    def _encode(self, message: Message) -> bytes:
+        match message:
+            case UserMessage():
+                return dumps({"role": "user", "content": _user_content(message.parts)})
+            case AssistantMessage():
+                return dumps(self._replies([message]))
+            case ToolMessage():
+                return dumps(self._result(message, _tool_text(message)))
+
+    def _replies(self, replies: Sequence[AssistantMessage]) -> dict[str, Any]:
+        """One assistant message of one reply (or of neighbouring ones)."""
+        calls = [(reply, call) for reply in replies if reply.finish != "cut" for call in calls_of(reply)]
+        text = "\n\n".join(filter(None, map(text_of, replies)))
+        content = text if text or not calls else self._quirks.empty_content
+        out: dict[str, Any] = {"role": "assistant", "content": content}
+        field = self._quirks.reasoning_back
+        if field and (calls or any(map(thinking_of, replies))):
+            out[field] = "".join(map(thinking_of, replies))
+        for reply in replies:
+            if reply.finish != "cut" and is_at_home(reply, LANE, self._model):
+                out.update(reply.opaque)
+        if calls:
+            out["tool_calls"] = [self._call(reply, call) for reply, call in calls]
+        return out
+
+    def _call(self, reply: AssistantMessage, call: Call) -> dict[str, Any]:
+        function = {"name": call.name, "arguments": wire_arguments(call.arguments)}
+        out: dict[str, Any] = {"id": self._id(call.id), "type": "function", "function": function}
+        if is_at_home(reply, LANE, self._model):
+            out.update(call.opaque)
+        return out
+
+    def _id(self, call_id: str) -> str:
+        return alnum9(call_id) if self._quirks.tool_ids == "alnum9" else call_id
+
+    def _tool_bytes(self, tools: tuple[ToolDefinition, ...]) -> bytes:
+        if not tools:
+            return b""
+        if self._tools[0] is not tools and self._tools[0] != tools:
+            encoded = dumps([{"type": "function", "function": _definition(tool)} for tool in tools])
+            self._tools = (tools, b',"tools":' + encoded)
+        return self._tools[1]
+
+    def _system_bytes(self, system: str) -> bytes:
+        if self._system[0] != system:
+            content: Any = system
+            if self._quirks.cache_marks:
+                content = [{"type": "text", "text": system, "cache_control": CACHE_MARK}]
+            self._system = (system, dumps({"role": "system", "content": content}))
+        return self._system[1]
+
+
+def _definition(tool: ToolDefinition) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+
+
+def _effort(quirks: ChatQuirks, effort: str) -> dict[str, Any]:
+    match quirks.effort:
+        case "reasoning_effort":
+            return {"reasoning_effort": effort}
+        case "reasoning":
+            return {"reasoning": {"effort": effort}}
+        case "thinking":
+            return {"thinking": {"type": "disabled" if effort == "none" else "enabled"}}
+        case "none":
+            return {}
+
+
+def _user_content(parts: Sequence[Any]) -> str | list[dict[str, Any]]:
+    """Text as one string; with pictures a list, because only a list can hold them."""
+    texts = [part.text for part in parts if not isinstance(part, Image) and part.text.strip()]
+    pictures = [_picture(part) for part in parts if isinstance(part, Image)]
+    if not pictures:
+        return "\n\n".join(texts) or NOTHING_SAID
+    return [*({"type": "text", "text": text} for text in texts), *pictures]
+
+
+def _with_mark(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [*parts[:-1], {**parts[-1], "cache_control": CACHE_MARK}]
+
+
+def _picture(image: Image) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"data:{image.media_type};base64,{image.data}"}}
+
+
+def _pictures(images: Sequence[Image]) -> bytes:
+    text = {"type": "text", "text": PICTURES_FOLLOW}
+    return dumps({"role": "user", "content": [text, *map(_picture, images)]})
+
+
+def _tool_text(message: ToolMessage) -> str:
+    return message.text if message.text.strip() else NO_OUTPUT
