@@ -10,6 +10,7 @@ from wcwidth import wcwidth
 
 from buddy.repl.style import Line, Look, Span
 
+_SGR = re.compile("\x1b\\[[0-9;]*m")
 _PIECES = re.compile(r"[ ]+|[^ ]+")
 
 
@@ -147,6 +148,11 @@ def indented(lines: Iterable[Line], first: Line, rest: Line) -> list[Line]:
 def plain(line: Line) -> str:
     """The text of a line."""
     return "".join(text for _style, text in line)
+
+
+def ansi_cells(line: str) -> int:
+    """Terminal cells of a painted line, its colours not counted."""
+    return cells(_SGR.sub("", line))
 
 
 def to_ansi(lines: Iterable[Line], look: Look) -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
+
 from buddy.agent import events as ev
 from buddy.agent.display import NOTHING, Command, Display
 from buddy.agent.messages import NO_USAGE, AssistantMessage, Call, Text, UserMessage
 
 
 class Tape:
-    """Makes `TaskEvent`s of one task. The clock moves when it is told to."""
+    """Makes `TaskEvent`s of one task. The clock moves when it is told to; `at=None`
+    begins with the real time."""
 
-    def __init__(self, task_id: int = 1, at: float = 100.0) -> None:
+    def __init__(self, task_id: int = 1, at: float | None = 100.0) -> None:
         self.task_id = task_id
-        self.at = at
+        self.at = time.monotonic() if at is None else at
         self.seq = 0
 
     def event(self, event: ev.AgentUiEvent, *, after: float = 0.0) -> ev.TaskEvent:

@@ -1,0 +1,200 @@
+"""What the keys do: to the editor, to the screen, or as an intent for whoever runs the tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+from buddy.repl import words
+from buddy.repl.approvals import REFUSALS, answer_of
+from buddy.repl.blocks import Expanded, PlainText
+from buddy.repl.editor import Editor
+from buddy.repl.intents import (
+    Answer,
+    Cancel,
+    DropNote,
+    Intent,
+    NextMode,
+    Queue,
+    RecallQueued,
+    Rewind,
+    TaskPanel,
+    ToBackground,
+    parse_line,
+)
+from buddy.repl.keys import KEY_HELP, Action
+from buddy.repl.view_state import ViewState
+
+TWICE_S = 2.0
+CONFIRM_S = 5.0
+
+
+class Stage(Protocol):
+    """What actions do to the screen and its application."""
+
+    def show_expanded(self, block: Expanded | PlainText) -> None:
+        """Print a block."""
+        ...
+
+    def hint(self, text: str) -> None:
+        """Show a line above the footer for a few seconds."""
+        ...
+
+    def outside(self, what: str) -> None:
+        """Hand the terminal over: "suspend", "edit" or "redraw"."""
+        ...
+
+    def leave(self) -> None:
+        """End the program."""
+        ...
+
+
+class Actions:
+    """Carries out the actions of the key table."""
+
+    def __init__(
+        self,
+        *,
+        editor: Editor,
+        state: ViewState,
+        stage: Stage,
+        act: Callable[[Intent], None],
+        tasks: Callable[[], Collection[int]],
+        clock: Callable[[], float],
+    ) -> None:
+        self._editor = editor
+        self._state = state
+        self._stage = stage
+        self._act = act
+        self._tasks = tasks
+        self._clock = clock
+        self._interrupted_at = float("-inf")
+        self._left_at = float("-inf")
+
+    def do(self, action: Action) -> None:
+        """Carry out one action."""
+        match action:
+            case "send":
+                self._send()
+            case "newline":
+                self._editor.buffer.newline(copy_margin=False)
+            case "continue_line":
+                self._editor.buffer.delete_before_cursor()
+                self._editor.buffer.newline(copy_margin=False)
+            case "complete":
+                self._complete(forward=True)
+            case "complete_back":
+                self._complete(forward=False)
+            case "queue":
+                self._queue()
+            case "recall_queued":
+                self._act(RecallQueued())
+            case "escape":
+                self._escape()
+            case "rewind":
+                self._act(Rewind())
+            case "interrupt":
+                self._interrupt()
+            case "leave":
+                self._leave()
+            case "background":
+                self._act(ToBackground())
+            case "suspend" | "edit" | "redraw":
+                self._stage.outside(action)
+            case "expand":
+                self._expand()
+            case "task_panel":
+                self._act(TaskPanel())
+            case "next_mode":
+                self._act(NextMode())
+            case "drop_note":
+                self._act(DropNote())
+
+    def focused_runs(self) -> bool:
+        """Whether the task in front has a turn on its way."""
+        task = self._state.tasks.get(self._state.focus)
+        return task is not None and task.is_running
+
+    def _send(self) -> None:
+        if self._close_menu():
+            return
+        if self._editor.text.strip() == "?":
+            self._editor.clear()
+            self._stage.show_expanded(PlainText("\n".join(f"{keys:24} {what}" for keys, what in KEY_HELP)))
+            return
+        match answer_of(self._editor.typed_line(), self._state.marked()):
+            case "too soon" | "pasted" | "no rule" as why:
+                self._editor.clear()
+                self._stage.hint(REFUSALS[why])
+            case Answer() as answer:
+                self._editor.clear()
+                self._act(answer)
+            case None:
+                self._send_line()
+
+    def _send_line(self) -> None:
+        typed = self._editor.is_typed
+        line = parse_line(self._editor.resolved(), self._tasks(), typed=typed)
+        if line is None:
+            self._editor.clear()
+            return
+        self._editor.take()
+        self._act(line)
+
+    def _close_menu(self) -> bool:
+        """Take the chosen completion. A command is sent with the same key, anything else goes on."""
+        menu = self._editor.buffer.complete_state
+        if menu is None:
+            return False
+        chosen = menu.current_completion is not None
+        self._editor.buffer.complete_state = None
+        return chosen and not self._editor.text.startswith("/")
+
+    def _queue(self) -> None:
+        if self._editor.text.strip():
+            self._act(Queue(self._editor.take().strip()))
+
+    def _complete(self, *, forward: bool) -> None:
+        buffer = self._editor.buffer
+        if buffer.complete_state is None:
+            buffer.start_completion(insert_common_part=False, select_first=True)
+        elif forward:
+            buffer.complete_next()
+        else:
+            buffer.complete_previous()
+
+    def _escape(self) -> None:
+        if self._editor.buffer.complete_state is not None:
+            self._editor.buffer.cancel_completion()
+        elif self.focused_runs():
+            self._act(Cancel())
+
+    def _interrupt(self) -> None:
+        now = self._clock()
+        if self._editor.text:
+            self._editor.clear()
+        elif self.focused_runs():
+            self._act(Cancel())
+        elif now - self._interrupted_at < TWICE_S:
+            self._stage.leave()
+        else:
+            self._interrupted_at = now
+            self._stage.hint("Ctrl+C again exits")
+
+    def _leave(self) -> None:
+        running = len(self._state.running())
+        now = self._clock()
+        if not running or now - self._left_at < CONFIRM_S:
+            self._stage.leave()
+            return
+        self._left_at = now
+        verb = "is" if running == 1 else "are"
+        self._stage.hint(f"{words.counted(running, 'task')} {verb} running: Ctrl+D again ends them and exits")
+
+    def _expand(self) -> None:
+        if self._editor.has_fold():
+            self._editor.unfold()
+        elif self._state.folded:
+            self._stage.show_expanded(Expanded(self._state.folded.pop()))
+        else:
+            self._stage.hint("nothing is folded")

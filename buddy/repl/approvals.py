@@ -1,0 +1,56 @@
+"""When a typed line answers a request for approval. Pure.
+
+A key is never stolen: only a whole line that is exactly `y`, `a`, `p` or `n` answers, it answers the marked
+row, and only if that row was marked on the screen long enough before the line was begun. Pasted text never
+answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from buddy.repl.intents import Answer, ApprovalKey
+from buddy.repl.view_state import InboxRow
+
+SEEN_BEFORE_S = 0.3
+HUMAN_S = 0.012
+"""Key and Enter within this time came in one piece: a paste through a terminal without paste mode."""
+
+_KEYS: Mapping[str, ApprovalKey] = {"y": "once", "a": "session", "p": "rule", "n": "denied"}
+
+
+class TypedLine(msgspec.Struct, frozen=True):
+    """A line as it was entered. `begun_at` is when its first character came."""
+
+    text: str
+    pasted: bool
+    begun_at: float
+    sent_at: float
+
+
+Refused = Literal["too soon", "pasted", "no rule"]
+
+
+def answer_of(line: TypedLine, row: InboxRow | None) -> Answer | Refused | None:
+    """The answer a line gives to the marked row; why it gives none although it looks like one; None when it
+    is no answer at all."""
+    key = _KEYS.get(line.text.strip())
+    if key is None or row is None:
+        return None
+    if line.pasted or line.sent_at - line.begun_at < HUMAN_S:
+        return "pasted"
+    if row.marked_at is None or line.begun_at - row.marked_at < SEEN_BEFORE_S:
+        return "too soon"
+    if key == "rule" and not row.rule:
+        return "no rule"
+    return Answer(row.request_id, row.digest, key)
+
+
+REFUSALS: Mapping[Refused, str] = {
+    "too soon": "not answered: the request was not on the screen yet when you began to type; type it again",
+    "pasted": "not answered: pasted text never answers a request; type it",
+    "no rule": "not answered: there is no rule to save for this call; y, a or n",
+}

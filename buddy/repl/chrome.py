@@ -1,0 +1,57 @@
+"""The lines around the input: what is live, what waits, the rule; hint, key help, footer. Pure."""
+
+from __future__ import annotations
+
+from buddy.repl.footer import footer_line
+from buddy.repl.intents import is_new_task
+from buddy.repl.keys import KEY_HELP
+from buddy.repl.live import inbox_lines, live_lines, queue_lines
+from buddy.repl.style import Line, Look
+from buddy.repl.view_state import ViewState
+from buddy.repl.width import cells, fit_line
+
+OWN_ROWS = 3
+"""The rule, one row of input, the footer: they are kept however small the terminal is."""
+
+
+def top_lines(state: ViewState, now: float, columns: int, rows: int, look: Look) -> tuple[list[Line], bool]:
+    """What stands above the input, and whether the marked request is seen in full. Where there is no room,
+    live lines go first, then the queue."""
+    room = max(rows - OWN_ROWS, 0)
+    inbox = inbox_lines(state, now, columns, look)
+    queue = queue_lines(state, columns, look)
+    live = live_lines(state, now, columns, rows, look)
+    fits = len(inbox) <= room
+    inbox = inbox[:room]
+    queue = queue[: room - len(inbox)]
+    live = live[: room - len(inbox) - len(queue)]
+    rule: Line = [("rule", look.glyphs.rule * max(columns - 1, 1))]
+    return [*live, *inbox, *queue, rule], fits
+
+
+def below_lines(state: ViewState, text: str, hint: str, columns: int, rows: int, look: Look) -> list[Line]:
+    """What stands below the input while this text is in it."""
+    width = max(columns - 1, 10)
+    lines: list[Line] = []
+    if text.strip() == "?":
+        lines += key_help(width, max(rows - OWN_ROWS - 1, 1))
+    elif hint:
+        lines.append(fit_line([("warning", hint)], width, look.glyphs.ellipsis))
+    elif is_new_task(text):
+        lines.append([("phase", f"{look.glyphs.arrow} new task")])
+    return [*lines, footer_line(state, columns, look)]
+
+
+def key_help(width: int, room: int) -> list[Line]:
+    """The key table in as many columns as fit."""
+    keys = max(cells(name) for name, _what in KEY_HELP) + 2
+    size = keys + max(cells(what) for _name, what in KEY_HELP) + 2
+    columns = max(1, min(2, width // size))
+    per_column = -(-len(KEY_HELP) // columns)
+    lines: list[Line] = []
+    for row in range(min(per_column, room)):
+        line: Line = []
+        for name, what in KEY_HELP[row::per_column]:
+            line += [("key", name.ljust(keys)), ("muted", what.ljust(size - keys))]
+        lines.append(fit_line(line, width))
+    return lines

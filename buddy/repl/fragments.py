@@ -1,0 +1,52 @@
+"""Our lines as prompt_toolkit's fragments, and our theme as its style."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.output.color_depth import ColorDepth
+from prompt_toolkit.styles import Style
+
+from buddy.repl.style import Line, Look
+
+
+@lru_cache(maxsize=256)
+def _class(style: str) -> str:
+    return " ".join(f"class:{name}" for name in style.split())
+
+
+def fragments(lines: Sequence[Line]) -> StyleAndTextTuples:
+    """Lines as one list of fragments, with line ends between them."""
+    made: StyleAndTextTuples = []
+    for index, line in enumerate(lines):
+        if index:
+            made.append(("", "\n"))
+        made += [(_class(style), text) for style, text in line]
+    return made
+
+
+def toolkit_style(look: Look) -> Style:
+    """The theme for what prompt_toolkit draws: our styles, and its menus and search line."""
+    rules = look.toolkit_rules()
+    rules |= {
+        "completion-menu": "nobold noreverse",
+        "completion-menu.completion": "bg:default fg:default",
+        "completion-menu.completion.current": "bg:default fg:default noreverse bold",
+        "completion-menu.meta.completion": "bg:default fg:default dim",
+        "completion-menu.meta.completion.current": "bg:default fg:default bold",
+        "completion-menu.multi-column-meta": "bg:default fg:default",
+        "search": "",
+        "search.current": "reverse",
+        "incsearch": "",
+        "incsearch.current": "reverse",
+        "scrollbar.background": "bg:default",
+        "scrollbar.button": "bg:default",
+    }
+    return Style.from_dict(rules)
+
+
+def color_depth(look: Look) -> ColorDepth:
+    """Sixteen colours, or none."""
+    return ColorDepth.DEPTH_1_BIT if look.theme == "mono" else ColorDepth.DEPTH_4_BIT

@@ -1,0 +1,66 @@
+"""What was typed before, in a private file; nothing where no file can be had."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable
+
+from prompt_toolkit.history import History, InMemoryHistory
+
+KEPT_LINES = 5000
+READ_BYTES = 2_000_000
+
+
+class LineHistory(History):
+    """One JSON string per line, newest last. Lines that begin with a blank are not written, as in a shell.
+    A full or read-only disk loses history, nothing else."""
+
+    def __init__(self, path: str, log: Callable[[str], None]) -> None:
+        super().__init__()
+        self._path = path
+        self._log = log
+
+    def load_history_strings(self) -> Iterable[str]:
+        """Entries, newest first."""
+        try:
+            with open(self._path, "rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - READ_BYTES))
+                lines = file.read().decode("utf-8", "replace").splitlines()[-KEPT_LINES:]
+        except OSError:
+            return
+        for line in reversed(lines):
+            entry = _entry(line)
+            if entry:
+                yield entry
+
+    def store_string(self, string: str) -> None:
+        """Append one entry."""
+        if string.startswith(" "):
+            return
+        try:
+            fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            with open(fd, "w", encoding="ascii") as file:
+                file.write(json.dumps(string) + "\n")
+        except OSError as error:
+            self._log(f"input history was not written: {error}")
+
+
+def _entry(line: str) -> str:
+    try:
+        found: object = json.loads(line)
+    except ValueError:  # the first line may be cut, and a person may have edited the file
+        return ""
+    return found if isinstance(found, str) else ""
+
+
+def open_history(path: str | None, log: Callable[[str], None]) -> History:
+    """The history at `path`, its directory made; in memory where that is not possible."""
+    if path is None:
+        return InMemoryHistory()
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    except OSError as error:
+        log(f"input history stays in memory: {error}")
+        return InMemoryHistory()
+    return LineHistory(path, log)

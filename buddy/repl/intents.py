@@ -1,0 +1,126 @@
+"""What the person wants: the one union the keys and the input line turn into. Parsing a line is pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Literal
+
+import msgspec
+
+ApprovalKey = Literal["once", "session", "rule", "denied"]
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """Text for the task in front: steers it while it runs, else begins a turn."""
+
+    text: str
+
+
+class Queue(msgspec.Struct, frozen=True):
+    """Text for the task in front, after its turn."""
+
+    text: str
+
+
+class NewTask(msgspec.Struct, frozen=True):
+    """Text for a new task in the background."""
+
+    text: str
+
+
+class ToTask(msgspec.Struct, frozen=True):
+    """Text for a task by its number; `aside`: a question that does not disturb it."""
+
+    task_id: int
+    text: str
+    aside: bool
+
+
+class Slash(msgspec.Struct, frozen=True):
+    """A command line, with its slash."""
+
+    line: str
+
+
+class ShellLine(msgspec.Struct, frozen=True):
+    """A shell command of the person; `private`: the model does not hear of it."""
+
+    command: str
+    private: bool
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """An answer to the request that was marked on the screen; it carries what was shown."""
+
+    request_id: str
+    digest: str
+    answer: ApprovalKey
+
+
+class Cancel(msgspec.Struct, frozen=True):
+    """End the turn of the task in front."""
+
+
+class ToBackground(msgspec.Struct, frozen=True):
+    """Send the running task in front to the background."""
+
+
+class NextMode(msgspec.Struct, frozen=True):
+    """The next permission mode."""
+
+
+class RecallQueued(msgspec.Struct, frozen=True):
+    """Bring the last queued message back into the editor."""
+
+
+class DropNote(msgspec.Struct, frozen=True):
+    """Do not send the note of a finished background task with the next prompt."""
+
+
+class TaskPanel(msgspec.Struct, frozen=True):
+    """Show the tasks."""
+
+
+class Rewind(msgspec.Struct, frozen=True):
+    """Offer the points the conversation can go back to."""
+
+
+Line = Prompt | NewTask | ToTask | Slash | ShellLine
+Intent = (
+    Line | Queue | Answer | Cancel | ToBackground | NextMode | RecallQueued | DropNote | TaskPanel | Rewind
+)
+
+_TO_TASK = re.compile(r"@(?P<id>\d+)(?P<aside>\?)?\s+(?P<text>\S.*)", re.DOTALL)
+_BARE_COMMANDS = frozenset({"exit", "quit", ":q"})
+_PATH = re.compile(r"/[\w.~-]+/")
+
+
+def parse_line(text: str, tasks: Collection[int], *, typed: bool) -> Line | None:
+    """What a line that was sent means; None when it says nothing. `tasks` are the numbers that exist,
+    `typed` is False when any of it was pasted: then a final ` &` is text."""
+    line = text.strip()
+    if not line:
+        return None
+    if line in _BARE_COMMANDS:
+        return Slash("/quit")
+    if line.startswith("!!"):
+        return ShellLine(line[2:].strip(), private=True) if line[2:].strip() else None
+    if line.startswith("!"):
+        return ShellLine(line[1:].strip(), private=False) if line[1:].strip() else None
+    if line.startswith("/") and not _PATH.match(line):
+        return Slash(line)
+    found = _TO_TASK.fullmatch(line)
+    if found and int(found["id"]) in tasks:
+        return ToTask(int(found["id"]), found["text"], aside=found["aside"] is not None)
+    if typed and is_new_task(text):
+        return NewTask(line[:-1].rstrip())
+    if typed and "\n" not in line and line.endswith(" \\&"):
+        return Prompt(line[:-2] + "&")
+    return Prompt(line)
+
+
+def is_new_task(text: str) -> bool:
+    """Whether a typed line would begin a new task: a single line that ends in an unescaped ` &`."""
+    line = text.strip()
+    return "\n" not in line and line.endswith(" &") and len(line) > 2 and not line.startswith(("/", "!"))

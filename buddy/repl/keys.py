@@ -1,0 +1,124 @@
+"""The key table: which key asks for which action, under which condition, and what `?` says about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from prompt_toolkit.application import get_app
+from prompt_toolkit.filters import Condition, Filter, is_searching, vi_insert_mode, vi_mode
+from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+
+from buddy.repl.editor import Editor
+
+Action = Literal[
+    "send",
+    "newline",
+    "continue_line",
+    "complete",
+    "complete_back",
+    "queue",
+    "recall_queued",
+    "escape",
+    "rewind",
+    "interrupt",
+    "leave",
+    "background",
+    "suspend",
+    "edit",
+    "expand",
+    "task_panel",
+    "redraw",
+    "next_mode",
+    "drop_note",
+]
+
+ESCAPE_S = 0.05
+"""`ttimeoutlen`: how long a lone ESC byte may turn out to begin a sequence."""
+SEQUENCE_S = 0.15
+"""`timeoutlen`: how long a key waits for the second one of a pair. Esc acts after both at most."""
+
+KEY_HELP: tuple[tuple[str, str], ...] = (
+    ("Enter", "send; steer while the task runs"),
+    ("Tab", "complete; else queue for after the turn"),
+    ("text &", "new background task"),
+    ("@3 text", "to task 3; @3? asks on the side"),
+    ("/ ! !!", "command, shell, private shell"),
+    ("Alt+Enter Ctrl+J \\Enter", "newline"),
+    ("Alt+Up", "edit the last queued message"),
+    ("Esc", "cancel the turn; twice when idle: rewind"),
+    ("Ctrl+C", "clear; cancel; twice when idle: exit"),
+    ("Ctrl+D", "exit"),
+    ("Ctrl+B", "send the running task to the background"),
+    ("Ctrl+O", "expand the last folded output"),
+    ("Ctrl+T", "tasks"),
+    ("Ctrl+R", "search the history"),
+    ("Ctrl+G", "open $EDITOR"),
+    ("Shift+Tab", "next permission mode"),
+    ("Ctrl+L Ctrl+Z", "repaint, suspend"),
+    ("y a p n", "answer the marked request: once, session, rule, no"),
+)
+
+
+def teach_shift_enter() -> None:
+    """Let the parser know what terminals send for Shift+Enter: the same as Alt+Enter. Called before the
+    first key is read."""
+    for sequence in ("\x1b[13;2u", "\x1b[27;2;13~", "\x1b[13;2~"):
+        ANSI_SEQUENCES[sequence] = (Keys.Escape, Keys.ControlM)
+
+
+class Facts:
+    """What the conditions ask about."""
+
+    def __init__(self, editor: Editor, is_running: Callable[[], bool], has_note: Callable[[], bool]) -> None:
+        self.empty = Condition(lambda: not editor.buffer.text)
+        self.running = Condition(is_running)
+        self.note = Condition(has_note)
+        self.completable = Condition(editor.is_completable)
+        self.menu = Condition(lambda: editor.buffer.complete_state is not None)
+        self.backslash = Condition(lambda: editor.buffer.document.char_before_cursor == "\\")
+        self.editing = ~is_searching & Condition(lambda: get_app().layout.has_focus(editor.buffer))
+
+
+def bindings(do: Callable[[Action], None], editor: Editor, facts: Facts) -> KeyBindings:
+    """The table as bindings. What is not here does what readline does."""
+    made = KeyBindings()
+
+    def on(keys: tuple[str, ...], action: Action, when: Filter) -> None:
+        def handle(_event: KeyPressEvent) -> None:
+            do(action)
+
+        made.add(*keys, filter=when & facts.editing)(handle)
+
+    always = Condition(lambda: True)
+    on(("enter",), "send", ~facts.backslash)
+    on(("enter",), "continue_line", facts.backslash)
+    for newline in (("escape", "enter"), ("c-j",)):
+        on(newline, "newline", always)
+    on(("tab",), "queue", ~facts.completable & facts.running)
+    on(("tab",), "complete", facts.completable)
+    on(("s-tab",), "next_mode", ~facts.menu)
+    on(("s-tab",), "complete_back", facts.menu)
+    on(("escape", "up"), "recall_queued", always)
+    on(("escape",), "escape", ~(vi_mode & vi_insert_mode))
+    on(("escape", "escape"), "rewind", facts.empty & ~facts.running & ~vi_mode)
+    on(("c-c",), "interrupt", always)
+    on(("<sigint>",), "interrupt", always)
+    on(("c-d",), "leave", facts.empty)
+    for background in (("c-b",), ("c-x", "c-b")):
+        on(background, "background", facts.empty & facts.running)
+    on(("c-z",), "suspend", always)
+    for edit in (("c-g",), ("c-x", "c-e")):
+        on(edit, "edit", always)
+    on(("c-o",), "expand", always)
+    on(("c-t",), "task_panel", always)
+    on(("c-l",), "redraw", always)
+    on(("backspace",), "drop_note", facts.empty & facts.note)
+
+    @made.add(Keys.BracketedPaste, filter=facts.editing)
+    def paste(event: KeyPressEvent) -> None:
+        editor.paste(event.data)
+
+    return made

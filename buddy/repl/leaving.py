@@ -1,0 +1,77 @@
+"""Every way out: signals, crashes, and a terminal that is as it was before."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Generator
+from typing import Any, Literal
+
+from buddy.repl.output import RESET_MODES, Terminal
+from buddy.repl.outside import Modes, set_terminal_modes
+
+Ending = Literal["left", "terminated", "hangup", "gone"]
+"""Why the screen ended: the person left, SIGTERM or SIGQUIT, SIGHUP, the terminal went away."""
+
+PUSH_TITLE = "\x1b[22;2t"
+POP_TITLE = "\x1b[23;2t"
+
+
+@contextlib.contextmanager
+def terminal_restored(terminal: Terminal, fd: int, modes: Modes | None, *, title: bool) -> Generator[None]:
+    """Modes, colours, cursor, title and line discipline are put back, whatever happens inside."""
+    if title:
+        terminal.write(PUSH_TITLE.encode())
+    try:
+        yield
+    finally:
+        terminal.write((RESET_MODES + (POP_TITLE if title else "")).encode())
+        set_terminal_modes(fd, modes)
+
+
+@contextlib.contextmanager
+def signals_end(
+    loop: asyncio.AbstractEventLoop,
+    end: Callable[[Ending], None],
+    suspend: Callable[[], None],
+    continued: Callable[[], None],
+) -> Generator[None]:
+    """SIGTERM, SIGQUIT and SIGHUP leave through the front door; SIGTSTP suspends as Ctrl+Z does; after a
+    stop nobody announced, SIGCONT repaints."""
+    handlers: list[tuple[signal.Signals, Callable[[], None]]] = [
+        (signal.SIGTERM, lambda: end("terminated")),
+        (signal.SIGQUIT, lambda: end("terminated")),
+        (signal.SIGHUP, lambda: end("hangup")),
+        (signal.SIGTSTP, suspend),
+        (signal.SIGCONT, continued),
+    ]
+    for number, handler in handlers:
+        loop.add_signal_handler(number, handler)
+    try:
+        yield
+    finally:
+        for number, _handler in handlers:
+            loop.remove_signal_handler(number)
+
+
+@contextlib.contextmanager
+def crashes_end(loop: asyncio.AbstractEventLoop, crashed: Callable[[BaseException], None]) -> Generator[None]:
+    """An error in a key handler or a frame ends the screen, so that the terminal is restored; the loop's own
+    handler gets everything else."""
+    before = loop.get_exception_handler()
+
+    def handle(inside: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, BaseException) and "handle" in context:
+            crashed(error)
+        elif before is not None:
+            before(inside, context)
+        else:
+            inside.default_exception_handler(context)
+
+    loop.set_exception_handler(handle)
+    try:
+        yield
+    finally:
+        loop.set_exception_handler(before)

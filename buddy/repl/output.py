@@ -1,0 +1,219 @@
+"""The way to the terminal: bytes that never block the loop, and frames that arrive in one piece.
+
+prompt_toolkit draws through `FrameOutput`. Inside a frame nothing is flushed; at its end everything goes out
+in one write between the marks of synchronized output, and modes that were switched there and back are not
+mentioned at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import os
+import select
+import time
+from collections.abc import Callable, Generator
+from typing import Protocol
+
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.output.vt100 import Vt100_Output
+
+from buddy.safety.sanitise import one_line
+
+BEGIN_FRAME = "\x1b[?2026h"
+END_FRAME = "\x1b[?2026l"
+RESET_MODES = "\x1b[?2026l\x1b[?2004l\x1b[?7h\x1b[?25h\x1b[0m"
+"""What every way out writes: frame closed, paste mode off, autowrap on, cursor shown, colours off."""
+LAST_WRITE_S = 1.0
+
+
+class Terminal(Protocol):
+    """Where bytes go."""
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether it has not yet taken what was written: nothing more should be drawn."""
+        ...
+
+    def attach(self, loop: asyncio.AbstractEventLoop, on_drained: Callable[[], None]) -> None:
+        """Let a loop finish writes the terminal did not take; `on_drained` follows."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Write now what can be written now."""
+        ...
+
+    def close(self) -> None:
+        """Write what is left, then let go."""
+        ...
+
+
+class TerminalWriter:
+    """Writes to a terminal that may be slow, stopped or gone. What it does not take at once waits; when it
+    is gone everything is dropped and `on_gone` is called once."""
+
+    def __init__(self, fd: int, on_gone: Callable[[], None]) -> None:
+        self._on_gone = on_gone
+        self._waiting = bytearray()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._on_drained: Callable[[], None] = lambda: None
+        self.gone = False
+        self._fd, self._owned = _own_description(fd)
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the terminal has not yet taken what was written: nothing more should be drawn."""
+        return bool(self._waiting)
+
+    def attach(self, loop: asyncio.AbstractEventLoop, on_drained: Callable[[], None]) -> None:
+        """Let a loop finish writes the terminal did not take; `on_drained` follows."""
+        self._loop = loop
+        self._on_drained = on_drained
+
+    def write(self, data: bytes) -> None:
+        """Write now what can be written now."""
+        if self.gone:
+            return
+        self._waiting += data
+        self._push()
+        if self._waiting and self._loop is not None and not self._loop.is_closed():
+            self._loop.add_writer(self._fd, self._resume)
+
+    def close(self) -> None:
+        """Give a slow terminal a moment for the last bytes, then let go."""
+        self._forget_loop()
+        deadline = time.monotonic() + LAST_WRITE_S
+        while self._waiting and not self.gone and (left := deadline - time.monotonic()) > 0:
+            if select.select([], [self._fd], [], left)[1]:
+                self._push()
+        if self._owned and self._fd >= 0:
+            os.close(self._fd)
+        self._fd, self.gone = -1, True
+
+    def _resume(self) -> None:
+        self._push()
+        if self._waiting:
+            return
+        self._drop_writer()
+        self._on_drained()
+
+    def _push(self) -> None:
+        try:
+            while self._waiting:
+                del self._waiting[: os.write(self._fd, self._waiting[:65536])]
+        except BlockingIOError:
+            return
+        except OSError:  # EIO, EPIPE: the terminal was closed, or the connection to it
+            self._waiting.clear()
+            self.gone = True
+            self._drop_writer()
+            self._on_gone()
+
+    def _drop_writer(self) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_writer(self._fd)
+
+    def _forget_loop(self) -> None:
+        self._drop_writer()
+        self._loop = None
+
+
+def _own_description(fd: int) -> tuple[int, bool]:
+    """The same terminal, opened once more without blocking. O_NONBLOCK on the given descriptor would change
+    it for the shell as well, because the description is shared."""
+    try:
+        flags = os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
+        return os.open(os.ttyname(fd), flags), True
+    except OSError:
+        return fd, False
+
+
+class FrameOutput(Vt100_Output):
+    """prompt_toolkit's output with frames. No cursor position requests: replies leak over slow lines."""
+
+    def __init__(
+        self, write: Callable[[str], None], get_size: Callable[[], Size], *, fd: int, encoding: str
+    ) -> None:
+        super().__init__(io.StringIO(), get_size, term="xterm", enable_cpr=False)
+        self._write = write
+        self._fd = fd
+        self._encoding = encoding
+        self._in_frame = False
+        self._paste_wanted = self._paste_sent = False
+        self._cursor_wanted = self._cursor_sent = True
+
+    def fileno(self) -> int:
+        """The terminal's descriptor."""
+        return self._fd
+
+    def encoding(self) -> str:
+        """The terminal's encoding."""
+        return self._encoding
+
+    @contextlib.contextmanager
+    def frame(self) -> Generator[None]:
+        """Everything written inside goes out as one write at the end."""
+        if self._in_frame:
+            yield
+            return
+        self._in_frame = True
+        try:
+            yield
+        finally:
+            self._in_frame = False
+            self._send(BEGIN_FRAME, END_FRAME)
+
+    def flush(self) -> None:
+        """Write what has been drawn, unless a frame is open."""
+        if not self._in_frame:
+            self._send("", "")
+
+    def _send(self, before: str, after: str) -> None:
+        self._settle_modes()
+        if self._buffer:
+            data = "".join(self._buffer)
+            self._buffer = []
+            self._write(before + data + after)
+
+    def _settle_modes(self) -> None:
+        if self._paste_wanted != self._paste_sent:
+            self._paste_sent = self._paste_wanted
+            self.write_raw("\x1b[?2004h" if self._paste_wanted else "\x1b[?2004l")
+        if self._cursor_wanted != self._cursor_sent:
+            self._cursor_sent = self._cursor_wanted
+            self.write_raw("\x1b[?25h" if self._cursor_wanted else "\x1b[?25l")
+
+    def forget_modes(self) -> None:
+        """Another program had the terminal: paste mode has to be said again."""
+        self._paste_sent = False
+        self._cursor_sent = True
+
+    def enable_bracketed_paste(self) -> None:
+        """Ask for paste mode at the next flush."""
+        self._paste_wanted = True
+
+    def disable_bracketed_paste(self) -> None:
+        """End paste mode at the next flush."""
+        self._paste_wanted = False
+
+    def hide_cursor(self) -> None:
+        """Hide the cursor at the next flush, if it is still to be hidden then."""
+        self._cursor_wanted = False
+
+    def show_cursor(self) -> None:
+        """Show the cursor. Its blinking stays as the person has it."""
+        self._cursor_wanted = True
+
+    def set_title(self, title: str) -> None:
+        """Set the window title, inert and short."""
+        self.write_raw(f"\x1b]2;{one_line(title)}\x07")
+
+
+def terminal_size(fd: int) -> Size:
+    """Rows and columns; 24 by 80 where the terminal does not say."""
+    try:
+        size = os.get_terminal_size(fd)
+    except OSError:
+        return Size(rows=24, columns=80)
+    return Size(rows=size.lines or 24, columns=size.columns or 80)

@@ -1,0 +1,71 @@
+"""Handing the terminal over: to the shell on Ctrl+Z, to the person's editor on Ctrl+G."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import signal
+import tempfile
+import termios
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from buddy.repl.screen import Screen
+
+Modes = list[Any]
+"""What `termios.tcgetattr` gives."""
+
+
+def terminal_modes(fd: int) -> Modes | None:
+    """The line discipline's settings, None where there is no terminal."""
+    try:
+        return termios.tcgetattr(fd)
+    except termios.error:
+        return None
+
+
+def set_terminal_modes(fd: int, modes: Modes | None) -> None:
+    """Put settings back; a terminal that is gone needs none."""
+    if modes is not None:
+        try:
+            termios.tcsetattr(fd, termios.TCSANOW, modes)
+        except termios.error:
+            return
+
+
+async def suspend(screen: Screen, fd: int, modes: Modes | None) -> None:
+    """Stop the whole process group as the shell expects it, with the terminal as it was before we came."""
+    async with screen.lent():
+        set_terminal_modes(fd, modes)
+        previous = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        try:
+            os.kill(0, signal.SIGTSTP)
+        finally:
+            signal.signal(signal.SIGTSTP, previous)
+    screen.repair()
+
+
+async def edit(screen: Screen, text: str, environ: Mapping[str, str]) -> str | None:
+    """The text as the person's editor left it; None when there is no editor or it failed."""
+    command = environ.get("VISUAL") or environ.get("EDITOR") or "vi"
+    fd, path = tempfile.mkstemp(prefix="buddy-", suffix=".md")
+    try:
+        os.write(fd, text.encode("utf-8", "replace"))
+        os.close(fd)
+        async with screen.lent():
+            code = await _run([*shlex.split(command), path])
+        if code != 0:
+            return None
+        return Path(path).read_text(encoding="utf-8", errors="replace").rstrip("\n")
+    finally:
+        os.unlink(path)
+
+
+async def _run(argv: list[str]) -> int:
+    try:
+        process = await asyncio.create_subprocess_exec(*argv, stdin=0, stdout=1, stderr=2)
+    except (OSError, ValueError):
+        return 127
+    return await process.wait()

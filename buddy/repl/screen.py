@@ -1,0 +1,276 @@
+"""The one writer of the terminal: frames, finished blocks, live repaints, resize repair.
+
+One inline application stands at the bottom: what is live, a rule, the input, the footer. Finished blocks go
+above it in a single frame: erase the application, write the block, draw the application again. Repaints are
+paced; keys are not, they draw at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.application.run_in_terminal import in_terminal
+from prompt_toolkit.data_structures import Point
+
+from buddy.repl.blocks import Block, gap_before
+from buddy.repl.output import FrameOutput
+from buddy.repl.resize import REPAIR_AFTER_S, reflowed_cursor_row, reflowed_rows
+from buddy.repl.style import FRAMES_PER_S
+from buddy.repl.width import ansi_cells
+
+FRAME_S = 1 / FRAMES_PER_S
+PAINT_BUDGET_S = 0.012
+CATCH_UP_S = 0.003
+KEPT_BLOCKS = 300
+
+Paint = Callable[[Block, int], str]
+"""Draws a block for a number of columns."""
+
+
+class InlineApplication(Application[None]):
+    """prompt_toolkit's application with the three doors the screen needs."""
+
+    on_resize: Callable[[], None] | None = None
+    may_draw: Callable[[], bool] | None = None
+
+    def draw(self) -> None:
+        """Draw now."""
+        self._redraw()
+
+    def erase(self) -> None:
+        """Take the application off the screen; the cursor stands where it began."""
+        self.renderer.erase()
+
+    @property
+    def is_away(self) -> bool:
+        """Whether another program has the terminal."""
+        return self._running_in_terminal
+
+    @property
+    def drawn_height(self) -> int:
+        """Rows the application takes on the screen."""
+        screen = self.renderer.last_rendered_screen
+        return screen.height if screen is not None else 0
+
+    def drawn_widths(self) -> list[int]:
+        """The width of each row that is on the screen."""
+        screen = self.renderer.last_rendered_screen
+        if screen is None:
+            return []
+        rows = (screen.data_buffer[y] for y in range(screen.height))
+        return [
+            max((x + cell.width for x, cell in row.items() if cell.char != " "), default=0) for row in rows
+        ]
+
+    def correct_for_reflow(self, columns: int) -> None:
+        """The terminal became narrower and wrapped our rows again: find the cursor's row before erasing."""
+        at = self.renderer._cursor_pos  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] -- no public way
+        row = reflowed_cursor_row(self.drawn_widths(), at.y, at.x, columns)
+        self.renderer._cursor_pos = Point(at.x, row)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] -- as above
+
+    def _redraw(self, render_as_done: bool = False) -> None:
+        if render_as_done or self.may_draw is None or self.may_draw():
+            super()._redraw(render_as_done)
+
+    def _on_resize(self) -> None:
+        if self.on_resize is not None:
+            self.on_resize()
+
+
+class Screen:
+    """What is on the terminal. `prepare` is called before each paced frame and says how many rows the live
+    part takes and whether it will change by itself within a second; `drawn` after everything reached the
+    terminal."""
+
+    def __init__(
+        self,
+        application: InlineApplication,
+        output: FrameOutput,
+        paint: Paint,
+        *,
+        is_stalled: Callable[[], bool],
+        prepare: Callable[[], tuple[int, bool]],
+        drawn: Callable[[], None],
+    ) -> None:
+        self._app: InlineApplication = application
+        self._output = output
+        self._paint = paint
+        self._is_stalled = is_stalled
+        self._prepare = prepare
+        self._drawn = drawn
+        self._pending: deque[Block] = deque()
+        self._blocks: deque[Block] = deque(maxlen=KEPT_BLOCKS)
+        self._raw: list[str] = []
+        self._dirty = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._clock: asyncio.TimerHandle | None = None
+        self._repair_timer: asyncio.TimerHandle | None = None
+        self._last_frame = 0.0
+        self._live_rows = 0
+        self._columns = output.get_size().columns
+        application.may_draw = lambda: not is_stalled()
+        application.on_resize = self._resized
+
+    def show(self, blocks: Sequence[Block]) -> None:
+        """Print blocks above the prompt, and draw what is live."""
+        self._pending.extend(blocks)
+        self.touch()
+
+    def touch(self) -> None:
+        """Something live changed: draw it with the next frame."""
+        self._dirty = True
+        if self._timer is None and self._app.loop is not None:
+            self._plan(self._last_frame + FRAME_S - time.monotonic())
+
+    def _plan(self, delay: float) -> None:
+        if self._app.loop is not None and not self._app.loop.is_closed():
+            self._timer = self._app.loop.call_later(max(delay, 0), self._frame)
+
+    def _frame(self) -> None:
+        self._timer = None
+        if self._app.is_away or self._is_stalled() or not self._app.is_running:
+            return
+        rows, ticks = self._prepare()
+        shrank, self._live_rows = rows < self._live_rows, rows
+        self._dirty = False
+        with self._output.frame():
+            if self._pending or self._raw or shrank:
+                self._commit()
+            else:
+                self._app.draw()
+        self._last_frame = time.monotonic()
+        self._drawn()
+        if self._pending:
+            self._plan(CATCH_UP_S)
+        self._keep_ticking(ticks)
+
+    def _commit(self) -> None:
+        """Erase, write, draw. As many blocks as fit the time a key may wait; the rest with the next frame."""
+        text = self._painted()
+        self._app.erase()
+        for sequence in self._raw:
+            self._output.write_raw(sequence)
+        self._raw.clear()
+        self._output.write_raw(text.replace("\n", "\r\n"))
+        self._app.draw()
+
+    def _painted(self) -> str:
+        columns = self._output.get_size().columns
+        deadline = time.monotonic() + PAINT_BUDGET_S
+        parts: list[str] = []
+        while self._pending and (not parts or time.monotonic() < deadline):
+            parts.append(self._one(self._pending.popleft(), columns))
+        return "".join(parts)
+
+    def _one(self, block: Block, columns: int) -> str:
+        text = self._paint(block, columns)
+        if not text:
+            return ""
+        gap = gap_before(self._blocks[-1] if self._blocks else None, block)
+        self._blocks.append(block)
+        return "\n" + text if gap else text
+
+    def _keep_ticking(self, ticks: bool) -> None:
+        """Clocks in the live region go on while something runs."""
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+        if ticks and self._app.loop is not None:
+            self._clock = self._app.loop.call_later(1.0, self.touch)
+
+    def write(self, sequence: str) -> None:
+        """A control sequence (a title, the bell) with the next frame."""
+        self._output.write_raw(sequence)
+        self.touch()
+
+    def resume(self) -> None:
+        """The terminal takes bytes again, or is ours again."""
+        self.touch()
+
+    def _resized(self) -> None:
+        """Take the application off by the old geometry, draw it by the new one; tidy up when it is over."""
+        if not self._app.is_running or self._app.is_away or self._is_stalled():
+            self._columns = self._output.get_size().columns
+            return
+        columns = self._output.get_size().columns
+        with self._output.frame():
+            if columns < self._columns:
+                self._app.correct_for_reflow(columns)
+            self._app.erase()
+            self._prepare()
+            self._app.draw()
+        previous, self._columns = self._columns, columns
+        if self._repair_timer is not None:
+            self._repair_timer.cancel()
+        if self._app.loop is not None:
+            self._repair_timer = self._app.loop.call_later(REPAIR_AFTER_S, self.repair, previous)
+
+    def repair(self, drawn_for: int | None = None) -> None:
+        """Draw the last screenful again from its sources, at the width the terminal has now. `drawn_for`:
+        the columns the blocks on the screen were drawn for."""
+        self._repair_timer = None
+        if not self._app.is_running or self._app.is_away or self._is_stalled():
+            return
+        size = self._output.get_size()
+        rows, _ticks = self._prepare()
+        self._live_rows = rows
+        with self._output.frame():
+            self._app.erase()
+            room = max(
+                size.rows
+                - max(self._app.layout.container.preferred_height(size.columns, size.rows).preferred, 1),
+                0,
+            )
+            lines = self._last_lines(size.columns, room)
+            self._output.write_raw(self._clear(size.rows, size.columns, drawn_for or size.columns, room))
+            self._output.write_raw("".join(line + "\r\n" for line in lines))
+            self._app.draw()
+        self._drawn()
+
+    def _last_lines(self, columns: int, room: int) -> list[str]:
+        lines: list[str] = []
+        blocks = list(self._blocks)
+        for index in range(len(blocks) - 1, -1, -1):
+            if len(lines) >= room:
+                break
+            before = blocks[index - 1] if index else None
+            painted = self._paint(blocks[index], columns).split("\n")[:-1]
+            lines = ([""] if gap_before(before, blocks[index]) else []) + painted + lines
+        return lines[-room:] if room else []
+
+    def _clear(self, rows: int, columns: int, drawn_for: int, room: int) -> str:
+        """From the top of the screen where all of it is ours; else from where our first block begins: what
+        the shell printed before stays."""
+        ours = reflowed_rows(map(ansi_cells, self._last_lines(drawn_for, rows)), columns)
+        if ours >= room:
+            return "\x1b[H" + "\r\x1b[2K\x1b[B" * (rows - 1) + "\r\x1b[2K\x1b[H"
+        return (f"\x1b[{ours}A" if ours else "") + "\r\x1b[J"
+
+    def clear(self) -> None:
+        """Empty the screen; the scrollback and the conversation stay."""
+        rows = self._output.get_size().rows
+        self._blocks.clear()
+        self._raw.append("\x1b[H" + "\r\x1b[2K\x1b[B" * (rows - 1) + "\r\x1b[2K\x1b[H")
+        self.touch()
+
+    @contextlib.asynccontextmanager
+    async def lent(self) -> AsyncGenerator[None]:
+        """Another program has the terminal inside: an editor, a pager, the shell after a suspend."""
+        async with in_terminal():
+            try:
+                yield
+            finally:
+                self._output.forget_modes()
+        self._live_rows = 0
+        self.touch()
+
+    def close(self) -> None:
+        """No more frames."""
+        for timer in (self._timer, self._clock, self._repair_timer):
+            if timer is not None:
+                timer.cancel()

@@ -1,0 +1,155 @@
+"""A whole REPL in process: real keys through a pipe, real bytes into a screen model."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable
+
+import pyte
+from prompt_toolkit.completion import Completer
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.input import create_pipe_input
+
+from buddy.agent.events import TaskEvent
+from buddy.repl.app import Repl, Settings
+from buddy.repl.intents import Intent
+from buddy.repl.output import FrameOutput
+from buddy.repl.style import UNICODE, Look
+from buddy.repl.view_state import NO_DESK, DeskFacts
+
+DEADLINE_S = 8.0
+
+
+class FakeTerminal:
+    """A terminal in memory: takes everything at once, until it is told to stall or to hang up."""
+
+    def __init__(self, columns: int, rows: int) -> None:
+        self.screen = pyte.HistoryScreen(columns, rows, history=2000, ratio=0.5)
+        self.stream = pyte.ByteStream(self.screen)
+        self.written: list[bytes] = []
+        self.is_stalled = False
+        self.gone = False
+
+    def write(self, data: bytes) -> None:
+        self.written.append(data)
+        self.stream.feed(data)
+
+    def attach(self, loop: asyncio.AbstractEventLoop, on_drained: Callable[[], None]) -> None:
+        self.on_drained = on_drained
+
+    def close(self) -> None:
+        self.gone = True
+
+    def size(self) -> Size:
+        return Size(rows=self.screen.lines, columns=self.screen.columns)
+
+    def rows(self) -> list[str]:
+        """The screen, without blank lines at its end."""
+        return "\n".join(line.rstrip() for line in self.screen.display).rstrip().split("\n")
+
+    def everything(self) -> list[str]:
+        """Scrollback and screen."""
+        top = self.screen.history.top
+        past = ["".join(line[x].data for x in range(self.screen.columns)).rstrip() for line in top]
+        return past + self.rows()
+
+
+class Stage:
+    """A running REPL with its levers."""
+
+    def __init__(
+        self, terminal: FakeTerminal, keyboard: object, settings: Settings, completer: Completer | None
+    ) -> None:
+        self.terminal = terminal
+        self.keyboard = keyboard
+        self.intents: list[Intent] = []
+        self.facts: DeskFacts = NO_DESK
+        self.log: list[str] = []
+        self.queue: asyncio.Queue[list[TaskEvent]] = asyncio.Queue()
+        self.output = FrameOutput(
+            lambda text: terminal.write(text.encode("utf-8", "replace")),
+            terminal.size,
+            fd=-1,
+            encoding="utf-8",
+        )
+        self.repl = Repl(
+            settings=settings,
+            terminal=terminal,
+            keyboard=keyboard,  # type: ignore[arg-type]  # PipeInput
+            output=self.output,
+            desk=lambda: self.facts,
+            act=self.intents.append,
+            log=self.log.append,
+            completer=completer,
+        )
+
+    async def events(self) -> AsyncGenerator[list[TaskEvent], None]:
+        while True:
+            yield await self.queue.get()
+
+    def send(self, *events: TaskEvent) -> None:
+        self.queue.put_nowait(list(events))
+
+    def type(self, keys: str) -> None:
+        self.keyboard.send_text(keys)  # type: ignore[attr-defined]  # PipeInput
+
+    async def until(self, claim: Callable[[], bool]) -> None:
+        """Wait until something is true, at most for the deadline; shows the screen when it never is."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + DEADLINE_S
+        while not claim():
+            if loop.time() > deadline:
+                raise AssertionError(
+                    "\n".join(["never true; the screen:", *self.terminal.rows(), repr(self.intents)])
+                )
+            await asyncio.sleep(0.004)
+
+    async def shows(self, text: str) -> None:
+        await self.until(lambda: any(text in row for row in self.terminal.rows()))
+
+    async def shows_rows(self, *rows: str) -> None:
+        """Wait until the screen is exactly these rows."""
+        await self.until(lambda: self.terminal.rows() == list(rows))
+
+    async def shows_not(self, text: str) -> None:
+        await self.until(lambda: not any(text in row for row in self.terminal.rows()))
+
+    async def line(self, text: str) -> None:
+        """Type text as a person does and send it."""
+        self.type(text)
+        await self.until(lambda: self.repl.editor.text.endswith(text))
+        await asyncio.sleep(0.02)
+        self.type("\r")
+
+
+@contextlib.asynccontextmanager
+async def running_repl(
+    *,
+    columns: int = 60,
+    rows: int = 20,
+    history_path: str | None = None,
+    vi: bool = False,
+    completer: Completer | None = None,
+    environ: dict[str, str] | None = None,
+    look: Look | None = None,
+) -> AsyncGenerator[Stage, None]:
+    """A REPL that has drawn its first frame; it is ended, and its errors raised, at the end."""
+    settings = Settings(
+        look=look or Look("default", UNICODE, ansi=True),
+        vi=vi,
+        title=False,
+        bell=False,
+        history_path=history_path,
+        environ=environ or {},
+    )
+    with create_pipe_input() as keyboard:
+        stage = Stage(FakeTerminal(columns, rows), keyboard, settings, completer)
+        task = asyncio.ensure_future(stage.repl.run(stage.events()))
+        stage.ended = task  # type: ignore[attr-defined]  # for tests of leaving
+        try:
+            await stage.until(lambda: bool(stage.terminal.written) or task.done())
+            yield stage
+        finally:
+            stage.repl.end("left")
+            await task
