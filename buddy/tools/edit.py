@@ -1,0 +1,137 @@
+"""`edit_file`: replace quoted text in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from buddy.agent.display import Diff
+from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
+from buddy.safety.paths import Boundary, Located
+from buddy.tools.changing import FileChange, Loader, Plan, change, existing, preview
+from buddy.tools.edit_plan import Edit, EditedText, edited
+from buddy.tools.edited_regions import summary
+from buddy.tools.refusals import stale
+from buddy.workspace.content import EMPTY, Content, decode
+from buddy.workspace.files import Loaded
+from buddy.workspace.views import FileViews, View, changed_lines
+
+ALIASES = {
+    "file_path": "path",
+    "filename": "path",
+    "filePath": "path",
+    "old_string": "old",
+    "oldString": "old",
+    "old_str": "old",
+    "oldText": "old",
+    "old_text": "old",
+    "new_string": "new",
+    "newString": "new",
+    "new_str": "new",
+    "newText": "new",
+    "new_text": "new",
+    "replace_all": "all",
+    "replaceAll": "all",
+}
+
+
+def _edits(old: str | None, new: str | None, everywhere: bool, edits: Sequence[Edit]) -> tuple[Edit, ...]:
+    if edits and (old is not None or new is not None):
+        raise ToolError("give either old and new, or edits, not both")
+    if edits:
+        return tuple(edits)
+    if old is None or new is None:
+        raise ToolError(
+            "expected old and new (the text to replace and its replacement), or edits; nothing was changed"
+        )
+    return (Edit(old, new, everywhere),)
+
+
+class _Planner:
+    """Plans one call's edits; used by the preview and by the write alike."""
+
+    def __init__(self, edits: tuple[Edit, ...]) -> None:
+        self._edits = edits
+
+    def __call__(self, ctx: ToolContext, targets: Sequence[Located], loader: Loader) -> Plan:
+        target = targets[0]
+        loaded = loader(target)
+        if loaded is None and not self._edits[0].old:
+            return self._plan(target, None, EMPTY, None)
+        before = existing(target, loaded, ctx.service(Boundary))
+        content = decode(before.data)
+        if content is None:
+            raise ToolError(
+                f"{target.shown} is binary ({len(before.data):,} bytes); it cannot be edited as text"
+            )
+        return self._plan(target, before, content, ctx.service(FileViews).get(target.real))
+
+    def _plan(self, target: Located, before: Loaded | None, content: Content, view: View | None) -> Plan:
+        changed = view is not None and before is not None and view.digest != before.digest
+        try:
+            outcome = edited(content, self._edits, target.shown)
+        except ToolError as error:
+            if view is not None and before is not None and changed:
+                lines, whole = changed_lines(view, before)
+                raise ToolError(f"{error}\n{stale(target.shown, lines, whole=whole)}") from error
+            raise
+        data = outcome.content.encode(outcome.content.raw)
+        text = summary(target.shown, content.text, outcome.content.text) + _remarks(
+            target, outcome, changed=changed
+        )
+        return Plan((FileChange(target, before, data, whole=before is None),), text)
+
+
+def _remarks(target: Located, outcome: EditedText, *, changed: bool) -> str:
+    remarks: list[str] = []
+    loose = sorted({step for step in outcome.steps if step != "exact"})
+    if loose:
+        remarks.append(f"The old text did not match exactly: {', '.join(loose)} differed.")
+    if changed:
+        remarks.append(f"{target.shown} had changed since you read it; the old text was still there once.")
+    return "".join(f"\nNote: {remark}" for remark in remarks)
+
+
+def _access(arguments: Any) -> Access:
+    return Access(reads=(arguments.path,), writes=(arguments.path,))
+
+
+def _preview(ctx: ToolContext, arguments: Any) -> Diff:
+    edits = _edits(arguments.old, arguments.new, arguments.all, arguments.edits)
+    return preview(ctx, [arguments.path], _Planner(edits))
+
+
+@tool(
+    risk="medium",
+    category="files",
+    access=_access,
+    preview=_preview,
+    aliases=(
+        "edit",
+        "str_replace",
+        "str_replace_editor",
+        "str_replace_based_edit_tool",
+        "replace",
+        "multi_edit",
+    ),
+    argument_aliases=ALIASES,
+)
+async def edit_file(
+    ctx: ToolContext,
+    path: str,
+    old: Annotated[str, Meta(description="Text to replace, exactly as in the file")] | None = None,
+    new: Annotated[str, Meta(description="Text to put there")] | None = None,
+    all: Annotated[bool, Meta(description="Replace every place, not exactly one")] = False,  # noqa: A002 - the model's word
+    edits: Annotated[
+        list[Edit], Meta(description="Several edits of this file, in order, instead of old and new")
+    ] = [],  # noqa: B006 - copied into the schema, never changed
+) -> ToolResult:
+    """Replace text in a file. `old` must be quoted exactly as it stands there, indentation included and
+    without line numbers, and must stand there exactly once; add lines around it until it does, or set `all`
+    to replace every place. Several changes to one file go into `edits`: they are applied in order, all or
+    none. An empty `old` creates a file.
+    """
+    text, diff = await change(ctx, "edit_file", [path], _Planner(_edits(old, new, all, edits)))
+    return ToolResult(text, diff)

@@ -1,0 +1,135 @@
+"""What an edit makes of a file's text: pure, so the approval shows what will be written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from buddy.agent.tool import ToolError
+from buddy.tools.matching import MAX_PLACES, Found, Match, Mismatch, Quote, Step, find, shifted
+from buddy.tools.refusals import ambiguous, not_found
+from buddy.tools.splice import Blend, keep_typography, spliced, take_new
+from buddy.workspace.content import Content, from_text, with_line_ends
+
+
+class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Replace `old`, which must stand exactly once in the file unless `all` is true, by `new`."""
+
+    old: str
+    new: str
+    all: bool = False
+
+
+class EditedText(msgspec.Struct, frozen=True):
+    """The content after all edits, and how each was found."""
+
+    content: Content
+    steps: tuple[Step, ...]
+
+
+def edited(content: Content, edits: Sequence[Edit], shown: str) -> EditedText:
+    """All edits in order, each on the outcome of the one before. Raises `ToolError` with the repair."""
+    steps: list[Step] = []
+    now = content
+    for number, edit in enumerate(edits, 1):
+        try:
+            now, step = _one(now, edit, shown)
+        except ToolError as error:
+            if len(edits) == 1:
+                raise
+            raise ToolError(_numbered(error, content, edits, number, shown)) from error
+        steps.append(step)
+    return EditedText(now, tuple(steps))
+
+
+def _numbered(error: ToolError, content: Content, edits: Sequence[Edit], number: int, shown: str) -> str:
+    """Why one of several edits failed. Nothing is written, so the text to show is the file's, not what the
+    edits before it would have made of it."""
+    where = f"edit {number} of {len(edits)}"
+    if number == 1:
+        return f"{where}: {error}"
+    try:
+        _one(content, edits[number - 1], shown)
+    except ToolError as alone:
+        return f"{where} (the edits before it do fit): {alone}"
+    return f"{where} fits the file, but not after the edits before it, which are applied first: {error}"
+
+
+def _one(content: Content, edit: Edit, shown: str) -> tuple[Content, Step]:
+    quote = Quote(with_line_ends(edit.old, "\n"), with_line_ends(edit.new, "\n"), edit.all)
+    if quote.old == quote.new:
+        raise ToolError("old and new are the same; nothing would change")
+    if not quote.old:
+        if content.raw:
+            raise ToolError(
+                f"old is empty, and {shown} is not: quote the text to replace, or write the whole file "
+                "with write_file"
+            )
+        return _again(content, with_line_ends(edit.new, "\n")), "exact"
+    found = _found(content.text, quote, shown)
+    raw = _put_in(content, found)
+    if raw == content.raw:
+        raise ToolError(f"{shown} would stay as it is: the new text already stands there")
+    return _again(content, raw), found.step
+
+
+def _found(text: str, quote: Quote, shown: str) -> Found:
+    try:
+        found = find(text, quote)
+    except Mismatch as reason:
+        refusal = not_found(text, quote.old, "", shown)
+        raise ToolError(f"{reason}. Quote the text exactly as it stands.\n{refusal}") from reason
+    if found is None:
+        raise ToolError(not_found(text, quote.old, quote.new, shown))
+    if len(found.matches) > 1 and not quote.everywhere:
+        raise ToolError(ambiguous(text, found.matches, shown, MAX_PLACES))
+    return found
+
+
+def _put_in(content: Content, found: Found) -> str:
+    simple = found.step == "exact" and (content.uniform or "\n" not in found.new)
+    new = with_line_ends(found.new, content.line_end)
+    pieces: list[str] = []
+    at = 0
+    for match in found.matches:
+        start, end = content.raw_offset(match.start), content.raw_offset(match.end)
+        pieces.append(content.raw[at:start])
+        pieces.append(new if simple else _replacement(content, found, match))
+        at = end
+    return "".join((*pieces, content.raw[at:]))
+
+
+def _again(content: Content, raw: str) -> Content:
+    return from_text(raw, content.encoding, content.bom)
+
+
+def _replacement(content: Content, found: Found, match: Match) -> str:
+    """The new text as it is written at one place, keeping what the old and the new text share as it is
+    there."""
+    start, end = content.raw_offset(match.start), content.raw_offset(match.end)
+    new = shifted(found.new, match.shift)
+    old = shifted(found.old, match.shift) if found.step == "indentation" else found.old
+    return spliced(content.raw[start:end], old, new, _line_end_at(content, match), _BLENDS[found.step])
+
+
+_BLENDS: dict[Step, Blend] = {
+    "exact": take_new,
+    "trailing blanks": take_new,
+    "typography": keep_typography,
+    "indentation": take_new,
+    "line numbers": take_new,
+}
+
+
+def _line_end_at(content: Content, match: Match) -> str:
+    """How lines end here: as the line the place ends in, the one before it, or most lines of the file."""
+    if content.uniform:
+        return content.line_end
+    after = content.text.find("\n", match.end)
+    before = content.text.rfind("\n", 0, match.start)
+    for at in (after, before):
+        if at >= 0:
+            start = content.raw_offset(at)
+            return "\r\n" if content.raw.startswith("\r\n", start) else content.raw[start]
+    return content.line_end

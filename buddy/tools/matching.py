@@ -1,0 +1,295 @@
+"""Where in a file the text a model quotes stands: five steps, the first with a match decides.
+
+1. exact; 2. blanks at line ends differ; 3. typography differs (quotes, dashes, no-break spaces); 4. the whole
+block is indented differently, by the same amount on every line; 5. the quoted text carries line numbers
+copied from our output. Steps 2, 4 and 5 compare whole lines. Nothing fuzzier: a wrong edit costs more than a
+refusal that shows the real text. Everything here is pure; texts have newlines only.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Literal
+
+import msgspec
+
+Step = Literal["exact", "trailing blanks", "typography", "indentation", "line numbers"]
+MAX_TOLERANT_CHARS = 5_000_000
+MAX_PLACES = 200
+_SPACES = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+TYPOGRAPHY = str.maketrans(
+    {
+        **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032", "'"),
+        **dict.fromkeys("\u201c\u201d\u201e\u201f\u2033", '"'),
+        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d", "-"),
+        **dict.fromkeys(_SPACES, " "),
+    }
+)
+"""One character for one character, so that positions stay the same."""
+
+_NUMBERED = re.compile(r"[ ]*(\d{1,9})(\t|→| \| |\||: |:)")
+_BLANKS = " \t"
+
+
+class Shift(msgspec.Struct, frozen=True):
+    """A change of indentation: `remove` goes from the start of each line that is not blank, `add` comes."""
+
+    remove: str
+    add: str
+
+
+NO_SHIFT = Shift("", "")
+
+
+class Match(msgspec.Struct, frozen=True):
+    """A place in the text, and how the new text is shifted there."""
+
+    start: int
+    end: int
+    shift: Shift = NO_SHIFT
+
+
+class Found(msgspec.Struct, frozen=True):
+    """All places of the deciding step, never empty. `old` and `new` are what was compared and what is to be
+    put there (without line numbers in step 5; without the last newline where the file lacks it)."""
+
+    step: Step
+    matches: tuple[Match, ...]
+    old: str
+    new: str
+
+
+class Mismatch(Exception):  # noqa: N818 - it is an answer, not a failure
+    """The old text fits, but the new text cannot be put there in one clear way. The message says why."""
+
+
+class Quote(msgspec.Struct, frozen=True):
+    """What a model says stands in a file (`old`, not empty) and what is to stand there instead. `everywhere`:
+    at every place, which then do not overlap; otherwise one place is meant."""
+
+    old: str
+    new: str
+    everywhere: bool
+
+
+def find(text: str, quote: Quote) -> Found | None:
+    """The places in `text`, None when there is none in any step; where one is meant, no more than
+    `MAX_PLACES` are looked for, overlapping ones included. Raises `Mismatch`."""
+    exact = tuple(Match(start, start + len(quote.old)) for start in _occurrences(text, quote.old, quote))
+    if exact:
+        return Found("exact", exact, quote.old, quote.new)
+    if len(text) > MAX_TOLERANT_CHARS or not quote.old.strip():
+        return None
+    return (
+        _without_trailing_blanks(text, quote)
+        or _without_typography(text, quote)
+        or _indented(text, quote)
+        or _without_numbers(text, quote)
+    )
+
+
+def _occurrences(text: str, wanted: str, quote: Quote, *, shared: int = 0) -> Iterator[int]:
+    """Where `wanted` stands. `shared`: how many characters neighbours have in common without overlapping."""
+    step = len(wanted) - shared if quote.everywhere else 1
+    at, count = text.find(wanted), 0
+    while at >= 0 and (quote.everywhere or count < MAX_PLACES):
+        yield at
+        count += 1
+        at = text.find(wanted, at + step)
+
+
+def _whole_lines(
+    text: str, keyed: list[str], old_key: list[str], quote: Quote
+) -> list[tuple[Match, int, int]]:
+    """Places where the keyed lines of the quoted text stand as whole lines, with their first line and how
+    many. `keyed` has one entry for each line of `text`."""
+    joined, wanted = "\n".join(("", *keyed, "")), "\n".join(("", *old_key, ""))
+    found: list[tuple[Match, int, int]] = []
+    starts: list[int] = []
+    line = counted = 0
+    for at in _occurrences(joined, wanted, quote, shared=1):
+        starts = starts or line_starts(text)
+        line += joined.count("\n", counted, at)
+        counted = at
+        span = _lines_span(text, starts, line, len(old_key), with_end=quote.old.endswith("\n"))
+        found.append((span, line, len(old_key)))
+    return found
+
+
+def line_starts(text: str) -> list[int]:
+    """Where each line begins."""
+    starts = list(accumulate((len(line) + 1 for line in text.split("\n")), initial=0))
+    starts.pop()
+    return starts
+
+
+def _lines_span(text: str, starts: list[int], line: int, count: int, *, with_end: bool) -> Match:
+    after = line + count
+    end = starts[after] if after < len(starts) else len(text) + 1
+    return Match(starts[line], min(end, len(text)) if with_end else end - 1)
+
+
+def _fitted(found: list[tuple[Match, int, int]], text: str, step: Step, quote: Quote) -> Found | None:
+    """Matches of whole lines. Where the only one is the last line of a file without final newline, the
+    newlines that end `old` and `new` are not meant to be added."""
+    if not found:
+        return None
+    matches = tuple(match for match, _, _ in found)
+    old, new = quote.old, quote.new
+    if (
+        old.endswith("\n")
+        and not text[matches[0].start : matches[0].end].endswith("\n")
+        and len(matches) == 1
+    ):
+        old, new = old[:-1], new.removesuffix("\n")
+    return Found(step, matches, old, new)
+
+
+def _block(old: str) -> str:
+    return old.removesuffix("\n")
+
+
+def _without_trailing_blanks(text: str, quote: Quote) -> Found | None:
+    keyed = [line.rstrip(_BLANKS) for line in text.split("\n")]
+    old_key = [line.rstrip(_BLANKS) for line in _block(quote.old).split("\n")]
+    return _fitted(_whole_lines(text, keyed, old_key, quote), text, "trailing blanks", quote)
+
+
+def _without_typography(text: str, quote: Quote) -> Found | None:
+    if text.isascii() and quote.old.isascii():
+        return None
+    plain = quote.old.translate(TYPOGRAPHY)
+    places = _occurrences(text.translate(TYPOGRAPHY), plain, quote)
+    matches = tuple(Match(at, at + len(plain)) for at in places)
+    return Found("typography", matches, quote.old, quote.new) if matches else None
+
+
+def _indented(text: str, quote: Quote) -> Found | None:
+    old_lines = _block(quote.old).split("\n")
+    keyed = [line.lstrip(_BLANKS) for line in text.split("\n")]
+    places: list[tuple[Match, int, int]] = []
+    for match, line, count in _whole_lines(text, keyed, [old.lstrip(_BLANKS) for old in old_lines], quote):
+        shift = _uniform_shift(_lines_at(text, match, count), old_lines)
+        if shift is not None:
+            places.append((msgspec.structs.replace(match, shift=shift), line, count))
+    if places:
+        for shift in {match.shift for match, _, _ in places}:
+            _check_shifted(shift, quote)
+    return _fitted(places, text, "indentation", quote)
+
+
+def _lines_at(text: str, match: Match, count: int) -> list[str]:
+    return text[match.start : match.end].split("\n")[:count]
+
+
+def _uniform_shift(lines: list[str], old_lines: list[str]) -> Shift | None:
+    """The one change of indentation that turns `old_lines` into `lines`; blank lines fit each other."""
+    pairs = [(line, old) for line, old in zip(lines, old_lines, strict=True) if old.strip(_BLANKS)]
+    shifts: set[tuple[str, str]] = set()
+    file_indents = [_indent(line) for line, _ in pairs]
+    old_indents = [_indent(old) for _, old in pairs]
+    remove, add = _common_start(old_indents), _common_start(file_indents)
+    for mine, theirs in zip(file_indents, old_indents, strict=True):
+        shifts.add((mine[len(add) :], theirs[len(remove) :]))
+    if any(mine != theirs for mine, theirs in shifts):
+        return None
+    if add.endswith(remove):
+        return Shift("", add[: len(add) - len(remove)])
+    if remove.endswith(add):
+        return Shift(remove[: len(remove) - len(add)], "")
+    return Shift(remove, add)
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip(_BLANKS))]
+
+
+def _common_start(texts: list[str]) -> str:
+    low, high = min(texts), max(texts)
+    for at, sign in enumerate(low):
+        if sign != high[at]:
+            return low[:at]
+    return low
+
+
+def _check_shifted(shift: Shift, quote: Quote) -> None:
+    new_lines = [line for line in quote.new.split("\n") if line.strip(_BLANKS)]
+    if not new_lines:
+        return
+    first_old = next(line for line in quote.old.split("\n") if line.strip(_BLANKS))
+    if _indent(new_lines[0]) != _indent(first_old):
+        raise Mismatch(
+            "the old text fits with another indentation, but old and new start at different indentations, so "
+            "it is not clear how far to indent the new text"
+        )
+    if any(not line.startswith(shift.remove) for line in new_lines):
+        raise Mismatch(
+            "the old text fits with another indentation, but some lines of the new text are indented less "
+            "than the old text"
+        )
+
+
+def shifted(text: str, shift: Shift) -> str:
+    """The text with the indentation of every line that is not blank changed."""
+    if shift == NO_SHIFT:
+        return text
+    return "\n".join(
+        shift.add + line[len(shift.remove) :] if line.strip(_BLANKS) else line for line in text.split("\n")
+    )
+
+
+def _without_numbers(text: str, quote: Quote) -> Found | None:
+    stripped = _stripped_of_numbers(_block(quote.old))
+    if stripped is None or not stripped[1].strip():
+        return None
+    first, block = stripped
+    plain = Quote(_ended_as(block, quote.old), _new_without_numbers(quote.new), quote.everywhere)
+    found = _whole_lines(text, text.split("\n"), block.split("\n"), plain)
+    if "\n" not in block:  # one number proves little: it has to be the right one
+        found = [place for place in found if place[1] == first - 1]
+    return _fitted(found, text, "line numbers", plain)
+
+
+def _new_without_numbers(new: str) -> str:
+    stripped = _stripped_of_numbers(_block(new))
+    if stripped is not None:
+        return _ended_as(stripped[1], new)
+    if any(_NUMBERED.match(line) for line in new.split("\n")):
+        raise Mismatch(
+            "the old text carries line numbers, and the new text carries them on some of its lines"
+        )
+    return new
+
+
+def _ended_as(block: str, text: str) -> str:
+    return block + "\n" if text.endswith("\n") else block
+
+
+def _stripped_of_numbers(block: str) -> tuple[int, str] | None:
+    """The first number and the lines without numbers, None unless every line has the next number and the same
+    separator."""
+    lines = block.split("\n")
+    found = [_NUMBERED.match(line) for line in lines]
+    first = found[0]
+    if first is None:
+        return None
+    texts: list[str] = []
+    for at, (line, match) in enumerate(zip(lines, found, strict=True)):
+        if match is None:
+            match = _NUMBERED.match(line + " ")  # a blank line whose separator lost its last space
+        if (
+            match is None
+            or match.group(2) != first.group(2)
+            or int(match.group(1)) != int(first.group(1)) + at
+        ):
+            return None
+        texts.append(line[match.end() :])
+    return int(first.group(1)), "\n".join(texts)
+
+
+def line_of(starts: list[int], offset: int) -> int:
+    """The line, counted from 1, of a position."""
+    return bisect_right(starts, offset)

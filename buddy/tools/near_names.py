@@ -1,0 +1,70 @@
+"""What to say when a file is not there: names like it, nearby and elsewhere."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from itertools import islice
+
+from buddy.safety.paths import Boundary, Located, is_beneath
+from buddy.safety.sanitise import visible
+
+MAX_ENTRIES = 5000
+MAX_FOLDERS = 300
+_SKIPPED = frozenset(
+    {".git", "node_modules", ".venv", "venv", "__pycache__", ".buddyx", "target", "dist", "build"}
+)
+
+
+def missing(found: Located, boundary: Boundary) -> str:
+    """The sentence for a file that does not exist, with near names."""
+    near = near_names(found, boundary)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    return f"{found.shown} does not exist.{hint}"
+
+
+def near_names(found: Located, boundary: Boundary, most: int = 3) -> tuple[str, ...]:
+    """Existing paths the given one may have meant: the same name elsewhere in the workspace, like names in
+    the same folder. Only names inside the workspace are told."""
+    folder, name = os.path.split(found.real)
+    near: list[str] = []
+    if is_beneath(folder, boundary.root):
+        near.extend(os.path.join(folder, like) for like in _like(folder, name))
+    near.extend(path for path in _same_name(boundary.root, name) if path not in near)
+    return tuple(visible(os.path.relpath(path, boundary.cwd)) for path in near[:most])
+
+
+def _like(folder: str, name: str) -> list[str]:
+    names = _entries(folder)
+    lowered = {entry.lower(): entry for entry in names}
+    close = difflib.get_close_matches(name.lower(), lowered, n=3, cutoff=0.6)
+    return [lowered[entry] for entry in close]
+
+
+def _entries(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in islice(entries, MAX_ENTRIES)]
+    except OSError:
+        return []
+
+
+def _same_name(root: str, name: str) -> list[str]:
+    """Files of this name, a bounded walk, shallow folders first."""
+    found: list[str] = []
+    waiting = [root]
+    for _ in range(MAX_FOLDERS):
+        if not waiting or len(found) >= 3:
+            break
+        folder = waiting.pop(0)
+        try:
+            with os.scandir(folder) as entries:
+                for entry in islice(entries, MAX_ENTRIES):
+                    if entry.is_dir(follow_symlinks=False):
+                        if entry.name not in _SKIPPED:
+                            waiting.append(entry.path)
+                    elif entry.name.lower() == name.lower():
+                        found.append(entry.path)
+        except OSError:
+            continue
+    return found

@@ -1,0 +1,159 @@
+"""`apply_patch`: changes to several files in one text, made together or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from buddy.agent.display import Diff
+from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
+from buddy.safety.paths import Boundary, Located
+from buddy.tools.changing import FileChange, Loader, Plan, change, existing, preview
+from buddy.tools.edited_regions import summary
+from buddy.tools.patch_apply import patched
+from buddy.tools.patch_format import AddFile, DeleteFile, Section, UpdateFile, parse_patch, patch_paths
+from buddy.tools.refusals import stale
+from buddy.tools.write import new_bytes, require_known
+from buddy.workspace.content import decode, line_count
+from buddy.workspace.files import Loaded
+from buddy.workspace.views import FileViews, changed_lines
+
+ALIASES = {"input": "patch", "patch_text": "patch", "patchText": "patch", "diff": "patch"}
+
+
+class _Planner:
+    """Plans all sections; used by the preview and by the write alike."""
+
+    def __init__(self, sections: tuple[Section, ...]) -> None:
+        self._sections = sections
+
+    def __call__(self, ctx: ToolContext, targets: Sequence[Located], loader: Loader) -> Plan:
+        named = {target.given: target for target in targets}
+        _refuse_twice(self._sections, named)
+        changes: list[FileChange] = []
+        told: list[str] = []
+        for section in self._sections:
+            made, text = self._section(ctx, section, named, loader)
+            changes.extend(made)
+            told.append(text)
+        return Plan(tuple(changes), "\n".join(told))
+
+    def _section(
+        self, ctx: ToolContext, section: Section, named: dict[str, Located], loader: Loader
+    ) -> tuple[list[FileChange], str]:
+        target = named[section.path]
+        loaded = loader(target)
+        match section:
+            case AddFile():
+                return _added(ctx, target, loaded, section.content)
+            case DeleteFile():
+                before = existing(target, loaded, ctx.service(Boundary))
+                return [FileChange(target, before, None, whole=True)], f"{target.shown}: deleted"
+            case UpdateFile():
+                before = existing(target, loaded, ctx.service(Boundary))
+                after, text = _updated(ctx, target, before, section)
+                if not section.move_to:
+                    return [FileChange(target, before, after, whole=False)], text
+                return _moved(ctx, target, before, after, text, named[section.move_to], loader)
+
+
+def _refuse_twice(sections: Sequence[Section], named: dict[str, Located]) -> None:
+    """Two sections about one file would each start from the same old content. Raises `ToolError`."""
+    seen: set[str] = set()
+    for path in (path for section in sections for path in patch_paths((section,))):
+        real = named[path].real
+        if real in seen:
+            raise ToolError(
+                f"{named[path].shown} is named by more than one section; put all its hunks into one. "
+                "Nothing was changed."
+            )
+        seen.add(real)
+
+
+def _added(
+    ctx: ToolContext, target: Located, before: Loaded | None, content: str
+) -> tuple[list[FileChange], str]:
+    if before is not None and before.data:
+        require_known(target, before, ctx.service(FileViews).get(target.real), "replacing it whole")
+    data, _ = new_bytes(content, before)
+    text = f"{target.shown}: {'created' if before is None else 'replaced'}, {line_count(content)} lines"
+    return [FileChange(target, before, data, whole=True)], text
+
+
+def _updated(ctx: ToolContext, target: Located, before: Loaded, section: UpdateFile) -> tuple[bytes, str]:
+    content = decode(before.data)
+    if content is None:
+        if section.hunks:
+            raise ToolError(f"{target.shown} is binary; it cannot be patched. Nothing was changed.")
+        return before.data, ""
+    if not section.hunks:
+        return before.data, ""
+    view = ctx.service(FileViews).get(target.real)
+    try:
+        outcome = patched(content, section.hunks, target.shown)
+    except ToolError as error:
+        if view is None or view.digest == before.digest:
+            raise
+        lines, whole = changed_lines(view, before)
+        raise ToolError(f"{error}\n{stale(target.shown, lines, whole=whole)}") from error
+    if outcome.content.raw == content.raw and not section.move_to:
+        raise ToolError(f"{target.shown} would stay as it is; nothing was changed")
+    text = summary(target.shown, content.text, outcome.content.text)
+    if outcome.loose:
+        text += f"\nNote: some lines did not match exactly: {', '.join(outcome.loose)} differed."
+    return content.encode(outcome.content.raw), text
+
+
+def _moved(
+    ctx: ToolContext,
+    source: Located,
+    before: Loaded,
+    after: bytes,
+    text: str,
+    target: Located,
+    loader: Loader,
+) -> tuple[list[FileChange], str]:
+    there = loader(target)
+    if there is not None and there.data:
+        require_known(target, there, ctx.service(FileViews).get(target.real), "moving another file over it")
+    made = [
+        FileChange(target, there, after, whole=False, mode=before.mode),
+        FileChange(source, before, None, whole=False, moved_to=target.real),
+    ]
+    moved = f"{source.shown}: moved to {target.shown}"
+    return made, f"{moved}\n{text}" if text else moved
+
+
+def _access(arguments: Any) -> Access:
+    paths = patch_paths(parse_patch(arguments.patch))
+    return Access(reads=paths, writes=paths)
+
+
+def _preview(ctx: ToolContext, arguments: Any) -> Diff:
+    sections = parse_patch(arguments.patch)
+    return preview(ctx, patch_paths(sections), _Planner(sections))
+
+
+@tool(
+    risk="medium",
+    category="files",
+    access=_access,
+    preview=_preview,
+    aliases=("applypatch", "patch"),
+    argument_aliases=ALIASES,
+)
+async def apply_patch(
+    ctx: ToolContext, patch: Annotated[str, Meta(description="From *** Begin Patch to *** End Patch")]
+) -> ToolResult:
+    """Change several files with one patch; all of it is applied or nothing. The patch starts with `*** Begin
+    Patch` and ends with `*** End Patch`. Sections: `*** Add File: path` (every line starts with +), `***
+    Delete File: path`, `*** Update File: path`, optionally followed by `*** Move to: path`. An update has
+    hunks: a line `@@`, or `@@` and a line that stands before the change (`@@ def f():`), then lines that
+    start with a space (context), - (removed) or + (added). Give three lines of context, more where they are
+    not unique. Hunks stand in the order of the file.
+    """
+    sections = parse_patch(patch)
+    text, diff = await change(ctx, "apply_patch", patch_paths(sections), _Planner(sections))
+    return ToolResult(text, diff)

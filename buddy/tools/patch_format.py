@@ -1,0 +1,195 @@
+"""The patch text some models are trained to write, taken apart.
+
+*** Begin Patch
+*** Add File: a.txt          every line starts with +
+*** Delete File: b.txt
+*** Update File: c.txt       optionally followed by *** Move to: d.txt
+@@ def f():                  where to look; may be empty, may be repeated to go deeper
+ context / -old / +new
+*** End of File              the hunk ends where the file does
+*** End Patch
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from buddy.agent.tool import ToolError
+
+_BEGIN, _END = "*** Begin Patch", "*** End Patch"
+_ADD, _DELETE, _UPDATE, _MOVE = "*** Add File: ", "*** Delete File: ", "*** Update File: ", "*** Move to: "
+_END_OF_FILE = "*** End of File"
+_HEREDOC = re.compile(r"(?:\S+[ \t]+|\S+\n\S+[ \t]+)?<<-?\s*(['\"]?)(\w+)\1[ \t]*\n(.*)\n\2[ \t]*", re.DOTALL)
+
+
+class Hunk(msgspec.Struct, frozen=True):
+    """One change of a file. `anchors`: lines that stand before it, in order. `lines`: sign and text; " " is
+    context. `at_end`: its last line is the file's last."""
+
+    anchors: tuple[str, ...]
+    lines: tuple[tuple[str, str], ...]
+    at_end: bool
+
+    @property
+    def old(self) -> tuple[str, ...]:
+        """What stands in the file."""
+        return tuple(text for sign, text in self.lines if sign != "+")
+
+
+class AddFile(msgspec.Struct, frozen=True):
+    """A file with this content."""
+
+    path: str
+    content: str
+
+
+class DeleteFile(msgspec.Struct, frozen=True):
+    """A file goes."""
+
+    path: str
+
+
+class UpdateFile(msgspec.Struct, frozen=True):
+    """A file changes, and moves when `move_to` is not empty."""
+
+    path: str
+    move_to: str
+    hunks: tuple[Hunk, ...]
+
+
+Section = AddFile | DeleteFile | UpdateFile
+
+
+def parse_patch(text: str) -> tuple[Section, ...]:
+    """The sections of a patch. Raises `ToolError` that names the line and what was expected there."""
+    return _Parser(_body(text)).sections()
+
+
+def patch_paths(sections: tuple[Section, ...]) -> tuple[str, ...]:
+    """Every path a patch names, in order."""
+    paths: list[str] = []
+    for section in sections:
+        paths.append(section.path)
+        if isinstance(section, UpdateFile) and section.move_to:
+            paths.append(section.move_to)
+    return tuple(dict.fromkeys(paths))
+
+
+def _body(text: str) -> list[str]:
+    """The lines between the markers, without a here-document around them."""
+    trimmed = text.replace("\r\n", "\n").strip()
+    wrapped = _HEREDOC.fullmatch(trimmed)
+    if wrapped:
+        trimmed = wrapped.group(3).strip()
+    lines = trimmed.split("\n")
+    begins, ends = lines[0].strip() == _BEGIN, lines[-1].strip() == _END
+    if begins and ends and len(lines) > 1:
+        return lines[1:-1]
+    if not begins and not ends and lines[0].startswith((_ADD, _DELETE, _UPDATE)):
+        return lines  # both markers forgotten: what is meant is as clear
+    if not begins:
+        raise ToolError(f"expected a patch that starts with the line {_BEGIN!r}, found {lines[0][:80]!r}")
+    raise ToolError(f"expected a patch that ends with the line {_END!r}, found {lines[-1][:80]!r}")
+
+
+class _Parser:
+    """Reads the lines once, from top to bottom."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+        self._at = 0
+
+    def sections(self) -> tuple[Section, ...]:
+        found: list[Section] = []
+        while self._at < len(self._lines):
+            if not self._lines[self._at].strip():
+                self._at += 1
+                continue
+            found.append(self._section())
+        if not found:
+            raise ToolError(
+                "the patch is empty: expected at least one Add File, Update File or Delete File section"
+            )
+        return tuple(found)
+
+    def _section(self) -> Section:
+        header = self._lines[self._at].strip()
+        for marker, read in ((_ADD, self._add), (_DELETE, self._delete), (_UPDATE, self._update)):
+            if header.startswith(marker) and header[len(marker) :].strip():
+                self._at += 1
+                return read(header[len(marker) :].strip())
+        raise self._unexpected(f"{_ADD.strip()!r}, {_UPDATE.strip()!r} or {_DELETE.strip()!r} with a path")
+
+    def _unexpected(self, wanted: str) -> ToolError:
+        found = repr(self._lines[self._at][:80]) if self._at < len(self._lines) else "the end of the patch"
+        return ToolError(f"patch line {self._at + 2}: expected {wanted}, found {found}; nothing was changed")
+
+    def _add(self, path: str) -> AddFile:
+        content: list[str] = []
+        while self._at < len(self._lines) and self._lines[self._at].startswith("+"):
+            content.append(self._lines[self._at][1:] + "\n")
+            self._at += 1
+        if self._at < len(self._lines) and self._lines[self._at].strip() and not self._header_here():
+            raise self._unexpected("a line that starts with + or the next section")
+        return AddFile(path, "".join(content))
+
+    def _delete(self, path: str) -> DeleteFile:
+        return DeleteFile(path)
+
+    def _header_here(self) -> bool:
+        return self._lines[self._at].startswith("***")
+
+    def _update(self, path: str) -> UpdateFile:
+        move_to = ""
+        if self._at < len(self._lines) and self._lines[self._at].strip().startswith(_MOVE.strip()):
+            move_to = self._lines[self._at].strip()[len(_MOVE.strip()) :].strip()
+            self._at += 1
+        hunks: list[Hunk] = []
+        while self._at < len(self._lines) and not self._header_here():
+            hunk = self._hunk(first=not hunks)
+            if hunk is not None:
+                hunks.append(hunk)
+        if not hunks and not move_to:
+            raise self._unexpected(f"a hunk (a line that starts with @@) for {path}")
+        return UpdateFile(path, move_to, tuple(hunks))
+
+    def _hunk(self, *, first: bool) -> Hunk | None:
+        anchors: list[str] = []
+        headed = False
+        while self._at < len(self._lines) and self._is_anchor(self._lines[self._at]):
+            headed = True
+            anchor = self._lines[self._at][2:]
+            if anchor.strip() and not re.fullmatch(r" -\d+(,\d+)? \+\d+(,\d+)? @@.*", anchor):
+                anchors.append(anchor[1:])
+            self._at += 1
+        if not headed and not first:
+            raise self._unexpected("@@")
+        lines = self._hunk_lines()
+        at_end = self._at < len(self._lines) and self._lines[self._at].strip() == _END_OF_FILE
+        if at_end:
+            self._at += 1
+        while self._at < len(self._lines) and not self._lines[self._at].strip() and at_end:
+            self._at += 1
+        if not lines and headed:
+            raise self._unexpected("lines that start with a space, - or +")
+        return Hunk(tuple(anchors), tuple(lines), at_end) if lines else None
+
+    def _is_anchor(self, line: str) -> bool:
+        return line == "@@" or line.startswith("@@ ")
+
+    def _hunk_lines(self) -> list[tuple[str, str]]:
+        """Lines up to the next hunk or section. An empty line is empty context; one that has no sign at all
+        is taken as context whose sign was forgotten."""
+        found: list[tuple[str, str]] = []
+        while self._at < len(self._lines):
+            line = self._lines[self._at]
+            if line.startswith("***") or self._is_anchor(line):
+                break
+            if line[:1] in {"+", "-", " "}:
+                found.append((line[0], line[1:]))
+            else:
+                found.append((" ", line))
+            self._at += 1
+        return found

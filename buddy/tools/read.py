@@ -1,0 +1,200 @@
+"""`read_file`: a file by lines, a picture, the pages of a PDF, the cells of a notebook, a folder's
+entries."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from buddy.agent.display import Picture as PictureShown
+from buddy.agent.display import Plain
+from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
+from buddy.safety.paths import Boundary, Located
+from buddy.tools.changing import located
+from buddy.tools.listing import list_folder
+from buddy.tools.near_names import missing
+from buddy.tools.read_kinds import Kind, kind_of, notebook_text, pdf_pages, picture
+from buddy.tools.read_text import MAX_LINES, Page, numbered, page_of_file, page_of_text, position
+from buddy.workspace.content import BINARY_PROBE_BYTES, Content, decode, is_binary
+from buddy.workspace.files import Loaded, explained, open_to_read, stamp_of, status_of
+from buddy.workspace.locks import in_thread
+from buddy.workspace.views import FileViews, View
+
+MAX_WHOLE_BYTES = 8_000_000
+"""Larger files are read by seeking and not held."""
+MAX_PARSED_BYTES = 50_000_000
+
+
+def _access(arguments: Any) -> Access:
+    return Access(reads=(arguments.path,))
+
+
+# No cache: equal reads are answered from what this task has seen, which a cache shared by tasks would not
+# record.
+@tool(
+    risk="low",
+    category="files",
+    access=_access,
+    aliases=("read", "view", "view_file", "cat", "open_file"),
+    argument_aliases={
+        "file_path": "path",
+        "filename": "path",
+        "filePath": "path",
+        "absolute_path": "path",
+        "start_line": "offset",
+        "line_offset": "offset",
+        "n_lines": "limit",
+    },
+)
+async def read_file(
+    ctx: ToolContext,
+    path: str,
+    offset: Annotated[int, Meta(description="First line, from 1; negative: that many from the end")] = 1,
+    limit: Annotated[int, Meta(description="How many lines, at most 2000")] = MAX_LINES,
+) -> ToolResult:
+    """Read a file. Lines come with their number and a tab, which are not part of the file. The answer tells
+    how many lines there are and which offset comes next. Also reads pictures, PDFs (by pages), notebooks and
+    folders.
+    """
+    if limit < 1:
+        raise ToolError(f"limit is {limit}; expected how many lines to read, at least 1")
+    return await in_thread(lambda: _read(ctx, path, offset or 1, min(limit, MAX_LINES)))
+
+
+def _read(ctx: ToolContext, path: str, offset: int, limit: int) -> ToolResult:
+    target = located(ctx, path)
+    status = status_of(target.real)
+    if status is None:
+        raise ToolError(missing(target, ctx.service(Boundary)))
+    if stat.S_ISDIR(status.st_mode):
+        return list_folder(ctx, target)
+    with explained(f"read {target.shown}"):
+        descriptor = open_to_read(target.real, target.shown)
+        with os.fdopen(descriptor, "rb") as file:
+            head = file.read(BINARY_PROBE_BYTES)
+            file.seek(0)
+            status = os.fstat(file.fileno())
+            kind = kind_of(head, target.path)
+            if kind == "text":
+                _refuse_binary(head, target, status.st_size)
+                if status.st_size > MAX_WHOLE_BYTES:
+                    page = page_of_file(file, status.st_size, offset, limit)
+                    return _answer(page, target, offset, "")
+            data = _whole(file.read(MAX_PARSED_BYTES + 1), target)
+    loaded = Loaded(data, stat.S_IMODE(status.st_mode), stamp_of(status))
+    return _of_kind(ctx, target, loaded, kind, offset, limit)
+
+
+def _whole(data: bytes, target: Located) -> bytes:
+    if len(data) > MAX_PARSED_BYTES:
+        raise ToolError(f"{target.shown} is larger than {MAX_PARSED_BYTES:,} bytes and not plain text")
+    return data
+
+
+def _refuse_binary(head: bytes, target: Located, size: int) -> None:
+    if is_binary(head):
+        raise ToolError(
+            f"{target.shown} is binary ({size:,} bytes). Look at it with a shell command (file, xxd, strings)."
+        )
+
+
+def _of_kind(
+    ctx: ToolContext, target: Located, loaded: Loaded, kind: Kind, offset: int, limit: int
+) -> ToolResult:
+    match kind:
+        case "text":
+            return _text(ctx, target, loaded, offset, limit)
+        case "image":
+            found = picture(loaded.data, target.shown)
+            return ToolResult(found.summary, PictureShown(target.shown, found.summary), images=(found.image,))
+        case "pdf":
+            return _pages(pdf_pages(loaded.data, target.shown), target, offset)
+        case "notebook":
+            page = page_of_text(notebook_text(loaded.data, target.shown), offset, limit)
+            return _answer(page, target, offset, "\nThese are the cells; the file itself is JSON.")
+        case "office" | "archive" | "program" | "binary":
+            raise ToolError(
+                f"{target.shown} is {_NAMED.get(kind, 'binary')} ({len(loaded.data):,} bytes). "
+                "Convert or unpack it with a shell command."
+            )
+
+
+_NAMED: dict[Kind, str] = {"office": "an Office document", "archive": "an archive", "program": "a program"}
+
+
+def _text(ctx: ToolContext, target: Located, loaded: Loaded, offset: int, limit: int) -> ToolResult:
+    content = decode(loaded.data)
+    if content is None:
+        raise ToolError(f"{target.shown} is binary ({len(loaded.data):,} bytes)")
+    page = page_of_text(content.text, offset, limit)
+    views = ctx.service(FileViews)
+    view = views.get(target.real)
+    if view is not None and _seen_already(view, loaded, page):
+        views.put(target.real, msgspec.structs.replace(view, answered=(page.first, page.last)))
+        text = (
+            f"{target.shown} is unchanged since you read it (lines {page.first}–{page.last} of {page.total})"
+        )
+        return ToolResult(text, Plain(text))
+    _remember(views, target, loaded, content, page)
+    return _answer(page, target, offset, _remark(content))
+
+
+def _seen_already(view: View, loaded: Loaded, page: Page) -> bool:
+    """Whether the model has these lines already. Asked for a second time it gets them: it may not find them
+    any more."""
+    if not page.lines or view.digest != loaded.digest or view.answered == (page.first, page.last):
+        return False
+    return any(first <= page.first and page.last <= last for first, last in view.shown)
+
+
+def _remember(views: FileViews, target: Located, loaded: Loaded, content: Content, page: Page) -> None:
+    total = page.total or 0
+    if page.lines or total == 0:
+        views.saw(
+            target.real,
+            loaded,
+            content.text,
+            page.first,
+            page.last if page.lines else 0,
+            total,
+            cut=page.cut > 0,
+        )
+
+
+def _remark(content: Content) -> str:
+    odd: list[str] = []
+    if content.encoding != "utf-8":
+        odd.append(f"encoding {content.encoding}")
+    if content.line_end != "\n":
+        odd.append(f"line ends {content.line_end!r}")
+    return f"\n[{', '.join(odd)}; kept when the file is edited]" if odd else ""
+
+
+def _answer(page: Page, target: Located, offset: int, remark: str) -> ToolResult:
+    where = position(page, target.shown, offset)
+    body = numbered(page)
+    text = f"{body}\n{where}{remark}" if body else f"{where}{remark}"
+    return ToolResult(text, Plain(where.strip("[]"), "\n".join(page.lines)))
+
+
+def _pages(pages: tuple[str, ...], target: Located, offset: int) -> ToolResult:
+    """Pages of a PDF from `offset` on, as many as fit."""
+    start = max(0, len(pages) + offset) if offset < 0 else offset - 1
+    if start >= len(pages):
+        raise ToolError(
+            f"{target.shown} has {len(pages)} pages; offset {offset} is past its end (it counts pages)"
+        )
+    shown: list[str] = []
+    size, at = 0, start
+    while at < len(pages) and (not shown or size + len(pages[at]) <= 50_000):
+        shown.append(f"--- page {at + 1} ---\n{pages[at][:50_000]}")
+        size += len(pages[at])
+        at += 1
+    more = f"; offset={at + 1} for more" if at < len(pages) else ""
+    where = f"[{target.shown}: pages {start + 1}–{at} of {len(pages)}{more}]"
+    text = "\n".join([*shown, where])
+    return ToolResult(text, Plain(where.strip("[]"), text))

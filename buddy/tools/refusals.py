@@ -1,0 +1,147 @@
+"""What a model reads when an edit cannot be made: always with what it needs to make the next call right.
+
+Nearest text is found by votes: every word of the quoted text that stands in the file votes for the place
+where the quoted text would begin. Cheap, bounded, and only ever shown, never written.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+
+from buddy.tools.matching import Match, line_of, line_starts
+
+MAX_SHOWN_LINES = 12
+MAX_LISTED_PLACES = 20
+_MAX_WORDS = 40
+_MAX_PLACES_OF_A_WORD = 16
+_MAX_FREQUENT = 3
+_MAX_LINE = 300
+_WORD = re.compile(r"\w{2,}|[^\w\s]{2,}")
+_LEGEND = "(leading and trailing blanks: · is a space, → a tab)"
+
+
+def visible_blanks(line: str) -> str:
+    """A line with the blanks at its ends, and odd ones inside, made visible."""
+    body = line.strip(" \t")
+    start = line[: len(line) - len(line.lstrip(" \t"))]
+    end = line[len(start) + len(body) :]
+    if len(body) > _MAX_LINE:
+        body = body[:_MAX_LINE] + "…"
+    body = body.replace("\u00a0", "⟨U+00A0⟩").replace("\u200b", "⟨U+200B⟩").replace("\ufeff", "⟨U+FEFF⟩")
+    marks = str.maketrans({" ": "·", "\t": "→"})
+    return start[:_MAX_LINE].translate(marks) + body + end[:_MAX_LINE].translate(marks)
+
+
+def numbered(lines: Sequence[str], first: int) -> str:
+    """Lines with their numbers, blanks visible. `first` is the number of the first one."""
+    return "\n".join(f"{first + at:>6}  {visible_blanks(line)}" for at, line in enumerate(lines))
+
+
+def not_found(text: str, old: str, new: str, shown: str) -> str:
+    """No step found the old text."""
+    message = f"the old text was not found in {shown}"
+    there = _already_there(text, new)
+    if there:
+        return f"{message}, but the new text is already there (line {there}). Nothing was changed."
+    nearest = _nearest(text, old)
+    lines = text.split("\n")
+    if nearest is None:
+        head = (
+            numbered([line for line in lines[:40] if line.strip()][:5], 1)
+            if text.strip()
+            else "       (only blanks)"
+        )
+        return f"{message}, nor anything like it. Nothing was changed. The file begins:\n{head}"
+    count = min(old.rstrip("\n").count("\n") + 1, MAX_SHOWN_LINES)
+    first = max(0, min(nearest, len(lines) - 1))
+    window = lines[first : first + count]
+    parts = [
+        f"{message}. Nothing was changed. Nearest text in the file {_LEGEND}:",
+        numbered(window, first + 1),
+        _difference(window, old.split("\n"), first),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _already_there(text: str, new: str) -> int:
+    """The line where the new text stands, 0 when it does not or is too short to mean anything."""
+    if len(new.strip()) < 8:
+        return 0
+    at = text.find(new)
+    return text.count("\n", 0, at) + 1 if at >= 0 else 0
+
+
+def _difference(window: list[str], old_lines: list[str], first: int) -> str:
+    for at, (line, old) in enumerate(zip(window, old_lines, strict=False)):
+        if line != old:
+            return f"First difference, line {first + at + 1}: you wrote\n        {visible_blanks(old)}"
+    return ""
+
+
+def _nearest(text: str, old: str) -> int | None:
+    """The line, counted from 0, where the quoted text most likely begins."""
+    old_lines = old.split("\n")[:200]
+    starts = line_starts(text)
+    votes: Counter[int] = Counter()
+    frequent = 0
+    for word, at in _words(old_lines):
+        places = _lines_with(text, starts, word)
+        if len(places) == _MAX_PLACES_OF_A_WORD:
+            frequent += 1
+            if frequent > _MAX_FREQUENT:
+                continue
+        for line in places:
+            # Rare and long words say more; a whole line says most.
+            votes[line - at] += (len(word) * 100) // len(places)
+    if not votes:
+        return None
+    best = max(votes.values())
+    return max(0, min(start for start, count in votes.items() if count == best))
+
+
+def _words(old_lines: list[str]) -> list[tuple[str, int]]:
+    """Whole lines and words of the quoted text with their line, longest first."""
+    found: dict[str, int] = {}
+    for at, line in enumerate(old_lines):
+        if len(line.strip()) > 3:
+            found.setdefault(line.strip()[:_MAX_LINE], at)
+        for word in _WORD.findall(line[:2000])[:40]:
+            found.setdefault(word, at)
+    longest = sorted(found.items(), key=lambda item: -len(item[0]))
+    return longest[:_MAX_WORDS]
+
+
+def _lines_with(text: str, starts: list[int], word: str) -> list[int]:
+    lines: list[int] = []
+    at = text.find(word)
+    while at >= 0 and len(lines) < _MAX_PLACES_OF_A_WORD:
+        line = bisect_right(starts, at) - 1
+        lines.append(line)
+        if line + 1 >= len(starts):
+            break
+        at = text.find(word, starts[line + 1])
+    return lines
+
+
+def ambiguous(text: str, matches: Sequence[Match], shown: str, most: int) -> str:
+    """The old text stands in several places where one was meant."""
+    starts = line_starts(text)
+    numbers = [line_of(starts, match.start) for match in matches]
+    listed = ", ".join(map(str, numbers[:MAX_LISTED_PLACES]))
+    more = f" and {len(numbers) - MAX_LISTED_PLACES} more" if len(numbers) > MAX_LISTED_PLACES else ""
+    count = f"{len(numbers)} places" if len(numbers) < most else f"{most} places or more"
+    lines = text.split("\n")
+    samples = "\n".join(numbered([lines[number - 1]], number) for number in dict.fromkeys(numbers[:4]))
+    return (
+        f"the old text stands in {count} in {shown}, at lines {listed}{more}. Nothing was changed. "
+        f"Quote more of the text around the place you mean, or set all=true.\n{samples}"
+    )
+
+
+def stale(shown: str, changes: tuple[str, ...], *, whole: bool) -> str:
+    """What changed since the task saw the file."""
+    more = "" if whole else "\n… (more; read it again)"
+    return f"{shown} changed since you read it:\n" + "\n".join(changes) + more

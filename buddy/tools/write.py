@@ -1,0 +1,106 @@
+"""`write_file`: a file's whole content."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from buddy.agent.display import Diff
+from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
+from buddy.safety.paths import Located
+from buddy.tools.changing import FileChange, Loader, Plan, change, preview
+from buddy.tools.edited_regions import summary
+from buddy.tools.refusals import stale
+from buddy.workspace.content import EMPTY, Content, decode, line_count, with_line_ends
+from buddy.workspace.files import Loaded
+from buddy.workspace.views import FileViews, View, changed_lines
+
+ALIASES = {
+    "file_path": "path",
+    "filename": "path",
+    "filePath": "path",
+    "contents": "content",
+    "text": "content",
+    "file_text": "content",
+}
+
+
+def require_known(target: Located, before: Loaded, view: View | None, doing: str) -> None:
+    """Refuse to replace or drop what the model has not seen. Raises `ToolError`."""
+    if view is None:
+        raise ToolError(
+            f"{target.shown} exists and you have not read it: read it with read_file before {doing}, or change "
+            "parts of it with edit_file. Nothing was changed."
+        )
+    if view.digest != before.digest:
+        lines, whole = changed_lines(view, before)
+        raise ToolError(
+            f"{stale(target.shown, lines, whole=whole)}\nNothing was changed. Read it again before {doing}."
+        )
+    if not view.whole:
+        raise ToolError(
+            f"you have seen only a part of {target.shown}: read the rest with read_file before {doing}, or "
+            "change parts of it with edit_file. Nothing was changed."
+        )
+
+
+def new_bytes(content: str, before: Loaded | None) -> tuple[bytes, Content]:
+    """The whole new content as bytes of the same kind as the old ones: encoding, byte order mark, line
+    ends."""
+    old = EMPTY if before is None else decode(before.data)
+    if old is None:
+        return EMPTY.encode(content), EMPTY
+    raw = content.removeprefix("\ufeff") if old.bom else content
+    if old.uniform and old.line_end != "\n":
+        raw = with_line_ends(raw, old.line_end)
+    return old.encode(raw), old
+
+
+class _Planner:
+    """Plans the write; used by the preview and by the write alike."""
+
+    def __init__(self, content: str) -> None:
+        self._content = content
+
+    def __call__(self, ctx: ToolContext, targets: Sequence[Located], loader: Loader) -> Plan:
+        target = targets[0]
+        before = loader(target)
+        if before is not None and before.data:
+            require_known(target, before, ctx.service(FileViews).get(target.real), "replacing it whole")
+        data, old = new_bytes(self._content, before)
+        if before is not None and before.data == data:
+            raise ToolError(f"{target.shown} already has exactly this content; nothing was changed")
+        now = decode(data)
+        lines = 0 if now is None else line_count(now.text)
+        if before is None:
+            text = f"{target.shown}: created, {lines} lines, {len(data):,} bytes"
+        else:
+            text = summary(target.shown, old.text, "" if now is None else now.text)
+        return Plan((FileChange(target, before, data, whole=True),), text)
+
+
+def _access(arguments: Any) -> Access:
+    return Access(writes=(arguments.path,))
+
+
+def _preview(ctx: ToolContext, arguments: Any) -> Diff:
+    return preview(ctx, [arguments.path], _Planner(arguments.content))
+
+
+@tool(
+    risk="medium",
+    category="files",
+    access=_access,
+    preview=_preview,
+    aliases=("create_file", "write", "write_to_file", "create"),
+    argument_aliases=ALIASES,
+)
+async def write_file(
+    ctx: ToolContext, path: str, content: Annotated[str, Meta(description="The whole content of the file")]
+) -> ToolResult:
+    """Create a file with this content, or replace the whole content of a file you have read completely.
+    Missing folders are created. To change parts of a file use edit_file: it is shorter and safer."""
+    text, diff = await change(ctx, "write_file", [path], _Planner(content))
+    return ToolResult(text, diff)

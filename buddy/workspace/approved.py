@@ -1,0 +1,50 @@
+"""What was looked at when a call was judged: which real file, which version. The tool demands the same when
+it runs.
+
+The preview of a tool fills this in, and whoever judges a call may (`remember`); between that moment and the
+write a link can be swapped or the file can change, and then nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from buddy.agent.tool import ToolError
+
+MAX_CALLS = 300
+
+
+class Approved:
+    """Real paths and content hashes by call and by path as the model gave it."""
+
+    def __init__(self) -> None:
+        self._calls: OrderedDict[str, dict[str, tuple[str, str | None]]] = OrderedDict()
+
+    def remember(self, call_id: str, given: str, real: str, digest: str | None = None) -> None:
+        """The call was judged with this path leading to this file. `digest`: the version that was shown, ""
+        when there was no file, None when no content was shown."""
+        seen = self._calls.setdefault(call_id, {})
+        if digest is None and given in seen and seen[given][0] == real:
+            return
+        seen[given] = (real, digest)
+        self._calls.move_to_end(call_id)
+        while len(self._calls) > MAX_CALLS:
+            self._calls.popitem(last=False)
+
+    def check_path(self, call_id: str, given: str, real: str) -> None:
+        """Raise `ToolError` when the path leads elsewhere now."""
+        judged = self._calls.get(call_id, {}).get(given)
+        if judged is not None and judged[0] != real:
+            raise ToolError(
+                f"{given} leads to another file than when this call was approved (a link was changed); nothing "
+                "was touched"
+            )
+
+    def check_content(self, call_id: str, given: str, digest: str) -> None:
+        """Raise `ToolError` when the file is not the version that was shown."""
+        judged = self._calls.get(call_id, {}).get(given)
+        if judged is not None and judged[1] not in (None, digest):
+            raise ToolError(
+                f"{given} changed on disk after this change was shown for approval; nothing was written. Read it "
+                "again and repeat the change."
+            )

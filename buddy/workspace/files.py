@@ -1,0 +1,293 @@
+"""Reading and replacing regular files by their real path.
+
+A real path has no links in it, so any link met on the way was put there since the path was judged: it is
+refused, never followed. Every function takes such a path (`Located.real`) and blocks; callers run them in a
+thread. Raises `ToolError` for what is refused here and `OSError` for what the system refuses.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import secrets
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+
+import msgspec
+
+from buddy.agent.tool import ToolError
+from buddy.safety.sanitise import visible
+from buddy.workspace.disk import DISK, Disk, write_all
+
+MAX_EDIT_BYTES = 50_000_000
+_KERNEL_ROOTS = ("/proc/", "/sys/", "/dev/")
+_KINDS = (
+    (stat.S_ISLNK, "a link that was not there before"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISDIR, "a folder"),
+)
+
+
+class Stamp(msgspec.Struct, frozen=True):
+    """What a file looks like from outside; equal stamps mean the content was not touched."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+    changed_ns: int
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """A file's bytes, with what must survive replacing it."""
+
+    data: bytes
+    mode: int
+    stamp: Stamp
+
+    @property
+    def digest(self) -> str:
+        """The hash of the bytes."""
+        return digest_of(self.data)
+
+
+def digest_of(data: bytes) -> str:
+    """The hash that tells versions of a file apart."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def stamp_of(status: os.stat_result) -> Stamp:
+    """The outside of a file as `stat` tells it."""
+    return Stamp(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+@contextmanager
+def explained(doing: str) -> Generator[None]:
+    """Turn what the system says into what a model can use. `doing`: "read src/a.py"."""
+    try:
+        yield
+    except OSError as error:
+        raise ToolError(f"cannot {doing}: {_reason(error)}") from error
+
+
+def _reason(error: OSError) -> str:
+    match error.errno:
+        case errno.EACCES | errno.EPERM:
+            return "permission denied"
+        case errno.ENOSPC | errno.EDQUOT:
+            return "the disk is full; nothing was changed"
+        case errno.EROFS:
+            return "the file system is read-only"
+        case errno.ENOENT:
+            return "there is no such file or folder"
+        case errno.ENOTEMPTY | errno.EEXIST:
+            return "something is already there"
+        case _:
+            return error.strerror or str(error)
+
+
+@contextmanager
+def folder_of(real: str, *, create: bool = False) -> Generator[tuple[int, str]]:
+    """The folder of a file as an open descriptor, and the file's name. `create`: make missing folders."""
+    folder, name = os.path.split(real)
+    descriptor = _open_folder(folder, create=create)
+    try:
+        yield descriptor, name
+    finally:
+        os.close(descriptor)
+
+
+def _open_folder(folder: str, *, create: bool) -> int:
+    flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+    current = os.open("/", flags)
+    for part in folder.split("/"):
+        if not part:
+            continue
+        try:
+            following = _step(current, part, flags, create=create)
+        except OSError as error:
+            if error.errno in {errno.ELOOP, errno.ENOTDIR, errno.EMLINK}:
+                raise ToolError(
+                    f"{visible(part)} in {visible(folder)} is a link or no folder (it may have been swapped "
+                    "since the path was checked); nothing was touched"
+                ) from error
+            raise
+        finally:
+            os.close(current)
+        current = following
+    return current
+
+
+def _step(parent: int, name: str, flags: int, *, create: bool) -> int:
+    try:
+        return os.open(name, flags, dir_fd=parent)
+    except FileNotFoundError:
+        if not create:
+            raise
+    with suppress(FileExistsError):
+        os.mkdir(name, dir_fd=parent)
+    return os.open(name, flags, dir_fd=parent)
+
+
+def status_of(real: str) -> os.stat_result | None:
+    """What stands at a real path, links not followed; None when nothing does."""
+    try:
+        return os.stat(real, follow_symlinks=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def refuse_irregular(mode: int, shown: str) -> None:
+    """Raise `ToolError` for anything but a regular file."""
+    if not stat.S_ISREG(mode):
+        kind = next((kind for test, kind in _KINDS if test(mode)), "something special")
+        raise ToolError(f"{shown} is {kind}; only regular files can be read or written")
+
+
+def open_to_read(real: str, shown: str) -> int:
+    """A descriptor on a regular file, never waiting; the caller closes it."""
+    if real.startswith(_KERNEL_ROOTS):
+        raise ToolError(f"{shown} is made by the kernel, not a regular file; it is not read")
+    with folder_of(real) as (folder, name):
+        refuse_irregular(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode, shown)
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
+        descriptor = os.open(name, flags, dir_fd=folder)
+    try:
+        refuse_irregular(os.fstat(descriptor).st_mode, shown)
+    except ToolError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def load(real: str, shown: str, *, max_bytes: int = MAX_EDIT_BYTES) -> Loaded | None:
+    """A file's bytes, None when there is no such file."""
+    try:
+        descriptor = open_to_read(real, shown)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        status = os.fstat(file.fileno())
+        if status.st_size > max_bytes:
+            raise ToolError(
+                f"{shown} has {status.st_size:,} bytes; at most {max_bytes:,} can be handled. "
+                "Use a shell command."
+            )
+        data = file.read(max_bytes + 1)
+        if len(data) > max_bytes:
+            raise ToolError(f"{shown} grew past {max_bytes:,} bytes while it was read")
+        return Loaded(data, stat.S_IMODE(status.st_mode), stamp_of(status))
+
+
+class Replacement(msgspec.Struct, frozen=True):
+    """New bytes for a file. `was`: what it held when they were worked out (None: there was no file); the
+    write is refused when that is no longer true. `mode`: None keeps the old one. `temporary`: the name of the
+    file that is written first."""
+
+    real: str
+    shown: str
+    data: bytes
+    was: Loaded | None
+    mode: int | None = None
+    temporary: str = ""
+
+
+def temporary_name() -> str:
+    """A name for a file that is about to take another's place."""
+    return f".buddy-{secrets.token_hex(6)}.tmp"
+
+
+def replace(new: Replacement, disk: Disk = DISK) -> Stamp:
+    """Write a temporary file beside the target, make it last, move it into place: the target is the old or
+    the new file at every instant. A hard link gets a file of its own; the other names keep the old
+    content."""
+    with folder_of(new.real, create=new.was is None) as (folder, name):
+        temporary = new.temporary or temporary_name()
+        if new.was is not None and not os.access(new.real, os.W_OK):
+            raise PermissionError(errno.EACCES, "the file is read-only", new.real)
+        return _write_beside(folder, name, temporary, new, disk)
+
+
+def _write_beside(folder: int, name: str, temporary: str, new: Replacement, disk: Disk) -> Stamp:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(temporary, flags, 0o666 if new.was is None else 0o600, dir_fd=folder)
+    try:
+        try:
+            if new.was is not None:
+                _keep_outside(folder, name, descriptor, new)
+            elif new.mode is not None:
+                os.fchmod(descriptor, new.mode)
+            write_all(disk, descriptor, new.data)
+            _put_in_place(folder, name, temporary, new, disk)
+            return stamp_of(os.fstat(descriptor))
+        finally:
+            os.close(descriptor)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=folder)
+        raise
+
+
+def _keep_outside(folder: int, name: str, descriptor: int, new: Replacement) -> None:
+    """Owner, extended attributes (access lists live there) and mode, in the order in which they do not undo
+    each other. What this user may not set is left: a file of somebody else becomes ours."""
+    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    mine = os.fstat(descriptor)
+    if (status.st_uid, status.st_gid) != (mine.st_uid, mine.st_gid):
+        with suppress(OSError):
+            os.fchown(descriptor, status.st_uid, status.st_gid)
+    _copy_attributes(new.real, descriptor)
+    os.fchmod(descriptor, stat.S_IMODE(status.st_mode) if new.mode is None else new.mode)
+
+
+def _copy_attributes(real: str, descriptor: int) -> None:
+    if not hasattr(os, "listxattr"):
+        return
+    with suppress(OSError):
+        for attribute in os.listxattr(real, follow_symlinks=False):
+            with suppress(OSError):
+                os.setxattr(descriptor, attribute, os.getxattr(real, attribute, follow_symlinks=False))
+
+
+def _put_in_place(folder: int, name: str, temporary: str, new: Replacement, disk: Disk) -> None:
+    if new.was is None:
+        _put_where_nothing_is(folder, name, temporary, new, disk)
+        return
+    try:
+        now = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError as error:
+        raise ToolError(f"{new.shown} was deleted while it was being edited; nothing was written") from error
+    if stamp_of(now) != new.was.stamp:
+        raise ToolError(
+            f"{new.shown} was changed by something else while it was being edited; nothing was written. "
+            "Read it again."
+        )
+    disk.rename(temporary, name, folder)
+
+
+def _put_where_nothing_is(folder: int, name: str, temporary: str, new: Replacement, disk: Disk) -> None:
+    """A new file must not take the place of one that appeared meanwhile: a link is refused then, a rename is
+    not."""
+    try:
+        os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    except FileExistsError as error:
+        raise ToolError(f"{new.shown} appeared while it was being written; read it first") from error
+    except OSError:  # a file system without hard links
+        if status_of(new.real) is not None:
+            raise ToolError(f"{new.shown} appeared while it was being written; read it first") from None
+        disk.rename(temporary, name, folder)
+        return
+    os.unlink(temporary, dir_fd=folder)
+
+
+def remove(real: str, shown: str, was: Loaded) -> None:
+    """Delete a file that still is what it was."""
+    with folder_of(real) as (folder, name):
+        if stamp_of(os.stat(name, dir_fd=folder, follow_symlinks=False)) != was.stamp:
+            raise ToolError(f"{shown} was changed by something else meanwhile; it was not deleted")
+        os.unlink(name, dir_fd=folder)
