@@ -53,6 +53,12 @@ def result(name: str, call_id: str, text: str = "done") -> ToolMessage:
     return ToolMessage(name, call_id, "run_shell", text, "ok")
 
 
+def add_bytes(directory: str, data: bytes) -> None:
+    """More bytes at the end of a session's journal."""
+    with open(os.path.join(directory, "journal.jsonl"), "ab") as journal:
+        journal.write(data)
+
+
 class Faults:
     """Real files whose operations can be made to fail. `plan(operation, count)` is asked before each and may
     return an errno, raise, or end the process; count starts at 1 for each operation."""
