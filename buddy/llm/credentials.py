@@ -1,0 +1,62 @@
+"""The keys `buddy login` saved: one JSON file that only its owner can read, replaced as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+FILE_NAME = "credentials.json"
+
+
+class CredentialsError(Exception):
+    """The file cannot be read or written: one sentence."""
+
+
+def read_credentials(path: Path, warn: Callable[[str], None]) -> dict[str, str]:
+    """Provider → key; empty when nothing was saved. Raises `CredentialsError`."""
+    try:
+        with path.open("rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            content = file.read()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise CredentialsError(f"{path} could not be read ({error.strerror})") from error
+    if mode & 0o077:
+        warn(f"{path} can be read by others (mode {mode:o}): chmod 600 {path}")
+    try:
+        return msgspec.json.decode(content, type=dict[str, str])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CredentialsError(
+            f"{path} is not what buddy wrote there: expected provider names and keys; "
+            "remove it and run `buddy login` again"
+        ) from error
+
+
+def save_credential(path: Path, provider: str, key: str) -> None:
+    """Remember a key (or forget it: ""). The file is written beside its place and moved there, so that it is
+    whole at every instant and never readable by others. Raises `CredentialsError`."""
+    saved = read_credentials(path, warn=lambda _: None)
+    saved.pop(provider, None)
+    if key:
+        saved[provider] = key
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            fresh.unlink()
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(dict(sorted(saved.items()))), indent=2))
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+        raise CredentialsError(f"{path} could not be written ({error.strerror})") from error

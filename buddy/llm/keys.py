@@ -1,0 +1,210 @@
+"""Where keys come from: the profile's own words, the environment, what `buddy login` saved, the keyring.
+
+Environment, paths and the clock are arguments. A key is never logged, never in an error, never in `repr`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import os
+import shlex
+import signal
+import stat
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from buddy.llm.credentials import CredentialsError, read_credentials
+
+COMMAND_TIMEOUT_S = 30.0
+COMMAND_LIFE_S = 300.0
+"""How long the output of a key command is used again: such keys may expire within the hour."""
+MAX_KEY_BYTES = 16_384
+KEYRING_SERVICE = "buddy"
+
+
+class KeyMissingError(Exception):
+    """No usable key: one sentence saying what was looked at and what to set. Never holds a key."""
+
+
+class KeySource(msgspec.Struct, frozen=True):
+    """What a profile says about its key; "" where it says nothing. `provider` names the saved key;
+    `default_env` is the provider's usual variable, "" for providers that need no key."""
+
+    provider: str
+    default_env: str = ""
+    env: str = ""
+    file: str = ""
+    command: str = ""
+    literal: str = ""
+
+    def __repr__(self) -> str:
+        return f"KeySource({self.provider}, env={self.env or self.default_env})"
+
+
+class KeyResolver:
+    """Gives a profile's key, anew for each call: files and variables may change while buddy runs."""
+
+    def __init__(
+        self,
+        source: KeySource,
+        *,
+        environment: Mapping[str, str],
+        credentials: Path,
+        now: Callable[[], float],
+        warn: Callable[[str], None],
+        keyring: Callable[[str], str] | None = None,
+        timeout_s: float = COMMAND_TIMEOUT_S,
+    ) -> None:
+        self._source = source
+        self._environment = environment
+        self._credentials = credentials
+        self._now = now
+        self._warn = warn
+        self._keyring = keyring
+        self._timeout_s = timeout_s
+        self._from_command = ""
+        self._command_until = 0.0
+        self._warned: set[str] = set()
+
+    async def __call__(self) -> str:
+        """The key; "" when the provider needs none. Raises `KeyMissingError`."""
+        source = self._source
+        if source.literal:
+            return checked(source.literal, "api_key in the profile")
+        if source.command:
+            return await self._commanded()
+        if source.file:
+            return self._read(Path(source.file).expanduser())
+        for name in (source.env, source.default_env):
+            value = self._environment.get(name, "").strip() if name else ""
+            if value:
+                return checked(value, f"the environment variable {name}")
+        saved = await self._saved()
+        if saved or not (source.env or source.default_env):
+            return saved
+        raise KeyMissingError(_missing(source))
+
+    def _read(self, path: Path) -> str:
+        try:
+            with path.open("rb") as file:
+                self._check_mode(path, file.fileno())
+                content = file.read(MAX_KEY_BYTES)
+        except OSError as error:
+            raise KeyMissingError(
+                f"the key file {path} could not be read ({error.strerror}); check api_key_file"
+            ) from error
+        return checked(content.decode("utf-8", "replace"), f"the key file {path}")
+
+    def _check_mode(self, path: Path, descriptor: int) -> None:
+        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+        if mode & 0o077 and str(path) not in self._warned:
+            self._warned.add(str(path))
+            self._warn(f"the key file {path} can be read by others (mode {mode:o}): chmod 600 {path}")
+
+    async def _commanded(self) -> str:
+        if not self._from_command or self._now() >= self._command_until:
+            output = await run_key_command(self._source.command, self._environment, self._timeout_s)
+            self._from_command = checked(output, "the output of api_key_command")
+            self._command_until = self._now() + COMMAND_LIFE_S
+        return self._from_command
+
+    async def _saved(self) -> str:
+        try:
+            saved = read_credentials(self._credentials, self._warn).get(self._source.provider, "")
+        except CredentialsError as error:
+            raise KeyMissingError(str(error)) from error
+        if not saved and self._keyring is not None:
+            # A keyring may ask the desktop, and wait for the person.
+            saved = await asyncio.to_thread(self._keyring, self._source.provider)
+        return checked(saved, f"the saved key of {self._source.provider}") if saved else ""
+
+
+def checked(text: str, place: str) -> str:
+    """The key in a text. Raises `KeyMissingError` when it is empty or cannot be sent in a header."""
+    key = text.strip()
+    if not key:
+        raise KeyMissingError(f"{place} is empty: expected a key")
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise KeyMissingError(
+            f"{place} holds blanks, line ends or characters that no key has: expected one key"
+        )
+    return key
+
+
+async def run_key_command(command: str, environment: Mapping[str, str], timeout_s: float) -> str:
+    """What a command prints. It runs without a shell and without a terminal's input, and is ended with all
+    its children when it takes too long. Raises `KeyMissingError`, without a word of its output."""
+    try:
+        arguments = shlex.split(command)
+    except ValueError as error:
+        raise KeyMissingError(f"api_key_command is not a command line ({error})") from error
+    if not arguments:
+        raise KeyMissingError("api_key_command is empty: expected a program and its arguments")
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=dict(environment),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise KeyMissingError(
+            f"api_key_command: {arguments[0]} could not be started ({error.strerror})"
+        ) from error
+    try:
+        async with asyncio.timeout(timeout_s):
+            output, _ = await process.communicate()
+    except TimeoutError as error:
+        raise KeyMissingError(f"api_key_command: {arguments[0]} took longer than {timeout_s:g} s") from error
+    finally:
+        await _end(process)
+    if process.returncode:
+        raise KeyMissingError(f"api_key_command: {arguments[0]} ended with exit code {process.returncode}")
+    return output[:MAX_KEY_BYTES].decode("utf-8", "replace")
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
+
+
+def keyring_reader(importer: Callable[[str], Any] = importlib.import_module) -> Callable[[str], str] | None:
+    """A function that asks the desktop's keyring, None when the `keyring` extra is not installed."""
+    try:
+        # Late: an optional extra that loads every backend it finds.
+        keyring = importer("keyring")
+    except ImportError:
+        return None
+
+    def read(provider: str) -> str:
+        try:
+            return keyring.get_password(KEYRING_SERVICE, provider) or ""
+        except keyring.errors.KeyringError:
+            return ""
+
+    return read
+
+
+def _missing(source: KeySource) -> str:
+    name = source.env or source.default_env
+    return (
+        f"no key for {source.provider}: set {name} in the environment, run `buddy login {source.provider}`, "
+        "or name api_key_file or api_key_command in the profile"
+    )
+
+
+Key = Callable[[], Awaitable[str]]
+"""What a lane is given: a resolver, or anything like it."""
+
+
+async def no_key() -> str:
+    """The key of a server that needs none."""
+    return ""

@@ -1,0 +1,221 @@
+"""Keys: where they are looked for, in which order, and that nothing ever repeats one."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from buddy.llm.credentials import CredentialsError, read_credentials, save_credential
+from buddy.llm.keys import KeyMissingError, KeyResolver, KeySource, keyring_reader, no_key
+
+NEVER = "sk-never-shown-1234567890"
+
+
+def python(code: str) -> str:
+    return shlex.join([sys.executable, "-c", code])
+
+
+class Desk:
+    """A resolver's surroundings: its environment, its files, the warnings it gave, its clock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment: dict[str, str] = {"PATH": os.defpath}
+        self.credentials = folder / "data" / "credentials.json"
+        self.warnings: list[str] = []
+        self.clock = 0.0
+
+    def resolver(
+        self, keyring: Callable[[str], str] | None = None, timeout_s: float = 20, **source: str
+    ) -> KeyResolver:
+        return KeyResolver(
+            KeySource(**{"provider": "openai", "default_env": "OPENAI_API_KEY", **source}),
+            environment=self.environment,
+            credentials=self.credentials,
+            now=lambda: self.clock,
+            warn=self.warnings.append,
+            keyring=keyring,
+            timeout_s=timeout_s,
+        )
+
+    def file(self, content: str, mode: int = 0o600) -> Path:
+        path = self.folder / "key"
+        path.write_text(content)
+        path.chmod(mode)
+        return path
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+async def test_the_profile_goes_before_the_environment_and_that_before_what_was_saved(desk: Desk) -> None:
+    save_credential(desk.credentials, "openai", "sk-saved")
+    assert await desk.resolver()() == "sk-saved"
+    desk.environment["OPENAI_API_KEY"] = " sk-usual\n"
+    assert await desk.resolver()() == "sk-usual"
+    desk.environment["MY_KEY"] = "sk-named"
+    assert await desk.resolver(env="MY_KEY")() == "sk-named"
+    file = str(desk.file("sk-file\n"))
+    assert await desk.resolver(env="MY_KEY", file=file)() == "sk-file"
+    command = python("print('sk-command')")
+    assert await desk.resolver(file=file, command=command)() == "sk-command"
+    assert await desk.resolver(command=command, literal="sk-literal")() == "sk-literal"
+    assert desk.warnings == []
+
+
+async def test_a_missing_key_says_what_to_set(desk: Desk) -> None:
+    with pytest.raises(KeyMissingError) as missing:
+        await desk.resolver()()
+    assert str(missing.value) == (
+        "no key for openai: set OPENAI_API_KEY in the environment, run `buddy login openai`, "
+        "or name api_key_file or api_key_command in the profile"
+    )
+
+
+async def test_a_server_that_needs_no_key_gets_none(desk: Desk) -> None:
+    assert await desk.resolver(provider="ollama", default_env="")() == ""
+    assert await no_key() == ""
+
+
+async def test_a_key_file_others_can_read_is_used_with_one_warning(desk: Desk) -> None:
+    resolver = desk.resolver(file=str(desk.file("sk-open", 0o644)))
+    assert [await resolver(), await resolver()] == ["sk-open", "sk-open"]
+    assert len(desk.warnings) == 1
+    assert "mode 644" in desk.warnings[0]
+    assert "chmod 600" in desk.warnings[0]
+
+
+async def test_a_file_that_changes_is_read_again(desk: Desk) -> None:
+    resolver = desk.resolver(file=str(desk.file("sk-old")))
+    assert await resolver() == "sk-old"
+    desk.file("sk-new")
+    assert await resolver() == "sk-new"
+
+
+@pytest.mark.parametrize("content", ["", " \n", "two words", "line\nbreak", "sk-\u00e9", "sk-\x00"])
+async def test_what_cannot_be_a_key_is_refused(desk: Desk, content: str) -> None:
+    with pytest.raises(KeyMissingError, match=r"the key file .*key") as refused:
+        await desk.resolver(file=str(desk.file(content)))()
+    assert content.strip() == "" or content not in str(refused.value)
+
+
+async def test_a_missing_file_is_named(desk: Desk) -> None:
+    with pytest.raises(KeyMissingError, match=r"nowhere could not be read \(No such file or directory\)"):
+        await desk.resolver(file=str(desk.folder / "nowhere"))()
+
+
+async def test_a_command_is_asked_again_when_its_key_is_old(desk: Desk) -> None:
+    count = desk.folder / "count"
+    code = f"open({str(count)!r}, 'a').write('x'); print(len(open({str(count)!r}).read()))"
+    resolver = desk.resolver(command=python(code))
+    assert [await resolver(), await resolver()] == ["1", "1"]
+    desk.clock = 301
+    assert await resolver() == "2"
+
+
+async def test_a_command_sees_the_environment_it_was_given_and_no_input(desk: Desk) -> None:
+    desk.environment["SECRET_OF_THE_DAY"] = "sk-env"
+    code = "import os, sys; print(os.environ['SECRET_OF_THE_DAY'] + sys.stdin.read())"
+    assert await desk.resolver(command=python(code))() == "sk-env"
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (python(f"print('{NEVER}'); raise SystemExit(3)"), "ended with exit code 3"),
+        (python(f"print('{NEVER}'); print('more')"), "holds blanks, line ends"),
+        (python(f"import sys; print('{NEVER}', file=sys.stderr)"), "is empty"),
+        ("/no/such/program", "could not be started (No such file or directory)"),
+        ("'unclosed", "is not a command line"),
+        (" ", "is empty: expected a program"),
+    ],
+)
+async def test_a_failing_command_is_told_without_its_output(desk: Desk, command: str, told: str) -> None:
+    with pytest.raises(KeyMissingError) as failed:
+        await desk.resolver(command=command)()
+    assert told in str(failed.value)
+    assert NEVER not in str(failed.value)
+
+
+async def test_a_command_that_takes_too_long_is_ended_with_its_children(desk: Desk) -> None:
+    code = "import subprocess, sys; subprocess.Popen(['sleep', '600']); import time; time.sleep(600)"
+    with pytest.raises(KeyMissingError, match=r"took longer than 0\.3 s"):
+        await desk.resolver(command=python(code), timeout_s=0.3)()
+
+
+async def test_the_keyring_is_asked_last(desk: Desk) -> None:
+    asked: list[str] = []
+
+    def keyring(provider: str) -> str:
+        asked.append(provider)
+        return "sk-ring"
+
+    assert await desk.resolver(keyring)() == "sk-ring"
+    save_credential(desk.credentials, "openai", "sk-saved")
+    assert await desk.resolver(keyring)() == "sk-saved"
+    assert asked == ["openai"]
+
+
+def test_the_keyring_extra_may_be_missing_or_locked() -> None:
+    class KeyringError(Exception):
+        pass
+
+    def missing(name: str) -> Any:
+        raise ImportError(name)
+
+    def locked(service: str, user: str) -> str:
+        raise KeyringError
+
+    errors = SimpleNamespace(KeyringError=KeyringError)
+    assert keyring_reader(missing) is None
+    read = keyring_reader(lambda _: SimpleNamespace(get_password=locked, errors=errors))
+    assert read is not None
+    assert read("openai") == ""
+    read = keyring_reader(lambda _: SimpleNamespace(get_password=lambda *_: "sk-ring", errors=errors))
+    assert read is not None
+    assert read("openai") == "sk-ring"
+
+
+def test_a_key_source_does_not_show_its_key() -> None:
+    assert NEVER not in repr(KeySource("openai", literal=NEVER))
+
+
+def test_saved_keys_are_for_their_owner_alone(desk: Desk) -> None:
+    save_credential(desk.credentials, "openai", "sk-1")
+    save_credential(desk.credentials, "groq", "gsk-2")
+    save_credential(desk.credentials, "openai", "sk-3")
+    assert read_credentials(desk.credentials, desk.warnings.append) == {"openai": "sk-3", "groq": "gsk-2"}
+    assert desk.credentials.stat().st_mode & 0o777 == 0o600
+    assert desk.credentials.parent.stat().st_mode & 0o777 == 0o700
+    assert os.listdir(desk.credentials.parent) == ["credentials.json"]
+    save_credential(desk.credentials, "openai", "")
+    assert read_credentials(desk.credentials, desk.warnings.append) == {"groq": "gsk-2"}
+    desk.credentials.chmod(0o640)
+    read_credentials(desk.credentials, desk.warnings.append)
+    assert len(desk.warnings) == 1
+    assert "mode 640" in desk.warnings[0]
+
+
+async def test_a_damaged_credentials_file_is_never_overwritten(desk: Desk) -> None:
+    desk.credentials.parent.mkdir()
+    desk.credentials.write_text('{"openai": ["no"]}')
+    with pytest.raises(CredentialsError, match="is not what buddy wrote there"):
+        save_credential(desk.credentials, "groq", "gsk")
+    with pytest.raises(KeyMissingError, match="is not what buddy wrote there"):
+        await desk.resolver()()
+    assert desk.credentials.read_text() == '{"openai": ["no"]}'
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CredentialsError, match=r"could not be (read|written)"):
+        save_credential(tmp_path / "file" / "credentials.json", "openai", "sk")
