@@ -1,0 +1,175 @@
+"""The idle watchdog: a stream that stalls is cut, and the error says what stalled.
+
+Bytes and content are watched separately: an upstream can be healthy and silent for minutes while it prepares
+tool arguments, and a dead one can go on pinging. One timer serves a whole stream: a delta only notes the
+time, and the timer, when it fires, looks how much later it should have fired. Time in which the consumer was
+busy does not count.
+
+It has to stand inside the governor (`GovernedProvider(WatchedProvider(lane, …), …)`): waiting for a turn is
+no stall.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from typing import Protocol
+
+import msgspec
+
+from buddy.agent.provider import Alive, ModelDelta, ModelRequest, Provider, ProviderError
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Seconds until a stream counts as stalled: before its first bytes, between bytes, between pieces of
+    content, and in all."""
+
+    first_s: float
+    idle_s: float
+    content_s: float
+    total_s: float
+
+
+class Timer(Protocol):
+    """The part of an event loop the watchdog needs; tests bring their own."""
+
+    def time(self) -> float:
+        """Seconds of a monotonic clock."""
+        ...
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call back at a time of that clock."""
+        ...
+
+
+class WatchedProvider:
+    """A provider whose streams are watched."""
+
+    def __init__(self, provider: Provider, limits: Limits) -> None:
+        self._provider = provider
+        self._limits = limits
+
+    @property
+    def lane(self) -> str:
+        """The wire format of the provider inside."""
+        return self._provider.lane
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+        """The reply in pieces."""
+        return watched(self._provider.stream(request), self._limits)
+
+
+async def watched(
+    stream: AsyncGenerator[ModelDelta, None], limits: Limits, timer: Timer | None = None
+) -> AsyncGenerator[ModelDelta, None]:
+    """The same pieces. Raises `ProviderError` of kind `cut` when a limit is exceeded; closes the stream
+    inside, however it ends."""
+    watch = _Watch(limits, timer or asyncio.get_running_loop())
+    try:
+        while True:
+            watch.resume()
+            try:
+                delta = await anext(stream)
+            except StopAsyncIteration:
+                return
+            except asyncio.CancelledError:
+                if watch.claims_cancellation():
+                    raise watch.error() from None
+                raise
+            watch.note(delta)
+            yield delta
+    finally:
+        watch.stop()
+        await stream.aclose()
+
+
+class _Watch:
+    """Times of one stream. The timer interrupts the waiting task by cancelling it, as `asyncio.timeout`
+    does."""
+
+    __slots__ = (
+        "_cancelling",
+        "_content_at",
+        "_fired",
+        "_handle",
+        "_has_bytes",
+        "_limits",
+        "_noted_at",
+        "_started_at",
+        "_task",
+        "_timer",
+        "_waiting",
+    )
+
+    def __init__(self, limits: Limits, timer: Timer) -> None:
+        now = timer.time()
+        self._limits = limits
+        self._timer = timer
+        self._started_at = self._noted_at = self._content_at = now
+        self._has_bytes = False
+        self._waiting = False
+        self._fired = ""
+        self._task: asyncio.Task[object] | None = None
+        self._cancelling = 0
+        self._handle = timer.call_at(self._deadline()[0], self._look)
+
+    def resume(self) -> None:
+        """The consumer wants the next piece: the time it was busy is nobody's stall."""
+        away = self._timer.time() - self._noted_at
+        self._noted_at += away
+        self._content_at += away
+        self._started_at += away
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._cancelling = task.cancelling()
+        self._waiting = True
+
+    def note(self, delta: ModelDelta) -> None:
+        """A piece arrived."""
+        self._waiting = False
+        self._has_bytes = True
+        self._noted_at = self._timer.time()
+        if type(delta) is not Alive:
+            self._content_at = self._noted_at
+
+    def stop(self) -> None:
+        """The stream is over."""
+        self._waiting = False
+        self._handle.cancel()
+
+    def claims_cancellation(self) -> bool:
+        """Whether a cancellation was the watchdog's and nobody else's as well."""
+        if not self._fired or self._task is None:
+            return False
+        return self._task.uncancel() <= self._cancelling
+
+    def error(self) -> ProviderError:
+        """What stalled."""
+        return ProviderError("cut", self._fired)
+
+    def _deadline(self) -> tuple[float, str]:
+        limits = self._limits
+        if self._has_bytes:
+            silence = (
+                self._noted_at + limits.idle_s,
+                f"the stream stalled: no bytes for {limits.idle_s:g} s",
+            )
+        else:
+            silence = (self._noted_at + limits.first_s, f"no answer within {limits.first_s:g} s")
+        content = (
+            self._content_at + max(limits.content_s, limits.first_s),
+            f"the stream stalled: signs of life but no content for {limits.content_s:g} s",
+        )
+        total = (self._started_at + limits.total_s, f"the reply took longer than {limits.total_s:g} s")
+        return min(silence, content, total)
+
+    def _look(self) -> None:
+        when, what = self._deadline()
+        now = self._timer.time()
+        if now >= when and self._waiting and self._task is not None:
+            self._fired = what
+            self._task.cancel()
+            return
+        # Not waiting: the consumer is busy. Look again when that could matter.
+        self._handle = self._timer.call_at(max(when, now + 0.1) if now >= when else when, self._look)
