@@ -1,0 +1,182 @@
+"""Looking at a git repository: nothing here changes it, and nothing the repository names is run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from buddy.agent.display import Diff, Plain
+from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
+from buddy.safety.paths import Boundary, locate
+from buddy.workspace.git import GitRun, Repository, find_repository, run_git
+from buddy.workspace.git_diff import parse_diff
+from buddy.workspace.processes import ChildProcesses, Finished
+
+MAX_REF_CHARS = 250
+MAX_COMMITS = 200
+DIFF_OPTIONS = (
+    "--no-color",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--ignore-submodules=dirty",
+    "--submodule=short",
+)
+ANY_PATH = {"file": "path", "file_path": "path", "filename": "path"}
+ANY_REF = {"commit": "ref", "revision": "ref", "rev": "ref", "branch": "ref", "object": "ref"}
+
+
+def repository_of(ctx: ToolContext) -> Repository:
+    """The repository of the working directory. Raises `ToolError` where there is none."""
+    boundary = ctx.service(Boundary)
+    return find_repository(boundary.cwd, boundary.root)
+
+
+def git_run(ctx: ToolContext) -> GitRun:
+    """Who runs git for this call."""
+    return GitRun(ctx.service(ChildProcesses), repository_of(ctx), ctx.task_id, ctx.cancelled)
+
+
+def checked_ref(ref: str, what: str = "ref") -> str:
+    """A name of a commit, branch or range that can be nothing else. Raises `ToolError`."""
+    if not ref or ref.startswith("-") or len(ref) > MAX_REF_CHARS:
+        raise ToolError(f"expected a commit, branch or range as {what}, found {ref[:80]!r}")
+    if any(character.isspace() or ord(character) < 32 or ord(character) == 127 for character in ref):
+        raise ToolError(f"expected one name without blanks as {what}, found {ref[:80]!r}")
+    return ref
+
+
+def path_arguments(ctx: ToolContext, paths: tuple[str, ...], repository: Repository) -> tuple[str, ...]:
+    """Paths after `--`, so that none can be an option; without any, what keeps git inside the workspace."""
+    boundary = ctx.service(Boundary)
+    located = tuple(locate(boundary, path).path for path in paths if path)
+    return ("--", *(located or repository.scope)) if located or repository.scope else ()
+
+
+def succeeded(finished: Finished) -> str:
+    """git's output. Raises `ToolError` with its words when it failed."""
+    if finished.ok:
+        return finished.text
+    code = finished.exit.code if finished.exit.code is not None else finished.exit.signal
+    raise ToolError(f"git failed ({code}): {finished.text.strip()[:4000] or 'it said nothing'}")
+
+
+def _reads(arguments: Any) -> Access:
+    ref, path = getattr(arguments, "ref", ""), getattr(arguments, "path", "")
+    named = [path] if path else []
+    if ":" in ref and ref.partition(":")[2]:
+        named.append(ref.partition(":")[2])
+    return Access(reads=tuple(named) or (".",))
+
+
+@tool(risk="low", category="git", access=_reads, argument_aliases=ANY_PATH, cache_s=5)
+async def git_status(ctx: ToolContext, path: str = "") -> ToolResult:
+    """Show the branch and the changed, staged and untracked files, as `git status --short` does."""
+    run = git_run(ctx)
+    arguments = ("status", "--short", "--branch", "--untracked-files=normal", "--ignore-submodules=dirty")
+    done = await run_git(run, (*arguments, *path_arguments(ctx, (path,), run.repository)), "read")
+    text = succeeded(done)
+    changed = len(text.splitlines()) - 1
+    summary = "clean" if changed <= 0 else f"{changed} changed {'path' if changed == 1 else 'paths'}"
+    return ToolResult(
+        text if changed > 0 else f"{text}nothing changed, nothing untracked\n", Plain(summary, text)
+    )
+
+
+@tool(
+    risk="low",
+    category="git",
+    access=_reads,
+    argument_aliases={**ANY_PATH, **ANY_REF, "cached": "staged"},
+    cache_s=5,
+)
+async def git_diff(ctx: ToolContext, path: str = "", ref: str = "", staged: bool = False) -> ToolResult:
+    """Show changes as a diff: of the working tree, of what is staged, against a commit (`ref`), or between
+    two ("main..topic"). `path` limits it to a file or folder."""
+    run = git_run(ctx)
+    what = ("--staged",) if staged else ()
+    against = (checked_ref(ref),) if ref else ()
+    paths = path_arguments(ctx, (path,), run.repository) or ("--",)
+    done = await run_git(run, ("diff", *DIFF_OPTIONS, *what, *against, *paths), "read")
+    return _diff_result(ctx, succeeded(done), named=path, empty="no differences")
+
+
+@tool(
+    risk="low",
+    category="git",
+    access=_reads,
+    argument_aliases={**ANY_PATH, **ANY_REF, "n": "limit", "max_count": "limit", "count": "limit"},
+    cache_s=60,
+)
+async def git_log(ctx: ToolContext, path: str = "", ref: str = "", limit: int = 20) -> ToolResult:
+    """List commits, newest first: hash, date, author, subject, names that point there. `ref` is where to
+    start, or a range; `path` limits it to commits that touch it."""
+    run = git_run(ctx)
+    count = max(1, min(limit, MAX_COMMITS))
+    arguments = (
+        "log",
+        "--no-color",
+        "--no-show-signature",
+        "--date=short",
+        "--pretty=tformat:%h %ad %an: %s%d",
+        f"--max-count={count}",
+        *((checked_ref(ref),) if ref else ()),
+        *(path_arguments(ctx, (path,), run.repository) or ("--",)),
+    )
+    text = succeeded(await run_git(run, arguments, "read"))
+    found = len(text.splitlines())
+    summary = f"{found} {'commit' if found == 1 else 'commits'}"
+    return ToolResult(text or "no commits\n", Plain(summary, text))
+
+
+@tool(risk="low", category="git", access=_reads, argument_aliases={**ANY_PATH, **ANY_REF}, cache_s=60)
+async def git_show(ctx: ToolContext, ref: str = "HEAD", path: str = "") -> ToolResult:
+    """Show a commit with its changes, or a file as it was: "HEAD~2:src/main.py". `path` limits the changes
+    to a file or folder."""
+    run = git_run(ctx)
+    options = (*DIFF_OPTIONS, "--no-show-signature", "--date=iso", "--stat", "--patch")
+    name = checked_ref(ref)
+    if ":" in name and not name.startswith(":/"):
+        _named_file(ctx, run.repository, name)
+        text = succeeded(await run_git(run, ("show", "--no-color", "--no-textconv", name), "read"))
+        return ToolResult(text, Plain(name, text))
+    paths = path_arguments(ctx, (path,), run.repository) or ("--",)
+    text = succeeded(await run_git(run, ("show", *options, name, *paths), "read"))
+    return _diff_result(ctx, text, named=path, empty="nothing")
+
+
+def _named_file(ctx: ToolContext, repository: Repository, name: str) -> None:
+    """`commit:path` starts at the top of the repository (or, with "./", here). Raises `ToolError` for a path
+    outside the workspace."""
+    path = name.partition(":")[2]
+    boundary = ctx.service(Boundary)
+    base = boundary.cwd if path.startswith(("./", "../")) else repository.top
+    if not locate(boundary, f"{base}/{path}").inside:
+        raise ToolError(f"{path[:200]!r} is outside the workspace; its history is not shown")
+
+
+@tool(risk="low", category="git", argument_aliases={"remote": "remotes", "all": "remotes"}, cache_s=10)
+async def git_branch(ctx: ToolContext, remotes: bool = False) -> ToolResult:
+    """List branches, the current one with a star: name, commit, what it follows, subject."""
+    run = git_run(ctx)
+    follows = "%(if)%(upstream)%(then) [%(upstream:short)]%(end)"
+    form = f"%(HEAD) %(refname:short) %(objectname:short){follows} %(subject)"
+    which = ("--all",) if remotes else ()
+    text = succeeded(
+        await run_git(run, ("branch", "--list", "--no-color", *which, f"--format={form}"), "read")
+    )
+    count = len(text.splitlines())
+    return ToolResult(
+        text or "no branches yet\n", Plain(f"{count} {'branch' if count == 1 else 'branches'}", text)
+    )
+
+
+def _diff_result(ctx: ToolContext, text: str, *, named: str, empty: str) -> ToolResult:
+    """A diff as a result. Files that hold secrets are shown only when they were named."""
+    boundary = ctx.service(Boundary)
+    top = repository_of(ctx).top
+
+    def secret(path: str) -> str:
+        located = locate(boundary, f"{top}/{path}")
+        return "" if named and locate(boundary, named).path == located.path else located.secret
+
+    parsed = parse_diff(text).without(secret)
+    return ToolResult(parsed.text or f"{empty}\n", Diff(parsed.files))

@@ -1,0 +1,105 @@
+"""Running a project's tests and reading what came out."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import Any
+
+import msgspec
+
+from buddy.agent.display import Command
+from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
+from buddy.safety.paths import Boundary, locate
+from buddy.tools.shell import ending_note, shown
+from buddy.workspace.processes import ChildProcesses, Finished, Request
+from buddy.workspace.progress import ProgressFeed
+from buddy.workspace.suite_results import ResultReader, SuiteCounts
+from buddy.workspace.suites import ENVIRONMENT, Suite, SuiteName, find_suite
+
+LONGEST_S = 3600.0
+NAMED_FAILURES = 30
+
+
+def _access(_arguments: Any) -> Access:
+    return Access(reads=(".",), writes=(".",))
+
+
+def _preview(ctx: ToolContext, arguments: Any) -> Command:
+    suite = find_suite(_folder(ctx, arguments.cwd), arguments.target, arguments.framework)
+    return Command(shlex.join(suite.argv), "", None, "", 0.0)
+
+
+@tool(
+    risk="medium",
+    category="shell",
+    access=_access,
+    preview=_preview,
+    aliases=("test", "run_test"),
+    argument_aliases={"path": "target", "test": "target", "filter": "target", "directory": "cwd"},
+)
+async def run_tests(
+    ctx: ToolContext,
+    target: str = "",
+    framework: SuiteName | None = None,
+    cwd: str = "",
+    timeout: float = 600,
+) -> ToolResult:
+    """Run the project's tests (pytest, npm, cargo, go or make, whichever it uses) and tell how many passed,
+    failed and were skipped, and which failed. `target` is a file, folder or test name in the runner's own
+    way of naming; `cwd` a subfolder with a project of its own; `timeout` is in seconds."""
+    folder = _folder(ctx, cwd)
+    suite = find_suite(folder, target, framework)
+    reader, feed = ResultReader(), ProgressFeed(ctx.progress)
+
+    def listen(data: bytes) -> None:
+        reader.feed(data)
+        feed.feed(data)
+
+    limit_s = min(timeout, LONGEST_S) if timeout > 0 else LONGEST_S
+    try:
+        done = await ctx.service(ChildProcesses).run(
+            Request(suite.argv, folder, ctx.task_id, env=ENVIRONMENT),
+            timeout_s=limit_s,
+            cancelled=ctx.cancelled,
+            listener=listen,
+        )
+    finally:
+        feed.close()
+    return _result(suite, done, reader.counts())
+
+
+def _folder(ctx: ToolContext, cwd: str) -> str:
+    boundary = ctx.service(Boundary)
+    if not cwd:
+        return boundary.cwd
+    located = locate(boundary, cwd)
+    if not located.inside or not os.path.isdir(located.real):
+        raise ToolError(f"expected a folder inside the workspace as cwd, found {located.shown}")
+    return located.real
+
+
+def _result(suite: Suite, done: Finished, counts: SuiteCounts) -> ToolResult:
+    summary = summary_line(suite.name, done, counts)
+    failures = "".join(f"  {name}\n" for name in counts.failures[:NAMED_FAILURES])
+    more = len(counts.failures) - NAMED_FAILURES
+    listed = f"failed:\n{failures}" if failures else ""
+    listed += f"  … and {more} more\n" if more > 0 else ""
+    display = Command(
+        shlex.join(suite.argv),
+        f"{summary}\n{listed}\n{shown(done.text)}",
+        done.exit.code,
+        done.exit.signal,
+        done.exit.seconds,
+    )
+    return ToolResult(f"{summary}\n{listed}\n{done.text}", display, ok=done.ok)
+
+
+def summary_line(name: str, done: Finished, counts: SuiteCounts) -> str:
+    """The outcome in one line."""
+    said = f"{counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped"
+    if not counts.known:
+        said = "no test counts in the output"
+    limit = ", stopped at the time limit" if done.timed_out else ""
+    ended = msgspec.structs.replace(done.exit, stopped_for="") if done.timed_out else done.exit
+    return f"{said} ({name}, {ending_note(ended)}{limit})"

@@ -1,0 +1,129 @@
+"""Running git: one trusted binary, the repository's own programs switched off, one writer at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from types import TracebackType
+from typing import Literal
+
+import msgspec
+
+from buddy.agent.tool import ToolError
+from buddy.workspace.git_config import (
+    CONFIG_LIMIT_S,
+    inert_options,
+    list_command,
+    parse_settings,
+    quiet_options,
+)
+from buddy.workspace.launch import trusted_program
+from buddy.workspace.processes import ChildProcesses, Finished, Request
+
+GitKind = Literal["read", "write", "network"]
+LIMIT_S: dict[GitKind, float] = {"read": 30.0, "write": 300.0, "network": 300.0}
+
+
+class GitLock:
+    """Held by whoever changes a repository, so that two tasks never meet at its index lock. Readers take no
+    lock: they run with `GIT_OPTIONAL_LOCKS=0`."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    async def __aenter__(self) -> GitLock:
+        await self._lock.acquire()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lock.release()
+
+
+class Repository(msgspec.Struct, frozen=True):
+    """Where git works. `top` holds `.git`; `cwd` is beneath it; `workspace` is what may be seen of it."""
+
+    top: str
+    cwd: str
+    workspace: str
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """Path arguments that keep a command inside the workspace when the repository is larger."""
+        inside = self.top == self.workspace or self.top.startswith(self.workspace.rstrip("/") + "/")
+        return () if inside else (self.workspace,)
+
+
+class GitRun(msgspec.Struct, frozen=True):
+    """Who runs git, and how it is stopped."""
+
+    children: ChildProcesses
+    repository: Repository
+    task_id: int
+    cancelled: asyncio.Event
+
+
+def find_repository(cwd: str, workspace: str) -> Repository:
+    """The repository a folder belongs to: the nearest ancestor with `.git`, whatever its configuration says
+    of another place. Raises `ToolError` where there is none."""
+    folder = cwd
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            raise ToolError(f"expected a git repository, found no .git in {cwd} or above; git init makes one")
+        folder = parent
+    return Repository(folder, cwd, workspace)
+
+
+async def run_git(run: GitRun, arguments: tuple[str, ...], kind: GitKind) -> Finished:
+    """Run one git command to its end. Raises `ToolError` when git is missing or takes too long."""
+    git = _program(run)
+    if kind == "read":
+        options = inert_options(parse_settings(await _configuration(run, git)))
+    else:
+        options = quiet_options()
+    argv = (git, "--no-pager", f"--work-tree={run.repository.top}", *options, *arguments)
+    finished = await _run(run, argv, kind, LIMIT_S[kind])
+    if finished.timed_out:
+        raise ToolError(
+            f"git {arguments[0]} was stopped after {LIMIT_S[kind]:.0f} s. Its output:\n{finished.text}"
+        )
+    return finished
+
+
+def _program(run: GitRun) -> str:
+    path = run.children.environment.variables.get("PATH", "")
+    found = trusted_program("git", path, run.repository.workspace)
+    if found is None:
+        raise ToolError("expected git among the installed programs, found none; install git")
+    return found
+
+
+async def _configuration(run: GitRun, git: str) -> str:
+    listing = await _run(run, list_command(git), "read", CONFIG_LIMIT_S)
+    if not listing.ok or ("\0" not in listing.text and listing.text):
+        raise ToolError(f"git cannot read the repository's configuration: {listing.text[:500]}")
+    if listing.bytes_written > len(listing.text.encode("utf-8", "replace")):
+        raise ToolError("the repository's git configuration is too long to be judged; look at .git/config")
+    return listing.text
+
+
+async def _run(run: GitRun, argv: tuple[str, ...], kind: GitKind, limit_s: float) -> Finished:
+    request = Request(argv, run.repository.cwd, run.task_id, env=_environment(run, kind), sandboxed=False)
+    return await run.children.run(request, timeout_s=limit_s, cancelled=run.cancelled)
+
+
+def _environment(run: GitRun, kind: GitKind) -> dict[str, str]:
+    found = {"LC_ALL": "C.UTF-8", "LANGUAGE": "C", "GIT_LITERAL_PATHSPECS": "1", "GIT_EDITOR": "false"}
+    match kind:
+        case "read":
+            # No transport at all: a partial clone would otherwise fetch what is missing, by programs of
+            # the repository's choosing.
+            found |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
+        case "write":
+            pass
+        case "network":
+            agent = run.children.environment.variables.get("SSH_AUTH_SOCK", "")
+            found |= {"SSH_AUTH_SOCK": agent} if agent else {}
+    return found

@@ -1,0 +1,196 @@
+"""A repository's own git configuration: what in it names programs, and how git is run without them.
+
+A repository that was copied or unpacked brings its configuration along, and two dozen of its keys are
+command lines. Read commands run with all of them switched off.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+
+import msgspec
+
+from buddy.agent.tool import ToolError
+from buddy.workspace.launch import trusted_program
+
+OWN_SCOPES = frozenset({"local", "worktree"})
+"""Scopes the repository decides; system, global and command are the person's and buddy's."""
+
+PROGRAM_KEYS = re.compile(
+    r"""core\.(?:fsmonitor|hookspath|sshcommand|gitproxy|askpass|editor|pager|alternaterefscommand)
+      | sequence\.editor | gpg\.(?:.+\.)?(?:program|defaultkeycommand) | credential\.(?:.+\.)?helper
+      | diff\.external | diff\..+\.(?:command|textconv) | filter\..+\.(?:clean|smudge|process)
+      | merge\..+\.driver | (?:merge|diff)tool\..+\.(?:cmd|path) | (?:merge|diff)\.(?:gui)?tool
+      | pager\..+ | interactive\.difffilter | remote\..+\.(?:uploadpack|receivepack|vcs|proxy)
+      | uploadpack\.packobjectshook | trailer\..+\.(?:command|cmd) | init\.templatedir
+      | (?:browser|man|guitool)\..+\.(?:cmd|path) | web\.browser | tar\..+\.command | imap\.tunnel
+      | sendemail\.(?:.+\.)?(?:smtpserver|sendmailcmd|tocmd|cccmd|headercmd) | hook\..+\.command
+      | lfs\.(?:customtransfer|extension)\..+ | protocol\.(?:.+\.)?allow | core\.worktree
+      | instaweb\..+ | svn\..+\.(?:authors-?prog)""",
+    re.VERBOSE,
+)
+"""Keys (section and variable in lower case) whose value is run, or decides what is."""
+
+BOOLEANS = frozenset({"", "true", "false", "yes", "no", "on", "off", "0", "1"})
+MAY_BE_BOOLEAN = ("core.fsmonitor", "pager.")
+CONFIG_LIMIT_S = 5.0
+UNREADABLE = "(the configuration cannot be read)"
+
+QUIET = {
+    "advice.detachedHead": "false",
+    "color.ui": "false",
+    "column.ui": "never",
+    "core.fsmonitor": "false",
+    "core.pager": "cat",
+    "core.quotePath": "false",
+    "diff.mnemonicPrefix": "false",
+    "diff.noprefix": "false",
+    "diff.submodule": "short",
+    "fetch.recurseSubmodules": "false",
+    "gc.auto": "0",
+    "log.diffMerges": "separate",
+    "log.showSignature": "false",
+    "maintenance.auto": "false",
+    "protocol.ext.allow": "never",
+    "push.recurseSubmodules": "no",
+    "safe.bareRepository": "explicit",
+    "status.submoduleSummary": "false",
+    "submodule.recurse": "false",
+}
+"""Set for every git buddy runs: what it prints can be read, and nothing but the command itself runs."""
+
+INERT = {
+    "core.alternateRefsCommand": "",
+    "core.askPass": "",
+    "core.editor": "false",
+    "core.gitProxy": "",
+    "core.hooksPath": "/dev/null",
+    "core.sshCommand": "false",
+    "credential.helper": "",
+    "diff.external": "",
+    "gpg.openpgp.program": "false",
+    "gpg.program": "false",
+    "gpg.ssh.defaultKeyCommand": "",
+    "gpg.ssh.program": "false",
+    "gpg.x509.program": "false",
+    "interactive.diffFilter": "",
+    "protocol.allow": "never",
+}
+"""Set besides for commands that only read."""
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One line of git's effective configuration, in git's own spelling of the key."""
+
+    scope: str
+    key: str
+    value: str
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the repository itself decides it."""
+        return self.scope in OWN_SCOPES
+
+    @property
+    def runs_something(self) -> bool:
+        """Whether the value is a command line, or decides which one is run."""
+        section, _, rest = self.key.partition(".")
+        subsection, _, variable = rest.rpartition(".")
+        middle = f".{subsection}." if subsection else "."
+        key = f"{section.lower()}{middle}{variable.lower()}"
+        value = self.value.strip()
+        if key.startswith("alias.") or (key.startswith("submodule.") and variable.lower() == "update"):
+            return value.startswith("!")
+        if key.startswith("url.") and variable.lower() in ("insteadof", "pushinsteadof"):
+            return "::" in subsection
+        if key.startswith("remote.") and variable.lower() in ("url", "pushurl"):
+            return "::" in value
+        if key.startswith(MAY_BE_BOOLEAN) and value.lower() in BOOLEANS:
+            return False
+        return PROGRAM_KEYS.fullmatch(key) is not None
+
+
+def list_command(git: str) -> tuple[str, ...]:
+    """The command line that lists the effective configuration for `parse_settings`; it runs nothing."""
+    return (git, "config", "--null", "--show-scope", "--includes", "--list")
+
+
+def parse_settings(output: str) -> tuple[Setting, ...]:
+    """git's list, as `list_command` prints it. Pure."""
+    fields = output.split("\0")
+    found: list[Setting] = []
+    for scope, entry in zip(fields[::2], fields[1::2], strict=False):
+        key, _, value = entry.partition("\n")
+        found.append(Setting(scope, key, value))
+    return tuple(found)
+
+
+def executing_keys(repository: str, *, limit_s: float = CONFIG_LIMIT_S) -> tuple[str, ...]:
+    """Keys of a repository's own configuration whose values are run or decide what is, sorted. A
+    configuration that cannot be read counts as one. Waits for git, some milliseconds."""
+    git = trusted_program("git")
+    if git is None or not os.path.isdir(repository):
+        return ()
+    try:
+        done = subprocess.run(
+            (git, "-c", "safe.directory=*", *list_command(git)[1:]),
+            cwd=repository,
+            env={"PATH": os.path.dirname(git), "HOME": "/nonexistent", "LC_ALL": "C"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=limit_s,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return (UNREADABLE,)
+    if done.returncode != 0:
+        return (UNREADABLE,)
+    settings = parse_settings(done.stdout.decode("utf-8", "replace"))
+    return tuple(sorted({each.key for each in settings if each.is_own and each.runs_something}))
+
+
+def active_hooks(repository: str) -> tuple[str, ...]:
+    """Hooks that git would run in a repository: executable files in its hooks folder, sorted."""
+    folder = os.path.join(repository, ".git", "hooks")
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return ()
+    return tuple(
+        sorted(
+            name
+            for name in names
+            if not name.endswith(".sample") and os.access(os.path.join(folder, name), os.X_OK)
+        )
+    )
+
+
+def inert_options(settings: tuple[Setting, ...]) -> tuple[str, ...]:
+    """Options that switch off every program for a command that only reads: the fixed ones, and the
+    repository's own filters by name. Raises `ToolError` for a name that cannot be switched off."""
+    wanted = {**QUIET, **INERT}
+    for setting in settings:
+        section, _, rest = setting.key.partition(".")
+        name, _, _variable = rest.rpartition(".")
+        if not setting.is_own or section != "filter" or not name:
+            continue
+        if "=" in name:
+            raise ToolError(
+                "the repository's git configuration has a filter that cannot be switched off: "
+                f"{setting.key[:80]!r}; look at .git/config"
+            )
+        for variable, value in (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false")):
+            wanted[f"filter.{name}.{variable}"] = value
+    return options(wanted)
+
+
+def quiet_options() -> tuple[str, ...]:
+    """Options for a command that writes: its hooks and filters are what the person expects to run."""
+    return options({**QUIET, "core.editor": "false"})
+
+
+def options(settings: dict[str, str]) -> tuple[str, ...]:
+    """Settings as options of git."""
+    return tuple(part for key, value in settings.items() for part in ("-c", f"{key}={value}"))

@@ -1,0 +1,154 @@
+"""What a test run printed, as counts and names: pytest, unittest, jest, vitest, mocha, node, cargo, go.
+
+Read line by line while it runs, so that nothing is missed of an output too long to keep. The runners' lines
+are different enough for one reader to know them all, which is what a `make test` needs.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+MAX_LINE_BYTES = 10_000
+MAX_NAMES = 100
+ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+WORD = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed|todo|pending)")
+KIND = {
+    "passed": "passed",
+    "xpassed": "passed",
+    "passing": "passed",
+    "pass": "passed",
+    "PASS": "passed",
+    "failed": "failed",
+    "failing": "failed",
+    "fail": "failed",
+    "FAIL": "failed",
+    "error": "failed",
+    "errors": "failed",
+    "failures": "failed",
+    "skipped": "skipped",
+    "xfailed": "skipped",
+    "pending": "skipped",
+    "todo": "skipped",
+    "ignored": "skipped",
+    "SKIP": "skipped",
+}
+
+SUMMARIES = (
+    re.compile(r"=* ?(?:\d+ [a-z]+(?:, )?)+ in [\d.]+s(?: \([\d:]+\))? ?=*"),  # pytest
+    re.compile(r"Tests:\s+.*\d+ total"),  # jest
+    re.compile(r"\s*Tests\s+\d+ .*\(\d+\)"),  # vitest
+)
+ADDED = (
+    re.compile(
+        r"test result: \w+\. (?P<passed>\d+) passed; (?P<failed>\d+) failed; (?P<skipped>\d+) ignored.*"
+    ),
+    re.compile(r"\s*(?P<count>\d+) (?P<kind>passing|failing|pending)(?: \(.*\))?"),  # mocha
+    re.compile(r"(?:#|ℹ) (?P<kind>pass|fail|skipped|todo) (?P<count>\d+)"),  # node
+)
+GO_TEST = re.compile(r"(?P<indent>\s*)--- (?P<kind>PASS|FAIL|SKIP): (?P<name>\S+) \([\d.]+s\)")
+UNITTEST_RAN = re.compile(r"Ran (\d+) tests? in [\d.]+s")
+UNITTEST_END = re.compile(r"(?:OK|FAILED)(?: \((?P<counts>.*)\))?")
+FAILED_NAMES = (
+    re.compile(r"(?:FAILED|ERROR) (?P<name>\S+::\S.*?|\S+\.py)(?: - .*)?"),  # pytest
+    re.compile(r"test (?P<name>\S+) \.\.\. FAILED"),  # cargo
+    re.compile(r"\s*● (?P<name>.+ › .+)"),  # jest
+    re.compile(r"\s*FAIL\s+(?P<name>\S+ > .+)"),  # vitest
+    re.compile(r"not ok \d+ -? ?(?P<name>.+)"),  # TAP
+    re.compile(r"✖ (?P<name>(?!failing tests:).+?) \([\d.]+ms\)"),  # node
+    re.compile(r"(?:FAIL|ERROR): (?P<name>\S+ \(\S+\))"),  # unittest
+    re.compile(r"  \d+\) (?P<name>.+?):?"),  # mocha
+)
+
+
+class SuiteCounts(msgspec.Struct, frozen=True):
+    """How many tests passed, failed (errors included) and were skipped, and which failed (at most 100).
+    `known` is False when the output held no counts."""
+
+    passed: int
+    failed: int
+    skipped: int
+    failures: tuple[str, ...]
+    known: bool
+
+
+class ResultReader:
+    """Reads a test run's output as it arrives."""
+
+    def __init__(self) -> None:
+        self._line = bytearray()
+        self._counts = {"passed": 0, "failed": 0, "skipped": 0}
+        self._names: dict[str, None] = {}
+        self._ran = -1
+        self._known = False
+
+    def feed(self, data: bytes) -> None:
+        """Take what was just written."""
+        self._line += data
+        if b"\n" not in data:
+            del self._line[MAX_LINE_BYTES:]
+            return
+        *lines, rest = bytes(self._line).split(b"\n")
+        self._line = bytearray(rest[:MAX_LINE_BYTES])
+        for line in lines:
+            self._read(ESCAPE.sub("", line[:MAX_LINE_BYTES].decode("utf-8", "replace")).rstrip())
+
+    def counts(self) -> SuiteCounts:
+        """What was read, at the end."""
+        self.feed(b"\n")
+        found = self._counts
+        return SuiteCounts(
+            found["passed"], found["failed"], found["skipped"], tuple(self._names), self._known
+        )
+
+    def _read(self, line: str) -> None:
+        if not line:
+            return
+        if any(pattern.fullmatch(line) for pattern in SUMMARIES):
+            self._add_words(line)
+        for pattern in ADDED:
+            if found := pattern.fullmatch(line):
+                self._add_groups(found.groupdict())
+        self._read_go(line)
+        self._read_unittest(line)
+        for pattern in FAILED_NAMES:
+            if (found := pattern.fullmatch(line)) and len(self._names) < MAX_NAMES:
+                self._names.setdefault(found["name"][:500])
+
+    def _add(self, kind: str, count: int) -> None:
+        self._counts[KIND[kind]] += count
+        self._known = True
+
+    def _add_words(self, line: str) -> None:
+        for found in WORD.finditer(line):
+            self._add(found[2], int(found[1]))
+
+    def _add_groups(self, groups: dict[str, str]) -> None:
+        if "kind" in groups:
+            self._add(groups["kind"], int(groups["count"]))
+            return
+        for kind, count in groups.items():
+            self._add(kind, int(count))
+
+    def _read_go(self, line: str) -> None:
+        found = GO_TEST.fullmatch(line)
+        if found is None:
+            return
+        if not found["indent"]:  # a test with subtests is counted once
+            self._add(found["kind"], 1)
+        if found["kind"] == "FAIL" and len(self._names) < MAX_NAMES:
+            self._names.setdefault(found["name"])
+
+    def _read_unittest(self, line: str) -> None:
+        """unittest says how many ran, and then how many of those did not pass."""
+        if ran := UNITTEST_RAN.fullmatch(line):
+            self._ran = int(ran[1])
+        elif self._ran >= 0 and (end := UNITTEST_END.fullmatch(line)):
+            numbers = dict(re.findall(r"([\w ]+?)=(\d+)", (end["counts"] or "").replace(", ", ",")))
+            failed = int(numbers.get("failures", 0)) + int(numbers.get("errors", 0))
+            skipped = int(numbers.get("skipped", 0))
+            self._add("failed", failed)
+            self._add("skipped", skipped)
+            self._add("passed", max(0, self._ran - failed - skipped))
+            self._ran = -1

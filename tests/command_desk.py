@@ -1,0 +1,122 @@
+"""Real services for tools that start processes, and a look at which processes are left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from buddy.agent.tool import Tool, ToolContext, ToolResult
+from buddy.safety.paths import Boundary
+from buddy.tools.shell import ShellSettings
+from buddy.workspace.environment import ChildEnvironment
+from buddy.workspace.git import GitLock
+from buddy.workspace.jobs import Jobs, JobStatus
+from buddy.workspace.launch import Wrapper, shell_argv, unwrapped
+from buddy.workspace.limits import NO_LIMITS, ProcessLimits
+from buddy.workspace.output import OutputBounds
+from buddy.workspace.processes import ChildProcesses, Finished, ProcessSettings, Request
+
+
+class Desk(msgspec.Struct):
+    """Everything a command tool needs, for one test."""
+
+    folder: Path
+    children: ChildProcesses
+    jobs: Jobs
+    context: ToolContext
+    progress: list[str]
+    changes: list[JobStatus]
+
+    async def call(self, tool: Tool, **arguments: Any) -> ToolResult:
+        return await tool.run(self.context, tool.decode(json.dumps(arguments)))
+
+    def request(self, command: str, **more: Any) -> Request:
+        return Request(shell_argv(command), str(self.folder), 1, **more)
+
+    async def run(self, command: str, *, timeout_s: float | None = 30, **more: Any) -> Finished:
+        return await self.children.run(
+            self.request(command, **more), timeout_s=timeout_s, cancelled=self.context.cancelled
+        )
+
+
+@asynccontextmanager
+async def desk(
+    folder: Path,
+    *,
+    variables: Mapping[str, str] | None = None,
+    forbidden: frozenset[str] = frozenset(),
+    allowed: frozenset[str] = frozenset(),
+    limits: ProcessLimits = NO_LIMITS,
+    bounds: OutputBounds | None = None,
+    grace_s: float = 1.0,
+    wrap: Wrapper = unwrapped,
+    shell: ShellSettings | None = None,
+) -> AsyncIterator[Desk]:
+    work = Path(os.path.realpath(folder)) / "work"
+    work.mkdir(exist_ok=True)
+    home = work.parent / "home"
+    home.mkdir(exist_ok=True)
+    inherited = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8"}
+    environment = ChildEnvironment({**inherited, **(variables or {})}, "session-1", allowed, forbidden)
+    settings = ProcessSettings(str(work.parent / "spill"), limits, grace_s, bounds or OutputBounds())
+    progress: list[str] = []
+    changes: list[JobStatus] = []
+    async with (
+        ChildProcesses(environment, settings, wrap) as children,
+        Jobs(children, changes.append) as jobs,
+    ):
+        services: dict[type, object] = {
+            Boundary: Boundary(str(work), str(work), str(home)),
+            ChildProcesses: children,
+            Jobs: jobs,
+            GitLock: GitLock(),
+            ShellSettings: shell or ShellSettings(),
+        }
+        context = ToolContext(1, "call-1", progress.append, asyncio.Event(), services)
+        yield Desk(work, children, jobs, context, progress, changes)
+
+
+async def until(true: Callable[[], object], *, within_s: float = 10.0) -> None:
+    """Wait until something holds, with a deadline against hanging."""
+    end = time.monotonic() + within_s
+    while not true():
+        assert time.monotonic() < end, "it did not come true in time"
+        await asyncio.sleep(0.01)
+
+
+def processes_with(mark: str) -> list[int]:
+    """Ids of living processes whose command line or environment holds a mark; zombies have neither."""
+    found: list[int] = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        try:
+            text = Path(f"/proc/{name}/cmdline").read_bytes() + Path(f"/proc/{name}/environ").read_bytes()
+        except OSError:
+            continue
+        if mark.encode() in text:
+            found.append(int(name))
+    return found
+
+
+def zombie_children() -> list[int]:
+    """Children of this process that ended and were not waited for."""
+    found: list[int] = []
+    for name in os.listdir("/proc"):
+        try:
+            fields = (
+                Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split() if name.isdigit() else []
+            )
+        except OSError:
+            continue
+        if fields and fields[0] == "Z" and int(fields[1]) == os.getpid():
+            found.append(int(name))
+    return found
