@@ -113,7 +113,9 @@ class ContextLimit(msgspec.Struct, frozen=True):
 def lookup(catalogue: Catalogue, name: str) -> Match | None:
     """The row of a model: exact id or alias, then the longest prefix, then the longest substring, each ending
     (and starting) at a boundary and each also with route segments and variants stripped."""
-    found = _find(catalogue.names, name)
+    head, slash, rest = name.partition("/")
+    provider = catalogue.providers.get(head.lower()) if slash else None
+    found = _find(catalogue.names, f"{provider.name}/{rest}" if provider else name)
     if found is None:
         return None
     matched, step = found
@@ -153,7 +155,7 @@ def _spellings(name: str) -> Iterator[str]:
             name = rest
             continue
         head, dot, rest = name.partition(".")
-        name = rest if dot and head.replace("-", "").isalpha() else ""
+        name = rest if dot and head.replace("-", "").isalpha() and rest[:1].isalpha() else ""
 
 
 def _ends(name: str) -> list[int]:
@@ -162,9 +164,9 @@ def _ends(name: str) -> list[int]:
 
 
 def _between_boundaries(name: str) -> Iterator[str]:
-    ends = _ends(name)
-    for start in (0, *(at + 1 for at in ends[:-1])):
-        yield from (name[start:end] for end in ends if end > start)
+    starts = [0, *(at + 1 for at, character in enumerate(name) if character in BOUNDARIES)]
+    for start in starts:
+        yield from (name[start:end] for end in _ends(name) if end > start)
 
 
 def context_limit(

@@ -66,7 +66,7 @@ def _provider(catalogue: Catalogue, name: str, match: Match | None) -> tuple[Pro
     head, slash, rest = name.partition("/")
     if slash:
         provider = catalogue.providers.get(head.lower())
-        if match and provider and match.how in ("exact", "alias") and match.info.provider == provider.name:
+        if match and provider and match.matched == f"{provider.name}/{rest}".lower():
             rest = match.info.name  # an alias is our word, not the provider's
         return provider, rest
     if match is not None and match.how != "substring":
