@@ -57,7 +57,12 @@ class LoadedSession(msgspec.Struct, frozen=True):
     end: int
     unterminated: bool
     torn: int
-    from_snapshot: bool
+    snapshot_number: int
+
+    @property
+    def from_snapshot(self) -> bool:
+        """Whether a snapshot saved reading the whole journal."""
+        return self.snapshot_number > 0
 
 
 def load(directory: str, signer: Signer, files: JournalFiles | None = None) -> LoadedSession:
@@ -94,7 +99,7 @@ def load(directory: str, signer: Signer, files: JournalFiles | None = None) -> L
         end=found.end,
         unterminated=found.unterminated,
         torn=found.torn,
-        from_snapshot=start is not None,
+        snapshot_number=start.last_number if start is not None else 0,
     )
 
 

@@ -117,6 +117,7 @@ def open_writer(
         replay=Replay(loaded.state),
         files=files,
         warn=watch.warn,
+        snapshot_number=loaded.snapshot_number,
     )
     if loaded.header is None:
         writer.record_header()

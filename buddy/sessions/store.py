@@ -226,7 +226,7 @@ def _nothing(directory: str) -> LoadedSession:
         end=0,
         unterminated=False,
         torn=0,
-        from_snapshot=False,
+        snapshot_number=0,
     )
 
 

@@ -16,7 +16,7 @@ from buddy.agent.events import ApprovalRequested, ApprovalResolved, TokenUsage
 from buddy.agent.messages import AssistantMessage, Message, ResultStatus, UserMessage
 from buddy.sessions.files import JournalFiles
 from buddy.sessions.identity import Signer
-from buddy.sessions.journal import Journal, SaveState
+from buddy.sessions.journal import Journal, NotSavedError, SaveState
 from buddy.sessions.partial import PartialWriter
 from buddy.sessions.records import (
     BudgetSet,
@@ -47,7 +47,7 @@ class SessionWriter:
     """The one way to add to a session. Lives on the event loop; `close` it.
 
     `warn` is told in one sentence when something that loses nothing went wrong (a snapshot could not be
-    written, say).
+    written, say). `snapshot_number` is the last record the snapshot on the disk contains, 0 for no snapshot.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class SessionWriter:
         replay: Replay,
         files: JournalFiles,
         warn: Callable[[str], None] = lambda _text: None,
-        min_bytes: int = SNAPSHOT_MIN_BYTES,
+        snapshot_number: int = 0,
     ) -> None:
         self.journal = journal
         self.directory = directory
@@ -69,9 +69,8 @@ class SessionWriter:
         self._replay = replay
         self._files = files
         self._warn = warn
-        self._min_bytes = min_bytes
         self._partials: dict[int, PartialWriter] = {}
-        self._snapshot_at = journal.last_number
+        self._snapshot_number = snapshot_number
         self._snapshot_offset = journal.size
         self._snapshot_size = 0
         self._snapshot: asyncio.Task[None] | None = None
@@ -175,7 +174,7 @@ class SessionWriter:
 
     def idle(self) -> None:
         """Nothing is going on: a good time for a snapshot, if anything is new."""
-        if self.journal.last_number > self._snapshot_at:
+        if self.journal.last_number > self._snapshot_number:
             self._start_snapshot()
 
     async def close(self) -> None:
@@ -193,7 +192,7 @@ class SessionWriter:
     def _record(self, kind: str, record: Record, task_id: int = 0) -> Saved:
         saved = self.journal.append(kind, record, task_id)
         self._replay.apply(record, task_id)
-        if self.journal.size - self._snapshot_offset > max(self._min_bytes, self._snapshot_size):
+        if self.journal.size - self._snapshot_offset > max(SNAPSHOT_MIN_BYTES, self._snapshot_size):
             self._start_snapshot()
         return saved
 
@@ -210,10 +209,12 @@ class SessionWriter:
             last_at=journal.last_at,
             position=journal.position,
         )
-        self._snapshot_at, self._snapshot_offset = journal.last_number, journal.size
-        await journal.flush()
+        self._snapshot_number, self._snapshot_offset = journal.last_number, journal.size
         try:
+            await journal.flush()
             size = await asyncio.to_thread(write_snapshot, self.directory, snapshot, self._files)
             self._snapshot_size = size
+        except NotSavedError:
+            return  # it would know more than the journal
         except OSError as error:
             self._warn(f"the snapshot could not be written, the journal is whole: {error}")

@@ -1,0 +1,149 @@
+"""A session as something to read or to give away: Markdown, HTML, JSON. Every text goes through the `redact`
+function it is given, because what leaves the machine shows no keys."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, cast
+
+import msgspec
+
+from buddy.agent.messages import (
+    AssistantMessage,
+    Call,
+    Image,
+    Message,
+    ServerItem,
+    Text,
+    Thinking,
+    ToolMessage,
+    UserMessage,
+)
+from buddy.sessions.replay import SessionState, TaskRecord
+
+ExportFormat = Literal["markdown", "html", "json"]
+Redact = Callable[[str], str]
+
+_STYLE = (
+    "body{max-width:52rem;margin:2rem auto;padding:0 1rem;font:16px/1.5 system-ui,sans-serif}"
+    "pre{background:#8881;padding:.7rem;border-radius:.4rem;overflow:auto;white-space:pre-wrap}"
+    "h3{margin-bottom:.2rem;font-size:1rem;opacity:.7}"
+)
+
+
+class _Block(msgspec.Struct, frozen=True):
+    """One paragraph of an export. `title` is "" when it goes on with the block before; `code`: keep it as it
+    is, line for line."""
+
+    title: str
+    text: str
+    code: bool
+
+
+def exported(state: SessionState, form: ExportFormat, redact: Redact) -> str:
+    """The whole session as text of this format."""
+    match form:
+        case "json":
+            plain = _redacted(msgspec.to_builtins(state), redact)
+            return json.dumps(plain, ensure_ascii=True, indent=2) + "\n"
+        case "markdown":
+            return _markdown(state, redact)
+        case "html":
+            return _html(state, redact)
+
+
+def _redacted(value: Any, redact: Redact) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        items = cast(dict[str, Any], value).items()
+        return {redact(key): _redacted(inner, redact) for key, inner in items}
+    if isinstance(value, list | tuple):
+        return [_redacted(inner, redact) for inner in cast(Sequence[Any], value)]
+    return value
+
+
+def _title(state: SessionState) -> str:
+    return state.name or state.title or "A session"
+
+
+def _heading(task: TaskRecord) -> str:
+    return f"Task {task.number}" + (f": {task.task.title}" if task.task.title else "")
+
+
+def _blocks(message: Message) -> list[_Block]:
+    match message:
+        case UserMessage():
+            who = "You" if message.origin != "note" else "Note"
+            return _titled(who, [_part(part) for part in message.parts])
+        case AssistantMessage():
+            return _titled(message.model, [_part(part) for part in message.parts])
+        case ToolMessage():
+            return [_Block(f"Result of {message.name} ({message.status})", message.text, code=True)]
+
+
+def _titled(title: str, blocks: list[_Block]) -> list[_Block]:
+    if blocks and not blocks[0].title:
+        blocks[0] = msgspec.structs.replace(blocks[0], title=title)
+    return blocks
+
+
+def _part(part: Text | Image | Thinking | Call | ServerItem) -> _Block:
+    match part:
+        case Text():
+            return _Block("", part.text, code=False)
+        case Image():
+            return _Block("", f"[picture, {part.media_type}]", code=False)
+        case Thinking():
+            return _Block("Thinking", part.text, code=True)
+        case Call():
+            return _Block(f"Calls {part.name}", part.arguments, code=True)
+        case ServerItem():
+            return _Block("Done by the provider", json.dumps(part.data, indent=1), code=True)
+
+
+def _markdown(state: SessionState, redact: Redact) -> str:
+    lines = [f"# {_line(redact(_title(state)))}", ""]
+    for task in state.tasks:
+        lines += [f"## {_line(redact(_heading(task)))}", ""]
+        for message in task.history:
+            for block in _blocks(message):
+                lines += _markdown_block(block, redact)
+    return "\n".join(lines).encode("utf-8", "replace").decode("utf-8")
+
+
+def _markdown_block(block: _Block, redact: Redact) -> list[str]:
+    text = redact(block.text)
+    title = [f"### {_line(redact(block.title))}", ""] if block.title else []
+    if not block.code:
+        return [*title, text, ""]
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return [*title, fence, text, fence, ""]
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _html(state: SessionState, redact: Redact) -> str:
+    def safe(text: str) -> str:
+        return html.escape(redact(text))
+
+    parts = [f"<h1>{safe(_title(state))}</h1>"]
+    for task in state.tasks:
+        parts.append(f"<h2>{safe(_heading(task))}</h2>")
+        for block in (block for message in task.history for block in _blocks(message)):
+            if block.title:
+                parts.append(f"<h3>{safe(block.title)}</h3>")
+            parts.append(f"<pre>{safe(block.text)}</pre>")
+    page = (
+        '<!doctype html><html><head><meta charset="utf-8">'
+        '<meta http-equiv="Content-Security-Policy" '
+        "content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        f"<title>{safe(_title(state))}</title><style>{_STYLE}</style></head><body>"
+    )
+    return (page + "\n".join(parts) + "</body></html>\n").encode("utf-8", "replace").decode("utf-8")
