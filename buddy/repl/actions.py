@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Protocol
 
 from buddy.repl import words
 from buddy.repl.approvals import REFUSALS, answer_of
-from buddy.repl.blocks import Expanded, PlainText
+from buddy.repl.blocks import Block, Expanded, PlainText
 from buddy.repl.editor import Editor
 from buddy.repl.intents import (
     Answer,
@@ -23,6 +23,7 @@ from buddy.repl.intents import (
     parse_line,
 )
 from buddy.repl.keys import KEY_HELP, Action
+from buddy.repl.leaving import Ending
 from buddy.repl.view_state import ViewState
 
 TWICE_S = 2.0
@@ -32,20 +33,28 @@ CONFIRM_S = 5.0
 class Stage(Protocol):
     """What actions do to the screen and its application."""
 
-    def show_expanded(self, block: Expanded | PlainText) -> None:
-        """Print a block."""
+    def print(self, *blocks: Block) -> None:
+        """Print blocks above the prompt."""
         ...
 
     def hint(self, text: str) -> None:
         """Show a line above the footer for a few seconds."""
         ...
 
-    def outside(self, what: str) -> None:
-        """Hand the terminal over: "suspend", "edit" or "redraw"."""
+    def end(self, ending: Ending) -> None:
+        """Leave the screen."""
         ...
 
-    def leave(self) -> None:
-        """End the program."""
+    def suspend(self) -> None:
+        """Stop, as Ctrl+Z does in a shell."""
+        ...
+
+    def edit(self) -> None:
+        """Open the line in the person's editor."""
+        ...
+
+    def redraw(self) -> None:
+        """Draw the last screenful again."""
         ...
 
 
@@ -59,14 +68,12 @@ class Actions:
         state: ViewState,
         stage: Stage,
         act: Callable[[Intent], None],
-        tasks: Callable[[], Collection[int]],
         clock: Callable[[], float],
     ) -> None:
         self._editor = editor
         self._state = state
         self._stage = stage
         self._act = act
-        self._tasks = tasks
         self._clock = clock
         self._interrupted_at = float("-inf")
         self._left_at = float("-inf")
@@ -99,8 +106,12 @@ class Actions:
                 self._leave()
             case "background":
                 self._act(ToBackground())
-            case "suspend" | "edit" | "redraw":
-                self._stage.outside(action)
+            case "suspend":
+                self._stage.suspend()
+            case "edit":
+                self._stage.edit()
+            case "redraw":
+                self._stage.redraw()
             case "expand":
                 self._expand()
             case "task_panel":
@@ -115,12 +126,16 @@ class Actions:
         task = self._state.tasks.get(self._state.focus)
         return task is not None and task.is_running
 
+    def note_waits(self) -> bool:
+        """Whether a note of a finished task would go with the next prompt."""
+        return any(row.kind == "note" for row in self._state.desk.queue)
+
     def _send(self) -> None:
         if self._close_menu():
             return
         if self._editor.text.strip() == "?":
             self._editor.clear()
-            self._stage.show_expanded(PlainText("\n".join(f"{keys:24} {what}" for keys, what in KEY_HELP)))
+            self._stage.print(PlainText("\n".join(f"{keys:24} {what}" for keys, what in KEY_HELP)))
             return
         match answer_of(self._editor.typed_line(), self._state.marked()):
             case "too soon" | "pasted" | "no rule" as why:
@@ -134,7 +149,7 @@ class Actions:
 
     def _send_line(self) -> None:
         typed = self._editor.is_typed
-        line = parse_line(self._editor.resolved(), self._tasks(), typed=typed)
+        line = parse_line(self._editor.resolved(), self._state.desk.names, typed=typed)
         if line is None:
             self._editor.clear()
             return
@@ -176,7 +191,7 @@ class Actions:
         elif self.focused_runs():
             self._act(Cancel())
         elif now - self._interrupted_at < TWICE_S:
-            self._stage.leave()
+            self._stage.end("left")
         else:
             self._interrupted_at = now
             self._stage.hint("Ctrl+C again exits")
@@ -185,7 +200,7 @@ class Actions:
         running = len(self._state.running())
         now = self._clock()
         if not running or now - self._left_at < CONFIRM_S:
-            self._stage.leave()
+            self._stage.end("left")
             return
         self._left_at = now
         verb = "is" if running == 1 else "are"
@@ -195,6 +210,6 @@ class Actions:
         if self._editor.has_fold():
             self._editor.unfold()
         elif self._state.folded:
-            self._stage.show_expanded(Expanded(self._state.folded.pop()))
+            self._stage.print(Expanded(self._state.folded.pop()))
         else:
             self._stage.hint("nothing is folded")

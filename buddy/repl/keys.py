@@ -38,7 +38,8 @@ Action = Literal[
 ESCAPE_S = 0.05
 """`ttimeoutlen`: how long a lone ESC byte may turn out to begin a sequence."""
 SEQUENCE_S = 0.15
-"""`timeoutlen`: how long a key waits for the second one of a pair. Esc acts after both at most."""
+"""`timeoutlen`: how long a key waits for the second one of a pair. While a turn runs Esc does not wait for
+one: Alt+Enter comes in one piece and leaves the second key in the queue."""
 
 KEY_HELP: tuple[tuple[str, str], ...] = (
     ("Enter", "send; steer while the task runs"),
@@ -78,6 +79,7 @@ class Facts:
         self.note = Condition(has_note)
         self.completable = Condition(editor.is_completable)
         self.menu = Condition(lambda: editor.buffer.complete_state is not None)
+        self.alone = Condition(lambda: not get_app().key_processor.input_queue)
         self.backslash = Condition(lambda: editor.buffer.document.char_before_cursor == "\\")
         self.editing = ~is_searching & Condition(lambda: get_app().layout.has_focus(editor.buffer))
 
@@ -86,11 +88,11 @@ def bindings(do: Callable[[Action], None], editor: Editor, facts: Facts) -> KeyB
     """The table as bindings. What is not here does what readline does."""
     made = KeyBindings()
 
-    def on(keys: tuple[str, ...], action: Action, when: Filter) -> None:
+    def on(keys: tuple[str, ...], action: Action, when: Filter, *, eager: Filter | bool = False) -> None:
         def handle(_event: KeyPressEvent) -> None:
             do(action)
 
-        made.add(*keys, filter=when & facts.editing)(handle)
+        made.add(*keys, filter=when & facts.editing, eager=eager)(handle)
 
     always = Condition(lambda: True)
     on(("enter",), "send", ~facts.backslash)
@@ -102,7 +104,7 @@ def bindings(do: Callable[[Action], None], editor: Editor, facts: Facts) -> KeyB
     on(("s-tab",), "next_mode", ~facts.menu)
     on(("s-tab",), "complete_back", facts.menu)
     on(("escape", "up"), "recall_queued", always)
-    on(("escape",), "escape", ~(vi_mode & vi_insert_mode))
+    on(("escape",), "escape", ~(vi_mode & vi_insert_mode), eager=facts.running & facts.alone)
     on(("escape", "escape"), "rewind", facts.empty & ~facts.running & ~vi_mode)
     on(("c-c",), "interrupt", always)
     on(("<sigint>",), "interrupt", always)

@@ -51,11 +51,10 @@ class InlineApplication(Application[None]):
         """Whether another program has the terminal."""
         return self._running_in_terminal
 
-    @property
-    def drawn_height(self) -> int:
-        """Rows the application takes on the screen."""
-        screen = self.renderer.last_rendered_screen
-        return screen.height if screen is not None else 0
+    def wanted_height(self) -> int:
+        """Rows the application is about to take."""
+        size = self.output.get_size()
+        return max(self.layout.container.preferred_height(size.columns, size.rows).preferred, 1)
 
     def drawn_widths(self) -> list[int]:
         """The width of each row that is on the screen."""
@@ -188,10 +187,6 @@ class Screen:
         self._output.write_raw(sequence)
         self.touch()
 
-    def resume(self) -> None:
-        """The terminal takes bytes again, or is ours again."""
-        self.touch()
-
     def _resized(self) -> None:
         """Take the application off by the old geometry, draw it by the new one; tidy up when it is over."""
         if not self._app.is_running or self._app.is_away or self._is_stalled():
@@ -221,11 +216,7 @@ class Screen:
         self._live_rows = rows
         with self._output.frame():
             self._app.erase()
-            room = max(
-                size.rows
-                - max(self._app.layout.container.preferred_height(size.columns, size.rows).preferred, 1),
-                0,
-            )
+            room = max(size.rows - self._app.wanted_height(), 0)
             lines = self._last_lines(size.columns, room)
             self._output.write_raw(self._clear(size.rows, size.columns, drawn_for or size.columns, room))
             self._output.write_raw("".join(line + "\r\n" for line in lines))

@@ -1,0 +1,95 @@
+"""What stands around the input on this screen: refreshed before each frame, noted as seen after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+
+from buddy.repl.blocks import Block
+from buddy.repl.chrome import below_lines, top_lines
+from buddy.repl.fragments import fragments
+from buddy.repl.output import FrameOutput
+from buddy.repl.style import Line, Look
+from buddy.repl.view import focus
+from buddy.repl.view_state import DeskFacts, ViewState
+
+HINT_S = 4.0
+
+
+class Bars:
+    """The lines above and below the input, the window title and the bell."""
+
+    def __init__(
+        self,
+        state: ViewState,
+        output: FrameOutput,
+        *,
+        look: Look,
+        clock: Callable[[], float],
+        desk: Callable[[], DeskFacts],
+        title: bool,
+        bell: bool,
+    ) -> None:
+        self._state = state
+        self._output = output
+        self._look = look
+        self._clock = clock
+        self._desk = desk
+        self._with_title = title
+        self._with_bell = bell
+        self._top: list[Line] = []
+        self._marked_fits = True
+        self._hint, self._hint_until = "", 0.0
+        self._title = self._rung = ""
+
+    def refresh(self, show: Callable[[Sequence[Block]], None]) -> tuple[int, bool]:
+        """Before a frame. How many rows stand above the input, and whether they change by themselves; `show`
+        takes what a task brings when it comes to the front."""
+        brought = focus(self._state, self._desk())
+        if brought:
+            show(brought)
+        size = self._output.get_size()
+        now = self._clock()
+        self._top, self._marked_fits = top_lines(self._state, now, size.columns, size.rows, self._look)
+        self._announce()
+        ticks = bool(self._state.running() or self._state.inbox or now < self._hint_until)
+        return len(self._top), ticks
+
+    def note_seen(self) -> None:
+        """After a frame reached the terminal: requests in it have been seen from now on."""
+        if not self._marked_fits:
+            return
+        now = self._clock()
+        for index, row in enumerate(self._state.inbox):
+            row.drawn_at = now if row.drawn_at is None else row.drawn_at
+            if index == 0 and row.marked_at is None:
+                row.marked_at = now
+
+    def hint(self, text: str) -> None:
+        """Show a line above the footer for a few seconds."""
+        self._hint, self._hint_until = text, self._clock() + HINT_S
+
+    def top(self) -> StyleAndTextTuples:
+        """The lines above the input."""
+        return fragments(self._top)
+
+    def below(self, text: str) -> StyleAndTextTuples:
+        """The lines below the input while `text` stands in it."""
+        size = self._output.get_size()
+        hint = self._hint if self._clock() < self._hint_until else ""
+        return fragments(below_lines(self._state, text, hint, size.columns, size.rows, self._look))
+
+    def _announce(self) -> None:
+        """Title and bell when something waits."""
+        waiting, running = len(self._state.inbox), len(self._state.running())
+        title = (
+            f"buddy: {waiting} waiting" if waiting else f"buddy: {running} running" if running else "buddy"
+        )
+        if self._with_title and title != self._title:
+            self._title = title
+            self._output.set_title(title)
+        newest = self._state.inbox[-1].request_id if self._state.inbox else ""
+        if self._with_bell and newest and newest != self._rung:
+            self._output.write_raw("\a")
+        self._rung = newest
