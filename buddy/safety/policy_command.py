@@ -1,0 +1,46 @@
+"""Judging one shell command by itself: for `buddy permissions test` and `/permissions test`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from buddy.safety.grants import ASK, Approvals, Grant
+from buddy.safety.paths import Boundary
+from buddy.safety.policy import Verdict, judge
+from buddy.safety.policy_facts import Facts
+from buddy.safety.policy_table import Decision, Mode
+from buddy.safety.rules import RuleSet
+from buddy.safety.shell.analysis import Analyser
+from buddy.safety.shell.place import TRUSTED_PATH, Place
+
+
+class CommandVerdict(msgspec.Struct, frozen=True):
+    """What would happen with a command, and why; `rule` names what decided."""
+
+    decision: Decision
+    why: str
+    verdict: Verdict
+
+
+def judge_command(
+    command: str,
+    boundary: Boundary,
+    analyser: Analyser,
+    *,
+    rules: RuleSet = RuleSet(),  # noqa: B008  frozen: the empty set of rules
+    grants: tuple[Grant, ...] = (),
+    approvals: Approvals = ASK,
+    mode: Mode = "ask",
+    trusted: bool = True,
+    sandboxed: bool = False,
+    search_path: str = TRUSTED_PATH,
+    now: float = 0,
+) -> CommandVerdict:
+    """Judge a command in the boundary's working directory; by default in a trusted project, in the default
+    mode, without a sandbox."""
+    analysis = analyser.analyse(command, Place(boundary, search_path))
+    facts = Facts(
+        "run_shell", "high", boundary.root, boundary.home, anything=True, shell=analysis, sandboxed=sandboxed
+    )
+    verdict = judge(facts, mode, rules, grants, approvals, trusted=trusted, now=now)
+    return CommandVerdict(verdict.decision, verdict.reason, verdict)

@@ -1,0 +1,233 @@
+"""The analysis of a whole command line: both parsers, then every simple command on its own.
+
+Import this module late: the grammar behind it costs 5 ms.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+from buddy.agent.tool import ToolError
+from buddy.safety.paths import Located
+from buddy.safety.shell.catastrophe import catastrophe, protected_target, protected_write, suspicious_text
+from buddy.safety.shell.commands import Programs
+from buddy.safety.shell.expand import expand, expand_one
+from buddy.safety.shell.grammar import Grammar
+from buddy.safety.shell.lexer import read_line
+from buddy.safety.shell.network import uses_network
+from buddy.safety.shell.place import Feed, Judged, Place, RefusedError
+from buddy.safety.shell.scavenge import inner_commands, scavenge
+from buddy.safety.shell.verdict import UNRESOLVED, Analysis, Subcommand
+from buddy.safety.shell.words import MAX_CHARS, Line, Redirect, Simple, UnclearError, Word
+from buddy.safety.shell.wrappers import check_assignment
+
+MAX_COMMANDS = 20
+MAX_SEEN = 1000
+_WRITES = frozenset({">", ">>", ">|", "&>", "&>>", "<>"})
+_STREAMS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
+
+
+class Analyser:
+    """Judges command lines. Keeps a parser; holds nothing about the commands."""
+
+    def __init__(self) -> None:
+        self._grammar = Grammar()
+        self._programs = Programs(self._judge_text)
+
+    def analyse(self, command: str, place: Place) -> Analysis:
+        """What a command line would do at a place. Never raises."""
+        try:
+            line = self._parse(command)
+        except UnclearError as unclear:
+            return _unclear(command, place, unclear)
+        return _LineJudge(self._programs, command, place).judge(line)
+
+    def _parse(self, command: str) -> Line:
+        """The line as both parsers read it. Raises `UnclearError`."""
+        _check_text(command)
+        line = read_line(command)
+        if self._grammar.commands(command) != line.commands:
+            raise UnclearError("the two parsers read it differently")
+        if len(line.commands) > MAX_COMMANDS:
+            raise UnclearError(f"more than {MAX_COMMANDS} commands", construct=True)
+        return line
+
+    def _judge_text(self, judged: Judged, text: str) -> None:
+        """Judge the text a shell is given. Raises `RefusedError`."""
+        try:
+            line = self._parse(text)
+        except UnclearError as unclear:
+            raise RefusedError(unclear.reason) from unclear
+        analysis = _LineJudge(self._programs, text, judged.place).judge(line)
+        judged.reads.extend(analysis.reads)
+        if not analysis.read_only:
+            raise RefusedError(analysis.reason)
+
+
+def _check_text(command: str) -> None:
+    if len(command) > MAX_CHARS:
+        raise UnclearError(f"{len(command)} characters are too many to judge; at most {MAX_CHARS}")
+    if not command.strip():
+        raise UnclearError("the command is empty")
+    for char in command:
+        if (char < " " and char not in "\n\t") or char == "\x7f":
+            raise UnclearError(f"a control character, U+{ord(char):04X}")
+        if char > "~" and unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"):
+            raise UnclearError(f"an invisible or unusual character, U+{ord(char):04X}")
+
+
+def _unclear(command: str, place: Place, unclear: UnclearError) -> Analysis:
+    """The verdict on what was not followed. Whatever might be a command in it is still looked at by deny
+    rules and the hard floor."""
+    boundary = place.boundary
+    commands: list[Subcommand] = []
+    seen: list[tuple[str, ...]] = []
+    for argv in scavenge(command):
+        inner = inner_commands(argv)
+        seen.extend((argv, *inner))
+        commands.append(Subcommand(argv, literal=False, reason=unclear.reason, inner=inner))
+    seen = seen[:MAX_SEEN]
+    disaster = next(filter(None, (catastrophe(argv, boundary) for argv in seen)), "")
+    if not disaster and not unclear.construct:
+        disaster = suspicious_text(command[:MAX_CHARS])
+    return Analysis(
+        command,
+        "ask",
+        unclear.reason,
+        parsed=unclear.construct,
+        commands=tuple(commands),
+        network=any(map(uses_network, seen)),
+        catastrophic=disaster,
+        protected=next(filter(None, (protected_write(argv, boundary) for argv in seen)), ""),
+    )
+
+
+class _LineJudge:
+    """Judges the commands of one line from left to right; a first `cd` moves the place of the rest."""
+
+    def __init__(self, programs: Programs, command: str, place: Place) -> None:
+        self._programs = programs
+        self._command = command
+        self._place = place
+        self._found: list[Subcommand] = []
+        self._reads: list[Located] = []
+        self._catastrophic = ""
+        self._protected = ""
+
+    def judge(self, line: Line) -> Analysis:
+        feed: Feed | None = None
+        for position, simple in enumerate(line.commands):
+            if line.connectors[position] != "|":
+                feed = None
+            piped = "|" in line.connectors[position : position + 2][:1] or line.connectors[
+                position + 1 : position + 2
+            ] == ("|",)
+            feed = self._simple(simple, feed, may_move=position == 0 and not piped)
+        reason = next((command.reason for command in self._found if command.reason), "")
+        everything = [argv for command in self._found for argv in (command.argv, *command.inner)]
+        return Analysis(
+            self._command,
+            "ask" if reason else "allow",
+            reason,
+            parsed=True,
+            commands=tuple(self._found),
+            network=any(map(uses_network, everything)),
+            catastrophic=self._catastrophic,
+            protected=self._protected,
+            reads=tuple(dict.fromkeys(self._reads)),
+        )
+
+    def _simple(self, simple: Simple, feed: Feed | None, *, may_move: bool) -> Feed | None:
+        """Judge one command; what it hands on through a pipe."""
+        words = simple.words[1:] if simple.words and simple.words[0].plain == "!" else simple.words
+        judged, literal, reason = self._expanded(words, feed)
+        try:
+            self._surroundings(simple, words, judged)
+        except RefusedError as refused:
+            literal, reason = False, reason or str(refused)
+        except UnclearError as unclear:
+            literal, reason = False, reason or unclear.reason
+        if not reason:
+            reason = self._by_program(judged, may_move=may_move)
+        inner = inner_commands(judged.argv)
+        for argv in (judged.argv, *inner):
+            self._catastrophic = self._catastrophic or catastrophe(argv, self._place.boundary)
+            self._protected = self._protected or protected_write(argv, self._place.boundary)
+        self._reads.extend(judged.reads)
+        self._found.append(Subcommand(judged.argv, literal=literal, reason=reason, inner=inner))
+        return judged.lists
+
+    def _expanded(self, words: tuple[Word, ...], feed: Feed | None) -> tuple[Judged, bool, str]:
+        """The command with its words expanded, whether all of them are known, and why not."""
+        try:
+            expanded = expand(words, self._place)
+        except UnclearError as unclear:
+            argv = tuple(_shown(word) for word in words)
+            return Judged(self._place, argv), False, unclear.reason
+        except RefusedError as refused:
+            return Judged(self._place, tuple(_shown(word) for word in words)), False, str(refused)
+        judged = Judged(
+            self._place, expanded.argv, opaque=expanded.opaque, globbed=expanded.globbed, feed=feed
+        )
+        return judged, not expanded.opaque, ""
+
+    def _surroundings(self, simple: Simple, words: tuple[Word, ...], judged: Judged) -> None:
+        """Assignments and redirections. Raises `RefusedError` for what does more than read."""
+        refused: RefusedError | None = None
+        for redirect in simple.redirects:
+            try:
+                self._redirect(redirect, judged)
+            except RefusedError as error:
+                refused = refused or error
+        if refused is not None:
+            raise refused
+        for name, value in simple.assignments:
+            check_assignment(name, expand_one(value, self._place))
+        if not words:
+            raise RefusedError("it sets variables or redirects without a command")
+
+    def _redirect(self, redirect: Redirect, judged: Judged) -> None:
+        sign = redirect.sign
+        if sign in ("<<", "<<-"):
+            return
+        if sign == "<<<":
+            expand((redirect.word,), self._place)
+            return
+        target = expand_one(redirect.word, self._place)
+        if sign in (">&", "<&") and (target.isdecimal() or target == "-"):
+            return
+        if sign == "<":
+            judged.read(target)
+            return
+        if target in _STREAMS and sign in _WRITES:
+            return
+        self._protected = self._protected or protected_target(target, self._place.boundary)
+        raise RefusedError(f"it writes {target}")
+
+    def _by_program(self, judged: Judged, *, may_move: bool) -> str:
+        """Why the command is not known to only read, "" when it is."""
+        try:
+            if judged.argv[0] == "cd":
+                self._move(judged, may_move=may_move)
+            else:
+                self._programs.judge(judged)
+        except RefusedError as refused:
+            return str(refused)
+        except (UnclearError, ToolError) as error:
+            return f"{error}"
+        return ""
+
+    def _move(self, judged: Judged, *, may_move: bool) -> None:
+        folders = [word for word in judged.argv[1:] if word != "--"]
+        if len(folders) != 1 or folders[0].startswith("-") or judged.opaque or not folders[0]:
+            raise RefusedError("cd without one known folder")
+        if not may_move:
+            raise RefusedError("cd anywhere but at the start is not followed")
+        self._place = self._place.inside(folders[0])
+
+
+def _shown(word: Word) -> str:
+    """A word that was not expanded: known text stays, the rest is unknown."""
+    if any(piece.kind.endswith("variable") for piece in word.pieces):
+        return "".join(UNRESOLVED if piece.kind.endswith("variable") else piece.text for piece in word.pieces)
+    return word.text

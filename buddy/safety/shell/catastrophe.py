@@ -1,0 +1,154 @@
+"""What no mode runs without asking: deletes of everything, writing over disks, stopping the machine, and
+writing to protected files. Looked for in every command that can be seen, also where the line could not be
+followed."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+
+from buddy.agent.tool import ToolError
+from buddy.safety.paths import Boundary, is_beneath, locate
+from buddy.safety.shell.names import words
+from buddy.safety.shell.verdict import UNRESOLVED
+
+_STOPS = words("shutdown reboot halt poweroff telinit init")
+_FORMATS = re.compile(
+    r"mkfs(?:\..+)?|mke2fs|mkswap|wipefs|fdisk|sfdisk|cfdisk|gdisk|sgdisk|parted|blkdiscard|hdparm|badblocks"
+)
+_DEVICE = re.compile(r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|loop|dm-|mapper/|md|mem|kmem|port|zram)")
+_WRITERS = words(
+    "rm mv cp install ln tee touch truncate sed dd chmod chown chgrp rmdir mkdir unlink shred rsync perl "
+    "patch ex ed tar unzip"
+)
+_FORK_BOMB = re.compile(r"([\w:.]{1,20})\s{0,9}\(\s{0,9}\)\s{0,9}\{[^}]{0,80}?\1\s{0,9}\|\s{0,9}\1\s{0,9}&")
+_DANGEROUS_TEXT = re.compile(
+    r"\brm\b[^;&|\n]{0,200}\s-[A-Za-z-]*[rR]|\bmkfs|\bdd\b[^;&|\n]{0,200}\bof=|>\s*/dev/(?:sd|nvme|hd|vd|disk)|\b(?:shutdown|reboot|"
+    r"poweroff|halt)\b|-delete\b"
+)
+
+
+def catastrophe(argv: tuple[str, ...], boundary: Boundary) -> str:
+    """Why a command may destroy far more than a project can lose, "" when it does not look like it."""
+    if not argv:
+        return ""
+    name, rest = posixpath.basename(argv[0]), argv[1:]
+    if name in _STOPS or (name == "systemctl" and any(word in _STOPS | {"kexec"} for word in rest)):
+        return f"{name} stops the machine"
+    if _FORMATS.fullmatch(name):
+        return f"{name} rewrites disks"
+    if name == "dd" and any(word.startswith("of=") and _DEVICE.match(word[3:]) for word in rest):
+        return "dd writes over a disk"
+    if name in ("shred", "tee", "cp", "mv", "cat") and any(_DEVICE.match(word) for word in rest):
+        return f"{name} touches a disk"
+    if name == "kill" and "-1" in rest[1:]:
+        return "kill -1 ends everything"
+    if name in ("rm", "chmod", "chown", "chgrp", "mv", "shred", "unlink", "rmdir"):
+        return _hits_too_much(name, rest, boundary)
+    if name == "find" and ("-delete" in rest or _executes_rm(rest)):
+        starts = _before_expression(rest) or ["."]
+        found = next((_too_much(start, boundary) for start in starts if _too_much(start, boundary)), "")
+        unnarrowed = not any(
+            word in ("-name", "-iname", "-path", "-ipath", "-regex", "-empty") for word in rest
+        )
+        return f"find deletes in {found}" if found and (unnarrowed or "workspace" not in found) else ""
+    if name == "git" and _git_cleans_all(rest):
+        return "git clean removes everything git does not know"
+    return ""
+
+
+def _executes_rm(rest: tuple[str, ...]) -> bool:
+    return any(word in ("-exec", "-execdir") for word in rest) and any(
+        posixpath.basename(word) in ("rm", "shred", "unlink") for word in rest
+    )
+
+
+def _before_expression(rest: tuple[str, ...]) -> list[str]:
+    starts: list[str] = []
+    for word in rest:
+        if word.startswith("-") or word in ("(", "!"):
+            if word in ("-H", "-L", "-P"):
+                continue
+            break
+        starts.append(word)
+    return starts
+
+
+def _git_cleans_all(rest: tuple[str, ...]) -> bool:
+    if "clean" not in rest:
+        return False
+    flags = "".join(word[1:] for word in rest if re.fullmatch(r"-[A-Za-z]+", word))
+    return ("f" in flags or "--force" in rest) and "x" in flags.lower() and "d" in flags
+
+
+def _hits_too_much(name: str, rest: tuple[str, ...], boundary: Boundary) -> str:
+    flags = [word for word in rest if word.startswith("-")]
+    recursive = any(re.fullmatch(r"-[A-Za-z]*[rR][A-Za-z]*|--r(?:e(?:c.*)?)?", flag) for flag in flags)
+    if name in ("chmod", "chown", "chgrp", "rm") and not recursive:
+        return ""
+    operands = [word for word in rest if not word.startswith("-")]
+    for operand in operands[:-1] if name == "mv" and len(operands) > 1 else operands:
+        if recursive and name == "rm" and UNRESOLVED in operand:
+            return "rm -r of something that is only known when it runs"
+        found = _too_much(operand, boundary)
+        if found:
+            return f"{name} of {found}"
+    return ""
+
+
+def _too_much(operand: str, boundary: Boundary) -> str:
+    """Which place that holds everything an operand means, "" for any other."""
+    text = operand
+    stem = re.sub(r"(?:/|\A)(?:\*|\.\*|\.\[!\.\]\*|\{[^}]*\*[^}]*\})\Z", "", text) if text != "/" else text
+    if stem != text:
+        text = stem or ("/" if operand.startswith("/") else ".")
+    if text.startswith("~") and not re.fullmatch(r"~(?:/.*)?", text):
+        return f"the home folder {text}"
+    try:
+        real = locate(boundary, text).real
+    except ToolError:
+        return ""
+    if is_beneath(boundary.root, real):
+        return (
+            f"the whole workspace ({operand})"
+            if real == boundary.root
+            else f"{real}, which holds the workspace"
+        )
+    if is_beneath(boundary.home, real):
+        return f"the home folder ({operand})"
+    if os.path.dirname(real) == "/" and real != "/tmp":  # noqa: S108  the one top-level folder meant to be emptied
+        return f"the system folder {real}"
+    if real == os.path.join(boundary.root, ".git"):
+        return "the repository itself (.git)"
+    return ""
+
+
+def protected_write(argv: tuple[str, ...], boundary: Boundary) -> str:
+    """Why a command that writes would touch a protected file, "" when it would not."""
+    if not argv or posixpath.basename(argv[0]) not in _WRITERS:
+        return ""
+    for word in argv[1:]:
+        value = word.partition("=")[2] if word.startswith(("of=", "--")) else word
+        reason = protected_target(value, boundary) if value and not value.startswith("-") else ""
+        if reason:
+            return reason
+    return ""
+
+
+def protected_target(path: str, boundary: Boundary) -> str:
+    """Why a path must not be written without asking, "" when it may."""
+    if _DEVICE.match(path):
+        return f"{path} is a disk"
+    try:
+        located = locate(boundary, path)
+    except ToolError:
+        return ""
+    return f"{located.shown} is protected: {located.protected}" if located.protected else ""
+
+
+def suspicious_text(text: str) -> str:
+    """For a text that could not be parsed: why it looks as if it could destroy everything."""
+    if _FORK_BOMB.search(text):
+        return "it starts itself without end"
+    return "it could not be parsed and may delete recursively" if _DANGEROUS_TEXT.search(text) else ""

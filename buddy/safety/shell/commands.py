@@ -1,0 +1,96 @@
+"""All programs that are known to only read, each with its judge, and how a program's name is looked up."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Callable
+
+from buddy.safety.paths import is_beneath
+from buddy.safety.shell.awk import AWK
+from buddy.safety.shell.files import FILES
+from buddy.safety.shell.find import find_with
+from buddy.safety.shell.git import git
+from buddy.safety.shell.jq import jq
+from buddy.safety.shell.names import words
+from buddy.safety.shell.place import Judged, RefusedError
+from buddy.safety.shell.search import SEARCH
+from buddy.safety.shell.sed import sed
+from buddy.safety.shell.system import PRINTS, SYSTEM
+from buddy.safety.shell.text import TEXT
+from buddy.safety.shell.versions import is_version_question
+from buddy.safety.shell.wrappers import (
+    command_with,
+    env_with,
+    prefix_with,
+    shell_with,
+    time_with,
+    timeout_with,
+    xargs_with,
+)
+
+Judge = Callable[[Judged], None]
+_SYSTEM_FOLDERS = frozenset({"/bin", "/usr/bin"})
+_BUILTINS = words("echo printf test [ true false : exit set pwd type command umask ulimit time builtin cd")
+
+
+class Programs:
+    """The table of programs. `judge_text` judges the command line a shell is given after -c."""
+
+    def __init__(self, judge_text: Callable[[Judged, str], None]) -> None:
+        self._known: dict[str, Judge] = {
+            **FILES,
+            **TEXT,
+            **SEARCH,
+            **SYSTEM,
+            **AWK,
+            "sed": sed,
+            "jq": jq,
+            "git": git,
+            "find": find_with(self.judge),
+            "env": env_with(self.judge),
+            "timeout": timeout_with(self.judge),
+            "nice": prefix_with(self.judge, "-n:num --adjustment:num"),
+            "stdbuf": prefix_with(
+                self.judge, "-i:text -o:text -e:text --input:text --output:text --error:text"
+            ),
+            "builtin": prefix_with(self.judge, ""),
+            "command": command_with(self.judge),
+            "time": time_with(self.judge),
+            "xargs": xargs_with(self.judge),
+            "bash": shell_with(judge_text),
+            "sh": shell_with(judge_text),
+        }
+
+    def judge(self, judged: Judged) -> None:
+        """Judge one command by its program. Raises `RefusedError`."""
+        name = judged.argv[0]
+        folder, base = posixpath.split(name)
+        if folder in _SYSTEM_FOLDERS and base not in ("time", "printf", "test"):
+            judged.argv = (base, *judged.argv[1:])
+        elif folder:
+            raise RefusedError(f"it runs the file {name}")
+        if is_version_question(judged):
+            _look_up(judged, judged.argv[0])
+            return
+        judge = self._known.get(judged.argv[0])
+        if judge is None:
+            raise RefusedError(f"{name} is not known to only read")
+        if judged.opaque and judged.argv[0] not in PRINTS:
+            raise RefusedError("a word of it is only known when it runs")
+        if any(judged.argv[position].startswith("-") for position in judged.globbed):
+            raise RefusedError("a pattern matches a name that looks like an option")
+        if judged.argv[0] not in _BUILTINS:
+            _look_up(judged, judged.argv[0])
+        judge(judged)
+
+
+def _look_up(judged: Judged, name: str) -> None:
+    """Refuse a program that the PATH would find in the workspace."""
+    boundary = judged.place.boundary
+    for folder in judged.place.search_path.split(":"):
+        path = os.path.join(boundary.cwd, folder, name)
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            if any(is_beneath(os.path.realpath(path), root) for root in (boundary.root, *boundary.extra)):
+                raise RefusedError(f"{name} would be the workspace's own {path}")
+            return

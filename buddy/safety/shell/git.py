@@ -1,0 +1,201 @@
+"""git: subcommands that only read. The repository's own configuration is looked at first: it can start
+programs."""
+
+from __future__ import annotations
+
+import re
+
+from buddy.safety.shell.git_config import executing_keys
+from buddy.safety.shell.git_options import BRANCH, LOG, READ_ONLY, STASH_SHOW, TAG
+from buddy.safety.shell.options import Given, parse
+from buddy.safety.shell.place import Feed, Judged, RefusedError
+
+READ_ONLY_ENVIRONMENT = {
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_CONFIG_COUNT": "5",
+    "GIT_CONFIG_KEY_0": "core.fsmonitor",
+    "GIT_CONFIG_VALUE_0": "false",
+    "GIT_CONFIG_KEY_1": "core.hooksPath",
+    "GIT_CONFIG_VALUE_1": "/dev/null",
+    "GIT_CONFIG_KEY_2": "diff.autoRefreshIndex",
+    "GIT_CONFIG_VALUE_2": "false",
+    "GIT_CONFIG_KEY_3": "safe.bareRepository",
+    "GIT_CONFIG_VALUE_3": "explicit",
+    "GIT_CONFIG_KEY_4": "log.showSignature",
+    "GIT_CONFIG_VALUE_4": "false",
+}
+"""What to add to the environment of a command that was judged to only read: git then writes no index and
+starts no program of the repository's choice."""
+
+_GLOBAL_FLAGS = frozenset(
+    {"--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--icase-pathspecs"}
+)
+_SECRET_KEY = re.compile(r"(?i)extraheader|credential|token|passw|secret|insteadof|cookie|proxy")
+_CONFIG_KEY = re.compile(r"[A-Za-z][\w-]*(?:\.[^\s]+)?\.[A-Za-z][\w-]*")
+
+
+def git(judged: Judged) -> None:
+    """Judge one git command."""
+    position = 1
+    argv = judged.argv
+    place = judged.place
+    while position < len(argv) and argv[position].startswith("-"):
+        if argv[position] == "-C" and position + 1 < len(argv):
+            place = place.inside(argv[position + 1])
+            position += 1
+        elif argv[position] == "--version" and len(argv) == 2:
+            return
+        elif argv[position] not in _GLOBAL_FLAGS:
+            raise RefusedError(f"git {argv[position]} is not known to only read")
+        position += 1
+    if position >= len(argv):
+        raise RefusedError("git without a subcommand")
+    inner = Judged(place, ("git " + argv[position], *argv[position + 1 :]), globbed=judged.globbed)
+    inner.reads = judged.reads
+    keys = executing_keys(place.boundary.cwd, place.boundary.root)
+    if keys and argv[position] != "version":
+        raise RefusedError(f"the repository's configuration may start programs: {', '.join(keys[:3])}")
+    _subcommand(inner, argv[position])
+    judged.lists = inner.lists
+
+
+def _subcommand(judged: Judged, name: str) -> None:
+    match name:
+        case "branch":
+            _branch(judged)
+        case "tag":
+            _tag(judged)
+        case "stash":
+            _stash(judged)
+        case "remote":
+            _remote(judged)
+        case "config":
+            _config(judged)
+        case "reflog":
+            _reflog(judged)
+        case "worktree":
+            _exactly(judged, {("list",), ("list", "--porcelain"), ("list", "-v")})
+        case "submodule":
+            _exactly(judged, {(), ("status",)})
+        case "notes":
+            _exactly(judged, {("list",), ("show",)})
+        case "bisect":
+            _exactly(judged, {("log",)})
+        case "lfs":
+            _exactly(judged, set())
+        case "symbolic-ref":
+            _exactly(judged, {("HEAD",), ("--short", "HEAD"), ("-q", "HEAD"), ("--short", "-q", "HEAD")})
+        case _ if name in READ_ONLY:
+            _plain(judged, name)
+        case _:
+            raise RefusedError(f"git {name} is not known to only read")
+
+
+def _plain(judged: Judged, name: str) -> None:
+    given = parse(judged, READ_ONLY[name])
+    _check_formats(given)
+    operands = given.operands
+    if name == "grep" and not given.has("-e", "-f"):
+        if not operands:
+            raise RefusedError("git grep without a pattern")
+        operands = operands[1:]
+    if name in ("rev-parse", "for-each-ref", "check-attr") and given.after_dashes == 0:
+        operands = tuple(operand for operand in operands if operand.startswith("/"))
+    _judge_operands(judged, operands)
+    separated = given.has("-z", "--null")
+    if name == "ls-files" or (name in ("grep", "diff") and given.has("-l", "--name-only")):
+        # Beneath the current folder, and no name of a tracked file is asked to look like an option.
+        judged.lists = Feed((), anchored=False, nul=separated)
+
+
+def _check_formats(given: Given) -> None:
+    """A signature in a format is verified by gpg, which writes to its own folder."""
+    for _, value in given.options:
+        if value and re.search(r"%G|%\(\*?(?:signature|contents:signature)", value):
+            raise RefusedError("git formats with signatures start gpg")
+
+
+def _judge_operands(judged: Judged, operands: tuple[str, ...]) -> None:
+    """An operand may be a revision, `revision:path`, or a path: whatever could be a path is judged as one."""
+    for operand in operands:
+        text = operand
+        if text.startswith(":"):  # pathspec magic, or a path in the index
+            text = re.sub(r"\A:(?:\([\w,]*\)|[0-3]:|[/!^]*)", "", text)
+        elif ":" in text:
+            text = text.partition(":")[2]
+        judged.read(text or ".")
+
+
+def _exactly(judged: Judged, shapes: set[tuple[str, ...]]) -> None:
+    if judged.argv[1:] not in shapes:
+        raise RefusedError(f"{' '.join(judged.argv)} is not known to only read")
+
+
+def _branch(judged: Judged) -> None:
+    given = parse(judged, BRANCH)
+    # Before git 2.20, -l made the branch's log instead of listing.
+    listing = given.has("--list", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at")
+    if given.operands and not listing:
+        raise RefusedError("git branch with a name makes a branch")
+
+
+def _tag(judged: Judged) -> None:
+    given = parse(judged, TAG)
+    listing = given.has(
+        "-l", "--list", "-n", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"
+    )
+    if given.operands and not listing:
+        raise RefusedError("git tag with a name makes a tag")
+
+
+def _inner(judged: Judged, options: str) -> Given:
+    """The options after a second subcommand."""
+    return parse(judged, options, start=2)
+
+
+def _stash(judged: Judged) -> None:
+    action = judged.argv[1] if len(judged.argv) > 1 else ""
+    if action == "list":
+        given = _inner(judged, LOG)
+        _check_formats(given)
+        _judge_operands(judged, given.operands)
+    elif action == "show":
+        _judge_operands(judged, _inner(judged, STASH_SHOW).operands)
+    else:
+        raise RefusedError(f"git stash {action} changes files")
+
+
+def _remote(judged: Judged) -> None:
+    rest = judged.argv[1:]
+    if rest in ((), ("-v",), ("--verbose",)):
+        return
+    if rest[0] == "get-url" and all(re.fullmatch(r"--all|--push|\w[\w.-]*", word) for word in rest[1:]):
+        return
+    raise RefusedError(f"git remote {rest[0]} may change remotes or use the network")
+
+
+def _reflog(judged: Judged) -> None:
+    action = judged.argv[1] if len(judged.argv) > 1 else ""
+    if action in ("expire", "delete", "drop", "write", "exists"):
+        raise RefusedError(f"git reflog {action} is not known to only read")
+    given = parse(judged, LOG, start=2 if action in ("show", "list") else 1)
+    _check_formats(given)
+    _judge_operands(judged, given.operands)
+
+
+def _config(judged: Judged) -> None:
+    scopes = (
+        "--global --local --system --worktree --show-origin --show-scope --null -z --includes --name-only"
+    )
+    rest = list(judged.argv[1:])
+    if rest[:1] == ["get"]:
+        rest.pop(0)
+    options = f"--get --get-all --type:text --bool --int --path --default:text --all {scopes}"
+    given = parse(judged, options, start=len(judged.argv) - len(rest))
+    if len(given.operands) != 1 or not _CONFIG_KEY.fullmatch(given.operands[0]):
+        raise RefusedError("git config that may write, or print everything")
+    if _SECRET_KEY.search(given.operands[0]):
+        raise RefusedError(f"git config prints {given.operands[0]}, which may be a secret")

@@ -1,0 +1,146 @@
+"""Whether a repository's own configuration would start programs when git only reads.
+
+A clone does not bring a .git/config, but an unpacked archive or a nested repository does, and git looks for
+one in every folder upwards. Files are read, git is not run.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+
+from buddy.safety.paths import is_beneath
+
+MAX_CONFIG_BYTES = 200_000
+MAX_INDEX_BYTES = 50_000_000
+_EXECUTES = re.compile(
+    r"""(?x)
+      core\.(?:fsmonitor|pager|sshcommand|hookspath|gitproxy|askpass|alternaterefscommand|worktree)
+    | (?:pager|alias|include|includeif|hook)\..*
+    | filter\..*\.(?:clean|smudge|process)
+    | diff\.(?:external|.*\.(?:command|textconv))
+    | protocol\..*allow | remote\..*\.(?:uploadpack|vcs)
+    | gpg\.(?:.*\.)?program | log\.showsignature
+    """
+)
+_SECTION = re.compile(r'\s*\[\s*([-.\w]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]\s*(.*)', re.DOTALL)
+_KEY = re.compile(r"\s*([A-Za-z][-A-Za-z0-9]*)\s*(?:=.*)?", re.DOTALL)
+_GITLINK_MODE = b"\x00\x00\xe0\x00"
+
+
+def executing_keys(cwd: str, root: str) -> tuple[str, ...]:
+    """The keys of the repository around `cwd` (and of its submodules) that would start programs or lead git
+    elsewhere, as `file: key`; () when there is none, or no repository. `root`: the workspace."""
+    work_tree, git_dir = _repository(cwd)
+    if not git_dir:
+        return ()
+    if not work_tree:
+        return (f"{git_dir}: a repository without a work tree",)
+    if not is_beneath(os.path.realpath(git_dir), root) and is_beneath(work_tree, root) and work_tree != root:
+        return (f"{git_dir}: a repository whose data lies elsewhere",)
+    found: list[str] = []
+    for directory in _git_dirs(work_tree, git_dir):
+        for name in ("config", "config.worktree"):
+            found.extend(f"{directory}/{name}: {key}" for key in _keys(os.path.join(directory, name)))
+    return tuple(found)
+
+
+def _repository(cwd: str) -> tuple[str, str]:
+    """The work tree and git folder around a folder, as git finds them; a bare one has no work tree."""
+    folder = cwd
+    while True:
+        candidate = os.path.join(folder, ".git")
+        if os.path.isdir(candidate):
+            return folder, candidate
+        if os.path.isfile(candidate):
+            return folder, _git_file(candidate)
+        if os.path.isfile(os.path.join(folder, "HEAD")) and os.path.isdir(os.path.join(folder, "objects")):
+            return "", folder
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return "", ""
+        folder = parent
+
+
+def _git_file(path: str) -> str:
+    """Where a .git file points."""
+    text = _read(path).strip()
+    target = text.removeprefix("gitdir:").strip()
+    return os.path.normpath(os.path.join(os.path.dirname(path), target))
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return file.read(MAX_CONFIG_BYTES + 1).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _git_dirs(work_tree: str, git_dir: str) -> list[str]:
+    found = [git_dir]
+    common = _read(os.path.join(git_dir, "commondir")).strip()
+    if common:
+        found.append(os.path.normpath(os.path.join(git_dir, common)))
+    for path in gitlinks(os.path.join(git_dir, "index")):
+        nested = os.path.join(work_tree, path, ".git")
+        if os.path.isdir(nested):
+            found.append(nested)
+        elif os.path.isfile(nested):
+            found.append(_git_file(nested))
+    return found
+
+
+def _keys(path: str) -> list[str]:
+    """The dangerous keys of one configuration file. What cannot be read as one counts as dangerous."""
+    text = _read(path)
+    if len(text) > MAX_CONFIG_BYTES:
+        return ["too long to look through"]
+    section = ""
+    found: list[str] = []
+    for line in re.sub(r"\\\r?\n", " ", text).splitlines():
+        heading = _SECTION.fullmatch(line)
+        if heading:
+            section = f"{heading[1]}.{heading[2]}" if heading[2] is not None else heading[1]
+            line = heading[3]
+        if not line.strip() or line.lstrip()[0] in "#;":
+            continue
+        key = _KEY.fullmatch(line)
+        if key is None:
+            found.append(f"a line that is no setting: {line.strip()[:40]}")
+            continue
+        name = f"{section}.{key[1]}".lower()
+        if _EXECUTES.fullmatch(name):
+            found.append(name)
+    return found
+
+
+def gitlinks(index: str) -> list[str]:
+    """The paths of submodules in an index. One that cannot be read for certain yields the work tree
+    itself."""
+    try:
+        with open(index, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > MAX_INDEX_BYTES:
+                return ["."]
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return _gitlinks(data)
+    except (OSError, ValueError):  # no index yet, or an empty one
+        return []
+
+
+def _gitlinks(data: mmap.mmap) -> list[str]:
+    """Entries are: ten 32-bit numbers (the seventh is the mode), 20 bytes of hash, 16 bits of flags, the
+    name."""
+    found: list[str] = []
+    at = data.find(_GITLINK_MODE)
+    while at >= 0:
+        flags = int.from_bytes(data[at + 36 : at + 38], "big")
+        start = at + (40 if flags & 0x4000 else 38)
+        end = data.find(b"\0", start)
+        name = data[start : max(end, start)]
+        if name and len(name) < 4096:
+            found.append(os.fsdecode(name))
+        at = data.find(_GITLINK_MODE, at + 1)
+    return found

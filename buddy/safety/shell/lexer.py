@@ -1,0 +1,302 @@
+"""A strict tokeniser for the part of bash that can be judged. Everything else raises `UnclearError`.
+
+It must never read a command differently from bash; what it refuses costs a question, nothing more. Its twin
+is `grammar`, and `fuzz` in tests/bench compares both with a real bash.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Never
+
+from buddy.safety.shell.words import Line, Piece, Redirect, Simple, UnclearError, Word, word_of
+
+_BLANK = " \t"
+_META = " \t\n;&|()<>"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(=|\+=|\[)")
+_SPECIAL = "?$#!0123456789@*-_"
+_ANSI = {"t": "\t", "n": "\n", "\\": "\\", "'": "'", '"': '"'}
+_SIGNS = re.compile(r"&>>|&>|<<<|<<-|<<|<>|<&|<|>>|>&|>\||>")
+_DOLLAR_IS_PLAIN = re.compile(r"(?:[\s/|.,:;%^)\\+~-]|\Z)")
+_CONSTRUCTS = {
+    "if": "an if", "then": "an if", "elif": "an if", "else": "an if", "fi": "an if",
+    "for": "a loop", "while": "a loop", "until": "a loop", "do": "a loop", "done": "a loop",
+    "select": "a loop", "in": "a loop", "case": "a case", "esac": "a case",
+    "{": "a group", "}": "a group", "[[": "a [[ ]] test", "]]": "a [[ ]] test",
+    "function": "a function", "coproc": "a coprocess",
+}  # fmt: skip
+
+
+class _Lexer:
+    """Reads one command line. The position only moves forward."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._pending: list[tuple[str, bool, bool]] = []
+
+    def line(self) -> Line:
+        """All commands of the text."""
+        commands: list[Simple] = []
+        connectors: list[str] = []
+        connector = ""
+        while True:
+            self._skip(newlines=True)
+            if self._done():
+                if connector in ("&&", "||", "|"):
+                    raise UnclearError(f"nothing follows {connector}")
+                break
+            commands.append(self._simple())
+            connectors.append(";" if connector == "\n" else connector)
+            connector = self._connector()
+        if self._pending:
+            raise UnclearError("a here-document does not end")
+        return Line(tuple(commands), tuple(connectors))
+
+    def _done(self) -> bool:
+        return self._at >= len(self._text)
+
+    def _peek(self, ahead: int = 0) -> str:
+        return self._text[self._at + ahead : self._at + ahead + 1]
+
+    def _skip(self, *, newlines: bool) -> None:
+        """Go past blanks, comments, and line ends where they mean nothing."""
+        while not self._done():
+            char = self._peek()
+            if char in _BLANK:
+                self._at += 1
+            elif char == "\\" and self._peek(1) == "\n":
+                self._at += 2
+            elif char == "#":
+                end = self._text.find("\n", self._at)
+                self._at = end if end >= 0 else len(self._text)
+            elif char == "\n" and newlines:
+                self._newline()
+            else:
+                return
+
+    def _newline(self) -> None:
+        """Go past a line end and the here-documents that follow it."""
+        self._at += 1
+        for mark, strip_tabs, quoted in self._pending:
+            self._here_document(mark, strip_tabs=strip_tabs, quoted=quoted)
+        self._pending.clear()
+
+    def _here_document(self, mark: str, *, strip_tabs: bool, quoted: bool) -> None:
+        while True:
+            end = self._text.find("\n", self._at)
+            line = self._text[self._at : end if end >= 0 else len(self._text)]
+            self._at = end + 1 if end >= 0 else len(self._text)
+            if (line.lstrip("\t") if strip_tabs else line) == mark:
+                if end >= 0:
+                    self._at = end  # the line end after the mark also ends the command
+                return
+            if not quoted and re.search(r"[$`\\]", line):
+                raise UnclearError("a here-document with expansions", construct=True)
+            if end < 0:
+                raise UnclearError("a here-document does not end")
+
+    def _connector(self) -> str:
+        """What ends a command: a connector, a line end, or the end of the text ("\\n" too)."""
+        self._skip(newlines=False)
+        for sign in ("&&", "||"):
+            if self._text.startswith(sign, self._at):
+                self._at += 2
+                return sign
+        char = self._peek()
+        if char == "|":
+            if self._peek(1) == "&":
+                raise UnclearError("a pipe with |&", construct=True)
+            self._at += 1
+            return "|"
+        if char == ";":
+            if self._peek(1) in (";", "&"):
+                raise UnclearError("a case", construct=True)
+            self._at += 1
+            return ";"
+        if char == "\n":
+            self._newline()
+            return "\n"
+        if char == "&":
+            raise UnclearError("a job in the background", construct=True)
+        if char:
+            raise UnclearError(f"unexpected {char}", construct=char in "()")
+        return "\n"
+
+    def _simple(self) -> Simple:
+        """One simple command with its assignments and redirections."""
+        assignments: list[tuple[str, Word]] = []
+        words: list[Word] = []
+        redirects: list[Redirect] = []
+        while True:
+            self._skip(newlines=False)
+            redirect = self._redirect("")
+            if redirect is not None:
+                redirects.append(redirect)
+                continue
+            if self._done() or self._peek() in _META:
+                break
+            start = self._at
+            word = self._word()
+            if self._peek() in ("<", ">") and (word.plain or "").isdecimal():
+                redirect = self._redirect(self._text[start : self._at])
+                if redirect is not None:
+                    redirects.append(redirect)
+                    continue
+            assignment = None if words else self._assignment(word)
+            if assignment is not None:
+                assignments.append(assignment)
+            else:
+                self._check_first(word, words, is_start=not (words or assignments or redirects))
+                words.append(word)
+        if not words and not assignments and not redirects:
+            char = self._peek()
+            if char in ("(", ")"):
+                raise UnclearError("a subshell", construct=True)
+            raise UnclearError(f"a command is missing before {char or 'the end'}")
+        return Simple(tuple(assignments), tuple(words), tuple(redirects))
+
+    def _check_first(self, word: Word, words: list[Word], *, is_start: bool) -> None:
+        plain = word.plain
+        if words or plain is None:
+            return
+        if plain in _CONSTRUCTS:
+            raise UnclearError(f"{_CONSTRUCTS[plain]} is not followed", construct=True)
+        if plain == "!" and not is_start:
+            raise UnclearError("a ! in an odd place")
+
+    def _assignment(self, word: Word) -> tuple[str, Word] | None:
+        first = word.pieces[0]
+        found = _ASSIGNMENT.match(first.text) if first.kind == "bare" else None
+        if found is None:
+            return None
+        if found[2] != "=":
+            raise UnclearError("an array or an appending assignment", construct=True)
+        rest = first.text[found.end() :]
+        pieces = ([Piece(rest, "bare")] if rest else []) + list(word.pieces[1:])
+        return found[1], word_of(pieces)
+
+    def _redirect(self, fd: str) -> Redirect | None:
+        found = _SIGNS.match(self._text, self._at)
+        if found is None:
+            return None
+        sign = found.group()
+        if sign.startswith("&") and fd:
+            raise UnclearError("a number before &>")
+        self._at = found.end()
+        if self._peek() == "(":
+            raise UnclearError("a process substitution", construct=True)
+        while self._peek() and self._peek() in _BLANK:
+            self._at += 1
+        if self._done() or self._peek() in _META:
+            raise UnclearError(f"nothing follows {sign}")
+        word = self._word()
+        if sign in ("<<", "<<-"):
+            quoted = all(piece.kind == "quoted" for piece in word.pieces)
+            if not quoted and word.plain is None:
+                raise UnclearError("a here-document with an odd end mark")
+            self._pending.append((word.text, sign == "<<-", quoted))
+        return Redirect(fd, sign, word)
+
+    def _word(self) -> Word:
+        pieces: list[Piece] = []
+        while not self._done():
+            char = self._peek()
+            if char in _META:
+                break
+            if char == "'":
+                pieces.append(Piece(self._single(), "quoted"))
+            elif char == '"':
+                self._double(pieces)
+            elif char == "\\":
+                pieces.append(Piece(self._escaped(), "quoted"))
+            elif char == "$":
+                self._dollar(pieces, quoted=False)
+            elif char == "`":
+                raise UnclearError("a command substitution", construct=True)
+            else:
+                pieces.append(Piece(char, "bare"))
+                self._at += 1
+        if self._peek() == "(":
+            raise UnclearError("a function, an array or a pattern list", construct=True)
+        return word_of(pieces)
+
+    def _single(self) -> str:
+        end = self._text.find("'", self._at + 1)
+        if end < 0:
+            raise UnclearError("a single quote does not end")
+        text = self._text[self._at + 1 : end]
+        self._at = end + 1
+        return text
+
+    def _escaped(self) -> str:
+        char = self._peek(1)
+        if not char or char == "\n":
+            raise UnclearError("a line continuation inside a word")
+        self._at += 2
+        return char
+
+    def _double(self, pieces: list[Piece]) -> None:
+        self._at += 1
+        pieces.append(Piece("", "quoted"))
+        while True:
+            char = self._peek()
+            if not char:
+                raise UnclearError("a double quote does not end")
+            if char == '"':
+                self._at += 1
+                return
+            if char == "`":
+                raise UnclearError("a command substitution", construct=True)
+            if char == "$":
+                self._dollar(pieces, quoted=True)
+                continue
+            if char == "\\" and self._peek(1) == "\n":
+                raise UnclearError("a line continuation inside a word")
+            if char == "\\" and self._peek(1) in ("$", "`", '"', "\\"):
+                self._at += 1
+                char = self._peek()
+            pieces.append(Piece(char, "quoted"))
+            self._at += 1
+
+    def _dollar(self, pieces: list[Piece], *, quoted: bool) -> None:
+        rest = self._peek(1)
+        kind = "quoted variable" if quoted else "variable"
+        found = _NAME.match(self._text, self._at + 1)
+        if found is not None:
+            self._at = found.end()
+            pieces.append(Piece(found.group(), kind))
+        elif rest == "{":
+            found = _NAME.match(self._text, self._at + 2)
+            if found is None or self._text[found.end() : found.end() + 1] != "}":
+                raise UnclearError("a parameter expansion", construct=True)
+            self._at = found.end() + 1
+            pieces.append(Piece(found.group(), kind))
+        elif rest == "'" and not quoted:
+            pieces.append(Piece(self._ansi(), "quoted"))
+        elif rest and rest in _SPECIAL:
+            self._at += 2
+            pieces.append(Piece(rest, kind))
+        elif _DOLLAR_IS_PLAIN.match(rest) or (quoted and rest == '"'):
+            self._at += 1
+            pieces.append(Piece("$", "quoted"))
+        else:
+            self._refuse_dollar(rest)
+
+    def _refuse_dollar(self, sign: str) -> Never:
+        names = {"(": "a command substitution", "[": "arithmetic", '"': "a translated string"}
+        raise UnclearError(names.get(sign, "an odd dollar sign"), construct=sign in names)
+
+    def _ansi(self) -> str:
+        """`$'…'` with the few escapes everybody uses."""
+        found = re.compile(r"\$'((?:[^'\\]|\\.)*)'").match(self._text, self._at)
+        if found is None or re.search(r"\\[^tn\\'\"]", found[1]):
+            raise UnclearError("a $'…' string with escapes", construct=found is not None)
+        self._at = found.end()
+        return re.sub(r"\\(.)", lambda escape: _ANSI[escape[1]], found[1])
+
+
+def read_line(text: str) -> Line:
+    """The commands of a line. Raises `UnclearError`."""
+    return _Lexer(text).line()

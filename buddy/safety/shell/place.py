@@ -1,0 +1,163 @@
+"""Where a command would run, and what one simple command of it may look at while it is judged."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import msgspec
+
+from buddy.agent.tool import ToolError
+from buddy.safety.paths import Boundary, Located, locate
+from buddy.safety.shell.names import words
+from buddy.safety.shell.words import Redirect
+
+TRUSTED_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/homebrew/bin"
+_HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/stdin", "/dev/zero", "/dev/urandom", "/dev/random"})
+_SECRET_SAMPLES = words(
+    ".env .env.local .env.production prod.env id_rsa id_ed25519 server.pem server.key .netrc .npmrc "
+    ".pypirc credentials secrets.yml cert.p12 .git-credentials .ssh .aws .gnupg config/secrets.json"
+)
+_ORDINARY_SAMPLES = words(
+    "main.py README.md index.js app.config.ts a.txt lib.rs Makefile style.css data.json config.yaml "
+    "x.go test_main.py notes a.log app.test.tsx Dockerfile foo.sh a.html package.json pyproject.toml "
+    "x.c x.h a.java a.lock a.sql .gitignore .github .gitattributes .eslintrc .editorconfig "
+    ".dockerignore src node_modules build dist docs tests a.csv"
+)
+
+
+class RefusedError(Exception):
+    """A command is not known to only read. The message is what the person is told."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a command runs: the workspace's boundary, and the PATH its program names are looked up in."""
+
+    boundary: Boundary
+    search_path: str = TRUSTED_PATH
+
+    def inside(self, folder: str) -> Place:
+        """The same place one `cd` later. Raises `RefusedError` for a folder that is not in the workspace."""
+        located = _located(self.boundary, folder)
+        if not located.inside:
+            raise RefusedError(f"it changes to {located.shown}, outside the workspace")
+        if not os.path.isdir(located.real):
+            raise RefusedError(f"it changes to {located.shown}, which is no folder")
+        boundary = msgspec.structs.replace(self.boundary, cwd=located.real)
+        return msgspec.structs.replace(self, boundary=boundary)
+
+
+class Feed(msgspec.Struct, frozen=True):
+    """What comes through a pipe: names of files beneath `roots`, each ended by a NUL when `nul`. `anchored`:
+    none of them can pass for an option; `no_links`: none of them is a link."""
+
+    roots: tuple[str, ...]
+    anchored: bool
+    nul: bool = False
+    no_links: bool = False
+
+
+class Judged:
+    """One simple command while it is judged: its words after expansion, what feeds it, and the paths it was
+    found to read. Validators raise `RefusedError`; what they do not refuse only reads."""
+
+    def __init__(
+        self,
+        place: Place,
+        argv: tuple[str, ...],
+        *,
+        opaque: frozenset[int] = frozenset(),
+        globbed: frozenset[int] = frozenset(),
+        feed: Feed | None = None,
+        redirects: tuple[Redirect, ...] = (),
+    ) -> None:
+        self.place = place
+        self.argv = argv
+        self.opaque = opaque
+        self.globbed = globbed
+        self.feed = feed
+        self.redirects = redirects
+        self.reads: list[Located] = []
+        self.lists: Feed | None = None
+
+    def read(self, given: str) -> None:
+        """Refuse a path whose content may not be read without asking."""
+        if given in ("-", "") or given in _HARMLESS_DEVICES:
+            return
+        located = self._inside(given)
+        if located.secret:
+            raise RefusedError(f"it reads {located.shown}: {located.secret}")
+        if pattern_names_secret(os.path.basename(given.rstrip("/"))):
+            raise RefusedError(f"it may read secrets: {given}")
+
+    def name(self, given: str) -> None:
+        """Refuse a path that may not even be looked at. Names and sizes of secret files may be."""
+        if given not in ("-", "") and given not in _HARMLESS_DEVICES:
+            self._inside(given)
+
+    def _inside(self, given: str) -> Located:
+        located = _located(self.place.boundary, given)
+        if not located.inside:
+            raise RefusedError(f"it looks outside the workspace: {located.shown}")
+        self.reads.append(located)
+        return located
+
+    def again(self, argv: tuple[str, ...]) -> Judged:
+        """The command inside a wrapper. What it reads counts as read by the whole."""
+        inner = Judged(self.place, argv, feed=self.feed)
+        inner.reads = self.reads
+        return inner
+
+
+def _located(boundary: Boundary, given: str) -> Located:
+    """Where a word of an argv leads. The shell has expanded tildes already: what is left of them is a
+    name."""
+    if given.startswith("~"):
+        given = f"./{given}"
+    try:
+        return locate(boundary, given)
+    except ToolError as error:
+        raise RefusedError(str(error)) from error
+
+
+def pattern_names_secret(pattern: str) -> bool:
+    """Whether a glob names secret files in particular: it fits one of their names and no ordinary one."""
+    if not re.search(r"[*?\[]", pattern):
+        return False
+    return _singles_out(glob_expression(pattern))
+
+
+def expression_names_secret(expression: str) -> bool:
+    """The same for a regular expression, as grep would search it."""
+    try:
+        compiled = re.compile(expression.replace(r"\|", "|"), re.IGNORECASE)
+    except re.error:
+        return True
+    return _singles_out(compiled, whole=False)
+
+
+def _singles_out(expression: re.Pattern[str], *, whole: bool = True) -> bool:
+    look = expression.fullmatch if whole else expression.search
+    return any(map(look, _SECRET_SAMPLES)) and not any(map(look, _ORDINARY_SAMPLES))
+
+
+def glob_expression(pattern: str) -> re.Pattern[str]:
+    """A shell glob of one path component as a regular expression."""
+    pieces: list[str] = []
+    for piece in re.findall(r"\*+|\?|\[!?[^\]]+\]|.", pattern, re.DOTALL):
+        if piece.startswith("*"):
+            pieces.append(".*")
+        elif piece == "?":
+            pieces.append(".")
+        elif piece.startswith("[") and len(piece) > 1:
+            inner = piece[1:-1]
+            negated = inner.startswith("!")
+            pieces.append(
+                f"[{'^' if negated else ''}{re.escape(inner[negated:]).replace(chr(92) + '-', '-')}]"
+            )
+        else:
+            pieces.append(re.escape(piece))
+    try:
+        return re.compile("".join(pieces), re.DOTALL | re.IGNORECASE)
+    except re.error as error:  # a range whose ends are the wrong way round
+        raise RefusedError(f"an odd pattern: {pattern}") from error

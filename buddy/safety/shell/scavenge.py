@@ -1,0 +1,88 @@
+"""Every command that might be in a text, found without understanding it.
+
+For deny rules and for the hard floor only: it errs on the side of finding too much, and takes linear time for
+any input.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+from buddy.safety.shell.names import SHELLS, WRAPPERS, words
+from buddy.safety.shell.verdict import UNRESOLVED
+
+_PIECE = re.compile(
+    r"""(?P<single>'[^']*'?)|(?P<break>\$\(|`|&&|\|\||[;&|()\n]|<\(|>\()|(?P<blank>[ \t]+)|(?P<escape>\\.)
+    |(?P<variable>\$\{[^}]*\}|\$\w+|\$[?$\#!@*-])|(?P<double>")|(?P<redirect>\d*(?:<<<|<<-?|>>|<>|[<>]&?)\s*)
+    |(?P<plain>[^'$`;&|()\n \t\\"<>]+|.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_KEYWORDS = words("if then elif else fi for while until do done case esac in { } ! time coproc function")
+_MAX_DEPTH = 4
+_MAX_COMMANDS = 200
+_MAX_WORDS = 60
+_MAX_CHARS = 8000
+
+
+def scavenge(text: str) -> tuple[tuple[str, ...], ...]:
+    """The argv of everything that looks like a command, quotes removed, unknown values shown as such."""
+    found: list[tuple[str, ...]] = []
+    argv: list[str] = []
+    word: list[str] | None = None
+    for piece in _PIECE.finditer(text[:_MAX_CHARS]):
+        kind, part = piece.lastgroup, piece.group()
+        if kind in ("break", "blank", "redirect"):
+            if word is not None:
+                argv.append("".join(word))
+                word = None
+            if kind == "break" and argv:
+                found.append(_command(argv))
+                argv = []
+            continue
+        word = word if word is not None else []
+        if kind == "single":
+            word.append(part.strip("'"))
+        elif kind == "variable":
+            word.append(UNRESOLVED)
+        elif kind == "escape":
+            word.append(part[1])
+        elif kind == "plain":
+            word.append(part)
+    if word is not None:
+        argv.append("".join(word))
+    if argv:
+        found.append(_command(argv))
+    return tuple(command for command in found if command)[:_MAX_COMMANDS]
+
+
+def _command(argv: list[str]) -> tuple[str, ...]:
+    """Without the keywords and assignments in front."""
+    position = 0
+    while position < len(argv) and (
+        argv[position] in _KEYWORDS or re.match(r"[A-Za-z_]\w*\+?=", argv[position])
+    ):
+        position += 1
+    return tuple(argv[position:])
+
+
+def inner_commands(argv: tuple[str, ...], depth: int = 0) -> tuple[tuple[str, ...], ...]:
+    """Every argv a wrapper could start: each rest of its words, and each command in a text it is given."""
+    if not argv or depth > _MAX_DEPTH:
+        return ()
+    name = posixpath.basename(argv[0])
+    found: list[tuple[str, ...]] = []
+    if name not in WRAPPERS and name not in SHELLS:
+        return ()
+    if name in WRAPPERS:
+        found.extend(argv[position:] for position in range(1, min(len(argv), _MAX_WORDS)))
+    texts = [word for word in argv[1:_MAX_WORDS] if re.search(r"\s", word)]
+    if name == "eval":
+        texts.append(" ".join(argv[1:]))
+    if "-c" in argv[:-1]:
+        texts.append(argv[argv.index("-c") + 1])
+    for text in texts:
+        for command in scavenge(text):
+            found.append(command)
+            found.extend(inner_commands(command, depth + 1))
+    return tuple(dict.fromkeys(found))[:_MAX_COMMANDS]

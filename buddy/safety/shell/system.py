@@ -1,0 +1,202 @@
+"""Programs that print what they are told, or a fact about the machine; tests; the shell's harmless
+builtins."""
+
+from __future__ import annotations
+
+import re
+
+from buddy.safety.shell.expand import HARMLESS_VARIABLES
+from buddy.safety.shell.names import words
+from buddy.safety.shell.options import Table, parse
+from buddy.safety.shell.place import Judged, RefusedError
+
+_FILE_TESTS = words("-e -f -d -s -r -w -x -L -h -b -c -p -S -u -g -k -O -G -N")
+_STRING_TESTS = words("-n -z")
+_COMPARISONS = words("= == != < > -eq -ne -lt -le -gt -ge")
+_FILE_COMPARISONS = words("-nt -ot -ef")
+_PS_FIELDS = words(
+    "pid ppid pgid sid user uid gid euser ruser group comm ucmd args cmd command etime etimes time "
+    "cputime cpu pcpu %cpu "
+    "pmem %mem mem rss rsz vsz vsize stat state s tty tt tname nice ni pri psr nlwp thcount start lstart "
+    "stime start_time "
+    "c wchan"
+)
+_PS_CLUSTERS = words(
+    "-e -A -a -f -F -l -d -j -H -L -T -ef -eF -elf -efl -eLf -efL -ejH -eH -efH -Af -fA -Al -efww -efw "
+    "-ely -al"
+)
+_SET = re.compile(r"[-+][eux]+")
+
+
+def printf(judged: Judged) -> None:
+    """printf: everything but -v, which assigns."""
+    if len(judged.argv) < 2 or (judged.argv[1].startswith("-") and judged.argv[1] not in ("--", "-")):
+        raise RefusedError("printf with an option")
+
+
+def echo(_judged: Judged) -> None:
+    """echo: it can only print."""
+
+
+def test(judged: Judged) -> None:
+    """test and [: known operators on plain words (-v would evaluate a subscript)."""
+    tokens = list(judged.argv[1:])
+    if judged.argv[0] == "[" and (not tokens or tokens.pop() != "]"):
+        raise RefusedError("[ without ]")
+    while tokens:
+        token = tokens.pop(0)
+        after = tokens[0] if tokens else ""
+        if token in ("!", "(", ")", "-a", "-o"):
+            continue
+        if after in _COMPARISONS and len(tokens) > 1:
+            _comparison(token, tokens)
+        elif after in _FILE_COMPARISONS and len(tokens) > 1:
+            judged.name(token)
+            judged.name(tokens[1])
+            del tokens[:2]
+        elif token in _FILE_TESTS and tokens:
+            judged.name(tokens.pop(0))
+        elif token in _STRING_TESTS and tokens:
+            tokens.pop(0)
+        elif token.startswith("-"):
+            raise RefusedError(f"test {token} is not known to only look")
+
+
+def _comparison(left: str, tokens: list[str]) -> None:
+    operator, right = tokens.pop(0), tokens.pop(0)
+    if operator.startswith("-") and not all(re.fullmatch(r"\s*-?\d+\s*|…", side) for side in (left, right)):
+        raise RefusedError(f"test {operator} on something that is no number")
+
+
+def date(judged: Judged) -> None:
+    """date: an operand that is no format would set the clock."""
+    given = parse(
+        judged, "-u -R -I? -d:text -r:name --utc --universal --rfc-email --iso-8601? --rfc-3339:text "
+        "--date:text "
+        "--reference:name"
+    )  # fmt: skip
+    for operand in given.operands:
+        if not operand.startswith("+"):
+            raise RefusedError("date with an operand that is no format may set the clock")
+
+
+def ps(judged: Judged) -> None:
+    """ps: known shapes only. A word without a dash that holds e shows environments, and so does every cluster
+    that ps cannot take as it stands, because it then reads the whole line again without the dashes."""
+    rest = list(judged.argv[1:])
+    clusters: list[str] = []
+    bsd = fields = False
+    while rest:
+        word = rest.pop(0)
+        if word in ("-o", "-eo", "-Ao", "-axo"):
+            _fields(rest)
+            fields = True
+        elif word in ("-p", "-u", "-C", "--pid", "--ppid"):
+            if not rest or not re.fullmatch(r"[\w.,$+…-]+", rest.pop(0)):
+                raise RefusedError(f"ps {word} needs a value")
+        elif re.fullmatch(r"-?[aux]+[wf]*|-?w+", word):
+            bsd = True
+        elif word in _PS_CLUSTERS:
+            clusters.append(word)
+        elif not re.fullmatch(r"--sort=[-+\w,%]+|--no-headers?|--forest", word):
+            raise RefusedError(f"ps {word} is not known to leave out environments")
+    if clusters and (bsd or len(clusters) > 1 or (fields and clusters != ["-e"] and clusters != ["-A"])):
+        raise RefusedError("ps options that may show environments when they do not fit together")
+
+
+def _fields(rest: list[str]) -> None:
+    fields = rest.pop(0) if rest else ""
+    for field in re.split(r"[, ]", fields):
+        if field.split("=")[0].split(":")[0] not in _PS_FIELDS:
+            raise RefusedError(f"ps -o {fields} is not known to leave out environments")
+
+
+def printenv(judged: Judged) -> None:
+    """printenv: named variables that hold no secrets."""
+    if len(judged.argv) < 2 or not all(
+        name in HARMLESS_VARIABLES | {"HOME", "PWD"} for name in judged.argv[1:]
+    ):
+        raise RefusedError("it prints the environment")
+
+
+def sleep(judged: Judged) -> None:
+    """sleep: a while, not for ever."""
+    if len(judged.argv) != 2 or not re.fullmatch(r"\d{1,3}(?:\.\d+)?s?", judged.argv[1]):
+        raise RefusedError("sleep for so long")
+
+
+def shell_set(judged: Judged) -> None:
+    """set: only what makes a shell stop earlier or print more; alone it prints all variables."""
+    rest = list(judged.argv[1:])
+    if not rest:
+        raise RefusedError("set prints all variables")
+    while rest:
+        word = rest.pop(0)
+        takes_name = re.fullmatch(r"[-+][eux]*o", word)
+        if takes_name and rest and rest.pop(0) == "pipefail":
+            continue
+        if not _SET.fullmatch(word):
+            raise RefusedError(f"set {word}")
+
+
+def leave(judged: Judged) -> None:
+    """exit."""
+    if len(judged.argv) > 2 or not all(re.fullmatch(r"\d+|…", word) for word in judged.argv[1:]):
+        raise RefusedError("exit with an odd operand")
+
+
+_NOTHING = Table(operands="none")
+PRINTS = frozenset({"echo", "printf", "test", "[", "true", "false", ":", "exit"})
+"""Commands whose arguments need not be known."""
+
+SYSTEM = {
+    "echo": echo,
+    "printf": printf,
+    "test": test,
+    "[": test,
+    "true": echo,
+    "false": echo,
+    ":": echo,
+    "exit": leave,
+    "set": shell_set,
+    "sleep": sleep,
+    "date": date,
+    "ps": ps,
+    "printenv": printenv,
+    "pwd": Table("-LP --logical --physical", operands="none"),
+    "whoami": _NOTHING,
+    "logname": _NOTHING,
+    "tty": Table("-s", operands="none"),
+    "arch": _NOTHING,
+    "umask": Table("-S", operands="none"),
+    "ulimit": Table("-aSHcdflmnstuv", operands="none"),
+    "uname": Table(
+        "-asnrvmpio --all --kernel-name --nodename --kernel-release --kernel-version --machine --processor "
+        "--hardware-platform --operating-system",
+        operands="none",
+    ),
+    "hostname": Table(
+        "-fsiIdA --fqdn --short --long --ip-address --all-ip-addresses --domain", operands="none"
+    ),
+    "id": Table("-gGnruz --group --groups --name --real --user --zero", operands="text"),
+    "groups": Table("", operands="text"),
+    "nproc": Table("--all --ignore:num", operands="none"),
+    "uptime": Table("-ps --pretty --since", operands="none"),
+    "free": Table(
+        "-bkmghtlwv --bytes --kibi --mebi --gibi --human --si --lohi --total --wide", operands="none"
+    ),
+    "lscpu": Table("-abceJpxy --all --online --offline --json", operands="none"),
+    "locale": Table("-ak --all-locales", operands="text"),
+    "getconf": Table("-a", operands="text"),
+    "which": Table("-as --all", operands="text"),
+    "whereis": Table("-bmsu", operands="text"),
+    "type": Table("-aftpP", operands="text"),
+    "pgrep": Table(
+        "-afilnovxc -u:text -U:text -P:text -d:text -t:text --full --list-name --list-full", operands="text"
+    ),
+    "pidof": Table("-sx", operands="text"),
+    "expr": Table("-NUM", operands="text"),
+    "factor": Table("", operands="text"),
+    "cal": Table("-13hjmsy -NUM", operands="text"),
+    "sw_vers": Table("-productName -productVersion", operands="none"),
+}

@@ -1,0 +1,114 @@
+"""Programs that take text apart: filters over files and pipes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from buddy.safety.shell.options import Given, Table
+from buddy.safety.shell.place import Judged, RefusedError
+
+_HEAD = "-qvz -n:num -c:num -NUM --lines:num --bytes:num --quiet --silent --verbose --zero-terminated"
+SORT = Table(
+    "-bdfgiMhnRrVcCmsuz -k:text -t:text -S:text --ignore-leading-blanks --dictionary-order --ignore-case "
+    "--general-numeric-sort --ignore-nonprinting --month-sort --human-numeric-sort --numeric-sort "
+    "--random-sort "
+    "--reverse --version-sort --sort:text --check? --merge --key:text --stable --field-separator:text "
+    "--unique "
+    "--zero-terminated --parallel:num --debug"
+)
+UNIQ = Table(
+    "-cdDiuz -f:num -s:num -w:num --count --repeated --all-repeated? --group? --ignore-case --unique "
+    "--zero-terminated --skip-fields:num --skip-chars:num --check-chars:num",
+    at_most=1,
+)
+
+
+def _passes_names(table: Table) -> Callable[[Judged], None]:
+    """A filter that leaves whole lines as they are hands names of files on."""
+
+    def judge(judged: Judged) -> None:
+        given = table.check(judged)
+        if not given.operands and not given.has("-c", "--count", "--bytes"):
+            judged.lists = judged.feed
+
+    return judge
+
+
+def tr(judged: Judged) -> None:
+    """tr: only the well-known way of separating names by NULs keeps them names."""
+    given = Table(
+        "-cCdst --complement --delete --squeeze-repeats --truncate-set1",
+        operands="text",
+        at_least=1,
+        at_most=2,
+    ).check(judged)
+    if judged.feed is not None and given == Given((), ("\\n", "\\0")):
+        judged.lists = judged.feed
+
+
+def column(judged: Judged) -> None:
+    """column."""
+    Table(
+        "-txJ -s:text -c:num -o:text -N:text -H:text -O:text -R:text -T:text -W:text -E:text --table --json "
+        "--separator:text --output-separator:text --table-columns:text --output-width:num --fillrows "
+        "--table-right:text --table-hide:text --table-order:text --table-truncate:text --table-wrap:text "
+        "--table-name:text"
+    ).check(judged)
+
+
+def shuf(judged: Judged) -> None:
+    """shuf: with -e its operands are lines, not files."""
+    options = "-ez -i:text -n:num --echo --input-range:text --head-count:num --zero-terminated"
+    is_echo = any(word in ("-e", "--echo") for word in judged.argv)
+    Table(options, operands="text" if is_echo else "read").check(judged)
+
+
+def tail(judged: Judged) -> None:
+    """tail: following a file never ends, so that is asked about."""
+    if any(word in ("-f", "-F", "--follow", "--retry") for word in judged.argv):
+        raise RefusedError("tail -f does not end by itself")
+    given = Table(_HEAD).check(judged)
+    if not given.operands and not given.has("-c", "--bytes"):
+        judged.lists = judged.feed
+
+
+TEXT = {
+    "head": _passes_names(Table(_HEAD)),
+    "tail": tail,
+    "sort": _passes_names(SORT),
+    "uniq": _passes_names(UNIQ),
+    "tr": tr,
+    "column": column,
+    "shuf": shuf,
+    "wc": Table("-clLmw --bytes --chars --lines --words --max-line-length --total:text"),
+    "nl": Table("-p -b:text -d:text -f:text -h:text -i:num -l:num -n:text -s:text -v:num -w:num"),
+    "tac": Table("-br -s:text --before --regex --separator:text"),
+    "rev": Table(""),
+    "comm": Table(
+        "-123iz --check-order --nocheck-order --output-delimiter:text --total --zero-terminated", at_most=2
+    ),
+    "cut": Table(
+        "-nsz -b:text -c:text -d:text -f:text --bytes:text --characters:text --delimiter:text --fields:text "
+        "--complement --only-delimited --output-delimiter:text --zero-terminated"
+    ),
+    "fold": Table("-bs -w:num -NUM --bytes --spaces --width:num"),
+    "fmt": Table("-cstu -w:num -p:text -NUM --width:num"),
+    "join": Table(
+        "-iz -1:text -2:text -a:text -e:text -j:text -o:text -t:text -v:text --check-order "
+        "--nocheck-order --header "
+        "--zero-terminated --ignore-case",
+        at_most=2,
+    ),
+    "paste": Table("-sz -d:text --serial --delimiters:text --zero-terminated"),
+    "expand": Table("-i -t:text -NUM --initial --tabs:text"),
+    "unexpand": Table("-a -t:text --all --first-only --tabs:text"),
+    "base64": Table("-di -w:num --decode --ignore-garbage --wrap:num", at_most=1),
+    "base32": Table("-di -w:num --decode --ignore-garbage --wrap:num", at_most=1),
+    "seq": Table(
+        "-w -s:text -f:text -NUM --equal-width --separator:text --format:text",
+        operands="text",
+        at_least=1,
+        at_most=3,
+    ),
+    "tsort": Table(""),
+}

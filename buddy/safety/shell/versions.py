@@ -1,0 +1,73 @@
+"""`<tool> --version`, for tools that print it without looking into the project first.
+
+Left out on purpose: pytest, flake8 and pylint load plug-ins the project names before they print their
+version.
+"""
+
+from __future__ import annotations
+
+import os
+
+from buddy.safety.shell.names import words
+from buddy.safety.shell.place import Judged
+
+_TOOLS = words(
+    "python python3 python2 pip pip3 node npm git go java javac ruby gem perl php lua gcc g++ cc c++ "
+    "clang clang++ gdb "
+    "make cmake ninja meson docker podman kubectl helm curl wget ssh openssl sqlite3 psql mysql "
+    "redis-cli nginx tmux vim nvim "
+    "bash zsh fish deno bun uv uvx ruff black mypy isort pyright tsc rg fd fdfind jq yq tree sed awk "
+    "gawk grep find sort ls "
+    "cat head tail wc tar gzip unzip zip xz bc file less man env date stat du df diff patch rsync ffmpeg "
+    "convert aws "
+    "gh brew apt dpkg rpm systemctl swift kotlin scala ghc elixir erl julia R Rscript dart flutter zig "
+    "nim crystal ocaml "
+    "tesseract pandoc hugo shellcheck hadolint pre-commit virtualenv pipx lsof strace ltrace valgrind "
+    "htop xxd od "
+    "cut tr tee xargs basename dirname realpath readlink uname whoami id hostname nproc fold column "
+    "which md5sum sha256sum base64 "
+    "rustup code emacs nano ld nm objdump readelf strip ar as locale seq"
+)
+_BY_FILES: dict[str, tuple[str, ...]] = {
+    "cargo": ("rust-toolchain", "rust-toolchain.toml"),
+    "rustc": ("rust-toolchain", "rust-toolchain.toml"),
+    "rustfmt": ("rust-toolchain", "rust-toolchain.toml"),
+    "yarn": ("package.json", ".yarnrc", ".yarnrc.yml"),
+    "pnpm": ("package.json",),
+    "mvn": (".mvn",),
+    "dotnet": ("global.json",),
+}
+"""Tools that first start a version of themselves that one of these files names."""
+
+_SUBCOMMAND = words("go openssl uv hugo zig git")
+_SHORT: dict[str, str] = {
+    "-V": "python python3 python2 ssh tmux perl tree bash cargo rustc",
+    "-v": "node npm ruby perl php lua nginx bun yarn pnpm gem java mvn cmake clang gcc psql",
+    "-version": "java javac ffmpeg kotlin scala",
+    "-VV": "python python3",
+}
+
+
+def is_version_question(judged: Judged) -> bool:
+    """Whether the command only asks a known tool for its version."""
+    if len(judged.argv) != 2:
+        return False
+    name, word = judged.argv
+    if name not in _TOOLS and name not in _BY_FILES:
+        return False
+    asks = (
+        word == "--version"
+        or (word == "version" and name in _SUBCOMMAND)
+        or name in _SHORT.get(word, "").split()
+    )
+    return asks and not any(_stands_above(judged, file) for file in _BY_FILES.get(name, ()))
+
+
+def _stands_above(judged: Judged, name: str) -> bool:
+    folder = judged.place.boundary.cwd
+    while not os.path.lexists(os.path.join(folder, name)):
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return False
+        folder = parent
+    return True
