@@ -313,7 +313,8 @@ class TaskBoard:
 
     async def _turn(self, task: Task, prompts: tuple[UserMessage, ...]) -> Outcome:
         access = self.parts.model(task.model)
-        agent, host = agent_of(self._shared, task, access), host_of(self._shared, task)
+        agent = agent_of(self._shared, task, access, lambda: task.number == self.focus)
+        host = host_of(self._shared, task)
         if prompts:
             return await agent_loop(prompts, agent, task.history, host)
         return await agent_loop_continue(agent, task.history, host)

@@ -12,6 +12,7 @@ from buddy.agent.messages import Message
 from buddy.agent.provider import Provider
 from buddy.agent.registry import ToolRegistry
 from buddy.agent.tool import Tool
+from buddy.llm.governor import Governor
 from buddy.safety.paths import Boundary
 from buddy.safety.policy_facts import Facts
 from buddy.safety.policy_state import Policy
@@ -30,6 +31,7 @@ class ModelAccess(msgspec.Struct, frozen=True):
     window: Window
     price: Price
     sampling: Sampling
+    governor: Governor
 
 
 class Clock(msgspec.Struct, frozen=True):

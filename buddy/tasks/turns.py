@@ -14,6 +14,7 @@ from buddy.agent.host import Agent, Allowed, Decision, Denied, Progress, TurnHos
 from buddy.agent.messages import Call, Message, UserMessage
 from buddy.agent.provider import ModelDelta, ModelRequest, Provider
 from buddy.agent.tool import Tool, ToolContext, ToolError, ToolResult
+from buddy.llm.governor import GovernedProvider
 from buddy.safety.policy_answers import digest
 from buddy.tasks.events import EventHub
 from buddy.tasks.execution import Writes, execute
@@ -56,10 +57,11 @@ class TurnParts(msgspec.Struct, frozen=True):
     changed: Callable[[Task], None]
 
 
-def agent_of(shared: TurnParts, task: Task, access: ModelAccess) -> Agent:
+def agent_of(shared: TurnParts, task: Task, access: ModelAccess, is_foreground: Callable[[], bool]) -> Agent:
     """Who answers this turn."""
+    governed = GovernedProvider(access.provider, access.governor, is_foreground)
     return Agent(
-        provider=PausingProvider(access.provider, shared.hub),
+        provider=PausingProvider(governed, shared.hub),
         tools=shared.board.tools,
         model=access.model,
         system=shared.board.system,

@@ -1,0 +1,225 @@
+"""Building everything of one run, in order, and taking it down again in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import datetime
+
+import msgspec
+
+from buddy.agent.budget import Budget
+from buddy.agent.host import Limits
+from buddy.agent.registry import ToolRegistry
+from buddy.cli.arguments import Options, UsageError
+from buddy.cli.models import Models
+from buddy.cli.place import Place
+from buddy.cli.rules import Judge, RuleFiles
+from buddy.config import Loaded, Settings
+from buddy.extend import instructions as instruction_files
+from buddy.extend.prompt import system_prompt
+from buddy.extend.templates import template_text
+from buddy.safety.grants import Grant
+from buddy.safety.paths import Boundary
+from buddy.safety.policy_state import Policy
+from buddy.safety.policy_table import MODES, Mode, mode_named
+from buddy.safety.redact import redact, redact_message
+from buddy.sessions.opened import OpenSession
+from buddy.sessions.store import SessionStore
+from buddy.tasks.board import TaskBoard
+from buddy.tasks.parts import BoardParts, Clock, TaskServices
+from buddy.tools.builtin import BUILTIN_TOOLS
+from buddy.tools.cache import ToolCache
+from buddy.tools.plan import Plan, WallClock
+from buddy.tools.shell import ShellSettings
+from buddy.workspace.approved import Approved
+from buddy.workspace.environment import ChildEnvironment
+from buddy.workspace.git import GitLock
+from buddy.workspace.jobs import Jobs
+from buddy.workspace.locks import FileLocks
+from buddy.workspace.processes import ChildProcesses, ProcessSettings
+from buddy.workspace.undo import UndoLog
+from buddy.workspace.views import FileViews, changed_since
+
+
+class Desk(msgspec.Struct, frozen=True):
+    """A session ready to work: what front ends are given."""
+
+    place: Place
+    settings: Settings
+    loaded: Loaded
+    session: OpenSession
+    store: SessionStore
+    board: TaskBoard
+    policy: Policy
+    models: Models
+    jobs: Jobs
+    undo: UndoLog
+    notes: tuple[str, ...]
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What the command line asks of a desk. `session` "" is a new one."""
+
+    session: str
+    options: Options
+    attended: bool
+
+
+@asynccontextmanager
+async def open_desk(
+    place: Place, loaded: Loaded, store: SessionStore, models: Models, wanted: Wanted
+) -> AsyncGenerator[Desk]:
+    """Everything of one run. Leaving it cancels what runs, ends every child and saves the session."""
+    async with AsyncExitStack() as stack:
+        session = await (store.open(wanted.session) if wanted.session else store.create())
+        stack.push_async_callback(session.close)
+        children = await stack.enter_async_context(_children(place, session, models))
+        jobs = await stack.enter_async_context(Jobs(children))
+        undo = UndoLog(os.path.join(session.directory, "undo"))
+        rules = RuleFiles(place, loaded)
+        policy = _policy(place, loaded.settings, rules, wanted.options, session)
+        found = _instructions(place, loaded.settings)
+        services = _services(place, loaded.settings, children, jobs, undo)
+        keys = models.keys()
+        board = TaskBoard(
+            BoardParts(
+                boundary=place.boundary,
+                system=_system(place, loaded.settings, found),
+                tools=_tools(loaded.settings),
+                model=models.access,
+                policy=policy,
+                facts=Judge(place.boundary).facts,
+                memory=session.writer,
+                services=services,
+                cache=ToolCache(time.monotonic),
+                redact=lambda message: redact_message(message, keys),
+                redact_text=lambda text: redact(text, keys),
+                save_rules=rules.save,
+                clock=_clock(),
+                limits=_limits(loaded.settings, wanted.options),
+                task_budget=_task_budget(loaded.settings, wanted.options),
+                session_budget=_session_budget(loaded.settings),
+                attended=wanted.attended,
+                steering=loaded.settings.agent.steering,
+                follow_ups=loaded.settings.agent.follow_ups,
+            )
+        )
+        await stack.enter_async_context(board)
+        if session.loaded.tasks:
+            board.restore(session.loaded.tasks, session.loaded.state.focus)
+        else:
+            board.open(model=wanted.options.model)
+        notes = (*loaded.warnings, *rules.errors, *found.notes, *session.loaded.problems)
+        yield Desk(place, loaded.settings, loaded, session, store, board, policy, models, jobs, undo, notes)
+
+
+@asynccontextmanager
+async def _children(place: Place, session: OpenSession, models: Models) -> AsyncGenerator[ChildProcesses]:
+    environment = ChildEnvironment(
+        variables=place.environment, session_id=session.session_id, forbidden=models.key_names()
+    )
+    settings = ProcessSettings(spill_folder=os.path.join(session.directory, "output"))
+    async with ChildProcesses(environment, settings) as children:
+        yield children
+
+
+def _policy(
+    place: Place, settings: Settings, rules: RuleFiles, options: Options, session: OpenSession
+) -> Policy:
+    mode = options.permission_mode or settings.permissions.mode
+    policy = Policy(
+        rules.load(options.allow), trusted=place.trusted, yolo_allowed=options.permission_mode == "yolo"
+    )
+    policy.set_mode(mode_of(mode))
+    grants = [change.grant for change in session.loaded.state.grants if change.grant is not None]
+    policy.grants = tuple(msgspec.convert(grant, Grant) for grant in grants)
+    return policy
+
+
+def mode_of(name: str) -> Mode:
+    """The permission mode of a name. Raises `UsageError`."""
+    mode = mode_named(name)
+    if mode is None:
+        raise UsageError(f"--permission-mode is one of {', '.join(MODES)}; found {name!r}")
+    return mode
+
+
+def _services(
+    place: Place, settings: Settings, children: ChildProcesses, jobs: Jobs, undo: UndoLog
+) -> Callable[[int], TaskServices]:
+    shared: dict[type, object] = {
+        Boundary: place.boundary,
+        ChildProcesses: children,
+        Jobs: jobs,
+        UndoLog: undo,
+        FileLocks: FileLocks(),
+        GitLock: GitLock(),
+        Approved: Approved(),
+        ShellSettings: ShellSettings(time_limit_s=settings.tools.shell_time_limit_s),
+        WallClock: WallClock(lambda: datetime.now().astimezone()),
+    }
+
+    def of_task(views: FileViews, plan: Plan) -> TaskServices:
+        return TaskServices(
+            services={**shared, FileViews: views, Plan: plan},
+            copy=lambda _number: of_task(views.copy(), plan.copy()),
+            changes=lambda: changed_since(views, lambda real: os.path.relpath(real, place.boundary.cwd)),
+            forget_shown=views.forget_shown,
+        )
+
+    return lambda _number: of_task(FileViews(), Plan())
+
+
+def _tools(settings: Settings) -> ToolRegistry:
+    return ToolRegistry(tool for tool in BUILTIN_TOOLS if tool.name not in settings.tools.disabled)
+
+
+def _instructions(place: Place, settings: Settings) -> instruction_files.Instructions:
+    return instruction_files.find(
+        root=place.boundary.root,
+        cwd=place.boundary.cwd,
+        config_dir=place.where.config,
+        home=place.where.home,
+        names=settings.agent.instruction_files,
+    )
+
+
+def _system(place: Place, settings: Settings, found: instruction_files.Instructions) -> str:
+    return system_prompt(
+        template_text("system_prompt.md"),
+        cwd=place.boundary.cwd,
+        root=place.boundary.root,
+        is_repository=place.is_repository,
+        platform=f"{os.uname().sysname} {os.uname().machine}",
+        person=settings.agent.system_prompt,
+        instructions=found.joined(trusted=place.trusted),
+    )
+
+
+def _clock() -> Clock:
+    return Clock(
+        now=time.monotonic,
+        wall=time.time,
+        sleep=asyncio.sleep,
+        random=random.random,
+        new_id=lambda: os.urandom(8).hex(),
+    )
+
+
+def _limits(settings: Settings, options: Options) -> Limits:
+    return Limits(
+        max_replies=options.max_turns or settings.agent.max_iterations, tries=settings.network.tries
+    )
+
+
+def _task_budget(settings: Settings, options: Options) -> Budget:
+    return Budget(options.max_cost or settings.budget.task_usd, settings.budget.task_tokens)
+
+
+def _session_budget(settings: Settings) -> Budget:
+    return Budget(settings.budget.session_usd, settings.budget.session_tokens)

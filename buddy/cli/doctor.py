@@ -1,0 +1,92 @@
+"""`buddy doctor`: what works here and what doesn't, with what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import msgspec
+
+from buddy import __version__
+from buddy.cli.arguments import Options
+from buddy.cli.models import Models
+from buddy.cli.place import Place, find_place, read_settings
+from buddy.config import ConfigError
+from buddy.llm.local_servers import find_local_servers
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One line of the report."""
+
+    level: Literal["ok", "note", "bad"]
+    text: str
+
+
+_MARKS = {"ok": "ok  ", "note": "note", "bad": "BAD "}
+
+
+def doctor(options: Options, environment: Mapping[str, str]) -> int:
+    """Print the report. The exit code is 1 when something is bad."""
+    place = find_place(options, environment)
+    findings = list(_findings(options, place))
+    for finding in findings:
+        sys.stdout.write(f"{_MARKS[finding.level]}  {finding.text}\n")
+    return 1 if any(finding.level == "bad" for finding in findings) else 0
+
+
+def _findings(options: Options, place: Place) -> Iterator[Finding]:
+    version = platform.python_version()
+    yield Finding("ok", f"buddy {__version__}, Python {version}, {platform.system()} {platform.machine()}")
+    yield from _settings(options, place)
+    for name, why in (("git", "git tools and checkpoints"), ("bash", "the shell tool")):
+        found = shutil.which(name)
+        yield Finding("ok", f"{name}: {found}") if found else Finding("bad", f"{name} is missing: no {why}")
+    rg = shutil.which("rg")
+    yield Finding("ok", f"rg: {rg}") if rg else Finding("note", "rg is not installed: searching is slower")
+    bwrap = shutil.which("bwrap")
+    yield Finding(
+        "ok" if bwrap else "note", f"bwrap: {bwrap or 'not installed'}; sandbox: NONE, every command asks"
+    )
+    yield from _folders(place)
+
+
+def _settings(options: Options, place: Place) -> Iterator[Finding]:
+    try:
+        loaded = read_settings(place, options)
+    except ConfigError as error:
+        yield Finding("bad", str(error))
+        return
+    for path in loaded.files:
+        yield Finding("ok", f"settings: {path}")
+    for warning in loaded.warnings:
+        yield Finding("note", warning)
+    trust = "trusted" if place.trusted else "not trusted (its buddy.toml is ignored)"
+    yield Finding("ok", f"workspace: {place.boundary.root}, {trust}")
+    try:
+        access = Models(loaded.settings, place).access(options.model)
+        guess = " (a guess: set context_limit)" if access.window.guessed else ""
+        lane = f"the {access.provider.lane} lane, {access.window.limit:,} tokens{guess}"
+        yield Finding("ok", f"model: {access.name} through {lane}")
+    except ConfigError as error:
+        yield Finding("bad", f"model: {error}")
+    for server in asyncio.run(find_local_servers()):
+        yield Finding(
+            "ok", f"local server: {server.provider} at {server.base_url} ({', '.join(server.models[:5])})"
+        )
+
+
+def _folders(place: Place) -> Iterator[Finding]:
+    for folder in (place.where.config, place.where.state, place.where.data, place.boundary.root):
+        existing = folder
+        while not os.path.exists(existing):
+            existing = os.path.dirname(existing)
+        if not os.access(existing, os.W_OK):
+            yield Finding("bad", f"{folder} can't be written: sessions and settings are not saved")
+    readable = os.path.join(place.where.data, "credentials.json")
+    if os.path.exists(readable) and os.stat(readable).st_mode & 0o077:
+        yield Finding("bad", f"{readable} can be read by others: chmod 600 {readable}")

@@ -1,0 +1,44 @@
+"""The log file. Nothing is ever logged to the terminal; without --debug only warnings are kept."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+
+from buddy.config import Directories
+from buddy.safety.redact import redact
+
+
+class _Redacting(logging.Formatter):
+    """Known secret shapes don't reach the log, whatever was logged; tracebacks carry no locals."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redact(super().format(record))
+
+
+def start_log(where: Directories, *, debug: bool) -> str:
+    """Log to a file of this day in the state directory; its path, printed when debugging. A directory that
+    can't be written costs the log, not the run."""
+    folder = os.path.join(where.state, "logs")
+    path = os.path.join(folder, time.strftime("%Y-%m-%d.log"))
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        root.removeHandler(handler)
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        root.addHandler(logging.NullHandler())
+        if debug:
+            sys.stderr.write(f"buddy: no log: {path}: {error.strerror}\n")
+        return ""
+    handler = logging.StreamHandler(open(descriptor, "a", encoding="utf-8", errors="backslashreplace"))  # noqa: SIM115 - lives as long as the program
+    handler.setFormatter(_Redacting("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG if debug else logging.WARNING)
+    logging.captureWarnings(capture=True)
+    if debug:
+        sys.stderr.write(f"buddy: log: {path}\n")
+    return path

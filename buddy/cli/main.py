@@ -1,0 +1,90 @@
+"""From the command line to a front end, and from every ending to an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+from buddy.cli.arguments import Options, UsageError, help_text, parse
+
+CONFIGURATION = 4
+USAGE = 2
+
+
+def run(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
+    """Run buddy with these arguments. Returns the exit code; tells people what went wrong in one line."""
+    given = os.environ if environment is None else environment
+    try:
+        options = parse(arguments)
+        if options.help:
+            sys.stdout.write(help_text())
+            return 0
+        return _dispatched(options, given)
+    except UsageError as error:
+        return _told(str(error), USAGE)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        _silence_stdout()
+        return 1
+
+
+def _dispatched(options: Options, environment: Mapping[str, str]) -> int:
+    """Each branch imports what it needs: `buddy exec` must not pay for the terminal, nor the terminal for
+    models."""
+    match options.command:
+        case "init":
+            from buddy.cli.setup import init
+
+            return init(environment)
+        case "login":
+            from buddy.cli.login import login
+
+            return login(options, environment)
+        case "models":
+            from buddy.cli.listing import models
+
+            return models(options)
+        case "sessions":
+            from buddy.cli.listing import sessions
+
+            return sessions(options, environment)
+        case "doctor":
+            from buddy.cli.doctor import doctor
+
+            return doctor(options, environment)
+        case "permissions":
+            from buddy.cli.permissions import permissions
+
+            return permissions(options, environment)
+        case "demo":
+            from buddy.cli.demo import demo
+
+            return demo(options, environment)
+        case _:
+            return _worked(options, environment)
+
+
+def _worked(options: Options, environment: Mapping[str, str]) -> int:
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if options.command == "exec" or options.print or not is_terminal:
+        if options.command != "exec" and not options.print and not options.words and sys.stdin.isatty():
+            sys.stdout.write(help_text())
+            return USAGE
+        from buddy.cli.headless import run_headless
+
+        return run_headless(options, environment)
+    from buddy.cli.interactive import run_interactive
+
+    return run_interactive(options, environment)
+
+
+def _told(text: str, code: int) -> int:
+    sys.stderr.write(f"buddy: {text}\n")
+    return code
+
+
+def _silence_stdout() -> None:
+    """Whoever read stdout is gone; Python would complain once more when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,231 @@
+"""Models by the person's name for them: profile → route → key → lane, each made once and shared by all
+tasks."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+from buddy.agent.budget import Price, Window
+from buddy.agent.host import Sampling
+from buddy.agent.messages import Usage
+from buddy.agent.provider import ModelDelta, ModelRequest, Provider, ProviderError
+from buddy.cli.place import Place
+from buddy.config import ConfigError, Profile, Settings, profile_of
+from buddy.extend.templates import template_path
+from buddy.llm.anthropic import Anthropic
+from buddy.llm.catalog import Catalogue, Match, context_limit, cost_usd, read_catalogue
+from buddy.llm.direct import Endpoint, HttpClient
+from buddy.llm.governor import Governor
+from buddy.llm.keys import KeyMissingError, KeyResolver, KeySource
+from buddy.llm.litellm_import import LitellmLibrary
+from buddy.llm.litellm_provider import LitellmProvider
+from buddy.llm.openai_chat import OpenAIChat
+from buddy.llm.routes import Route, UnknownModelError, route
+from buddy.llm.watchdog import WatchedProvider, WatchLimits
+from buddy.tasks.parts import ModelAccess
+
+DEFAULT_RESERVE = 16_384
+"""Tokens kept free for a reply when the catalogue does not know its maximum."""
+
+
+def catalogue() -> Catalogue:
+    """The models that ship with buddy."""
+    return read_catalogue(Path(template_path("models.toml")))
+
+
+class _Key:
+    """The key of one profile, resolved before each request and known to the redactor from then on."""
+
+    def __init__(self, resolver: KeyResolver) -> None:
+        self._resolver = resolver
+        self.value = ""
+
+    async def resolve(self) -> str:
+        """The key. Raises `ProviderError` of kind "auth" that says what to set."""
+        try:
+            self.value = await self._resolver()
+        except KeyMissingError as error:
+            raise ProviderError("auth", str(error)) from error
+        return self.value
+
+
+class _Keyed:
+    """A direct lane whose key is resolved before each request."""
+
+    def __init__(self, inner: Provider, key: _Key) -> None:
+        self._inner = inner
+        self._key = key
+        self.lane = inner.lane
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+        """The inner lane's stream."""
+        await self._key.resolve()
+        stream = self._inner.stream(request)
+        try:
+            async for delta in stream:
+                yield delta
+        finally:
+            await stream.aclose()
+
+
+class Models:
+    """The models of one run. Lanes are made when a model is first asked for."""
+
+    def __init__(self, settings: Settings, place: Place) -> None:
+        self._settings = settings
+        self._place = place
+        self._catalogue: Catalogue | None = None
+        self._library: LitellmLibrary | None = None
+        self._made: dict[str, ModelAccess] = {}
+        self._keys: list[_Key] = []
+        self._governors: dict[tuple[str, str], Governor] = {}
+
+    def access(self, name: str) -> ModelAccess:
+        """The model of this name, "" for the default. Raises `ConfigError` that says what to do."""
+        if name not in self._made:
+            self._made[name] = self._make(name)
+        return self._made[name]
+
+    def keys(self) -> list[str]:
+        """Keys in use, to be kept out of everything that is written."""
+        return [key.value for key in self._keys if key.value]
+
+    def key_names(self) -> frozenset[str]:
+        """Environment variables that hold keys: children never see them."""
+        profiles = (self._settings.api, *self._settings.models.values())
+        known = {profile.api_key_env for profile in profiles} | {
+            provider.key_env for provider in self.known().providers.values()
+        }
+        return frozenset(known - {""})
+
+    def known(self) -> Catalogue:
+        """The catalogue, read once."""
+        if self._catalogue is None:
+            self._catalogue = catalogue()
+        return self._catalogue
+
+    def _make(self, name: str) -> ModelAccess:
+        profile = profile_of(self._settings, name)
+        if not profile.model:
+            raise ConfigError(
+                'no model is set: run buddy init, or set [api] model = "provider/name" in buddy.toml, '
+                "or give --model; buddy demo needs none"
+            )
+        try:
+            found = route(self.known(), profile.model, base_url=profile.base_url, lane=profile.lane)
+        except UnknownModelError as error:
+            raise ConfigError(str(error)) from error
+        return ModelAccess(
+            name=name or profile.model,
+            model=found.model,
+            provider=self._provider(found, profile),
+            window=self._window(found, profile),
+            price=_price(found.match),
+            sampling=self._sampling(profile),
+            governor=self._governors.setdefault((found.provider, found.base_url), Governor()),
+        )
+
+    def _provider(self, found: Route, profile: Profile) -> Provider:
+        key = _Key(self._resolver(found, profile))
+        self._keys.append(key)
+        if found.lane == "litellm":
+            lane = LitellmProvider(
+                self._litellm(),
+                key=key.resolve,
+                base_url=found.base_url,
+                api=found.api,
+                timeout_s=self._settings.network.total_s,
+            )
+            return WatchedProvider(lane, self._limits())
+        endpoint = Endpoint(
+            base_url=found.base_url,
+            key=lambda: key.value,
+            connect_s=self._settings.network.connect_s,
+            max_output_tokens=found.match.info.max_output if found.match else 0,
+        )
+        lane = Anthropic if found.wire == "anthropic" else OpenAIChat
+        return WatchedProvider(_Keyed(lane(endpoint, _http_client), key), self._limits())
+
+    def _limits(self) -> WatchLimits:
+        network = self._settings.network
+        return WatchLimits(network.first_token_s, network.idle_s, network.content_s, network.total_s)
+
+    def _resolver(self, found: Route, profile: Profile) -> KeyResolver:
+        """An address of the person's own needs no key unless the profile names one: local servers have
+        none."""
+        own_address = bool(profile.base_url) and not profile.api_key_env
+        source = KeySource(
+            provider=found.provider,
+            default_env="" if own_address else found.key_env,
+            env=profile.api_key_env,
+            file=profile.api_key_file,
+            command=profile.api_key_command,
+            literal=profile.api_key,
+        )
+        return KeyResolver(
+            source,
+            environment=self._place.environment,
+            credentials=Path(self._place.where.data) / "credentials.json",
+            now=time.monotonic,
+            warn=_warn,
+        )
+
+    def _litellm(self) -> LitellmLibrary:
+        if self._library is None:
+            self._library = LitellmLibrary()
+        return self._library
+
+    def _window(self, found: Route, profile: Profile) -> Window:
+        unknown = profile.context_limit == 0 and found.match is None
+        limit = context_limit(
+            profile.context_limit, self.known(), profile.model, _litellm_prices() if unknown else None
+        )
+        reserve = found.match.info.max_output if found.match else 0
+        return Window(
+            limit.limit,
+            guessed=limit.source == "guess",
+            reserve=min(reserve or DEFAULT_RESERVE, limit.limit // 4),
+        )
+
+    def _sampling(self, profile: Profile) -> Sampling:
+        agent = self._settings.agent
+        return Sampling(
+            max_tokens=profile.max_tokens if profile.max_tokens is not None else agent.max_tokens,
+            temperature=profile.temperature if profile.temperature is not None else agent.temperature,
+            top_p=profile.top_p if profile.top_p is not None else agent.top_p,
+            effort=profile.effort or agent.effort,
+        )
+
+
+def _http_client(endpoint: Endpoint) -> HttpClient:
+    from buddy.llm.http_client import httpx_client  # httpx takes 100 ms to import: with the first request
+
+    return httpx_client(endpoint.connect_s)
+
+
+def _price(match: Match | None) -> Price:
+    if match is None:
+        return lambda _usage: None
+    info = match.info
+
+    def price(usage: Usage) -> float | None:
+        return cost_usd(info, usage)
+
+    return price
+
+
+def _litellm_prices() -> Path | None:
+    """litellm's own table inside its wheel, found without importing it."""
+    spec = importlib.util.find_spec("litellm")
+    if spec is None or spec.origin is None:
+        return None
+    return Path(os.path.dirname(spec.origin)) / "model_prices_and_context_window_backup.json"
+
+
+def _warn(text: str) -> None:
+    sys.stderr.write(f"buddy: {text}\n")

@@ -1,0 +1,73 @@
+"""Where buddy was started: workspace, directories, trust, settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from buddy.cli.arguments import Options, UsageError
+from buddy.config import Directories, Loaded, directories, load
+from buddy.safety.paths import Boundary
+from buddy.sessions.folder import workspace_root
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where buddy was started, and for whom."""
+
+    boundary: Boundary
+    where: Directories
+    environment: Mapping[str, str]
+    is_repository: bool
+    trusted: bool
+
+
+def find_place(options: Options, environment: Mapping[str, str]) -> Place:
+    """The place of this run. Raises `UsageError` where the working directory is gone."""
+    where = directories(environment)
+    try:
+        cwd = os.path.realpath(os.getcwd())
+    except FileNotFoundError:
+        raise UsageError(
+            "the working directory no longer exists; change to another one and start again"
+        ) from None
+    root = os.path.realpath(workspace_root(cwd))
+    extra = tuple(_directory(path) for path in options.add_dir)
+    return Place(
+        boundary=Boundary(root, cwd, os.path.realpath(where.home), extra),
+        where=where,
+        environment=environment,
+        is_repository=os.path.lexists(os.path.join(root, ".git")),
+        trusted=options.trust or is_trusted(where, root),
+    )
+
+
+def is_trusted(where: Directories, root: str) -> bool:
+    """Whether the person trusts this folder."""
+    return bool(where) and bool(root) and False
+
+
+def read_settings(place: Place, options: Options) -> Loaded:
+    """The settings of this run. Raises `ConfigError`."""
+    arguments: dict[str, Any] = {}
+    if options.model:
+        arguments["agent"] = {"model": options.model}
+    if options.color:
+        arguments["display"] = {"color": options.color}
+    return load(
+        where=place.where,
+        workspace=place.boundary.root,
+        trusted=place.trusted,
+        environment=place.environment,
+        arguments=arguments,
+        user_file=options.config,
+    )
+
+
+def _directory(path: str) -> str:
+    real = os.path.realpath(path)
+    if not os.path.isdir(real):
+        raise UsageError(f"--add-dir: {path!r} is not a directory")
+    return real

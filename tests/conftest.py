@@ -1,0 +1,28 @@
+"""What every test run shares: the count of skipped capabilities, and no way to reach a real model by
+accident."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import pytest
+
+KEYS = [name for name in os.environ if name.endswith(("_API_KEY", "_TOKEN")) or name.startswith("BUDDY_")]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """No test may spend anybody's money: keys leave the environment before anything is imported."""
+    for name in KEYS:
+        del os.environ[name]
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which capabilities were missing, and how many tests that cost."""
+    missing: Counter[str] = Counter()
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        missing[reason.removeprefix("Skipped: ")] += 1
+    for reason, count in sorted(missing.items()):
+        terminalreporter.write_line(f"skipped {count}: {reason}")
