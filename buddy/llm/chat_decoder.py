@@ -134,7 +134,7 @@ class ChatDecoder:
         if choice.get("index"):
             return  # a second candidate: never asked for
         delta = choice.get("delta")
-        self._delta(mapping(choice.get("message") if delta is None else delta), out)
+        self._delta(_reasoning_first(choice.get("message")) if delta is None else mapping(delta), out)
         reason = choice.get("finish_reason")
         if not reason:
             return
@@ -194,6 +194,12 @@ class ChatDecoder:
 
     def _calls(self, value: Any, out: list[ModelDelta | ProviderError]) -> None:
         out.extend(_call(mapping(call)) for call in listed(value))
+
+
+def _reasoning_first(message: Any) -> Mapping[str, Any]:
+    """A whole message in the order in which it was thought."""
+    fields = mapping(message).items()
+    return dict(sorted(fields, key=lambda field: not any(word in field[0] for word in REASONING_WORDS)))
 
 
 def _call(call: Mapping[str, Any]) -> CallPiece:

@@ -39,7 +39,7 @@ OVERFLOW = _rule(
     r"(?:request|text|messages?) (?:is |are |was )?too long for",
     r"(?:input|prompt|request|messages?) (?:is |are )?longer than (?:the |this )?(?:model|context|maximum)",
     r"input tokens? exceed|input (?:token count|length|tokens?)\b.{0,60}\bexceeds?\b",
-    r"(?:prompt|input|tokens?|token count).{0,60}\bexceeds? (?:the |its )?(?:maximum|max|limit|model)",
+    r"(?:prompt|input|(?<!_)tokens?|token count).{0,60}\bexceeds? (?:the |its )?(?:maximum|max|limit|model)",
     r"exceed(?:s|ed)? (?:the )?(?:model(?:'s)? )?(?:maximum |max )?(?:input )?token (?:limit|count|length)",
     r"exceed(?:s|ed)? (?:the )?(?:maximum|max|limit)\b.{0,40}\btokens?|exceeded model token limit",
     r"maximum (?:prompt|input|sequence|allowed number of) (?:length|(?:input )?tokens?)",
@@ -64,7 +64,8 @@ QUOTA = _rule(
     r".{0,20}\b(?:exceeded|reached|exhausted)",
     r"(?:exceeded|reached|hit|exhausted)\b.{0,30}\b(?:monthly|spending|spend|usage|budget)\b"
     r".{0,20}\b(?:credits?|limit|cap|budget|quota)",
-    r"usage_limit_reached|usage_not_included|extra usage is required|payment required",
+    r"used all (?:available|your) credits|usage_limit_reached|usage_not_included",
+    r"extra usage is required|payment required",
 )
 
 KEYS = _rule(
@@ -95,7 +96,8 @@ NOT_FOUND = _rule(
     r"model\b.{0,120}\b(?:do(?:es)? not exist|(?:is )?not found|doesn't exist|not exist)",
     r"not a valid model|invalid model(?: name| id| identifier)?\b(?!.{0,10}(?:output|response))",
     r"model identifier is invalid|no endpoints found (?:for|matching)|deploymentnotfound",
-    r"(?:not|no) have access to model|model .{0,80}(?:decommissioned|deprecated|been retired)",
+    r"no models? (?:is |are )?(?:currently )?loaded|(?:not|no) have access to model",
+    r"model .{0,80}(?:decommissioned|deprecated|been retired)",
     statuses=(0, 200, 400, 403, 404, 422),
 )
 
@@ -110,6 +112,12 @@ OVERLOADED = _rule(
 )
 
 WORDS: tuple[Rule, ...] = (
+    # One request above the limit per minute: waiting never helps, a shorter conversation does.
+    _rule(
+        "context_overflow",
+        r"request too large for [\s\S]{0,120}(?:tokens per min|\bTPM\b)|must be reduced in order to run",
+        statuses=(0, 200, 400, 413, 429),
+    ),
     # Gemini puts limits per minute under "exceeded your current quota", with a delay to wait for.
     _rule(
         "rate_limit", r"resource_exhausted[\s\S]*(?:retry in|retryinfo|per ?minute)", statuses=(0, 200, 429)

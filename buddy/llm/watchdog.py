@@ -20,7 +20,7 @@ import msgspec
 from buddy.agent.provider import Alive, ModelDelta, ModelRequest, Provider, ProviderError
 
 
-class Limits(msgspec.Struct, frozen=True):
+class WatchLimits(msgspec.Struct, frozen=True):
     """Seconds until a stream counts as stalled: before its first bytes, between bytes, between pieces of
     content, and in all."""
 
@@ -45,7 +45,7 @@ class Timer(Protocol):
 class WatchedProvider:
     """A provider whose streams are watched."""
 
-    def __init__(self, provider: Provider, limits: Limits) -> None:
+    def __init__(self, provider: Provider, limits: WatchLimits) -> None:
         self._provider = provider
         self._limits = limits
 
@@ -60,7 +60,7 @@ class WatchedProvider:
 
 
 async def watched(
-    stream: AsyncGenerator[ModelDelta, None], limits: Limits, timer: Timer | None = None
+    stream: AsyncGenerator[ModelDelta, None], limits: WatchLimits, timer: Timer | None = None
 ) -> AsyncGenerator[ModelDelta, None]:
     """The same pieces. Raises `ProviderError` of kind `cut` when a limit is exceeded; closes the stream
     inside, however it ends."""
@@ -101,7 +101,7 @@ class _Watch:
         "_waiting",
     )
 
-    def __init__(self, limits: Limits, timer: Timer) -> None:
+    def __init__(self, limits: WatchLimits, timer: Timer) -> None:
         now = timer.time()
         self._limits = limits
         self._timer = timer
