@@ -54,9 +54,11 @@ class Appender:
         self._identity = self._files.identity(descriptor)
 
     def close(self) -> None:
-        """Let go of the file."""
-        with contextlib.suppress(OSError):
-            self._files.close(self._descriptor)
+        """Let go of the file. A second time does nothing."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            with contextlib.suppress(OSError):
+                self._files.close(descriptor)
 
     def _check_place(self) -> None:
         """Bytes in a file that nobody finds again are not saved: its folder was deleted, replaced, or taken

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 
-import msgspec
-
 from buddy.sessions.files import JournalFiles
 from buddy.sessions.identity import Signer
 from buddy.sessions.line import LineError, encode, payload, raw_data
 from buddy.sessions.load import JOURNAL
 from buddy.sessions.records import GrantChanged, SessionHeader
 from buddy.sessions.scan import Found, scan
-
-_grants = msgspec.json.Decoder(GrantChanged)
 
 
 def copy_records(
@@ -41,7 +37,7 @@ def _copied(found: Found, header: SessionHeader, *, signer: Signer, trusted: boo
     if line.kind != "grant":
         return raw_data(line)
     try:
-        grant = payload(line, _grants)
+        grant = payload(line, GrantChanged)
     except LineError:
         return None
     if grant.grant is not None and not signer.granted(header.parent, grant):

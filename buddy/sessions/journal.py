@@ -130,8 +130,11 @@ class Journal:
         return await self.append(kind, data, task_id)
 
     async def flush(self) -> None:
-        """Wait until everything appended so far is on the disk."""
+        """Wait until everything appended so far is on the disk. Raises `NotSavedError` when the journal was
+        closed before it was."""
         if self._acknowledged < self.last_number:
+            if not self._thread.is_alive():
+                raise NotSavedError(f"the journal {self.path} is closed; not everything was saved")
             self._flushes.append(_Flush(self.last_number, self._loop.create_future()))
             await self._flushes[-1].flushed
 

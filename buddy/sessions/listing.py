@@ -19,7 +19,6 @@ from buddy.sessions.scan import scan
 
 TAIL_BYTES = 65_536
 _NAMING = re.compile(rb'\{"crc":"[0-9a-f]{8}","n":\d+,"kind":"(task|renamed)","task":(\d+),[^\n]*')
-_renamed = msgspec.json.Decoder(Renamed)
 
 
 class SessionSummary(msgspec.Struct, frozen=True):
@@ -59,7 +58,10 @@ def brief(sessions: str, signer: Signer, files: JournalFiles) -> list[Brief]:
             last_at = _last_at(path, files)
         except OSError:
             continue
-        foreign = not signer.made(header) or header is None or header.session_id != session_id
+        if header is None and not last_at:
+            foreign = False  # nothing was ever recorded: a creation that was interrupted
+        else:
+            foreign = header is None or header.session_id != session_id or not signer.made(header)
         found.append(Brief(session_id, directory, last_at, foreign))
     return sorted(found, key=lambda session: (session.last_at, session.session_id), reverse=True)
 
@@ -117,7 +119,7 @@ def _named(data: bytes) -> tuple[Renamed, int]:
             tasks.add(found[2])
             continue
         try:
-            renamed = payload(decode(found[0].rstrip(b"\r")), _renamed)
+            renamed = payload(decode(found[0].rstrip(b"\r")), Renamed)
         except LineError:
             continue
     return renamed, len(tasks)

@@ -22,7 +22,6 @@ from buddy.sessions.snapshot import AgentSessionSnapshot, read_snapshot
 JOURNAL = "journal.jsonl"
 HEAD_BYTES = 65_536
 UNFINISHED_REASON = "buddy ended while this task was running"
-_decoders = {kind: msgspec.json.Decoder(record) for kind, record in KINDS.items()}
 
 
 class ResumedTask(msgspec.Struct, frozen=True):
@@ -70,7 +69,7 @@ def load(directory: str, signer: Signer, files: JournalFiles | None = None) -> L
     files = files or JournalFiles()
     path = os.path.join(directory, JOURNAL)
     header = read_header(path, files)
-    foreign = not signer.made(header)
+    foreign = header is not None and not signer.made(header)
     snapshot = None
     if header is not None and not foreign:
         snapshot = read_snapshot(directory, header.session_id, files)
@@ -81,6 +80,8 @@ def load(directory: str, signer: Signer, files: JournalFiles | None = None) -> L
     problems = [*found.problems]
     if snapshot is not None and start is None:
         problems.append("the snapshot does not belong to this journal; the whole journal was read")
+    if header is None and found.lines:
+        foreign = True
     state = _replayed(found, start, foreign=foreign, problems=problems)
     if found.torn:
         problems.append(f"the last {found.torn} bytes are no whole record")
@@ -109,7 +110,7 @@ def read_header(path: str, files: JournalFiles) -> SessionHeader | None:
     if not lines or lines[0].line.kind != "session":
         return None
     try:
-        return payload(lines[0].line, _decoders["session"])
+        return payload(lines[0].line, SessionHeader)
     except LineError:
         return None
 
@@ -139,12 +140,12 @@ def _replayed(
         line = each.line
         if line.number <= known or (foreign and line.kind in ("grant", "approval")):
             continue
-        decoder = _decoders.get(line.kind)
-        if decoder is None:
+        record = KINDS.get(line.kind)
+        if record is None:
             unknown[line.kind] = unknown.get(line.kind, 0) + 1
             continue
         try:
-            replay.apply(payload(line, decoder), line.task_id)
+            replay.apply(payload(line, record), line.task_id)
         except LineError as error:
             problems.append(str(error))
     problems += [f"{count} records of unknown kind {kind[:40]!r} are kept" for kind, count in unknown.items()]

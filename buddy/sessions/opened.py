@@ -75,7 +75,7 @@ class OpenSession:
             raise
         self._lock.release()
         self._lock = lock
-        self.writer.directory = directory
+        self.writer.moved(directory)
 
     async def close(self) -> None:
         """Save what waits, end the writer, free the lock. Raises `NotSavedError` when records are lost."""

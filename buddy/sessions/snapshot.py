@@ -46,9 +46,6 @@ class AgentSessionSnapshot(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self.state, tasks=tasks)
 
 
-_decoder = msgspec.json.Decoder(AgentSessionSnapshot)
-
-
 def snapshot_of(
     state: SessionState, *, session_id: str, last_number: int, last_at: float, position: Position
 ) -> AgentSessionSnapshot:
@@ -100,7 +97,7 @@ def read_snapshot(directory: str, session_id: str, files: JournalFiles) -> Agent
     try:
         data = files.read_all(os.path.join(directory, NAME))
         line = decode(data.rstrip(b"\r\n"))
-        snapshot = payload(line, _decoder)
+        snapshot = payload(line, AgentSessionSnapshot)
     except (OSError, LineError):
         return None
     usable = (

@@ -160,7 +160,7 @@ class SessionStore:
     def _header_to_continue(self, loaded: LoadedSession) -> SessionHeader:
         if loaded.read_only:
             raise ReadOnlySessionError(f"{loaded.directory} is read-only: {loaded.read_only}")
-        if loaded.header is None and loaded.last_number == 0:
+        if loaded.header is None and not loaded.foreign:
             return self._header(os.path.basename(loaded.directory), "", 0)
         if loaded.header is None or loaded.foreign:
             raise ForeignSessionError(

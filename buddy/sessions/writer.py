@@ -36,7 +36,7 @@ from buddy.sessions.records import (
     ToolEnded,
 )
 from buddy.sessions.replay import Replay, SessionState
-from buddy.sessions.snapshot import snapshot_of, write_snapshot
+from buddy.sessions.snapshot import AgentSessionSnapshot, snapshot_of, write_snapshot
 
 SNAPSHOT_MIN_BYTES = 1_000_000
 Saved = asyncio.Future[int]
@@ -181,13 +181,21 @@ class SessionWriter:
         """Write what waits and a last snapshot. Raises `NotSavedError` when records are lost with this."""
         for partial in self._partials.values():
             partial.flush()
-        if self.journal.state.saved:
-            self.idle()
+        try:
+            await self.journal.close()
+        finally:
+            await self._snapshot_done()
+        self.idle()
+        await self._snapshot_done()
+
+    def moved(self, directory: str) -> None:
+        """The journal goes on in another folder; a snapshot belongs there, too."""
+        self.directory = directory
+        self._snapshot_number = 0
+
+    async def _snapshot_done(self) -> None:
         if self._snapshot is not None:
-            if not self.journal.state.saved:
-                self._snapshot.cancel()
-            await asyncio.gather(self._snapshot, return_exceptions=True)
-        await self.journal.close()
+            await self._snapshot
 
     def _record(self, kind: str, record: Record, task_id: int = 0) -> Saved:
         saved = self.journal.append(kind, record, task_id)
@@ -201,20 +209,24 @@ class SessionWriter:
             self._snapshot = asyncio.create_task(self._take_snapshot(), name="snapshot")
 
     async def _take_snapshot(self) -> None:
-        journal = self.journal
-        snapshot = snapshot_of(
-            self._replay.state(),
-            session_id=self.session_id,
-            last_number=journal.last_number,
-            last_at=journal.last_at,
-            position=journal.position,
-        )
-        self._snapshot_number, self._snapshot_offset = journal.last_number, journal.size
         try:
-            await journal.flush()
+            await self.journal.flush()  # so that there is a line on the disk to tie it to
+            snapshot = self._captured()
+            await self.journal.flush()
             size = await asyncio.to_thread(write_snapshot, self.directory, snapshot, self._files)
             self._snapshot_size = size
         except NotSavedError:
             return  # it would know more than the journal
         except OSError as error:
             self._warn(f"the snapshot could not be written, the journal is whole: {error}")
+
+    def _captured(self) -> AgentSessionSnapshot:
+        journal = self.journal
+        self._snapshot_number, self._snapshot_offset = journal.last_number, journal.size
+        return snapshot_of(
+            self._replay.state(),
+            session_id=self.session_id,
+            last_number=journal.last_number,
+            last_at=journal.last_at,
+            position=journal.position,
+        )

@@ -292,3 +292,29 @@ def test_the_workspace_root_is_the_nearest_ancestor_with_git(tmp_path: Path):
     (tmp_path / "repo/sub/.git").write_text("gitdir: ../.git/worktrees/sub")
     assert workspace_root(str(inner)) == str(tmp_path / "repo/sub")
     assert workspace_root("/proc") == "/proc"
+
+
+async def test_a_creation_that_was_interrupted_is_no_foreign_session_and_can_be_used(tmp_path: Path):
+    store = store_in(tmp_path)
+    session = await store.create()
+    await session.close()
+    (Path(session.directory) / "snapshot.json").unlink()
+    (Path(session.directory) / "journal.jsonl").write_bytes(b"")
+    assert [row.foreign for row in store.list()] == [False]
+    again = await store.open(session.session_id)
+    await again.writer.record_message(1, said("u1"))
+    await again.close()
+    assert not store.read("last").foreign
+
+
+async def test_SEC_052_a_session_whose_first_line_was_cut_out_is_foreign(tmp_path: Path):
+    store = store_in(tmp_path)
+    session = await store.create()
+    await session.writer.record_message(1, said("u1"))
+    await session.close()
+    journal = Path(session.directory) / "journal.jsonl"
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[1:]))
+    assert store.read(session.session_id).foreign
+    assert store.list()[0].foreign
+    with pytest.raises(ForeignSessionError, match="first line is damaged"):
+        await store.open(session.session_id)
