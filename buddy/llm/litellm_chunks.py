@@ -187,10 +187,10 @@ def usage_of(chunks: Iterable[Any], *, keeps_reasoning: bool) -> Usage | None:
         usage = getattr(chunk, "usage", None)
         if usage is not None:
             found.update({key: value for key, value in _counts(usage).items() if value})
-    if not found:
+    if "input" not in found:
         return None
     return Usage(
-        input_tokens=found.get("input", 0),
+        input_tokens=found["input"],
         output_tokens=found.get("output", 0),
         cache_read_tokens=found.get("cache_read", 0),
         cache_write_tokens=found.get("cache_write", 0),

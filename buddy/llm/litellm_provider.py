@@ -6,6 +6,7 @@ Its own retries are off (the loop retries), its callbacks and accounting unused,
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 import re
@@ -18,6 +19,7 @@ from buddy.llm import litellm_messages
 from buddy.llm.connection_errors import broken_answer, unreachable
 from buddy.llm.errors import classify
 from buddy.llm.litellm_chunks import ChunkReader, Tap, UsageChunks
+from buddy.llm.litellm_closing import hang_up
 from buddy.llm.litellm_import import LitellmLibrary, LitellmUnavailableError
 
 KeyResolver = Callable[[], Awaitable[str]]
@@ -28,6 +30,8 @@ LOOP_SHARE_S = 0.004
 """How long chunks are taken apart before the event loop gets its turn."""
 PREFIXES = re.compile(r"^(?:litellm\.[\w.]+: ?|[A-Z]\w*(?:Error|Exception)\b(?: ?[:-])? ?)+")
 NOISE = re.compile(r"(?s)\s*(?:Traceback \(most recent call last\).*|\.? ?Handle with `litellm\.\w+`\.?)$")
+BYTES = re.compile(r"""\bb(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
+"""A body as litellm prints it into its messages: the `repr` of bytes."""
 NO_TERMINAL_EVENT = "before any terminal event"
 """litellm's words for a responses stream that ended without its end."""
 TRANSPORT_ERRORS = frozenset(
@@ -98,9 +102,8 @@ class LitellmProvider:
         except Exception as error:  # the lane's border: providers raise what they like
             raise error_of(error, provider_of(request.model), key=key, has_begun=reader.has_begun) from error
         finally:
-            # Leaving the loop does not close the connection, and cancelling alone not on every provider.
             if stream is not None:
-                await stream.aclose()
+                await hang_up(stream)
 
     def arguments(self, request: ModelRequest, key: str, litellm: Any) -> dict[str, Any]:
         """The keyword arguments of `acompletion`."""
@@ -162,8 +165,7 @@ def error_of(error: Exception, provider: str, *, key: str, has_begun: bool) -> P
     text = _text(error)
     if NO_TERMINAL_EVENT in text:
         return broken_answer(error, provider)
-    status = next((one for cause in causes if isinstance(one := getattr(cause, "status_code", None), int)), 0)
-    return classify(status, _headers(causes), _body(error, text), provider, key=key)
+    return classify(_status(causes), _headers(causes), _body(error, text), provider, key=key)
 
 
 def _causes(error: BaseException) -> list[BaseException]:
@@ -173,6 +175,12 @@ def _causes(error: BaseException) -> list[BaseException]:
         found.append(current)
         current = current.__cause__ or current.__context__
     return found
+
+
+def _status(causes: list[BaseException]) -> int:
+    """The answer's HTTP status, 0 without one: as the innermost cause has it, litellm rounds some."""
+    stated = (getattr(cause, "status_code", None) for cause in reversed(causes))
+    return next((status for status in stated if isinstance(status, int) and status >= 400), 0)
 
 
 def _headers(causes: list[BaseException]) -> dict[str, str]:
@@ -191,6 +199,9 @@ def _body(error: Exception, text: str) -> object:
     body = getattr(error, "body", None)
     if body:
         return cast("object", body)
+    written = BYTES.search(text)
+    if written:
+        text = ast.literal_eval(written[0]).decode("utf-8", "replace")
     start = text.find("{")
     if start < 0:
         return text
