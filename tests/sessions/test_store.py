@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from buddy.agent.display import NOTHING
+from buddy.agent.events import ApprovalRequested
 from buddy.sessions.folder import FolderError, workspace_root
 from buddy.sessions.line import encode
 from buddy.sessions.lock import LockedError
 from buddy.sessions.opened import Watch
 from buddy.sessions.records import TaskChanged
 from buddy.sessions.store import ForeignSessionError, SessionError
-from tests.sessions.desk import add_bytes, replied, said, store_in
+from tests.sessions.desk import add_bytes, call, replied, said, store_in
 
 
 async def test_a_session_comes_back_as_it_was_left(tmp_path: Path):
@@ -178,6 +180,8 @@ async def test_SEC_052_a_session_of_another_person_or_machine_is_not_offered(tmp
     theirs = store_in(tmp_path)
     session = await theirs.create(name="innocent")
     session.writer.record_grant("g1", {"tool": "run_shell", "pattern": "*"})
+    question = ApprovalRequested("r1", call("c1"), "high", "harmless", NOTHING, "", "d1")
+    session.writer.record_approval(1, question)
     await session.writer.record_message(1, said("u1"))
     await session.close()
 
@@ -192,8 +196,10 @@ async def test_SEC_052_a_session_of_another_person_or_machine_is_not_offered(tmp
     seen = mine.read(session.session_id)
     assert seen.foreign
     assert seen.state.grants == ()
+    assert seen.tasks[0].record.approvals == ()
     forked = await mine.open(mine.fork(session.session_id))
     assert forked.loaded.state.grants == ()
+    assert forked.loaded.tasks[0].record.approvals == ()
     assert forked.loaded.tasks[0].record.history == (said("u1"),)
     await forked.close()
 
