@@ -14,6 +14,7 @@ from buddy.agent.schema import ArgumentsError
 from buddy.agent.tool import Tool, ToolContext, ToolError, ToolResult
 from buddy.safety.paths import Boundary
 from buddy.tools.edit import edit_file
+from buddy.tools.file_moves import copy_file, delete_file, move_file
 from buddy.tools.listing import list_files
 from buddy.tools.patch import apply_patch
 from buddy.tools.read import read_file
@@ -21,10 +22,20 @@ from buddy.tools.write import write_file
 from buddy.workspace.approved import Approved
 from buddy.workspace.disk import DISK, Disk
 from buddy.workspace.locks import FileLocks
+from buddy.workspace.trash import Trash
 from buddy.workspace.undo import UndoLog
 from buddy.workspace.views import FileViews
 
-TOOLS: tuple[Tool, ...] = (edit_file, write_file, apply_patch, read_file, list_files)
+TOOLS: tuple[Tool, ...] = (
+    edit_file,
+    write_file,
+    apply_patch,
+    read_file,
+    list_files,
+    copy_file,
+    move_file,
+    delete_file,
+)
 
 
 class Desk:
@@ -36,6 +47,7 @@ class Desk:
         self.locks = FileLocks()
         self.undo = UndoLog(str(session or self.root / ".buddyx" / "sessions" / "s" / "undo"), disk)
         self.approved = Approved()
+        self.trash = Trash(str(self.root / ".buddyx" / "trash"))
         self.views: dict[int, FileViews] = {}
         self.calls = 0
 
@@ -47,6 +59,7 @@ class Desk:
             FileLocks: self.locks,
             UndoLog: self.undo,
             Approved: self.approved,
+            Trash: self.trash,
         }
 
     def context(self, task_id: int = 1, call_id: str = "") -> ToolContext:

@@ -108,6 +108,7 @@ def _place(
         for name, key in PASSES:
             at = _find(keys.of(name, key), [key(text) for text in wanted.old], start, wanted)
             if at is not None:
+                _refuse_ambiguous(keys, wanted, (name, key), at, where)
                 return _Placed(
                     at, at + len(wanted.old), _new_lines(lines, at, wanted, content.line_end)
                 ), name
@@ -115,13 +116,30 @@ def _place(
     raise ToolError(_explained(keys, hunk, start, not_found(text, "\n".join(hunk.old), "", where)))
 
 
+def _refuse_ambiguous(
+    keys: _Keys, hunk: Hunk, step: tuple[str, Callable[[str], str]], at: int, where: str
+) -> None:
+    """A hunk that changes something and could as well be meant further down. What an @@ line or the end of
+    the file narrows down is the first place after it."""
+    if hunk.anchors or hunk.at_end or all(sign == " " for sign, _ in hunk.lines):
+        return
+    name, key = step
+    old = [key(text) for text in hunk.old]
+    again = _seek(keys.of(name, key), old, at + 1)
+    if again is not None:
+        raise ToolError(
+            f"{where}: its lines stand at line {at + 1} and again at line {again + 1}. Nothing was changed. "
+            "Give more context lines, or name the function or class before them after @@."
+        )
+
+
 def _explained(keys: _Keys, hunk: Hunk, start: int, refusal: str) -> str:
     """Say so where the text is there, but before the place of the hunk."""
     earlier = _seek(keys.of("exact", str), list(hunk.old), 0)
     if earlier is not None and earlier < start:
         return (
-            f"{refusal}\nThe hunk's text stands at line {earlier + 1}, before the hunk above it: write hunks in "
-            "the order of the file."
+            f"{refusal}\nThe hunk's text stands at line {earlier + 1}, before the hunk above it: "
+            "write hunks in the order of the file."
         )
     return refusal
 

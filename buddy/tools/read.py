@@ -22,7 +22,7 @@ from buddy.tools.read_text import MAX_LINES, Page, numbered, page_of_file, page_
 from buddy.workspace.content import BINARY_PROBE_BYTES, Content, decode, is_binary
 from buddy.workspace.files import Loaded, explained, open_to_read, stamp_of, status_of
 from buddy.workspace.locks import in_thread
-from buddy.workspace.views import FileViews, View
+from buddy.workspace.views import FileViews, ShownLines, View
 
 MAX_WHOLE_BYTES = 8_000_000
 """Larger files are read by seeking and not held."""
@@ -98,7 +98,7 @@ def _whole(data: bytes, target: Located) -> bytes:
 def _refuse_binary(head: bytes, target: Located, size: int) -> None:
     if is_binary(head):
         raise ToolError(
-            f"{target.shown} is binary ({size:,} bytes). Look at it with a shell command (file, xxd, strings)."
+            f"{target.shown} is binary ({size:,} bytes). Look at it with a shell command (file, xxd)."
         )
 
 
@@ -154,15 +154,8 @@ def _seen_already(view: View, loaded: Loaded, page: Page) -> bool:
 def _remember(views: FileViews, target: Located, loaded: Loaded, content: Content, page: Page) -> None:
     total = page.total or 0
     if page.lines or total == 0:
-        views.saw(
-            target.real,
-            loaded,
-            content.text,
-            page.first,
-            page.last if page.lines else 0,
-            total,
-            cut=page.cut > 0,
-        )
+        last = page.last if page.lines else 0
+        views.saw(target.real, loaded, content.text, ShownLines(page.first, last, total, cut=page.cut > 0))
 
 
 def _remark(content: Content) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import importlib
 import io
 import json
 from typing import Any, Literal, cast
@@ -64,7 +65,7 @@ class Picture(msgspec.Struct, frozen=True):
 
 
 def picture(data: bytes, shown: str) -> Picture:
-    """A picture, made smaller when it is large and Pillow is installed. Raises `ToolError` when it cannot be
+    """A picture, made smaller when large and Pillow is installed. Raises `ToolError` when it cannot be
     sent."""
     media_type = media_type_of(data)
     smaller = _scaled(data) if not media_type or len(data) > MAX_IMAGE_BYTES or _is_large(data) else None
@@ -73,7 +74,7 @@ def picture(data: bytes, shown: str) -> Picture:
     if not media_type or len(data) > MAX_IMAGE_BYTES:
         raise ToolError(
             f"{shown} is a picture of {len(data):,} bytes that cannot be sent as it is "
-            f"(at most {MAX_IMAGE_BYTES:,} bytes; PNG, JPEG, GIF or WebP). Install Pillow (pip install pillow), or "
+            f"(at most {MAX_IMAGE_BYTES:,} bytes; PNG, JPEG, GIF or WebP). Install Pillow, or "
             "convert it with a shell command."
         )
     encoded = base64.b64encode(data).decode("ascii")
@@ -94,11 +95,9 @@ def png_size(data: bytes) -> tuple[int, int] | None:
 
 def _scaled(data: bytes) -> bytes | None:
     """The picture as a PNG of bounded size, None when Pillow is not installed or does not know the format."""
-    try:  # an optional package, and slow to import: only when a picture needs it
-        from PIL import Image as Pillow  # type: ignore[import-not-found]
-    except ImportError:
+    pillow = _optional("PIL.Image")
+    if pillow is None:
         return None
-    pillow: Any = Pillow
     try:
         with pillow.open(io.BytesIO(data)) as opened:
             opened.thumbnail((MAX_IMAGE_SIDE, MAX_IMAGE_SIDE))
@@ -109,16 +108,23 @@ def _scaled(data: bytes) -> bytes | None:
         return None
 
 
+def _optional(name: str) -> Any:
+    """A package that need not be installed, None when it is not. Slow to import: only when a file needs
+    it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
 def pdf_pages(data: bytes, shown: str) -> tuple[str, ...]:
     """The text of each page. Raises `ToolError` when no PDF package is installed or the file is broken."""
-    try:  # an optional package
-        import pypdf  # type: ignore[import-not-found]
-    except ImportError:
+    reader = _optional("pypdf")
+    if reader is None:
         raise ToolError(
-            f"{shown} is a PDF ({len(data):,} bytes). Reading PDFs needs the package pypdf (pip install pypdf); "
+            f"{shown} is a PDF ({len(data):,} bytes). Reading PDFs needs `pip install pypdf`; "
             "`pdftotext` in a shell works too."
-        ) from None
-    reader: Any = pypdf
+        )
     try:
         return tuple(str(page.extract_text()) for page in reader.PdfReader(io.BytesIO(data)).pages)
     except (reader.errors.PyPdfError, ValueError, OSError) as error:

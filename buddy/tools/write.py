@@ -31,8 +31,8 @@ def require_known(target: Located, before: Loaded, view: View | None, doing: str
     """Refuse to replace or drop what the model has not seen. Raises `ToolError`."""
     if view is None:
         raise ToolError(
-            f"{target.shown} exists and you have not read it: read it with read_file before {doing}, or change "
-            "parts of it with edit_file. Nothing was changed."
+            f"{target.shown} exists and you have not read it: read it with read_file before {doing}, or "
+            "change parts of it with edit_file. Nothing was changed."
         )
     if view.digest != before.digest:
         lines, whole = changed_lines(view, before)

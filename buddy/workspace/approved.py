@@ -36,8 +36,8 @@ class Approved:
         judged = self._calls.get(call_id, {}).get(given)
         if judged is not None and judged[0] != real:
             raise ToolError(
-                f"{given} leads to another file than when this call was approved (a link was changed); nothing "
-                "was touched"
+                f"{given} leads to another file than when this call was approved (a link was changed); "
+                "nothing was touched"
             )
 
     def check_content(self, call_id: str, given: str, digest: str) -> None:
@@ -45,6 +45,6 @@ class Approved:
         judged = self._calls.get(call_id, {}).get(given)
         if judged is not None and judged[1] not in (None, digest):
             raise ToolError(
-                f"{given} changed on disk after this change was shown for approval; nothing was written. Read it "
-                "again and repeat the change."
+                f"{given} changed on disk after this change was shown for approval; nothing was written. "
+                "Read it again and repeat the change."
             )

@@ -34,6 +34,15 @@ class View(msgspec.Struct, frozen=True):
     answered: tuple[int, int] = (0, 0)
 
 
+class ShownLines(msgspec.Struct, frozen=True):
+    """Lines `first` to `last` of `total` that the model was shown. `cut`: some of them only in part."""
+
+    first: int
+    last: int
+    total: int
+    cut: bool
+
+
 class FileViews:
     """The files one task has seen."""
 
@@ -55,25 +64,16 @@ class FileViews:
         while len(self._views) > MAX_VIEWS:
             self._views.popitem(last=False)
 
-    def saw(
-        self,
-        real: str,
-        loaded: Loaded,
-        text: str,
-        first: int,
-        last: int,
-        total: int,
-        *,
-        cut: bool = False,
-    ) -> View:
-        """The model was shown lines `first` to `last` of `total`. `cut`: some of them only in part, so they
-        do not count."""
+    def saw(self, real: str, loaded: Loaded, text: str, lines: ShownLines) -> View:
+        """The model was shown these lines; lines shown in part do not count."""
         digest = loaded.digest
         before = self._views.get(real)
         known = before if before is not None and before.digest == digest else None
         earlier = known.shown if known else ()
-        shown = earlier if cut or last < first else _merged(((first, last), *earlier))
-        whole = (known is not None and known.whole) or total == 0 or (shown[:1] == ((1, total),))
+        shown = earlier
+        if not lines.cut and lines.last >= lines.first:
+            shown = _merged(((lines.first, lines.last), *earlier))
+        whole = (known is not None and known.whole) or lines.total == 0 or shown == ((1, lines.total),)
         view = View(digest, loaded.stamp, whole, _kept(text), shown)
         self.put(real, view)
         return view
@@ -90,6 +90,16 @@ class FileViews:
     def gone(self, real: str) -> None:
         """The file is no more."""
         self._views.pop(real, None)
+
+    def gone_below(self, real: str) -> None:
+        """The file, or the folder with everything in it, is no more."""
+        for known in [known for known in self._views if known == real or known.startswith(real + "/")]:
+            del self._views[known]
+
+    def moved(self, real: str, target: str) -> None:
+        """The file or folder has another name; what was seen of it stays seen."""
+        for known in [known for known in self._views if known == real or known.startswith(real + "/")]:
+            self.put(target + known[len(real) :], self._views.pop(known))
 
     def forget_shown(self) -> None:
         """Earlier results left the model's context (compaction): nothing may be answered with "unchanged" any

@@ -1,0 +1,206 @@
+"""`copy_file`, `move_file`, `delete_file`: whole files and folders, without looking into them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from typing import Any
+
+from buddy.agent.display import Diff, Display, FileDiff, Plain
+from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
+from buddy.safety.paths import Boundary, Located, locate
+from buddy.tools.changing import FileChange, Loader, Plan, change, existing, located, preview
+from buddy.tools.near_names import missing
+from buddy.workspace.approved import Approved
+from buddy.workspace.files import explained, folder_of, refuse_irregular, status_of
+from buddy.workspace.locks import FileLocks, in_thread
+from buddy.workspace.trash import Trash
+from buddy.workspace.views import FileViews
+
+ALIASES = {
+    **dict.fromkeys(("from", "src", "from_path", "source_path"), "source"),
+    **dict.fromkeys(("to", "dst", "dest", "destination", "to_path", "target_path"), "target"),
+}
+MAX_COUNTED = 10_000
+
+
+def _into(ctx: ToolContext, source: Located, target: Located) -> Located:
+    """A folder as target means: in it, under the same name."""
+    status = status_of(target.real)
+    if status is not None and stat.S_ISDIR(status.st_mode):
+        return locate(ctx.service(Boundary), os.path.join(target.path, os.path.basename(source.path)))
+    return target
+
+
+def _free(target: Located) -> None:
+    if status_of(target.real) is not None:
+        raise ToolError(
+            f"{target.shown} exists already; nothing was changed. Choose another name or delete it first."
+        )
+
+
+def _plan_copy(ctx: ToolContext, targets: Any, loader: Loader) -> Plan:
+    source, target = targets[0], _into(ctx, targets[0], targets[1])
+    before = existing(source, loader(source), ctx.service(Boundary))
+    _free(target)
+    made = FileChange(target, None, before.data, whole=False, mode=before.mode)
+    return Plan((made,), f"{source.shown}: copied to {target.shown}, {len(before.data):,} bytes")
+
+
+def _copy_access(arguments: Any) -> Access:
+    return Access(reads=(arguments.source,), writes=(arguments.target,))
+
+
+def _copy_preview(ctx: ToolContext, arguments: Any) -> Diff:
+    return preview(ctx, [arguments.source, arguments.target], _plan_copy)
+
+
+@tool(
+    risk="medium",
+    category="files",
+    access=_copy_access,
+    preview=_copy_preview,
+    aliases=("cp",),
+    argument_aliases=ALIASES,
+)
+async def copy_file(ctx: ToolContext, source: str, target: str) -> ToolResult:
+    """Copy one file to a new path, which must not exist yet; mode and bytes stay the same. A folder as target
+    means: into it, under the same name."""
+    text, diff = await change(ctx, "copy_file", [source, target], _plan_copy)
+    return ToolResult(text, diff)
+
+
+def _move_access(arguments: Any) -> Access:
+    return Access(reads=(arguments.source,), writes=(arguments.source, arguments.target))
+
+
+def _found(ctx: ToolContext, target: Located) -> os.stat_result:
+    """What is to be moved or deleted: a regular file, a folder, or a link (which itself is meant then)."""
+    status = status_of(_itself(ctx.service(Boundary), target))
+    if status is None:
+        raise ToolError(missing(target, ctx.service(Boundary)))
+    if not stat.S_ISDIR(status.st_mode) and not stat.S_ISLNK(status.st_mode):
+        refuse_irregular(status.st_mode, target.shown)
+    _refuse_whole_workspace(ctx.service(Boundary), target)
+    return status
+
+
+def _itself(boundary: Boundary, target: Located) -> str:
+    """The real path of the name itself: the folder's links are followed, a link in the last place is not."""
+    if not os.path.islink(target.path):
+        return target.real
+    folder, name = os.path.split(target.path)
+    around = locate(boundary, folder)
+    if target.inside and not around.inside:
+        raise ToolError(f"{target.shown} is reached through a link out of the workspace; nothing was touched")
+    return os.path.join(around.real, name)
+
+
+def _refuse_whole_workspace(boundary: Boundary, target: Located) -> None:
+    """Raise `ToolError` for the workspace itself and everything above it."""
+    for root in (boundary.root, boundary.cwd, boundary.home):
+        if root == target.real or root.startswith(target.real.rstrip("/") + "/"):
+            raise ToolError(
+                f"{target.shown} holds the workspace or the home folder; it is not moved or deleted"
+            )
+
+
+def _move_preview(ctx: ToolContext, arguments: Any) -> Display:
+    source, target = (locate(ctx.service(Boundary), path) for path in (arguments.source, arguments.target))
+    _found(ctx, source)
+    target = _into(ctx, source, target)
+    _free(target)
+    for found, given in ((source, arguments.source), (target, arguments.target)):
+        ctx.service(Approved).remember(ctx.call_id, given, found.real)
+    return Diff((FileDiff(source.shown, "move", "", 0, 0, new_path=target.shown),))
+
+
+@tool(
+    risk="high",
+    category="files",
+    access=_move_access,
+    preview=_move_preview,
+    aliases=("mv", "rename_file"),
+    argument_aliases=ALIASES,
+)
+async def move_file(ctx: ToolContext, source: str, target: str) -> ToolResult:
+    """Move or rename a file or folder. The new path must not exist yet; a folder as target means: into it,
+    under the same name. Missing folders are created."""
+
+    def work() -> ToolResult:
+        start = located(ctx, source)
+        status = _found(ctx, start)
+        end = _into(ctx, start, locate(ctx.service(Boundary), target))
+        ctx.service(Approved).check_path(ctx.call_id, target, end.real)
+        origin = _itself(ctx.service(Boundary), start)
+        if end.real == origin or end.real.startswith(origin + "/"):
+            raise ToolError(f"{start.shown} cannot be moved into itself")
+        with ctx.service(FileLocks).holding(origin, end.real), explained(f"move {start.shown}"):
+            _free(end)
+            _rename(origin, end)
+        ctx.service(FileViews).moved(origin, end.real)
+        kind = "folder" if stat.S_ISDIR(status.st_mode) else "file"
+        shown = Diff((FileDiff(start.shown, "move", "", 0, 0, new_path=end.shown),))
+        return ToolResult(f"{start.shown}: {kind} moved to {end.shown}", shown)
+
+    return await in_thread(work)
+
+
+def _rename(origin: str, end: Located) -> None:
+    with folder_of(origin) as (old_folder, old), folder_of(end.real, create=True) as (folder, name):
+        os.rename(old, name, src_dir_fd=old_folder, dst_dir_fd=folder)
+
+
+def _delete_access(arguments: Any) -> Access:
+    return Access(writes=(arguments.path,))
+
+
+def _delete_preview(ctx: ToolContext, arguments: Any) -> Display:
+    target = locate(ctx.service(Boundary), arguments.path)
+    status = _found(ctx, target)
+    ctx.service(Approved).remember(ctx.call_id, arguments.path, target.real)
+    named = _named(target, _itself(ctx.service(Boundary), target), status)
+    return Plain(f"delete {named} (goes to the trash)")
+
+
+def _named(target: Located, origin: str, status: os.stat_result) -> str:
+    if not stat.S_ISDIR(status.st_mode):
+        return f"{target.shown} ({status.st_size:,} bytes)"
+    count = 0
+    for _, _, files in os.walk(origin):
+        count += len(files)
+        if count > MAX_COUNTED:
+            return f"folder {target.shown} (more than {MAX_COUNTED:,} files)"
+    return f"folder {target.shown} ({count:,} files)"
+
+
+@tool(
+    risk="high",
+    category="files",
+    access=_delete_access,
+    preview=_delete_preview,
+    aliases=("rm", "remove_file"),
+    argument_aliases={"file_path": "path", "filename": "path"},
+)
+async def delete_file(ctx: ToolContext, path: str) -> ToolResult:
+    """Delete a file or a folder with everything in it. It goes to the project's trash, from which the person
+    can restore it."""
+
+    def work() -> ToolResult:
+        target = located(ctx, path)
+        status = _found(ctx, target)
+        origin = _itself(ctx.service(Boundary), target)
+        named = _named(target, origin, status)
+        with ctx.service(FileLocks).holding(origin), explained(f"delete {target.shown}"):
+            try:
+                trashed = ctx.service(Trash).take(origin, ctx.task_id)
+            except shutil.Error as error:
+                raise ToolError(
+                    f"cannot move {target.shown} to the trash: {error}; it was not deleted"
+                ) from error
+        ctx.service(FileViews).gone_below(origin)
+        text = f"{named}: deleted (in the trash as {trashed.id})"
+        return ToolResult(text, Plain(text))
+
+    return await in_thread(work)

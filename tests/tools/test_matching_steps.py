@@ -1,0 +1,189 @@
+"""Finding quoted text: five steps, the first with a match decides, nothing fuzzier."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from buddy.agent.tool import ToolError
+from buddy.tools.edit_plan import Edit, edited
+from buddy.workspace.content import decode, from_text
+
+
+def applied(text: str, old: str, new: str, *, everywhere: bool = False) -> tuple[str, str]:
+    """The text after one edit, and the step that found it; or ("", the refusal)."""
+    try:
+        outcome = edited(from_text(text), [Edit(old, new, everywhere)], "f.txt")
+    except ToolError as error:
+        return "", str(error)
+    return outcome.content.raw, outcome.steps[0]
+
+
+def test_exact_text_is_replaced_where_it_stands_once() -> None:
+    assert applied("one\ntwo\nthree\n", "two", "2") == ("one\n2\nthree\n", "exact")
+
+
+def test_replacement_text_is_taken_literally() -> None:
+    assert applied("a = 1\n", "1", r"\g<0> $& \1")[0] == "a = \\g<0> $& \\1\n"
+
+
+def test_two_places_are_an_error_that_lists_both_lines() -> None:
+    text, refusal = applied("x = 1\ny = 2\nx = 1\n", "x = 1", "x = 3")
+    assert text == ""
+    assert "2 places" in refusal
+    assert "lines 1, 3" in refusal
+
+
+def test_places_that_overlap_are_two_places() -> None:
+    assert "2 places" in applied("ababa", "aba", "x")[1]
+
+
+def test_all_replaces_every_place_from_left_to_right() -> None:
+    assert applied("aaaaa", "aa", "b", everywhere=True)[0] == "bba"
+
+
+def test_blanks_at_line_ends_may_differ_on_whole_lines() -> None:
+    text = "if a:   \n    b()\t\nrest\n"
+    assert applied(text, "if a:\n    b()\n", "if c:\n    b()\n") == (
+        "if c:\n    b()\t\nrest\n",
+        "trailing blanks",
+    )
+
+
+def test_blanks_at_line_ends_may_not_differ_in_the_middle_of_a_line() -> None:
+    assert applied("call(one   \n  two)\n", "one\n", "1\n")[0] == ""
+
+
+def test_the_last_line_without_newline_stays_without() -> None:
+    assert applied("a\nlast", "last\n", "end\n") == ("a\nend", "trailing blanks")
+
+
+def test_typography_may_differ_and_the_files_own_stays_where_nothing_changed() -> None:
+    text = "say(“hello”) — it’s\u00a0fine\n"
+    old = 'say("hello") - it\'s fine'
+    assert applied(text, old, 'say("bye") - it\'s fine') == ("say(“bye”) — it’s\u00a0fine\n", "typography")
+
+
+def test_one_uniform_indentation_may_differ_and_new_text_moves_with_it() -> None:
+    text = "class A:\n    def f(self):\n        return 1\n"
+    assert applied(
+        text, "def f(self):\n    return 1", "def f(self):\n    if x:\n        return 2\n    return 1"
+    ) == (
+        "class A:\n    def f(self):\n        if x:\n            return 2\n        return 1\n",
+        "indentation",
+    )
+
+
+def test_text_quoted_with_too_much_indentation_moves_back() -> None:
+    assert applied("a:\n  b\n", "    a:\n      b", "    a:\n      c")[0] == "a:\n  c\n"
+
+
+def test_a_tab_for_blanks_is_one_uniform_indentation() -> None:
+    assert applied("if x:\n\tgo()\n", "    go()", "    stop()")[0] == "if x:\n\tstop()\n"
+
+
+def test_indentation_that_differs_unevenly_is_refused() -> None:
+    assert applied("  a\n    b\n", "a\nb", "c\nd")[0] == ""
+
+
+def test_new_text_that_starts_at_another_indentation_is_refused_with_the_reason() -> None:
+    text, refusal = applied("    go()\n", "go()\nx", "y")
+    assert text == ""
+    text, refusal = applied("if a:\n    go(1)\n    go(2)\n", "go(1)\ngo(2)", "    go(3)")
+    assert (text, "different indentations" in refusal) == ("", True)
+
+
+def test_line_numbers_copied_from_the_output_are_dropped() -> None:
+    text = "def f():\n    return 1\n"
+    assert applied(
+        text, "     1\tdef f():\n     2\t    return 1", "     1\tdef f():\n     2\t    return 2"
+    ) == (
+        "def f():\n    return 2\n",
+        "line numbers",
+    )
+
+
+def test_one_line_number_has_to_be_the_right_one() -> None:
+    text = "1\n2\nname\n"
+    assert applied(text, "     3\tname", "other")[0] == "1\n2\nother\n"
+    assert applied(text, "     7\tname", "other")[0] == ""
+
+
+def test_numbers_on_some_new_lines_only_are_refused() -> None:
+    text, refusal = applied("a\nb\n", "     1\ta\n     2\tb", "     1\ta\nnew\n     2\tb")
+    assert (text, "some of its lines" in refusal) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "old"),
+    [
+        ("Function Foo() {}\n", "function foo()"),
+        ("const x = compute(items)\n", "const x = compute(item)"),
+        ("start\nmiddle one\nend\n", "start\nmiddle two\nend"),
+        ("a  =  1\n", "a = 1"),
+        ("a = 'x'\n", 'a = "x"'),
+    ],
+    ids=["letter case", "one letter", "only the ends fit", "blanks inside", "another quote"],
+)
+def test_nothing_fuzzier_is_ever_written(text: str, old: str) -> None:
+    assert applied(text, old, "changed")[0] == ""
+
+
+def test_a_refusal_shows_the_nearest_real_text_with_numbers_and_visible_blanks() -> None:
+    text = "import os\n\n\ndef total(items):\n\tresult = sum(items)  \n\treturn result\n"
+    refusal = applied(text, "def total(items):\n    result = sum(item)\n    return result", "x")[1]
+    assert "     4  def total(items):\n     5  →result = sum(items)··\n     6  →return result" in refusal
+    assert "First difference, line 5" in refusal
+
+
+def test_a_refusal_without_anything_near_shows_how_the_file_begins() -> None:
+    assert "     1  alpha\n     2  beta" in applied("alpha\nbeta\n", "xyz", "q")[1]
+
+
+def test_text_that_is_already_there_is_said_so() -> None:
+    assert (
+        "already there (line 2)" in applied("a\nreturn total(1)\n", "return total(0)", "return total(1)")[1]
+    )
+
+
+def test_an_edit_that_changes_nothing_is_refused() -> None:
+    assert "the same" in applied("a\n", "a", "a")[1]
+    assert "old is empty" in applied("a\n", "", "b")[1]
+
+
+def test_long_runs_and_repetitions_end_in_time() -> None:
+    started = time.perf_counter()
+    applied(" " * 200_000 + "x", "y" + " " * 2000, "z")
+    applied("a" * 400_000, "a" * 2000 + "b", "z")
+    applied("a" * 400_000, "a" * 1000, "z")
+    applied("ab\n" * 100_000, " ab\n" * 500 + "c", "z")
+    applied("a" * 300_000, "a", "bb", everywhere=True)
+    assert time.perf_counter() - started < 10
+
+
+LINES = st.lists(st.sampled_from(["a", "b", "  a", "\tb", "“q”", "x  ", "-"]), max_size=8)
+ENDS = st.sampled_from(["\n", "\r\n", "\r"])
+
+
+@given(LINES, LINES, LINES, st.lists(ENDS, min_size=30, max_size=30), st.text(alphabet="zy\n", max_size=6))
+def test_bytes_outside_the_edit_never_change(
+    before: list[str], quoted: list[str], after: list[str], ends: list[str], new: str
+) -> None:
+    lines = [*before, "START", *quoted, "STOP", *after]
+    raw = "".join(line + end for line, end in zip(lines, ends, strict=False))
+    start, stop = raw.index("START"), raw.index("STOP") + 4
+    old = "\n".join(["START", *quoted, "STOP"])
+    result = edited(from_text(raw), [Edit(old, f"Q{new}Q")], "f").content.raw
+    assert result.startswith(raw[:start] + "Q")
+    assert result.endswith("Q" + raw[stop:])
+
+
+@given(st.binary(max_size=60), st.sampled_from(["utf-8", "utf-16", "latin-1", "utf-8-sig"]))
+def test_decoding_and_encoding_gives_the_same_bytes(noise: bytes, encoding: str) -> None:
+    for data in (noise, "grüße, “quotes”\r\nend\n".encode(encoding, "replace")):
+        content = decode(data)
+        if content is not None:
+            assert content.encode(content.raw) == data

@@ -1,0 +1,234 @@
+"""`read_file` and `list_files`: numbers, limits, kinds of files, and things that must never be waited for."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from buddy.agent.display import Picture
+from buddy.agent.tool import ToolError
+from buddy.tools.listing import list_files
+from buddy.tools.read import read_file
+from buddy.tools.read_kinds import pdf_pages, png_size
+from buddy.workspace.views import FileViews
+from tests.files_desk import Desk
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+async def test_lines_come_with_numbers_and_the_total(desk: Desk) -> None:
+    desk.put("a.txt", "one\n\ttwo\nthree")
+    assert await desk.ask(read_file, path="a.txt") == (
+        "     1\tone\n     2\t\ttwo\n     3\tthree\n[a.txt: lines 1–3 of 3]"
+    )
+
+
+async def test_the_next_offset_is_told(desk: Desk) -> None:
+    desk.put("a.txt", "".join(f"line {n}\n" for n in range(1, 11)))
+    assert await desk.ask(read_file, path="a.txt", offset=4, limit=2) == (
+        "     4\tline 4\n     5\tline 5\n[a.txt: lines 4–5 of 10; offset=6 for more]"
+    )
+
+
+async def test_a_negative_offset_is_the_end_of_the_file(desk: Desk) -> None:
+    desk.put("a.txt", "".join(f"line {n}\n" for n in range(1, 11)))
+    assert (await desk.ask(read_file, path="a.txt", offset=-2)).startswith(
+        "     9\tline 9\n    10\tline 10\n"
+    )
+
+
+async def test_empty_and_past_the_end_are_told_apart(desk: Desk) -> None:
+    desk.put("empty.txt", "")
+    desk.put("a.txt", "one\n")
+    assert await desk.ask(read_file, path="empty.txt") == "empty.txt is empty"
+    assert await desk.ask(read_file, path="a.txt", offset=9) == "a.txt has 1 lines; offset 9 is past its end"
+
+
+async def test_at_most_two_thousand_lines_and_fifty_kilobytes(desk: Desk) -> None:
+    desk.put("many.txt", "x\n" * 5000)
+    text = await desk.ask(read_file, path="many.txt", limit=9999)
+    assert text.endswith("[many.txt: lines 1–2000 of 5,000; offset=2001 for more]")
+    desk.put("wide.txt", ("y" * 999 + "\n") * 200)
+    text = await desk.ask(read_file, path="wide.txt")
+    assert len(text.encode()) < 51_000
+    assert "of 200; offset=" in text
+
+
+async def test_long_lines_are_cut_and_said_so(desk: Desk) -> None:
+    desk.put("a.txt", "z" * 5000 + "\nshort\n")
+    text = await desk.ask(read_file, path="a.txt")
+    assert "… (cut: the line has 5,000 characters)" in text
+    assert "1 lines cut at 2,000 characters" in text
+
+
+async def test_what_makes_a_file_odd_is_told(desk: Desk) -> None:
+    desk.put("a.txt", "a\r\nb\r\n".encode("utf-16"))
+    assert "encoding utf-16-le, line ends '\\r\\n'" in await desk.ask(read_file, path="a.txt")
+
+
+async def test_an_unchanged_file_is_answered_in_one_line_once(desk: Desk) -> None:
+    path = desk.put("a.txt", "one\n")
+    whole = await desk.ask(read_file, path="a.txt")
+    assert await desk.ask(read_file, path="a.txt") == "a.txt is unchanged since you read it (lines 1–1 of 1)"
+    assert await desk.ask(read_file, path="a.txt") == whole
+    assert (await desk.ask(read_file, path="a.txt", task_id=2)) == whole
+    path.write_text("two\n")
+    assert "two" in await desk.ask(read_file, path="a.txt")
+
+
+async def test_after_compaction_nothing_counts_as_shown(desk: Desk) -> None:
+    desk.put("a.txt", "one\n")
+    whole = await desk.ask(read_file, path="a.txt")
+    views = desk.services()[FileViews]
+    assert isinstance(views, FileViews)
+    views.forget_shown()
+    assert await desk.ask(read_file, path="a.txt") == whole
+
+
+async def test_a_missing_file_is_answered_with_near_names(desk: Desk) -> None:
+    desk.put("readme.md", "x")
+    assert await desk.ask(read_file, path="README.md") == (
+        "refused: README.md does not exist. Did you mean readme.md?"
+    )
+
+
+async def test_a_folder_is_listed(desk: Desk) -> None:
+    desk.put("src/a.py", "x" * 1500)
+    desk.put("src/sub/b.py", "x")
+    (desk.root / "src/link").symlink_to("a.py")
+    expected = "src: 3 entries\nsub/\na.py  1.5 kB\nlink  (link to a.py)"
+    assert await desk.ask(read_file, path="src") == expected
+    assert await desk.ask(list_files, path="src") == expected
+    assert "is not a folder" in await desk.ask(list_files, path="src/a.py")
+
+
+async def test_names_with_control_characters_are_shown_harmless(desk: Desk) -> None:
+    desk.put("a\x1b[31mb\nc", "x")
+    assert "\x1b" not in await desk.ask(list_files)
+
+
+async def test_pictures_reach_the_model_as_pictures(desk: Desk) -> None:
+    desk.put("dot.data", PNG)
+    result = await desk.call(read_file, path="dot.data")
+    assert [(image.media_type, image.data) for image in result.images] == [
+        ("image/png", base64.b64encode(PNG).decode())
+    ]
+    assert result.display == Picture("dot.data", f"dot.data: image/png, {len(PNG)} bytes")
+    assert png_size(PNG) == (1, 1)
+
+
+async def test_a_picture_too_large_to_send_says_what_to_do(desk: Desk) -> None:
+    desk.put("big.jpg", b"\xff\xd8\xff" + bytes(4_000_000))
+    assert "cannot be sent as it is" in await desk.ask(read_file, path="big.jpg")
+
+
+async def test_notebooks_are_shown_as_cells_without_blobs(desk: Desk) -> None:
+    book = {
+        "cells": [
+            {"cell_type": "markdown", "source": ["# Title\n", "text"]},
+            {
+                "cell_type": "code",
+                "source": "plot()",
+                "outputs": [
+                    {"output_type": "stream", "text": ["done\n"]},
+                    {
+                        "output_type": "display_data",
+                        "data": {"image/png": "A" * 5000, "text/plain": "<Figure>"},
+                    },
+                    {"output_type": "error", "ename": "E", "evalue": "bad"},
+                ],
+            },
+        ]
+    }
+    desk.put("a.ipynb", json.dumps(book))
+    text = await desk.ask(read_file, path="a.ipynb")
+    assert "# Title" in text
+    assert "[image/png, 5,000 characters]" in text
+    assert "[output] <Figure>" in text
+    assert "[error] E: bad" in text
+    assert "AAAA" not in text
+
+
+async def test_broken_notebooks_programs_archives_and_binaries_say_what_they_are(desk: Desk) -> None:
+    desk.put("a.ipynb", "{not json")
+    desk.put("a.zip", b"PK\x03\x04rest")
+    desk.put("a.docx", b"PK\x03\x04......word/document.xml")
+    desk.put("a.out", b"\x7fELF\0\0")
+    desk.put("a.bin", b"x\0y")
+    answers = [
+        await desk.ask(read_file, path=name) for name in ("a.ipynb", "a.zip", "a.docx", "a.out", "a.bin")
+    ]
+    expected = ["not one", "an archive", "an Office document", "a program", "is binary"]
+    assert [want in answer for want, answer in zip(expected, answers, strict=True)] == [True] * 5
+
+
+async def test_a_pdf_that_cannot_be_read_says_why(desk: Desk) -> None:
+    desk.put("a.pdf", b"%PDF-1.4\nbroken")
+    answer = await desk.ask(read_file, path="a.pdf")
+    assert answer.startswith("refused: a.pdf is a PDF")
+    with pytest.raises(ToolError):
+        pdf_pages(b"%PDF-1.4\nbroken", "a.pdf")
+
+
+async def test_SEC_063_pipes_sockets_devices_and_kernel_files_are_refused_at_once(desk: Desk) -> None:
+    os.mkfifo(desk.root / "pipe")
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(desk.root / "socket"))
+    (desk.root / "zero").symlink_to("/dev/zero")
+    started = time.perf_counter()
+    for name in ("pipe", "socket", "zero", "/dev/zero", "/dev/tty", "/proc/kcore", "/proc/self/mem"):
+        answer = await desk.ask(read_file, path=name)
+        assert answer.startswith("refused: "), (name, answer)
+    server.close()
+    assert time.perf_counter() - started < 5
+
+
+async def test_SEC_060_odd_paths_are_read_in_canonical_form_or_refused(desk: Desk) -> None:
+    desk.put("a/b.txt", "x\n")
+    desk.put("line\nbreak", "y\n")
+    for task, path in enumerate(("a/../a/b.txt", "a/./b.txt", "a//b.txt", "a/b.txt/")):
+        assert (await desk.ask(read_file, path=path, task_id=task)).startswith("     1\tx")
+    assert (await desk.ask(read_file, path="line\nbreak")).startswith("     1\ty")
+    for path in ("a\0b", "n" * 5000, ""):
+        assert (await desk.ask(read_file, path=path)).startswith("refused: ")
+
+
+async def test_SEC_065_a_sparse_file_of_ten_gigabytes_is_answered_within_limits(desk: Desk) -> None:
+    (desk.root / "sparse").touch()
+    os.truncate(desk.root / "sparse", 10_000_000_000)
+    assert "is binary (10,000,000,000 bytes)" in await desk.ask(read_file, path="sparse")
+
+
+async def test_a_large_file_is_read_by_seeking(desk: Desk) -> None:
+    with (desk.root / "log").open("w") as file:
+        file.writelines(f"entry {n:07}\n" for n in range(1, 1_000_001))
+    assert await desk.ask(read_file, path="log", offset=777_777, limit=1) == (
+        "777777\tentry 0777777\n[log: lines 777777–777777 of 1,000,000; offset=777778 for more]"
+    )
+    assert (await desk.ask(read_file, path="log", offset=-1)).startswith("1000000\tentry 1000000\n")
+    assert "past its end" in await desk.ask(read_file, path="log", offset=2_000_000)
+
+
+async def test_a_large_file_of_one_line_stays_bounded(desk: Desk) -> None:
+    desk.put("one", b"x" * 20_000_000)
+    text = await desk.ask(read_file, path="one")
+    assert len(text) < 3000
+    assert len(await desk.ask(read_file, path="one", offset=-3)) < 3000
+
+
+async def test_a_limit_below_one_is_refused(desk: Desk) -> None:
+    desk.put("a.txt", "x\n")
+    assert "at least 1" in await desk.ask(read_file, path="a.txt", limit=0)

@@ -1,0 +1,117 @@
+"""`write_file`: new files, and files the model has seen whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from buddy.agent.registry import ToolRegistry
+from buddy.tools.read import read_file
+from buddy.tools.write import write_file
+from tests.files_desk import TOOLS, Desk
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+async def test_a_new_file_gets_its_folders_and_exactly_this_content(desk: Desk) -> None:
+    assert (
+        await desk.ask(write_file, path="a/b/c.txt", content="x\r\ny")
+        == "a/b/c.txt: created, 2 lines, 4 bytes"
+    )
+    assert desk.bytes("a/b/c.txt") == b"x\r\ny"
+
+
+async def test_a_file_nobody_read_is_not_replaced(desk: Desk) -> None:
+    desk.put("a.txt", "precious\n")
+    assert "you have not read it" in await desk.ask(write_file, path="a.txt", content="x")
+    assert desk.bytes("a.txt") == b"precious\n"
+
+
+async def test_a_file_read_in_part_is_not_replaced_until_the_rest_is_read(desk: Desk) -> None:
+    desk.put("a.txt", "1\n2\n3\n4\n")
+    await desk.call(read_file, path="a.txt", limit=2)
+    assert "only a part" in await desk.ask(write_file, path="a.txt", content="x")
+    await desk.call(read_file, path="a.txt", offset=3)
+    await desk.call(write_file, path="a.txt", content="x\n")
+    assert desk.bytes("a.txt") == b"x\n"
+
+
+async def test_a_file_that_changed_since_is_not_replaced_and_the_change_is_shown(desk: Desk) -> None:
+    path = desk.put("a.txt", "one\n")
+    await desk.call(read_file, path="a.txt")
+    path.write_text("one\nby hand\n")
+    refusal = await desk.ask(write_file, path="a.txt", content="x")
+    assert "a.txt changed since you read it:\n+2     by hand" in refusal
+    assert path.read_text() == "one\nby hand\n"
+
+
+async def test_another_tasks_reading_does_not_count(desk: Desk) -> None:
+    desk.put("a.txt", "one\n")
+    await desk.call(read_file, path="a.txt", task_id=1)
+    assert "you have not read it" in await desk.ask(write_file, path="a.txt", content="x", task_id=2)
+
+
+async def test_line_ends_encoding_and_mark_of_a_replaced_file_stay(desk: Desk) -> None:
+    desk.put("a.txt", "\ufeffa\r\nb\r\n".encode("utf-16-le"))
+    await desk.call(read_file, path="a.txt")
+    await desk.call(write_file, path="a.txt", content="new\nlines\n")
+    assert desk.bytes("a.txt") == "\ufeffnew\r\nlines\r\n".encode("utf-16-le")
+
+
+async def test_the_same_content_again_is_refused(desk: Desk) -> None:
+    desk.put("a.txt", "one\n")
+    await desk.call(read_file, path="a.txt")
+    assert "already has exactly this content" in await desk.ask(write_file, path="a.txt", content="one\n")
+
+
+async def test_an_empty_file_may_be_filled_without_reading_it(desk: Desk) -> None:
+    desk.put("a.txt", "")
+    await desk.call(write_file, path="a.txt", content="x\n")
+    assert desk.bytes("a.txt") == b"x\n"
+
+
+async def test_a_folder_in_place_of_the_file_or_a_file_in_place_of_the_folder_is_refused(desk: Desk) -> None:
+    desk.put("dir/file", "x")
+    assert "is a folder" in await desk.ask(write_file, path="dir", content="x")
+    assert "refused: " in await desk.ask(write_file, path="dir/file/below", content="x")
+
+
+async def test_the_preview_of_a_new_file_is_what_is_written(desk: Desk) -> None:
+    shown = desk.preview(write_file, "c1", path="a.txt", content="x\n")
+    assert not (desk.root / "a.txt").exists()
+    assert (await desk.call(write_file, call_id="c1", path="a.txt", content="x\n")).display == shown
+
+
+async def test_a_file_that_appeared_after_the_preview_is_not_overwritten(desk: Desk) -> None:
+    desk.preview(write_file, "c1", path="a.txt", content="x\n")
+    desk.put("a.txt", "")
+    answer = await desk.ask(write_file, call_id="c1", path="a.txt", content="x\n")
+    assert "changed on disk after this change was shown" in answer
+
+
+def test_tools_are_found_under_the_names_models_know() -> None:
+    registry = ToolRegistry(TOOLS)
+    found = {name: registry.get(name) for name in ("create_file", "str_replace", "view", "write_file")}
+    assert {name: tool and tool.name for name, tool in found.items()} == {
+        "create_file": "write_file",
+        "str_replace": "edit_file",
+        "view": "read_file",
+        "write_file": "write_file",
+    }
+
+
+def test_risks_are_those_of_the_table() -> None:
+    assert {tool.name: tool.risk for tool in TOOLS} == {
+        "read_file": "low",
+        "list_files": "low",
+        "write_file": "medium",
+        "edit_file": "medium",
+        "apply_patch": "medium",
+        "copy_file": "medium",
+        "move_file": "high",
+        "delete_file": "high",
+    }
