@@ -19,7 +19,9 @@ CROWD = 8
 """How many unconfirmed requests an open governor starts with."""
 
 SPEED_UP = 1.5
-AS_GOOD_AS_OPEN_S = 0.05
+AS_GOOD_AS_OPEN = 20
+"""How many times faster than probing requests may follow each other before the governor counts as open."""
+
 LONGEST_S = 60.0
 """The longest delay of our own; the provider may ask for more."""
 
@@ -91,7 +93,7 @@ class Governor:
             self._is_probed = True
             self._refusals = 0
             self._spacing_s /= SPEED_UP
-            if not self._waiting or self._spacing_s < AS_GOOD_AS_OPEN_S:
+            if not self._waiting or self._spacing_s * AS_GOOD_AS_OPEN < self._interval_s:
                 self._is_closed = False
         self._let_go()
 

@@ -93,6 +93,7 @@ class _Watch:
         "_fired",
         "_handle",
         "_has_bytes",
+        "_is_asleep",
         "_limits",
         "_noted_at",
         "_started_at",
@@ -108,6 +109,7 @@ class _Watch:
         self._started_at = self._noted_at = self._content_at = now
         self._has_bytes = False
         self._waiting = False
+        self._is_asleep = False
         self._fired = ""
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
@@ -124,14 +126,20 @@ class _Watch:
         self._task = task
         self._cancelling = task.cancelling()
         self._waiting = True
+        if self._is_asleep:
+            self._is_asleep = False
+            self._handle = self._timer.call_at(self._deadline()[0], self._look)
 
     def note(self, delta: ModelDelta) -> None:
         """A piece arrived."""
         self._waiting = False
-        self._has_bytes = True
         self._noted_at = self._timer.time()
         if type(delta) is not Alive:
             self._content_at = self._noted_at
+        if not self._has_bytes:
+            self._has_bytes = True  # the only moment in which the deadline may come nearer
+            self._handle.cancel()
+            self._is_asleep = True
 
     def stop(self) -> None:
         """The stream is over."""
@@ -166,10 +174,10 @@ class _Watch:
 
     def _look(self) -> None:
         when, what = self._deadline()
-        now = self._timer.time()
-        if now >= when and self._waiting and self._task is not None:
+        if not self._waiting:
+            self._is_asleep = True  # the consumer is busy: `resume` sets the timer again
+        elif self._timer.time() < when:
+            self._handle = self._timer.call_at(when, self._look)
+        elif self._task is not None:
             self._fired = what
             self._task.cancel()
-            return
-        # Not waiting: the consumer is busy. Look again when that could matter.
-        self._handle = self._timer.call_at(max(when, now + 0.1) if now >= when else when, self._look)

@@ -1,0 +1,188 @@
+"""Tasks that share a key share one patience: no storm after a rate limit, the foreground first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import pytest
+
+from buddy.agent.provider import Finished, ModelDelta, ModelRequest, ProviderError, TextPiece
+from buddy.llm.governor import CROWD, GovernedProvider, Governor
+from tests.fake_llm.script import HttpError, Reply, reply
+from tests.fake_llm.server import FakeLLM
+from tests.lane_desk import lane, pieces_of, request
+
+
+def background() -> bool:
+    return False
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_an_open_governor_lets_pass_and_keeps_a_crowd_from_starting_at_once():
+    governor = Governor()
+    tickets = [await governor.admit(background) for _ in range(CROWD)]
+    late = asyncio.create_task(governor.admit(background))
+    await settle()
+    assert not late.done()
+    governor.confirm(tickets[0])
+    await late
+    assert not governor.is_closed
+
+
+async def test_after_a_refusal_one_probe_goes_and_the_others_wait_for_its_answer():
+    governor = Governor(interval_s=0.05)
+    first = await governor.admit(background)
+    governor.refuse(first, None)
+    assert governor.is_closed
+    waiting = [asyncio.create_task(governor.admit(background)) for _ in range(3)]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.sleep(0.1)
+    assert [task.done() for task in waiting] == [True, False, False]
+    governor.confirm(waiting[0].result())
+    await asyncio.wait_for(asyncio.gather(*waiting), 5)
+    for task in waiting:
+        governor.confirm(task.result())
+    assert not governor.is_closed
+
+
+async def test_the_delay_the_provider_asks_for_is_kept():
+    governor = Governor(interval_s=0.01)
+    governor.refuse(await governor.admit(background), 0.2)
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    await governor.admit(background)
+    assert loop.time() - started >= 0.19
+
+
+async def test_refusals_of_requests_sent_before_the_first_do_not_make_the_delay_grow():
+    governor = Governor(interval_s=0.05)
+    tickets = [await governor.admit(background) for _ in range(5)]
+    for ticket in tickets:
+        governor.refuse(ticket, None)
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    probe = await governor.admit(background)
+    assert loop.time() - started < 0.5  # five doublings would be 1.6 s
+    governor.refuse(probe, None)
+    started = loop.time()
+    await governor.admit(background)
+    assert loop.time() - started >= 0.09  # the probe's refusal doubled it
+
+
+async def test_the_foreground_goes_first_also_when_it_becomes_so_while_waiting():
+    governor = Governor(interval_s=0.02)
+    governor.refuse(await governor.admit(background), 0.05)
+    focus = "none"
+    order: list[str] = []
+
+    async def take(name: str) -> None:
+        ticket = await governor.admit(lambda: focus == name)
+        order.append(name)
+        governor.confirm(ticket)
+
+    tasks = [asyncio.create_task(take(name)) for name in ("a", "b", "c")]
+    await settle()
+    focus = "c"
+    await asyncio.gather(*tasks)
+    assert order == ["c", "a", "b"]
+
+
+async def test_a_cancelled_wait_leaves_no_trace():
+    governor = Governor(interval_s=0.05)
+    governor.refuse(await governor.admit(background), None)
+    waiting = [asyncio.create_task(governor.admit(background)) for _ in range(2)]
+    await settle()
+    waiting[0].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting[0]
+    assert governor.waiting == 1
+    await waiting[1]
+
+
+async def test_a_turn_that_comes_in_the_moment_of_a_cancellation_is_passed_on():
+    governor = Governor()
+    tickets = [await governor.admit(background) for _ in range(CROWD)]
+    first, second = (asyncio.create_task(governor.admit(background)) for _ in range(2))
+    await settle()
+    governor.give_back(tickets[0])
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    await second
+
+
+async def test_other_errors_and_cancelled_streams_give_their_turn_back():
+    class Failing:
+        lane = "chat"
+
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+            if request.model == "bad":
+                raise ProviderError("bad_request", "no")
+            yield TextPiece("a")
+            yield Finished("stop")
+
+    governor = Governor()
+    provider = GovernedProvider(Failing(), governor, background)
+    assert provider.lane == "chat"
+    for _ in range(CROWD * 2):
+        _, error = await pieces_of(provider.stream(request(model="bad")))
+        assert error is not None
+    for _ in range(CROWD * 2):
+        async with aclosing(provider.stream(request())) as stream:
+            assert await anext(stream) == TextPiece("a")
+    assert not governor.is_closed
+
+
+async def run_tasks(server: FakeLLM, count: int, governor: Governor) -> list[str]:
+    """So many tasks, each asking until it is answered, as the loop does."""
+    provider = lane("chat", server.url)
+
+    async def one() -> str:
+        governed = GovernedProvider(provider, governor, background)
+        while True:
+            pieces, error = await pieces_of(governed.stream(request()))
+            if error is None:
+                return "".join(piece.text for piece in pieces if isinstance(piece, TextPiece))
+
+    answers = await asyncio.gather(*(one() for _ in range(count)))
+    await provider.aclose()
+    return answers
+
+
+async def test_REL_036_fifty_tasks_that_meet_a_rate_limit_make_no_storm():
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+
+    def answer(_asked: object) -> Reply:
+        if loop.time() - started < 0.5:
+            return reply("", fault=HttpError(429, {"retry-after": "0.2"}))
+        return reply("ok")
+
+    async with FakeLLM({"": answer}) as server:
+        answers = await run_tasks(server, 50, Governor(interval_s=0.05))
+        assert answers == ["ok"] * 50
+        assert len(server.requests) <= 100
+        assert sum(1 for asked in server.requests if asked.at - started < 0.5) <= CROWD + 4
+
+
+async def test_REL_036_a_server_that_takes_so_many_per_second_is_not_asked_twice_as_often():
+    loop = asyncio.get_running_loop()
+    taken: list[float] = []
+
+    def answer(_asked: object) -> Reply:
+        now = loop.time()
+        if sum(1 for at in taken if now - at < 0.2) >= 5:
+            return reply("", fault=HttpError(429, {"retry-after": "0.1"}))
+        taken.append(now)
+        return reply("ok")
+
+    async with FakeLLM({"": answer}) as server:
+        answers = await run_tasks(server, 50, Governor(interval_s=0.05))
+        assert answers == ["ok"] * 50
+        assert len(server.requests) <= 100

@@ -1,0 +1,207 @@
+"""A stream that stalls is cut, and the error says what stalled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+
+import pytest
+
+from buddy.agent.provider import Alive, Finished, ModelDelta, ProviderError, TextPiece
+from buddy.llm.watchdog import WatchedProvider, WatchLimits, watched
+from tests.fake_llm.script import Pings, Stall, reply
+from tests.fake_llm.server import FakeLLM
+from tests.lane_desk import lane, pieces_of, request
+
+LIMITS = WatchLimits(first_s=100, idle_s=30, content_s=300, total_s=1_000)
+
+
+class Clock:
+    """A loop's clock that a test turns: callbacks run when their time has come."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+        self.due: list[tuple[float, Callable[[], None], asyncio.TimerHandle]] = []
+        self.calls = 0
+
+    def time(self) -> float:
+        return self.now
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        handle = asyncio.get_running_loop().call_later(3600, callback)
+        self.due.append((when, callback, handle))
+        self.calls += 1
+        return handle
+
+    async def advance(self, seconds: float) -> None:
+        await self.settle()
+        end = self.now + seconds
+        while ready := [one for one in self.due if one[0] <= end and not one[2].cancelled()]:
+            entry = min(ready, key=lambda one: one[0])
+            self.due.remove(entry)
+            self.now = max(self.now, entry[0])
+            entry[1]()
+            await self.settle()
+        self.now = end
+        await self.settle()
+
+    async def settle(self) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+class Source:
+    """A provider's stream that a test feeds."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[ModelDelta] = asyncio.Queue()
+        self.is_closed = False
+
+    async def stream(self) -> AsyncGenerator[ModelDelta, None]:
+        try:
+            while True:
+                delta = await self.queue.get()
+                yield delta
+                if isinstance(delta, Finished):
+                    return
+        finally:
+            self.is_closed = True
+
+
+async def watching(
+    limits: WatchLimits = LIMITS,
+) -> tuple[Clock, Source, asyncio.Task[tuple[list[ModelDelta], ProviderError | None]]]:
+    clock, source = Clock(), Source()
+    task = asyncio.create_task(pieces_of(watched(source.stream(), limits, clock)))
+    await clock.settle()
+    return clock, source, task
+
+
+async def test_a_stream_in_time_passes_unchanged():
+    clock, source, task = await watching()
+    for piece in (TextPiece("a"), Alive(), TextPiece("b"), Finished("stop")):
+        await clock.advance(29)
+        source.queue.put_nowait(piece)
+    assert await task == ([TextPiece("a"), Alive(), TextPiece("b"), Finished("stop")], None)
+    assert source.is_closed
+
+
+async def outcome(task: asyncio.Task[tuple[list[ModelDelta], ProviderError | None]], source: Source) -> str:
+    _, error = await task
+    assert error is not None
+    assert (error.kind, error.retryable) == ("cut", True)
+    assert source.is_closed
+    return error.message
+
+
+async def test_REL_025_no_first_byte_in_time():
+    clock, source, task = await watching()
+    await clock.advance(99)
+    assert not task.done()
+    await clock.advance(2)
+    assert await outcome(task, source) == "no answer within 100 s"
+
+
+async def test_REL_025_silence_between_bytes_also_right_after_the_first():
+    clock, source, task = await watching()
+    source.queue.put_nowait(TextPiece("a"))
+    await clock.advance(29)
+    assert not task.done()
+    await clock.advance(2)
+    assert await outcome(task, source) == "the stream stalled: no bytes for 30 s"
+
+
+async def test_REL_026_pings_keep_a_stream_alive_up_to_the_content_limit():
+    clock, source, task = await watching()
+    for _ in range(14):
+        source.queue.put_nowait(Alive())
+        await clock.advance(20)
+    assert not task.done()
+    for _ in range(2):
+        source.queue.put_nowait(Alive())
+        await clock.advance(20)
+    assert await outcome(task, source) == "the stream stalled: signs of life but no content for 300 s"
+
+
+async def test_a_reply_that_never_ends_is_ended():
+    clock, source, task = await watching()
+    while not task.done():
+        source.queue.put_nowait(TextPiece("a"))
+        await clock.advance(20)
+    assert clock.now == pytest.approx(2_000, abs=21)
+    assert await outcome(task, source) == "the reply took longer than 1000 s"
+
+
+async def test_a_consumer_that_is_busy_is_no_stall():
+    clock, source = Clock(), Source()
+    stream = watched(source.stream(), LIMITS, clock)
+    source.queue.put_nowait(TextPiece("a"))
+    assert await anext(stream) == TextPiece("a")
+    await clock.advance(5_000)
+    source.queue.put_nowait(TextPiece("b"))
+    assert await anext(stream) == TextPiece("b")
+    await stream.aclose()
+    assert source.is_closed
+
+
+async def test_the_timer_is_not_set_for_every_piece():
+    clock, source, task = await watching()
+    for _ in range(1_000):
+        source.queue.put_nowait(TextPiece("a"))
+        await clock.advance(0.01)
+    source.queue.put_nowait(Finished("stop"))
+    pieces, error = await task
+    assert (len(pieces), error) == (1_001, None)
+    assert clock.calls < 10
+
+
+async def test_a_stall_after_the_consumer_was_busy_is_noticed():
+    clock, source = Clock(), Source()
+    stream = watched(source.stream(), LIMITS, clock)
+    source.queue.put_nowait(TextPiece("a"))
+    await anext(stream)
+    await clock.advance(5_000)
+    task = asyncio.create_task(pieces_of(stream))
+    await clock.advance(29)
+    assert not task.done()
+    await clock.advance(2)
+    assert await outcome(task, source) == "the stream stalled: no bytes for 30 s"
+
+
+async def test_a_cancellation_from_outside_stays_one():
+    clock, source, task = await watching()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert source.is_closed
+    assert clock.now == 1_000
+
+
+async def test_a_cancellation_from_outside_wins_over_the_watchdog():
+    clock, source, task = await watching()
+    clock.now += 101
+    _, look, _ = clock.due.pop()
+    look()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert source.is_closed
+
+
+async def test_REL_025_a_server_that_stalls_is_noticed_over_real_http():
+    limits = WatchLimits(first_s=0.2, idle_s=0.2, content_s=0.4, total_s=20)
+    faults = {
+        "no answer within 0.2 s": Stall(after=-1),
+        "the stream stalled: no bytes for 0.2 s": Stall(after=1),
+        "the stream stalled: signs of life but no content for 0.4 s": Pings(after=1, every_s=0.05),
+    }
+    for message, fault in faults.items():
+        async with FakeLLM([reply("word " * 10, fault=fault)]) as server:
+            provider = lane("chat", server.url)
+            watched_provider = WatchedProvider(provider, limits)
+            assert watched_provider.lane == "chat"
+            _, error = await pieces_of(watched_provider.stream(request()))
+            (asked,) = await server.ended(1)
+            await provider.aclose()
+        assert error is not None
+        assert (error.message, asked.outcome) == (message, "aborted")
