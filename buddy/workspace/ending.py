@@ -50,17 +50,31 @@ class Tree:
         self.tag = tag
         self.leader = read_process(pid) if LINUX else None
         self.leader_reaped = False
+        self.unburied = 0
         self._told: set[tuple[int, int]] = set()
+        self._seen: dict[int, ProcessInfo] = {}
 
     def living(self) -> list[ProcessInfo]:
         """Members that run. Zombies among them that are ours to wait for are taken care of."""
         found: list[ProcessInfo] = []
-        for process in members(self.tag, self.leader).values():
+        self.unburied = 0
+        known = self._members()
+        for process in known.values():
             if process.alive:
                 found.append(process)
-            elif process.pid != self.pid:
-                reap(process.pid)
+            elif process.pid != self.pid and not reap(process.pid) and _is_dying(process.parent, known):
+                self.unburied += 1  # it is handed to us when its parent is gone
         return found
+
+    def _members(self) -> dict[int, ProcessInfo]:
+        """Members now, and those seen before that still exist: a descendant with a tag of its own (buddy
+        run by buddy) is no longer recognised once its parents are gone."""
+        known = members(self.tag, self.leader)
+        for process in self._seen.values():
+            if process.pid not in known and (now := is_same(process)):
+                known[now.pid] = now
+        self._seen = dict(known)
+        return known
 
     def terminate(self) -> list[ProcessInfo]:
         """TERM, once, to each member: to the group at once, then to whoever left it. Returns who is alive."""
@@ -108,6 +122,12 @@ class Tree:
         return process.session == self.pid or has_tag(process.pid, self.tag)
 
 
+def _is_dying(pid: int, members_seen: dict[int, ProcessInfo]) -> bool:
+    """Whether a zombie's parent is about to leave it to us."""
+    parent = read_process(pid)
+    return pid in members_seen or parent is None or not parent.alive
+
+
 def _group_exists(group: int) -> bool:
     try:
         os.killpg(group, 0)
@@ -137,11 +157,21 @@ async def _gone_within(tree: Tree, signalled: Callable[[], list[ProcessInfo]], l
         if not known:
             known = signalled()
             if not known and (LINUX or not _group_exists(tree.pid)):
+                await _bury(tree)
                 return True
         if time.monotonic() >= end:
             return False
         await asyncio.sleep(pause)
         pause = min(pause * 2, 0.02)
+
+
+async def _bury(tree: Tree) -> None:
+    """Wait for members that ended before their parents did: they are handed over a moment later. Zombies
+    whose parent lives outside the tree stay that parent's."""
+    end = time.monotonic() + 1.0
+    while tree.unburied and time.monotonic() < end:
+        await asyncio.sleep(0.002)
+        tree.living()
 
 
 async def to_the_end(task: asyncio.Task[T]) -> T:

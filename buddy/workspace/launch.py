@@ -18,7 +18,7 @@ import msgspec
 from buddy.agent.tool import ToolError
 from buddy.workspace.child import Launched
 from buddy.workspace.environment import TRUSTED_PATH
-from buddy.workspace.limits import mark
+from buddy.workspace.limits import forbid_core_dumps, marked
 from buddy.workspace.process_tree import Tag
 
 if sys.platform != "win32":
@@ -94,14 +94,13 @@ def launch_with_pipe(launch: Launch, tag: Tag) -> Launched:
     try:
         if sys.platform == "linux":
             _enlarge(reading)
-        process = _start(launch, stdin=subprocess.DEVNULL, out=writing)
+        process = _start(launch, tag, stdin=subprocess.DEVNULL, out=writing)
     except BaseException:
         os.close(reading)
         raise
     finally:
         os.close(writing)
     os.set_blocking(reading, False)
-    mark(process.pid, tag.number)
     return Launched(process, reading, tag)
 
 
@@ -114,14 +113,13 @@ def launch_in_terminal(launch: Launch, tag: Tag, size: TerminalSize) -> Launched
         script = 'exec 0<>"$1" 1>&0 2>&0; shift; exec "$@"'
         front = (bash_path(), "--noprofile", "--norc", "-c", script, "buddy-terminal", os.ttyname(theirs))
         wrapped = msgspec.structs.replace(launch, argv=(*front, *launch.argv))
-        process = _start(wrapped, stdin=theirs, out=theirs)
+        process = _start(wrapped, tag, stdin=theirs, out=theirs)
     except BaseException:
         os.close(ours)
         raise
     finally:
         os.close(theirs)
     os.set_blocking(ours, False)
-    mark(process.pid, tag.number)
     return Launched(process, ours, tag)
 
 
@@ -137,21 +135,24 @@ def _enlarge(pipe: int) -> None:
         return  # the user's pipes are at their limit: the default size does too
 
 
-def _start(launch: Launch, *, stdin: int, out: int) -> subprocess.Popen[bytes]:
+def _start(launch: Launch, tag: Tag, *, stdin: int, out: int) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(
-            launch.argv,
-            cwd=launch.cwd,
-            env=dict(launch.env),
-            stdin=stdin,
-            stdout=out,
-            stderr=out,
-            close_fds=True,
-            pass_fds=launch.pass_fds,
-            start_new_session=True,
-        )
+        with marked(tag.number):
+            process = subprocess.Popen(
+                launch.argv,
+                cwd=launch.cwd,
+                env=dict(launch.env),
+                stdin=stdin,
+                stdout=out,
+                stderr=out,
+                close_fds=True,
+                pass_fds=launch.pass_fds,
+                start_new_session=True,
+            )
     except (OSError, ValueError) as error:
         raise ToolError(_why_not(launch, error)) from error
+    forbid_core_dumps(process.pid)
+    return process
 
 
 def _why_not(launch: Launch, error: OSError | ValueError) -> str:

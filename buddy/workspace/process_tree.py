@@ -96,7 +96,7 @@ def own_children() -> tuple[int, ...]:
 
 def has_tag(pid: int, tag: Tag) -> bool:
     """Whether a process descends from the command with this tag: by its limit, or by its environment."""
-    return tag_number(pid) == tag.number or tag_text(pid) == tag.text
+    return tag_number(pid) == tag.number or variables_of(pid).get(TAG_VARIABLE) == tag.text
 
 
 def tag_number(pid: int) -> int | None:
@@ -113,18 +113,14 @@ def tag_number(pid: int) -> int | None:
     return int(value) ^ RTTIME_FLOOR
 
 
-def tag_text(pid: int) -> str | None:
-    """The tag in the environment a process was started with."""
+def variables_of(pid: int) -> dict[str, str]:
+    """The environment a process was started with; empty when it may not be read."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            variables = file.read().split(b"\0")
+            lines = file.read().decode("utf-8", "replace").split("\0")
     except OSError:
-        return None
-    prefix = f"{TAG_VARIABLE}=".encode()
-    for variable in variables:
-        if variable.startswith(prefix):
-            return variable[len(prefix) :].decode("ascii", "replace")
-    return None
+        return {}
+    return {name: value for name, found, value in (line.partition("=") for line in lines) if found}
 
 
 def members(tag: Tag, leader: ProcessInfo | None) -> dict[int, ProcessInfo]:

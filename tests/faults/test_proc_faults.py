@@ -1,0 +1,531 @@
+"""What commands do to their caller, and what is left of them: REL-042 to REL-050, SEC-086, SEC-087."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from buddy.tools.jobs import read_job, stop_job
+from buddy.tools.shell import run_shell
+from buddy.workspace.limits import ProcessLimits
+from buddy.workspace.output import OutputBounds
+from buddy.workspace.strays import strays
+from tests.capabilities import requires
+from tests.command_desk import desk, processes_with, until, zombie_children
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+
+FAMILIES = {
+    "child": "sleep {n} & sleep {n}; true",
+    "grandchild": "bash -c 'sleep {n} & bash -c \"sleep {n}; true\"; true'; true",
+    "setsid child": "setsid sleep {n} & setsid bash -c 'sleep {n}; true' & sleep {n}; true",
+    "double fork": "(setsid bash -c '(setsid sleep {n} &) ; sleep {n}; true' >/dev/null 2>&1 &) ; sleep {n}; true",
+    "no environment": "(env -i setsid /bin/bash -c '(env -i setsid sleep {n} &); sleep {n}; true' &); sleep {n}; true",
+    "stopped": "sleep {n} & kill -STOP $!; sleep {n}; true",
+    "daemon": "python3 -c 'import os,time\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n"
+    'for fd in range(3): os.close(fd)\nos.environ.clear()\nos.execv("/bin/sleep", ["sleep", "{n}"])\' ; sleep {n}; true',
+}
+
+
+def number() -> str:
+    """Seconds to sleep that nobody else sleeps: the mark of one test's processes."""
+    return f"{3000 + int.from_bytes(os.urandom(3), 'big')}.{os.getpid()}"
+
+
+def asleep(mark: str) -> list[int]:
+    return processes_with(mark)
+
+
+@linux
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_REL_042_cancelling_leaves_no_process_of_a_command(tmp_path: Path, family: str) -> None:
+    mark = number()
+    async with desk(tmp_path) as here:
+        work = asyncio.ensure_future(here.call(run_shell, command=FAMILIES[family].replace("{n}", mark)))
+        await until(lambda: len(asleep(mark)) >= 2)
+        await asyncio.sleep(0.05)
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        assert asleep(mark) == []
+        assert zombie_children() == []
+
+
+@linux
+async def test_REL_042_the_event_alone_ends_the_tree_too(tmp_path: Path) -> None:
+    mark = number()
+    async with desk(tmp_path) as here:
+        work = asyncio.ensure_future(
+            here.call(run_shell, command=f"setsid sleep {mark} & sleep {mark}; true")
+        )
+        await until(lambda: len(asleep(mark)) >= 2)
+        here.context.cancelled.set()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        assert asleep(mark) == []
+
+
+@linux
+async def test_REL_042_a_second_cancellation_does_not_hurry_past_the_first(tmp_path: Path) -> None:
+    mark = number()
+    async with desk(tmp_path, grace_s=0.3) as here:
+        command = f"trap '' TERM; sleep {mark} & while :; do sleep {mark}; done"
+        work = asyncio.ensure_future(here.call(run_shell, command=command))
+        await until(lambda: len(asleep(mark)) >= 2)
+        for _ in range(5):
+            work.cancel()
+            await asyncio.sleep(0.02)
+        assert not work.done()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        assert asleep(mark) == []
+
+
+@linux
+async def test_REL_042_two_hundred_cancellations_in_the_middle_leave_nothing(tmp_path: Path) -> None:
+    mark = number()
+    command = f"(setsid sleep {mark} >/dev/null 2>&1 &); sleep {mark} & echo x; sleep {mark}; true"
+    async with desk(tmp_path) as here:
+        for turn in range(200):
+            work = asyncio.ensure_future(here.call(run_shell, command=command))
+            await asyncio.sleep((turn % 20) * 0.001)
+            work.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await work
+        assert asleep(mark) == []
+        assert zombie_children() == []
+        assert here.jobs.all() == ()
+
+
+@linux
+async def test_REL_042_leaving_the_session_ends_every_job(tmp_path: Path) -> None:
+    mark = number()
+    async with desk(tmp_path) as here:
+        await here.call(run_shell, command=f"setsid sleep {mark} & sleep {mark}", background=True)
+        await here.call(run_shell, command=f"sleep {mark}", pty=True)
+        await here.call(run_shell, command=f"(setsid sleep {mark} >/dev/null 2>&1 &)")
+        await until(lambda: len(asleep(mark)) >= 4)
+    assert asleep(mark) == []
+    assert zombie_children() == []
+
+
+@linux
+async def test_REL_043_a_command_that_ignores_signals_is_killed(tmp_path: Path) -> None:
+    mark = number()
+    async with desk(tmp_path) as here:
+        command = f"trap '' INT TERM HUP; (trap '' TERM; sleep {mark}; true) & sleep {mark}; sleep {mark}"
+        work = asyncio.ensure_future(here.call(run_shell, command=command))
+        await until(lambda: len(asleep(mark)) >= 2)
+        begin = time.monotonic()
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        assert asleep(mark) == []
+        assert time.monotonic() - begin < 4 * 10  # a deadline against hanging; the bench measures
+
+
+@linux
+async def test_REL_043_processes_born_while_the_tree_is_ended_do_not_get_away(tmp_path: Path) -> None:
+    mark = number()
+    async with desk(tmp_path, grace_s=0.2) as here:
+        command = f"trap 'for i in 1 2 3; do setsid sleep {mark} & done' TERM; while :; do sleep 0.01; done"
+        child = here.children.start(here.request(command))
+        await asyncio.sleep(0.2)
+        ending = await child.end("test")
+        assert (ending.survivors, asleep(mark)) == ((), [])
+
+
+@linux
+async def test_REL_044_a_grandchild_that_keeps_the_output_open_does_not_hold_the_result(
+    tmp_path: Path,
+) -> None:
+    mark = number()
+    async with desk(tmp_path) as here:
+        begin = time.monotonic()
+        result = await here.call(run_shell, command=f"echo done; sleep {mark} & disown; exit 3")
+        assert time.monotonic() - begin < 10
+        assert result.text.startswith("done\n[exit code 3")
+        assert "processes it started are still running: they are job 1" in result.text
+        assert len(asleep(mark)) == 1
+        await here.call(stop_job, job=1)
+        assert asleep(mark) == []
+
+
+@linux
+async def test_REL_044_what_a_grandchild_writes_later_is_in_its_job(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        await here.call(run_shell, command="(sleep 0.8; echo later) & echo now")
+        news = await here.call(read_job, job=1, offset=4, wait=30)
+        assert news.text.startswith("later\n[bytes 4–10 of 10")
+        await until(lambda: here.jobs.all()[0].state == "ended")
+
+
+FLOODS = {
+    "10 MB": "head -c 10000000 /dev/zero | tr '\\0' x",
+    "1 GB": "head -c 1000000000 /dev/zero",
+    "endless": "yes 'a line of output that never ends'",
+    "endless without newline": "cat /dev/zero",
+    "endless single bytes": "python3 -c 'import os\nwhile True: os.write(1, b\"x\")'",
+}
+
+
+@linux
+@pytest.mark.parametrize("flood", FLOODS)
+async def test_REL_045_floods_cost_bounded_memory_and_leave_the_loop_alive(
+    tmp_path: Path, flood: str
+) -> None:
+    async with desk(tmp_path) as here:
+        await here.run("true")
+        before = resident_kb()
+        peak, slowest = [before], [0.0]
+        watcher = asyncio.ensure_future(_watch(peak, slowest))
+        result = await here.call(run_shell, command=FLOODS[flood], timeout=4)
+        watcher.cancel()
+        if result.display.ended.startswith("running"):  # type: ignore[union-attr] - a Command
+            await here.call(stop_job, job=1)
+        assert max(peak) - before < 20_000, f"{max(peak) - before} kB more"
+        assert slowest[0] < 1.0  # ten times what is wanted: a deadline, not a measurement
+        assert len(result.text) < 140_000
+        assert sum(map(len, here.progress)) < 2_000_000
+
+
+async def _watch(peak: list[int], slowest: list[float]) -> None:
+    while True:
+        begin = time.monotonic()
+        await asyncio.sleep(0.005)
+        slowest[0] = max(slowest[0], time.monotonic() - begin - 0.005)
+        peak.append(resident_kb())
+
+
+def resident_kb() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() // 1024
+
+
+@linux
+async def test_REL_045_a_command_that_writes_past_the_cap_is_stopped_and_told(tmp_path: Path) -> None:
+    bounds = OutputBounds(head_bytes=100, tail_bytes=100, cap_bytes=5000)
+    async with desk(tmp_path, bounds=bounds) as here:
+        result = await here.call(
+            run_shell, command="trap 'echo told; exit 7' TERM; while :; do echo aaaaaaaaa; done"
+        )
+        assert "[exit code 7, " in result.text
+        assert "it wrote more than is kept, so it was stopped" in result.text
+        assert "told" in result.text
+        path = re.search(r"the whole \(the first 5 kB\) is in (\S+) …\]", result.text)
+        assert path is not None
+        assert Path(path[1]).read_bytes() == (b"aaaaaaaaa\n" * 500)
+        assert Path(path[1]).stat().st_mode & 0o777 == 0o600
+        assert Path(path[1]).parent.stat().st_mode & 0o777 == 0o700
+
+
+@linux
+async def test_REL_045_the_time_limit_fires_in_the_middle_of_a_flood(tmp_path: Path) -> None:
+    async with desk(tmp_path, bounds=OutputBounds(cap_bytes=10**12)) as here:
+        work = asyncio.ensure_future(here.run("while :; do echo x; done", timeout_s=0.3))
+        done = await asyncio.wait_for(work, 30)
+        assert done.timed_out
+        assert (done.exit.signal, done.exit.stopped_for) == ("SIGTERM", "time limit")
+
+
+async def test_REL_046_binary_output_and_split_characters_arrive_as_text(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        command = r"printf '\xe2'; sleep 0.12; printf '\x82'; sleep 0.12; printf '\xac \xff\xfe\x00 \xe2\x82'"
+        result = await here.call(run_shell, command=command)
+        assert result.text.startswith("€ \ufffd\ufffd\x00 \ufffd\n[exit code 0")
+        assert "".join(here.progress) == "€ \ufffd\ufffd\x00 \ufffd"
+
+
+async def test_REL_046_escape_floods_and_every_byte_are_taken(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        script = "import os\nos.write(1, bytes(range(256)) * 40 + b'\\x1b]0;' * 5000 + b'\\x1b[31m' * 5000)"
+        (here.folder / "flood.py").write_text(script)
+        result = await here.call(run_shell, command="python3 flood.py")
+        assert result.ok
+        on_terminal = await here.call(run_shell, command="python3 flood.py; sleep 0.2", pty=True)
+        assert on_terminal.text
+        await until(lambda: all(job.state == "ended" for job in here.jobs.all()))
+
+
+@linux
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat",
+        "read -r line; echo got=$line",
+        "cat </dev/tty",
+        "stty -a </dev/tty; echo typed >/dev/tty",
+        "python3 -c 'import getpass; getpass.getpass()'",
+        "vi -es x </dev/tty",
+        "ssh -o ConnectTimeout=1 nobody@127.0.0.1 -p 1 true",
+        "sudo -n true",
+    ],
+)
+async def test_REL_047_commands_that_want_a_person_end_and_touch_no_terminal(
+    tmp_path: Path, command: str
+) -> None:
+    ours, theirs = os.openpty()
+    try:
+        async with desk(tmp_path) as here:
+            result = await here.call(run_shell, command=command, timeout=20)
+            assert "goes on in the background" not in result.text
+        os.set_blocking(ours, False)
+        with pytest.raises(BlockingIOError):
+            os.read(ours, 1)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+@linux
+async def test_REL_047_a_child_has_no_controlling_terminal_even_when_buddy_has_one(tmp_path: Path) -> None:
+    script = textwrap.dedent("""
+        import asyncio, sys
+        from pathlib import Path
+        from tests.command_desk import desk
+
+        async def main():
+            async with desk(Path(sys.argv[1])) as here:
+                done = await here.run("(exec </dev/tty) 2>&1; tty; ps -o tty= -p $$")
+                print(repr(done.text))
+
+        asyncio.run(main())
+    """)
+    command = ["script", "-qec", f"{sys.executable} -c '{script}' {tmp_path}", "/dev/null"]
+    if shutil.which("script") is None:
+        command = ["setsid", "-c", sys.executable, "-c", script, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    assert "No such device or address" in done.stdout
+    assert "not a tty" in done.stdout
+
+
+@linux
+async def test_REL_048_what_a_killed_buddy_left_running_is_listed_and_can_be_ended(tmp_path: Path) -> None:
+    mark = number()
+    script = textwrap.dedent(f"""
+        import asyncio, sys
+        from pathlib import Path
+        from tests.command_desk import desk
+
+        async def main():
+            async with desk(Path(sys.argv[1])) as here:
+                for _ in range(5):
+                    here.children.start(here.request("setsid sleep {mark} & sleep {mark}; true"))
+                await asyncio.sleep(0.5)
+                print("ready", flush=True)
+                await asyncio.sleep(60)
+
+        asyncio.run(main())
+    """)
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as buddy:
+        assert buddy.stdout is not None
+        assert buddy.stdout.readline() == "ready\n"
+        assert [stray for stray in strays() if mark in stray.command] == []
+        buddy.kill()
+    left = [stray for stray in strays() if mark in stray.command]
+    assert len(left) >= 10
+    assert {stray.session_id for stray in left} == {"session-1"}
+    for stray in left:
+        stray.end(signal.SIGKILL)
+    await until(lambda: not asleep(mark))
+    _bury_adopted()
+
+
+def _bury_adopted() -> None:
+    """What a killed buddy left was handed to this process, which adopts orphans too."""
+    for pid in zombie_children():
+        os.waitpid(pid, 0)
+
+
+@linux
+async def test_REL_042_a_buddy_run_by_buddy_cannot_shield_its_children(tmp_path: Path) -> None:
+    mark = number()
+    script = textwrap.dedent(f"""
+        import asyncio, signal, sys
+        from pathlib import Path
+        from tests.command_desk import desk
+
+        async def main():
+            async with desk(Path(sys.argv[1])) as here:
+                here.children.start(here.request("trap '' TERM; setsid sleep {mark} & sleep {mark}; true"))
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                await asyncio.sleep(60)
+
+        asyncio.run(main())
+    """)
+    (tmp_path / "inner.py").write_text(script)
+    async with desk(tmp_path, grace_s=0.3) as here:
+        root = Path(__file__).resolve().parents[2]
+        command = f"PYTHONPATH={root} {sys.executable} {tmp_path}/inner.py {tmp_path}"
+        work = asyncio.ensure_future(here.call(run_shell, command=command))
+        await until(lambda: len(asleep(mark)) >= 2)
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        assert asleep(mark) == []
+        assert zombie_children() == []
+
+
+@linux
+async def test_REL_049_a_memory_hog_and_a_disk_filler_hit_their_limits(tmp_path: Path) -> None:
+    limits = ProcessLimits(memory_bytes=300_000_000, file_bytes=1_000_000, cpu_s=20, open_files=100)
+    async with desk(tmp_path, limits=limits) as here:
+        hog = await here.run("python3 -c 'x = bytearray(10**9)'")
+        assert "MemoryError" in hog.text
+        filler = await here.run("head -c 5000000 /dev/zero > big")
+        assert not filler.ok
+        assert (here.folder / "big").stat().st_size <= 1_000_000
+        nested = await here.run("setsid bash -c 'ulimit -v; ulimit -f; ulimit -n; ulimit -c; ulimit -t'")
+        assert nested.text.split() == ["292968", "976", "100", "0", "20"]
+
+
+@linux
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="limits of root's processes do not count"
+)
+async def test_REL_049_a_fork_bomb_stops_at_its_limit_and_dies_with_its_command(tmp_path: Path) -> None:
+    mark = number()
+    tmp_path.chmod(0o777)
+    async with desk(tmp_path, limits=ProcessLimits(processes=60), grace_s=0.3) as here:
+        here.folder.chmod(0o777)
+        bomb = f"exec -a {mark} bash -c 'f() {{ f | f & }}; f; sleep 1; f; sleep 20'"
+        command = f'setpriv --reuid=64321 --clear-groups -- bash -c "{bomb}"'
+        child = here.children.start(here.request(command))
+        ticks = 0
+        for _ in range(50):
+            await asyncio.sleep(0.01)
+            ticks += 1
+        ending = await child.end("test")
+        assert (ticks, ending.survivors) == (50, ())
+        assert not [pid for pid in os.listdir("/proc") if pid.isdigit() and _owner(pid) == 64321]
+        assert zombie_children() == []
+
+
+def _owner(pid: str) -> int:
+    try:
+        return Path(f"/proc/{pid}").stat().st_uid
+    except OSError:
+        return -1
+
+
+@linux
+async def test_REL_049_core_dumps_are_off_without_any_configuration(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        assert (await here.run("sleep 0.05; ulimit -c; bash -c 'ulimit -Hc'")).text == "0\n0\n"
+
+
+@linux
+async def test_REL_050_five_hundred_commands_leave_no_zombie_and_no_descriptor(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        await here.run("true")
+        descriptors = len(os.listdir("/proc/self/fd"))
+        for turn in range(500):
+            await here.run("true" if turn % 5 else "(true &); (setsid true &); sleep 0.001 & true")
+        await here.children.end_all()
+        assert zombie_children() == []
+        assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+SECRETS = {
+    "OPENAI_API_KEY": "sk-first",
+    "ANTHROPIC_API_KEY": "sk-second",
+    "GITHUB_TOKEN": "ghp_third",
+    "AWS_SECRET_ACCESS_KEY": "fourth",
+    "DB_PASSWORD": "fifth",
+    "XDG_SECRET_THING": "sixth",
+    "LC_API_KEY": "seventh",
+    "MY_PROVIDER": "eighth",
+    "HTTPS_PROXY": "http://user:ninth@proxy",
+}
+
+
+async def test_SEC_086_no_key_reaches_a_child(tmp_path: Path) -> None:
+    allowed = frozenset({"OPENAI_API_KEY", "MY_PROVIDER", "DB_PASSWORD", "EDITOR"})
+    variables = {
+        **SECRETS,
+        "EDITOR": "vi",
+        "LC_TIME": "C",
+        "XDG_CACHE_HOME": "/c",
+        "BASH_ENV": "/evil",
+        "LD_PRELOAD": "x",
+    }
+    async with desk(
+        tmp_path, variables=variables, allowed=allowed, forbidden=frozenset({"MY_PROVIDER"})
+    ) as here:
+        result = await here.call(run_shell, command="env -0 | sort -z | tr '\\0' '\\n'")
+        names = {line.partition("=")[0] for line in result.text.splitlines() if "=" in line}
+        assert names == {
+            "AI_AGENT", "BUDDY_JOB", "BUDDY_SESSION_ID", "BUDDY_TASK_ID", "EDITOR", "GIT_PAGER",
+            "GIT_TERMINAL_PROMPT", "HOME", "LANG", "LC_TIME", "PAGER", "PATH", "PWD", "SHLVL", "TERM",
+            "XDG_CACHE_HOME", "_",
+        }  # fmt: skip
+        assert not [value for value in SECRETS.values() if value in result.text]
+
+
+@linux
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs another user to try it as"
+)
+async def test_SEC_087_a_child_cannot_read_the_environment_of_buddy(tmp_path: Path) -> None:
+    script = textwrap.dedent("""
+        import os, subprocess
+        from buddy.workspace.process_control import keep_memory_private
+        assert keep_memory_private()
+        done = subprocess.run(["cat", f"/proc/{os.getpid()}/environ"], capture_output=True)
+        print(done.returncode, b"sk-first" in done.stdout, b"denied" in done.stderr)
+    """)
+    done = subprocess.run(
+        ["setpriv", "--reuid=64321", "--clear-groups", sys.executable, "-c", script],
+        env={**os.environ, "OPENAI_API_KEY": "sk-first"}, cwd="/", capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if "Permission" in done.stderr and "python" in done.stderr:
+        pytest.skip("the interpreter is not readable for other users here")
+    assert done.stdout == "1 False True\n", done.stderr
+
+
+@requires("bwrap")
+@linux
+async def test_REL_048_in_a_sandbox_the_command_dies_with_buddy(tmp_path: Path) -> None:
+    mark = number()
+    script = textwrap.dedent(f"""
+        import asyncio, sys
+        from pathlib import Path
+        import msgspec
+        from tests.command_desk import desk
+
+        PREFIX = ("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "--die-with-parent")
+
+        def wrap(launch):
+            return msgspec.structs.replace(launch, argv=(*PREFIX, *launch.argv))
+
+        async def main():
+            async with desk(Path(sys.argv[1]), wrap=wrap) as here:
+                for _ in range(5):
+                    here.children.start(here.request("setsid sleep {mark} & sleep {mark}; true"))
+                await asyncio.sleep(1)
+                print("ready", flush=True)
+                await asyncio.sleep(60)
+
+        asyncio.run(main())
+    """)
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as buddy:
+        assert buddy.stdout is not None
+        assert buddy.stdout.readline() == "ready\n"
+        assert len(asleep(mark)) >= 10
+        buddy.kill()
+    await until(lambda: not asleep(mark))
+    _bury_adopted()
