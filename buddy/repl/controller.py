@@ -1,0 +1,179 @@
+"""Intents become operations on the task board. Nothing here draws, nothing blocks: work runs beside the
+screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from buddy.agent.messages import text_of
+from buddy.config import ConfigError
+from buddy.repl.blocks import Note
+from buddy.repl.commands.registry import CommandError, Commands
+from buddy.repl.intents import (
+    Answer,
+    Cancel,
+    DropNote,
+    Intent,
+    NewTask,
+    NextMode,
+    Prompt,
+    Queue,
+    RecallQueued,
+    Rewind,
+    ShellLine,
+    Slash,
+    TaskPanel,
+    ToBackground,
+    ToTask,
+)
+from buddy.repl.port import Context
+from buddy.repl.shell_lines import run_shell_line
+from buddy.repl.view_state import DeskFacts, QueueRow
+from buddy.tasks.board import TaskError
+from buddy.tasks.inbox import AnswerRefused
+
+
+class Controller:
+    """Carries out what the person wants. Before the desk is open, intents wait in order."""
+
+    def __init__(self, commands: Callable[[], Commands], early: DeskFacts) -> None:
+        self._commands = commands
+        self._early = early
+        self._context: Context | None = None
+        self._waiting: list[Intent] = []
+
+    def open(self, context: Context) -> None:
+        """The desk is ready: what was sent meanwhile is carried out."""
+        self._context = context
+        waiting, self._waiting = self._waiting, []
+        for intent in waiting:
+            self.act(intent)
+
+    def close(self) -> None:
+        """The desk is going away."""
+        self._context = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a desk."""
+        return self._context is not None
+
+    def act(self, intent: Intent) -> None:
+        """Carry out an intent. Errors become a line above the prompt; nothing typed is lost."""
+        context = self._context
+        if context is None:
+            self._waiting.append(intent)
+            return
+        context.stage.start(self._carried_out(context, intent))
+
+    async def _carried_out(self, context: Context, intent: Intent) -> None:
+        try:
+            await self._done(context, intent)
+        except (TaskError, CommandError, ConfigError, AnswerRefused) as error:
+            context.stage.print(Note("error", str(error)))
+
+    async def _done(self, context: Context, intent: Intent) -> None:
+        board, stage = context.board, context.stage
+        match intent:
+            case Prompt(text):
+                await self._prompt(context, text)
+            case Queue(text):
+                await board.queue(context.focus, await self._content(context, context.focus, text))
+            case NewTask(text):
+                await self.new_task(context, text)
+            case ToTask(number, text, aside):
+                await self._to_task(context, number, text, aside=aside)
+            case Slash(line):
+                await self._slash(context, line)
+            case ShellLine(command, private):
+                await run_shell_line(context, command, private=private)
+            case Answer(request_id, digest, answer):
+                board.inbox.answer(request_id, digest, answer)
+            case Cancel():
+                self._cancel(context)
+            case ToBackground():
+                await self._slash(context, "/bg")
+            case NextMode():
+                context.desk.policy.next_mode()
+                board.inbox.reconsider()
+                stage.hint(f"mode: {context.desk.policy.mode}")
+            case RecallQueued():
+                message = await board.take_back(context.focus)
+                if message is None:
+                    stage.hint("nothing is queued")
+                else:
+                    stage.put(text_of(message))
+            case DropNote():
+                board.notes.pop()
+            case TaskPanel():
+                await self._slash(context, "/ps")
+            case Rewind():
+                await self._slash(context, "/rewind")
+
+    async def _prompt(self, context: Context, text: str) -> None:
+        number = context.focus
+        content = await self._content(context, number, text)
+        if context.desk.settings.display.enter_while_running == "queue":
+            await context.board.queue(number, content)
+        else:
+            await context.board.steer(number, content)
+
+    async def new_task(self, context: Context, text: str) -> int:
+        """A background task that starts from a copy of the conversation in front."""
+        board = context.board
+        task = board.open(copy_of=context.focus)
+        task.background = True
+        board.submit(task.number, await self._content(context, task.number, text))
+        context.stage.print(Note("info", f"task {task.number} started in the background: {task.title}"))
+        return task.number
+
+    async def _to_task(self, context: Context, number: int, text: str, *, aside: bool) -> None:
+        if aside:
+            await self._slash(context, f"/btw {number} {text}")
+            return
+        await context.board.steer(number, await self._content(context, number, text))
+        if number != context.focus:
+            context.stage.hint(f"sent to task {number}")
+
+    async def _slash(self, context: Context, line: str) -> None:
+        name, _, argument = line.removeprefix("/").partition(" ")
+        await self._commands().find(name.lower()).run(context, argument.strip())
+
+    async def _content(self, context: Context, number: int, text: str):  # noqa: ANN202 - what board.submit takes
+        expanded = await context.desk.expand(number, text)
+        for note in expanded.notes:
+            context.stage.print(Note("warning", note))
+        return expanded.parts
+
+    def _cancel(self, context: Context) -> None:
+        texts = context.board.cancel(context.focus)
+        if texts:
+            context.stage.put("\n\n".join(text_of(message) for message in texts))
+
+    def facts(self) -> DeskFacts:
+        """What the screen shows but does not come as events."""
+        context = self._context
+        if context is None:
+            return self._early
+        board, desk = context.board, context.desk
+        rows: list[QueueRow] = []
+        for task in board.tasks.values():
+            rows += [QueueRow("steer", task.number, text_of(message)) for message in task.steering]
+            rows += [QueueRow("queue", task.number, text_of(message)) for message in task.queued]
+        rows += [QueueRow("note", note.task_number, note.title) for note in board.notes]
+        return DeskFacts(
+            focus=board.focus,
+            mode=desk.policy.mode,
+            model=desk.board.parts.model(board.task(board.focus).model).name,
+            sandbox=desk.sandbox,
+            queue=tuple(rows),
+            names={task.number: task.title for task in board.tasks.values()},
+            extra=self._extra(context),
+        )
+
+    def _extra(self, context: Context) -> tuple[str, ...]:
+        state = context.desk.memory.save_state
+        kind = context.desk.policy.approvals.kind
+        words = [f"NOT SAVED: {state.reason}"] if not state.saved else []
+        words += [f"approvals: {kind}"] if kind != "ask" else []
+        return tuple(words)

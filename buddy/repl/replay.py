@@ -1,0 +1,45 @@
+"""A resumed conversation as blocks: what was said, and one line a call, as it stood when it was left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from buddy.agent.display import Plain
+from buddy.agent.messages import AssistantMessage, Call, Message, ToolMessage, UserMessage, calls_of, text_of
+from buddy.agent.tool import call_title
+from buddy.repl.blocks import Block, Markdown, Note, ToolCall, UserPrompt
+
+SHOWN_MESSAGES = 60
+"""Enough to pick up the thread; the rest is in the session (/export)."""
+
+
+def blocks_of(history: Sequence[Message], task_id: int) -> list[Block]:
+    """The end of a conversation, to be printed above the prompt."""
+    blocks: list[Block] = []
+    left_out = max(0, len(history) - SHOWN_MESSAGES)
+    if left_out:
+        blocks.append(Note("hint", f"{left_out} earlier messages are not shown; /export writes them all"))
+    calls: dict[str, Call] = {}
+    for message in history[left_out:]:
+        match message:
+            case UserMessage():
+                blocks.append(UserPrompt(text_of(message), message.origin, 0, 0))
+            case AssistantMessage():
+                calls.update((call.id, call) for call in calls_of(message))
+                text = text_of(message)
+                if text.strip():
+                    blocks.append(Markdown(text.strip("\n")))
+                if message.finish == "cut":
+                    blocks.append(Note("warning", "this reply broke off here; /continue goes on"))
+            case ToolMessage():
+                blocks.append(_tool(message, calls.get(message.call_id), task_id))
+    return blocks
+
+
+def _tool(message: ToolMessage, call: Call | None, task_id: int) -> ToolCall:
+    known = call or Call(message.call_id, message.name, "{}")
+    title = f"{call_title(message.name, None)} {known.arguments[:80]}"
+    shown = Plain(message.text.split("\n", 1)[0], message.text)
+    return ToolCall(
+        known, title, "low", message.status, message.text, shown, 0.0, cached=False, task_id=task_id
+    )

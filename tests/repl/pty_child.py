@@ -1,0 +1,75 @@
+"""A REPL on a real terminal with a fake event source, for tests that need a process of their own.
+
+The first argument says what happens: quiet, stream, crash (a frame fails), crash_source, print.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import AsyncGenerator
+
+from buddy.agent import events as ev
+from buddy.agent.messages import Text, UserMessage
+from buddy.repl.app import Settings
+from buddy.repl.intents import Intent, Prompt
+from buddy.repl.start import open_repl
+from buddy.repl.style import choose_look
+from buddy.repl.view_state import NO_DESK, DeskFacts
+
+
+def main(mode: str, log_path: str) -> int:
+    broken = False
+
+    def log(line: str) -> None:
+        with open(log_path, "a") as file:
+            file.write(line + "
+")
+
+    def act(intent: Intent) -> None:
+        nonlocal broken
+        log(f"intent {intent}")
+        if mode == "crash" and isinstance(intent, Prompt):
+            broken = True
+            repl.screen.touch()
+
+    def desk() -> DeskFacts:
+        if broken:
+            raise ZeroDivisionError("the desk is broken")
+        return NO_DESK
+
+    async def events() -> AsyncGenerator[list[ev.TaskEvent], None]:
+        if mode == "print":
+            print("to nobody", flush=True)
+            print("an error", file=sys.stderr)
+        if mode == "crash_source":
+            await asyncio.sleep(0.2)
+            raise RuntimeError("the source is broken")
+        if mode == "stream":
+            prompt = UserMessage("u", (Text("go"),), "prompt")
+            yield [
+                ev.TaskEvent(
+                    1, 1, time.monotonic(), ev.TurnStarted((prompt,))
+                ),
+                ev.TaskEvent(1, 2, time.monotonic(), ev.ReplyStarted("r", "m")),
+            ]
+            for number in range(100_000):
+                text = f"word{number} " + ("\n\n" if number % 9 == 8 else "")
+                yield [ev.TaskEvent(1, 3 + number, time.monotonic(), ev.TextDelta("r", 0, text))]
+                await asyncio.sleep(0.005)
+        await asyncio.Event().wait()
+
+    look = choose_look(environ=os.environ, color="auto", theme="default", encoding="utf-8", is_terminal=True)
+    settings = Settings(look=look, vi=False, title=True, bell=True, history_path=None, environ=os.environ)
+    repl = open_repl(
+        settings=settings, desk=desk, act=act, log=log
+    )
+    ending = asyncio.run(repl.run(events()))
+    log(f"ended {ending}")
+    return 0 if ending == "left" else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1], sys.argv[2]))

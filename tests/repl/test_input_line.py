@@ -1,0 +1,106 @@
+"""Lines and what they mean; when a line answers a request."""
+
+from __future__ import annotations
+
+import pytest
+
+from buddy.agent.display import Plain
+from buddy.agent.messages import Call
+from buddy.repl.approvals import TypedLine, answer_of
+from buddy.repl.intents import Answer, Line, NewTask, Prompt, ShellLine, Slash, ToTask, parse_line
+from buddy.repl.view_state import InboxRow
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("", None),
+        ("  \n ", None),
+        ("fix it", Prompt("fix it")),
+        ("write tests &", NewTask("write tests")),
+        (" write tests &  ", NewTask("write tests")),
+        ("a && b", Prompt("a && b")),
+        ("this & that", Prompt("this & that")),
+        ("Tom &\nJerry &", Prompt("Tom &\nJerry &")),
+        ("literal \\&", Prompt("literal &")),
+        ("&", Prompt("&")),
+        ("@2 use pytest", ToTask(2, "use pytest", aside=False)),
+        ("@2? how far", ToTask(2, "how far", aside=True)),
+        ("@9 nobody", Prompt("@9 nobody")),
+        ("@2", Prompt("@2")),
+        ("@2.txt is wrong", Prompt("@2.txt is wrong")),
+        ("/help me", Slash("/help me")),
+        ("/usr/bin is a path", Prompt("/usr/bin is a path")),
+        ("!ls -l", ShellLine("ls -l", private=False)),
+        ("!! env", ShellLine("env", private=True)),
+        ("!", None),
+        ("!!", None),
+        ("exit", Slash("/quit")),
+        (":q", Slash("/quit")),
+        ("!sleep 5 &", ShellLine("sleep 5 &", private=False)),
+    ],
+)
+def test_a_typed_line_means(text: str, meaning: Line | None) -> None:
+    assert parse_line(text, {1, 2}, typed=True) == meaning
+
+
+def test_a_pasted_ampersand_starts_no_task() -> None:
+    assert parse_line("sleep 5 &", {1}, typed=False) == Prompt("sleep 5 &")
+
+
+def row(request_id: str = "q7", *, marked_at: float | None = 10.0, rule: str = "git push *") -> InboxRow:
+    return InboxRow(
+        request_id=request_id,
+        digest="digest of " + request_id,
+        task_id=1,
+        call=Call("c", "run_shell", "{}"),
+        title="git push",
+        risk="high",
+        reason="",
+        preview=Plain(""),
+        rule=rule,
+        since=9.0,
+        drawn_at=marked_at,
+        marked_at=marked_at,
+    )
+
+
+def typed(text: str, *, begun_at: float = 11.0, pasted: bool = False, took: float = 0.2) -> TypedLine:
+    return TypedLine(text, pasted, begun_at, begun_at + took)
+
+
+def test_one_letter_answers_the_marked_request() -> None:
+    answers = {key: answer_of(typed(key), row()) for key in ("y", "a", "p", "n", " y ")}
+    assert answers == {
+        "y": Answer("q7", "digest of q7", "once"),
+        "a": Answer("q7", "digest of q7", "session"),
+        "p": Answer("q7", "digest of q7", "rule"),
+        "n": Answer("q7", "digest of q7", "denied"),
+        " y ": Answer("q7", "digest of q7", "once"),
+    }
+    assert answer_of(typed("p"), row(rule="")) == "no rule"
+
+
+@pytest.mark.parametrize("text", ["yes", "Y", "y\ny", "ok", "y please", ""])
+def test_any_other_line_is_no_answer(text: str) -> None:
+    assert answer_of(typed(text), row()) is None
+
+
+def test_without_a_request_a_letter_is_a_letter() -> None:
+    assert answer_of(typed("y"), None) is None
+
+
+def test_SEC_038_an_answer_begun_for_one_request_does_not_answer_the_next() -> None:
+    now_marked = row("q8", marked_at=11.1)
+    assert answer_of(typed("y", begun_at=11.0, took=3.0), now_marked) == "too soon"
+
+
+@pytest.mark.parametrize(("begun_at", "answered"), [(10.05, False), (10.29, False), (10.31, True)])
+def test_SEC_039_a_key_soon_after_the_request_does_not_answer(begun_at: float, answered: bool) -> None:
+    assert isinstance(answer_of(typed("y", begun_at=begun_at), row()), Answer) is answered
+    assert answer_of(typed("y", begun_at=begun_at), row(marked_at=None)) == "too soon"
+
+
+def test_SEC_040_pasted_text_never_answers() -> None:
+    assert answer_of(typed("y", pasted=True), row()) == "pasted"
+    assert answer_of(typed("y", took=0.001), row()) == "pasted"

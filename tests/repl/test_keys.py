@@ -1,0 +1,300 @@
+"""The key table on a running REPL: every key does what the table says."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+
+from buddy.repl.intents import (
+    Answer,
+    Cancel,
+    DropNote,
+    NewTask,
+    NextMode,
+    Prompt,
+    Queue,
+    RecallQueued,
+    Rewind,
+    TaskPanel,
+    ToBackground,
+)
+from buddy.repl.view_state import DeskFacts, QueueRow
+from tests.repl.events_for_tests import Tape
+from tests.repl.screen_harness import Stage, running_repl
+
+
+async def running_turn(stage: Stage) -> Tape:
+    tape = Tape(at=None)
+    stage.send(tape.turn(), tape.reply())
+    await stage.shows("waiting for the model")
+    return tape
+
+
+@pytest.mark.parametrize("keys", ["\x1b\r", "\n", "\\\r", "\x1b[13;2u", "\x1b[27;2;13~"])
+async def test_newlines_are_typed_in_five_ways(keys: str) -> None:
+    async with running_repl() as stage:
+        stage.type("one" + keys + "two")
+        await stage.until(lambda: stage.repl.editor.text == "one\ntwo")
+        await stage.shows("  two")
+        stage.type("\r")
+        await stage.until(lambda: stage.intents == [Prompt("one\ntwo")])
+
+
+async def test_alt_enter_does_not_cancel_a_running_turn() -> None:
+    async with running_repl() as stage:
+        await running_turn(stage)
+        stage.type("one\x1b\rtwo")
+        await stage.until(lambda: stage.repl.editor.text == "one\ntwo")
+        assert stage.intents == []
+
+
+async def test_esc_cancels_the_running_turn_and_keeps_what_is_typed() -> None:
+    async with running_repl() as stage:
+        await running_turn(stage)
+        stage.type("draft")
+        await stage.shows("draft")
+        stage.type("\x1b")
+        await stage.until(lambda: stage.intents == [Cancel()])
+        assert stage.repl.editor.text == "draft"
+
+
+async def test_esc_twice_on_an_empty_idle_line_offers_to_rewind() -> None:
+    async with running_repl() as stage:
+        stage.type("\x1b\x1b")
+        await stage.until(lambda: stage.intents == [Rewind()])
+
+
+async def test_ctrl_c_clears_then_cancels_then_exits() -> None:
+    async with running_repl() as stage:
+        tape = await running_turn(stage)
+        stage.type("draft")
+        await stage.shows("draft")
+        stage.type("\x03")
+        await stage.until(lambda: stage.repl.editor.text == "")
+        stage.type("\x03")
+        await stage.until(lambda: stage.intents == [Cancel()])
+        stage.send(tape.done("cancelled"))
+        await stage.shows("cancelled")
+        stage.type("\x03")
+        await stage.shows("Ctrl+C again exits")
+        stage.type("\x03")
+        assert await stage.ended == "left"
+
+
+async def test_REL_055_ctrl_d_asks_while_tasks_run() -> None:
+    async with running_repl() as stage:
+        await running_turn(stage)
+        stage.type("\x04")
+        await stage.shows("1 task is running: Ctrl+D again ends them and exits")
+        assert not stage.ended.done()
+        stage.type("\x04")
+        assert await stage.ended == "left"
+
+
+async def test_ctrl_d_exits_when_idle_and_deletes_in_a_line() -> None:
+    async with running_repl() as stage:
+        stage.type("ab\x01\x04")
+        await stage.until(lambda: stage.repl.editor.text == "b")
+        stage.type("\x03\x04")
+        assert await stage.ended == "left"
+
+
+async def test_keys_that_are_intents() -> None:
+    async with running_repl() as stage:
+        await running_turn(stage)
+        stage.type("\x1b[1;3A\x02\x18\x02\x14\x1b[Z")
+        expected = [RecallQueued(), ToBackground(), ToBackground(), TaskPanel(), NextMode()]
+        await stage.until(lambda: stage.intents == expected)
+        stage.type("then this\t")
+        await stage.until(lambda: stage.intents[5:] == [Queue("then this")])
+        stage.type("ab\x02X")
+        await stage.until(lambda: stage.repl.editor.text == "aXb")
+
+
+async def test_backspace_on_an_empty_line_drops_the_note() -> None:
+    async with running_repl() as stage:
+        stage.facts = DeskFacts(1, "ask", "", "", (QueueRow("note", 2, "task 2 is done"),), {1: "", 2: ""})
+        stage.repl.screen.touch()
+        await stage.shows("note @2: task 2 is done")
+        stage.type("\x7f")
+        await stage.until(lambda: stage.intents == [DropNote()])
+
+
+async def test_a_new_task_is_announced_while_it_is_typed() -> None:
+    async with running_repl() as stage:
+        stage.type("write tests &")
+        await stage.shows("→ new task")
+        stage.type("\r")
+        await stage.until(lambda: stage.intents == [NewTask("write tests")])
+
+
+async def test_a_question_mark_shows_the_keys() -> None:
+    async with running_repl(columns=110, rows=24) as stage:
+        stage.type("?")
+        await stage.shows("next permission mode")
+        stage.type("x")
+        await stage.shows_not("next permission mode")
+
+
+async def test_long_pastes_are_folded_until_they_are_sent() -> None:
+    async with running_repl() as stage:
+        pasted = "\n".join(f"line {n}" for n in range(842))
+        stage.type(f"look: \x1b[200~{pasted}\x1b[201~")
+        await stage.shows("look: [pasted #1, 842 lines]")
+        stage.type(" ok\r")
+        await stage.until(lambda: stage.intents == [Prompt(f"look: {pasted} ok")])
+
+
+async def test_a_folded_paste_can_be_opened_and_a_short_one_is_not_folded() -> None:
+    async with running_repl() as stage:
+        stage.type("\x1b[200~" + "x" * 5000 + "\x1b[201~")
+        await stage.shows("[pasted #1, 5000 characters]")
+        stage.type("\x0f")
+        await stage.until(lambda: stage.repl.editor.text == "x" * 5000)
+        stage.type("\x03\x1b[200~a\r\nb\x1b[31m\x1b[201~")
+        await stage.until(lambda: stage.repl.editor.text == "a\nb")
+        assert stage.intents == []
+
+
+async def test_SEC_040_a_paste_with_a_line_end_sends_and_answers_nothing() -> None:
+    async with running_repl() as stage:
+        tape = await running_turn(stage)
+        stage.send(tape.tool(), tape.asked())
+        await stage.shows("y once")
+        stage.type("\x1b[200~y\n\x1b[201~")
+        await stage.until(lambda: stage.repl.editor.text == "y\n")
+        await asyncio.sleep(0.35)
+        stage.type("\r")
+        await stage.shows("pasted text never answers")
+        assert stage.intents == []
+
+
+async def test_a_typed_letter_answers_the_request_that_was_seen() -> None:
+    async with running_repl() as stage:
+        tape = await running_turn(stage)
+        stage.send(tape.tool(), tape.asked())
+        await stage.shows("y once")
+        await stage.line("y")
+        await stage.shows("was not on the screen yet")
+        await asyncio.sleep(0.35)
+        await stage.line("y")
+        await stage.until(lambda: stage.intents == [Answer("q1", "dq1", "once")])
+        assert stage.repl.editor.text == ""
+
+
+async def test_a_request_never_takes_a_key_from_the_line() -> None:
+    async with running_repl() as stage:
+        tape = await running_turn(stage)
+        stage.type("half a sen")
+        await stage.shows("half a sen")
+        stage.send(tape.tool(), tape.asked())
+        await stage.shows("y once")
+        stage.type("tence y")
+        await stage.shows("❯ half a sentence y")
+        stage.type("\r")
+        await stage.until(lambda: stage.intents == [Prompt("half a sentence y")])
+
+
+async def test_ctrl_o_expands_the_last_folded_output() -> None:
+    from buddy.agent.display import Command
+
+    async with running_repl(rows=40) as stage:
+        tape = await running_turn(stage)
+        output = "\n".join(f"row {n}" for n in range(20))
+        stage.send(tape.tool(), tape.tool_done(display=Command("x", output, 0, "", 2.0)))
+        await stage.shows("… 14 more lines (Ctrl+O)")
+        await stage.shows_not("row 19")
+        stage.type("\x0f")
+        await stage.shows("│ row 19")
+
+
+class Words(Completer):
+    """Completes two commands."""
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        for word in ("/help", "/history"):
+            if word.startswith(document.text):
+                yield Completion(word, -len(document.text))
+
+
+async def test_tab_completes_and_enter_sends_the_completed_command() -> None:
+    async with running_repl(completer=Words()) as stage:
+        stage.type("/h")
+        await stage.shows("/history")
+        stage.type("\t")
+        await stage.until(lambda: stage.repl.editor.text == "/help")
+        stage.type("\t")
+        await stage.until(lambda: stage.repl.editor.text == "/history")
+        stage.type("\x1b[Z")
+        await stage.until(lambda: stage.repl.editor.text == "/help")
+        stage.type("\r")
+        await stage.until(lambda: [str(intent) for intent in stage.intents] == ["Slash(line='/help')"])
+
+
+async def test_esc_closes_the_menu_before_it_cancels() -> None:
+    async with running_repl(completer=Words()) as stage:
+        stage.type("/h")
+        await stage.shows("/history")
+        stage.type("\x1b")
+        await stage.shows_not("/history")
+        assert stage.repl.editor.text == "/h"
+
+
+async def test_history_is_private_searchable_and_survives(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "history"
+    async with running_repl(history_path=str(path)) as stage:
+        stage.type("first thing\x1b\rsecond line\r")
+        await stage.until(lambda: len(stage.intents) == 1)
+        await stage.line(" secret")
+        await stage.until(lambda: len(stage.intents) == 2)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "secret" not in path.read_text()
+    async with running_repl(history_path=str(path)) as stage:
+        stage.type("\x1b[A")
+        await stage.until(lambda: stage.repl.editor.text == "first thing\nsecond line")
+        stage.type("\x03\x12thing")
+        await stage.shows("I-search")
+        stage.type("\r")
+        await stage.until(lambda: stage.repl.editor.text == "first thing\nsecond line")
+
+
+async def test_a_history_that_cannot_be_written_is_only_logged(tmp_path: Path) -> None:
+    async with running_repl(history_path=str(tmp_path)) as stage:
+        await stage.line("hello")
+        await stage.until(lambda: stage.intents == [Prompt("hello")])
+        assert "input history was not written" in stage.log[0]
+
+
+async def test_vi_mode_leaves_insert_mode_before_it_cancels() -> None:
+    async with running_repl(vi=True) as stage:
+        await running_turn(stage)
+        stage.type("abc\x1b")
+        await asyncio.sleep(0.3)
+        stage.type("0x")
+        await stage.until(lambda: stage.repl.editor.text == "bc")
+        assert stage.intents == []
+        stage.type("\x1b")
+        await stage.until(lambda: stage.intents == [Cancel()])
+
+
+async def test_the_line_goes_through_the_persons_editor(tmp_path: Path) -> None:
+    script = tmp_path / "ed"
+    script.write_text('#!/bin/sh\nprintf "%s, edited\\n" "$(cat "$1")" > "$1.new"; mv "$1.new" "$1"\n')
+    script.chmod(0o755)
+    async with running_repl(environ={"VISUAL": str(script)}) as stage:
+        stage.type("draft\x07")
+        await stage.until(lambda: stage.repl.editor.text == "draft, edited")
+        await stage.shows("draft, edited")
+
+
+async def test_an_editor_that_fails_leaves_the_line_alone() -> None:
+    async with running_repl(environ={"EDITOR": "/nowhere/editor"}) as stage:
+        stage.type("draft\x07")
+        await stage.shows("the editor failed")
+        assert stage.repl.editor.text == "draft"
