@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import msgspec
 
@@ -19,6 +20,16 @@ from buddy.workspace.locks import in_thread
 
 MAX_ENTRIES = 500
 MAX_LOOKED_AT = 100_000
+
+
+class IgnoreRules(msgspec.Struct, frozen=True):
+    """What a listing leaves out, where the host provides it: real path and whether it is a folder →
+    ignored."""
+
+    ignored: Callable[[str, bool], bool]
+
+
+NO_RULES = IgnoreRules(lambda _path, _folder: False)
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -48,14 +59,21 @@ def list_folder(ctx: ToolContext, target: Located) -> ToolResult:
 
 
 def _entries(ctx: ToolContext, target: Located) -> tuple[list[Entry], int, bool]:
+    """The entries that are not ignored, how many are, and whether there are more than were looked at. A
+    folder that is itself ignored was asked for by name: then nothing in it is left out."""
+    rules = cast(IgnoreRules, ctx.services.get(IgnoreRules, NO_RULES))
+    if rules.ignored(target.real, True):
+        rules = NO_RULES
     found: list[Entry] = []
-    ignored = looked_at = 0
+    ignored = 0
     with os.scandir(target.real) as entries:
         for entry in entries:
-            looked_at += 1
-            if looked_at > MAX_LOOKED_AT:
+            if len(found) + ignored >= MAX_LOOKED_AT:
                 return found, ignored, True
-            found.append(_entry(entry))
+            if rules.ignored(entry.path, entry.is_dir(follow_symlinks=False)):
+                ignored += 1
+            else:
+                found.append(_entry(entry))
     return found, ignored, False
 
 

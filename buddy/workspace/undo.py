@@ -15,6 +15,7 @@ from contextlib import suppress
 import msgspec
 
 from buddy.agent.tool import ToolError
+from buddy.workspace.blobs import BlobStore
 from buddy.workspace.disk import DISK, Disk, write_all
 from buddy.workspace.files import (
     Loaded,
@@ -87,6 +88,7 @@ class UndoLog:
 
     def __init__(self, folder: str, disk: Disk = DISK) -> None:
         self._folder = folder
+        self._blobs = BlobStore(os.path.join(folder, "blobs"), disk)
         self.disk = disk
         self._guard = threading.RLock()
         self._entries: dict[int, UndoEntry] = {}
@@ -158,40 +160,10 @@ class UndoLog:
         return entry
 
     def _versions(self, intent: Intent) -> FileVersions:
-        before = NOTHING if intent.before is None else self._store(intent.before.data)
+        before = NOTHING if intent.before is None else self._blobs.store(intent.before.data)
         after = NOTHING if intent.after is None else digest_of(intent.after)
         mode = 0 if intent.before is None else intent.before.mode
         return FileVersions(intent.real, before, after, mode, temporary_name())
-
-    def _store(self, data: bytes) -> str:
-        digest = digest_of(data)
-        path = os.path.join(self._folder, "blobs", digest)
-        if os.path.exists(path):
-            return digest
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        beside = f"{path}.{os.getpid()}.{threading.get_ident()}"
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            write_all(self.disk, descriptor, data)
-            os.rename(beside, path)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(beside)
-            raise
-        finally:
-            os.close(descriptor)
-        return digest
-
-    def _stored(self, digest: str) -> bytes:
-        path = os.path.join(self._folder, "blobs", digest)
-        try:
-            with open(path, "rb") as file:
-                data = file.read()
-        except FileNotFoundError as error:
-            raise ToolError("the content to restore is missing from the session folder") from error
-        if digest_of(data) != digest:
-            raise ToolError("the content to restore is damaged on disk; nothing was changed")
-        return data
 
     def _append(self, line: _Line) -> None:
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
@@ -255,14 +227,14 @@ class UndoLog:
         shown = os.path.relpath(file.real)
         now = load(file.real, shown)
         found = NOTHING if now is None else now.digest
-        data = None if wanted == NOTHING else self._stored(wanted)
+        data = None if wanted == NOTHING else self._blobs.load(wanted)
         if found not in (expected, wanted):
             raise ToolError(
                 f"{shown} was changed by something else after that edit; taking the edit back would lose "
                 "that. Nothing was changed."
             )
         if now is not None:
-            self._store(now.data)
+            self._blobs.store(now.data)
         return _Move(file.real, shown, now, data, file.mode, already=found == wanted)
 
     def _carry_out(self, move: _Move) -> None:

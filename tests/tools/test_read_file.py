@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -12,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.display import Picture
-from buddy.agent.tool import ToolError
-from buddy.tools.listing import list_files
+from buddy.agent.tool import ToolContext, ToolError
+from buddy.tools.listing import IgnoreRules, list_files
 from buddy.tools.read import read_file
 from buddy.tools.read_kinds import pdf_pages, png_size
 from buddy.workspace.views import FileViews
@@ -113,6 +114,18 @@ async def test_a_folder_is_listed(desk: Desk) -> None:
     assert await desk.ask(read_file, path="src") == expected
     assert await desk.ask(list_files, path="src") == expected
     assert "is not a folder" in await desk.ask(list_files, path="src/a.py")
+
+
+async def test_ignored_entries_are_counted_and_an_ignored_folder_asked_for_is_listed(desk: Desk) -> None:
+    desk.put("a.py", "x")
+    desk.put("out/b.o", "x")
+    rules = IgnoreRules(lambda path, folder: "/out" in path)
+    context = ToolContext(1, "c", print, asyncio.Event(), {**desk.services(), IgnoreRules: rules})
+    listed = [await list_files.run(context, list_files.decode(text)) for text in ("{}", '{"path": "out"}')]
+    assert [result.text for result in listed] == [
+        ".: 1 entries, 1 ignored\na.py  1 B",
+        "out: 1 entries\nb.o  1 B",
+    ]
 
 
 async def test_names_with_control_characters_are_shown_harmless(desk: Desk) -> None:

@@ -1,0 +1,50 @@
+"""Contents kept by their hash: written once, made to last, checked when read."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+
+from buddy.agent.tool import ToolError
+from buddy.workspace.disk import Disk, write_all
+from buddy.workspace.files import digest_of
+
+
+class BlobStore:
+    """A folder of contents, made when first needed, readable by its owner only."""
+
+    def __init__(self, folder: str, disk: Disk) -> None:
+        self._folder = folder
+        self._disk = disk
+
+    def store(self, data: bytes) -> str:
+        """Keep a content; returns its hash. Raises `OSError`; then nothing is kept."""
+        digest = digest_of(data)
+        path = os.path.join(self._folder, digest)
+        if os.path.exists(path):
+            return digest
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        beside = f"{path}.{os.getpid()}.{threading.get_ident()}"
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            write_all(self._disk, descriptor, data)
+            os.rename(beside, path)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(beside)
+            raise
+        finally:
+            os.close(descriptor)
+        return digest
+
+    def load(self, digest: str) -> bytes:
+        """A content that was kept. Raises `ToolError` when it is gone or is not what it was."""
+        try:
+            with open(os.path.join(self._folder, digest), "rb") as file:
+                data = file.read()
+        except FileNotFoundError as error:
+            raise ToolError("the content to restore is missing from the session folder") from error
+        if digest_of(data) != digest:
+            raise ToolError("the content to restore is damaged on disk; nothing was changed")
+        return data
