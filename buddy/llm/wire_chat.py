@@ -45,6 +45,7 @@ class ChatWire:
         self._quirks = quirks
         self._model = model
         self._messages = EncodedMessages(self._encode)
+        self._pictures: dict[str, UserMessage] = {}
         self._tools: tuple[tuple[ToolDefinition, ...], bytes] = ((), b"")
         self._system: tuple[str, bytes] = ("", b"")
 
@@ -82,6 +83,7 @@ class ChatWire:
             history = [UserMessage("", (Text(system),), "instructions"), *history]
         elif system:
             out.append(self._system_bytes(system))
+        history = self._with_pictures(history)
         self._messages.forget_others(history)
         if self._quirks.merge or self._quirks.system_as == "user":
             out.extend(self._merged(history))
@@ -99,36 +101,50 @@ class ChatWire:
                 content = _user_content(message.parts)
                 parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
                 return dumps({"role": "user", "content": _with_mark(parts)})
-            case ToolMessage() if not message.images:
+            case ToolMessage():
                 return dumps(
                     self._result(message, _with_mark([{"type": "text", "text": _tool_text(message)}]))
                 )
-            case _:
+            case AssistantMessage():
                 return b""
 
     def _result(self, message: ToolMessage, content: str | list[dict[str, Any]]) -> dict[str, Any]:
         return {"role": "tool", "tool_call_id": self._id(message.call_id), "content": content}
 
-    def _one_by_one(self, history: Sequence[Message]) -> list[bytes]:
-        """Every message by itself; pictures of tool results follow the last result of a reply, because a tool
-        message can't hold any."""
-        out: list[bytes] = []
+    def _with_pictures(self, history: Sequence[Message]) -> list[Message]:
+        """Pictures of tool results in a user message behind the last result: a tool message holds only
+        text."""
+        out: list[Message] = []
+        last: ToolMessage | None = None
         pictures: list[Image] = []
+        for message in history:
+            if isinstance(message, ToolMessage):
+                last = message
+                pictures.extend(message.images)
+            elif pictures and last is not None:
+                out.append(self._picture_message(last.id, pictures))
+                pictures = []
+            out.append(message)
+        if pictures and last is not None:
+            out.append(self._picture_message(last.id, pictures))
+        return out
+
+    def _picture_message(self, after: str, pictures: Sequence[Image]) -> UserMessage:
+        """The same record every turn, so that its bytes are kept."""
+        known = self._pictures.get(after)
+        if known is None or len(known.parts) != len(pictures) + 1:
+            known = UserMessage(f"pictures-{after}", (Text(PICTURES_FOLLOW), *pictures), "note")
+            self._pictures[after] = known
+        return known
+
+    def _one_by_one(self, history: Sequence[Message]) -> list[bytes]:
+        out: list[bytes] = []
         after_tool = False
         for message in history:
-            is_tool = isinstance(message, ToolMessage)
-            if pictures and not is_tool:
-                out.append(_pictures(pictures))
-                pictures = []
-                after_tool = False
             if after_tool and self._quirks.bridge and isinstance(message, UserMessage):
                 out.append(BRIDGE)
             out.append(self._messages.bytes_of(message))
-            if is_tool:
-                pictures.extend(message.images)
-            after_tool = is_tool
-        if pictures:
-            out.append(_pictures(pictures))
+            after_tool = isinstance(message, ToolMessage)
         return out
 
     def _merged(self, history: Sequence[Message]) -> list[bytes]:
@@ -230,11 +246,6 @@ def _with_mark(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _picture(image: Image) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:{image.media_type};base64,{image.data}"}}
-
-
-def _pictures(images: Sequence[Image]) -> bytes:
-    text = {"type": "text", "text": PICTURES_FOLLOW}
-    return dumps({"role": "user", "content": [text, *map(_picture, images)]})
 
 
 def _tool_text(message: ToolMessage) -> str:
