@@ -15,12 +15,14 @@ import msgspec
 from buddy.agent.budget import Budget
 from buddy.agent.host import Limits
 from buddy.agent.registry import ToolRegistry
+from buddy.agent.tool import ToolContext, ToolResult
 from buddy.cli.arguments import Options, UsageError
 from buddy.cli.models import Models
 from buddy.cli.place import Place
 from buddy.cli.rules import Judge, RuleFiles
 from buddy.config import Loaded, Settings
 from buddy.extend import instructions as instruction_files
+from buddy.extend.mentions import Expanded, expand
 from buddy.extend.prompt import system_prompt
 from buddy.extend.templates import template_text
 from buddy.safety.grants import Grant
@@ -35,6 +37,7 @@ from buddy.tasks.parts import BoardParts, Clock, TaskServices
 from buddy.tools.builtin import BUILTIN_TOOLS
 from buddy.tools.cache import ToolCache
 from buddy.tools.plan import Plan, WallClock
+from buddy.tools.read import read_file
 from buddy.tools.shell import ShellSettings
 from buddy.workspace.approved import Approved
 from buddy.workspace.environment import ChildEnvironment
@@ -58,8 +61,20 @@ class Desk(msgspec.Struct, frozen=True):
     policy: Policy
     models: Models
     jobs: Jobs
+    children: ChildProcesses
     undo: UndoLog
+    instructions: tuple[str, ...]
     notes: tuple[str, ...]
+
+    async def expand(self, number: int, text: str) -> Expanded:
+        """A prompt for a task, with the files it mentions read as the task would read them."""
+        task = self.board.task(number)
+        context = ToolContext(number, "", lambda _text: None, task.cancelled, task.services.services)
+
+        async def read(path: str) -> ToolResult:
+            return await read_file.run(context, read_file.arguments(path=path))
+
+        return await expand(text, self.place.boundary.cwd, read)
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -91,7 +106,7 @@ async def open_desk(
                 boundary=place.boundary,
                 system=_system(place, loaded.settings, found),
                 tools=_tools(loaded.settings),
-                model=models.access,
+                model=models.access_or_explain if wanted.attended else models.access,
                 policy=policy,
                 facts=Judge(place.boundary).facts,
                 memory=session.writer,
@@ -115,7 +130,21 @@ async def open_desk(
         else:
             board.open(model=wanted.options.model)
         notes = (*loaded.warnings, *rules.errors, *found.notes, *session.loaded.problems)
-        yield Desk(place, loaded.settings, loaded, session, store, board, policy, models, jobs, undo, notes)
+        yield Desk(
+            place=place,
+            settings=loaded.settings,
+            loaded=loaded,
+            session=session,
+            store=store,
+            board=board,
+            policy=policy,
+            models=models,
+            jobs=jobs,
+            children=children,
+            undo=undo,
+            instructions=tuple(file.label for file in found.files),
+            notes=notes,
+        )
 
 
 @asynccontextmanager

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Callable, Mapping
 
-from buddy.agent.messages import UserPart
-from buddy.agent.tool import ToolContext, ToolResult
 from buddy.cli.arguments import Options, UsageError
-from buddy.cli.desk import Desk, Wanted, open_desk
+from buddy.cli.desk import Wanted, open_desk
 from buddy.cli.log import start_log
 from buddy.cli.models import Models
-from buddy.cli.place import Place, find_place, read_settings
+from buddy.cli.place import Place, check_yolo, find_place, read_settings
 from buddy.cli.stores import session_store
 from buddy.config import ConfigError, Loaded
-from buddy.extend.mentions import expand
+from buddy.extend.mentions import Expanded
 from buddy.headless.exec import ExecRun, run_exec
 from buddy.headless.exit_codes import CONFIGURATION, USAGE
 from buddy.headless.formats import Format, JsonFormat, RunFacts, SseFormat, StreamJsonFormat, TextFormat
@@ -25,9 +22,9 @@ from buddy.sessions.folder import FolderError
 from buddy.sessions.journal import NotSavedError
 from buddy.sessions.lock import LockedError
 from buddy.sessions.store import SessionError
-from buddy.tools.read import read_file
 
 MAX_STDIN_CHARS = 1_000_000
+NOTHING = Expanded((), ())
 
 
 def run_headless(options: Options, environment: Mapping[str, str]) -> int:
@@ -35,7 +32,7 @@ def run_headless(options: Options, environment: Mapping[str, str]) -> int:
     try:
         prompt = _prompt(options)
         place = find_place(options, environment)
-        _check_yolo(options, environment)
+        check_yolo(options, environment)
         loaded = read_settings(place, options)
         if options.require_trust and not place.trusted:
             raise ConfigError(
@@ -66,8 +63,8 @@ async def _run(options: Options, place: Place, loaded: Loaded, prompt: str) -> i
         for note in desk.notes:
             _err(f"buddy: {one_line(note, 400)}\n")
         number = desk.board.focus
-        content, notes = await _content(desk, number, prompt)
-        for note in notes:
+        expanded = await desk.expand(number, prompt) if prompt else NOTHING
+        for note in expanded.notes:
             _err(f"buddy: {one_line(note, 400)}\n")
         access = models.access(desk.board.task(number).model)
         facts = RunFacts(
@@ -77,7 +74,7 @@ async def _run(options: Options, place: Place, loaded: Loaded, prompt: str) -> i
             tools=tuple(tool.name for tool in desk.board.parts.tools.list_all()),
             permission_mode=desk.policy.mode,
         )
-        run = ExecRun(content, facts, stop_on_denial=options.permission_prompts == "fail")
+        run = ExecRun(expanded.parts, facts, stop_on_denial=options.permission_prompts == "fail")
         with _output(options) as out:
             code = await run_exec(desk.board, number, run, _format(options, out))
         outcome = desk.board.task(number).outcome
@@ -86,20 +83,6 @@ async def _run(options: Options, place: Place, loaded: Loaded, prompt: str) -> i
     if options.ephemeral:
         await asyncio.to_thread(store.delete, facts.session_id)
     return code
-
-
-async def _content(desk: Desk, number: int, prompt: str) -> tuple[tuple[UserPart, ...], tuple[str, ...]]:
-    """The prompt with the files it mentions; nothing at all continues what waits."""
-    if not prompt:
-        return (), ()
-    task = desk.board.task(number)
-    context = ToolContext(number, "", lambda _text: None, task.cancelled, task.services.services)
-
-    async def read(path: str) -> ToolResult:
-        return await read_file.run(context, read_file.arguments(path=path))
-
-    expanded = await expand(prompt, desk.place.boundary.cwd, read)
-    return expanded.parts, expanded.notes
 
 
 def _prompt(options: Options) -> str:
@@ -122,16 +105,6 @@ def _stdin() -> str:
             f"stdin is longer than {MAX_STDIN_CHARS:,} characters; write it to a file and name the file"
         )
     return text.strip("\n")
-
-
-def _check_yolo(options: Options, environment: Mapping[str, str]) -> None:
-    is_container = (
-        os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv") or "container" in environment
-    )
-    if options.permission_mode == "yolo" and os.geteuid() == 0 and not is_container and not options.i_know:
-        raise UsageError(
-            "yolo as root outside a container runs anything the model says; add --i-know if you mean it"
-        )
 
 
 class _output:  # noqa: N801 - used as a context manager only

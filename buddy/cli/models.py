@@ -13,12 +13,12 @@ from pathlib import Path
 from buddy.agent.budget import Price, Window
 from buddy.agent.host import Sampling
 from buddy.agent.messages import Usage
-from buddy.agent.provider import ModelDelta, ModelRequest, Provider, ProviderError
+from buddy.agent.provider import Alive, ModelDelta, ModelRequest, Provider, ProviderError
 from buddy.cli.place import Place
 from buddy.config import ConfigError, Profile, Settings, profile_of
 from buddy.extend.templates import template_path
 from buddy.llm.anthropic import Anthropic
-from buddy.llm.catalog import Catalogue, Match, context_limit, cost_usd, read_catalogue
+from buddy.llm.catalog import GUESSED_CONTEXT, Catalogue, Match, context_limit, cost_usd, read_catalogue
 from buddy.llm.direct import Endpoint, HttpClient
 from buddy.llm.governor import Governor
 from buddy.llm.keys import KeyMissingError, KeyResolver, KeySource
@@ -73,6 +73,21 @@ class _Keyed:
             await stream.aclose()
 
 
+class _Unset:
+    """Stands where a model would: says what is missing."""
+
+    lane = "none"
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+        """Never a piece."""
+        if self._why:
+            raise ProviderError("auth", self._why)
+        yield Alive()
+
+
 class Models:
     """The models of one run. Lanes are made when a model is first asked for."""
 
@@ -90,6 +105,33 @@ class Models:
         if name not in self._made:
             self._made[name] = self._make(name)
         return self._made[name]
+
+    def access_or_explain(self, name: str) -> ModelAccess:
+        """The model of this name; where there is none, one whose every reply is the reason, so that a
+        terminal can be opened and read before anything is set."""
+        try:
+            return self.access(name)
+        except ConfigError as error:
+            return ModelAccess(
+                name="no model",
+                model=name,
+                provider=_Unset(str(error)),
+                window=Window(GUESSED_CONTEXT, guessed=True, reserve=0),
+                price=lambda _usage: None,
+                sampling=Sampling(),
+                governor=Governor(),
+            )
+
+    async def problem(self, name: str) -> str:
+        """Why this model can't be asked: no such model, no key; "" when it can."""
+        try:
+            self._make(name)
+            await self._keys[-1].resolve()
+        except ConfigError as error:
+            return str(error)
+        except ProviderError as error:
+            return error.message
+        return ""
 
     def keys(self) -> list[str]:
         """Keys in use, to be kept out of everything that is written."""

@@ -71,3 +71,19 @@ def _directory(path: str) -> str:
     if not os.path.isdir(real):
         raise UsageError(f"--add-dir: {path!r} is not a directory")
     return real
+
+
+def check_yolo(options: Options, environment: Mapping[str, str]) -> None:
+    """Raises `UsageError` for yolo as root where nothing contains what a model may do."""
+    is_container = (
+        os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv") or "container" in environment
+    )
+    if options.permission_mode == "yolo" and os.geteuid() == 0 and not is_container and not options.i_know:
+        raise UsageError(
+            "yolo as root outside a container runs anything the model says; add --i-know if you mean it"
+        )
+
+
+def remember_trust(place: Place, *, trusted: bool) -> str:
+    """Trust this folder from now on, or no longer; what to tell the person."""
+    return f"{place.boundary.root}: {trusted}"

@@ -36,15 +36,13 @@ class TaskError(Exception):
 
 
 class Note(msgspec.Struct, frozen=True):
-    """The answer of a finished background task, offered to the conversation in the foreground."""
+    """Something offered to the conversation in the foreground, attached to its next prompt: the answer of a
+    finished background task, or what the person ran. `heading` is what the model reads above the text."""
 
     task_number: int
     title: str
     text: str
-
-    def heading(self) -> str:
-        """What is said above the answer."""
-        return f"background task {self.task_number}, {self.title!r}, has finished. Its answer:"
+    heading: str
 
 
 class TaskBoard:
@@ -165,9 +163,9 @@ class TaskBoard:
         """Start a turn. Raises `TaskError` while one runs: steer or queue then."""
         task = self._free(number)
         prompt = self.message(content, "prompt")
+        self._entitle(task, prompt)
         if number == self.focus and self.notes:
             prompt = msgspec.structs.replace(prompt, parts=(*self._taken_notes(), *prompt.parts))
-        task.title = task.title or title_of(self.message(content, "prompt"))
         return self._start(task, (prompt,))
 
     def go_on(self, number: int) -> asyncio.Task[None]:
@@ -288,6 +286,12 @@ class TaskBoard:
             raise TaskError(f"task {number} is closed; open another one")
         return task
 
+    def _entitle(self, task: Task, prompt: UserMessage) -> None:
+        if not task.title:
+            task.title = title_of(prompt)
+            if not any(other.title for other in self.tasks.values() if other is not task):
+                self.parts.memory.rename(name=self.parts.memory.state().name, title=task.title)
+
     def _start(self, task: Task, prompts: tuple[UserMessage, ...]) -> asyncio.Task[None]:
         task.cancelled = asyncio.Event()
         task.not_run = ()
@@ -334,7 +338,8 @@ class TaskBoard:
             task.deadline.cancel()
             task.deadline = None
         if task.background and outcome.outcome == "completed":
-            self.notes.append(Note(task.number, task.title, task.last_answer()))
+            heading = f"Background task {task.number}, {task.title!r}, has finished. Its answer:"
+            self.notes.append(Note(task.number, task.title, task.last_answer(), heading))
         task.runner = None
         self.parts.memory.record_task(task.number, task.record())
         if not any(other.running for other in self.tasks.values()):
@@ -346,7 +351,7 @@ class TaskBoard:
 
     def _taken_notes(self) -> list[UserPart]:
         notes, self.notes = self.notes, []
-        return [Text(f"[{note.heading()}]\n{note.text}\n\n") for note in notes]
+        return [Text(f"[{note.heading}]\n{note.text}\n\n") for note in notes]
 
     async def _save_waiting(self, task: Task) -> None:
         await self.parts.memory.record_queue(task.number, tuple(task.queued), tuple(task.steering))

@@ -1,0 +1,165 @@
+"""One session behind the screen: opened, worked with, closed. Imported after the first frame."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import sys
+from collections.abc import Coroutine
+from typing import Any
+
+from buddy.cli.arguments import Options
+from buddy.cli.desk import Desk, Wanted, open_desk
+from buddy.cli.first_run import first_run_text
+from buddy.cli.interactive import Front
+from buddy.cli.models import Models
+from buddy.cli.place import Place, remember_trust
+from buddy.cli.stores import session_store
+from buddy.config import ConfigError, Loaded
+from buddy.repl.blocks import Note, PlainText
+from buddy.repl.port import Context, DeskPort, Stage
+from buddy.repl.replay import blocks_of
+from buddy.sessions.folder import FolderError
+from buddy.sessions.lock import LockedError
+from buddy.sessions.store import SessionError
+from buddy.tasks.events import EventReader
+
+_log = logging.getLogger(__name__)
+
+
+async def sit(
+    options: Options, place: Place, loaded: Loaded, front: Front, reference: str, log_path: str
+) -> None:
+    """Open a session ("" is a new one), work with it until the person leaves or switches, close it."""
+    models = Models(loaded.settings, place)
+    store = session_store(place, loaded.settings, lambda text: front.print(Note("warning", text.strip())))
+    try:
+        if options.fork and reference:
+            reference = await asyncio.to_thread(store.fork, reference)
+        async with open_desk(place, loaded, store, models, Wanted(reference, options, attended=True)) as desk:
+            await _work(desk, options, front, log_path)
+        await _closed(desk, front)
+    except (SessionError, LockedError, FolderError, ConfigError) as error:
+        front.print(Note("error", str(error)))
+        if reference:
+            front.switch_to = ""
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        front.print(Note("error", f"{where}{error.strerror}: the session can't be kept there"))
+
+
+async def _work(desk: Desk, options: Options, front: Front, log_path: str) -> None:
+    reader = desk.board.reader()
+    pump = asyncio.create_task(_pump(reader, front))
+    jobs: set[asyncio.Task[None]] = set()
+    context = Context(_port(desk, log_path), _stage(front, jobs))
+    for note in desk.notes:
+        front.print(Note("warning", note))
+    await _greet(desk, front)
+    front.controller.open(context)
+    if options.words and options.command != "resume":
+        desk.board.submit(desk.board.focus, " ".join(options.words))
+    try:
+        await front.stop.wait()
+    finally:
+        front.controller.close()
+        for job in jobs:
+            job.cancel()
+        await desk.board.close()
+        reader.close()
+        await asyncio.wait({pump, *jobs})
+
+
+async def _pump(reader: EventReader, front: Front) -> None:
+    while batch := await reader.batch():
+        front.batches.put_nowait(batch)
+
+
+async def _greet(desk: Desk, front: Front) -> None:
+    """What a resumed session said last, or what a first run has to know."""
+    board = desk.board
+    history = board.task(board.focus).history
+    if history:
+        front.print(*blocks_of(history, board.focus))
+        for task in board.tasks.values():
+            if task.state == "paused":
+                front.print(
+                    Note("info", f"task {task.number} is paused: {task.reason}; /continue {task.number}")
+                )
+        return
+    problem = await desk.models.problem(board.task(board.focus).model)
+    if problem:
+        front.print(PlainText(await first_run_text(problem, desk.models.known(), desk.place.environment)))
+
+
+async def _closed(desk: Desk, front: Front) -> None:
+    """A session in which nothing was said leaves no trace."""
+    session_id = desk.session.session_id
+    if any(task.history for task in desk.board.tasks.values()):
+        front.farewell = f"resume with: buddy resume {session_id}"
+    else:
+        await asyncio.to_thread(desk.store.delete, session_id)
+
+
+def _port(desk: Desk, log_path: str) -> DeskPort:
+    return DeskPort(
+        board=desk.board,
+        policy=desk.policy,
+        memory=desk.session.writer,
+        store=desk.store,
+        settings=desk.settings,
+        boundary=desk.place.boundary,
+        catalogue=desk.models.known,
+        jobs=desk.jobs,
+        children=desk.children,
+        undo=desk.undo,
+        trusted=desk.place.trusted,
+        trust=lambda wanted: remember_trust(desk.place, trusted=wanted),
+        expand=desk.expand,
+        sandbox="sandbox: NONE",
+        instructions=desk.instructions,
+        log_path=log_path,
+        start_notes=desk.notes,
+    )
+
+
+def _stage(front: Front, jobs: set[asyncio.Task[None]]) -> Stage:
+    screen: Any = front.screen
+
+    def start(work: Coroutine[Any, Any, None]) -> None:
+        job = asyncio.get_running_loop().create_task(work)
+        jobs.add(job)
+        job.add_done_callback(ended)
+
+    def ended(job: asyncio.Task[None]) -> None:
+        jobs.discard(job)
+        if not job.cancelled() and (error := job.exception()) is not None:
+            _log.error("a command failed", exc_info=error)
+            front.print(Note("error", f"{type(error).__name__}: {error} (this is a bug; the log has more)"))
+
+    def switch(reference: str) -> None:
+        front.switch_to = reference
+        front.state.tasks.clear()
+        front.state.inbox.clear()
+        front.stop.set()
+
+    return Stage(
+        print=front.print,
+        hint=screen.hint,
+        redraw=screen.redraw,
+        clear=screen.redraw,
+        leave=lambda: screen.end("left"),
+        put=lambda text: screen.editor.put(text),
+        start=start,
+        switch_session=switch,
+        copy=_copy,
+        blocks=lambda: (),
+    )
+
+
+def _copy(text: str) -> None:
+    """Put text on the clipboard by escape sequence (OSC 52), which also works over ssh."""
+    encoded = base64.b64encode(text.encode("utf-8", "replace")).decode()
+    sys.__stdout__.write(f"\x1b]52;c;{encoded}\x07")  # type: ignore[union-attr]
+    sys.__stdout__.flush()  # type: ignore[union-attr]

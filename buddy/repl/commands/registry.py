@@ -1,0 +1,100 @@
+"""The one registry of slash commands: help, completion and nearest names are read from it."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Literal
+
+import msgspec
+
+from buddy.repl.port import Context
+
+Family = Literal["talk", "tasks", "approvals", "session", "models", "workspace", "screen"]
+Run = Callable[[Context, str], Awaitable[None]]
+
+
+class CommandError(Exception):
+    """A command that can't be carried out; one sentence for the person."""
+
+
+class SlashCommand(msgspec.Struct, frozen=True):
+    """A declared command. `usage` is what follows the name ("" for nothing); `destructive` ones must be
+    written out, their prefixes don't work; `choices` completes the first argument."""
+
+    name: str
+    family: Family
+    help: str
+    usage: str
+    aliases: tuple[str, ...]
+    destructive: bool
+    run: Run
+    choices: tuple[str, ...]
+
+    def line(self) -> str:
+        """Name and usage."""
+        return f"/{self.name}{' ' + self.usage if self.usage else ''}"
+
+
+def command(
+    *,
+    family: Family,
+    name: str = "",
+    usage: str = "",
+    aliases: tuple[str, ...] = (),
+    destructive: bool = False,
+    choices: tuple[str, ...] = (),
+) -> Callable[[Run], SlashCommand]:
+    """Declare a command: an async function of (context, argument text). Its docstring's first line is its
+    help."""
+
+    def declare(function: Run) -> SlashCommand:
+        doc = inspect.cleandoc(function.__doc__ or "").split("\n")[0]
+        if not doc:
+            raise TypeError(f"command {function.__name__} needs a docstring: it is its help")
+        return SlashCommand(
+            name or function.__name__.strip("_"), family, doc, usage, aliases, destructive, function, choices
+        )
+
+    return declare
+
+
+class Commands:
+    """Commands by name. Names and aliases are unique."""
+
+    def __init__(self, commands: Iterable[SlashCommand]) -> None:
+        self._commands: dict[str, SlashCommand] = {}
+        self._names: dict[str, SlashCommand] = {}
+        for one in commands:
+            self._commands[one.name] = one
+            for name in (one.name, *one.aliases):
+                if name in self._names:
+                    raise ValueError(f"two commands are called /{name}")
+                self._names[name] = one
+
+    def all(self) -> tuple[SlashCommand, ...]:
+        """All of them, in the order they were declared."""
+        return tuple(self._commands.values())
+
+    def names(self) -> tuple[str, ...]:
+        """All names and aliases."""
+        return tuple(self._names)
+
+    def find(self, name: str) -> SlashCommand:
+        """The command of a name, an alias, or a unique beginning. Raises `CommandError` with the nearest
+        name."""
+        exact = self._names.get(name)
+        if exact is not None:
+            return exact
+        beginning = {one.name: one for key, one in self._names.items() if name and key.startswith(name)}
+        if len(beginning) == 1:
+            found = next(iter(beginning.values()))
+            if found.destructive:
+                raise CommandError(f"write /{found.name} out: it can't be taken back")
+            return found
+        if beginning:
+            raise CommandError(f"/{name} could be {', '.join(f'/{one}' for one in sorted(beginning))}")
+        near = difflib.get_close_matches(name, self._names, n=1, cutoff=0.6)
+        hint = f"; did you mean /{near[0]}?" if near else "; /help lists them"
+        raise CommandError(f"there is no /{name}{hint}")

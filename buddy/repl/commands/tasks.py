@@ -1,0 +1,175 @@
+"""Commands about tasks: what runs, where it is shown, how it ends."""
+
+from __future__ import annotations
+
+import re
+
+from buddy.repl import words
+from buddy.repl.blocks import Note, Table
+from buddy.repl.commands.registry import CommandError, command
+from buddy.repl.port import Context
+from buddy.repl.replay import blocks_of
+from buddy.tasks.task import Task
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)?", re.IGNORECASE)
+_UNITS = {"s": 1, "m": 60, "h": 3600, None: 1}
+
+
+def duration_s(text: str) -> float:
+    """ "90", "10m", "1.5h" in seconds. Raises `CommandError`."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise CommandError(f"expected a time like 90s, 10m or 1h, found {text!r}")
+    return float(found[1]) * _UNITS[found[2].lower() if found[2] else None]
+
+
+def task_number(context: Context, text: str) -> int:
+    """The task a command means: its number, or the one in front. Raises `CommandError`."""
+    given = text.strip().removeprefix("@")
+    if not given:
+        return context.focus
+    if not given.isdecimal():
+        raise CommandError(f"expected the number of a task, found {given!r}; /ps lists them")
+    return context.board.task(int(given)).number
+
+
+@command(family="tasks", aliases=("tasks",), usage="[-a]")
+async def ps(context: Context, argument: str) -> None:
+    """List the tasks; -a also those that are closed"""
+    board = context.board
+    now = board.parts.clock.now()
+    rows = [
+        _row(context, task, now)
+        for task in board.tasks.values()
+        if not task.closed or argument in ("-a", "a", "all")
+    ]
+    context.stage.print(Table(("task", "state", "tokens", "cost", "what"), tuple(rows)))
+
+
+def _row(context: Context, task: Task, now: float) -> tuple[str, ...]:
+    where = "▸" if task.number == context.focus else "&" if task.background else " "
+    state = f"{task.state} {words.seconds(now - task.started_at)}" if task.running else task.state
+    if task.reason and not task.running:
+        state += f" ({task.reason})"
+    total = task.meter.total
+    tokens = words.tokens(total.input_tokens + total.output_tokens)
+    cost = words.money(task.meter.cost_usd) if task.meter.cost_known else "?"
+    return (f"{where} {task.number}", state, tokens, cost, task.title)
+
+
+@command(family="tasks", usage="N")
+async def fg(context: Context, argument: str) -> None:
+    """Show a task in front"""
+    board = context.board
+    others = [task.number for task in board.tasks.values() if task.number != board.focus and not task.closed]
+    if not argument and not others:
+        raise CommandError("there is only this task")
+    number = task_number(context, argument) if argument else others[-1]
+    if number == board.focus:
+        context.stage.hint(f"task {number} is in front already")
+        return
+    left = board.task(board.focus)
+    left.background = left.running
+    board.set_focus(number)
+    context.stage.redraw()
+
+
+@command(family="tasks", usage="[TEXT]")
+async def bg(context: Context, argument: str) -> None:
+    """Send the task in front to the background; with text: start it there as a new task"""
+    board = context.board
+    if argument:
+        task = board.open(copy_of=board.focus)
+        task.background = True
+        expanded = await context.desk.expand(task.number, argument)
+        board.submit(task.number, expanded.parts)
+        context.stage.print(Note("info", f"task {task.number} started in the background: {task.title}"))
+        return
+    left = board.task(board.focus)
+    if not left.running:
+        raise CommandError(f"task {left.number} is not running; /fg N shows another one")
+    fresh = board.open(copy_of=left.number)
+    left.background = True
+    board.set_focus(fresh.number)
+    context.stage.print(
+        Note("info", f"task {left.number} goes on in the background; this is task {fresh.number}")
+    )
+
+
+@command(family="tasks", usage="[N]")
+async def kill(context: Context, argument: str) -> None:
+    """Cancel a task's turn and close the task"""
+    board = context.board
+    number = task_number(context, argument)
+    if number == board.focus:
+        others = [task.number for task in board.tasks.values() if task.number != number and not task.closed]
+        board.set_focus(others[-1] if others else board.open().number)
+    await board.kill(number)
+    context.stage.print(Note("info", f"task {number} is closed"))
+
+
+@command(family="tasks", usage="[N] TIME|off")
+async def timeout(context: Context, argument: str) -> None:
+    """Cancel a task's turn after a time"""
+    first, _, rest = argument.partition(" ")
+    number, text = (task_number(context, first), rest) if rest else (context.focus, first)
+    if not text:
+        raise CommandError("expected a time: /timeout 10m, /timeout 3 90s, /timeout off")
+    seconds = 0.0 if text.strip() == "off" else duration_s(text)
+    context.board.set_timeout(number, seconds)
+    said = f"will be cancelled after {words.seconds(seconds)}" if seconds else "has no time limit"
+    context.stage.hint(f"task {number} {said}")
+
+
+@command(family="tasks", usage="[N]")
+async def wait(context: Context, argument: str) -> None:
+    """Say when a task is done (the prompt stays free)"""
+    number = task_number(context, argument)
+    outcome = await context.board.wait(number)
+    said = outcome.outcome if outcome is not None else "not running"
+    context.stage.print(Note("info", f"task {number}: {said}"))
+
+
+@command(family="tasks", usage="TEXT")
+async def queue(context: Context, argument: str) -> None:
+    """Send text to the task in front after its turn"""
+    if not argument:
+        raise CommandError("expected the text to queue: /queue then run the tests")
+    expanded = await context.desk.expand(context.focus, argument)
+    await context.board.queue(context.focus, expanded.parts)
+
+
+@command(family="tasks", usage="[N] TEXT")
+async def steer(context: Context, argument: str) -> None:
+    """Send text to a running task at its next step"""
+    first, _, rest = argument.partition(" ")
+    number = int(first) if first.isdecimal() and rest else context.focus
+    text = rest if number != context.focus or (first.isdecimal() and rest) else argument
+    if not text:
+        raise CommandError("expected the text: /steer use pytest, /steer 2 use pytest")
+    expanded = await context.desk.expand(number, text)
+    await context.board.steer(number, expanded.parts)
+
+
+@command(family="tasks", name="continue", usage="[N]", aliases=("cont",))
+async def continue_(context: Context, argument: str) -> None:
+    """Go on with a task that was paused, cut off or cancelled"""
+    context.board.go_on(task_number(context, argument))
+
+
+@command(family="tasks", usage="[N]")
+async def retry(context: Context, argument: str) -> None:
+    """Ask the model again after a failure"""
+    number = task_number(context, argument)
+    task = context.board.task(number)
+    if task.state not in ("failed", "paused", "cancelled"):
+        raise CommandError(f"task {number} did not fail; there is nothing to retry")
+    context.board.go_on(number)
+
+
+def shown_history(context: Context) -> None:
+    """The conversation in front, printed again."""
+    context.stage.print(*blocks_of(context.board.task(context.focus).history, context.focus))
+
+
+COMMANDS = (ps, fg, bg, kill, timeout, wait, queue, steer, continue_, retry)
