@@ -104,9 +104,9 @@ class LineRepl:
             self._write(f"\n[waiting for you] y = once, a = this session{rule}, n = no\n{self._prompt}")
 
     def _source_ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            if self._ended is not None and not self._ended.done():
-                self._ended.set_exception(error)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self._ended is not None and not self._ended.done():
+            self._ended.set_exception(error)
 
     def _read(self) -> None:
         try:

@@ -25,8 +25,7 @@ def main(mode: str, log_path: str) -> int:
 
     def log(line: str) -> None:
         with open(log_path, "a") as file:
-            file.write(line + "
-")
+            file.write(f"{line}\n")
 
     def act(intent: Intent) -> None:
         nonlocal broken
@@ -50,9 +49,7 @@ def main(mode: str, log_path: str) -> int:
         if mode == "stream":
             prompt = UserMessage("u", (Text("go"),), "prompt")
             yield [
-                ev.TaskEvent(
-                    1, 1, time.monotonic(), ev.TurnStarted((prompt,))
-                ),
+                ev.TaskEvent(1, 1, time.monotonic(), ev.TurnStarted((prompt,))),
                 ev.TaskEvent(1, 2, time.monotonic(), ev.ReplyStarted("r", "m")),
             ]
             for number in range(100_000):
@@ -63,9 +60,7 @@ def main(mode: str, log_path: str) -> int:
 
     look = choose_look(environ=os.environ, color="auto", theme="default", encoding="utf-8", is_terminal=True)
     settings = Settings(look=look, vi=False, title=True, bell=True, history_path=None, environ=os.environ)
-    repl = open_repl(
-        settings=settings, desk=desk, act=act, log=log
-    )
+    repl = open_repl(settings=settings, desk=desk, act=act, log=log)
     ending = asyncio.run(repl.run(events()))
     log(f"ended {ending}")
     return 0 if ending == "left" else 1

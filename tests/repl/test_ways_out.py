@@ -80,7 +80,7 @@ class Child:
         deadline = time.monotonic() + DEADLINE_S
         while not claim():
             self.read()
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or (self.process.poll() is not None and not claim()):
                 raise AssertionError(f"never true; output {self.output[-600:]!r}, log {self.logged()!r}")
 
     def logged(self) -> str:
