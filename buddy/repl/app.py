@@ -178,6 +178,10 @@ class Repl:
         """Draw the last screenful again."""
         self.screen.repair()
 
+    def resized(self) -> None:
+        """The terminal has another size (also called by SIGWINCH)."""
+        self._app.resized()
+
     def suspend(self) -> None:
         """Stop, as Ctrl+Z does in a shell."""
         if not self._app.is_away:

@@ -77,6 +77,10 @@ class InlineApplication(Application[None]):
             super()._redraw(render_as_done)
 
     def _on_resize(self) -> None:
+        self.resized()
+
+    def resized(self) -> None:
+        """The terminal has another size."""
         if self.on_resize is not None:
             self.on_resize()
 

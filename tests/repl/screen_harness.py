@@ -66,6 +66,7 @@ class Stage:
         self.intents: list[Intent] = []
         self.facts: DeskFacts = NO_DESK
         self.log: list[str] = []
+        self.ended: asyncio.Future[str] | None = None
         self.queue: asyncio.Queue[list[TaskEvent]] = asyncio.Queue()
         self.output = FrameOutput(
             lambda text: terminal.write(text.encode("utf-8", "replace")),
@@ -146,10 +147,17 @@ async def running_repl(
     with create_pipe_input() as keyboard:
         stage = Stage(FakeTerminal(columns, rows), keyboard, settings, completer)
         task = asyncio.ensure_future(stage.repl.run(stage.events()))
-        stage.ended = task  # type: ignore[attr-defined]  # for tests of leaving
+        stage.ended = task
         try:
             await stage.until(lambda: bool(stage.terminal.written) or task.done())
             yield stage
         finally:
             stage.repl.end("left")
-            await task
+            if stage.ended is not None:
+                await task
+
+
+def resize(stage: Stage, columns: int, rows: int) -> None:
+    """Give the terminal another size, as a terminal that does not wrap lines again."""
+    stage.terminal.screen.resize(rows, columns)
+    stage.repl.resized()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from buddy.repl.blocks import Note
 from buddy.repl.intents import Prompt
 from tests.repl.events_for_tests import Tape
-from tests.repl.screen_harness import running_repl
+from tests.repl.screen_harness import resize, running_repl
 
 
 async def test_the_prompt_is_there_at_once_and_a_line_is_sent() -> None:
@@ -68,3 +70,112 @@ async def test_printing_keeps_what_is_typed() -> None:
         stage.repl.print(Note("info", "a note"))
         await stage.shows("a note")
         assert stage.terminal.rows()[-3:] == ["─" * 59, "❯ draft", "ask"]
+
+
+async def test_after_a_resize_the_last_screenful_is_drawn_again_at_the_new_width() -> None:
+    async with running_repl(columns=60, rows=14) as stage:
+        tape = Tape(at=None)
+        text = "Words that fill a line of sixty columns, nearly. " * 4
+        stage.send(tape.turn("go"), tape.reply(), tape.text(text))
+        stage.send(tape.text("\n\n- item\n- item\n\n"), tape.reply_done(), tape.done())
+        await stage.shows("done · 3 s")
+        resize(stage, 40, 14)
+        await stage.shows_rows(
+            "Words that fill a line of sixty",
+            "columns, nearly. Words that fill a line",
+            "of sixty columns, nearly. Words that",
+            "fill a line of sixty columns, nearly.",
+            "Words that fill a line of sixty",
+            "columns, nearly.",
+            "",
+            "• item",
+            "• item",
+            "",
+            "done · 3 s",
+            "─" * 39,
+            "❯",
+            "ask",
+        )
+
+
+async def test_repainting_keeps_what_the_shell_printed_before() -> None:
+    async with running_repl() as stage:
+        stage.repl.print(Note("info", "one"), Note("info", "two"))
+        await stage.shows("two")
+        before = stage.terminal.rows()
+        stage.type("\x0c")
+        await stage.until(lambda: stage.terminal.rows() == before)
+        stage.repl.screen.clear()
+        await stage.shows_rows("─" * 59, "❯", "ask")
+
+
+async def test_a_terminal_that_stops_reading_stops_only_its_own_writer() -> None:
+    async with running_repl() as stage:
+        tape = Tape(at=None)
+        stage.terminal.is_stalled = True
+        written = len(stage.terminal.written)
+        stage.send(tape.turn(), tape.reply(), tape.text("One.\n\n"))
+        stage.type("draft")
+        await stage.until(lambda: stage.repl.editor.text == "draft" and stage.repl.state.tasks[1].is_running)
+        await asyncio.sleep(0.1)
+        assert len(stage.terminal.written) == written
+        stage.terminal.is_stalled = False
+        stage.terminal.on_drained()
+        await stage.shows("One.")
+        await stage.shows("❯ draft")
+
+
+async def test_every_frame_is_one_write_between_the_marks_of_synchronized_output() -> None:
+    async with running_repl() as stage:
+        stage.repl.print(Note("info", "a note"))
+        await stage.shows("a note")
+        frames = [data for data in stage.terminal.written if b"a note" in data]
+        assert len(frames) == 1
+        assert frames[0].startswith(b"\x1b[?2026h")
+        assert frames[0].endswith(b"\x1b[?2026l")
+        assert b"?2004" not in frames[0]
+
+
+async def test_nothing_is_asked_of_the_terminal_and_no_screen_is_switched() -> None:
+    async with running_repl() as stage:
+        stage.repl.print(Note("info", "a note"))
+        await stage.line("hello")
+        await stage.until(lambda: len(stage.intents) == 1)
+        written = b"".join(stage.terminal.written)
+    for sequence in (b"\x1b[6n", b"\x1b[c", b"?1049", b"?1000", b"\x1b[2J", b"\x1b[3J", b"\x1b[>"):
+        assert sequence not in written
+
+
+async def test_three_tasks_stream_while_keys_are_typed_and_none_is_lost() -> None:
+    async with running_repl(columns=200, rows=30) as stage:
+        tapes = [Tape(number, at=None) for number in (1, 2, 3)]
+        for tape in tapes:
+            stage.send(tape.turn(), tape.reply())
+        typed = ""
+        for number in range(150):
+            stage.send(*(tape.text(f"out{number} " + "\n\n" * (number % 5 == 4)) for tape in tapes))
+            key = chr(0x4E00 + number) if number % 3 else "k"
+            typed += key
+            stage.type(key)
+            if number % 4 == 0:
+                await asyncio.sleep(0.002)
+        await stage.until(lambda: stage.repl.editor.text == typed)
+        await stage.shows("out149")
+        rows = stage.terminal.rows()
+        start = next(index for index, row in enumerate(rows) if row.startswith("❯ k"))
+        shown = "".join(row[2:].replace(" ", "") for row in rows[start:-1])
+        assert shown == typed
+
+
+async def test_a_crash_of_a_key_handler_is_raised_after_the_screen_is_gone() -> None:
+    async with running_repl() as stage:
+
+        def broken(_intent: object) -> None:
+            raise ZeroDivisionError("broken")
+
+        stage.intents = None  # type: ignore[assignment]  # nothing to append to any more
+        stage.repl.editor.buffer.on_text_changed += broken
+        stage.type("x")
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.shield(stage.ended)
+        stage.ended = None
