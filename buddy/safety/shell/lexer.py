@@ -139,6 +139,8 @@ class _Lexer:
                 break
             start = self._at
             word = self._word()
+            if self._peek() in ("<", ">") and (word.plain or "").endswith("}"):
+                raise UnclearError("a redirection into a variable", construct=True)
             if self._peek() in ("<", ">") and (word.plain or "").isdecimal():
                 redirect = self._redirect(self._text[start : self._at])
                 if redirect is not None:
@@ -159,7 +161,8 @@ class _Lexer:
 
     def _check_first(self, word: Word, words: list[Word], *, is_start: bool) -> None:
         plain = word.plain
-        if words or plain is None:
+        after_bang = len(words) == 1 and words[0].plain == "!"
+        if plain is None or (words and not after_bang):
             return
         if plain in _CONSTRUCTS:
             raise UnclearError(f"{_CONSTRUCTS[plain]} is not followed", construct=True)

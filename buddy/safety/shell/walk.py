@@ -19,10 +19,15 @@ def check_links(judged: Judged, roots: tuple[str, ...]) -> None:
 
 
 def check_names(judged: Judged, roots: tuple[str, ...], separators: str) -> None:
-    """Refuse when a name holds a separator: it would be split, and its pieces are names of their own."""
+    """Refuse when a name would be split into pieces that may not be read: they are names of their own."""
+    cwd = judged.place.boundary.cwd
     for entry in _entries(judged, roots):
-        if re.search(separators, entry.name):
-            raise RefusedError(f"the name {entry.name!r} would be split into several")
+        if not re.search(separators, entry.name):
+            continue
+        if re.search(r"['\"\\]", entry.name):
+            raise RefusedError(f"quotes in the name {entry.name!r} would be taken away")
+        for piece in re.split(separators, os.path.relpath(entry.path, cwd))[1:]:
+            judged.read(piece)
 
 
 def _entries(judged: Judged, roots: tuple[str, ...]) -> Iterator[os.DirEntry[str]]:

@@ -74,14 +74,20 @@ class UnclearError(Exception):
 
 
 def word_of(pieces: list[Piece]) -> Word:
-    """A word in its one canonical form: neighbours of one kind joined, empty pieces dropped unless the word
-    is empty."""
+    """A word in its one canonical form: neighbours of one kind joined. Empty quotes stay where they matter:
+    `~""` is no home folder and `""a=b` no assignment; beside a quoted variable they say nothing."""
     joined: list[Piece] = []
     for piece in pieces:
-        if not piece.text and piece.kind == "quoted":
-            continue
-        if joined and joined[-1].kind == piece.kind and piece.kind in ("bare", "quoted"):
-            joined[-1] = Piece(joined[-1].text + piece.text, piece.kind)
+        last = joined[-1] if joined else None
+        if last is not None and last.kind == piece.kind and piece.kind in ("bare", "quoted"):
+            joined[-1] = Piece(last.text + piece.text, piece.kind)
         else:
             joined.append(piece)
-    return Word(tuple(joined) if joined else (Piece("", "quoted"),))
+    kept = tuple(
+        piece for position, piece in enumerate(joined) if piece.text or not _beside_variable(joined, position)
+    )
+    return Word(kept or (Piece("", "quoted"),))
+
+
+def _beside_variable(pieces: list[Piece], position: int) -> bool:
+    return any(piece.kind == "quoted variable" for piece in pieces[max(position - 1, 0) : position + 2])

@@ -1,0 +1,164 @@
+"""Rules from TOML tables: checked, tried on their own examples, refused with a message when they are wrong.
+
+Nothing is dropped silently. A wrong allow is left out; a wrong deny or ask, or a file that cannot be read,
+makes the whole set broken, so that everything is asked about.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from typing import Any, cast
+
+import msgspec
+
+from buddy.safety.rules import Origin, Rule, RuleSet, matches_argv, matches_host, matches_path
+from buddy.safety.shell.lexer import read_line
+from buddy.safety.shell.words import UnclearError
+
+_KEYS = frozenset({"tool", "argv", "path", "host", "decision", "why", "match", "not_match", "sandbox"})
+_MATCHED_BY = {"shell": "argv", "edit": "path", "read": "path", "fetch": "host"}
+
+
+class _WrongRule(Exception):  # noqa: N818  not an error of the program
+    """What is wrong with a rule."""
+
+
+def rules_of_file(text: str, origin: Origin, source: str) -> RuleSet:
+    """The `[[rule]]` tables of a rules file."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        return unreadable(source, str(error))
+    return rules_of_tables(data.get("rule", []), origin, source)
+
+
+def unreadable(source: str, problem: str) -> RuleSet:
+    """What holds when a rules file cannot be read: everything is asked about."""
+    return RuleSet((), (f"{source} cannot be read, so everything is asked about: {problem}",), broken=True)
+
+
+def rules_of_tables(tables: object, origin: Origin, source: str) -> RuleSet:
+    """The rules of parsed tables."""
+    if not isinstance(tables, list | tuple):
+        return unreadable(source, "expected [[rule]] tables")
+    rules: list[Rule] = []
+    errors: list[str] = []
+    broken = False
+    for number, table in enumerate(cast(Sequence[object], tables), start=1):
+        where = f"{source}, rule {number}"
+        try:
+            rule = _rule(table, origin, where)
+            _try_examples(rule, cast(dict[str, Any], table))
+        except _WrongRule as problem:
+            is_allow = isinstance(table, dict) and cast(dict[str, Any], table).get("decision") == "allow"
+            effect = "it is left out" if is_allow else "everything is asked about until it is mended"
+            errors.append(f"{where}: {problem}; {effect}")
+            broken = broken or not is_allow
+        else:
+            rules.append(rule)
+    return RuleSet(tuple(rules), tuple(errors), broken)
+
+
+def _rule(table: object, origin: Origin, where: str) -> Rule:
+    if not isinstance(table, dict):
+        raise _WrongRule("expected a table")
+    given = cast(dict[str, Any], table)
+    unknown = sorted(set(given) - _KEYS)
+    if unknown:
+        raise _WrongRule(f"unknown key {', '.join(unknown)}; expected {', '.join(sorted(_KEYS))}")
+    argv, open_end = _argv(given.get("argv", []))
+    try:
+        rule = msgspec.convert(
+            {
+                "tool": given.get("tool"),
+                "decision": given.get("decision"),
+                "origin": origin,
+                "argv": argv,
+                "open_end": open_end,
+                "path": given.get("path", ""),
+                "host": given.get("host", ""),
+                "why": given.get("why", ""),
+                "sandbox": given.get("sandbox", ""),
+                "source": where,
+            },
+            Rule,
+        )
+    except msgspec.ValidationError as error:
+        raise _WrongRule(str(error)) from error
+    _check_fit(rule)
+    return rule
+
+
+def _check_fit(rule: Rule) -> None:
+    """Keys must mean something for the tool, or the rule would match more than its author thinks."""
+    for key in ("argv", "path", "host"):
+        wanted = _MATCHED_BY.get(rule.tool)
+        if getattr(rule, key) and wanted != key and (wanted is not None or key != "path"):
+            raise _WrongRule(f"{key} means nothing for tool {rule.tool!r}")
+    if rule.sandbox and (rule.tool != "shell" or rule.decision != "allow"):
+        raise _WrongRule("sandbox is only for allow rules of the shell")
+    if rule.sandbox and rule.origin == "project":
+        raise _WrongRule("a project cannot give a command the network")
+
+
+def _argv(given: object) -> tuple[tuple[tuple[str, ...], ...], bool]:
+    """Tokens with their alternatives; whether any further ones may follow."""
+    if not isinstance(given, list | tuple):
+        raise _WrongRule("argv must be a list of tokens")
+    tokens = list(cast(Sequence[object], given))
+    open_end = bool(tokens) and tokens[-1] == "*"
+    found: list[tuple[str, ...]] = []
+    for token in tokens[:-1] if open_end else tokens:
+        alternatives = cast(list[object], token) if isinstance(token, list) else [token]
+        texts = tuple(text for text in alternatives if isinstance(text, str))
+        if not texts or len(texts) != len(alternatives):
+            raise _WrongRule(f"expected a token or a list of tokens in argv, found {token!r}")
+        if "*" in texts:
+            raise _WrongRule('a "*" may only be the last token of argv')
+        found.append(texts)
+    return tuple(found), open_end
+
+
+def _try_examples(rule: Rule, table: dict[str, Any]) -> None:
+    for key, wanted in (("match", True), ("not_match", False)):
+        examples = table.get(key, [])
+        if not isinstance(examples, list):
+            raise _WrongRule(f"{key} must be a list of examples")
+        for example in cast(list[object], examples):
+            if not isinstance(example, str):
+                raise _WrongRule(f"{key} must hold texts, found {example!r}")
+            if _fits(rule, example) is not wanted:
+                verb = "does not match" if wanted else "matches"
+                raise _WrongRule(f"it {verb} its example {example!r}")
+
+
+def _fits(rule: Rule, example: str) -> bool:
+    if rule.tool == "shell":
+        try:
+            line = read_line(example)
+        except UnclearError as error:
+            raise _WrongRule(f"the example {example!r} is not a plain command: {error.reason}") from error
+        return all(
+            matches_argv(rule, tuple(word.text for word in command.words)) for command in line.commands
+        )
+    if rule.tool == "fetch":
+        return matches_host(rule, example)
+    if rule.path:
+        return matches_path(rule, "/", "~", example if example.startswith(("/", "~")) else f"/{example}")
+    raise _WrongRule("examples need argv, path or host")
+
+
+def as_table(rule: Rule) -> dict[str, Any]:
+    """A rule as the table that is saved."""
+    table: dict[str, Any] = {"tool": rule.tool}
+    if rule.argv or rule.open_end:
+        tokens: list[Any] = [token[0] if len(token) == 1 else list(token) for token in rule.argv]
+        table["argv"] = [*tokens, "*"] if rule.open_end else tokens
+    for key in ("path", "host", "sandbox"):
+        if getattr(rule, key):
+            table[key] = getattr(rule, key)
+    table["decision"] = rule.decision
+    if rule.why:
+        table["why"] = rule.why
+    return table

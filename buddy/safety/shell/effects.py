@@ -1,0 +1,91 @@
+"""What a delete would hit, counted on the real files: "214 files under build/, 3 not in git"."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from buddy.agent.tool import ToolError
+from buddy.safety.paths import Boundary, Located, locate
+from buddy.safety.shell.git_index import tracked_paths
+from buddy.safety.shell.verdict import Analysis
+
+MAX_COUNTED = 20_000
+
+
+class Deletion(msgspec.Struct, frozen=True):
+    """One target of a delete. `files` beneath it (itself, when it is one), `untracked` of them not in git
+    (None where there is no repository or its index could not be read); `more`: counting stopped at the
+    limit."""
+
+    target: Located
+    is_folder: bool
+    files: int
+    untracked: int | None
+    more: bool
+
+    @property
+    def shown(self) -> str:
+        """One line for an approval."""
+        if not self.is_folder:
+            return f"{self.target.shown}{', not in git' if self.untracked else ''}"
+        count = f"{'more than ' if self.more else ''}{self.files} file{'s' * (self.files != 1)}"
+        return f"{count} under {self.target.shown}/" + (
+            f", {self.untracked} not in git" if self.untracked else ""
+        )
+
+
+def deletions(analysis: Analysis, boundary: Boundary) -> tuple[Deletion, ...]:
+    """What the deletes of a command would hit. Reads folders and the git index; for showing, not for
+    judging."""
+    targets: dict[str, Located] = {}
+    for command in analysis.commands:
+        for argv in (command.argv, *command.inner):
+            for operand in _operands(argv):
+                try:
+                    located = locate(boundary, operand)
+                except ToolError:
+                    continue
+                targets.setdefault(located.path, located)
+    if not targets:
+        return ()
+    tracked = tracked_paths(boundary.root)
+    return tuple(_counted(located, tracked) for located in targets.values() if os.path.lexists(located.path))
+
+
+def _operands(argv: tuple[str, ...]) -> Iterator[str]:
+    """The paths a deleting command names."""
+    name = posixpath.basename(argv[0]) if argv else ""
+    if name in ("rm", "rmdir", "unlink", "shred"):
+        dashes = argv.index("--") if "--" in argv else len(argv)
+        for position, word in enumerate(argv[1:], start=1):
+            if position > dashes or not re.match(r"-.|\Z", word):
+                yield word
+    elif name == "find" and "-delete" in argv:
+        starts = [word for word in argv[1:2] if not word.startswith("-")]
+        yield from starts or ["."]
+
+
+def _counted(located: Located, tracked: frozenset[str] | None) -> Deletion:
+    if os.path.islink(located.path) or not os.path.isdir(located.path):
+        return Deletion(located, False, 1, _missing([located.path], tracked), False)
+    files: list[str] = []
+    for path in _files(located.path):
+        if len(files) >= MAX_COUNTED:
+            return Deletion(located, True, len(files), _missing(files, tracked), True)
+        files.append(path)
+    return Deletion(located, True, len(files), _missing(files, tracked), False)
+
+
+def _missing(files: list[str], tracked: frozenset[str] | None) -> int | None:
+    return None if tracked is None else sum(path not in tracked for path in files)
+
+
+def _files(folder: str) -> Iterator[str]:
+    for parent, _folders, names in os.walk(folder):
+        for name in names:
+            yield os.path.join(parent, name)

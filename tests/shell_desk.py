@@ -1,0 +1,79 @@
+"""A small workspace for judging shell commands in, and one analyser for all of them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import msgspec
+
+from buddy.safety.paths import Boundary
+from buddy.safety.shell.analysis import Analyser
+from buddy.safety.shell.place import Place
+from buddy.safety.shell.verdict import Analysis
+
+FILES = {
+    "a": "one\ntwo\n",
+    "b": "two\nthree\n",
+    "f": "x y z\n",
+    "f.json": '{"a": [1, 2]}\n',
+    "package.json": '{"name": "desk"}\n',
+    ".env": "TOKEN=secret\n",
+    "src/main.py": "print('hello')\n",
+    "src/sub/deep.py": "pass\n",
+    "build/out.o": "",
+    "docs/one two.md": "words\n",
+}
+
+
+class ShellDesk(msgspec.Struct, frozen=True):
+    """A folder with files beside a home folder, and what judges commands in it."""
+
+    root: Path
+    home: Path
+    analyser: Analyser
+
+    @property
+    def boundary(self) -> Boundary:
+        return Boundary(str(self.root), str(self.root), str(self.home))
+
+    @property
+    def place(self) -> Place:
+        return Place(self.boundary)
+
+    def analyse(self, command: str) -> Analysis:
+        return self.analyser.analyse(command, self.place)
+
+    def allowed(self, commands: str) -> list[str]:
+        """Which of some commands, one a line, only read; `⏎` stands for a line end inside one."""
+        return [line for line in lines_of(commands) if self.analyse(line.replace("⏎", "\n")).read_only]
+
+    def reason(self, command: str) -> str:
+        return self.analyse(command).reason
+
+    def git(self, *words: str) -> None:
+        subprocess.run(
+            ["git", "-c", "user.name=t", "-c", "user.email=t@t", *words],
+            cwd=self.root,
+            check=True,
+            capture_output=True,
+            env={"PATH": "/usr/bin:/bin", "HOME": str(self.home), "GIT_CONFIG_NOSYSTEM": "1"},
+        )
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a list of commands, comments and empty ones left out."""
+    return [line for line in text.splitlines() if line.strip() and not line.startswith("## ")]
+
+
+def make_desk(folder: Path) -> ShellDesk:
+    """A desk in an empty folder."""
+    root, home = folder.resolve() / "work", folder.resolve() / "home"
+    for name, text in FILES.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh" / "id_rsa").write_text("key")
+    (folder.resolve() / "other").mkdir()
+    return ShellDesk(root, home, Analyser())
