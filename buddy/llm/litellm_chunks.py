@@ -2,8 +2,8 @@
 
 litellm flattens every provider into chat deltas and invents what it misses, so three things are taken from
 elsewhere: the finish (from the stream's `received_finish_reason`, for Gemini from the raw events, which
-`Tap` watches), the usage (from the chunks it keeps, which hold only what the provider sent), and the order of
-blocks (a new block whenever the kind of content changes).
+`litellm_tap.Tap` watches), the usage (from the chunks it keeps, which hold only what the provider sent), and
+the order of blocks (a new block whenever the kind of content changes).
 """
 
 from __future__ import annotations
@@ -17,53 +17,20 @@ from buddy.agent.provider import (
     Finished,
     ModelDelta,
     OpaquePiece,
-    ProviderError,
     TextPiece,
     ThinkingPiece,
     UsagePiece,
 )
 from buddy.llm.chat_decoder import REASONS
+from buddy.llm.litellm_tap import Tap
 from buddy.llm.loose_json import count, items, mapping, string
 from buddy.llm.think_tags import ThinkTags
 
-GEMINI_FILTERED = frozenset(
-    {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE", "IMAGE_SAFETY"}
-)
-GEMINI_FAILED = frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"})
 ECHOED_ON_CALLS = ("provider_specific_fields", "extra_content")
 ECHOED_ON_MESSAGES = ("reasoning_items", "reasoning_details", "images")
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 
 Kind = Literal["text", "thinking", "call", ""]
-
-
-class Tap:
-    """What Gemini's events say themselves. litellm reports a finish on each of its chunks, needed or not."""
-
-    def __init__(self) -> None:
-        self.is_gemini = False
-        self.reason = ""
-
-    def watch(self, events: Any) -> None:
-        """Look at each raw event of a stream's parser before litellm does."""
-        parse = getattr(events, "chunk_parser", None)
-        if parse is None:
-            return
-
-        def watched(*args: Any, **kwargs: Any) -> Any:
-            self._look(kwargs.get("chunk", args[0] if args else None))
-            return parse(*args, **kwargs)
-
-        events.chunk_parser = watched
-
-    def _look(self, event: Any) -> None:
-        data = mapping(event)
-        if not ("candidates" in data or "promptFeedback" in data or "usageMetadata" in data):
-            return
-        self.is_gemini = True
-        blocked = string(mapping(data.get("promptFeedback")).get("blockReason"))
-        candidate = mapping(next(iter(items(data.get("candidates"))), None))
-        self.reason = string(candidate.get("finishReason")) or ("SAFETY" if blocked else self.reason)
 
 
 class UsageChunks(list[Any]):
@@ -86,16 +53,14 @@ class ChunkReader:
         self._has_blocks = False
         self.has_begun = False
 
-    def read(self, chunk: Any) -> list[ModelDelta]:
-        """The pieces of one chunk."""
+    def read(self, chunk: Any, tap: Tap) -> list[ModelDelta]:
+        """The pieces of one chunk, after those that litellm dropped before it."""
         self.has_begun = True
+        out = self._missed(tap)
         choices = getattr(chunk, "choices", None)
-        if not choices:
-            return []
-        delta = choices[0].delta
+        delta = choices[0].delta if choices else None
         if delta is None:
-            return []
-        out: list[ModelDelta] = []
+            return out
         self._thinking(delta, out)
         content = getattr(delta, "content", None)
         if content:
@@ -109,7 +74,8 @@ class ChunkReader:
     def ending(self, stream: Any, tap: Tap) -> list[ModelDelta]:
         """What is known only at the end: opaque fields, usage, and the finish when there was one. Raises
         `ProviderError` when the model gave up the reply."""
-        out: list[ModelDelta] = [_in_block(piece, self._block) for piece in self._tags.end()]
+        out = self._missed(tap)
+        out.extend(_in_block(piece, self._block) for piece in self._tags.end())
         if self._opaque:
             out.append(OpaquePiece(self._opaque))
         usage = usage_of(getattr(stream, "chunks", None) or (), keeps_reasoning=not self._has_blocks)
@@ -117,6 +83,16 @@ class ChunkReader:
             out.append(UsagePiece(usage))
         finished = _finished(stream, tap)
         return [*out, finished] if finished else out
+
+    def _missed(self, tap: Tap) -> list[ModelDelta]:
+        out: list[ModelDelta] = []
+        for piece in tap.missed():
+            if isinstance(piece, ThinkingPiece | TextPiece):
+                self._switch("text" if isinstance(piece, TextPiece) else "thinking")
+                out.append(_in_block(piece, self._block))
+            else:
+                out.append(piece)
+        return out
 
     def _switch(self, kind: Kind) -> None:
         if self._kind and kind != self._kind:
@@ -213,13 +189,7 @@ def _counts(usage: Any) -> dict[str, int]:
 
 def _finished(stream: Any, tap: Tap) -> Finished | None:
     if tap.is_gemini:
-        if tap.reason in GEMINI_FAILED:
-            raise ProviderError("server", f"the model produced a call it could not finish ({tap.reason})")
-        if tap.reason in GEMINI_FILTERED:
-            return Finished("filter")
-        if not tap.reason:
-            return None
-        return Finished("length" if tap.reason == "MAX_TOKENS" else "stop")
+        return tap.gemini_finish()
     reason = getattr(stream, "received_finish_reason", None)
     return Finished(REASONS.get(string(reason), "stop")) if reason else None
 

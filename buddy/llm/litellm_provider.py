@@ -18,9 +18,10 @@ from buddy.agent.provider import ModelDelta, ModelRequest, ProviderError
 from buddy.llm import litellm_messages
 from buddy.llm.connection_errors import broken_answer, unreachable
 from buddy.llm.errors import classify
-from buddy.llm.litellm_chunks import ChunkReader, Tap, UsageChunks
+from buddy.llm.litellm_chunks import ChunkReader, UsageChunks
 from buddy.llm.litellm_closing import hang_up
 from buddy.llm.litellm_import import LitellmLibrary, LitellmUnavailableError
+from buddy.llm.litellm_tap import Tap
 
 KeyResolver = Callable[[], Awaitable[str]]
 """Gives the key of a call; "" when the provider needs none, or finds its credentials itself (Bedrock …)."""
@@ -78,18 +79,21 @@ class LitellmProvider:
         except LitellmUnavailableError as error:
             raise ProviderError("bad_request", str(error)) from error
         key = await self._key()
+        owner = provider_of(request.model)
         arguments = self.arguments(request, key, litellm)
         stream: Any = None
         reader, tap = ChunkReader(), Tap()
         try:
             stream = await litellm.acompletion(**arguments)
+            if stream is None:  # it drops parameters after a 422 and swallows the second one
+                raise ProviderError("bad_request", f"{owner} cannot process the request (422)", status=422)
             if getattr(stream, "completion_stream", None) is None:
                 await stream.fetch_stream()
             tap.watch(stream.completion_stream)
             stream.chunks = UsageChunks()
             turn_over_at = monotonic() + LOOP_SHARE_S
             async for chunk in stream:
-                for piece in reader.read(chunk):
+                for piece in reader.read(chunk, tap):
                     yield piece
                 if monotonic() > turn_over_at:
                     # One read of the socket holds hundreds of chunks at 0.4 ms each: keys are due in between.
@@ -100,7 +104,7 @@ class LitellmProvider:
         except ProviderError:
             raise
         except Exception as error:  # the lane's border: providers raise what they like
-            raise error_of(error, provider_of(request.model), key=key, has_begun=reader.has_begun) from error
+            raise error_of(error, owner, key=key, has_begun=reader.has_begun) from error
         finally:
             if stream is not None:
                 await hang_up(stream)
