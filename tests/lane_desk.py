@@ -17,7 +17,7 @@ from buddy.llm.plain_client import PlainClient
 
 CLIENTS: dict[str, Callable[[Endpoint], HttpClient]] = {
     "plain": lambda endpoint: PlainClient(endpoint.connect_s),
-    "httpx": lambda endpoint: httpx_client(endpoint.connect_s, trust_env=False),
+    "httpx": lambda endpoint: httpx_client(endpoint.connect_s),
 }
 READ_FILE = ToolDefinition(
     "read_file",

@@ -5,6 +5,7 @@ The kind of failure is found in the chain of causes, because every library wraps
 
 from __future__ import annotations
 
+import errno
 import socket
 import ssl
 from collections.abc import Iterator
@@ -14,39 +15,48 @@ from buddy.agent.provider import ProviderError
 
 def unreachable(error: BaseException, host: str, *, proxy: str = "") -> ProviderError:
     """No answer at all: the request could not be sent, or nothing came back."""
-    target = f"{host} through the proxy {proxy}" if proxy else host
+    if proxy:
+        return _behind_proxy(error, host, proxy)
     for cause in _causes(error):
         match cause:
             case ssl.SSLCertVerificationError():
                 return _told(
-                    f"the certificate of {target} is not trusted ({cause.verify_message}); "
+                    f"the certificate of {host} is not trusted ({cause.verify_message}); "
                     "check the clock, the network's sign-in page, or SSL_CERT_FILE",
                     retryable=False,
                 )
             case ssl.SSLError():
-                return _told(f"no TLS connection to {target} ({_reason(cause)}); check the address and port")
+                return _told(f"no TLS connection to {host} ({_reason(cause)}); check the address and port")
             case socket.gaierror():
-                return _told(f"the name of {target} could not be resolved; check the network and base_url")
+                return _told(f"the name of {host} could not be resolved; check the network and base_url")
             case ConnectionRefusedError():
-                return _told(f"{target} refused the connection; is the server running, is base_url right?")
+                return _told(f"{host} refused the connection; is the server running, is base_url right?")
             case TimeoutError():
-                return _told(f"{target} could not be reached in time; check the network")
+                return _told(f"{host} could not be reached in time; check the network")
             case ConnectionResetError() | BrokenPipeError():
-                return ProviderError("cut", f"{target} closed the connection before answering")
+                return ProviderError("cut", f"{host} closed the connection before answering")
+            case OSError() if f"Errno {errno.ECONNREFUSED}" in str(cause):  # several addresses, all refused
+                return _told(f"{host} refused the connection; is the server running, is base_url right?")
             case _:
                 pass
     names = {type(cause).__name__ for cause in _causes(error)}
-    if "ProxyError" in names:
-        return _told(f"the proxy did not connect to {target} ({_reason(error)}); check the proxy settings")
     if names & {"ConnectTimeout", "PoolTimeout"}:
-        return _told(f"{target} could not be reached in time; check the network")
+        return _told(f"{host} could not be reached in time; check the network")
     if names & {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}:
-        return ProviderError(
-            "bad_request", f"no request can be sent to {target}: check the profile's base_url"
-        )
+        return ProviderError("bad_request", f"no request can be sent to {host}: check the profile's base_url")
     if names & {"RemoteProtocolError", "ReadError", "WriteError", "IncompleteReadError"}:
-        return ProviderError("cut", f"{target} closed the connection before answering")
-    return _told(f"{target} could not be reached ({_reason(error)}); check the network")
+        return ProviderError("cut", f"{host} closed the connection before answering")
+    return _told(f"{host} could not be reached ({_reason(error)}); check the network")
+
+
+def _behind_proxy(error: BaseException, host: str, proxy: str) -> ProviderError:
+    """Through a proxy nobody can say whose fault it was, except where the name or the port is the proxy's."""
+    reasons = {type(cause).__name__: cause for cause in _causes(error)}
+    certificate = reasons.get("SSLCertVerificationError")
+    if certificate is not None:
+        return _told(f"the certificate of {host} is not trusted behind the proxy {proxy}", retryable=False)
+    why = _reason(error)
+    return _told(f"no connection to {host} through the proxy {proxy} ({why}); check the proxy settings")
 
 
 def broken_answer(error: BaseException, host: str) -> ProviderError:

@@ -6,41 +6,62 @@ import sys
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from buddy.agent.provider import ProviderError
 from buddy.llm.direct import Endpoint, HttpClient
 from buddy.llm.plain_client import PlainClient
 
-PROXY_NAMES = ("http_proxy", "https_proxy", "all_proxy")
-
 
 def client_for(endpoint: Endpoint, environ: Mapping[str, str]) -> HttpClient:
-    """The client for one endpoint, by the proxy settings of this environment."""
-    if not needs_httpx(endpoint.base_url, environ):
+    """The client for one endpoint, by the proxy settings of this environment. Raises `ProviderError` for a
+    proxy that can't be used."""
+    proxy = proxy_for(endpoint.base_url, environ)
+    if not proxy:
         return PlainClient(endpoint.connect_s)
     # httpx takes 100 ms to import, with its own dependencies.
     from buddy.llm.http_client import httpx_client
 
-    return httpx_client(endpoint.connect_s)
+    try:
+        return httpx_client(endpoint.connect_s, proxy=proxy)
+    except (ValueError, ImportError) as error:
+        shown = proxy.rpartition("@")[2]
+        raise ProviderError(
+            "bad_request", f"the proxy {shown} can't be used ({error}); expected http:// or https://host:port"
+        ) from error
 
 
-def needs_httpx(base_url: str, environ: Mapping[str, str]) -> bool:
-    """Whether requests go through a proxy (this machine itself never does), or carry a name and password in
-    the URL."""
+def proxy_for(base_url: str, environ: Mapping[str, str]) -> str:
+    """The proxy for requests to this address, "" for none. This machine is never reached through one."""
     try:
         parts = urlsplit(base_url)
-        host = parts.hostname or ""
+        host, port = (parts.hostname or "").lower(), parts.port
     except ValueError:
-        return False
-    if parts.username is not None:
-        return True
+        return ""
     if host == "localhost" or host.startswith("127.") or host == "::1":
-        return False
-    if any(value for name, value in environ.items() if name.lower() in PROXY_NAMES):
-        return True
-    return sys.platform == "darwin" and _system_has_proxy()
+        return ""
+    settings = {
+        name.lower(): value for name, value in environ.items() if name.lower().endswith("_proxy") and value
+    }
+    if not settings and sys.platform == "darwin":
+        settings = _system_settings()
+    proxy = settings.get(f"{parts.scheme}_proxy") or settings.get("all_proxy") or ""
+    if not proxy or _is_exempt(host, port, settings.get("no_proxy", "")):
+        return ""
+    return proxy if "://" in proxy else f"http://{proxy}"
 
 
-def _system_has_proxy() -> bool:
+def _is_exempt(host: str, port: int | None, no_proxy: str) -> bool:
+    """Whether `no_proxy` names this host, a domain above it, or everything."""
+    for entry in no_proxy.lower().split(","):
+        name = entry.strip().removeprefix("*").removeprefix(".")
+        if entry.strip() == "*":
+            return True
+        if name and (f"{host}:{port}" == name or host == name or host.endswith("." + name)):
+            return True
+    return False
+
+
+def _system_settings() -> dict[str, str]:
     """macOS keeps proxies outside the environment; only urllib knows how to ask for them."""
     from urllib.request import getproxies  # 25 ms, and only there
 
-    return bool(getproxies())
+    return {f"{scheme}_proxy": url for scheme, url in getproxies().items()}

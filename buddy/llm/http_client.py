@@ -6,6 +6,7 @@ here: 75 of 184 ms. A placeholder in `sys.modules` keeps that out; nothing of it
 
 from __future__ import annotations
 
+import ssl
 import sys
 from collections.abc import AsyncIterator, Mapping
 from types import ModuleType
@@ -17,6 +18,7 @@ sys.modules.setdefault("httpx._main", _command_line)
 import httpx  # noqa: E402 - after the placeholder
 
 from buddy.llm.connection_errors import broken_answer, unreachable  # noqa: E402 - as above
+from buddy.llm.plain_client import check_headers, target_of, trusting_the_system  # noqa: E402 - as above
 
 
 class HttpxAnswer:
@@ -47,28 +49,35 @@ class HttpxAnswer:
 
 
 class HttpxClient:
-    """Posts through one `httpx.AsyncClient`."""
+    """Posts through one `httpx.AsyncClient`. `proxy` is the proxy's host, for error sentences."""
 
-    def __init__(self, client: httpx.AsyncClient) -> None:
+    def __init__(self, client: httpx.AsyncClient, proxy: str = "") -> None:
         self._client = client
+        self._proxy = proxy
 
     async def post(self, url: str, headers: Mapping[str, str], content: bytes) -> HttpxAnswer:
         """Send and wait for the headers of the answer."""
-        host = httpx.URL(url).host
+        host = target_of(url).host
+        check_headers(headers)
         try:
             request = self._client.build_request("POST", url, headers=headers, content=content)
             return HttpxAnswer(await self._client.send(request, stream=True), host)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise unreachable(error, host) from error
+            raise unreachable(error, host, proxy=self._proxy) from error
 
     async def aclose(self) -> None:
         """Close every connection."""
         await self._client.aclose()
 
 
-def httpx_client(connect_s: float, *, trust_env: bool = True) -> HttpxClient:
-    """A client that honours the proxy settings of the environment. Reading is not limited here: that is the
-    watchdog's task."""
-    timeout = httpx.Timeout(None, connect=connect_s)
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=60)
-    return HttpxClient(httpx.AsyncClient(timeout=timeout, limits=limits, trust_env=trust_env))
+def httpx_client(connect_s: float, *, proxy: str = "", tls: ssl.SSLContext | None = None) -> HttpxClient:
+    """A client that goes through this proxy ("" for none; the environment is not asked). Reading is not
+    limited here: that is the watchdog's task."""
+    client = httpx.AsyncClient(
+        timeout=httpx.Timeout(None, connect=connect_s),
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=60),
+        proxy=httpx.Proxy(proxy, ssl_context=tls) if proxy else None,
+        verify=tls or trusting_the_system(),
+        trust_env=False,
+    )
+    return HttpxClient(client, proxy=httpx.URL(proxy).host if proxy else "")

@@ -304,17 +304,21 @@ def target_of(url: str) -> Target:
 
 
 def request_bytes(target: Target, headers: Mapping[str, str], content: bytes) -> bytes:
-    """The whole request. Raises `ProviderError` for a header that can't be sent, without showing its
-    value."""
+    """The whole request. Raises `ProviderError` for a header that can't be sent."""
+    check_headers(headers)
     lines = [f"POST {target.path} HTTP/1.1", f"host: {target.authority}", f"content-length: {len(content)}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode("ascii") + content
+
+
+def check_headers(headers: Mapping[str, str]) -> None:
+    """Raise `ProviderError` for a header that can't be sent, without showing its value."""
     for name, value in headers.items():
-        if not value.isprintable() or not value.isascii() or not name.isascii():
+        if not (value.isprintable() and value.isascii() and name.isascii() and name.isprintable()):
             raise ProviderError(
                 "bad_request",
-                f"the header {name} has characters that can't be sent; check the key and headers",
+                f"the header {name!r} has characters that can't be sent; check the key and headers",
             )
-        lines.append(f"{name}: {value}")
-    return "\r\n".join([*lines, "", ""]).encode("ascii") + content
 
 
 def trusting_the_system() -> ssl.SSLContext:

@@ -30,7 +30,7 @@ from buddy.llm.watchdog import WatchedProvider, WatchLimits
 def client(endpoint):
     if sys.argv[1] == "httpx":
         from buddy.llm.http_client import httpx_client
-        return httpx_client(15, trust_env=False)
+        return httpx_client(15)
     from buddy.llm.http_choice import client_for
     return client_for(endpoint, {})
 
