@@ -1,0 +1,204 @@
+"""The shapes of well-known keys and tokens, as data: what a text must contain at all, and what follows.
+
+Most providers mark their keys with a prefix. A row says the kind, the prefix, and the pattern of what follows
+it; the prefix is looked for first, because that costs next to nothing. Where to add one: here, and in the
+test's table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+import msgspec
+
+_WORD = "[A-Za-z0-9_-]"
+_ALNUM = "[A-Za-z0-9]"
+_HEX = "[0-9a-f]"
+
+_AFTER = "(?![A-Za-z0-9])"
+
+
+MIN_SECRET_CHARS = 14
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """One kind of secret: found where `prefix` stands at the start of a word and `rest` matches what
+    follows."""
+
+    kind: str
+    prefix: str
+    rest: str
+
+
+def _rows(kind: str, prefixes: str, rest: str) -> tuple[Shape, ...]:
+    return tuple(Shape(kind, prefix, rest) for prefix in prefixes.split())
+
+
+SHAPES: tuple[Shape, ...] = (
+    # Models. "sk-" is last of its family: the first shape that matches names the kind.
+    *_rows("Anthropic key", "sk-ant-", f"{_WORD}{{16,}}"),
+    *_rows("OpenRouter key", "sk-or-", f"{_WORD}{{20,}}"),
+    *_rows("OpenAI key", "sk-proj- sk-svcacct- sk-admin- sk-None-", f"{_WORD}{{20,}}"),
+    *_rows("Langfuse key", "sk-lf-", f"{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}"),
+    *_rows("API key", "sk-", f"(?:[a-z0-9]{{2,10}}-)?{_ALNUM}{{20,}}(?:-{_ALNUM}+)*"),
+    *_rows("Google API key", "AIza", f"{_WORD}{{35}}"),
+    *_rows("Google OAuth secret", "GOCSPX-", f"{_WORD}{{20,}}"),
+    *_rows("Google access token", "ya29.", f"{_WORD}{{20,}}"),
+    *_rows("Google refresh token", "1//0", f"{_WORD}{{30,}}"),
+    *_rows("Hugging Face token", "hf_ api_org_", f"{_ALNUM}{{30,}}"),
+    *_rows("Groq key", "gsk_", f"{_ALNUM}{{40,}}"),
+    *_rows("xAI key", "xai-", f"{_ALNUM}{{40,}}"),
+    *_rows("Perplexity key", "pplx-", f"{_ALNUM}{{40,}}"),
+    *_rows("Replicate token", "r8_", f"{_ALNUM}{{37,40}}"),
+    *_rows("Fireworks key", "fw_", f"{_ALNUM}{{22,}}"),
+    *_rows("Cerebras key", "csk-", f"{_ALNUM}{{40,}}"),
+    *_rows("NVIDIA key", "nvapi-", f"{_WORD}{{40,}}"),
+    *_rows("Tavily key", "tvly-", f"{_WORD}{{20,}}"),
+    *_rows("LangSmith key", "lsv2_pt_ lsv2_sk_", f"{_HEX}{{32}}_{_HEX}{{10}}"),
+    *_rows("Jina key", "jina_", f"{_WORD}{{40,}}"),
+    # Clouds
+    *_rows(
+        "AWS key",
+        "AKIA ASIA ABIA ACCA",
+        r"[A-Z0-9]{16}(?:[\s,:;\"']{1,4}[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=]))?",
+    ),
+    *_rows("Alibaba access key", "LTAI", f"{_ALNUM}{{16,24}}"),
+    *_rows("Azure storage key", "AccountKey= SharedAccessKey=", "[A-Za-z0-9+/]{40,}={0,2}"),
+    *_rows("DigitalOcean token", "dop_v1_ doo_v1_ dor_v1_", f"{_HEX}{{64}}"),
+    *_rows("Cloudflare key", "v1.0-", f"{_HEX}{{24}}-{_HEX}{{100,}}"),
+    *_rows("Heroku key", "HRKU-", f"{_WORD}{{36,}}"),
+    *_rows("Fly token", "fm1_ fm1a_ fm1r_ fm2_ fo1_", "[A-Za-z0-9+/=_,-]{40,}"),
+    *_rows("Netlify token", "nfp_", f"{_ALNUM}{{36,}}"),
+    *_rows("Supabase key", "sbp_ sb_secret_", f"{_WORD}{{30,}}"),
+    *_rows("PlanetScale secret", "pscale_tkn_ pscale_pw_ pscale_oauth_", "[A-Za-z0-9_.=-]{30,}"),
+    *_rows("Databricks token", "dapi", f"{_HEX}{{32}}(?:-\\d)?"),
+    *_rows("Tailscale key", "tskey-", f"{_WORD}{{20,}}"),
+    *_rows("Vault token", "hvs. hvb. hvr.", f"{_WORD}{{24,}}"),
+    *_rows("Doppler token", "dp.pt. dp.st. dp.sa. dp.ct.", "[A-Za-z0-9._-]{40,}"),
+    *_rows("Pulumi token", "pul-", f"{_HEX}{{40}}"),
+    *_rows("OpenShift token", "sha256~", f"{_WORD}{{43}}"),
+    # Code hosts and package registries
+    *_rows("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", f"{_ALNUM}{{36,}}"),
+    *_rows("GitHub token", "github_pat_", "[A-Za-z0-9_]{40,}"),
+    *_rows(
+        "GitLab token",
+        "glpat- gldt- glrt- glrtr- glcbt- glptt- glft- glsoat- glimt- glagent- gloas- glffct-",
+        "[A-Za-z0-9_.-]{20,}",
+    ),
+    *_rows("Atlassian token", "ATATT3x ATCTT3x", "[A-Za-z0-9_=-]{40,}"),
+    *_rows("Bitbucket password", "ATBB", f"{_ALNUM}{{32}}"),
+    *_rows("npm token", "npm_", f"{_ALNUM}{{36}}"),
+    *_rows("PyPI token", "pypi-AgEI", f"{_WORD}{{50,}}"),
+    *_rows("RubyGems key", "rubygems_", f"{_HEX}{{48}}"),
+    *_rows("Docker token", "dckr_pat_ dckr_oat_", f"{_WORD}{{20,}}"),
+    *_rows("NuGet key", "oy2", "[a-z0-9]{43}"),
+    *_rows("Clojars token", "CLOJARS_", "[a-z0-9]{60}"),
+    *_rows("CircleCI token", "CCIPAT_ CCIPRJ_", "[A-Za-z0-9_]{40,}"),
+    *_rows("Buildkite token", "bkua_", f"{_ALNUM}{{40}}"),
+    *_rows("SonarQube token", "sqp_ squ_ sqa_", f"{_HEX}{{40}}"),
+    # Messages and mail
+    *_rows("Slack token", "xoxb- xoxp- xoxa- xoxo- xoxr- xoxs- xoxe- xoxc- xoxd-", "[A-Za-z0-9%-]{10,}"),
+    *_rows("Slack token", "xoxe.xoxp- xoxe.xoxb- xapp-", f"{_WORD}{{20,}}"),
+    *_rows("Slack webhook", "hooks.slack.com/", "(?:services|workflows|triggers)/[A-Za-z0-9/_-]{20,}"),
+    *_rows(
+        "Discord webhook",
+        "discord.com/api/webhooks/ discordapp.com/api/webhooks/",
+        f"\\d{{15,22}}/{_WORD}{{40,}}",
+    ),
+    *_rows("SendGrid key", "SG.", f"{_WORD}{{16,24}}\\.{_WORD}{{40,46}}"),
+    *_rows("Mailgun key", "key-", f"{_HEX}{{32}}"),
+    *_rows("Twilio key", "SK", f"{_HEX}{{32}}"),
+    # Money and shops
+    *_rows("Stripe key", "sk_live_ sk_test_ rk_live_ rk_test_ whsec_", f"{_ALNUM}{{16,}}"),
+    *_rows("Square token", "sq0atp- sq0csp- EAAAE", f"{_WORD}{{22,}}"),
+    *_rows("Shopify token", "shpat_ shpca_ shppa_ shpss_", "[0-9a-fA-F]{32}"),
+    *_rows("Razorpay key", "rzp_live_ rzp_test_", f"{_ALNUM}{{14,}}"),
+    *_rows(
+        "Plaid token",
+        "access-production- access-sandbox- access-development-",
+        f"{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}",
+    ),
+    # Work
+    *_rows("Linear key", "lin_api_ lin_oauth_", f"{_ALNUM}{{32,}}"),
+    *_rows("Notion token", "ntn_ secret_", f"{_ALNUM}{{40,}}"),
+    *_rows("Figma token", "figd_ figo_", f"{_WORD}{{30,}}"),
+    *_rows("Postman key", "PMAK-", f"{_HEX}{{24}}-{_HEX}{{34}}"),
+    *_rows("Grafana token", "glsa_ glc_", "[A-Za-z0-9+/=_]{32,}"),
+    *_rows("New Relic key", "NRAK- NRJS- NRRA-", f"{_ALNUM}{{19,}}"),
+    *_rows("Sentry token", "sntrys_ sntryu_", "[A-Za-z0-9+/=_]{40,}"),
+    *_rows("Dynatrace token", "dt0c01.", "[A-Z0-9]{24}\\.[A-Z0-9]{64}"),
+    *_rows("Contentful token", "CFPAT-", f"{_WORD}{{40,}}"),
+    *_rows("1Password token", "ops_eyJ", "[A-Za-z0-9_=-]{40,}"),
+    *_rows("Mapbox token", "sk.eyJ", "[A-Za-z0-9_-]{20,}\\.[A-Za-z0-9_-]{20,}"),
+    # Formats
+    *_rows("JSON web token", "eyJ", r"[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]*"),
+    *_rows("encrypted web token", "eyJ", r"[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]{10,}){4}"),
+    *_rows("age key", "AGE-SECRET-KEY-1", "[A-Z0-9]{58}"),
+    *_rows("private key", "LS0tLS1CRUdJTi", "[A-Za-z0-9+/=]{40,}"),
+    *_rows("password hash", "$2a$ $2b$ $2y$", r"\d\d\$[./A-Za-z0-9]{53}"),
+    *_rows("password hash", "$1$ $5$ $6$ $y$ $apr1$", r"[./A-Za-z0-9=,]{1,40}\$[./A-Za-z0-9$]{20,}"),
+    *_rows("password hash", "$argon2id$ $argon2i$", r"[A-Za-z0-9+/=,$]{40,}"),
+)
+
+# Not in the middle of a word, but right after a line end that JSON writes as backslash and n.
+_BEFORE = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
+
+UNMARKED: tuple[tuple[str, str, str], ...] = tuple(
+    (kind, needle, f"{_BEFORE}{pattern}{_AFTER}")
+    for kind, needle, pattern in (
+        ("Discord token", ".", r"[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40}"),
+        ("Telegram token", ":AA", r"\d{8,10}:AA[A-Za-z0-9_-]{32,34}"),
+        ("Mailchimp key", "-us", r"[0-9a-f]{32}-us\d{1,2}"),
+        ("Azure client secret", "Q~", r"[\w~.-]{3}\dQ~[\w~.-]{31,34}"),
+        ("Airtable token", "pat", r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
+        ("Terraform token", ".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{60,}"),
+        ("shared access signature", "sig=", r"(?<=[?&;]sig=)[A-Za-z0-9%+/=]{30,}"),
+    )
+)
+"""Kind, what must occur, pattern: secrets without a prefix."""
+
+Span = tuple[int, int, str]
+"""Start, end, kind."""
+
+
+def find_shapes(text: str) -> Iterator[Span]:
+    """Where secrets of known shapes stand, in no order."""
+    # Every shape is one long word: looking for the prefixes in the long words alone is five times quicker.
+    long_words = "\n".join([word for word in text.split() if len(word) >= MIN_SECRET_CHARS])
+    for shape in SHAPES:
+        if shape.prefix in long_words:
+            yield from _occurrences(text, shape)
+    for kind, needle, pattern in UNMARKED:
+        if needle in long_words and _compiled(pattern).search(long_words):
+            for found in _compiled(pattern).finditer(text):
+                yield found.start(), found.end(), kind
+
+
+def _occurrences(text: str, shape: Shape) -> Iterator[Span]:
+    at = text.find(shape.prefix)
+    while at >= 0:
+        end = _end(text, at, shape)
+        if end:
+            yield at, end, shape.kind
+        at = text.find(shape.prefix, end or at + 1)
+
+
+def _end(text: str, start: int, shape: Shape) -> int:
+    """Where a secret that starts here ends, 0 when it is none."""
+    if shape.prefix[0].isalnum() and _in_a_word(text, start):
+        return 0
+    found = _compiled(shape.rest + _AFTER).match(text, start + len(shape.prefix))
+    return found.end() if found else 0
+
+
+def _in_a_word(text: str, at: int) -> bool:
+    """Whether the character before belongs to the same word; the n of a line end in JSON does not."""
+    before = text[at - 1 : at]
+    return before.isalnum() and before.isascii() and not (before in "nrt" and text[at - 2 : at - 1] == "\\")
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.ASCII)
