@@ -41,7 +41,7 @@ def run_interactive(options: Options, environment: Mapping[str, str]) -> int:
         sys.stderr.write(f"buddy: {error}\n")
         return 4
     log_path = start_log(place.where, debug=options.debug)
-    return asyncio.run(_run(options, place, loaded, log_path))
+    return asyncio.run(run_screen(options, place, loaded, log_path))
 
 
 class Front:
@@ -70,7 +70,8 @@ class Front:
             yield await self.batches.get()
 
 
-async def _run(options: Options, place: Place, loaded: Loaded, log_path: str) -> int:
+async def run_screen(options: Options, place: Place, loaded: Loaded, log_path: str) -> int:
+    """Show the screen and sit behind it. Returns the exit code."""
     settings = loaded.settings
     early = DeskFacts(
         focus=1,

@@ -3,15 +3,27 @@ policy."""
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlsplit
+
+import tomli_w
 
 from buddy.agent.tool import Tool
 from buddy.cli.place import Place
-from buddy.config import Loaded
+from buddy.config import ConfigError, Loaded, read_table
 from buddy.safety.paths import Boundary
 from buddy.safety.policy_facts import Facts, facts_of
 from buddy.safety.rules import Rule, RuleSet
+from buddy.safety.rules_claude import rules_of_claude
+from buddy.safety.rules_load import as_table, rules_of_tables, unreadable
+from buddy.safety.shell.analysis import Analyser
+from buddy.safety.shell.place import TRUSTED_PATH
+from buddy.safety.shell.place import Place as ShellPlace
+
+SHELL_TOOL = "run_shell"
 
 
 class RuleFiles:
@@ -20,22 +32,96 @@ class RuleFiles:
     def __init__(self, place: Place, loaded: Loaded) -> None:
         self._place = place
         self._loaded = loaded
+        self._saved = os.path.join(place.where.config, "settings.toml")
         self.errors: tuple[str, ...] = ()
 
     def load(self, allowed: Sequence[str]) -> RuleSet:
-        """All rules in force."""
-        return RuleSet()
+        """All rules in force: the person's, those of `--allow`, and what a trusted project adds (which can
+        only tighten, or allow inside the sandbox)."""
+        settings = self._loaded.settings
+        permissions = settings.permissions
+        lists = {
+            "allow": [*permissions.allow, *allowed],
+            "ask": [*permissions.ask],
+            "deny": [*permissions.deny],
+        }
+        found = rules_of_tables(settings.rule, "user", "your rules")
+        found = found.joined(rules_of_claude(lists, "user", "your permissions"))
+        if self._loaded.permission_error:
+            found = found.joined(unreadable("your settings", self._loaded.permission_error))
+        if self._loaded.project and self._place.trusted:
+            found = found.joined(self._project())
+        self.errors = found.errors
+        return found
+
+    def _project(self) -> RuleSet:
+        path = self._loaded.project
+        try:
+            table = read_table(path, required=False) or {}
+        except ConfigError as error:
+            return unreadable(path, str(error))
+        return rules_of_tables(table.get("rule", []), "project", path).joined(
+            rules_of_claude(_lists(table.get("permissions", {})), "project", path)
+        )
 
     def save(self, rules: Sequence[Rule]) -> None:
-        """Keep rules for good."""
+        """Keep rules for good, in buddy's own settings file; nobody else's edit of it is lost. Raises
+        `ConfigError`."""
+        os.makedirs(self._place.where.config, mode=0o700, exist_ok=True)
+        with open(f"{self._saved}.lock", "a", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            table = read_table(self._saved, required=False) or {}
+            known = list(table.get("rule", []))
+            table["rule"] = known + [new for new in map(as_table, rules) if new not in known]
+            write_settings(self._saved, table)
+
+
+def write_settings(path: str, table: dict[str, Any]) -> None:
+    """Replace a settings file of buddy's own, whole or not at all. Raises `ConfigError`."""
+    temporary = f"{path}.{os.getpid()}.new"
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with open(descriptor, "wb") as file:
+            file.write(b"# Saved by buddy; your own settings belong into buddy.toml beside this file.\n\n")
+            tomli_w.dump(table, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise ConfigError(f"{path}: can't be written: {error.strerror}; nothing was saved") from error
+
+
+def _lists(permissions: object) -> dict[str, Any]:
+    if not isinstance(permissions, dict):
+        return {}
+    return {key: permissions[key] for key in ("allow", "ask", "deny") if key in permissions}
 
 
 class Judge:
-    """Facts about calls, for the policy."""
+    """Facts about calls, for the policy: paths resolved, shell commands analysed, hosts parsed."""
 
     def __init__(self, boundary: Boundary) -> None:
         self._boundary = boundary
+        self._analyser: Analyser | None = None
 
     def facts(self, tool: Tool, arguments: Any) -> Facts:
         """What the policy needs to know about a call. Raises `ToolError` for a path that can be none."""
-        return facts_of(tool, arguments, self._boundary)
+        if tool.name != SHELL_TOOL:
+            return facts_of(tool, arguments, self._boundary, host=_host(getattr(arguments, "url", "")))
+        if self._analyser is None:
+            self._analyser = Analyser()  # loads the grammar: 10 ms, with the first command
+        boundary = self._boundary
+        if arguments.cwd:
+            inner = os.path.join(boundary.cwd, arguments.cwd)
+            boundary = Boundary(boundary.root, os.path.realpath(inner), boundary.home, boundary.extra)
+        analysis = self._analyser.analyse(arguments.command, ShellPlace(boundary, TRUSTED_PATH))
+        return facts_of(tool, arguments, self._boundary, shell=analysis)
+
+
+def _host(url: object) -> str:
+    if not isinstance(url, str) or not url:
+        return ""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""

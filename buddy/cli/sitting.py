@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from buddy.cli.arguments import Options
+from buddy.cli.demo import HINTS, DemoModels
 from buddy.cli.desk import Desk, Wanted, open_desk
 from buddy.cli.first_run import first_run_text
 from buddy.cli.interactive import Front
@@ -17,6 +18,7 @@ from buddy.cli.models import Models
 from buddy.cli.place import Place, remember_trust
 from buddy.cli.stores import session_store
 from buddy.config import ConfigError, Loaded
+from buddy.llm.scripted import Pace
 from buddy.repl.blocks import Note, PlainText
 from buddy.repl.port import Context, DeskPort, Stage
 from buddy.repl.replay import blocks_of
@@ -32,7 +34,7 @@ async def sit(
     options: Options, place: Place, loaded: Loaded, front: Front, reference: str, log_path: str
 ) -> None:
     """Open a session ("" is a new one), work with it until the person leaves or switches, close it."""
-    models = Models(loaded.settings, place)
+    models = _models(options, place, loaded)
     store = session_store(place, loaded.settings, lambda text: front.print(Note("warning", text.strip())))
     try:
         if options.fork and reference:
@@ -47,6 +49,12 @@ async def sit(
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         front.print(Note("error", f"{where}{error.strerror}: the session can't be kept there"))
+
+
+def _models(options: Options, place: Place, loaded: Loaded) -> Models:
+    if options.command != "demo":
+        return Models(loaded.settings, place)
+    return DemoModels(loaded.settings, place, pace=Pace(characters=6, seconds=0.02))
 
 
 async def _work(desk: Desk, options: Options, front: Front, log_path: str) -> None:
@@ -87,6 +95,9 @@ async def _greet(desk: Desk, front: Front) -> None:
                 front.print(
                     Note("info", f"task {task.number} is paused: {task.reason}; /continue {task.number}")
                 )
+        return
+    if isinstance(desk.models, DemoModels):
+        front.print(PlainText(HINTS))
         return
     problem = await desk.models.problem(board.task(board.focus).model)
     if problem:

@@ -1,0 +1,199 @@
+"""`buddy demo`: the whole program in a temporary repository, with a scripted model in the model's place.
+
+Everything else is real: the files, the edits, the shell, the approvals, the session. With `--plain` it plays
+a fixed journey without a terminal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+
+from buddy.agent.budget import Window
+from buddy.agent.events import ApprovalRequested, TextDelta, TurnFinished
+from buddy.agent.host import Sampling
+from buddy.agent.messages import Text, UserMessage
+from buddy.agent.provider import ModelRequest
+from buddy.cli.arguments import Options
+from buddy.cli.desk import Desk, Wanted, open_desk
+from buddy.cli.models import Models
+from buddy.cli.place import Place, find_place, read_settings
+from buddy.cli.stores import session_store
+from buddy.config import Loaded, Settings
+from buddy.extend.templates import template_text
+from buddy.headless.formats import TextFormat
+from buddy.llm.governor import Governor
+from buddy.llm.scripted import Pace, Reply, ScriptedProvider, parse_script
+from buddy.tasks.events import EventReader
+from buddy.tasks.parts import ModelAccess
+
+PROGRAM = """def average(values: list[float]) -> float:
+    total = 0.0
+    for value in values:
+        total += value
+    return total / 3
+
+
+print(average([2, 4, 6]))
+print(average([1, 2]))
+"""
+LABEL = "DEMO: a scripted model in a temporary repository. Nothing leaves this machine; no key is used."
+HINTS = (
+    f"{LABEL}\n"
+    "Try:  fix the bug            (then y and Enter, to approve the edit and the command)\n"
+    "      write tests for it &   (a background task; /ps shows it, @2 … talks to it)\n"
+    "      tell me a story        (Esc cancels it)      /help  ?  Ctrl+D"
+)
+
+
+class DemoModels(Models):
+    """One model: the script."""
+
+    def __init__(self, settings: Settings, place: Place, *, pace: Pace) -> None:
+        super().__init__(settings, place)
+        self._scripts = _scripts()
+        self._access = ModelAccess(
+            name="demo (scripted)",
+            model="demo",
+            provider=ScriptedProvider(self._chosen, sleep=asyncio.sleep, pace=pace),
+            window=Window(32_000, guessed=False, reserve=2_000),
+            price=lambda usage: (usage.input_tokens * 3 + usage.output_tokens * 15) / 1_000_000,
+            sampling=Sampling(),
+            governor=Governor(),
+        )
+
+    def access(self, name: str) -> ModelAccess:
+        """The script, whatever is asked for."""
+        return self._access
+
+    async def problem(self, name: str) -> str:
+        """Never one."""
+        return ""
+
+    def _chosen(self, request: ModelRequest) -> Reply:
+        """The next reply of the script the last prompt asks for."""
+        replied = 0
+        for message in reversed(request.history):
+            if isinstance(message, UserMessage):
+                text = "".join(part.text for part in message.parts if isinstance(part, Text)).lower()
+                name = "tests" if "test" in text else "fix" if "fix" in text or "bug" in text else "story"
+                replies = self._scripts[name]
+                return replies[min(replied, len(replies) - 1)]
+            replied += message.__struct_config__.tag == "assistant"
+        return self._scripts["story"][0]
+
+
+def _scripts() -> dict[str, tuple[Reply, ...]]:
+    found: dict[str, tuple[Reply, ...]] = {}
+    for section in ("\n" + template_text("demo.txt")).split("\n== ")[1:]:
+        name, _, text = section.partition("\n")
+        found[name.strip()] = parse_script(text)
+    return found
+
+
+def demo(options: Options, environment: Mapping[str, str]) -> int:
+    """Run the demo. Returns the exit code."""
+    started_in = os.getcwd()
+    with tempfile.TemporaryDirectory(prefix="buddy-demo-") as folder:
+        os.chdir(folder)
+        try:
+            _repository(folder)
+            place = find_place(options, _demo_environment(environment, folder))
+            loaded = read_settings(place, options)
+            is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+            if options.plain or not is_terminal:
+                return asyncio.run(_plain(options, place, loaded))
+            from buddy.cli.interactive import run_screen
+
+            return asyncio.run(run_screen(options, place, loaded, ""))
+        finally:
+            os.chdir(started_in)
+
+
+def _demo_environment(environment: Mapping[str, str], folder: str) -> dict[str, str]:
+    """The person's own settings and history stay out of it, and are left alone."""
+    home = os.path.join(folder, ".demo-home")
+    os.mkdir(home, 0o700)
+    kept = {key: value for key, value in environment.items() if not key.startswith(("BUDDY_", "XDG_"))}
+    return {**kept, "HOME": home}
+
+
+def _repository(folder: str) -> None:
+    with open(os.path.join(folder, "main.py"), "w", encoding="utf-8") as file:
+        file.write(PROGRAM)
+    with open(os.path.join(folder, ".gitignore"), "w", encoding="utf-8") as file:
+        file.write(".demo-home/\n.buddyx/\n__pycache__/\n")
+    identity = ["-c", "user.name=demo", "-c", "user.email=demo@localhost", "-c", "commit.gpgsign=false"]
+    steps = (
+        ["init", "--quiet"],
+        ["add", "."],
+        [*identity, "commit", "--quiet", "-m", "a program with a bug"],
+    )
+    for step in steps:
+        # Without git the demo works all the same, in a folder that is no repository.
+        try:
+            subprocess.run(["git", *step], cwd=folder, check=False, capture_output=True, timeout=20)
+        except OSError:
+            return
+
+
+async def _plain(options: Options, place: Place, loaded: Loaded) -> int:
+    """A fixed journey: fix the bug (approving each question), tests in the background, an answer that is
+    cancelled."""
+    _say(f"{LABEL}\n")
+    models = DemoModels(loaded.settings, place, pace=Pace(characters=24, seconds=0.01))
+    store = session_store(place, loaded.settings, _say)
+    async with open_desk(place, loaded, store, models, Wanted("", options, attended=True)) as desk:
+        await _journey(desk)
+    _say("\nThat was the demo. In a terminal, buddy demo lets you type; buddy init sets up your own model.\n")
+    return 0
+
+
+async def _journey(desk: Desk) -> None:
+    board = desk.board
+    reader = board.reader()
+    shown = TextFormat(_say, _say)
+    _say("\n❯ fix the bug\n")
+    board.submit(1, "fix the bug")
+    other = 0
+    while events := await reader.batch():
+        for one in events:
+            if one.task_id == 1 or isinstance(one.event, TurnFinished):
+                shown.event(one.event)
+            if isinstance(one.event, ApprovalRequested):
+                _say(f"  approval for task {one.task_id}: {one.event.call.name}; answered: y\n")
+                board.inbox.answer(one.event.request_id, one.event.digest, "once")
+        finished = [one.task_id for one in events if isinstance(one.event, TurnFinished)]
+        if 1 in finished and not other:
+            _say("\n❯ write tests for it &\n")
+            task = board.open(copy_of=1)
+            task.background = True
+            other = task.number
+            board.submit(other, "write tests for it")
+        if other and other in finished:
+            _say(f"  task {other} finished in the background: {board.task(other).last_answer()}\n")
+            break
+    await _cancelled(desk, reader)
+    reader.close()
+
+
+async def _cancelled(desk: Desk, reader: EventReader) -> None:
+    _say("\n❯ tell me a story      (and Esc, as soon as it writes)\n")
+    runner = desk.board.submit(1, "tell me a story")
+    while not any(isinstance(one.event, TextDelta) for one in await reader.batch()):
+        pass
+    desk.board.cancel(1)
+    await asyncio.wait({runner})
+    outcome = desk.board.task(1).outcome
+    _say(
+        f"{desk.board.task(1).last_answer()} …\n  {outcome.outcome if outcome else ''}; what was shown is kept\n"
+    )
+
+
+def _say(text: str) -> None:
+    sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+    sys.stdout.buffer.flush()
