@@ -9,7 +9,7 @@ import msgspec
 from buddy.agent.tool import ToolError
 from buddy.tools.matching import MAX_PLACES, Found, Match, Mismatch, Quote, Step, find, shifted
 from buddy.tools.refusals import ambiguous, not_found
-from buddy.tools.splice import Blend, keep_typography, spliced, take_new
+from buddy.tools.splice import Blend, keep_typography, kept_apart, spliced, take_new
 from buddy.workspace.content import Content, from_text, with_line_ends
 
 
@@ -95,7 +95,10 @@ def _put_in(content: Content, found: Found) -> str:
     for match in found.matches:
         start, end = content.raw_offset(match.start), content.raw_offset(match.end)
         pieces.append(content.raw[at:start])
-        pieces.append(new if simple else _replacement(content, found, match))
+        text = new if simple else _replacement(content, found, match)
+        if not content.uniform:
+            text = kept_apart(content.raw[max(0, start - 1) : start], text, content.raw[end : end + 1])
+        pieces.append(text)
         at = end
     return "".join((*pieces, content.raw[at:]))
 
@@ -110,6 +113,9 @@ def _replacement(content: Content, found: Found, match: Match) -> str:
     start, end = content.raw_offset(match.start), content.raw_offset(match.end)
     new = shifted(found.new, match.shift)
     old = shifted(found.old, match.shift) if found.step == "indentation" else found.old
+    if old.endswith("\n") and not content.text[match.start : match.end].endswith("\n"):
+        # The last line of a file without final newline: none is added.
+        old, new = old.removesuffix("\n"), new.removesuffix("\n")
     return spliced(content.raw[start:end], old, new, _line_end_at(content, match), _BLENDS[found.step])
 
 

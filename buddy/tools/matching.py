@@ -119,6 +119,11 @@ def _whole_lines(
     return found
 
 
+def _file_lines(text: str) -> list[str]:
+    """The lines of a file; behind the last line end there is none."""
+    return text.removesuffix("\n").split("\n")
+
+
 def line_starts(text: str) -> list[int]:
     """Where each line begins."""
     starts = list(accumulate((len(line) + 1 for line in text.split("\n")), initial=0))
@@ -132,20 +137,8 @@ def _lines_span(text: str, starts: list[int], line: int, count: int, *, with_end
     return Match(starts[line], min(end, len(text)) if with_end else end - 1)
 
 
-def _fitted(found: list[tuple[Match, int, int]], text: str, step: Step, quote: Quote) -> Found | None:
-    """Matches of whole lines. Where the only one is the last line of a file without final newline, the
-    newlines that end `old` and `new` are not meant to be added."""
-    if not found:
-        return None
-    matches = tuple(match for match, _, _ in found)
-    old, new = quote.old, quote.new
-    if (
-        old.endswith("\n")
-        and not text[matches[0].start : matches[0].end].endswith("\n")
-        and len(matches) == 1
-    ):
-        old, new = old[:-1], new.removesuffix("\n")
-    return Found(step, matches, old, new)
+def _fitted(found: list[tuple[Match, int, int]], step: Step, quote: Quote) -> Found | None:
+    return Found(step, tuple(match for match, _, _ in found), quote.old, quote.new) if found else None
 
 
 def _block(old: str) -> str:
@@ -153,9 +146,9 @@ def _block(old: str) -> str:
 
 
 def _without_trailing_blanks(text: str, quote: Quote) -> Found | None:
-    keyed = [line.rstrip(_BLANKS) for line in text.split("\n")]
+    keyed = [line.rstrip(_BLANKS) for line in _file_lines(text)]
     old_key = [line.rstrip(_BLANKS) for line in _block(quote.old).split("\n")]
-    return _fitted(_whole_lines(text, keyed, old_key, quote), text, "trailing blanks", quote)
+    return _fitted(_whole_lines(text, keyed, old_key, quote), "trailing blanks", quote)
 
 
 def _without_typography(text: str, quote: Quote) -> Found | None:
@@ -169,7 +162,7 @@ def _without_typography(text: str, quote: Quote) -> Found | None:
 
 def _indented(text: str, quote: Quote) -> Found | None:
     old_lines = _block(quote.old).split("\n")
-    keyed = [line.lstrip(_BLANKS) for line in text.split("\n")]
+    keyed = [line.lstrip(_BLANKS) for line in _file_lines(text)]
     places: list[tuple[Match, int, int]] = []
     for match, line, count in _whole_lines(text, keyed, [old.lstrip(_BLANKS) for old in old_lines], quote):
         shift = _uniform_shift(_lines_at(text, match, count), old_lines)
@@ -178,7 +171,7 @@ def _indented(text: str, quote: Quote) -> Found | None:
     if places:
         for shift in {match.shift for match, _, _ in places}:
             _check_shifted(shift, quote)
-    return _fitted(places, text, "indentation", quote)
+    return _fitted(places, "indentation", quote)
 
 
 def _lines_at(text: str, match: Match, count: int) -> list[str]:
@@ -247,10 +240,10 @@ def _without_numbers(text: str, quote: Quote) -> Found | None:
         return None
     first, block = stripped
     plain = Quote(_ended_as(block, quote.old), _new_without_numbers(quote.new), quote.everywhere)
-    found = _whole_lines(text, text.split("\n"), block.split("\n"), plain)
+    found = _whole_lines(text, _file_lines(text), block.split("\n"), plain)
     if "\n" not in block:  # one number proves little: it has to be the right one
         found = [place for place in found if place[1] == first - 1]
-    return _fitted(found, text, "line numbers", plain)
+    return _fitted(found, "line numbers", plain)
 
 
 def _new_without_numbers(new: str) -> str:

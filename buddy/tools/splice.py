@@ -65,5 +65,21 @@ def _end_at(kept: list[tuple[str, str]], index: int, line_end: str) -> str:
 
 def _joined(pieces: list[tuple[str, str]], line_end: str) -> str:
     """All but the last piece end somehow; the last one does not: what follows it in the file does that."""
-    last = len(pieces) - 1
-    return "".join(text if at == last else text + (end or line_end) for at, (text, end) in enumerate(pieces))
+    joined: list[str] = []
+    before = ""
+    for text, found in pieces[:-1]:
+        end = found or line_end
+        if not text and before == "\r" and end == "\n":
+            end = "\r\n"  # a lone newline would be one line end with what is before it
+        joined.append(text + end)
+        before = end
+    return "".join((*joined, pieces[-1][0]))
+
+
+def kept_apart(before: str, new: str, after: str) -> str:
+    """New text whose line ends do not melt into one with those around it, where "\\r" and "\\n" are mixed."""
+    if before.endswith("\r") and new.startswith("\n"):
+        new = "\r" + new
+    if new.endswith("\r") and after.startswith("\n"):
+        new += "\n"
+    return new

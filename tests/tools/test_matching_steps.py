@@ -61,6 +61,17 @@ def test_the_last_line_without_newline_stays_without() -> None:
     assert applied("a\nlast", "last\n", "end\n") == ("a\nend", "trailing blanks")
 
 
+def test_an_empty_line_that_is_not_there_is_not_found_at_the_end() -> None:
+    assert applied("x  \na\n", "a\n\n", "b")[0] == ""
+
+
+def test_line_ends_of_two_kinds_stay_two_line_ends() -> None:
+    text, _ = applied("one\rtwo-\nthree\r\nfour\r", "two-", "\n")
+    assert from_text(text).text == "one\n\n\nthree\nfour\n"
+    text, _ = applied("one\r  \ntwo", "\n  ", "\n\n")
+    assert from_text(text).text == "one\n\n\ntwo"
+
+
 def test_typography_may_differ_and_the_files_own_stays_where_nothing_changed() -> None:
     text = "say(“hello”) — it’s\u00a0fine\n"
     old = 'say("hello") - it\'s fine'
