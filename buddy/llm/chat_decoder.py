@@ -135,14 +135,14 @@ class ChatDecoder:
             return  # a second candidate: never asked for
         delta = choice.get("delta")
         self._delta(_reasoning_first(choice.get("message")) if delta is None else mapping(delta), out)
-        reason = choice.get("finish_reason")
+        reason = string(choice.get("finish_reason"))
         if not reason:
             return
         if reason in FAILED_REASONS:
             error = classify_event(choice, self._provider)
             out.append(error or ProviderError("server", f"{self._provider} gave up the reply ({reason})"))
         elif self._reason is None:
-            self._reason = REASONS.get(str(reason), "stop")
+            self._reason = REASONS.get(reason, "stop")
 
     def _delta(self, delta: Mapping[str, Any], out: list[ModelDelta | ProviderError]) -> None:
         reasoned = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -36,7 +37,7 @@ def proxy_for(base_url: str, environ: Mapping[str, str]) -> str:
         host, port = (parts.hostname or "").lower(), parts.port
     except ValueError:
         return ""
-    if host == "localhost" or host.startswith("127.") or host == "::1":
+    if host in ("localhost", "::1") or re.fullmatch(r"127[.\d]+", host):
         return ""
     settings = {
         name.lower(): value for name, value in environ.items() if name.lower().endswith("_proxy") and value

@@ -161,7 +161,7 @@ def is_local(host: str) -> bool:
         (".local", ".localhost", ".lan")
     ):
         return True
-    return re.fullmatch(r"127\..+|10\..+|192\.168\..+|172\.(?:1[6-9]|2\d|3[01])\..+", host) is not None
+    return re.fullmatch(r"(?:127|10|192\.168|172\.(?:1[6-9]|2\d|3[01]))[.\d]+", host) is not None
 
 
 def _apply(quirks: Quirks, rows: tuple[Row, ...], host: str, model: str) -> Quirks:
