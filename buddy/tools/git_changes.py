@@ -75,7 +75,9 @@ async def git_add(ctx: ToolContext, paths: list[str]) -> ToolResult:
     risk="medium",
     category="git",
     access=_writes_workspace,
-    preview=_preview(lambda arguments: ("commit", f"--message={arguments.message}", *arguments.paths)),
+    preview=_preview(
+        lambda arguments: ("commit", f"--message={arguments.message}", *(arguments.paths or ()))
+    ),
     argument_aliases={"msg": "message", "files": "paths"},
 )
 async def git_commit(ctx: ToolContext, message: str, paths: list[str] | None = None) -> ToolResult:

@@ -16,7 +16,7 @@ from buddy.workspace.output import OutputLog
 from buddy.workspace.process_tree import Tag
 
 READ_BYTES = 64 * 1024
-SHORT_READ_BYTES = 4096
+SHORT_READ_BYTES = 512  # a terminal gives at most 4 kB at a time, however much there is
 BREATH_S = 0.005
 """Pause after short reads that follow each other closely, so that a program writing single bytes costs 200
 wake-ups a second and not 100,000."""

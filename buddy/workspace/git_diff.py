@@ -123,14 +123,15 @@ def _plain(name: str, prefix: str) -> str:
 
 
 def _unquoted(name: str) -> str:
-    data = re.sub(
-        r'\\([0-7]{3}|[ntrabfv"\\])',
-        lambda found: chr(int(found[1], 8) & 0xFF) if len(found[1]) == 3 else ESCAPES[found[1]],
-        name,
-    )
-    if all(ord(character) < 256 for character in data):
-        return data.encode("latin-1").decode("utf-8", "replace")
-    return data
+    """git escapes single bytes and leaves the rest as it is."""
+    data = bytearray()
+    for found in re.finditer(r"\\([0-7]{3})|\\(.)|([^\\]+)", name, re.DOTALL):
+        octal, escaped, plain = found.groups()
+        if octal:
+            data.append(int(octal, 8) & 0xFF)
+        else:
+            data += (ESCAPES.get(escaped, escaped) if escaped else plain).encode("utf-8", "replace")
+    return data.decode("utf-8", "replace")
 
 
 def _hidden(section: Section, secret: Callable[[str], str]) -> Section:

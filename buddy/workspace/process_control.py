@@ -8,10 +8,10 @@ _SET_DUMPABLE = 4
 _SET_CHILD_SUBREAPER = 36
 
 
-def adopt_orphans() -> bool:
+def adopt_orphans(*, wanted: bool) -> bool:
     """Have orphaned descendants handed to this process instead of to process 1, so that they can be found
-    and waited for. Returns whether the system does so now."""
-    return _prctl(_SET_CHILD_SUBREAPER, 1)
+    and waited for; or no longer. Returns whether the system did as asked."""
+    return _prctl(_SET_CHILD_SUBREAPER, int(wanted))
 
 
 def keep_memory_private() -> bool:

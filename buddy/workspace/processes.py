@@ -84,6 +84,9 @@ class ChildProcesses:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.end_all()
+        if self._adopting:
+            self._adopting = False
+            adopt_orphans(wanted=False)
 
     async def end_all(self) -> None:
         """End every command with everything it started, at the same time."""
@@ -96,7 +99,7 @@ class ChildProcesses:
         """Start a command; about a millisecond, on the loop's thread. Raises `ToolError`."""
         if not self._adopting:
             self._adopting = True
-            adopt_orphans()
+            adopt_orphans(wanted=True)
         self._reap_strays()
         tag = new_tag()
         launch = self._launch(request, tag)

@@ -58,7 +58,7 @@ class ScreenModel:
         """Take output of the program. Sequences pyte cannot take are skipped, never raised."""
         try:
             self._stream.feed(data)
-        except (TypeError, ValueError, IndexError, KeyError, AttributeError, AssertionError):
+        except (TypeError, ValueError, LookupError, NameError, AttributeError, AssertionError):
             # pyte raises these for parameters its handlers do not know; its parser is then in no state.
             self._stream = pyte.ByteStream(self._screen)
 

@@ -234,9 +234,10 @@ def _merge_driver(folder: Path, evil: Path) -> None:
 
 
 HOSTILE: tuple[Callable[[Path, Path], None], ...] = (
-    _fsmonitor, _builtin_fsmonitor, _hooks, _external_diff, _textconv, _filters, _pager, _signatures,
-    _network, _partial_clone, _partial_clone_ssh, _partial_clone_uploadpack, _alias, _include, _worktree_config,
-    _filter_with_odd_name, _submodule, _merge_driver,
+    _fsmonitor, _builtin_fsmonitor, _hooks, _external_diff, _textconv, _filters, _pager,
+    _signatures,
+    _network, _partial_clone, _partial_clone_ssh, _partial_clone_uploadpack, _alias, _include,
+    _worktree_config, _filter_with_odd_name, _submodule, _merge_driver,
 )  # fmt: skip
 
 MISSING_OBJECTS = (_partial_clone, _partial_clone_ssh, _partial_clone_uploadpack)

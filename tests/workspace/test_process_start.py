@@ -1,0 +1,195 @@
+"""Starting commands: what they get, what they cannot get, what is said when they do not start."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from buddy.agent.tool import ToolError
+from buddy.workspace.environment import ChildEnvironment
+from buddy.workspace.launch import Launch, shell_argv, trusted_program
+from buddy.workspace.limits import NO_LIMITS, RTTIME_FLOOR, ProcessLimits, limited
+from buddy.workspace.process_tree import (
+    all_processes,
+    members,
+    new_tag,
+    own_children,
+    read_process,
+    tag_number,
+)
+from buddy.workspace.processes import Request
+from tests.command_desk import desk, until
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+
+
+def test_a_child_gets_the_allow_list_and_buddys_own_words() -> None:
+    given = {
+        "HOME": "/h", "PATH": "/p", "LANG": "C", "LC_ALL": "C", "XDG_DATA_HOME": "/d", "TERM": "xterm",
+        "EDITOR": "vi", "API_KEY": "k", "PROXY": "p", "PAGER": "less", "GIT_DIR": "/g", "BASH_ENV": "/b",
+    }  # fmt: skip
+    environment = ChildEnvironment(
+        given, "s", frozenset({"EDITOR", "API_KEY", "PROXY"}), frozenset({"PROXY"})
+    )
+    assert environment.for_child(task_id=7, tag="t", extra={"X": "y"}) == {
+        "HOME": "/h", "PATH": "/p", "LANG": "C", "LC_ALL": "C", "XDG_DATA_HOME": "/d", "EDITOR": "vi",
+        "TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "AI_AGENT": "buddy",
+        "BUDDY_SESSION_ID": "s", "BUDDY_TASK_ID": "7", "BUDDY_JOB": "t", "X": "y",
+    }  # fmt: skip
+
+
+def test_without_a_path_there_is_a_trusted_one() -> None:
+    assert (
+        ChildEnvironment({}, "s")
+        .for_child(task_id=1, tag="t", extra={})["PATH"]
+        .startswith("/usr/local/bin:")
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["OPENAI_API_KEY", "api_key", "MyToken", "DB_PASSWD", "AWS_CREDENTIALS_FILE", "SECRET"]
+)
+def test_secret_names_never_pass(name: str) -> None:
+    assert not ChildEnvironment({name: "x"}, "s", frozenset({name})).passes(name)
+
+
+def test_programs_come_from_trusted_folders_and_never_from_the_workspace(tmp_path: Path) -> None:
+    work, elsewhere = tmp_path / "work", tmp_path / "bin"
+    for folder in (work, elsewhere):
+        folder.mkdir()
+        (folder / "oddly-named").write_text("#!/bin/sh\n")
+        (folder / "oddly-named").chmod(0o755)
+    (tmp_path / "link").symlink_to(work)
+    path = f"{work}:.:{tmp_path}/link:{elsewhere}"
+    assert trusted_program("oddly-named", path, str(work)) == str(elsewhere / "oddly-named")
+    assert trusted_program("oddly-named", f"{work}:{tmp_path}/link", str(work)) is None
+    assert trusted_program("sh", path, str(work)) in ("/usr/bin/sh", "/bin/sh")
+
+
+def test_a_command_is_exactly_one_argument_of_a_bare_bash() -> None:
+    assert shell_argv("echo 'a b'; exit 1")[1:] == ("--noprofile", "--norc", "-c", "echo 'a b'; exit 1")
+    with pytest.raises(ToolError, match="NUL"):
+        shell_argv("a\0b")
+
+
+@linux
+def test_limits_cost_nothing_when_there_are_none_and_one_bash_when_there_are() -> None:
+    assert limited(("x",), NO_LIMITS, "/bin/bash") == ("x",)
+    limits = ProcessLimits(cpu_s=5, memory_bytes=10_000_000, file_bytes=2048, processes=7, open_files=9)
+    script = 'ulimit -c 0; ulimit -t 5; ulimit -v 9765; ulimit -f 2; ulimit -u 7; ulimit -n 9; exec "$@"'
+    assert limited(("x", "y"), limits, "/bin/bash") == (
+        "/bin/bash", "--noprofile", "--norc", "-c", script, "buddy-limits", "x", "y",
+    )  # fmt: skip
+
+
+async def test_a_start_up_file_of_the_home_is_not_read(tmp_path: Path) -> None:
+    async with desk(tmp_path, variables={"BASH_ENV": str(tmp_path / "home" / ".bashrc")}) as here:
+        for name in (".bashrc", ".profile", ".bash_profile"):
+            (tmp_path / "home" / name).write_text("echo start-up\n")
+        assert (await here.run("echo only; echo $-")).text.split("\n")[0] == "only"
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (
+            Request(("/nonexistent/program",), "/", 1),
+            "program could not be started: No such file or directory",
+        ),
+        (Request(("/etc/passwd",), "/", 1), "passwd could not be started: Permission denied"),
+        (
+            Request(shell_argv("true"), "/nonexistent", 1),
+            "expected a folder to work in, found none at /nonexistent",
+        ),
+        (Request(shell_argv("x" * 3_000_000), "/", 1), "too long for one process"),
+    ],
+    ids=["no program", "not executable", "no folder", "too long"],
+)
+async def test_what_cannot_start_says_why_and_leaks_nothing(
+    tmp_path: Path, request_: Request, words: str
+) -> None:
+    async with desk(tmp_path) as here:
+        await here.run("true")
+        descriptors = os.listdir("/proc/self/fd") if sys.platform == "linux" else []
+        with pytest.raises(ToolError, match=words):
+            here.children.start(request_)
+        terminal = msgspec.structs.replace(here.request("true"), cwd="/nonexistent")
+        with pytest.raises(ToolError, match="folder"):
+            here.jobs.start(terminal, command="true")
+        if descriptors:
+            assert len(os.listdir("/proc/self/fd")) == len(descriptors)
+
+
+async def test_a_wrapper_sees_the_whole_launch_and_can_be_left_out(tmp_path: Path) -> None:
+    seen: list[Launch] = []
+
+    def wrap(launch: Launch) -> Launch:
+        seen.append(launch)
+        return msgspec.structs.replace(launch, argv=("/usr/bin/env", "WRAPPED=yes", *launch.argv))
+
+    async with desk(tmp_path, wrap=wrap) as here:
+        assert (await here.run("echo $WRAPPED")).text == "yes\n"
+        assert (await here.run("echo $WRAPPED", sandboxed=False)).text == "\n"
+        assert [launch.cwd for launch in seen] == [str(here.folder)]
+
+
+@linux
+async def test_descendants_carry_the_tag_even_without_environment_and_session(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        child = here.children.start(here.request("(env -i setsid /bin/sleep 50 &); sleep 50; true"))
+        await until(lambda: len(members(child.tree.tag, child.tree.leader)) >= 3)
+        found = members(child.tree.tag, child.tree.leader)
+        assert {tag_number(pid) for pid in found} == {child.tree.tag.number}
+        assert len({process.session for process in found.values()}) == 2
+        await child.end("test")
+        assert members(child.tree.tag, child.tree.leader) == {}
+
+
+@linux
+async def test_buddys_own_limits_are_as_before(tmp_path: Path) -> None:
+    import resource
+
+    before = (resource.getrlimit(resource.RLIMIT_RTTIME), resource.getrlimit(resource.RLIMIT_CORE))
+    async with desk(tmp_path) as here:
+        await here.run("true")
+    assert (resource.getrlimit(resource.RLIMIT_RTTIME), resource.getrlimit(resource.RLIMIT_CORE)) == before
+    assert tag_number(os.getpid()) is None
+    assert RTTIME_FLOOR > 10**15
+
+
+@linux
+def test_tags_are_unlike_each_other_and_name_their_maker() -> None:
+    tags = [new_tag() for _ in range(100)]
+    assert len({tag.text for tag in tags}) == len({tag.number for tag in tags}) == 100
+    me = read_process(os.getpid())
+    assert me is not None
+    assert tags[0].text.startswith(f"{me.pid}.{me.started}.")
+
+
+@linux
+def test_a_process_whose_name_imitates_the_format_is_read_rightly(tmp_path: Path) -> None:
+    import subprocess
+
+    odd = tmp_path / ") Z 1 1"
+    odd.symlink_to("/bin/sleep")
+    with subprocess.Popen([str(odd), "50"]) as running:
+        found = read_process(running.pid)
+        assert found is not None
+        assert (found.parent, found.alive) == (os.getpid(), True)
+        assert running.pid in own_children()
+        assert running.pid in all_processes()
+        running.kill()
+
+
+async def test_running_and_reading_of_other_owners_children_is_left_alone(tmp_path: Path) -> None:
+    """A child of somebody else in this process keeps its exit status for its owner."""
+    async with desk(tmp_path) as here:
+        other = await asyncio.create_subprocess_exec("/bin/sh", "-c", "exit 5")
+        for _ in range(20):
+            await here.run("(true &)")
+        assert await other.wait() == 5
