@@ -24,7 +24,7 @@ from buddy.repl.style import FRAMES_PER_S
 from buddy.repl.width import ansi_cells
 
 FRAME_S = 1 / FRAMES_PER_S
-PAINT_BUDGET_S = 0.012
+PAINT_BUDGET_S = 0.02
 CATCH_UP_S = 0.003
 KEPT_BLOCKS = 300
 

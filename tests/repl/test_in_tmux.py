@@ -1,0 +1,83 @@
+"""A real terminal that wraps lines again: scrollback, resizing."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+
+from tests.capabilities import requires
+
+pytestmark = [requires("tmux"), pytest.mark.slow]
+CHILD = Path(__file__).with_name("pty_child.py")
+ROOT = Path(__file__).parents[2]
+DEADLINE_S = 20.0
+
+
+class Tmux:
+    """A private server with one window of a fixed size."""
+
+    def __init__(self, folder: Path, mode: str, columns: int, rows: int) -> None:
+        self.socket = str(folder / "tmux")
+        program = shlex.join([sys.executable, str(CHILD), mode, str(folder / "log")])
+        shell = (
+            f"cd {ROOT}; echo from-the-shell; PYTHONPATH={ROOT} TERM=tmux-256color {program}; echo back; cat"
+        )
+        self("new-session", "-d", "-x", str(columns), "-y", str(rows), shell)
+
+    def __call__(self, *args: str) -> str:
+        command = ["tmux", "-S", self.socket, "-f", "/dev/null", *args]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    def screen(self, *, past: bool = False) -> list[str]:
+        return self("capture-pane", "-p", *(["-S", "-"] if past else [])).rstrip("\n").split("\n")
+
+    def until(self, claim: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while not claim():
+            assert time.monotonic() < deadline, "\n".join(self.screen())
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def window(tmp_path: Path) -> Generator[Callable[[str, int, int], Tmux], None, None]:
+    opened: list[Tmux] = []
+
+    def open_window(mode: str, columns: int, rows: int) -> Tmux:
+        opened.append(Tmux(tmp_path, mode, columns, rows))
+        return opened[-1]
+
+    yield open_window
+    for tmux in opened:
+        tmux("kill-server")
+
+
+def test_finished_text_is_in_the_native_scrollback_in_order(window: Callable[[str, int, int], Tmux]) -> None:
+    tmux = window("stream", 80, 20)
+    tmux.until(lambda: any("word400 " in line for line in tmux.screen()))
+    tmux("send-keys", "C-d")
+    tmux.until(lambda: any("again ends" in line for line in tmux.screen()))
+    tmux("send-keys", "C-d")
+    tmux.until(lambda: "back" in tmux.screen())
+    words = " ".join(line for line in tmux.screen(past=True) if line.startswith("word")).split()
+    assert words == [f"word{number}" for number in range(len(words))]
+    assert len(words) > 380
+    assert not any("❯" in line and "go" not in line for line in tmux.screen(past=True))
+
+
+def test_resizing_leaves_one_prompt_and_no_ghosts(window: Callable[[str, int, int], Tmux]) -> None:
+    tmux = window("quiet", 90, 20)
+    tmux.until(lambda: any("❯" in line for line in tmux.screen()))
+    tmux("send-keys", "a draft that stays")
+    for columns, rows in ((50, 20), (24, 12), (100, 25), (60, 20)):
+        tmux("resize-window", "-x", str(columns), "-y", str(rows))
+        rule = "─" * (columns - 1)
+        tmux.until(lambda rule=rule: rule in tmux.screen())
+    app = ["─" * 59, "❯ a draft that stays", "ask"]
+    tmux.until(lambda: tmux.screen()[-3:] == app)
+    tmux.until(lambda: tmux.screen(past=True) == ["from-the-shell", *app])
