@@ -29,7 +29,7 @@ _PREFIX_OF_TWO: dict[str, frozenset[str]] = {
 }
 _RUNNERS = words("npm yarn pnpm")
 _NEEDS_A_WORD = words(
-    "git npm yarn pnpm npx bunx cargo go docker podman kubectl pip pip3 uv poetry make just gh apt brew"
+    "git npm yarn pnpm npx bunx cargo go docker podman kubectl pip pip3 uv poetry gh apt brew"
 )
 """Tools whose name alone says nothing about what they would do."""
 
@@ -47,7 +47,10 @@ def rules_to_save(facts: Facts) -> tuple[Rule, ...]:
     if facts.risk == "high":
         return ()
     name = "edit" if facts.writes else "read"
-    patterns = dict.fromkeys(_pattern(facts.root, path.real) for path in facts.writes or facts.reads)
+    found = facts.writes or facts.reads
+    if any(sign in path.real for path in found for sign in "*?"):
+        return ()  # as a pattern such a name would mean more than itself
+    patterns = dict.fromkeys(_pattern(facts.root, path.real) for path in found)
     return tuple(Rule(name, "allow", "user", path=pattern) for pattern in patterns)
 
 
@@ -57,8 +60,7 @@ def _pattern(root: str, path: str) -> str:
         return path
     relative = path[len(root) + 1 :]
     folder = posixpath.dirname(relative)
-    pattern = f"{folder}/**" if folder else relative
-    return path if any(sign in folder or sign in relative for sign in "*?") else pattern
+    return f"{folder}/**" if folder else relative
 
 
 def _shell_rules(commands: tuple[Subcommand, ...]) -> tuple[Rule, ...]:

@@ -141,7 +141,9 @@ def disagreement(command: str, seen: list[tuple[str, ...]], started: list[tuple[
     and commands that a failing one keeps from running are not recorded, so bash may start fewer."""
     rest = [argv for argv in seen if argv]
     for real in sorted(started, key=lambda argv: argv not in rest):  # certain ones first
-        position = next((index for index, argv in enumerate(rest) if _same(argv, real)), None)
+        position = rest.index(real) if real in rest else None
+        if position is None:
+            position = next((index for index, argv in enumerate(rest) if _same(argv, real)), None)
         if position is None:
             return f"{command!r}: bash started {real}, the analysis saw {seen}"
         del rest[position]

@@ -13,6 +13,7 @@ from buddy.safety.paths import Boundary, is_beneath, locate
 from buddy.safety.shell.names import words
 from buddy.safety.shell.verdict import UNRESOLVED
 
+MAX_LOCATED = 100
 _STOPS = words("shutdown reboot halt poweroff telinit init")
 _FORMATS = re.compile(
     r"mkfs(?:\..+)?|mke2fs|mkswap|wipefs|fdisk|sfdisk|cfdisk|gdisk|sgdisk|parted|blkdiscard|hdparm|badblocks"
@@ -105,10 +106,10 @@ def _too_much(operand: str, boundary: Boundary) -> str:
         text = stem or ("/" if operand.startswith("/") else ".")
     if text.startswith("~") and not re.fullmatch(r"~(?:/.*)?", text):
         return f"the home folder {text}"
-    try:
-        real = locate(boundary, text).real
-    except ToolError:
-        return ""
+    if text == "~" or text.startswith("~/"):
+        text = boundary.home + text[1:]
+    # By the text alone: deleting a link deletes the link, and this runs for every word of long commands.
+    real = posixpath.normpath(posixpath.join(boundary.cwd, text))
     if is_beneath(boundary.root, real):
         return (
             f"the whole workspace ({operand})"
@@ -128,7 +129,7 @@ def protected_write(argv: tuple[str, ...], boundary: Boundary) -> str:
     """Why a command that writes would touch a protected file, "" when it would not."""
     if not argv or posixpath.basename(argv[0]) not in _WRITERS:
         return ""
-    for word in argv[1:]:
+    for word in argv[1:MAX_LOCATED]:
         value = word.partition("=")[2] if word.startswith(("of=", "--")) else word
         reason = protected_target(value, boundary) if value and not value.startswith("-") else ""
         if reason:

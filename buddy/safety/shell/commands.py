@@ -69,13 +69,13 @@ class Programs:
         if folder in _SYSTEM_FOLDERS and base not in ("time", "printf", "test"):
             judged.argv = (base, *judged.argv[1:])
         elif folder:
-            raise RefusedError(f"it runs the file {name}")
+            raise RefusedError(f"it runs the file {name[:80]}")
         if is_version_question(judged):
             _look_up(judged, judged.argv[0])
             return
         judge = self._known.get(judged.argv[0])
         if judge is None:
-            raise RefusedError(f"{name} is not known to only read")
+            raise RefusedError(f"{name[:80]} is not known to only read")
         if judged.opaque and judged.argv[0] not in PRINTS:
             raise RefusedError("a word of it is only known when it runs")
         if any(judged.argv[position].startswith("-") for position in judged.globbed):

@@ -16,7 +16,8 @@ from buddy.safety.shell.verdict import UNRESOLVED
 from buddy.safety.shell.words import Piece, UnclearError, Word, word_of
 
 MAX_ENTRIES = 4000
-MAX_MATCHES = 500
+MAX_MATCHES = 300
+MAX_PATTERN = 300
 HARMLESS_VARIABLES = words(
     "? $ # ! 0 PATH SHELL USER LOGNAME LANG LANGUAGE LC_ALL LC_CTYPE TERM HOSTNAME HOSTTYPE OSTYPE "
     "MACHTYPE UID EUID "
@@ -147,6 +148,8 @@ def _globbed(pieces: list[Piece], place: Place) -> list[str] | None:
     """What a pattern matches now, sorted; None for a word that is no pattern or matches nothing."""
     if not any(piece.kind == "bare" and re.search(r"[*?\[]", piece.text) for piece in pieces):
         return None
+    if sum(len(piece.text) for piece in pieces) > MAX_PATTERN:
+        raise UnclearError("a pattern that is too long", construct=True)
     pattern = _pattern(pieces)
     if pattern is None:
         return None

@@ -22,7 +22,7 @@ _KEYWORDS = words("if then elif else fi for while until do done case esac in { }
 _MAX_DEPTH = 4
 _MAX_COMMANDS = 200
 _MAX_WORDS = 60
-_MAX_CHARS = 8000
+_MAX_CHARS = 4000
 
 
 def scavenge(text: str) -> tuple[tuple[str, ...], ...]:

@@ -1,0 +1,97 @@
+"""How long the analysis takes: p50, p99 and the worst of many generated command lines.
+
+    python -m tests.bench.shell_latency [COUNT] [SEED]
+
+Three kinds in turn: fragments as the fuzz test makes them, longer lines of real commands, and inputs made to
+be slow.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.bench.shell_fuzz import SEPARATORS, WORDS, made
+from tests.safety.test_shell_lists import DANGEROUS, EVERYDAY
+from tests.shell_desk import ShellDesk, lines_of, make_desk
+
+SLOW = (
+    *(
+        "a=( ",
+        "a=(",
+        "$(",
+        "`",
+        "(",
+        "[[ ",
+        "{ ",
+        "<<a ",
+        "<<'a'\n",
+        '"',
+        "'",
+        "\\\n",
+        "| ",
+        "case x in ",
+        "a b ",
+    ),
+    *(
+        "* ",
+        "{a,b}",
+        "~/",
+        "$HOME",
+        "[a]",
+        "if ",
+        "rm -rf / ",
+        "sudo ",
+        "sh -c 'rm x' ",
+        "'a'",
+        "\\a",
+        "&& ",
+        ";",
+    ),
+    *("2>&1 ", "[ a ", "! ", "xargs ", "find . ", "$'\\t'", "é", "x=1 ", "-a ", "a/b/c/../", "\n"),
+)
+
+
+def lines(count: int, seed: int) -> list[str]:
+    """The command lines, the same for the same seed."""
+    random_ = random.Random(seed)
+    real = [line.replace("⏎", "\n") for line in (*lines_of(EVERYDAY), *lines_of(DANGEROUS))]
+    found: list[str] = []
+    while len(found) < count:
+        kind = len(found) % 3
+        if kind == 0:
+            pieces = random_.randint(1, 300)
+            found.append("".join(random_.choice(WORDS) + random_.choice(SEPARATORS) for _ in range(pieces)))
+        elif kind == 1:
+            joint = random_.choice([" | ", "; ", " && ", "\n"])
+            found.append(joint.join(random_.choices(real, k=random_.randint(1, 12))))
+        elif len(found) % 30 == 2:
+            found.append((random_.choice(SLOW) * 4000)[: random_.choice([100, 1000, 4000, 4000, 20_000])])
+        else:
+            found.append("".join(random_.choices(SLOW, k=random_.randint(1, 400))) + made(random_))
+    return found
+
+
+def measure(desk: ShellDesk, commands: list[str]) -> list[tuple[float, str]]:
+    """Milliseconds of each, sorted."""
+    times: list[tuple[float, str]] = []
+    for command in commands:
+        began = time.perf_counter()
+        desk.analyse(command)
+        times.append(((time.perf_counter() - began) * 1000, command))
+    return sorted(times)
+
+
+if __name__ == "__main__":
+    arguments = [*sys.argv[1:], *["100000", "1"][len(sys.argv) - 1 :]]
+    with tempfile.TemporaryDirectory() as folder:
+        desk_ = make_desk(Path(folder))
+        desk_.git("init", "-q", ".")
+        result = measure(desk_, lines(int(arguments[0]), int(arguments[1])))
+    p50, p99 = result[len(result) // 2][0], result[len(result) * 99 // 100][0]
+    print(f"{len(result)} command lines: p50 {p50:.2f} ms, p99 {p99:.2f} ms")
+    for milliseconds, command in result[:-6:-1]:
+        print(f"  {milliseconds:.1f} ms: {len(command)} characters, {command[:80]!r}")
