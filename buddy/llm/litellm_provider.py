@@ -10,7 +10,7 @@ import ast
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from time import monotonic
 from typing import Any, Literal, cast
 
@@ -18,13 +18,11 @@ from buddy.agent.provider import ModelDelta, ModelRequest, ProviderError
 from buddy.llm import litellm_messages
 from buddy.llm.connection_errors import broken_answer, unreachable
 from buddy.llm.errors import classify
+from buddy.llm.keys import Key, key_for_request
 from buddy.llm.litellm_chunks import ChunkReader, UsageChunks
 from buddy.llm.litellm_closing import hang_up
 from buddy.llm.litellm_import import LitellmLibrary, LitellmUnavailableError
 from buddy.llm.litellm_tap import Tap
-
-KeyResolver = Callable[[], Awaitable[str]]
-"""Gives the key of a call; "" when the provider needs none, or finds its credentials itself (Bedrock …)."""
 
 ANTHROPIC_MODELS = re.compile(r"claude|anthropic", re.IGNORECASE)
 LOOP_SHARE_S = 0.004
@@ -54,7 +52,7 @@ class LitellmProvider:
         self,
         library: LitellmLibrary,
         *,
-        key: KeyResolver,
+        key: Key,
         base_url: str = "",
         api: Literal["chat", "responses"] = "chat",
         timeout_s: float = 3600,
@@ -78,7 +76,7 @@ class LitellmProvider:
             litellm = await self._library.module()
         except LitellmUnavailableError as error:
             raise ProviderError("bad_request", str(error)) from error
-        key = await self._key()
+        key = await key_for_request(self._key)
         owner = provider_of(request.model)
         arguments = self.arguments(request, key, litellm)
         stream: Any = None

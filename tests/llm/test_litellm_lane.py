@@ -37,6 +37,7 @@ from buddy.agent.provider import (
     ToolDefinition,
 )
 from buddy.agent.reply import ReplyAssembler
+from buddy.llm.keys import KeyMissingError
 from buddy.llm.litellm_import import LitellmLibrary
 from buddy.llm.litellm_provider import LitellmProvider
 from tests.fake_llm.asked import Asked
@@ -444,6 +445,17 @@ async def test_REL_038_a_web_page_is_never_shown(library: LitellmLibrary, api: s
     async with FakeLLM([reply("x", fault=Html())]) as server:
         error = await Lane(library, server, api).error()
     assert "<" not in error.message
+
+
+async def test_a_missing_key_fails_before_anything_is_sent(library: LitellmLibrary) -> None:
+    async def missing() -> str:
+        raise KeyMissingError("no key for openai: set OPENAI_API_KEY")
+
+    async with FakeLLM([reply("x")]) as server:
+        provider = LitellmProvider(library, key=missing, base_url=server.url)
+        with pytest.raises(ProviderError, match="set OPENAI_API_KEY") as failed:
+            await anext(provider.stream(ModelRequest("openai/gpt-4o", "", (QUESTION,), ())))
+    assert (failed.value.kind, server.requests) == ("auth", [])
 
 
 @pytest.mark.parametrize("api", APIS)
