@@ -124,7 +124,7 @@ class TokenMeter:
     ) -> None:
         self.window = window
         self.budget = budget or Budget()
-        self._session = session or Budget()
+        self.session = session or Budget()
         self._session_spent = session_spent
         self.total = spent or Usage(0, 0, 0, 0, 0, estimated=False)
         self.last = NO_USAGE
@@ -168,7 +168,7 @@ class TokenMeter:
         used = self.total.input_tokens + self.total.output_tokens
         session_usd, session_tokens = self._session_spent()
         return _reached("the budget", self.budget, self.cost_usd, price, used, tokens) or _reached(
-            "the session's budget", self._session, session_usd, price, session_tokens, tokens
+            "the session's budget", self.session, session_usd, price, session_tokens, tokens
         )
 
     def settle(self, estimated_input: int, message: AssistantMessage) -> tuple[AssistantMessage, TokenUsage]:

@@ -188,10 +188,9 @@ async def _cancelled(desk: Desk, reader: EventReader) -> None:
         pass
     desk.board.cancel(1)
     await asyncio.wait({runner})
-    outcome = desk.board.task(1).outcome
-    _say(
-        f"{desk.board.task(1).last_answer()} …\n  {outcome.outcome if outcome else ''}; what was shown is kept\n"
-    )
+    task = desk.board.task(1)
+    ended = task.outcome.outcome if task.outcome else ""
+    _say(f"{task.last_answer()} …\n  {ended}; what was shown is kept\n")
 
 
 def _say(text: str) -> None:

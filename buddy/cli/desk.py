@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 
@@ -27,6 +27,7 @@ from buddy.extend.prompt import system_prompt
 from buddy.extend.templates import template_text
 from buddy.safety.grants import Grant
 from buddy.safety.paths import Boundary
+from buddy.safety.policy_facts import Facts
 from buddy.safety.policy_state import Policy
 from buddy.safety.policy_table import MODES, Mode, mode_named
 from buddy.safety.redact import redact, redact_message
@@ -45,6 +46,7 @@ from buddy.workspace.git import GitLock
 from buddy.workspace.jobs import Jobs
 from buddy.workspace.locks import FileLocks
 from buddy.workspace.processes import ChildProcesses, ProcessSettings
+from buddy.workspace.trash import Trash
 from buddy.workspace.undo import UndoLog
 from buddy.workspace.views import FileViews, changed_since
 
@@ -63,6 +65,7 @@ class Desk(msgspec.Struct, frozen=True):
     jobs: Jobs
     children: ChildProcesses
     undo: UndoLog
+    locks: FileLocks
     instructions: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -99,7 +102,12 @@ async def open_desk(
         rules = RuleFiles(place, loaded)
         policy = _policy(place, loaded.settings, rules, wanted.options, session)
         found = _instructions(place, loaded.settings)
-        services = _services(place, loaded.settings, children, jobs, undo)
+        locks, approved = FileLocks(), Approved()
+        services = _services(
+            place,
+            loaded.settings,
+            {ChildProcesses: children, Jobs: jobs, UndoLog: undo, FileLocks: locks, Approved: approved},
+        )
         keys = models.keys()
         board = TaskBoard(
             BoardParts(
@@ -109,6 +117,7 @@ async def open_desk(
                 model=models.access_or_explain if wanted.attended else models.access,
                 policy=policy,
                 facts=Judge(place.boundary).facts,
+                judged=_remember(approved),
                 memory=session.writer,
                 services=services,
                 cache=ToolCache(time.monotonic),
@@ -142,6 +151,7 @@ async def open_desk(
             jobs=jobs,
             children=children,
             undo=undo,
+            locks=locks,
             instructions=tuple(file.label for file in found.files),
             notes=notes,
         )
@@ -179,16 +189,13 @@ def mode_of(name: str) -> Mode:
 
 
 def _services(
-    place: Place, settings: Settings, children: ChildProcesses, jobs: Jobs, undo: UndoLog
+    place: Place, settings: Settings, owned: Mapping[type, object]
 ) -> Callable[[int], TaskServices]:
     shared: dict[type, object] = {
+        **owned,
         Boundary: place.boundary,
-        ChildProcesses: children,
-        Jobs: jobs,
-        UndoLog: undo,
-        FileLocks: FileLocks(),
         GitLock: GitLock(),
-        Approved: Approved(),
+        Trash: Trash(os.path.join(place.boundary.root, ".buddyx", "trash")),
         ShellSettings: ShellSettings(time_limit_s=settings.tools.shell_time_limit_s),
         WallClock: WallClock(lambda: datetime.now().astimezone()),
     }
@@ -202,6 +209,16 @@ def _services(
         )
 
     return lambda _number: of_task(FileViews(), Plan())
+
+
+def _remember(approved: Approved) -> Callable[[str, Facts], None]:
+    """Where the paths of a call led when it was judged: the tools refuse when they lead elsewhere later."""
+
+    def judged(call_id: str, facts: Facts) -> None:
+        for located in (*facts.reads, *facts.writes):
+            approved.remember(call_id, located.given, located.real)
+
+    return judged
 
 
 def _tools(settings: Settings) -> ToolRegistry:

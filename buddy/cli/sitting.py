@@ -125,6 +125,7 @@ def _port(desk: Desk, log_path: str) -> DeskPort:
         jobs=desk.jobs,
         children=desk.children,
         undo=desk.undo,
+        locks=desk.locks,
         trusted=desk.place.trusted,
         trust=lambda wanted: remember_trust(desk.place, trusted=wanted),
         expand=desk.expand,

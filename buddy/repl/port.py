@@ -17,6 +17,7 @@ from buddy.sessions.store import SessionStore
 from buddy.sessions.writer import SessionWriter
 from buddy.tasks.board import TaskBoard
 from buddy.workspace.jobs import Jobs
+from buddy.workspace.locks import FileLocks
 from buddy.workspace.processes import ChildProcesses
 from buddy.workspace.undo import UndoLog
 
@@ -36,6 +37,7 @@ class DeskPort(msgspec.Struct, frozen=True):
     jobs: Jobs
     children: ChildProcesses
     undo: UndoLog
+    locks: FileLocks
     trusted: bool
     trust: Callable[[bool], str]
     expand: Callable[[int, str], Awaitable[Expanded]]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from buddy.agent.budget import TokenMeter
+from buddy.agent.budget import Budget, TokenMeter
 from buddy.agent.events import AgentUiEvent, ApprovalRequested, ApprovalResolved, Notice, TokenUsage
 from buddy.agent.history import reopened
 from buddy.agent.host import Outcome
@@ -20,6 +20,7 @@ from buddy.agent.loop import agent_loop, agent_loop_continue
 from buddy.agent.messages import AssistantMessage, Origin, Text, UserMessage, UserPart, unanswered
 from buddy.safety.rules import Rule
 from buddy.sessions.load import ResumedTask
+from buddy.sessions.records import BudgetSet
 from buddy.tasks.events import EventHub, EventReader
 from buddy.tasks.execution import Writes
 from buddy.tasks.inbox import Inbox
@@ -63,6 +64,7 @@ class TaskBoard:
         self.tasks: dict[int, Task] = {}
         self.notes: list[Note] = []
         self.focus = 0
+        self.session_budget = parts.session_budget
         self._shared = TurnParts(parts, self.hub, self.inbox, Writes(), self._changed)
 
     async def __aenter__(self) -> TaskBoard:
@@ -134,7 +136,7 @@ class TaskBoard:
             budget=self.parts.task_budget,
             spent=usage.total if usage else None,
             cost_usd=usage.cost_usd if usage else 0,
-            session=self.parts.session_budget,
+            session=self.session_budget,
             session_spent=self.spent,
         )
         meter.context_tokens = usage.context_tokens if usage else 0
@@ -256,6 +258,25 @@ class TaskBoard:
         task.history.clear()
         task.compaction = None
         self.parts.memory.replace_history(number, "reset", 0)
+
+    def change_model(self, number: int, name: str) -> None:
+        """Answer with another model from the next turn on. Raises `ConfigError`, `TaskError`."""
+        task = self._free(number)
+        old = task.meter
+        task.meter = self.meter(name, old.report())
+        task.model = name
+        self.parts.memory.record_task(number, task.record())
+
+    def set_budget(self, number: int, dollars: float) -> None:
+        """Limit a task, or (0) the session; 0 dollars is no limit."""
+        if number:
+            meter = self.task(number).meter
+            meter.budget = Budget(dollars, meter.budget.max_tokens)
+        else:
+            self.session_budget = Budget(dollars, self.session_budget.max_tokens)
+            for task in self.tasks.values():
+                task.meter.session = self.session_budget
+        self.parts.memory.record_budget(BudgetSet(dollars, 0), number)
 
     async def close(self) -> None:
         """Cancel every turn and await it."""

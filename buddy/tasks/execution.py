@@ -48,9 +48,8 @@ async def execute(
             parts.cache.invalidate_writes(access, lambda path: path)
         seconds = parts.clock.now() - started
         parts.memory.tool_end(task.number, call.id, status, seconds)
-    return msgspec.structs.replace(
-        result, text=parts.redact_text(_with_changes(task, writes, result.text, access))
-    )
+    text = await _with_changes(task, writes, result.text, access)
+    return msgspec.structs.replace(result, text=parts.redact_text(text))
 
 
 async def _cached_or_run(
@@ -74,13 +73,13 @@ async def _cached_or_run(
     return result
 
 
-def _with_changes(task: Task, writes: Writes, text: str, access: Access) -> str:
+async def _with_changes(task: Task, writes: Writes, text: str, access: Access) -> str:
     """The result, and what became different in files the model has read: after a shell command, and when
     anybody else wrote."""
     if writes.count == task.seen_writes and not access.anything:
         return text
     task.seen_writes = writes.count
-    changes = task.services.changes()
+    changes = await asyncio.to_thread(task.services.changes)
     if not changes:
         return text
     return f"{text}\n\n[files you have read changed]\n" + "\n".join(changes)

@@ -70,6 +70,7 @@ class BoardParts(msgspec.Struct, frozen=True):
     model: Callable[[str], ModelAccess]
     policy: Policy
     facts: Callable[[Tool, msgspec.Struct], Facts]
+    judged: Callable[[str, Facts], None]
     memory: SessionWriter
     services: Callable[[int], TaskServices]
     cache: ToolCache

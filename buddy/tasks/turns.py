@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 
 import msgspec
@@ -134,6 +135,7 @@ async def _decided(
         facts = board.facts(tool, arguments)
     except ToolError as error:
         return Denied(str(error))
+    board.judged(call.id, facts)
     verdict = board.policy.decide(facts, board.clock.wall())
     if verdict.decision == "allow":
         return Allowed()
@@ -142,7 +144,7 @@ async def _decided(
     if not board.attended:
         return Denied(f"it needs an approval and nobody is here to give it ({verdict.reason})")
     try:
-        preview = _preview(task, call, tool, arguments)
+        preview = await asyncio.to_thread(_preview, task, call, tool, arguments)
     except ToolError as error:
         return Denied(f"{tool.name} would fail: {error}")
     rule = "; ".join(saved.shown for saved in verdict.rules_to_save)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from buddy.agent.tool import Tool
 from buddy.tools.edit import edit_file
+from buddy.tools.file_moves import copy_file, delete_file, move_file
 from buddy.tools.git import git_branch, git_diff, git_log, git_show, git_status
 from buddy.tools.git_changes import git_add, git_checkout, git_commit, git_pull, git_push, git_stash
 from buddy.tools.jobs import capture_pane, list_jobs, read_job, send_keys, stop_job, write_job
@@ -21,6 +22,9 @@ BUILTIN_TOOLS: tuple[Tool, ...] = (
     edit_file,
     apply_patch,
     list_files,
+    copy_file,
+    move_file,
+    delete_file,
     run_shell,
     list_jobs,
     read_job,

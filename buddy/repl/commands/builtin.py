@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from buddy.repl.commands import talk, tasks
+from buddy.repl.commands import approvals, display, models, session, talk, tasks, workspace
 from buddy.repl.commands.registry import Commands
 
 
@@ -10,5 +10,6 @@ def builtin_commands() -> Commands:
     """All of them, with the help over them."""
     registry: list[Commands] = []
     help_ = talk.help_command(lambda: registry[0])
-    registry.append(Commands((help_, *talk.COMMANDS, *tasks.COMMANDS)))
+    families = (talk, tasks, approvals, session, models, workspace, display)
+    registry.append(Commands((help_, *(one for family in families for one in family.COMMANDS))))
     return registry[0]

@@ -1,0 +1,178 @@
+"""Commands about approvals and permissions. None of them takes a key away from the editor."""
+
+from __future__ import annotations
+
+import re
+import time
+
+from buddy.repl.blocks import Note, PlainText, Table
+from buddy.repl.commands.registry import CommandError, command
+from buddy.repl.commands.tasks import duration_s
+from buddy.repl.port import Context
+from buddy.safety.policy_command import judge_command
+from buddy.safety.policy_state import LogEntry
+from buddy.safety.policy_table import MODES, mode_named
+from buddy.safety.shell.analysis import Analyser
+from buddy.tasks.inbox import OpenRequest
+
+_WORDS = re.compile(r"(?P<which>all|\d+)?\s*(?P<rest>.*)", re.DOTALL)
+
+
+def _requests(context: Context, which: str) -> tuple[OpenRequest, ...]:
+    waiting = context.board.inbox.waiting()
+    if not waiting:
+        raise CommandError("no approval is waiting")
+    if which == "all":
+        return waiting
+    if not which:
+        return waiting[:1]
+    found = tuple(request for request in waiting if request.number == int(which))
+    if not found:
+        numbers = ", ".join(str(request.number) for request in waiting)
+        raise CommandError(f"no approval {which} is waiting (waiting: {numbers})")
+    return found
+
+
+@command(family="approvals", usage="[N|all] [TIME]")
+async def ok(context: Context, argument: str) -> None:
+    """Approve the oldest request, one by its number, or all; with a time: also what is like it, that long"""
+    parts = _WORDS.fullmatch(argument)
+    which, rest = (parts["which"] or "", parts["rest"]) if parts else ("", argument)
+    until = time.time() + duration_s(rest) if rest else None
+    for request in _requests(context, which):
+        answer = "session" if until is not None and request.verdict.rules_to_save else "once"
+        context.board.inbox.answer(request.event.request_id, request.event.digest, answer, until=until)
+
+
+@command(family="approvals", usage="[N|all] [WORDS]")
+async def no(context: Context, argument: str) -> None:
+    """Deny the oldest request, one by its number, or all; the words go to the model"""
+    parts = _WORDS.fullmatch(argument)
+    which, words = (parts["which"] or "", parts["rest"]) if parts else ("", argument)
+    for request in _requests(context, which):
+        context.board.inbox.answer(request.event.request_id, request.event.digest, "denied", words=words)
+
+
+@command(family="approvals", usage="ask|all|none|TIME", choices=("ask", "all", "none", "10m"))
+async def approve(context: Context, argument: str) -> None:
+    """Answer every question of this session: ask me, yes to all (for a time), no to all"""
+    policy = context.desk.policy
+    word = argument.strip() or "ask"
+    if word in ("ask", "all", "none"):
+        policy.approve("ask" if word == "ask" else "all" if word == "all" else "none")
+    else:
+        policy.approve("all", time.time() + duration_s(word.removeprefix("all").strip()))
+    context.board.inbox.reconsider()
+    kind = policy.approvals.kind
+    said = {
+        "ask": "you are asked again",
+        "all": "questions are answered yes" + ("" if word == "all" else f" for {word}"),
+        "none": "questions are answered no",
+    }
+    context.stage.print(Note("info" if kind == "ask" else "warning", f"approvals: {said[kind]}"))
+
+
+@command(family="approvals", usage="[plan|ask|edit|auto]", choices=("plan", "ask", "edit", "auto"))
+async def mode(context: Context, argument: str) -> None:
+    """Show or set the permission mode (Shift+Tab goes through them)"""
+    policy = context.desk.policy
+    if argument:
+        wanted = mode_named(argument)
+        if wanted is None:
+            raise CommandError(f"the mode is one of {', '.join(MODES[:4])}; found {argument!r}")
+        try:
+            policy.set_mode(wanted)
+        except ValueError as error:
+            raise CommandError(str(error)) from error
+        context.board.inbox.reconsider()
+    context.stage.hint(f"mode: {policy.mode}")
+
+
+@command(family="approvals")
+async def plan(context: Context, argument: str) -> None:
+    """Read only: the plan mode"""
+    await mode.run(context, "plan")
+
+
+@command(family="approvals", usage="[log|test COMMAND|remove N]", choices=("log", "test", "remove"))
+async def permissions(context: Context, argument: str) -> None:
+    """List rules and grants, the log of decisions, or try a command: which rule decided, and why"""
+    what, _, rest = argument.partition(" ")
+    match what:
+        case "" | "list":
+            _list(context)
+        case "log":
+            _log(context)
+        case "test":
+            _test(context, rest)
+        case "remove":
+            _remove(context, rest)
+        case _:
+            raise CommandError(f"expected list, log, test COMMAND or remove N, found {what!r}")
+
+
+def _list(context: Context) -> None:
+    policy = context.desk.policy
+    rows = [(rule.origin, rule.shown, rule.why) for rule in policy.rules.rules]
+    now = time.time()
+    rows += [
+        (
+            f"grant {number}",
+            grant.rule.shown,
+            "" if grant.until is None else f"{max(0, grant.until - now):.0f} s left",
+        )
+        for number, grant in enumerate(policy.grants, 1)
+    ]
+    for error in policy.rules.errors:
+        context.stage.print(Note("error", error))
+    if rows:
+        context.stage.print(Table(("from", "rule", "why"), tuple(rows)))
+    context.stage.print(Note("info", f"mode {policy.mode}, approvals: {policy.approvals.kind}"))
+
+
+def _log(context: Context) -> None:
+    entries = list(context.desk.policy.log)[-30:]
+    rows = tuple(
+        (_at(one), one.verdict.decision, one.tool, one.subject, one.verdict.reason) for one in entries
+    )
+    if not rows:
+        raise CommandError("nothing was decided yet")
+    context.stage.print(Table(("at", "decision", "tool", "about", "why"), rows))
+
+
+def _at(entry: LogEntry) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(entry.at))
+
+
+def _test(context: Context, text: str) -> None:
+    if not text:
+        raise CommandError("expected a command: /permissions test git push")
+    policy = context.desk.policy
+    verdict = judge_command(
+        text,
+        context.desk.boundary,
+        Analyser(),
+        rules=policy.rules,
+        grants=policy.grants,
+        approvals=policy.approvals,
+        mode=policy.mode,
+        trusted=policy.trusted,
+        now=time.time(),
+    )
+    context.stage.print(
+        PlainText(f"{verdict.decision}: {verdict.why} (decided by: {verdict.verdict.decided_by})")
+    )
+
+
+def _remove(context: Context, text: str) -> None:
+    policy = context.desk.policy
+    if not text.isdecimal() or not 1 <= int(text) <= len(policy.grants):
+        raise CommandError(
+            f"expected the number of a grant, 1 to {len(policy.grants)}; rules are in your buddy.toml"
+        )
+    grant = policy.grants[int(text) - 1]
+    policy.revoke(grant)
+    context.stage.print(Note("info", f"forgotten: {grant.rule.shown}"))
+
+
+COMMANDS = (ok, no, approve, mode, plan, permissions)

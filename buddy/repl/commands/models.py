@@ -1,0 +1,98 @@
+"""Commands about models and money."""
+
+from __future__ import annotations
+
+from buddy.repl import words
+from buddy.repl.blocks import Note, Table
+from buddy.repl.commands.registry import CommandError, command
+from buddy.repl.port import Context
+from buddy.tasks.board import TaskError
+
+
+@command(family="models", usage="[NAME]")
+async def model(context: Context, argument: str) -> None:
+    """Show or change the model of the task in front: a profile, or a model's name"""
+    board = context.board
+    if not argument:
+        current = board.parts.model(board.task(board.focus).model)
+        profiles = context.desk.settings.models
+        rows = [("▸", current.name, current.model)]
+        rows += [("", name, profile.model) for name, profile in profiles.items() if name != current.name]
+        context.stage.print(Table(("", "profile", "model"), tuple(rows)))
+        return
+    board.change_model(board.focus, argument)
+    access = board.parts.model(argument)
+    context.stage.hint(f"model: {access.name} ({access.window.limit:,} tokens)")
+
+
+@command(family="models", usage="[TEXT]")
+async def models(context: Context, argument: str) -> None:
+    """List the models buddy knows"""
+    wanted = argument.lower().split()
+    found = [
+        info
+        for info in context.desk.catalogue().models.values()
+        if all(word in info.id.lower() for word in wanted)
+    ]
+    if not found:
+        raise CommandError(f"no model has {argument!r} in its name")
+    rows = tuple(
+        (
+            info.id,
+            words.tokens(info.context),
+            "" if info.prices.input is None else f"${info.prices.input:g}",
+            "" if info.prices.output is None else f"${info.prices.output:g}",
+        )
+        for info in found[:40]
+    )
+    context.stage.print(Table(("model", "context", "in / M", "out / M"), rows))
+    if len(found) > 40:
+        context.stage.print(Note("hint", f"{len(found) - 40} more; /models TEXT narrows it down"))
+
+
+@command(family="models")
+async def cost(context: Context, argument: str) -> None:
+    """Show tokens and money, by task"""
+    rows: list[tuple[str, ...]] = []
+    for task in context.board.tasks.values():
+        total = task.meter.total
+        estimate = "~" if total.estimated else ""
+        rows.append(
+            (
+                f"{task.number}",
+                estimate + words.tokens(total.input_tokens),
+                estimate + words.tokens(total.cache_read_tokens),
+                estimate + words.tokens(total.output_tokens),
+                words.money(task.meter.cost_usd) if task.meter.cost_known else "no price known",
+                task.title,
+            )
+        )
+    context.stage.print(Table(("task", "in", "of it cached", "out", "cost", "what"), tuple(rows)))
+    dollars, tokens = context.board.spent()
+    context.stage.print(Note("info", f"session: {words.tokens(tokens)} tokens, {words.money(dollars)}"))
+
+
+@command(family="models", usage="[N] DOLLARS|off")
+async def budget(context: Context, argument: str) -> None:
+    """Set a limit in dollars: for the session, or for a task (/budget @3 0.50)"""
+    first, _, rest = argument.partition(" ")
+    number = 0
+    if first.startswith("@"):
+        if not first[1:].isdecimal():
+            raise CommandError(f"expected a task like @3, found {first!r}")
+        number, first = int(first[1:]), rest.strip()
+    if not first:
+        raise CommandError("expected an amount: /budget 5, /budget @3 0.50, /budget off")
+    try:
+        amount = 0.0 if first == "off" else float(first.removeprefix("$"))
+    except ValueError:
+        raise CommandError(f"expected an amount of dollars, found {first!r}") from None
+    try:
+        context.board.set_budget(number, amount)
+    except TaskError as error:
+        raise CommandError(str(error)) from error
+    whose = f"task {number}" if number else "the session"
+    context.stage.print(Note("info", f"budget of {whose}: {'none' if not amount else words.money(amount)}"))
+
+
+COMMANDS = (model, models, cost, budget)

@@ -1,0 +1,220 @@
+"""Commands about the session and the conversation: coming back, naming, emptying, shortening, exporting."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+
+from buddy.agent.budget import message_tokens
+from buddy.agent.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from buddy.repl import words
+from buddy.repl.blocks import Note, PlainText, Table
+from buddy.repl.commands.registry import CommandError, command
+from buddy.repl.port import Context
+from buddy.sessions.export import ExportFormat, exported
+from buddy.sessions.lock import LockedError
+from buddy.sessions.replay import SessionState
+from buddy.sessions.store import SessionError
+from buddy.tasks.compacting import compact_task, uncompact_task
+
+
+@command(
+    family="session", usage="[list|resume ID|new|delete ID]", choices=("list", "resume", "new", "delete")
+)
+async def session(context: Context, argument: str) -> None:
+    """List the sessions of this folder, or go to another one"""
+    what, _, rest = argument.partition(" ")
+    match what:
+        case "" | "list":
+            await _list(context)
+        case "resume":
+            await _resume(context, rest.strip())
+        case "new":
+            _new(context)
+        case "delete":
+            await _delete(context, rest.strip())
+        case _:
+            raise CommandError(f"expected list, resume ID, new or delete ID, found {what!r}")
+
+
+async def _list(context: Context) -> None:
+    found = await asyncio.to_thread(context.desk.store.list)
+    rows = tuple(
+        (
+            "▸" if one.session_id == context.desk.memory.session_id else " ",
+            one.session_id,
+            time.strftime("%Y-%m-%d %H:%M", time.localtime(one.last_at)),
+            str(one.tasks),
+            one.name or one.title,
+        )
+        for one in found[:30]
+    )
+    context.stage.print(Table(("", "session", "last", "tasks", "what"), rows))
+    context.stage.hint("/session resume ID goes to one")
+
+
+async def _resume(context: Context, reference: str) -> None:
+    if not reference:
+        raise CommandError("which one? /session resume ID, a name, or last; /session lists them")
+    try:
+        folder = await asyncio.to_thread(context.desk.store.find, reference)
+    except SessionError as error:
+        raise CommandError(str(error)) from error
+    session_id = os.path.basename(folder)
+    if session_id == context.desk.memory.session_id:
+        raise CommandError("that is this session")
+    _leave_for(context, session_id)
+
+
+def _new(context: Context) -> None:
+    _leave_for(context, "")
+
+
+def _leave_for(context: Context, reference: str) -> None:
+    running = [task.number for task in context.board.tasks.values() if task.running]
+    if running:
+        numbers = ", ".join(map(str, running))
+        context.stage.print(
+            Note("warning", f"task {numbers} is cancelled and kept; /continue goes on after a resume")
+        )
+    context.stage.switch_session(reference)
+
+
+async def _delete(context: Context, reference: str) -> None:
+    if not reference:
+        raise CommandError("which one? /session delete ID")
+    try:
+        folder = await asyncio.to_thread(context.desk.store.find, reference)
+        if os.path.basename(folder) == context.desk.memory.session_id:
+            raise CommandError("this session is in use; /new first")
+        await asyncio.to_thread(context.desk.store.delete, reference)
+    except (SessionError, LockedError) as error:
+        raise CommandError(str(error)) from error
+    context.stage.print(Note("info", f"session {os.path.basename(folder)} is deleted"))
+
+
+@command(family="session", usage="ID|NAME|last")
+async def resume(context: Context, argument: str) -> None:
+    """Go to another session of this folder"""
+    await _resume(context, argument or "last")
+
+
+@command(family="session", destructive=True)
+async def new(context: Context, argument: str) -> None:
+    """Begin a new session; this one can be resumed"""
+    _new(context)
+
+
+@command(family="session", usage="NAME")
+async def rename(context: Context, argument: str) -> None:
+    """Name this session"""
+    if not argument:
+        raise CommandError("expected a name: /rename parser rewrite")
+    memory = context.desk.memory
+    await memory.rename(name=argument, title=memory.state().title)
+    context.stage.hint(f"this session is called {argument!r}")
+
+
+@command(family="session", destructive=True)
+async def reset(context: Context, argument: str) -> None:
+    """Empty the conversation in front; the journal keeps what was said"""
+    context.board.reset(context.focus)
+    context.stage.print(Note("info", "the conversation is empty; the model starts anew"))
+
+
+@command(family="session", usage="[FOCUS|undo]")
+async def compact(context: Context, argument: str) -> None:
+    """Let the model summarise the older part of the conversation; `undo` takes it back"""
+    if argument == "undo":
+        await uncompact_task(context.board, context.focus)
+        context.stage.print(Note("info", "the whole conversation is sent again"))
+        return
+    context.stage.hint("summarising …")
+    summary = await compact_task(context.board, context.focus, argument)
+    said = "compacted; from now on the model reads this summary, your own words and the last turns"
+    context.stage.print(Note("info", said))
+    context.stage.print(PlainText(summary))
+
+
+@command(family="session")
+async def context_(context: Context, argument: str) -> None:
+    """Show what fills the model's context"""
+    task = context.board.task(context.focus)
+    parts = context.board.parts
+    meter = task.meter
+    kinds: dict[str, float] = {"system prompt and instructions": len(parts.system) / 4}
+    kinds["tools"] = (
+        sum(len(str(one.parameters)) + len(one.description) for one in parts.tools.list_all()) / 4
+    )
+    for message in task.history:
+        kind = _kind(message)
+        kinds[kind] = kinds.get(kind, 0) + message_tokens(message)
+    limit = meter.window.limit
+    rows = [(kind, words.tokens(round(count)), f"{count / limit:.1%}") for kind, count in kinds.items()]
+    used = meter.context_tokens or round(sum(kinds.values()))
+    rows.append(("in use", words.tokens(used), f"{used / limit:.1%}"))
+    rows.append(("limit" + (" (a guess)" if meter.window.guessed else ""), words.tokens(limit), ""))
+    context.stage.print(Table(("what", "tokens", "of the window"), tuple(rows)))
+    for name in context.desk.instructions:
+        context.stage.print(Note("hint", f"instructions: {name}"))
+
+
+def _kind(message: Message) -> str:
+    match message:
+        case UserMessage():
+            return "you"
+        case AssistantMessage():
+            return "the model"
+        case ToolMessage():
+            return f"results of {message.name}"
+
+
+@command(family="session", usage="[FILE.md|.html|.json]")
+async def export(context: Context, argument: str) -> None:
+    """Write the session to a file, without known secrets"""
+    path = os.path.expanduser(argument or f"buddy-{context.desk.memory.session_id}.md")
+    target = os.path.join(context.desk.boundary.cwd, path)
+    ending = os.path.splitext(path)[1].lower()
+    kinds: dict[str, ExportFormat] = {".md": "markdown", ".html": "html", ".json": "json"}
+    if ending not in kinds:
+        raise CommandError(f"expected a file ending in .md, .html or .json, found {path!r}")
+    state = context.desk.memory.state()
+    await asyncio.to_thread(_export, target, state, kinds[ending], context.board.parts.redact_text)
+    context.stage.print(Note("info", f"written: {path}"))
+
+
+def _export(target: str, state: SessionState, kind: ExportFormat, redact: Callable[[str], str]) -> None:
+    text = exported(state, kind, redact)
+    try:
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise CommandError(f"{target} is there already; give another name") from None
+    except OSError as error:
+        raise CommandError(f"{target} can't be written: {error.strerror}") from error
+    with open(descriptor, "w", encoding="utf-8", errors="replace") as file:
+        file.write(text)
+
+
+@command(family="session")
+async def status(context: Context, argument: str) -> None:
+    """Show the session, the model, the mode and what is loaded"""
+    desk, board = context.desk, context.board
+    access = board.parts.model(board.task(board.focus).model)
+    rows = (
+        ("session", desk.memory.session_id),
+        ("saved", "yes" if desk.memory.save_state.saved else f"NO: {desk.memory.save_state.reason}"),
+        ("workspace", desk.boundary.root),
+        ("trusted", "yes" if desk.trusted else "no: its buddy.toml is ignored (/trust)"),
+        ("model", f"{access.name} ({access.provider.lane} lane, {access.window.limit:,} tokens)"),
+        ("mode", desk.policy.mode),
+        ("sandbox", desk.sandbox),
+        ("instructions", ", ".join(desk.instructions) or "none"),
+        ("tools", str(len(board.parts.tools.list_all()))),
+        ("jobs", str(len(desk.jobs.all()))),
+    )
+    context.stage.print(Table(("", ""), rows))
+
+
+COMMANDS = (session, resume, new, rename, reset, compact, context_, export, status)
