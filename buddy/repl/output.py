@@ -25,6 +25,9 @@ BEGIN_FRAME = "\x1b[?2026h"
 END_FRAME = "\x1b[?2026l"
 RESET_MODES = "\x1b[?2026l\x1b[?2004l\x1b[?7h\x1b[?25h\x1b[0m"
 """What every way out writes: frame closed, paste mode off, autowrap on, cursor shown, colours off."""
+CLEAR_DOWN = "\x1b[K\x1b[C\x1b[J\b"
+"""Clears everything below from the first column. Not a plain `CSI J`: from the screen's first cell tmux takes
+that for clearing the screen, and moves what stands there into the scrollback."""
 LAST_WRITE_S = 1.0
 
 
@@ -139,7 +142,7 @@ class FrameOutput(Vt100_Output):
         self._write = write
         self._fd = fd
         self._encoding = encoding
-        self._in_frame = False
+        self._in_frame = self._is_clear_below = False
         self._paste_wanted = self._paste_sent = False
         self._cursor_wanted = self._cursor_sent = True
 
@@ -157,7 +160,7 @@ class FrameOutput(Vt100_Output):
         if self._in_frame:
             yield
             return
-        self._in_frame = True
+        self._in_frame, self._is_clear_below = True, False
         try:
             yield
         finally:
@@ -188,6 +191,12 @@ class FrameOutput(Vt100_Output):
         """Another program had the terminal: paste mode has to be said again."""
         self._paste_sent = False
         self._cursor_sent = True
+
+    def erase_down(self) -> None:
+        """Clear what is below the cursor, which stands in the first column; once per frame."""
+        if not (self._in_frame and self._is_clear_below):
+            self.write_raw(CLEAR_DOWN)
+            self._is_clear_below = True
 
     def enable_bracketed_paste(self) -> None:
         """Ask for paste mode at the next flush."""

@@ -18,7 +18,7 @@ from prompt_toolkit.application.run_in_terminal import in_terminal
 from prompt_toolkit.data_structures import Point
 
 from buddy.repl.blocks import Block, gap_before
-from buddy.repl.output import FrameOutput
+from buddy.repl.output import CLEAR_DOWN, FrameOutput
 from buddy.repl.resize import REPAIR_AFTER_S, reflowed_cursor_row, reflowed_rows
 from buddy.repl.style import FRAMES_PER_S
 from buddy.repl.width import ansi_cells
@@ -244,7 +244,7 @@ class Screen:
         ours = reflowed_rows(map(ansi_cells, self._last_lines(drawn_for, rows)), columns)
         if ours >= room:
             return "\x1b[H" + "\r\x1b[2K\x1b[B" * (rows - 1) + "\r\x1b[2K\x1b[H"
-        return (f"\x1b[{ours}A" if ours else "") + "\r\x1b[J"
+        return (f"\x1b[{ours}A" if ours else "") + "\r" + CLEAR_DOWN
 
     def clear(self) -> None:
         """Empty the screen; the scrollback and the conversation stay."""

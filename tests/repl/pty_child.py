@@ -1,6 +1,7 @@
 """A REPL on a real terminal with a fake event source, for tests that need a process of their own.
 
-The first argument says what happens: quiet, stream, crash (a frame fails), crash_source, print.
+The first argument says what happens: quiet, stream, clear (the same), crash (a frame
+fails), crash_source, print.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def main(mode: str, log_path: str) -> int:
         if mode == "crash_source":
             await asyncio.sleep(0.2)
             raise RuntimeError("the source is broken")
-        if mode == "stream":
+        if mode in ("stream", "clear"):
             prompt = UserMessage("u", (Text("go"),), "prompt")
             yield [
                 ev.TaskEvent(1, 1, time.monotonic(), ev.TurnStarted((prompt,))),
