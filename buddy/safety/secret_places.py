@@ -39,8 +39,9 @@ _ADDRESS = re.compile(r"""://([^\s/:@"'<>⟨⟩]{0,200})(?::([^\s/@"'<>⟨⟩]{3
 _CURL_USER = re.compile(r"""(?a)(?<![\w-])-u ["']?[^\s:"']{1,60}:([^\s"'$<>⟨⟩]{5,300})""")
 _ENVIRONMENT_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 _SECRET_KEY = re.compile(
-    r"""(?xi) .*(?:api|access|secret|private|auth|sign(?:ing)?|encrypt(?:ion)?|master|service|client
-      |account|storage|app(?:lication)?|hmac|jwt|session|deploy|subscription|license|webhook|shared|cipher)[_.-]?key """
+    r"""(?xi) .*(?:api|access|secret|private|auth|sign(?:ing)?|encrypt(?:ion)?|master|service|client|account
+      |storage|app(?:lication)?|hmac|jwt|session|deploy|subscription|license|webhook
+      |shared|cipher)[_.-]?key """
 )
 _WEAK_KEY = re.compile(
     r"""(?xi) .*(?:public|primary|foreign|cache|partition|sort|index|idempotency|map|composite|row|hash

@@ -1,0 +1,223 @@
+"""Which web addresses may be fetched: parsed strictly, judged by where they really lead.
+
+A name is resolved once, every address it has is judged, and the connection goes to a judged address and no
+other; the name stays what the server is asked for. Whoever follows a redirect judges again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import re
+import socket
+import unicodedata
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal
+
+import msgspec
+
+from buddy.safety.addresses import Address, Network, not_public
+from buddy.safety.sanitise import visible
+
+MAX_URL_CHARS = 8192
+MAX_ADDRESSES = 16
+_URL = re.compile(r"(?i)(https?)://([^/?#]*)(.*)\Z", re.DOTALL)
+_SCHEME = re.compile(r"(?i)([a-z][a-z0-9+.-]*):")
+_NAME = re.compile(
+    r"(?=.{1,253}\Z)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+)
+_NUMERIC = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_DOTS = str.maketrans({"。": ".", "．": ".", "｡": "."})
+_LOCAL_NAMES = re.compile(
+    r"(?:.+\.)?(?:localhost|localdomain|local|internal|intranet|private|home\.arpa|lan|corp|onion)"
+)
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Host and port to addresses, written as numbers. Raises `OSError` for a name that has none."""
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """An address that may be asked for. `host` is lower-case ASCII (punycode), `address` its number when it
+    was one already, else ""; `target` is path and query; `shown` is the whole for people, as it will be
+    asked."""
+
+    scheme: Literal["http", "https"]
+    host: str
+    port: int
+    target: str
+    address: str
+
+    @property
+    def authority(self) -> str:
+        """Host and, where it is not the usual one, port: the Host header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The address as it is asked for."""
+        return f"{self.scheme}://{self.authority}{self.target}"
+
+    @property
+    def shown(self) -> str:
+        """The address for people: the name in punycode, odd characters visible."""
+        return visible(self.url)
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """An address that is not fetched, and why."""
+
+    reason: str
+
+
+def judge_url(text: str, exceptions: Sequence[Network] = ()) -> Judged | Refused:
+    """Parse an address strictly. What two parsers could read differently is refused."""
+    if len(text) > MAX_URL_CHARS:
+        return Refused(f"the address is {len(text)} characters long; at most {MAX_URL_CHARS} are taken")
+    if any(unicodedata.category(sign)[0] in "CZ" for sign in text):
+        return Refused("the address holds spaces, control or invisible characters")
+    if "\\" in text:
+        return Refused("the address holds a backslash, which programs read in different ways")
+    found = _URL.match(text)
+    if found is None:
+        scheme = _SCHEME.match(text)
+        what = (
+            f"{scheme[1].lower()}: addresses are" if scheme else "an address without http:// or https:// is"
+        )
+        return Refused(f"{what} not fetched; expected http:// or https://")
+    scheme, authority, rest = found.groups()
+    if "@" in authority:
+        host = visible(authority.rpartition("@")[2])
+        return Refused(f"the address holds a user name before the host {host}; write it without")
+    secure: Literal["http", "https"] = "https" if scheme.lower() == "https" else "http"
+    parts = _host_and_port(authority, DEFAULT_PORTS[secure])
+    if isinstance(parts, Refused):
+        return parts
+    host, port = parts
+    return _judge_host(host, exceptions, secure, port, _target(rest))
+
+
+def _host_and_port(authority: str, default: int) -> tuple[str, int] | Refused:
+    found = re.fullmatch(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]*))?", authority, re.ASCII)
+    if found is None:
+        return Refused(f"the host {visible(authority[:200])} cannot be read")
+    host, port = found[1], int((found[2] or "")[:6] or default)
+    if not 0 < port < 65536:
+        return Refused(f"port {port} does not exist")
+    return host, port
+
+
+def _judge_host(
+    host: str, exceptions: Sequence[Network], scheme: Literal["http", "https"], port: int, target: str
+) -> Judged | Refused:
+    address = _address_of(host)
+    if isinstance(address, Refused):
+        return address
+    if address is not None:
+        reason = not_public(address, exceptions)
+        if reason:
+            return Refused(f"{address} is {reason}; only public addresses are fetched")
+        return Judged(scheme, str(address), port, target, str(address))
+    name = canonical_host(host)
+    if not name:
+        return Refused(f"{visible(host[:200])!r} is not a host name")
+    if _LOCAL_NAMES.fullmatch(name) and not exceptions:
+        return Refused(f"{name} is a name of a private network; only public addresses are fetched")
+    return Judged(scheme, name, port, target, "")
+
+
+def _target(rest: str) -> str:
+    """Path and query in ASCII, without the fragment."""
+    path = rest.partition("#")[0]
+    quoted = "".join(
+        sign
+        if "!" <= sign <= "~" and sign not in '"<>^`{|}'
+        else "".join(f"%{byte:02X}" for byte in sign.encode())
+        for sign in path
+    )
+    return quoted if quoted.startswith("/") else f"/{quoted}"
+
+
+def canonical_host(text: str) -> str:
+    """A host name in lower case and punycode, without the dot at its end; "" when it is none."""
+    name = unicodedata.normalize("NFKC", text.translate(_DOTS)).lower()
+    if not name.isascii():
+        try:
+            name = name.encode("idna").decode("ascii")
+        except UnicodeError:
+            return ""
+    name = name.removesuffix(".")
+    return name if _NAME.fullmatch(name) else ""
+
+
+def _address_of(host: str) -> Address | Refused | None:
+    """The address a host is written as, in any of the spellings programs accept; None for a name."""
+    if host.startswith("["):
+        if "%" in host:
+            return Refused("an IPv6 address with a zone is of the local link")
+        try:
+            return ipaddress.IPv6Address(host[1:-1])
+        except ValueError:
+            return Refused(f"{visible(host[:200])} is not an IPv6 address")
+    text = unicodedata.normalize("NFKC", host.translate(_DOTS)).lower().removesuffix(".")
+    parts = text.split(".")
+    if not _NUMERIC.fullmatch(parts[-1]):
+        return None
+    value = _number_of(parts)
+    return (
+        Refused(f"{visible(host[:200])} is not an address") if value is None else ipaddress.IPv4Address(value)
+    )
+
+
+def _number_of(parts: list[str]) -> int | None:
+    """Up to four parts, decimal, octal or hexadecimal, the last filling what is left: as C libraries read
+    them."""
+    if len(parts) > 4:
+        return None
+    numbers: list[int] = []
+    for part in parts:
+        if not _NUMERIC.fullmatch(part) or len(part) > 20:
+            return None
+        try:
+            numbers.append(_integer(part))
+        except ValueError:
+            return None
+    *first, last = numbers
+    if any(number > 255 for number in first) or last >= 256 ** (4 - len(first)):
+        return None
+    return sum(number << (8 * (3 - place)) for place, number in enumerate(first)) + last
+
+
+def _integer(part: str) -> int:
+    if part.startswith("0x"):
+        return int(part[2:] or "0", 16)
+    return int(part, 8) if part.startswith("0") else int(part)
+
+
+async def resolve_and_judge(
+    host: str, port: int, resolver: Resolver, exceptions: Sequence[Network] = ()
+) -> tuple[str, ...] | Refused:
+    """Look a name up once and judge every address; one that is not public refuses the name."""
+    try:
+        found = await resolver(host, port)
+    except OSError as error:
+        return Refused(f"{host} cannot be found: {error.strerror or error}")
+    addresses: list[str] = []
+    for text in dict.fromkeys(found):
+        try:
+            address = ipaddress.ip_address(text)
+        except ValueError:
+            return Refused(f"{host} leads to {visible(text[:100])}, which is not an address")
+        reason = not_public(address, exceptions)
+        if reason:
+            return Refused(f"{host} leads to {address}, which is {reason}; only public addresses are fetched")
+        addresses.append(str(address))
+    return tuple(addresses[:MAX_ADDRESSES]) or Refused(f"{host} has no address")
+
+
+async def system_resolver(host: str, port: int) -> Sequence[str]:
+    """The operating system's answer."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(entry[4][0]) for entry in found]
