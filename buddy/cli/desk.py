@@ -96,6 +96,7 @@ async def open_desk(
     async with AsyncExitStack() as stack:
         session = await (store.open(wanted.session) if wanted.session else store.create())
         stack.push_async_callback(session.close)
+        stack.push_async_callback(models.aclose)
         children = await stack.enter_async_context(_children(place, session, models))
         jobs = await stack.enter_async_context(Jobs(children))
         undo = UndoLog(os.path.join(session.directory, "undo"))

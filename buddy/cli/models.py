@@ -19,8 +19,9 @@ from buddy.config import ConfigError, Profile, Settings, profile_of
 from buddy.extend.templates import template_path
 from buddy.llm.anthropic import Anthropic
 from buddy.llm.catalog import GUESSED_CONTEXT, Catalogue, Match, context_limit, cost_usd, read_catalogue
-from buddy.llm.direct import Endpoint, HttpClient
+from buddy.llm.direct import Endpoint
 from buddy.llm.governor import Governor
+from buddy.llm.http_choice import client_for
 from buddy.llm.keys import KeyMissingError, KeyResolver, KeySource
 from buddy.llm.litellm_import import LitellmLibrary
 from buddy.llm.litellm_provider import LitellmProvider
@@ -98,6 +99,7 @@ class Models:
         self._library: LitellmLibrary | None = None
         self._made: dict[str, ModelAccess] = {}
         self._keys: list[_Key] = []
+        self._lanes: list[OpenAIChat | Anthropic] = []
         self._governors: dict[tuple[str, str], Governor] = {}
 
     def access(self, name: str) -> ModelAccess:
@@ -132,6 +134,11 @@ class Models:
         except ProviderError as error:
             return error.message
         return ""
+
+    async def aclose(self) -> None:
+        """Close the connections of every lane."""
+        for lane in self._lanes:
+            await lane.aclose()
 
     def keys(self) -> list[str]:
         """Keys in use, to be kept out of everything that is written."""
@@ -190,8 +197,10 @@ class Models:
             connect_s=self._settings.network.connect_s,
             max_output_tokens=found.match.info.max_output if found.match else 0,
         )
-        lane = Anthropic if found.wire == "anthropic" else OpenAIChat
-        return WatchedProvider(_Keyed(lane(endpoint, _http_client), key), self._limits())
+        make = Anthropic if found.wire == "anthropic" else OpenAIChat
+        lane = make(endpoint, lambda where: client_for(where, self._place.environment))
+        self._lanes.append(lane)
+        return WatchedProvider(_Keyed(lane, key), self._limits())
 
     def _limits(self) -> WatchLimits:
         network = self._settings.network
@@ -242,12 +251,6 @@ class Models:
             top_p=profile.top_p if profile.top_p is not None else agent.top_p,
             effort=profile.effort or agent.effort,
         )
-
-
-def _http_client(endpoint: Endpoint) -> HttpClient:
-    from buddy.llm.http_client import httpx_client  # httpx takes 100 ms to import: with the first request
-
-    return httpx_client(endpoint.connect_s)
 
 
 def _price(match: Match | None) -> Price:
