@@ -87,7 +87,8 @@ class Repl:
             title=settings.title,
             bell=settings.bell,
         )
-        actions = Actions(editor=self.editor, state=self.state, stage=self, act=act, clock=clock)
+        self._act = act
+        actions = Actions(editor=self.editor, state=self.state, stage=self, act=self._intend, clock=clock)
         self._app = self._application(actions, keyboard, output)
         self.screen = Screen(
             self._app,
@@ -163,6 +164,11 @@ class Repl:
         """Print blocks above the prompt."""
         self.screen.show(blocks)
 
+    def _intend(self, intent: Intent) -> None:
+        """Carry out an intent; what the desk says may have changed by it."""
+        self._act(intent)
+        self.screen.touch()
+
     def hint(self, text: str) -> None:
         """Show a line above the footer for a few seconds."""
         self._bars.hint(text)
@@ -172,6 +178,7 @@ class Repl:
         """Leave the screen; the first reason counts."""
         if self._app.is_running and not self._app.is_done:
             self._ending = ending
+            self.screen.flush()
             self._app.exit()
 
     def redraw(self) -> None:

@@ -152,6 +152,12 @@ class Screen:
             self._plan(CATCH_UP_S)
         self._keep_ticking(ticks)
 
+    def flush(self) -> None:
+        """Print everything that waits to be printed: the program is about to leave."""
+        while self._pending and self._app.is_running and not (self._app.is_away or self._is_stalled()):
+            with self._output.frame():
+                self._commit()
+
     def _commit(self) -> None:
         """Erase, write, draw. As many blocks as fit the time a key may wait; the rest with the next frame."""
         text = self._painted()

@@ -8,6 +8,7 @@ import pytest
 
 from buddy.repl.blocks import Note
 from buddy.repl.intents import Prompt
+from buddy.repl.view_state import DeskFacts
 from tests.repl.events_for_tests import Tape
 from tests.repl.screen_harness import resize, running_repl
 
@@ -179,3 +180,19 @@ async def test_a_crash_of_a_key_handler_is_raised_after_the_screen_is_gone() -> 
         with pytest.raises(ZeroDivisionError):
             await asyncio.shield(stage.ended)
         stage.ended = None
+
+
+async def test_what_is_printed_last_is_seen_before_it_leaves() -> None:
+    async with running_repl(rows=40) as stage:
+        stage.repl.print(*(Note("info", f"note {number}") for number in range(20)))
+        stage.repl.end("left")
+        await asyncio.shield(stage.ended)
+        assert stage.terminal.rows() == [f"note {number}" for number in range(20)]
+
+
+async def test_what_the_desk_says_after_an_intent_is_shown_at_once() -> None:
+    async with running_repl() as stage:
+        await stage.shows("ask")
+        stage.facts = DeskFacts(1, "plan", "some-model", "", (), {1: ""})
+        stage.type("\x1b[Z")
+        await stage.shows("plan · some-model")

@@ -1,0 +1,90 @@
+"""Bytes on their way to a terminal: one that is slow, one that is gone, titles that are hostile."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+
+from prompt_toolkit.data_structures import Size
+
+from buddy.repl.output import FrameOutput, TerminalWriter
+
+
+def collected() -> tuple[FrameOutput, list[str]]:
+    written: list[str] = []
+    size = Size(rows=24, columns=80)
+    return FrameOutput(written.append, lambda: size, fd=-1, encoding="utf-8"), written
+
+
+async def test_REL_059_a_terminal_that_is_not_read_never_blocks_and_loses_nothing() -> None:
+    master, slave = pty.openpty()
+    drained: list[bool] = []
+    gone: list[bool] = []
+    writer = TerminalWriter(slave, lambda: gone.append(True))
+    writer.attach(asyncio.get_running_loop(), lambda: drained.append(True))
+    text = b"".join(b"%06d." % number for number in range(40_000))
+    writer.write(text)
+    assert writer.is_stalled
+    assert os.get_blocking(slave)
+    read = b""
+    while len(read) < len(text):
+        read += await asyncio.to_thread(os.read, master, 65536)
+    assert read == text
+    while not drained:
+        await asyncio.sleep(0.001)
+    assert (drained, gone, writer.is_stalled) == ([True], [], False)
+    writer.close()
+    os.close(master)
+    os.close(slave)
+
+
+async def test_REL_059_a_terminal_that_is_gone_is_noticed_once() -> None:
+    master, slave = pty.openpty()
+    gone: list[bool] = []
+    writer = TerminalWriter(slave, lambda: gone.append(True))
+    os.close(master)
+    writer.write(b"one")
+    writer.write(b"two")
+    assert (gone, writer.gone, writer.is_stalled) == ([True], True, False)
+    writer.close()
+    os.close(slave)
+
+
+def test_a_terminal_that_cannot_be_opened_again_is_written_to_as_it_is() -> None:
+    reading, writing = os.pipe()
+    writer = TerminalWriter(writing, lambda: None)
+    writer.write(b"text")
+    writer.close()
+    assert os.read(reading, 10) == b"text"
+    os.close(reading)
+    os.close(writing)
+
+
+def test_modes_switched_there_and_back_in_a_frame_are_not_mentioned() -> None:
+    output, written = collected()
+    output.enable_bracketed_paste()
+    output.flush()
+    with output.frame():
+        output.disable_bracketed_paste()
+        output.hide_cursor()
+        output.write_raw("x")
+        with output.frame():
+            output.show_cursor()
+            output.flush()
+        output.enable_bracketed_paste()
+    output.forget_modes()
+    output.flush()
+    assert written == ["\x1b[?2004h", "\x1b[?2026hx\x1b[?2026l", "\x1b[?2004h"]
+
+
+def test_SEC_085_a_title_is_short_and_holds_no_control_characters() -> None:
+    output, written = collected()
+    output.set_title("a\x07b\x1b]52;c;aGk=\x07\n\x9dc\u202e" + "long " * 60)
+    output.flush()
+    (title,) = written
+    assert title.startswith("\x1b]2;")
+    assert title.endswith("\x07")
+    inside = title[4:-1]
+    assert len(inside) <= 80
+    assert inside.isprintable()
