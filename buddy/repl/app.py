@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 
 import msgspec
 from prompt_toolkit.completion import Completer
-from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.input import Input
 
 from buddy.agent.events import TaskEvent
@@ -22,16 +21,15 @@ from buddy.repl.actions import Actions
 from buddy.repl.bars import Bars
 from buddy.repl.blocks import Block
 from buddy.repl.editor import Editor
-from buddy.repl.fragments import color_depth, toolkit_style
 from buddy.repl.history import open_history
+from buddy.repl.inline import build_application
 from buddy.repl.intents import Intent
-from buddy.repl.keys import ESCAPE_S, SEQUENCE_S, Facts, bindings, teach_shift_enter
-from buddy.repl.layout import build_layout
+from buddy.repl.keys import Facts, bindings
 from buddy.repl.lazy_paint import LazyPainter
 from buddy.repl.leaving import Ending, crashes_end, signals_end, terminal_restored
 from buddy.repl.log_stream import streams_to
 from buddy.repl.output import FrameOutput, Terminal
-from buddy.repl.screen import InlineApplication, Screen
+from buddy.repl.screen import Screen
 from buddy.repl.style import Look
 from buddy.repl.view import fold
 from buddy.repl.view_state import DeskFacts, ViewState
@@ -89,7 +87,17 @@ class Repl:
         )
         self._act = act
         actions = Actions(editor=self.editor, state=self.state, stage=self, act=self._intend, clock=clock)
-        self._app = self._application(actions, keyboard, output)
+        facts = Facts(self.editor, actions.focused_runs, actions.note_waits)
+        self._app = build_application(
+            self.editor,
+            bindings(actions.do, self.editor, facts),
+            top=self._bars.top,
+            below=lambda: self._bars.below(self.editor.text),
+            look=settings.look,
+            vi=settings.vi,
+            keyboard=keyboard,
+            output=output,
+        )
         self.screen = Screen(
             self._app,
             output,
@@ -98,32 +106,6 @@ class Repl:
             prepare=lambda: self._bars.refresh(self.screen.show),
             drawn=lambda: None if terminal.is_stalled else self._bars.note_seen(),
         )
-
-    def _application(self, actions: Actions, keyboard: Input, output: FrameOutput) -> InlineApplication:
-        teach_shift_enter()
-        facts = Facts(self.editor, actions.focused_runs, actions.note_waits)
-        look = self._settings.look
-        app = InlineApplication(
-            layout=build_layout(
-                self.editor.buffer,
-                top=self._bars.top,
-                sign=look.glyphs.prompt,
-                below=lambda: self._bars.below(self.editor.text),
-                input_rows=lambda: output.get_size().rows // 2,
-            ),
-            style=toolkit_style(look),
-            include_default_pygments_style=False,
-            key_bindings=bindings(actions.do, self.editor, facts),
-            editing_mode=EditingMode.VI if self._settings.vi else EditingMode.EMACS,
-            color_depth=color_depth(look),
-            erase_when_done=True,
-            max_render_postpone_time=None,
-            terminal_size_polling_interval=None,
-            input=keyboard,
-            output=output,
-        )
-        app.ttimeoutlen, app.timeoutlen = ESCAPE_S, SEQUENCE_S
-        return app
 
     async def run(self, events: AsyncIterator[list[TaskEvent]]) -> Ending:
         """Read, show, until the person leaves or the terminal does. An error in here is raised after the
@@ -184,10 +166,6 @@ class Repl:
     def redraw(self) -> None:
         """Draw the last screenful again."""
         self.screen.repair()
-
-    def resized(self) -> None:
-        """The terminal has another size (also called by SIGWINCH)."""
-        self._app.resized()
 
     def suspend(self) -> None:
         """Stop, as Ctrl+Z does in a shell."""

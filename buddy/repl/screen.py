@@ -13,13 +13,12 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 
-from prompt_toolkit.application import Application
 from prompt_toolkit.application.run_in_terminal import in_terminal
-from prompt_toolkit.data_structures import Point
 
 from buddy.repl.blocks import Block, gap_before
+from buddy.repl.inline import InlineApplication
 from buddy.repl.output import CLEAR_DOWN, FrameOutput
-from buddy.repl.resize import REPAIR_AFTER_S, reflowed_cursor_row, reflowed_rows
+from buddy.repl.resize import REPAIR_AFTER_S, reflowed_rows
 from buddy.repl.style import FRAMES_PER_S
 from buddy.repl.width import ansi_cells
 
@@ -30,59 +29,6 @@ KEPT_BLOCKS = 300
 
 Paint = Callable[[Block, int], str]
 """Draws a block for a number of columns."""
-
-
-class InlineApplication(Application[None]):
-    """prompt_toolkit's application with the three doors the screen needs."""
-
-    on_resize: Callable[[], None] | None = None
-    may_draw: Callable[[], bool] | None = None
-
-    def draw(self) -> None:
-        """Draw now."""
-        self._redraw()
-
-    def erase(self) -> None:
-        """Take the application off the screen; the cursor stands where it began."""
-        self.renderer.erase()
-
-    @property
-    def is_away(self) -> bool:
-        """Whether another program has the terminal."""
-        return self._running_in_terminal
-
-    def wanted_height(self) -> int:
-        """Rows the application is about to take."""
-        size = self.output.get_size()
-        return max(self.layout.container.preferred_height(size.columns, size.rows).preferred, 1)
-
-    def drawn_widths(self) -> list[int]:
-        """The width of each row that is on the screen."""
-        screen = self.renderer.last_rendered_screen
-        if screen is None:
-            return []
-        rows = (screen.data_buffer[y] for y in range(screen.height))
-        return [
-            max((x + cell.width for x, cell in row.items() if cell.char != " "), default=0) for row in rows
-        ]
-
-    def correct_for_reflow(self, columns: int) -> None:
-        """The terminal became narrower and wrapped our rows again: find the cursor's row before erasing."""
-        at = self.renderer._cursor_pos  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] -- no public way
-        row = reflowed_cursor_row(self.drawn_widths(), at.y, at.x, columns)
-        self.renderer._cursor_pos = Point(at.x, row)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] -- as above
-
-    def _redraw(self, render_as_done: bool = False) -> None:
-        if render_as_done or self.may_draw is None or self.may_draw():
-            super()._redraw(render_as_done)
-
-    def _on_resize(self) -> None:
-        self.resized()
-
-    def resized(self) -> None:
-        """The terminal has another size."""
-        if self.on_resize is not None:
-            self.on_resize()
 
 
 class Screen:
@@ -117,7 +63,7 @@ class Screen:
         self._live_rows = 0
         self._columns = output.get_size().columns
         application.may_draw = lambda: not is_stalled()
-        application.on_resize = self._resized
+        application.on_resize = self.resized
 
     def show(self, blocks: Sequence[Block]) -> None:
         """Print blocks above the prompt, and draw what is live."""
@@ -197,7 +143,7 @@ class Screen:
         self._output.write_raw(sequence)
         self.touch()
 
-    def _resized(self) -> None:
+    def resized(self) -> None:
         """Take the application off by the old geometry, draw it by the new one; tidy up when it is over."""
         if not self._app.is_running or self._app.is_away or self._is_stalled():
             self._columns = self._output.get_size().columns

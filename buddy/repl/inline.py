@@ -1,0 +1,105 @@
+"""The inline application: prompt_toolkit's, at the bottom of the terminal, never full screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.data_structures import Point
+from prompt_toolkit.enums import EditingMode
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyBindings
+
+from buddy.repl.editor import Editor
+from buddy.repl.fragments import color_depth, toolkit_style
+from buddy.repl.keys import ESCAPE_S, SEQUENCE_S, teach_shift_enter
+from buddy.repl.layout import build_layout
+from buddy.repl.output import FrameOutput
+from buddy.repl.resize import reflowed_cursor_row
+from buddy.repl.style import Look
+
+
+class InlineApplication(Application[None]):
+    """prompt_toolkit's application with the three doors the screen needs."""
+
+    on_resize: Callable[[], None] | None = None
+    may_draw: Callable[[], bool] | None = None
+
+    def draw(self) -> None:
+        """Draw now."""
+        self._redraw()
+
+    def erase(self) -> None:
+        """Take the application off the screen; the cursor stands where it began."""
+        self.renderer.erase()
+
+    @property
+    def is_away(self) -> bool:
+        """Whether another program has the terminal."""
+        return self._running_in_terminal
+
+    def wanted_height(self) -> int:
+        """Rows the application is about to take."""
+        size = self.output.get_size()
+        return max(self.layout.container.preferred_height(size.columns, size.rows).preferred, 1)
+
+    def drawn_widths(self) -> list[int]:
+        """The width of each row that is on the screen."""
+        screen = self.renderer.last_rendered_screen
+        if screen is None:
+            return []
+        rows = (screen.data_buffer[y] for y in range(screen.height))
+        return [
+            max((x + cell.width for x, cell in row.items() if cell.char != " "), default=0) for row in rows
+        ]
+
+    def correct_for_reflow(self, columns: int) -> None:
+        """The terminal became narrower and wrapped our rows again: find the cursor's row before erasing."""
+        at = self.renderer._cursor_pos  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] -- no public way
+        row = reflowed_cursor_row(self.drawn_widths(), at.y, at.x, columns)
+        self.renderer._cursor_pos = Point(at.x, row)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] -- as above
+
+    def _redraw(self, render_as_done: bool = False) -> None:
+        if render_as_done or self.may_draw is None or self.may_draw():
+            super()._redraw(render_as_done)
+
+    def _on_resize(self) -> None:
+        if self.on_resize is not None:
+            self.on_resize()
+
+
+def build_application(
+    editor: Editor,
+    keys: KeyBindings,
+    *,
+    top: Callable[[], StyleAndTextTuples],
+    below: Callable[[], StyleAndTextTuples],
+    look: Look,
+    vi: bool,
+    keyboard: Input,
+    output: FrameOutput,
+) -> InlineApplication:
+    """The application around an editor. Keys redraw at once; nothing polls."""
+    teach_shift_enter()
+    app = InlineApplication(
+        layout=build_layout(
+            editor.buffer,
+            top=top,
+            sign=look.glyphs.prompt,
+            below=below,
+            input_rows=lambda: output.get_size().rows // 2,
+        ),
+        style=toolkit_style(look),
+        include_default_pygments_style=False,
+        key_bindings=keys,
+        editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
+        color_depth=color_depth(look),
+        erase_when_done=True,
+        max_render_postpone_time=None,
+        terminal_size_polling_interval=None,
+        input=keyboard,
+        output=output,
+    )
+    app.ttimeoutlen, app.timeoutlen = ESCAPE_S, SEQUENCE_S
+    return app
