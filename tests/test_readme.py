@@ -1,0 +1,22 @@
+"""The README says what is true."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_the_module_map_equals_the_tree() -> None:
+    done = subprocess.run([sys.executable, ROOT / ".ci" / "module_map.py", "--check"], check=False)
+    assert done.returncode == 0, "run: python .ci/module_map.py"
+
+
+def test_every_subcommand_it_names_exists() -> None:
+    from buddy.cli.arguments import COMMANDS
+
+    text = (ROOT / "README.md").read_text()
+    named = {word for word in COMMANDS if f"buddy {word}" in text}
+    assert {"exec", "resume", "demo", "init", "login", "doctor", "permissions"} <= named
