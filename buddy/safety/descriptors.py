@@ -16,7 +16,13 @@ from buddy.agent.tool import ToolError
 from buddy.safety.sanitise import visible
 
 MAX_READ_BYTES = 50_000_000
-_DIRECTORY = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+# Looked up by name: importing this must work on systems that lack them.
+_DIRECTORY = (
+    getattr(os, "O_DIRECTORY", 0)
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_PATH", os.O_RDONLY)
+)
 _LINK_IN_THE_WAY = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
 _KINDS = (
     (stat.S_ISFIFO, "a named pipe"),
@@ -80,7 +86,24 @@ def open_regular(path: str) -> int:
 
 def read_regular(path: str, max_bytes: int = MAX_READ_BYTES) -> bytes:
     """The first `max_bytes` of a regular file. Raises as `open_regular` does."""
-    with os.fdopen(open_regular(path), "rb", buffering=0) as file:
+    return _read(open_regular(path), max_bytes)
+
+
+def read_beneath(directory: str | int, relative: str, max_bytes: int = MAX_READ_BYTES) -> bytes:
+    """The first `max_bytes` of a regular file beneath a directory. Raises as `open_beneath` and
+    `open_regular` do."""
+    descriptor = open_beneath(directory, relative, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        _demand_regular(descriptor, relative)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return _read(descriptor, max_bytes)
+
+
+def _read(descriptor: int, max_bytes: int) -> bytes:
+    """Read an open file and close it."""
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
         pieces: list[bytes] = []
         left = max_bytes
         while left > 0 and (piece := file.read(min(left, 1 << 20))):

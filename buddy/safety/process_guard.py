@@ -4,7 +4,6 @@ variables in what a crash prints."""
 from __future__ import annotations
 
 import ctypes
-import resource
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -12,6 +11,9 @@ from types import TracebackType
 
 from buddy.safety.redact import redact
 from buddy.safety.sanitise import clean
+
+if sys.platform != "win32":  # buddy runs on Windows through WSL; importing it must work everywhere
+    import resource
 
 PR_SET_DUMPABLE = 4
 """From linux/prctl.h. A process that is not dumpable has a /proc/PID/environ and mem only root can read."""

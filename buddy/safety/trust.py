@@ -1,0 +1,211 @@
+"""Which folders the person trusts, remembered outside of them.
+
+A folder is its real path and, where it is a repository, the identity of its .git: another clone put in the
+same place is asked about again, a repository inside a trusted one as well. What was trusted is kept word for
+word, so that a change is shown as a difference and asked about. A store that cannot be read trusts nobody,
+and says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import hashlib
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Generator, Mapping
+from typing import Literal
+
+import msgspec
+
+from buddy.agent.tool import ToolError
+from buddy.safety.descriptors import read_regular
+from buddy.safety.paths import is_beneath
+
+if sys.platform != "win32":  # buddy runs on Windows through WSL; importing it must work everywhere
+    import fcntl
+
+MAX_STORE_BYTES = 20_000_000
+MAX_TEXT_CHARS = 65_536
+"""Longer texts are kept as their hash only: the change is noticed, the difference not shown."""
+
+
+class Folder(msgspec.Struct, frozen=True):
+    """A folder to trust: `root` is real, `identity` tells one .git from another ("" without one)."""
+
+    root: str
+    identity: str
+
+
+class Thing(msgspec.Struct, frozen=True):
+    """Something that was trusted, as it was."""
+
+    digest: str
+    text: str
+
+
+class Change(msgspec.Struct, frozen=True):
+    """Something trusted that is not what it was; `diff` is unified, "" where it cannot be shown."""
+
+    name: str
+    kind: Literal["new", "changed"]
+    diff: str
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """Whether a folder is trusted. `asked`: the person was asked and answered. `reason` says why not."""
+
+    trusted: bool
+    asked: bool
+    reason: str
+
+
+class _Record(msgspec.Struct, frozen=True):
+    identity: str
+    trusted: bool
+    at: float
+    things: dict[str, Thing] = {}
+
+
+class _Stored(msgspec.Struct, frozen=True):
+    version: Literal[1]
+    folders: dict[str, _Record]
+
+
+def folder_of(path: str) -> Folder:
+    """The folder a trust question is about: the nearest repository around a path, else the path itself."""
+    real = os.path.realpath(path)
+    current = real
+    while True:
+        with contextlib.suppress(OSError):
+            found = os.lstat(os.path.join(current, ".git"))
+            return Folder(current, f"{found.st_dev}:{found.st_ino}")
+        if current == os.path.dirname(current):
+            return Folder(real, "")
+        current = os.path.dirname(current)
+
+
+def not_storable(root: str, home: str, temporary: str) -> str:
+    """Why trust in a folder is never remembered; "" when it is. All paths are real."""
+    if root == "/":
+        return "the whole file system is never remembered as trusted"
+    if is_beneath(home, root):
+        return "a home folder, or one above it, is never remembered as trusted"
+    if is_beneath(temporary, root) or root in {"/tmp", "/var/tmp", "/private/tmp"}:  # noqa: S108 - named, not used
+        return "the folder for temporary files is never remembered as trusted"
+    return ""
+
+
+class TrustStore:
+    """The remembered answers, in one file that only its owner can read or write. `home` and `temporary` are
+    never remembered. Every question reads the file: other programs of the same person write it too."""
+
+    def __init__(self, path: str, *, home: str, temporary: str) -> None:
+        self._path = path
+        self._home = os.path.realpath(home)
+        self._temporary = os.path.realpath(temporary)
+
+    def standing(self, folder: Folder) -> Standing:
+        """Whether a folder is trusted."""
+        stored = self._read()
+        if isinstance(stored, str):
+            return Standing(trusted=False, asked=False, reason=stored)
+        record = stored.folders.get(folder.root)
+        if record is None:
+            return Standing(trusted=False, asked=False, reason="the folder is new")
+        if record.identity != folder.identity:
+            return Standing(
+                trusted=False, asked=False, reason="another repository stands in the same place now"
+            )
+        reason = "" if record.trusted else "the person does not trust it"
+        return Standing(trusted=record.trusted, asked=True, reason=reason)
+
+    def changes(self, folder: Folder, things: Mapping[str, str]) -> tuple[Change, ...]:
+        """What is new or different since the person trusted the folder, sorted by name. Everything is new in
+        a folder that is not trusted."""
+        known: Mapping[str, Thing] = {}
+        stored = self._read()
+        if isinstance(stored, _Stored) and self.standing(folder).trusted:
+            known = stored.folders[folder.root].things
+        return tuple(
+            change for name in sorted(things) if (change := _change(name, known.get(name), things[name]))
+        )
+
+    def remember(self, folder: Folder, things: Mapping[str, str], *, trusted: bool, now: float) -> str:
+        """Store an answer, with what it was about. Returns "" or why it holds for this session only."""
+        reason = not_storable(folder.root, self._home, self._temporary) if trusted else ""
+        if reason:
+            return reason
+        if is_beneath(os.path.realpath(self._path), folder.root):
+            return f"the trust file {self._path} lies in the folder itself, so it cannot be remembered"
+        record = _Record(folder.identity, trusted, now, {name: _thing(text) for name, text in things.items()})
+        try:
+            with self._locked():
+                stored = self._read()
+                if isinstance(stored, str):
+                    return stored
+                self._write(_Stored(1, {**stored.folders, folder.root: record}))
+        except OSError as error:
+            return f"the trust file {self._path} cannot be written: {error.strerror}"
+        return ""
+
+    def _read(self) -> _Stored | str:
+        """The file, or why it cannot be believed."""
+        try:
+            found = os.lstat(self._path)
+            data = read_regular(self._path, MAX_STORE_BYTES)
+        except FileNotFoundError:
+            return _Stored(1, {})
+        except (OSError, ToolError) as error:
+            return self._unbelievable(str(error))
+        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022 or stat.S_ISLNK(found.st_mode):
+            return self._unbelievable("somebody else could have written it")
+        try:
+            return msgspec.json.decode(data, type=_Stored)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return self._unbelievable(str(error))
+
+    def _unbelievable(self, problem: str) -> str:
+        return (
+            f"the trust file {self._path} cannot be used ({problem}); no folder counts as trusted. "
+            "Repair or remove it."
+        )
+
+    @contextlib.contextmanager
+    def _locked(self) -> Generator[None]:
+        os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(f"{self._path}.lock", flags, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _write(self, stored: _Stored) -> None:
+        temporary = f"{self._path}.{secrets.token_hex(8)}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(stored), indent=1))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, self._path)
+
+
+def _thing(text: str) -> Thing:
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    kept = text.encode("utf-8", "replace").decode() if len(text) <= MAX_TEXT_CHARS else ""
+    return Thing(digest, kept)
+
+
+def _change(name: str, known: Thing | None, text: str) -> Change | None:
+    found = _thing(text)
+    if known is not None and known.digest == found.digest:
+        return None
+    before, after = known.text if known else "", found.text
+    if not after or (known and not before):
+        return Change(name, "changed" if known else "new", "")
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "trusted", "now", lineterm="")
+    return Change(name, "changed" if known else "new", "\n".join(lines))
