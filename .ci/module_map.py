@@ -1,4 +1,5 @@
-"""Writes the module map of the README from the docstrings: `python .ci/module_map.py` (`--check` only compares)."""
+"""Writes the module map of the README from the docstrings: `python .ci/module_map.py` (`--check` only
+compares)."""
 
 from __future__ import annotations
 
