@@ -281,6 +281,8 @@ git grep -O foo
 git grep --open-files-in-pager=./x foo
 git diff --no-index /etc/passwd f
 uniq a b
+uniq a -c
+xxd a -i
 xxd -r f out
 xxd f out
 base64 -d f > x

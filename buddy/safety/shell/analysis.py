@@ -9,7 +9,13 @@ import unicodedata
 
 from buddy.agent.tool import ToolError
 from buddy.safety.paths import Located
-from buddy.safety.shell.catastrophe import catastrophe, protected_target, protected_write, suspicious_text
+from buddy.safety.shell.catastrophe import (
+    bomb,
+    catastrophe,
+    protected_target,
+    protected_write,
+    suspicious_text,
+)
 from buddy.safety.shell.commands import Programs
 from buddy.safety.shell.expand import expand, expand_one
 from buddy.safety.shell.grammar import Grammar
@@ -88,6 +94,7 @@ def _unclear(command: str, place: Place, unclear: UnclearError) -> Analysis:
         commands.append(Subcommand(argv, literal=False, reason=unclear.reason, inner=inner))
     seen = seen[:MAX_SEEN]
     disaster = next(filter(None, (catastrophe(argv, boundary) for argv in seen)), "")
+    disaster = disaster or bomb(command[:MAX_CHARS])
     if not disaster and not unclear.construct:
         disaster = suspicious_text(command[:MAX_CHARS])
     return Analysis(
@@ -150,7 +157,8 @@ class _LineJudge:
         if not reason:
             reason = self._by_program(judged, may_move=may_move)
         inner = inner_commands(judged.argv)
-        for argv in (judged.argv, *inner):
+        written = [tuple(_shown(word) for word in words)] if judged.globbed else []
+        for argv in (judged.argv, *inner, *written):
             self._catastrophic = self._catastrophic or catastrophe(argv, self._place.boundary)
             self._protected = self._protected or protected_write(argv, self._place.boundary)
         self._reads.extend(judged.reads)

@@ -22,7 +22,7 @@ _TOKEN = re.compile(
     |(?P<sign>>>|>=|<=|==|!=|!~|&&|\|\||\*\*=?|[-+*%^]=?|[=<>~!?:,$\[\]()|&@])""",
     re.VERBOSE | re.DOTALL,
 )
-_REGEX = re.compile(r"/((?:[^/\\\n\[]|\\.|\[\^?\]?[^\]\n/]*\])+)/")
+_REGEX = re.compile(r"/((?:[^/\\\n\[]|\\.|\[\^?\]?(?:[^\]\n/\\]|\\.)*\])+)/")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 

@@ -129,6 +129,10 @@ def protected_write(argv: tuple[str, ...], boundary: Boundary) -> str:
     """Why a command that writes would touch a protected file, "" when it would not."""
     if not argv or posixpath.basename(argv[0]) not in _WRITERS:
         return ""
+    if posixpath.basename(argv[0]) in ("sed", "perl") and not any(
+        re.match(r"-\w*i|--in", word) for word in argv
+    ):
+        return ""
     for word in argv[1:MAX_LOCATED]:
         value = word.partition("=")[2] if word.startswith(("of=", "--")) else word
         reason = protected_target(value, boundary) if value and not value.startswith("-") else ""
@@ -148,8 +152,11 @@ def protected_target(path: str, boundary: Boundary) -> str:
     return f"{located.shown} is protected: {located.protected}" if located.protected else ""
 
 
+def bomb(text: str) -> str:
+    """Why a text looks like a function that starts itself without end, "" when it does not."""
+    return "it starts itself without end" if _FORK_BOMB.search(text) else ""
+
+
 def suspicious_text(text: str) -> str:
     """For a text that could not be parsed: why it looks as if it could destroy everything."""
-    if _FORK_BOMB.search(text):
-        return "it starts itself without end"
     return "it could not be parsed and may delete recursively" if _DANGEROUS_TEXT.search(text) else ""

@@ -93,8 +93,8 @@ def xxd(judged: Judged) -> None:
     words = list(judged.argv[1:])
     while words:
         word = words.pop(0)
-        if not word.startswith("-") or word == "-":
-            operands.append(word)
+        if operands or not word.startswith("-") or word == "-":
+            operands.append(word)  # behind the first, whatever stands there is the output
         elif word in ("-c", "-g", "-l", "-s"):
             if not words or not re.fullmatch(r"[+-]?\w+", words.pop(0)):
                 raise RefusedError(f"xxd {word} needs a number")

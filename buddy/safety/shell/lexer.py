@@ -191,8 +191,6 @@ class _Lexer:
         if found is None:
             return None
         sign = found.group()
-        if sign.startswith("&") and fd:
-            raise UnclearError("a number before &>")
         self._at = found.end()
         if self._peek() == "(":
             raise UnclearError("a process substitution", construct=True)

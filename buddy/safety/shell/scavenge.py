@@ -40,6 +40,8 @@ def scavenge(text: str) -> tuple[tuple[str, ...], ...]:
                 found.append(_command(argv))
                 argv = []
             continue
+        if kind == "double":
+            continue
         word = word if word is not None else []
         if kind == "single":
             word.append(part.strip("'"))

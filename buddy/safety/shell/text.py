@@ -34,6 +34,15 @@ def _passes_names(table: Table) -> Callable[[Judged], None]:
     return judge
 
 
+def uniq(judged: Judged) -> None:
+    """uniq: where options must come first, one behind the operand is the name of the output."""
+    given = UNIQ.check(judged)
+    if given.operands and judged.argv[-1] != given.operands[0]:
+        raise RefusedError("uniq with an option behind its operand may write it")
+    if not given.operands and not given.has("-c", "--count"):
+        judged.lists = judged.feed
+
+
 def tr(judged: Judged) -> None:
     """tr: only the well-known way of separating names by NULs keeps them names."""
     given = Table(
@@ -76,7 +85,7 @@ TEXT = {
     "head": _passes_names(Table(_HEAD)),
     "tail": tail,
     "sort": _passes_names(SORT),
-    "uniq": _passes_names(UNIQ),
+    "uniq": uniq,
     "tr": tr,
     "column": column,
     "shuf": shuf,

@@ -1,0 +1,239 @@
+"""A generated corpus: option tables and grammar, judged, and what is approved really run.
+
+    python -m tests.bench.shell_corpus [COUNT] [SEED]
+
+Commands are made from the option tables, from options nobody listed, and from real commands bent a little. The
+approved ones run in a throw-away tree under bubblewrap (root read-only, no network). No approved command may
+change, make or remove a file in the workspace, the home folder or /tmp.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from buddy.safety.shell import files, git_options, search, sed, system, text
+from buddy.safety.shell.git import READ_ONLY_ENVIRONMENT
+from buddy.safety.shell.options import Table, known_options
+from tests.safety.test_shell_lists import DANGEROUS, EVERYDAY
+from tests.shell_desk import ShellDesk, lines_of, make_desk
+
+OPERANDS = "a b f f.json src src/main.py build . ./a -- - *.json * x y 1 3 ' ' '' 'one two' OUT ./OUT $HOME HEAD".split(
+    " "
+)
+VALUES = "1 5 x a OUT f ./OUT , : '%s' 'a b' src pid,comm '*.py' + -1 0".split(" ")
+HOSTILE = (
+    "-o OUT --output=OUT --output OUT -O -i -w -f -F -x -X -e -c -C -s -R -r -T -z -d -D --exec=touch --pre=touch "
+    "--compress-program=touch --files0-from=f --in-place --file=f --config=f --ext-diff --textconv --open-files-in-pager "
+    "--upload-pack=touch --to-file=a --from-file=a -delete -fprint OUT -fls OUT -exec touch OUT ; -ok rm {} ; -execdir -v "
+    "--set=now --reference=a --temporary-directory=. --append --debug --help --version -V --outp=OUT --ou=OUT -oOUT -iOUT"
+).split(" ")
+PROGRAMS = (
+    "p 1p $p d '1,2p' 's/a/b/' 's/a/b/w OUT' 'w OUT' '1!G;h;$!d' 'e touch OUT' 's/x/touch OUT/e' 'r a' 'W OUT' 'a\\\nOUT' "
+    "'{print}' '{print > \"OUT\"}' '{print $1 | \"tee OUT\"}' 'BEGIN{system(\"touch OUT\")}' '/a/' 'NR>1' '$1>2{print $1}' "
+    "'{print $1,$2/2}' 'END{print NR}' '.' '.a' '.[]' 'keys' 'env' '$ENV' 'input' '\"\\(1)\"' 'length'"
+).split(" ")
+JOINTS = (" | ", " && ", "; ", " || ", "\n")
+ENDINGS = (
+    "",
+    "",
+    "",
+    " 2>/dev/null",
+    " >/dev/null",
+    " 2>&1",
+    " > OUT",
+    " < a",
+    " <<<x",
+    " | head -3",
+    " | sort",
+    " | tee OUT",
+)
+
+
+def _spec(judge: object, name: str) -> str:
+    if isinstance(judge, Table):
+        return judge.options
+    known = {
+        "ls": files.LS.options, "dir": files.LS.options, "diff": files.DIFF.options, "du": files.DU.options, "tree": files.TREE.options,
+        "sort": text.SORT.options, "uniq": text.UNIQ.options, "grep": search.GREP, "egrep": search.GREP, "rg": search.RG, "fd": search.FD,
+    }  # fmt: skip
+    return known.get(name, "-n -c -l -s -a")
+
+
+def _specs() -> dict[str, str]:
+    tables = {**files.FILES, **text.TEXT, **search.SEARCH, **system.SYSTEM}
+    found = {name: _spec(judge, name) for name, judge in tables.items()}
+    found |= {f"git {name}": spec for name, spec in git_options.READ_ONLY.items()}
+    found |= {"git branch": git_options.BRANCH, "git tag": git_options.TAG, "git stash list": git_options.LOG}
+    found |= {"git stash show": git_options.STASH_SHOW, "git reflog": git_options.LOG, "git remote": "-v"}
+    found |= {"git config": "--get --list --global --local --get-all"}
+    found |= {"sed": sed.OPTIONS, "sed -n": sed.OPTIONS, "awk": "-F:text -v:text", "jq": "-r -c -n -s -S"}
+    found |= {
+        "find .": "-print -print0 -ls -name:text -type:text -maxdepth:num",
+        "find src": "-type:text -print",
+    }
+    found |= {
+        "xargs": "-0 -n:num -I:text",
+        "env": "-i -u:text",
+        "timeout 2": "-k:text",
+        "time": "-p",
+        "nice": "-n:num",
+    }
+    return found
+
+
+def _option(random_: random.Random, spec: str) -> str:
+    if random_.random() < 0.2:
+        return random_.choice(HOSTILE)
+    known = known_options(spec)
+    if not known:
+        return ""
+    name = random_.choice(sorted(known))
+    name = "-3" if name == "-NUM" else name
+    kind = known.get(name, "")
+    value = random_.choice(VALUES)
+    if not kind:
+        return name
+    if name.startswith("--"):
+        return f"{name}={value}" if kind == "optional" or random_.random() < 0.5 else f"{name} {value}"
+    return name + value if kind == "optional" or random_.random() < 0.4 else f"{name} {value}"
+
+
+def made(random_: random.Random, specs: dict[str, str], real: list[str]) -> str:
+    """One command line."""
+    if random_.random() < 0.15:
+        words = random_.choice(real).split(" ")
+        words.insert(random_.randint(1, len(words)), random_.choice([*HOSTILE, *OPERANDS]))
+        return " ".join(words)
+    parts: list[str] = []
+    for _ in range(random_.choice([1, 1, 1, 2, 3])):
+        name = random_.choice(sorted(specs))
+        words = [_option(random_, specs[name]) for _ in range(random_.choice([0, 1, 1, 2, 3]))]
+        if name.split()[0] in ("sed", "awk", "jq"):
+            words.append(random_.choice(PROGRAMS))
+        words += random_.choices(OPERANDS, k=random_.choice([0, 1, 1, 2]))
+        if random_.random() < 0.1:
+            random_.shuffle(words)
+        parts.append(" ".join([name, *words]) + random_.choice(ENDINGS))
+    return random_.choice(JOINTS).join(parts)
+
+
+def state(folder: Path) -> str:
+    """A fingerprint of everything in a folder: names, kinds, contents, link targets."""
+    found = hashlib.sha256()
+    for parent, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted([*names, *folders]):
+            path = Path(parent) / name
+            found.update(f"{path}\0{path.lstat().st_mode}\0".encode(errors="surrogateescape"))
+            if path.is_symlink():
+                found.update(os.fsencode(os.readlink(path)))
+            elif path.is_file():
+                found.update(path.read_bytes())
+    return found.hexdigest()
+
+
+def run(folder: Path, commands: list[str]) -> None:
+    """Run commands one after the other inside the sandbox."""
+    script = "\n".join(
+        f"timeout -k 1 3 bash --noprofile --norc -c {shlex.quote(command)} </dev/null >/dev/null 2>&1"
+        for command in commands
+    )
+    private = folder / "tmp"
+    private.mkdir(exist_ok=True)
+    arguments = [
+        "bwrap",
+        "--ro-bind",
+        "/",
+        "/",
+        "--dev",
+        "/dev",
+        "--proc",
+        "/proc",
+        "--unshare-net",
+        "--unshare-pid",
+    ]
+    arguments += ["--bind", str(private), "/tmp", "--bind", str(folder), str(folder), "--die-with-parent"]
+    arguments += ["--chdir", str(folder / "work"), "bash", "--noprofile", "--norc", "-s"]
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(folder / "home"),
+        "LC_ALL": "C.UTF-8",
+        **READ_ONLY_ENVIRONMENT,
+    }
+    subprocess.run(
+        arguments,
+        input=script.encode(errors="surrogateescape"),
+        env=environment,
+        capture_output=True,
+        check=False,
+    )
+
+
+def culprits(folder: Path, commands: list[str]) -> list[str]:
+    """The commands that change something, halved until each stands alone. The tree is put back in between."""
+    before = state(folder)
+    kept = folder.with_name(folder.name + "-kept")
+    shutil.rmtree(kept, ignore_errors=True)
+    shutil.copytree(folder, kept, symlinks=True)
+    run(folder, commands)
+    if state(folder) == before:
+        return []
+    shutil.rmtree(folder)
+    shutil.copytree(kept, folder, symlinks=True)
+    if len(commands) == 1:
+        return commands
+    middle = len(commands) // 2
+    return culprits(folder, commands[:middle]) + culprits(folder, commands[middle:]) or [" THEN ".join(commands)]
+
+
+def approved(desk: ShellDesk, count: int, seed: int) -> list[str]:
+    """The commands among `count` made ones that only read, as far as the analysis knows."""
+    random_ = random.Random(seed)
+    specs = _specs()
+    real = [line.replace("⏎", "\n") for line in (*lines_of(EVERYDAY), *lines_of(DANGEROUS))]
+    found = (made(random_, specs, real) for _ in range(count))
+    return sorted(
+        {command for command in found if desk.analyse(command).read_only and "sleep" not in command}
+    )
+
+
+def corpus_desk(folder: Path) -> ShellDesk:
+    """A desk with a repository that has a history."""
+    desk = make_desk(folder)
+    desk.git("init", "-q", "-b", "main", ".")
+    desk.git("add", "-A")
+    desk.git("commit", "-q", "-m", "first")
+    (desk.root / "a").write_text("changed\n")
+    desk.git("stash")
+    (desk.root / "b").write_text("changed too\n")
+    (desk.root / "OLD").write_text("")
+    (folder / "tmp").mkdir(exist_ok=True)
+    run(folder.resolve(), ["true"])
+    return desk
+
+
+def batches(commands: list[str], size: int) -> list[list[str]]:
+    return [commands[start : start + size] for start in range(0, len(commands), size)]
+
+
+if __name__ == "__main__":
+    settings = [*sys.argv[1:], *["20000", "1"][len(sys.argv) - 1 :]]
+    with tempfile.TemporaryDirectory() as temporary:
+        home = Path(temporary).resolve() / "tree"
+        home.mkdir()
+        desk_ = corpus_desk(home)
+        runnable = approved(desk_, int(settings[0]), int(settings[1]))
+        print(f"{settings[0]} commands made, {len(runnable)} different ones approved", flush=True)
+        bad = [command for batch in batches(runnable, 100) for command in culprits(home, batch)]
+    for command_ in bad:
+        print(f"CHANGED SOMETHING: {command_!r}")
+    print(f"{len(bad)} approved commands changed a file")
+    sys.exit(1 if bad else 0)
