@@ -68,12 +68,14 @@ class Actions:
         state: ViewState,
         stage: Stage,
         act: Callable[[Intent], None],
+        last_folded: Callable[[], Expanded | None],
         clock: Callable[[], float],
     ) -> None:
         self._editor = editor
         self._state = state
         self._stage = stage
         self._act = act
+        self._last_folded = last_folded
         self._clock = clock
         self._interrupted_at = float("-inf")
         self._left_at = float("-inf")
@@ -209,7 +211,7 @@ class Actions:
     def _expand(self) -> None:
         if self._editor.has_fold():
             self._editor.unfold()
-        elif self._state.folded:
-            self._stage.print(Expanded(self._state.folded.pop()))
+        elif (block := self._last_folded()) is not None:
+            self._stage.print(block)
         else:
             self._stage.hint("nothing is folded")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import msgspec
 from prompt_toolkit.completion import Completer
@@ -24,6 +24,7 @@ from buddy.repl.editor import Editor
 from buddy.repl.history import open_history
 from buddy.repl.inline import build_application
 from buddy.repl.intents import Intent
+from buddy.repl.jobs import Jobs
 from buddy.repl.keys import Facts, bindings
 from buddy.repl.lazy_paint import LazyPainter
 from buddy.repl.leaving import Ending, crashes_end, signals_end, terminal_restored
@@ -73,7 +74,7 @@ class Repl:
         self._log = log
         self._modes = outside.terminal_modes(keyboard.fileno())
         self._ending: Ending = "left"
-        self._jobs: set[asyncio.Task[None]] = set()
+        self._jobs = Jobs(self._crashed)
         self._painter = LazyPainter(settings.look)
         self.editor = Editor(open_history(settings.history_path, log), completer, clock)
         self._bars = Bars(
@@ -86,7 +87,14 @@ class Repl:
             bell=settings.bell,
         )
         self._act = act
-        actions = Actions(editor=self.editor, state=self.state, stage=self, act=self._intend, clock=clock)
+        actions = Actions(
+            editor=self.editor,
+            state=self.state,
+            stage=self,
+            act=self._intend,
+            last_folded=lambda: self._painter.last_folded(self.state.folded, output.get_size().columns),
+            clock=clock,
+        )
         facts = Facts(self.editor, actions.focused_runs, actions.note_waits)
         self._app = build_application(
             self.editor,
@@ -122,16 +130,14 @@ class Repl:
             stack.callback(self.screen.close)
             warm = loop.call_later(WARM_AFTER_S, loop.run_in_executor, None, self._painter.warm)
             stack.callback(warm.cancel)
-            self._start(self._show(events))
+            self._jobs.start(self._show(events))
             try:
                 self._bars.refresh(self.screen.show)
                 await self._app.run_async(set_exception_handler=False)
             except EOFError:
                 self._ending = "gone"
             finally:
-                for job in self._jobs:
-                    job.cancel()
-                await asyncio.gather(*self._jobs, return_exceptions=True)
+                await self._jobs.end()
         return self._ending
 
     async def _show(self, events: AsyncIterator[list[TaskEvent]]) -> None:
@@ -170,12 +176,12 @@ class Repl:
     def suspend(self) -> None:
         """Stop, as Ctrl+Z does in a shell."""
         if not self._app.is_away:
-            self._start(outside.suspend(self.screen, self._keyboard.fileno(), self._modes))
+            self._jobs.start(outside.suspend(self.screen, self._keyboard.fileno(), self._modes))
 
     def edit(self) -> None:
         """Open the line in the person's editor."""
         if not self._app.is_away:
-            self._start(self._edit())
+            self._jobs.start(self._edit())
 
     async def _edit(self) -> None:
         text = await outside.edit(self.screen, self.editor.resolved(), self._settings.environ)
@@ -183,16 +189,6 @@ class Repl:
             self.hint("the editor failed; set VISUAL or EDITOR")
         else:
             self.editor.put(text)
-
-    def _start(self, job: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(job)
-        self._jobs.add(task)
-        task.add_done_callback(self._finished)
-
-    def _finished(self, task: asyncio.Task[None]) -> None:
-        self._jobs.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._crashed(error)
 
     def _crashed(self, error: BaseException) -> None:
         if self._app.is_running and not self._app.is_done:

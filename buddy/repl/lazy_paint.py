@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
-from buddy.repl.blocks import Block
+from buddy.repl.blocks import Block, Expanded, Foldable
 from buddy.repl.style import Look
 
 
@@ -20,6 +21,17 @@ class LazyPainter:
         from buddy.repl.paint import Painter  # measured: 100 ms for markdown-it and pygments
 
         self._paint = self._paint or Painter(self._look).ansi
+
+    def last_folded(self, blocks: deque[Foldable], columns: int) -> Expanded | None:
+        """The newest block of which something is hidden, taken out together with what came after it."""
+        from buddy.repl.paint import Painter  # as above
+
+        painter = Painter(self._look)
+        while blocks:
+            block = blocks.pop()
+            if painter.is_folded(block, columns):
+                return Expanded(block)
+        return None
 
     def __call__(self, block: Block, columns: int) -> str:
         """A block as text, lines ended by newlines."""

@@ -26,7 +26,7 @@ from buddy.repl.blocks import (
 )
 from buddy.repl.displays import display_lines, display_summary, exposed, fold_limit, folded, text_lines
 from buddy.repl.markup import MarkdownPainter
-from buddy.repl.style import DIFF_FOLD_LINES, Line, Look
+from buddy.repl.style import DIFF_FOLD_LINES, PROMPT_LINES, Line, Look
 from buddy.repl.table import table_lines
 from buddy.repl.width import indented, to_ansi, wrap
 from buddy.safety.sanitise import clean, one_line, visible
@@ -98,6 +98,9 @@ class Painter:
     def _user(self, block: UserPrompt, width: int) -> list[Line]:
         sign = self.look.glyphs.prompt
         lines = text_lines(block.text, width - 2, "user")
+        if len(lines) > PROMPT_LINES + 1:
+            missing = words.counted(len(lines) - PROMPT_LINES, "more line")
+            lines = [*lines[:PROMPT_LINES], [("muted", f"{self.look.glyphs.ellipsis} {missing}")]]
         if block.pictures:
             lines.append([("muted", f"[{words.counted(block.pictures, 'picture')}]")])
         note = {"steer": "steering", "follow_up": "queued", "note": "note", "instructions": "instructions"}

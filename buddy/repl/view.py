@@ -37,9 +37,11 @@ from buddy.repl.view_state import (
     Working,
     Writing,
 )
+from buddy.safety.sanitise import one_line
 
 LAST_LINE_CHARS = 400
 THOUGHT_TAIL = 600
+KEPT_ERROR_CHARS = 20_000
 _RETRY_WORDS = {
     "rate_limit": "429 rate limit",
     "overloaded": "overloaded",
@@ -143,7 +145,9 @@ def _begin_turn(task: TaskView, at: float) -> None:
     task.stream = MarkdownStream()
 
 
-def _prompt(state: ViewState, task: TaskView, message: UserMessage) -> UserPrompt:
+def _prompt(state: ViewState, task: TaskView, message: UserMessage) -> Block:
+    if message.origin in ("instructions", "summary"):
+        return Note("hint", f"{message.origin} added: {one_line(text_of(message), 200)}")
     pictures = sum(isinstance(part, Image) for part in message.parts)
     return UserPrompt(text_of(message), message.origin, pictures, _named(state, task))
 
@@ -246,7 +250,7 @@ def _tool_finished(state: ViewState, task: TaskView, event: ev.ToolFinished, at:
             title=tool.title,
             risk=tool.risk,
             status=event.status,
-            text=event.text,
+            text="" if event.status == "ok" else event.text[:KEPT_ERROR_CHARS],
             display=event.display,
             seconds=event.seconds,
             cached=event.cached,

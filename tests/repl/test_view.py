@@ -50,7 +50,7 @@ def test_a_turn_is_printed_as_it_happens() -> None:
     assert blocks == [
         Markdown("The file."),
         ToolCall(
-            Call("c1", "run_shell", "{}"), "run_shell pytest -q", "high", "ok", "text", shown, 2.0, False, 0
+            Call("c1", "run_shell", "{}"), "run_shell pytest -q", "high", "ok", "", shown, 2.0, False, 0
         ),
         TurnSummary("completed", "", 1, 1, 3.0, 0, 1, ""),
     ]
@@ -115,6 +115,10 @@ def test_steering_and_notices_come_after_the_text_before_them() -> None:
     assert folded(state, tape.event(ev.SteeringAccepted(message))) == [
         Markdown("half"),
         UserPrompt("stop", "steer", 0, 0),
+    ]
+    instructions = UserMessage("u3", (Text("# AGENTS.md\nuse tabs"),), "instructions")
+    assert folded(state, tape.event(ev.SteeringAccepted(instructions))) == [
+        Note("hint", "instructions added: # AGENTS.md use tabs")
     ]
     assert folded(state, tape.event(ev.Notice("warning", "low disk"))) == [Note("warning", "low disk")]
     assert folded(state, tape.event(ev.ContextCompacted(9000, 3000, 4, 9))) == [
