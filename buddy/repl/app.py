@@ -27,7 +27,7 @@ from buddy.repl.intents import Intent
 from buddy.repl.jobs import Jobs
 from buddy.repl.keys import Facts, bindings
 from buddy.repl.lazy_paint import LazyPainter
-from buddy.repl.leaving import Ending, crashes_end, signals_end, terminal_restored
+from buddy.repl.leaving import Ending, crashes_end, interrupts_held, signals_end, terminal_restored
 from buddy.repl.log_stream import streams_to
 from buddy.repl.output import FrameOutput, Terminal
 from buddy.repl.screen import Screen
@@ -121,6 +121,7 @@ class Repl:
         loop = asyncio.get_running_loop()
         self._terminal.attach(loop, self.screen.touch)
         with contextlib.ExitStack() as stack:
+            stack.enter_context(interrupts_held())
             stack.callback(self._terminal.close)
             modes = (self._keyboard.fileno(), self._modes)
             stack.enter_context(terminal_restored(self._terminal, *modes, title=self._settings.title))

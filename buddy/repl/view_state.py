@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -25,9 +26,19 @@ class QueueRow(msgspec.Struct, frozen=True):
     text: str
 
 
+class OwnRow(msgspec.Struct, frozen=True):
+    """Something the person started beside the tasks (`! make`) and that still runs. `last_line` is what it
+    printed last."""
+
+    title: str
+    since: float
+    last_line: str
+
+
 class DeskFacts(msgspec.Struct, frozen=True):
     """What is shown but does not come as events. `focus` is the task in front; `names` are the titles of
-    tasks; `extra` are further words for the footer (a budget, a warning)."""
+    tasks; `extra` are further words for the footer (a budget, a warning); `own` is what the person started
+    beside the tasks; `numbers` are the numbers of requests for approval, by their ids."""
 
     focus: int
     mode: str
@@ -36,6 +47,8 @@ class DeskFacts(msgspec.Struct, frozen=True):
     queue: tuple[QueueRow, ...]
     names: dict[int, str]
     extra: tuple[str, ...] = ()
+    own: tuple[OwnRow, ...] = ()
+    numbers: Mapping[str, int] = {}
 
 
 NO_DESK = DeskFacts(focus=1, mode="ask", model="", sandbox="", queue=(), names={})
@@ -145,6 +158,13 @@ class ViewState:
         self.tasks: dict[int, TaskView] = {}
         self.inbox: list[InboxRow] = []
         self.folded: deque[Foldable] = deque(maxlen=KEPT_FOLDED)
+        self.desk = NO_DESK
+
+    def reset(self) -> None:
+        """Another session: nothing of this one is left."""
+        self.tasks.clear()
+        self.inbox.clear()
+        self.folded.clear()
         self.desk = NO_DESK
 
     @property
