@@ -260,6 +260,8 @@ def test_SEC_036_a_project_can_only_allow_inside_the_sandbox_once_trusted(desk: 
     assert decide(boxed, rules=project, trusted=False).decision == "ask"
     assert decide(call, rules=project, trusted=True).decision == "ask"
     assert decide(boxed, rules=project, trusted=True).decision == "allow"
+    other = rules(Rule("shell", "allow", "project", argv=(("ls",),)))
+    assert decide(boxed, rules=other, trusted=True).decision == "ask"
     tightened = rules(*project.rules, Rule("shell", "ask", "user", argv=(("make",),), open_end=True))
     assert decide(boxed, rules=tightened, trusted=True).decision == "ask"
     denied = rules(*project.rules, Rule("shell", "deny", "user", argv=(("make",),), open_end=True))

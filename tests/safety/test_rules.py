@@ -285,6 +285,9 @@ def test_rules_for_reading_are_kept_by_shell_commands_too(desk: ShellDesk) -> No
 
     assert decision(shell(desk, "cat src/main.py"), deny) == "deny"
     assert decision(shell(desk, "cat a"), deny) == "allow"
+    assert (
+        decision(shell(desk, "cat a"), Rule("edit", "deny", "user"), Rule("fetch", "deny", "user")) == "allow"
+    )
 
 
 def test_rules_for_hosts_tools_and_servers(desk: ShellDesk) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import unicodedata
 
-from buddy.agent.tool import ToolError
 from buddy.safety.paths import Located
 from buddy.safety.shell.catastrophe import (
     bomb,
@@ -221,8 +220,6 @@ class _LineJudge:
                 self._programs.judge(judged)
         except RefusedError as refused:
             return str(refused)
-        except (UnclearError, ToolError) as error:
-            return f"{error}"
         return ""
 
     def _move(self, judged: Judged, *, may_move: bool) -> None:

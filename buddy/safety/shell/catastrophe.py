@@ -4,6 +4,7 @@ followed."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import posixpath
 import re
@@ -66,14 +67,8 @@ def _executes_rm(rest: tuple[str, ...]) -> bool:
 
 
 def _before_expression(rest: tuple[str, ...]) -> list[str]:
-    starts: list[str] = []
-    for word in rest:
-        if word.startswith("-") or word in ("(", "!"):
-            if word in ("-H", "-L", "-P"):
-                continue
-            break
-        starts.append(word)
-    return starts
+    words_ = (word for word in rest if word not in ("-H", "-L", "-P"))
+    return list(itertools.takewhile(lambda word: not word.startswith("-") and word not in ("(", "!"), words_))
 
 
 def _git_cleans_all(rest: tuple[str, ...]) -> bool:

@@ -46,8 +46,6 @@ def git(judged: Judged) -> None:
         if argv[position] == "-C" and position + 1 < len(argv):
             place = place.inside(argv[position + 1])
             position += 1
-        elif argv[position] == "--version" and len(argv) == 2:
-            return
         elif argv[position] not in _GLOBAL_FLAGS:
             raise RefusedError(f"git {argv[position]} is not known to only read")
         position += 1

@@ -147,8 +147,10 @@ class _Lexer:
             word = self._word()
             if self._peek() in ("<", ">") and (word.plain or "").endswith("}"):
                 raise UnclearError("a redirection into a variable", construct=True)
-            if self._peek() in ("<", ">") and (word.plain or "").isdecimal():
-                redirect = self._redirect(self._text[start : self._at])
+            if (word.plain or "").isdecimal():
+                redirect = (
+                    self._redirect(self._text[start : self._at]) if self._peek() in ("<", ">") else None
+                )
                 if redirect is not None:
                     redirects.append(redirect)
                     continue

@@ -49,7 +49,7 @@ def scavenge(text: str) -> tuple[tuple[str, ...], ...]:
             word.append(UNRESOLVED)
         elif kind == "escape":
             word.append(part[1])
-        elif kind == "plain":
+        else:
             word.append(part)
     if word is not None:
         argv.append("".join(word))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from buddy.safety.shell.options import Given, Table
 from buddy.safety.shell.place import Judged, RefusedError
 
@@ -52,7 +54,7 @@ def tr(judged: Judged) -> None:
         at_most=2,
     ).check(judged)
     if judged.feed is not None and given == Given((), ("\\n", "\\0")):
-        judged.lists = judged.feed
+        judged.lists = msgspec.structs.replace(judged.feed, nul=True)
 
 
 def column(judged: Judged) -> None:

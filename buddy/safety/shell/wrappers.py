@@ -39,7 +39,7 @@ def check_assignment(name: str, value: str) -> None:
     if (
         name not in HARMLESS_ASSIGNMENTS
         or not _HARMLESS_VALUE.fullmatch(value)
-        or value.startswith(("/", ".."))
+        or value.startswith(("/", "..", ":"))
     ):
         raise RefusedError(f"it sets {name}")
 
