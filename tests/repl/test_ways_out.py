@@ -198,6 +198,19 @@ def stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
+def test_REL_057_a_stop_signal_from_outside_is_a_suspend(start: Callable[[str], Child]) -> None:
+    child = start("stream")
+    child.signal(signal.SIGTSTP)
+    child.until(lambda: stopped(child.pid))
+    assert termios.tcgetattr(child.slave)[:4] == child.before[:4]
+    mark = len(child.output)
+    child.signal(signal.SIGCONT)
+    child.until(lambda: child.is_raw() and "❯".encode() in child.output[mark:])
+    child.signal(signal.SIGTERM)
+    child.exit_code()
+    child.assert_restored()
+
+
 def test_REL_057_killed_while_suspended_leaves_a_usable_terminal(start: Callable[[str], Child]) -> None:
     child = start("quiet")
     child.type("\x1a")
