@@ -30,6 +30,7 @@ from buddy.safety.paths import Boundary
 from buddy.safety.policy_facts import Facts
 from buddy.safety.policy_state import Policy
 from buddy.safety.policy_table import MODES, Mode, mode_named
+from buddy.safety.process_guard import guard_process
 from buddy.safety.redact import redact, redact_message
 from buddy.sessions.opened import OpenSession
 from buddy.sessions.store import SessionStore
@@ -93,6 +94,7 @@ async def open_desk(
     place: Place, loaded: Loaded, store: SessionStore, models: Models, wanted: Wanted
 ) -> AsyncGenerator[Desk]:
     """Everything of one run. Leaving it cancels what runs, ends every child and saves the session."""
+    guard_process()
     async with AsyncExitStack() as stack:
         session = await (store.open(wanted.session) if wanted.session else store.create())
         stack.push_async_callback(session.close)
@@ -139,7 +141,7 @@ async def open_desk(
             board.restore(session.loaded.tasks, session.loaded.state.focus)
         else:
             board.open(model=wanted.options.model)
-        notes = (*loaded.warnings, *rules.errors, *found.notes, *session.loaded.problems)
+        notes = tuple(filter(None, (place.trust_note, *loaded.warnings, *rules.errors, *found.notes)))
         yield Desk(
             place=place,
             settings=loaded.settings,
@@ -154,7 +156,7 @@ async def open_desk(
             undo=undo,
             locks=locks,
             instructions=tuple(file.label for file in found.files),
-            notes=notes,
+            notes=(*notes, *session.loaded.problems),
         )
 
 

@@ -22,6 +22,7 @@ class Place(msgspec.Struct, frozen=True):
     environment: Mapping[str, str]
     is_repository: bool
     trusted: bool
+    trust_note: str = ""
 
 
 def find_place(options: Options, environment: Mapping[str, str]) -> Place:
@@ -35,18 +36,23 @@ def find_place(options: Options, environment: Mapping[str, str]) -> Place:
         ) from None
     root = os.path.realpath(workspace_root(cwd))
     extra = tuple(_directory(path) for path in options.add_dir)
+    trusted, note = _trust(where, root)
     return Place(
         boundary=Boundary(root, cwd, os.path.realpath(where.home), extra),
         where=where,
         environment=environment,
         is_repository=os.path.lexists(os.path.join(root, ".git")),
-        trusted=options.trust or is_trusted(where, root),
+        trusted=options.trust or trusted,
+        trust_note="" if options.trust else note,
     )
 
 
-def is_trusted(where: Directories, root: str) -> bool:
-    """Whether the person trusts this folder."""
-    return bool(where) and bool(root) and False
+def _trust(where: Directories, root: str) -> tuple[bool, str]:
+    if not os.path.lexists(os.path.join(where.state, "trust.json")):
+        return False, ""
+    from buddy.cli.trust import trust_of  # most people have trusted nothing yet: 8 ms they need not pay
+
+    return trust_of(where, root)
 
 
 def read_settings(place: Place, options: Options) -> Loaded:
@@ -82,8 +88,3 @@ def check_yolo(options: Options, environment: Mapping[str, str]) -> None:
         raise UsageError(
             "yolo as root outside a container runs anything the model says; add --i-know if you mean it"
         )
-
-
-def remember_trust(place: Place, *, trusted: bool) -> str:
-    """Trust this folder from now on, or no longer; what to tell the person."""
-    return f"{place.boundary.root}: {trusted}"

@@ -15,8 +15,9 @@ from buddy.cli.desk import Desk, Wanted, open_desk
 from buddy.cli.first_run import first_run_text
 from buddy.cli.interactive import Front
 from buddy.cli.models import Models
-from buddy.cli.place import Place, remember_trust
+from buddy.cli.place import Place
 from buddy.cli.stores import session_store
+from buddy.cli.trust import remember_trust
 from buddy.config import ConfigError, Loaded
 from buddy.llm.scripted import Pace
 from buddy.repl.blocks import Note, PlainText
