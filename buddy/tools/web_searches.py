@@ -1,0 +1,137 @@
+"""Who answers web searches: the ddgs package, an endpoint the person configured, or nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+from urllib.parse import quote
+
+import msgspec
+
+from buddy.agent.tool import ToolError
+from buddy.safety.sanitise import one_line
+from buddy.tools.web import Hit, WebSearch
+
+SEARCH_SECONDS = 20.0
+MAX_ANSWER_BYTES = 2_000_000
+_TITLES = ("title", "name")
+_ADDRESSES = ("url", "href", "link")
+_SUMMARIES = ("content", "body", "snippet", "description", "summary", "text")
+
+
+class NoSearch:
+    """Nobody answers; says what to do."""
+
+    async def search(self, query: str, limit: int) -> list[Hit]:
+        """Raises `ToolError`."""
+        raise ToolError(
+            f"there is no web search here, so {one_line(query)!r} was not looked up. "
+            "The user can install the ddgs package (pip install ddgs) or set web_search_url "
+            "under [tools] in the user's buddy.toml. An address that is known can be read with web_fetch."
+        )
+
+
+class DdgsSearch:
+    """The optional ddgs package."""
+
+    def __init__(self, package: str = "ddgs", *, seconds: float = SEARCH_SECONDS) -> None:
+        self._package = package
+        self._seconds = seconds
+
+    async def search(self, query: str, limit: int) -> list[Hit]:
+        """Search in a thread: the package blocks. Raises `ToolError`."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                rows = await asyncio.to_thread(self._blocking, query, limit)
+        except TimeoutError as error:
+            raise ToolError(f"the search did not answer within {self._seconds:g} seconds") from error
+        return list(hits_in(rows))[:limit]
+
+    def _blocking(self, query: str, limit: int) -> Any:
+        module: Any = importlib.import_module(self._package)
+        try:
+            return module.DDGS(timeout=10).text(query, max_results=limit)
+        except Exception as error:  # an extension: the package's errors share no documented base
+            raise ToolError(f"the search failed: {one_line(str(error), 300)}") from error
+
+
+class EndpointSearch:
+    """An address of the person's own that answers in JSON: `{query}` in it is replaced (SearXNG, Brave and
+    the like). `headers` may hold a key."""
+
+    def __init__(self, address: str, headers: Mapping[str, str], *, seconds: float = SEARCH_SECONDS) -> None:
+        self._address = address
+        self._headers = headers
+        self._seconds = seconds
+
+    async def search(self, query: str, limit: int) -> list[Hit]:
+        """Ask the endpoint. Raises `ToolError`."""
+        url = self._address.replace("{query}", quote(query, safe=""))
+        try:
+            async with asyncio.timeout(self._seconds):
+                body = await _get(url, self._headers)
+        except TimeoutError as error:
+            raise ToolError(f"the search did not answer within {self._seconds:g} seconds") from error
+        try:
+            rows = msgspec.json.decode(body)
+        except msgspec.DecodeError as error:
+            raise ToolError(f"the search answered with something that is not JSON: {error}") from error
+        return list(hits_in(rows))[:limit]
+
+
+async def _get(url: str, headers: Mapping[str, str]) -> bytes:
+    # Here, because it takes 200 ms to import and a session may never search.
+    import httpx
+
+    body = bytearray()
+    try:
+        async with (
+            httpx.AsyncClient(timeout=SEARCH_SECONDS, follow_redirects=False) as client,
+            client.stream("GET", url, headers={"Accept": "application/json", **headers}) as response,
+        ):
+            if response.status_code != 200:
+                raise ToolError(f"the search answered with HTTP status {response.status_code}")
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > MAX_ANSWER_BYTES:
+                    raise ToolError(f"the search answered with more than {MAX_ANSWER_BYTES:,} bytes")
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise ToolError(f"the search cannot be reached: {one_line(str(error), 300)}") from error
+    return bytes(body)
+
+
+def configured_search(address: str, headers: Mapping[str, str]) -> WebSearch:
+    """The search of this installation: the configured address, else ddgs, else none. `address` may go without
+    `{query}`: it is added as `?q=…&format=json`, as SearXNG wants it."""
+    if address:
+        return EndpointSearch(
+            address if "{query}" in address else f"{address}?q={{query}}&format=json", headers
+        )
+    return DdgsSearch() if importlib.util.find_spec("ddgs") else NoSearch()
+
+
+def hits_in(answer: Any) -> Iterator[Hit]:
+    """Results in the shapes search services give them: a list, or one inside an object."""
+    for row in _rows(answer):
+        hit = Hit(_first(row, _TITLES), _first(row, _ADDRESSES), _first(row, _SUMMARIES))
+        if hit.url:
+            yield hit
+
+
+def _rows(answer: Any) -> list[dict[str, Any]]:
+    if isinstance(answer, list):
+        return [cast(dict[str, Any], row) for row in cast(list[Any], answer) if isinstance(row, dict)]
+    if isinstance(answer, dict):
+        node = cast(dict[str, Any], answer)
+        for key in ("results", "web", "data", "items", "organic", "organic_results"):
+            rows = _rows(node.get(key))
+            if rows:
+                return rows
+    return []
+
+
+def _first(row: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    return next((value for name in names if isinstance(value := row.get(name), str) and value), "")
