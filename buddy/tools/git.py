@@ -44,6 +44,25 @@ def checked_ref(ref: str, what: str = "ref") -> str:
     return ref
 
 
+def commit_ref(ref: str) -> str:
+    """A ref that names commits, not files in them: their content has rules of its own. Raises `ToolError`."""
+    if ":" in checked_ref(ref):
+        raise ToolError(
+            f"expected a commit, branch or range, found {ref[:80]!r}; git_show shows a file of a commit"
+        )
+    return ref
+
+
+def file_of_ref(ref: str) -> str:
+    """The path in "commit:path" or ":stage:path"; "" where a ref names no file."""
+    commit, colon, path = ref.partition(":")
+    if not colon or (not commit and path.startswith("/")):
+        return ""
+    if not commit and path[:2] in ("0:", "1:", "2:", "3:"):
+        return path[2:]
+    return path
+
+
 def path_arguments(ctx: ToolContext, paths: tuple[str, ...], repository: Repository) -> tuple[str, ...]:
     """Paths after `--`, so that none can be an option; without any, what keeps git inside the workspace."""
     boundary = ctx.service(Boundary)
@@ -62,8 +81,8 @@ def succeeded(finished: Finished) -> str:
 def _reads(arguments: Any) -> Access:
     ref, path = getattr(arguments, "ref", ""), getattr(arguments, "path", "")
     named = [path] if path else []
-    if ":" in ref and ref.partition(":")[2]:
-        named.append(ref.partition(":")[2])
+    if file_of_ref(ref):
+        named.append(file_of_ref(ref))
     return Access(reads=tuple(named) or (".",))
 
 
@@ -93,10 +112,10 @@ async def git_diff(ctx: ToolContext, path: str = "", ref: str = "", staged: bool
     two ("main..topic"). `path` limits it to a file or folder."""
     run = git_run(ctx)
     what = ("--staged",) if staged else ()
-    against = (checked_ref(ref),) if ref else ()
+    against = (commit_ref(ref),) if ref else ()
     paths = path_arguments(ctx, (path,), run.repository) or ("--",)
     done = await run_git(run, ("diff", *DIFF_OPTIONS, *what, *against, *paths), "read")
-    return _diff_result(ctx, succeeded(done), named=path, empty="no differences")
+    return diff_result(ctx, succeeded(done), named=path, empty="no differences")
 
 
 @tool(
@@ -118,7 +137,7 @@ async def git_log(ctx: ToolContext, path: str = "", ref: str = "", limit: int = 
         "--date=short",
         "--pretty=tformat:%h %ad %an: %s%d",
         f"--max-count={count}",
-        *((checked_ref(ref),) if ref else ()),
+        *((commit_ref(ref),) if ref else ()),
         *(path_arguments(ctx, (path,), run.repository) or ("--",)),
     )
     text = succeeded(await run_git(run, arguments, "read"))
@@ -134,19 +153,21 @@ async def git_show(ctx: ToolContext, ref: str = "HEAD", path: str = "") -> ToolR
     run = git_run(ctx)
     options = (*DIFF_OPTIONS, "--no-show-signature", "--date=iso", "--stat", "--patch")
     name = checked_ref(ref)
-    if ":" in name and not name.startswith(":/"):
+    if file_of_ref(name):
         _named_file(ctx, run.repository, name)
         text = succeeded(await run_git(run, ("show", "--no-color", "--no-textconv", name), "read"))
         return ToolResult(text, Plain(name, text))
     paths = path_arguments(ctx, (path,), run.repository) or ("--",)
     text = succeeded(await run_git(run, ("show", *options, name, *paths), "read"))
-    return _diff_result(ctx, text, named=path, empty="nothing")
+    return diff_result(ctx, text, named=path, empty="nothing")
 
 
 def _named_file(ctx: ToolContext, repository: Repository, name: str) -> None:
     """`commit:path` starts at the top of the repository (or, with "./", here). Raises `ToolError` for a path
     outside the workspace."""
-    path = name.partition(":")[2]
+    path = file_of_ref(name)
+    if ".." in name.replace("../", ""):
+        raise ToolError(f"expected one file of one commit, found {name[:80]!r}")
     boundary = ctx.service(Boundary)
     base = boundary.cwd if path.startswith(("./", "../")) else repository.top
     if not locate(boundary, f"{base}/{path}").inside:
@@ -169,7 +190,7 @@ async def git_branch(ctx: ToolContext, remotes: bool = False) -> ToolResult:
     )
 
 
-def _diff_result(ctx: ToolContext, text: str, *, named: str, empty: str) -> ToolResult:
+def diff_result(ctx: ToolContext, text: str, *, named: str, empty: str) -> ToolResult:
     """A diff as a result. Files that hold secrets are shown only when they were named."""
     boundary = ctx.service(Boundary)
     top = repository_of(ctx).top

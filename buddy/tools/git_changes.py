@@ -13,7 +13,15 @@ import msgspec
 
 from buddy.agent.display import Command, Plain
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, any_access, tool
-from buddy.tools.git import checked_ref, git_run, path_arguments, repository_of, succeeded
+from buddy.tools.git import (
+    DIFF_OPTIONS,
+    checked_ref,
+    diff_result,
+    git_run,
+    path_arguments,
+    repository_of,
+    succeeded,
+)
 from buddy.tools.shell import shown
 from buddy.workspace.git import GitKind, GitLock, run_git
 from buddy.workspace.git_config import active_hooks, executing_keys
@@ -132,7 +140,8 @@ async def git_stash(
         case "list":
             return await _git(ctx, ("stash", "list"))
         case "show":
-            return await _git(ctx, ("stash", "show", "--patch", "--no-ext-diff", "--no-textconv", entry))
+            done = await run_git(git_run(ctx), ("stash", "show", "--patch", *DIFF_OPTIONS, entry), "read")
+            return diff_result(ctx, succeeded(done), named="", empty="nothing")
         case "pop" | "apply" | "drop":
             return await _git(ctx, ("stash", action, entry))
 

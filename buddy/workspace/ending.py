@@ -51,19 +51,32 @@ class Tree:
         self.leader = read_process(pid) if LINUX else None
         self.leader_reaped = False
         self.unburied = 0
+        self.is_quiet = False
+        self._dead: set[tuple[int, int]] = set()
         self._told: set[tuple[int, int]] = set()
+        self._told_group = False
         self._seen: dict[int, ProcessInfo] = {}
 
     def living(self) -> list[ProcessInfo]:
-        """Members that run. Zombies among them that are ours to wait for are taken care of."""
+        """Members that run. Zombies among them that are ours to wait for are taken care of.
+
+        One walk can miss a process: it was born after the walk began, of a parent that had ended when it was
+        looked at. That parent is then a new zombie, so a walk proves something (`is_quiet`) only when it
+        finds nobody alive and nobody newly dead.
+        """
         found: list[ProcessInfo] = []
+        dead: set[tuple[int, int]] = set()
         self.unburied = 0
         known = self._members()
         for process in known.values():
             if process.alive:
                 found.append(process)
-            elif process.pid != self.pid and not reap(process.pid) and _is_dying(process.parent, known):
+                continue
+            dead.add((process.pid, process.started))
+            if process.pid != self.pid and not reap(process.pid) and _is_dying(process.parent, known):
                 self.unburied += 1  # it is handed to us when its parent is gone
+        self.is_quiet = not found and dead <= self._dead
+        self._dead = dead
         return found
 
     def _members(self) -> dict[int, ProcessInfo]:
@@ -76,10 +89,17 @@ class Tree:
         self._seen = dict(known)
         return known
 
+    def _group(self) -> int:
+        """The group to signal as one, 0 when that is not safe: once the leader was waited for, its number can
+        be somebody else's. Where single processes are not known, a group that still exists has to do."""
+        if self.leader_reaped and (LINUX or not _group_exists(self.pid)):
+            return 0
+        return self.pid
+
     def terminate(self) -> list[ProcessInfo]:
         """TERM, once, to each member: to the group at once, then to whoever left it. Returns who is alive."""
-        first = not self._told
-        group = self.pid if first and not self.leader_reaped else 0
+        group = self._group() if not self._told_group else 0
+        self._told_group = True
         if group:
             send_group(group, signal.SIGTERM)
         found = self.living()
@@ -95,8 +115,8 @@ class Tree:
 
     def kill(self) -> list[ProcessInfo]:
         """KILL to everyone there is. Returns who was alive."""
-        if not self.leader_reaped:
-            send_group(self.pid, signal.SIGKILL)
+        if group := self._group():
+            send_group(group, signal.SIGKILL)
         found = self.living()
         for process in found:
             send(process, signal.SIGKILL)
@@ -147,8 +167,8 @@ async def end_tree(tree: Tree, *, grace_s: float) -> Ending:
 
 
 async def _gone_within(tree: Tree, signalled: Callable[[], list[ProcessInfo]], limit_s: float) -> bool:
-    """Signal until a walk over all processes finds nobody. Between walks, which cost some milliseconds, only
-    the known ones are looked at."""
+    """Signal until a walk over all processes proves that nobody is left. Between walks, which cost some
+    milliseconds, only the known ones are looked at."""
     end = time.monotonic() + limit_s
     pause = 0.001
     known = signalled()
@@ -156,7 +176,7 @@ async def _gone_within(tree: Tree, signalled: Callable[[], list[ProcessInfo]], l
         known = [process for process in known if (now := is_same(process)) and now.alive]
         if not known:
             known = signalled()
-            if not known and (LINUX or not _group_exists(tree.pid)):
+            if not known and tree.is_quiet and (LINUX or not _group_exists(tree.pid)):
                 await _bury(tree)
                 return True
         if time.monotonic() >= end:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Callable, Mapping
 from types import TracebackType
 
@@ -116,7 +117,7 @@ class ChildProcesses:
     def _launch(self, request: Request, tag: Tag) -> Launch:
         argv = request.argv
         limits = self.settings.limits
-        if limits != NO_LIMITS or os.uname().sysname != "Linux":
+        if limits != NO_LIMITS or sys.platform != "linux":
             argv = limited(argv, limits, bash_path())
         env = self.environment.for_child(task_id=request.task_id, tag=tag.text, extra=request.env)
         launch = Launch(argv, request.cwd, env)

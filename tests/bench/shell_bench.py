@@ -21,9 +21,8 @@ TREE = "(setsid sleep {n} >/dev/null 2>&1 &); sleep {n} & bash -c 'sleep {n}; tr
 def row(name: str, seconds: list[float]) -> None:
     ordered = sorted(seconds)
     p95 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))]
-    print(
-        f"{name:46} p50 {statistics.median(ordered) * 1e3:8.2f} ms   p95 {p95 * 1e3:8.2f}   worst {ordered[-1] * 1e3:8.2f}"
-    )
+    figures = [f"{value * 1e3:8.2f}" for value in (statistics.median(ordered), p95, ordered[-1])]
+    print(f"{name:46} ms: p50 {figures[0]}   p95 {figures[1]}   worst {figures[2]}")
 
 
 async def timed(name: str, rounds: int, act: Callable[[], Awaitable[object]]) -> None:

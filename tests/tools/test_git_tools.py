@@ -9,7 +9,7 @@ import pytest
 
 from buddy.agent.display import Diff, FileDiff, Plain
 from buddy.agent.tool import Access, ToolError
-from buddy.tools.git import git_branch, git_diff, git_log, git_show, git_status
+from buddy.tools.git import file_of_ref, git_branch, git_diff, git_log, git_show, git_status
 from buddy.tools.git_changes import git_add, git_checkout, git_commit, git_pull, git_push, git_stash
 from buddy.workspace.git import GitLock
 from buddy.workspace.git_diff import parse_diff
@@ -108,6 +108,45 @@ def test_reading_a_file_of_a_commit_counts_as_reading_it() -> None:
     assert git_show.access(git_show.decode('{"ref": "HEAD:.env"}')) == Access(reads=(".env",))
     assert git_diff.access(git_diff.decode('{"path": "x/.env", "ref": "HEAD"}')) == Access(reads=("x/.env",))
     assert git_status.access(git_status.decode("{}")) == Access(reads=(".",))
+
+
+@pytest.mark.parametrize(
+    ("ref", "path"),
+    [
+        ("HEAD:.env", ".env"),
+        (":.env", ".env"),
+        (":0:.env", ".env"),
+        ("v1^:./a b", "./a b"),
+        (":/fix", ""),
+        ("HEAD", ""),
+    ],
+)
+def test_the_file_a_ref_names_is_found(ref: str, path: str) -> None:
+    assert file_of_ref(ref) == path
+
+
+@pytest.mark.parametrize("ref", ["HEAD:.env", "HEAD:.env..HEAD:a.txt", ":0:.env"])
+async def test_a_diff_or_log_of_a_file_by_ref_is_refused(tmp_path: Path, ref: str) -> None:
+    async with desk(tmp_path) as here:
+        repository(here.folder)
+        for tool in (git_diff, git_log):
+            with pytest.raises(ToolError, match="git_show shows a file of a commit"):
+                await here.call(tool, ref=ref)
+        if ".." in ref:
+            with pytest.raises(ToolError, match="one file of one commit"):
+                await here.call(git_show, ref=ref)
+
+
+async def test_secrets_in_a_stash_are_left_out(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        folder = repository(here.folder)
+        await identity(here)
+        (folder / ".env").write_text("KEY=hunter2\n")
+        git(folder, "add", "-f", ".env")
+        await here.call(git_stash)
+        result = await here.call(git_stash, action="show")
+        assert "hunter2" not in result.text
+        assert "+two" in result.text
 
 
 async def test_a_repository_larger_than_the_workspace_is_seen_only_inside_it(tmp_path: Path) -> None:
