@@ -13,6 +13,7 @@ from buddy.tools.patch import apply_patch
 from buddy.tools.plan import time, todo
 from buddy.tools.read import read_file
 from buddy.tools.run_tests import run_tests
+from buddy.tools.search import grep
 from buddy.tools.shell import run_shell
 from buddy.tools.write import write_file
 
@@ -22,6 +23,7 @@ BUILTIN_TOOLS: tuple[Tool, ...] = (
     edit_file,
     apply_patch,
     list_files,
+    grep,
     copy_file,
     move_file,
     delete_file,

@@ -16,6 +16,7 @@ from buddy.safety.sanitise import visible
 from buddy.tools.changing import located
 from buddy.tools.near_names import missing
 from buddy.workspace.files import explained, status_of
+from buddy.workspace.ignore import IgnoreTree
 from buddy.workspace.locks import in_thread
 
 MAX_ENTRIES = 500
@@ -23,7 +24,7 @@ MAX_LOOKED_AT = 100_000
 
 
 class IgnoreRules(msgspec.Struct, frozen=True):
-    """What a listing leaves out, where the host provides it: real path and whether it is a folder →
+    """What a listing leaves out, where the host decides it: real path and whether it is a folder →
     ignored."""
 
     ignored: Callable[[str, bool], bool]
@@ -61,7 +62,8 @@ def list_folder(ctx: ToolContext, target: Located) -> ToolResult:
 def _entries(ctx: ToolContext, target: Located) -> tuple[list[Entry], int, bool]:
     """The entries that are not ignored, how many are, and whether there are more than were looked at. A
     folder that is itself ignored was asked for by name: then nothing in it is left out."""
-    rules = cast(IgnoreRules, ctx.services.get(IgnoreRules, NO_RULES))
+    own = IgnoreRules(IgnoreTree(ctx.service(Boundary).root).ignored)
+    rules = cast(IgnoreRules, ctx.services.get(IgnoreRules, own))
     if rules.ignored(target.real, True):
         rules = NO_RULES
     found: list[Entry] = []

@@ -1,0 +1,243 @@
+"""`grep`: lines that match, in files that are not ignored."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, cast
+
+import msgspec
+from msgspec import Meta
+
+from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
+from buddy.safety.paths import Boundary, Located, is_beneath
+from buddy.safety.protected import Places, secret_reason
+from buddy.tools.changing import located
+from buddy.tools.near_names import missing
+from buddy.tools.search_text import Answer, Asked, rendered
+from buddy.workspace.files import status_of
+from buddy.workspace.globs import glob_matcher
+from buddy.workspace.ignore import IgnoreTree
+from buddy.workspace.processes import ChildProcesses
+from buddy.workspace.search_extract import Found
+from buddy.workspace.search_pattern import SearchPattern, prepare
+from buddy.workspace.search_run import Corpus, SearchRun, SearchSettings, find, stoppable
+from buddy.workspace.search_tokens import PatternError
+from buddy.workspace.walk import Walked, walk
+
+MAX_LIMIT = 1000
+IGNORED_S = 2.0
+"""Spent at most on counting what ignored files hold."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """What a search looks at. `prefix` is what paths are shown with; `walked` also tells what was left out;
+    `named` is True for one file."""
+
+    located: Located
+    prefix: str
+    corpus: Corpus
+    walked: Walked
+    secret: tuple[str, ...]
+    named: bool
+
+
+def search_run(ctx: ToolContext) -> SearchRun:
+    """One search of this call, with its time limit."""
+    settings = cast(SearchSettings, ctx.services.get(SearchSettings, SearchSettings()))
+    return SearchRun(
+        children=cast("ChildProcesses | None", ctx.services.get(ChildProcesses)),
+        workspace=ctx.service(Boundary).root,
+        task_id=ctx.task_id,
+        cancelled=ctx.cancelled,
+        deadline=time.monotonic() + settings.time_limit_s,
+        engine=settings.engine,
+    )
+
+
+def place_of(
+    ctx: ToolContext, path: str, wanted: Callable[[str], bool] | None, stopped: Callable[[], bool]
+) -> Place:
+    """The files to search. Raises `ToolError`."""
+    boundary = ctx.service(Boundary)
+    target = located(ctx, path)
+    status = status_of(target.real)
+    if status is None:
+        raise ToolError(missing(target, boundary))
+    if not stat.S_ISDIR(status.st_mode):
+        if not stat.S_ISREG(status.st_mode):
+            raise ToolError(f"{target.shown} is neither a file nor a folder; nothing in it can be searched")
+        top, name = os.path.split(target.real)
+        found = Walked(files=[(name, status.st_size, status.st_mtime_ns)])
+        return Place(target, _prefix(boundary, top), Corpus(top, (name,), ruled=False), found, (), named=True)
+    rules = IgnoreTree(boundary.root)
+    ruled = not rules.ignored(target.real, True)
+    found = walk(target.real, rules if ruled else None, stopped)
+    prefix = _prefix(boundary, target.real)
+    names = [name for name, _, _ in found.files if wanted is None or wanted(name) or wanted(prefix + name)]
+    secret = () if target.secret else tuple(secrets_among(boundary, target.real, names))
+    left_out = frozenset(secret)
+    files = tuple(name for name in names if name not in left_out)
+    corpus = Corpus(
+        target.real, files, tuple(found.repositories), ruled, sum(size for _, size, _ in found.files)
+    )
+    return Place(target, prefix, corpus, found, secret, named=False)
+
+
+def secrets_among(boundary: Boundary, top: str, names: list[str]) -> list[str]:
+    """The paths that look like secret files: never searched unless named. Folders and names are judged once
+    each: judging every path would cost as much as the walk."""
+    places = Places(boundary.home, boundary.own, (boundary.root, *boundary.extra))
+    folders: dict[str, str] = {}
+    bare: dict[str, bool] = {}
+    found: list[str] = []
+    for name in names:
+        prefix, _, last = name.rpartition("/")
+        kind = folders.get(prefix)
+        if kind is None:
+            kind = folders[prefix] = _kind_of_folder(boundary, places, f"{top}/{prefix}".rstrip("/"))
+        if kind == "plain":
+            secret = bare.get(last)
+            if secret is None:
+                secret = bare[last] = bool(secret_reason(f"{boundary.root}/{last}", places))
+        else:
+            secret = kind == "secret" or bool(secret_reason(f"{top}/{name}", places))
+        if secret:
+            found.append(name)
+    return found
+
+
+def _kind_of_folder(boundary: Boundary, places: Places, folder: str) -> str:
+    """ "secret": everything in it is; "special": whole paths decide; "plain": names decide."""
+    if secret_reason(f"{folder}/x", places):
+        return "secret"
+    at_home = folder == boundary.home or folder[len(boundary.home) :][:2].lower() in ("/.", "/l")
+    if not is_beneath(folder, boundary.root) or (is_beneath(folder, boundary.home) and at_home):
+        return "special"
+    return "special" if is_beneath(boundary.home, boundary.root) else "plain"
+
+
+def _prefix(boundary: Boundary, folder: str) -> str:
+    """What stands before a path below a folder, so that it can be given to other tools."""
+    if folder == boundary.cwd:
+        return ""
+    if is_beneath(folder, boundary.root) or is_beneath(boundary.cwd, folder):
+        return os.path.relpath(folder, boundary.cwd).rstrip("/") + "/"
+    return folder.rstrip("/") + "/"
+
+
+def checked_pattern(pattern: str, *, literal: bool, ignore_case: bool, multiline: bool) -> SearchPattern:
+    """The pattern made ready. Raises `ToolError` saying why it cannot be used."""
+    try:
+        return prepare(pattern, literal=literal, ignore_case=ignore_case, multiline=multiline)
+    except PatternError as error:
+        raise ToolError(f"{error}. Nothing was searched.") from error
+
+
+def wanted_names(glob: str) -> Callable[[str], bool] | None:
+    """Which paths a glob lets through; "!…" lets the others through; None: all."""
+    if not glob:
+        return None
+    if glob.startswith("!"):
+        unwanted = glob_matcher(glob[1:])
+        return lambda path: not unwanted(path)
+    return glob_matcher(glob)
+
+
+def _access(arguments: Any) -> Access:
+    return Access(reads=(arguments.path,))
+
+
+@tool(
+    risk="low",
+    category="search",
+    access=_access,
+    aliases=("grep_search", "search", "rg", "ripgrep", "search_files", "search_file_content", "search_code"),
+    argument_aliases={
+        "regex": "pattern",
+        "query": "pattern",
+        "search_pattern": "pattern",
+        "include": "glob",
+        "include_pattern": "glob",
+        "file_pattern": "glob",
+        "case_insensitive": "ignore_case",
+        "-i": "ignore_case",
+        "-C": "context",
+        "fixed_strings": "literal",
+        "output_mode": "mode",
+        "directory": "path",
+        "dir_path": "path",
+        "head_limit": "limit",
+        "max_results": "limit",
+    },
+    cache_s=30,
+)
+async def grep(
+    ctx: ToolContext,
+    pattern: Annotated[str, Meta(description="Regular expression; each line is matched alone")],
+    path: Annotated[str, Meta(description="File or folder")] = ".",
+    glob: Annotated[str, Meta(description='Only these files: "*.py", "src/**/*.{ts,tsx}"')] = "",
+    ignore_case: bool = False,
+    literal: Annotated[bool, Meta(description="The pattern is plain text")] = False,
+    context: Annotated[int, Meta(description="Lines around each match; 0: chosen by their number")] = 0,
+    multiline: Annotated[bool, Meta(description="Matches may span lines; . matches line ends")] = False,
+    mode: Annotated[
+        Literal["content", "files", "count", "files_with_matches"],
+        Meta(description="Lines, paths only, or matches per file"),
+    ] = "content",
+    limit: int = 100,
+    offset: int = 0,
+) -> ToolResult:
+    """Search file contents. Answers with matching lines grouped by file, with line numbers. Ignored, binary
+    and secret files are left out, and the answer says so; name a file as path to search it all the same. Use
+    find_files to search for names and find_definition for where something is defined."""
+    if limit < 1 or offset < 0 or context < 0:
+        raise ToolError("expected limit of at least 1, offset and context of at least 0")
+    prepared = checked_pattern(pattern, literal=literal, ignore_case=ignore_case, multiline=multiline)
+    wanted = wanted_names(glob)
+    run = search_run(ctx)
+    place = await stoppable(run, lambda stopped: place_of(ctx, path, wanted, stopped))
+    limit = min(limit, MAX_LIMIT)
+    shown = (offset, offset + limit) if mode == "content" else (0, 0)
+    found = await find(run, prepared, place.corpus, first=shown[0], last=shown[1])
+    ignored = Found(0, [], [], [], [], [], 0, done=True)
+    if not found.total and place.walked.ignored:
+        ignored = await _in_ignored(ctx, run, prepared, place, wanted)
+    kind = "files" if mode == "files_with_matches" else mode
+    asked = Asked(pattern, glob, kind, limit, offset, context)
+    answer = Answer(asked, place.located.shown, place.prefix, place.corpus, place.walked, place.secret)
+    return await stoppable(run, lambda _stopped: rendered(answer, found, ignored))
+
+
+async def _in_ignored(
+    ctx: ToolContext,
+    run: SearchRun,
+    pattern: SearchPattern,
+    place: Place,
+    wanted: Callable[[str], bool] | None,
+) -> Found:
+    """What the files that were left out hold: only counted, in little time."""
+    run = msgspec.structs.replace(run, deadline=min(run.deadline, time.monotonic() + IGNORED_S))
+    top = place.corpus.top
+    boundary = ctx.service(Boundary)
+
+    def work(stopped: Callable[[], bool]) -> tuple[tuple[str, ...], bool]:
+        names = [name for name in place.walked.ignored if not name.endswith("/")]
+        whole = True
+        for folder in place.walked.ignored:
+            if folder.endswith("/") and folder.rstrip("/").rpartition("/")[2] not in (".git", ".buddyx"):
+                below = walk(os.path.join(top, folder.rstrip("/")), None, stopped)
+                names += [folder + name for name, _, _ in below.files]
+                whole = whole and below.whole
+        names = [name for name in names if wanted is None or wanted(name) or wanted(place.prefix + name)]
+        left_out = frozenset(secrets_among(boundary, top, names))
+        return tuple(name for name in names if name not in left_out), whole
+
+    names, whole = await stoppable(run, work)
+    try:
+        found = await find(run, pattern, Corpus(top, names, ruled=False), first=0, last=0)
+    except ToolError:  # too slow for the little time: then it is told that they were not searched
+        return Found(0, [], [], [], [], [], 0, done=False)
+    return found._replace(done=found.done and whole)

@@ -1,0 +1,190 @@
+"""What is left out of listings and searches: `.gitignore` exactly as git reads it, and `.buddyignore`.
+
+Deeper files win over higher ones, in one folder `.buddyignore` over `.gitignore`, `.git/info/exclude` comes
+last; the person's global excludes are not read, so that everybody gets the same answers. Nothing below an
+ignored folder can be brought back. Works without a repository. Not for several threads at once: each call
+makes its own.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection
+
+from buddy.workspace.ignore_pattern import Rule, parse_ignore_file
+
+ALWAYS = frozenset({".git", ".buddyx"})
+MAX_BYTES = 1_000_000
+
+
+class RuleFile:
+    """The patterns of one file, asked about entries below its folder. Answers by name are remembered."""
+
+    def __init__(self, base: str, rules: tuple[Rule, ...], *, own: bool) -> None:
+        self.cut = len(base.rstrip("/")) + 1
+        self.own = own
+        self._rules = rules
+        self._paths: dict[str, list[int]] = {}
+        self._wild_paths: list[int] = []
+        self._wild_names: list[int] = []
+        self._exact: dict[str, list[int]] = {}
+        self._names: dict[str, tuple[int, ...]] = {}
+        for number, rule in enumerate(rules):
+            if rule.literal is not None:
+                index = self._exact if rule.by_name else self._paths
+                index.setdefault(rule.literal, []).append(number)
+            else:
+                (self._wild_names if rule.by_name else self._wild_paths).append(number)
+
+    def verdict(self, path: str, name: str, folder: bool) -> bool | None:
+        """Whether the last matching pattern ignores an entry; None when no pattern matches it."""
+        found = self._names.get(name)
+        if found is None:
+            found = self._names[name] = self._by_name(name)
+        best = -1
+        for number in found:
+            if folder or not self._rules[number].only_folders:
+                best = number
+                break
+        if self._paths or self._wild_paths:
+            best = max(best, self._by_path(path[self.cut :], folder))
+        return None if best < 0 else not self._rules[best].negated
+
+    def _by_name(self, name: str) -> tuple[int, ...]:
+        found = list(self._exact.get(name, ()))
+        raw = os.fsencode(name)
+        for number in self._wild_names:
+            rule = self._rules[number]
+            matches = name.endswith(rule.suffix) if rule.suffix is not None else rule.regex.fullmatch(raw)
+            if matches:
+                found.append(number)
+        return tuple(sorted(found, reverse=True))
+
+    def _by_path(self, relative: str, folder: bool) -> int:
+        best = -1
+        for number in self._paths.get(relative, ()):
+            if folder or not self._rules[number].only_folders:
+                best = number
+        raw = os.fsencode(relative) if self._wild_paths else b""
+        for number in reversed(self._wild_paths):
+            if number < best:
+                break
+            rule = self._rules[number]
+            if (folder or not rule.only_folders) and rule.regex.fullmatch(raw):
+                return number
+        return best
+
+
+Chain = tuple[RuleFile, ...]
+"""The ignore files that speak about a folder's entries, the first that has an opinion wins."""
+
+
+def ignored_by(chain: Chain, path: str, name: str, folder: bool) -> bool:
+    """Whether an entry of a folder is ignored, its folder not being so."""
+    if name in ALWAYS:
+        return True
+    for rules in chain:
+        verdict = rules.verdict(path, name, folder)
+        if verdict is not None:
+            return verdict
+    return False
+
+
+class IgnoreTree:
+    """The ignore rules of a workspace, read as folders are asked about. `root` is a real path."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._top = repository_above(root) or root
+        self._chains: dict[str, Chain] = {}
+
+    def ignored(self, path: str, folder: bool) -> bool:
+        """Whether a real path, or a folder it lies in, is ignored."""
+        top = self._top_of(path)
+        at = len(top.rstrip("/"))
+        if path == top:
+            return False
+        while True:
+            end = path.find("/", at + 1)
+            part = path if end < 0 else path[:end]
+            parent, name = path[:at] or "/", part[at + 1 :]
+            if ignored_by(self.chain(parent), part, name, folder if end < 0 else True):
+                return True
+            if end < 0:
+                return False
+            at = end
+
+    def chain(self, folder: str, names: Collection[str] | None = None) -> Chain:
+        """The ignore files for the entries of a folder. `names`, where known, are its entries: it saves
+        looking."""
+        known = self._chains.get(folder)
+        if known is None:
+            known = self._chains[folder] = self._read(folder, names)
+        return known
+
+    def _top_of(self, path: str) -> str:
+        if path == self._top or path.startswith(self._top.rstrip("/") + "/"):
+            return self._top
+        parent = os.path.dirname(path)
+        return repository_above(parent) or parent
+
+    def _read(self, folder: str, names: Collection[str] | None) -> Chain:
+        parent: Chain = ()
+        if folder not in (self._top, self._top_of(folder)):
+            parent = self.chain(os.path.dirname(folder))
+        repository = os.path.lexists(f"{folder}/.git") if names is None else ".git" in names
+        own = _rule_file(folder, ".buddyignore", names)
+        shared = _rule_file(folder, ".gitignore", names)
+        if not repository:
+            return (*own, *shared, *parent)
+        exclude = _exclude_file(folder)
+        last = _parsed(folder, exclude, own=False) if exclude else ()
+        # Another repository inside: the outer one's .gitignore says nothing about it.
+        return (*own, *shared, *last, *(rules for rules in parent if rules.own))
+
+
+def _rule_file(folder: str, name: str, names: Collection[str] | None) -> Chain:
+    if names is not None and name not in names:
+        return ()
+    return _parsed(folder, f"{folder}/{name}", own=name == ".buddyignore")
+
+
+def _parsed(folder: str, path: str, *, own: bool) -> Chain:
+    rules = parse_ignore_file(_bytes_of(path))
+    return (RuleFile(folder, rules, own=own),) if rules else ()
+
+
+def _bytes_of(path: str) -> bytes:
+    """A small regular file's content; a link is no ignore file to git either, anything odd is empty."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return b""
+        return file.read(MAX_BYTES)
+
+
+def repository_above(folder: str) -> str:
+    """The folder or its nearest ancestor that holds `.git`; "" when there is none."""
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return ""
+        folder = parent
+    return folder
+
+
+def _exclude_file(top: str) -> str:
+    """`info/exclude` of a repository, wherever its data lies (a worktree's `.git` is a file)."""
+    place = f"{top}/.git"
+    if os.path.isfile(place):
+        line = os.fsdecode(_bytes_of(place)).partition("\n")[0]
+        if not line.startswith("gitdir: "):
+            return ""
+        place = os.path.join(top, line.removeprefix("gitdir: ").strip())
+        common = os.fsdecode(_bytes_of(f"{place}/commondir")).strip()
+        place = os.path.join(place, common) if common else place
+    return f"{place}/info/exclude"

@@ -1,0 +1,265 @@
+"""A search pattern, checked and made ready for every engine.
+
+One engine, Python's, says what matches (`source`), so that answers do not depend on which programs are
+installed. rg and git only narrow down the files: they get `loose`, a pattern over bytes that finds at least
+every file `source` matches in, whatever its encoding.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from buddy.workspace.search_tokens import PatternError, Token, tokens_of
+
+MAX_CHARS = 4000
+MANY = 10
+"""Repeats up to this often count as harmless, alone."""
+
+
+class SearchPattern(msgspec.Struct, frozen=True):
+    """`source` and `flags` are Python's; `loose_rust` and `loose_pcre` narrow down files ("" where nothing
+    can); `literal` is text every match contains ("" when unknown). `linear`: matching takes time in
+    proportion to the text, so that it may run inside buddy."""
+
+    source: str
+    flags: int
+    literal: str
+    loose_rust: str
+    loose_pcre: str
+    linear: bool
+    multiline: bool
+    ignore_case: bool
+
+
+def prepare(pattern: str, *, literal: bool, ignore_case: bool, multiline: bool) -> SearchPattern:
+    """Check a pattern. Raises `PatternError` saying what is wrong with it."""
+    if not pattern:
+        raise PatternError("the pattern is empty; expected text or a regular expression to search for")
+    if len(pattern) > MAX_CHARS:
+        raise PatternError(f"the pattern has {len(pattern)} characters; at most {MAX_CHARS} are possible")
+    if any(0xD800 <= ord(char) < 0xE000 for char in pattern):
+        raise PatternError("the pattern holds half a character (a lone surrogate), which no text does")
+    tokens = _literal_tokens(pattern) if literal else tokens_of(pattern)
+    if not multiline and any(token.kind == "char" and token.value in "\n\r" for token in tokens):
+        raise PatternError("the pattern holds a line break, but each line is searched alone: multiline=true")
+    ignore_case = ignore_case or any("i" in token.value for token in tokens if token.kind == "flags")
+    source = "".join(token.text if multiline else _within_line(token) for token in tokens)
+    flags = re.MULTILINE | (re.DOTALL if multiline else 0) | (re.IGNORECASE if ignore_case else 0)
+    _compiled(source, flags)
+    somewhere = ignore_case or any(token.kind == "open" and token.value for token in tokens)
+    loose = _loose(tokens, ignore_case=somewhere) if not multiline else None
+    return SearchPattern(
+        source=source,
+        flags=int(flags),
+        literal="" if ignore_case else _required(tokens),
+        loose_rust=loose("(?-u:[^\\n])", "(?-u:[\\x80-\\xff])") if loose else "",
+        loose_pcre=loose("[^\\n]", "[^\\x00-\\x7f]") if loose else "",
+        linear=literal or _is_linear(tokens),
+        multiline=multiline,
+        ignore_case=ignore_case,
+    )
+
+
+def _literal_tokens(text: str) -> tuple[Token, ...]:
+    return tuple(Token("char", re.escape(char), char) for char in text)
+
+
+def _compiled(source: str, flags: int) -> None:
+    try:
+        re.compile(source, flags)
+    except (re.error, OverflowError, RecursionError) as error:
+        message = error.msg if isinstance(error, re.error) else "too large"
+        hint = " (literal=true searches for the text as it stands)"
+        raise PatternError(f"not a valid regular expression: {message}{hint}") from error
+
+
+def _within_line(token: Token) -> str:
+    """A token that cannot match a line end, so that a whole text is searched like its lines one by one."""
+    match token.kind:
+        case "dot":
+            return "[^\\n]"
+        case "anchor":
+            return {"A": "^", "Z": "$", "z": "$"}.get(token.value, token.text)
+        case "class":
+            if token.negated:
+                return f"[^{token.value}\\n]"
+            return f"(?:(?!\\n){token.text})" if re.search(r"\\[WDSs]|-|\\x0a", token.value) else token.text
+        case "char" | "open" | "look" | "close" | "or" | "repeat" | "back" | "flags":
+            return token.text
+
+
+# Narrowing down files
+
+
+def _loose(tokens: Sequence[Token], *, ignore_case: bool) -> Callable[[str, str], str]:
+    """From what any byte and any byte above ASCII are called to a pattern that matches at least as much."""
+
+    def spelled(any_byte: str, high: str) -> str:
+        out: list[str] = ["(?i)" if ignore_case else ""]
+        looks: list[bool] = []
+        skipping = 0
+        for token in tokens:
+            if token.kind in ("open", "look"):
+                looks.append(token.kind == "look")
+                skipping += token.kind == "look"
+                if not skipping:
+                    out.append("(?:")
+            elif token.kind == "close" and looks:
+                if looks.pop():
+                    skipping -= 1
+                    out.append("(?:)" if not skipping else "")
+                elif not skipping:
+                    out.append(")")
+            elif not skipping:
+                out.append(_loosened(token, any_byte, high, ignore_case))
+        return "".join(out)
+
+    return spelled
+
+
+def _loosened(token: Token, any_byte: str, high: str, ignore_case: bool) -> str:
+    """A token over bytes: a character outside ASCII is one to four bytes, what looks around is nothing."""
+    anything = f"(?:{any_byte}{{1,4}})"
+    match token.kind:
+        case "char":
+            return _loose_char(token.value, anything, high, ignore_case)
+        case "class":
+            simple = not token.negated and not ignore_case and token.value.isascii()
+            if token.value == "\\w" and not token.negated:
+                return f"(?:[0-9A-Za-z_]|{high}{{1,4}})"
+            if token.value == "\\d" and not token.negated:
+                return f"(?:[0-9]|{high}{{1,4}})"
+            return f"[{token.value}]" if simple and not re.search(r"\\[wWdDsS]", token.value) else anything
+        case "dot":
+            return anything
+        case "anchor" | "flags":
+            return "(?:)"
+        case "or":
+            return "|"
+        case "repeat":
+            return token.value.replace("{,", "{0,")
+        case "back":
+            return f"{any_byte}*"
+        case "open" | "look" | "close":
+            return ""
+
+
+def _loose_char(char: str, anything: str, high: str, ignore_case: bool) -> str:
+    if not char.isascii():
+        return anything if ignore_case else f"(?:{high}{{1,4}})"
+    plain = char if char.isalnum() else f"\\x{ord(char):02x}"
+    # The only ASCII letters that are equal to other characters when case does not count: ı, ſ and the
+    # Kelvin sign.
+    return f"(?:{plain}|{high}{{2,3}})" if ignore_case and char in "iIsSkK" else plain
+
+
+def _required(tokens: Sequence[Token]) -> str:
+    """The longest text that every match contains: characters outside groups, not optional."""
+    best = run = ""
+    depth = 0
+    for index, token in enumerate(tokens):
+        if token.kind == "or" and depth == 0:
+            return ""
+        if token.kind in ("open", "look"):
+            depth += 1
+        depth -= token.kind == "close"
+        repeated = _least(tokens[index + 1]) if index + 1 < len(tokens) else None
+        usable = token.kind == "char" and depth == 0 and token.value.isascii() and token.value not in "\r\n"
+        if usable and repeated != 0:
+            run += token.value
+        if not usable or repeated is not None:
+            best, run = max(best, run, key=len), ""
+    return max(best, run, key=len)
+
+
+def _least(token: Token) -> int | None:
+    """The least number of repeats a quantifier asks for; None for anything else."""
+    return _bounds(token)[0] if token.kind == "repeat" else None
+
+
+def _bounds(token: Token) -> tuple[int, int]:
+    match token.value:
+        case "*":
+            return 0, sys.maxsize
+        case "+":
+            return 1, sys.maxsize
+        case "?":
+            return 0, 1
+        case counted:
+            least, comma, most = counted[1:-1].partition(",")
+            return int(least or 0), int(most) if most else sys.maxsize if comma else int(least)
+
+
+# How long matching may take
+
+
+def _is_linear(tokens: Sequence[Token]) -> bool:
+    """Whether a search is certain to take time in proportion to the text: no open-ended repeat at all, or
+    one outside of groups after which nothing can fail, or before which stands what it cannot match. Doubtful
+    patterns run in a child process that can be killed."""
+    if any(token.kind == "back" for token in tokens) or _repeats_repeats(tokens):
+        return False
+    big = [n for n, token in enumerate(tokens) if token.kind == "repeat" and _bounds(token)[1] > MANY]
+    small = sum(token.kind == "repeat" and 1 < _bounds(token)[1] <= MANY for token in tokens)
+    optional = sum(token.kind == "repeat" and _bounds(token) == (0, 1) for token in tokens)
+    if small > 2 or optional > MANY // 2 or _choices(tokens) > 3:
+        return False
+    if not big:
+        return True
+    at = big[0]
+    if len(big) > 1 or small or optional or any(token.kind in ("or", "open", "look") for token in tokens):
+        return False
+    if at == len(tokens) - 1 or (at == 2 and tokens[0].value in ("^", "A")):
+        return True
+    return _cannot_overlap(tokens[: at - 1], tokens[at - 1])
+
+
+def _choices(tokens: Sequence[Token]) -> int:
+    """How many groups have alternatives: each may double the ways to match."""
+    ways: list[int] = []
+    count = 0
+    for token in tokens:
+        if token.kind in ("open", "look"):
+            ways.append(0)
+        elif token.kind == "or" and ways:
+            count += ways[-1] == 0
+            ways[-1] += 1
+        elif token.kind == "close" and ways:
+            ways.pop()
+    return count
+
+
+def _repeats_repeats(tokens: Sequence[Token]) -> bool:
+    """Whether a repeated group holds a repeat or alternatives."""
+    groups: list[bool] = []
+    for index, token in enumerate(tokens):
+        if token.kind in ("open", "look"):
+            groups.append(False)
+        elif token.kind in ("repeat", "or") and groups:
+            groups[-1] = True
+        elif token.kind == "close" and groups:
+            inner = groups.pop()
+            repeated = index + 1 < len(tokens) and tokens[index + 1].kind == "repeat"
+            if inner and repeated:
+                return True
+            if groups:
+                groups[-1] = groups[-1] or inner or repeated
+    return False
+
+
+def _cannot_overlap(before: Sequence[Token], repeated: Token) -> bool:
+    """Whether a character in front of a repeat ends any earlier run of it: each stretch of the text is then
+    looked at once."""
+    if repeated.kind not in ("class", "char", "dot"):
+        return False
+    one = re.compile(repeated.text, re.DOTALL | re.IGNORECASE)
+    plain = [
+        token.value
+        for token, after in zip(before, (*before[1:], repeated), strict=True)
+        if token.kind == "char" and after.kind != "repeat"
+    ]
+    return any(one.fullmatch(char) is None for char in plain)
