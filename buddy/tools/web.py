@@ -127,7 +127,8 @@ async def web_fetch(ctx: ToolContext, url: str, offset: Annotated[int, msgspec.M
     found = await ctx.service(WebAccess).page(url)
     if isinstance(found, Moved):
         return ToolResult(
-            f"{found.url} moved to another host: {found.to}\nNothing was read. Fetch that address if it is wanted.",
+            f"{found.url} moved to another host: {found.to}\n"
+            "Nothing was read. Fetch that address if it is wanted.",
             Plain(f"moved to {found.to}"),
             ok=False,
         )

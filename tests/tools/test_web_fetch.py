@@ -76,6 +76,14 @@ async def test_the_request_carries_nothing_of_the_person() -> None:
     ]
 
 
+async def test_an_address_written_as_a_number_is_asked_for_as_it_is() -> None:
+    async with serving(answering(reply(b"x"))) as server:
+        names = Names()
+        assert inside(await fetch(web(names=names), f"http://0x7f000001:{server.port}/")) == "x"
+    assert names.asked == []
+    assert f"Host: 127.0.0.1:{server.port}\r\n" in server.requests[0]
+
+
 async def test_text_and_json_stay_as_they_are() -> None:
     for kind, body in (("text/plain", b"a <b> c"), ("application/json", b'{"a": "<p>"}'), ("", b"plain")):
         async with serving(answering(reply(body, kind))) as server:

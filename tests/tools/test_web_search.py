@@ -102,7 +102,7 @@ async def test_the_optional_package_is_used_and_its_failures_are_told(package: s
     assert result.display == Plain("1 result", "1. t\n   https://x.example/\n   x")
     with pytest.raises(ToolError, match="the search failed: ratelimit 202"):
         await search(DdgsSearch(package), "fail")
-    with pytest.raises(ToolError, match="did not answer within 0.1 seconds"):
+    with pytest.raises(ToolError, match=r"did not answer within 0.1 seconds"):
         await search(DdgsSearch(package, seconds=0.1), "slow")
 
 
@@ -111,7 +111,7 @@ async def test_an_endpoint_that_says_nothing_meets_the_deadline() -> None:
         await asyncio.Event().wait()
 
     async with serving(silent) as server:
-        with pytest.raises(ToolError, match="did not answer within 0.1 seconds"):
+        with pytest.raises(ToolError, match=r"did not answer within 0.1 seconds"):
             await search(EndpointSearch(server.url("/?q={query}", "127.0.0.1"), {}, seconds=0.1))
 
 
