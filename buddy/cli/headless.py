@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Mapping
 
 from buddy.cli.arguments import Options, UsageError
-from buddy.cli.desk import Wanted, open_desk
+from buddy.cli.desk import Wanted, mode_of, open_desk
 from buddy.cli.log import start_log
 from buddy.cli.models import Models
 from buddy.cli.place import Place, check_yolo, find_place, read_settings
@@ -22,6 +23,7 @@ from buddy.sessions.folder import FolderError
 from buddy.sessions.journal import NotSavedError
 from buddy.sessions.lock import LockedError
 from buddy.sessions.store import SessionError
+from buddy.tasks.board import TaskError
 from buddy.workspace.strays import strays
 
 MAX_STDIN_CHARS = 1_000_000
@@ -32,6 +34,7 @@ def run_headless(options: Options, environment: Mapping[str, str]) -> int:
     """Run one prompt. Returns the exit code."""
     try:
         prompt = _prompt(options)
+        _check(options)
         place = find_place(options, environment)
         check_yolo(options, environment)
         loaded = read_settings(place, options)
@@ -43,7 +46,7 @@ def run_headless(options: Options, environment: Mapping[str, str]) -> int:
         return asyncio.run(_run(options, place, loaded, prompt))
     except ConfigError as error:
         return _told(str(error), CONFIGURATION)
-    except (SessionError, LockedError, FolderError) as error:
+    except (SessionError, LockedError, FolderError, TaskError) as error:
         return _told(str(error), USAGE)
     except NotSavedError as error:
         return _told(f"the session is not saved: {error}", 1)
@@ -64,6 +67,8 @@ async def _run(options: Options, place: Place, loaded: Loaded, prompt: str) -> i
         for note in (*desk.notes, *await _left_running(desk.session.session_id, resumed=bool(reference))):
             _err(f"buddy: {one_line(note, 400)}\n")
         number = desk.board.focus
+        if options.model and desk.board.task(number).model != options.model:
+            desk.board.change_model(number, options.model)
         expanded = await desk.expand(number, prompt) if prompt else NOTHING
         for note in expanded.notes:
             _err(f"buddy: {one_line(note, 400)}\n")
@@ -76,7 +81,7 @@ async def _run(options: Options, place: Place, loaded: Loaded, prompt: str) -> i
             permission_mode=desk.policy.mode,
         )
         run = ExecRun(expanded.parts, facts, stop_on_denial=options.permission_prompts == "fail")
-        with _output(options) as out:
+        with _output(options.output) as out:
             code = await run_exec(desk.board, number, run, _format(options, out))
         outcome = desk.board.task(number).outcome
         if code and outcome is not None and outcome.reason:
@@ -120,19 +125,47 @@ def _stdin() -> str:
 
 
 class _output:  # noqa: N801 - used as a context manager only
-    """Stdout, or the file of -o, which is replaced only when the run is over."""
+    """Stdout, or the file of -o, which is replaced only when the run is over. What can't be written there
+    then goes to stdout: an answer that was paid for is not lost."""
 
-    def __init__(self, options: Options) -> None:
-        self._path = options.output
+    def __init__(self, path: str) -> None:
+        self._path = path
         self._pieces: list[str] = []
 
     def __enter__(self) -> Callable[[str], None]:
         return self._pieces.append if self._path else _out
 
     def __exit__(self, *_error: object) -> None:
-        if self._path:
+        if not self._path:
+            return
+        text = "".join(self._pieces)
+        try:
             with open(self._path, "w", encoding="utf-8", errors="replace") as file:
-                file.write("".join(self._pieces))
+                file.write(text)
+        except OSError as error:
+            _err(f"buddy: -o {self._path}: {error.strerror}; the answer is on stdout\n")
+            _out(text)
+
+
+def _check(options: Options) -> None:
+    """Raises `UsageError` for what can be known to be wrong before anything is written or spent."""
+    if options.permission_mode:
+        mode_of(options.permission_mode)
+    if options.ephemeral and (options.resume or options.resume_last) and not options.fork:
+        raise UsageError("--ephemeral is for new sessions; with --continue or --resume add --fork")
+    if options.output:
+        _check_output(options.output)
+
+
+def _check_output(path: str) -> None:
+    """Raises `UsageError` where -o can't be written, before anything is spent."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path):
+        raise UsageError(f"-o {path}: expected a file, found a directory")
+    if not os.path.isdir(folder):
+        raise UsageError(f"-o {path}: there is no directory {folder}")
+    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        raise UsageError(f"-o {path}: it can't be written there")
 
 
 def _format(options: Options, out: Callable[[str], None]) -> Format:

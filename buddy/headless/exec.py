@@ -16,7 +16,7 @@ import msgspec
 
 from buddy.agent.events import TaskEvent, ToolFinished, ToolStarted
 from buddy.agent.host import Outcome
-from buddy.agent.messages import AssistantMessage, UserPart, text_of
+from buddy.agent.messages import AssistantMessage, Call, UserPart, text_of
 from buddy.headless.exit_codes import exit_code
 from buddy.headless.formats import Format, RunFacts, RunResult
 from buddy.tasks.board import TaskBoard
@@ -36,17 +36,19 @@ class _Watch:
 
     def __init__(self) -> None:
         self.denials: list[dict[str, Any]] = []
+        self.denied = ""
         self.terminated = False
-        self._arguments: dict[str, tuple[str, str]] = {}
+        self._started: dict[str, ToolStarted] = {}
 
     def look(self, events: Sequence[TaskEvent]) -> None:
         for one in events:
             if isinstance(one.event, ToolStarted):
-                self._arguments[one.event.call.id] = (one.event.call.name, one.event.call.arguments)
+                self._started[one.event.call.id] = one.event
             elif isinstance(one.event, ToolFinished):
-                name, arguments = self._arguments.pop(one.event.call_id)
+                started = self._started.pop(one.event.call_id)
                 if one.event.status == "denied":
-                    self.denials.append(_denial(name, one.event.call_id, arguments))
+                    self.denials.append(_denial(started.call))
+                    self.denied = self.denied or started.title
 
 
 async def run_exec(board: TaskBoard, number: int, run: ExecRun, output: Format) -> int:
@@ -67,7 +69,9 @@ async def run_exec(board: TaskBoard, number: int, run: ExecRun, output: Format) 
                 if one.task_id == number:
                     output.event(one.event)
             if run.stop_on_denial and watch.denials:
-                board.cancel(number, "an approval was needed and nobody was there to give it")
+                board.cancel(
+                    number, f"an approval was needed and nobody was there to give it: {watch.denied}"
+                )
     finally:
         signals.remove()
     outcome = task.outcome or Outcome("cancelled", "cancelled", "", 0, ())
@@ -124,9 +128,9 @@ def _answer(outcome: Outcome) -> str:
     return ""
 
 
-def _denial(name: str, call_id: str, arguments: str) -> dict[str, Any]:
+def _denial(call: Call) -> dict[str, Any]:
     try:
-        given: Any = json.loads(arguments)
+        given: Any = json.loads(call.arguments)
     except ValueError:
-        given = arguments
-    return {"tool_name": name, "tool_use_id": call_id, "tool_input": given}
+        given = call.arguments
+    return {"tool_name": call.name, "tool_use_id": call.id, "tool_input": given}

@@ -93,9 +93,9 @@ class Progress:
         elif isinstance(event, ToolFinished) and event.status != "ok":
             self._err(f"  {event.status}: {one_line(event.text, 200)}\n")
         elif isinstance(event, RetryScheduled):
-            self._err(
-                f"  {one_line(event.message, 200)} Trying again in {event.delay_s:.0f} s ({event.attempt})\n"
-            )
+            said = one_line(event.message, 200).rstrip(".")
+            tried = f"{event.attempt} of {event.attempts} tries"
+            self._err(f"  {said}; trying again in {event.delay_s:.0f} s ({tried})\n")
         elif isinstance(event, ContextCompacted):
             self._err(f"  context compacted: {event.tokens_before:,} → {event.tokens_after:,} tokens\n")
         elif isinstance(event, Notice):

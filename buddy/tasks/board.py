@@ -222,8 +222,9 @@ class TaskBoard:
             task.steering.clear()
             task.queued.clear()
             self.parts.memory.record_queue(number, (), ())
-        task.reason = reason
-        task.cancelled.set()
+        if task.running:
+            task.reason = reason
+            task.cancelled.set()
         return texts
 
     async def kill(self, number: int) -> None:
@@ -355,6 +356,7 @@ class TaskBoard:
             case "cancelled":
                 task.state = "cancelled"
         task.reason = task.reason or outcome.reason
+        task.outcome = msgspec.structs.replace(outcome, reason=task.reason)
         if task.deadline is not None:
             task.deadline.cancel()
             task.deadline = None

@@ -271,8 +271,8 @@ def normal(text: str, places: Mapping[str, str]) -> str:
         text = text.replace(place, name)
     text = text.replace(f"{os.uname().sysname} {os.uname().machine}", "{platform}")
     text = text.replace(sys.executable, "{python}")
+    text = _SECONDS.sub("{seconds} s", text)
+    text = _NUMBERS.sub(lambda found: (found[1] or found[2] or found[3]) + "0", text)
     text = _SESSION.sub("{session}", text)
     ids: dict[str, str] = {}
-    text = _ID.sub(lambda found: ids.setdefault(found[0], f"{{id {len(ids) + 1}}}"), text)
-    text = _SECONDS.sub("{seconds} s", text)
-    return _NUMBERS.sub(lambda found: (found[1] or found[2] or found[3]) + "0", text)
+    return _ID.sub(lambda found: ids.setdefault(found[0], f"{{id {len(ids) + 1}}}"), text)

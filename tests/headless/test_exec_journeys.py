@@ -98,7 +98,7 @@ def journal(desk: Desk) -> str:
 
 
 async def continued(desk: Desk, server: FakeLLM) -> None:
-    """Go on after a kill: the work is done, nothing that was on the disk is missing, nothing is there twice."""
+    """Go on after a kill: the work is done, nothing of the disk is missing, nothing is there twice."""
     before = acknowledged(desk)
     ran = await desk.run("exec", *YOLO, "--continue")
     assert (ran.code, ran.out) == (0, "Mended: `add` subtracted.\n"), ran.err
