@@ -7,7 +7,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 import msgspec
@@ -34,9 +34,18 @@ def doctor(options: Options, environment: Mapping[str, str]) -> int:
     """Print the report. The exit code is 1 when something is bad."""
     place = find_place(options, environment)
     findings = list(_findings(options, place))
-    for finding in findings:
-        sys.stdout.write(f"{_MARKS[finding.level]}  {finding.text}\n")
+    for line in _lines(findings):
+        sys.stdout.write(f"{line}\n")
     return 1 if any(finding.level == "bad" for finding in findings) else 0
+
+
+def report(options: Options, place: Place) -> tuple[str, ...]:
+    """The report as lines. It looks at the disk and at local servers: not on a running event loop."""
+    return tuple(_lines(_findings(options, place)))
+
+
+def _lines(findings: Iterable[Finding]) -> Iterator[str]:
+    return (f"{_MARKS[finding.level]}  {finding.text}" for finding in findings)
 
 
 def _findings(options: Options, place: Place) -> Iterator[Finding]:

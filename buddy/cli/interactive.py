@@ -18,14 +18,15 @@ from buddy.agent.events import TaskEvent
 from buddy.cli.arguments import Options
 from buddy.cli.log import start_log
 from buddy.cli.place import Place, check_yolo, find_place, read_settings
+from buddy.cli.surface import LineSurface, Surface
 from buddy.config import ConfigError, Loaded
-from buddy.repl.blocks import Block, Note
+from buddy.repl.blocks import Block, Note, ToolCall
 from buddy.repl.commands.registry import Commands
 from buddy.repl.controller import Controller
 from buddy.repl.leaving import Ending
 from buddy.repl.line_mode import LineRepl
 from buddy.repl.style import choose_look
-from buddy.repl.view_state import DeskFacts, ViewState
+from buddy.repl.view_state import DeskFacts
 
 CLOSE_LIMIT_S = 6
 _log = logging.getLogger("buddy.terminal")
@@ -46,15 +47,18 @@ def run_interactive(options: Options, environment: Mapping[str, str]) -> int:
 
 class Front:
     """The terminal's side of a run: what a sitting prints to, and what it is told when the person leaves.
-    `left` is set when the screen is gone; `switch_to` names the session to open next, None when there is
-    none."""
+    `left` and `gone` are set when the screen is; `switch_to` names the session to open next, None when there
+    is none; `previous` is the one that was left for it."""
 
-    def __init__(self, screen: object, state: ViewState, controller: Controller) -> None:
+    def __init__(self, screen: Surface, controller: Controller, environment: Mapping[str, str]) -> None:
         self.screen = screen
-        self.state = state
+        self.environment = environment
+        self.state = screen.state
         self.controller = controller
         self.stop = asyncio.Event()
+        self.gone = asyncio.Event()
         self.left = False
+        self.previous = ""
         self.switch_to: str | None = None
         self.farewell = ""
         self.batches: asyncio.Queue[list[TaskEvent]] = asyncio.Queue()
@@ -62,12 +66,23 @@ class Front:
     def print(self, *blocks: Block) -> None:
         """Print above the prompt; afterwards, when the screen is gone, nowhere."""
         if not self.left:
-            self.screen.print(*blocks)  # type: ignore[attr-defined]
+            self.state.folded.extend(block for block in blocks if isinstance(block, ToolCall))
+            self.screen.print(*blocks)
 
     async def events(self) -> AsyncIterator[list[TaskEvent]]:
         """What the board says, across sessions."""
         while True:
             yield await self.batches.get()
+            self.batches.task_done()
+
+    async def settle(self) -> None:
+        """Wait until the screen has taken what the board said to the end, then forget the session."""
+        shown = asyncio.ensure_future(self.batches.join())
+        gone = asyncio.ensure_future(self.gone.wait())
+        await asyncio.wait({shown, gone}, return_when=asyncio.FIRST_COMPLETED)
+        shown.cancel()
+        gone.cancel()
+        self.state.reset()
 
 
 async def run_screen(options: Options, place: Place, loaded: Loaded, log_path: str) -> int:
@@ -82,8 +97,8 @@ async def run_screen(options: Options, place: Place, loaded: Loaded, log_path: s
         names={},
     )
     controller = Controller(_commands, early)
-    screen, state = _screen(place, loaded, controller)
-    front = Front(screen, state, controller)
+    screen = _surface(place, loaded, controller)
+    front = Front(screen, controller, place.environment)
     sitting = asyncio.create_task(_sit(options, place, loaded, front, log_path))
     code = 1
     try:
@@ -91,6 +106,7 @@ async def run_screen(options: Options, place: Place, loaded: Loaded, log_path: s
         code = {"left": 0, "gone": 129}.get(ending, 143)
     finally:
         front.left = True
+        front.gone.set()
         front.stop.set()
         await _settled(sitting)
     if front.farewell:
@@ -140,10 +156,11 @@ def _reference(options: Options) -> str:
 def _without_prompt(options: Options) -> Options:
     import msgspec
 
-    return msgspec.structs.replace(options, words=(), command="", permission_mode="")
+    command = options.command if options.command == "demo" else ""
+    return msgspec.structs.replace(options, words=(), command=command, fork=False)
 
 
-def _screen(place: Place, loaded: Loaded, controller: Controller):  # noqa: ANN202 - one of two screens
+def _surface(place: Place, loaded: Loaded, controller: Controller) -> Surface:
     display = loaded.settings.display
     environ = place.environment
     encoding = sys.stdout.encoding or "ascii"
@@ -160,8 +177,9 @@ def _screen(place: Place, loaded: Loaded, controller: Controller):  # noqa: ANN2
             act=controller.act,
             clock=time.monotonic,
         )
-        return line, line.state
-    from buddy.repl.app import Settings  # prompt_toolkit: 60 ms that a dumb terminal does not need
+        return LineSurface(line)
+    from buddy.cli.screen_surface import ScreenSurface  # prompt_toolkit: 60 ms a dumb terminal does not need
+    from buddy.repl.app import Settings
     from buddy.repl.completion import DeskCompleter
     from buddy.repl.start import open_repl
 
@@ -177,6 +195,6 @@ def _screen(place: Place, loaded: Loaded, controller: Controller):  # noqa: ANN2
         desk=controller.facts,
         act=controller.act,
         log=lambda line: _log.warning("%s", line),
-        completer=DeskCompleter(controller, place.boundary.cwd),
+        completer=DeskCompleter(_commands, lambda: controller.context, place.boundary.cwd),
     )
-    return repl, repl.state
+    return ScreenSurface(repl)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-import sys
 from collections.abc import Coroutine
 from typing import Any
 
 from buddy.cli.arguments import Options
 from buddy.cli.demo import HINTS, DemoModels
 from buddy.cli.desk import Desk, Wanted, open_desk
+from buddy.cli.doctor import report
 from buddy.cli.first_run import first_run_text
 from buddy.cli.interactive import Front
 from buddy.cli.models import Models
@@ -21,11 +21,12 @@ from buddy.cli.trust import remember_trust
 from buddy.config import ConfigError, Loaded
 from buddy.llm.scripted import Pace
 from buddy.repl.blocks import Note, PlainText
+from buddy.repl.own_work import OwnWork
 from buddy.repl.port import Context, DeskPort, Stage
 from buddy.repl.replay import blocks_of
 from buddy.sessions.folder import FolderError
 from buddy.sessions.lock import LockedError
-from buddy.sessions.store import SessionError
+from buddy.sessions.store import ForeignSessionError, ReadOnlySessionError, SessionError
 from buddy.tasks.events import EventReader
 
 _log = logging.getLogger(__name__)
@@ -44,12 +45,25 @@ async def sit(
             await _work(desk, options, front, log_path)
         await _closed(desk, front)
     except (SessionError, LockedError, FolderError, ConfigError) as error:
-        front.print(Note("error", str(error)))
+        front.print(Note("error", _said(error, reference)))
         if reference:
-            front.switch_to = ""
+            front.switch_to = front.previous if front.previous != reference else ""
+            front.previous = ""
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         front.print(Note("error", f"{where}{error.strerror}: the session can't be kept there"))
+    finally:
+        await front.settle()
+
+
+def _said(error: Exception, reference: str) -> str:
+    """What is wrong with a session, and what can be done."""
+    match error:
+        case ForeignSessionError() | ReadOnlySessionError() | LockedError():
+            ways = f"/session show {reference} shows it, /session fork {reference} goes on in a copy"
+            return f"{str(error).split(': open it')[0].split('; look')[0]}. {ways}"
+        case _:
+            return str(error)
 
 
 def _models(options: Options, place: Place, loaded: Loaded) -> Models:
@@ -62,12 +76,13 @@ async def _work(desk: Desk, options: Options, front: Front, log_path: str) -> No
     reader = desk.board.reader()
     pump = asyncio.create_task(_pump(reader, front))
     jobs: set[asyncio.Task[None]] = set()
-    context = Context(_port(desk, log_path), _stage(front, jobs))
+    own = OwnWork(desk.board.parts.clock.now, front.screen.touch)
+    context = Context(_port(desk, options, log_path), _stage(front, jobs, desk.session.session_id), own)
     for note in desk.notes:
         front.print(Note("warning", note))
     await _greet(desk, front)
     front.controller.open(context)
-    if options.words and options.command != "resume":
+    if options.words and options.command not in ("resume", "demo"):
         desk.board.submit(desk.board.focus, " ".join(options.words))
     try:
         await front.stop.wait()
@@ -114,13 +129,15 @@ async def _closed(desk: Desk, front: Front) -> None:
         await asyncio.to_thread(desk.store.delete, session_id)
 
 
-def _port(desk: Desk, log_path: str) -> DeskPort:
+def _port(desk: Desk, options: Options, log_path: str) -> DeskPort:
     return DeskPort(
         board=desk.board,
         policy=desk.policy,
         memory=desk.session.writer,
         store=desk.store,
         settings=desk.settings,
+        loaded=desk.loaded,
+        doctor=lambda: report(options, desk.place),
         boundary=desk.place.boundary,
         catalogue=desk.models.known,
         jobs=desk.jobs,
@@ -137,8 +154,9 @@ def _port(desk: Desk, log_path: str) -> DeskPort:
     )
 
 
-def _stage(front: Front, jobs: set[asyncio.Task[None]]) -> Stage:
-    screen: Any = front.screen
+def _stage(front: Front, jobs: set[asyncio.Task[None]], session_id: str) -> Stage:
+    screen = front.screen
+    inside_tmux = bool(front.environment.get("TMUX"))
 
     def start(work: Coroutine[Any, Any, None]) -> None:
         job = asyncio.get_running_loop().create_task(work)
@@ -153,26 +171,26 @@ def _stage(front: Front, jobs: set[asyncio.Task[None]]) -> Stage:
 
     def switch(reference: str) -> None:
         front.switch_to = reference
-        front.state.tasks.clear()
-        front.state.inbox.clear()
+        front.previous = session_id
         front.stop.set()
 
     return Stage(
         print=front.print,
         hint=screen.hint,
         redraw=screen.redraw,
-        clear=screen.redraw,
+        clear=screen.clear,
         leave=lambda: screen.end("left"),
-        put=lambda text: screen.editor.put(text),
+        put=lambda text: screen.put(text, over=True),
+        give_back=lambda text: screen.put(text, over=False),
+        edit=screen.edit,
         start=start,
         switch_session=switch,
-        copy=_copy,
-        blocks=lambda: (),
+        copy=lambda text: screen.write(clipboard(text, inside_tmux=inside_tmux)),
     )
 
 
-def _copy(text: str) -> None:
-    """Put text on the clipboard by escape sequence (OSC 52), which also works over ssh."""
-    encoded = base64.b64encode(text.encode("utf-8", "replace")).decode()
-    sys.__stdout__.write(f"\x1b]52;c;{encoded}\x07")  # type: ignore[union-attr]
-    sys.__stdout__.flush()  # type: ignore[union-attr]
+def clipboard(text: str, *, inside_tmux: bool) -> str:
+    """The sequence that puts text on the terminal's clipboard (OSC 52), which also works over ssh; wrapped
+    for tmux, which else keeps it to itself."""
+    sequence = f"\x1b]52;c;{base64.b64encode(text.encode('utf-8', 'replace')).decode()}\x07"
+    return f"\x1bPtmux;{sequence.replace(chr(27), chr(27) * 2)}\x1b\\" if inside_tmux else sequence

@@ -128,6 +128,10 @@ class Actions:
         task = self._state.tasks.get(self._state.focus)
         return task is not None and task.is_running
 
+    def _something_runs(self) -> bool:
+        """Whether there is something Esc ends: the turn in front, or a command of the person's own."""
+        return self.focused_runs() or bool(self._state.desk.own)
+
     def note_waits(self) -> bool:
         """Whether a note of a finished task would go with the next prompt."""
         return any(row.kind == "note" for row in self._state.desk.queue)
@@ -183,14 +187,14 @@ class Actions:
     def _escape(self) -> None:
         if self._editor.buffer.complete_state is not None:
             self._editor.buffer.cancel_completion()
-        elif self.focused_runs():
+        elif self._something_runs():
             self._act(Cancel())
 
     def _interrupt(self) -> None:
         now = self._clock()
         if self._editor.text:
             self._editor.clear()
-        elif self.focused_runs():
+        elif self._something_runs():
             self._act(Cancel())
         elif now - self._interrupted_at < TWICE_S:
             self._stage.end("left")

@@ -53,7 +53,8 @@ class Bars:
         now = self._clock()
         self._top, self._marked_fits = top_lines(self._state, now, size.columns, size.rows, self._look)
         self._announce()
-        ticks = bool(self._state.running() or self._state.inbox or now < self._hint_until)
+        live = self._state.running() or self._state.desk.own
+        ticks = bool(live or self._state.inbox or now < self._hint_until)
         return len(self._top), ticks
 
     def note_seen(self) -> None:

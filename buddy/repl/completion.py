@@ -1,22 +1,195 @@
-"""Completion of `/commands` and `@files`."""
+"""Completion of `/commands` and their arguments, `@files`, `@3` tasks and paths after `!`.
+
+What is in memory is offered at once; whatever looks at the disk does so in a thread, one look at a time, so
+that no key waits for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+import re
+import shlex
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from typing import TypeVar
 
+import msgspec
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from buddy.repl.controller import Controller
+from buddy.repl.commands.registry import CommandError, Commands, Kind
+from buddy.repl.file_names import SHOWN, FolderListing, Listing, in_folder, matching
+from buddy.repl.port import Context
+from buddy.safety.sanitise import one_line
+
+T = TypeVar("T")
+META_CHARS = 70
+_MENTION = re.compile(r"(?:^|(?<=\s))@(?P<path>(?:\\ |[^\s@])*)$")
+_ADDRESS = re.compile(r"@(?P<number>\d*)")
+_COMMAND = re.compile(r"/(?P<name>[\w?-]*)")
+_ARGUMENTS = re.compile(r"/(?P<name>[\w?-]+)\s+(?P<rest>[^\n]*)")
+_OUTSIDE = ("/", "~", "../", "./")
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """Something that can be put in the place of what was typed: the text, what is said about it."""
+
+    text: str
+    about: str = ""
+    shown: str = ""
 
 
 class DeskCompleter(Completer):
-    """Completes where something is completable."""
+    """Completes where something is completable. `context` is None while the desk is not open: then nothing
+    is. `listing` gives the files that can be mentioned."""
 
-    def __init__(self, controller: Controller, cwd: str) -> None:
-        self._controller = controller
+    def __init__(
+        self,
+        commands: Callable[[], Commands],
+        context: Callable[[], Context | None],
+        cwd: str,
+        listing: Listing | None = None,
+    ) -> None:
+        self._commands = commands
+        self._context = context
         self._cwd = cwd
+        self._listing = listing or FolderListing(cwd)
+        self._looking = asyncio.Lock()
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """Nothing yet."""
+        """Nothing: everything is offered by `get_completions_async`."""
         return ()
+
+    async def get_completions_async(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> AsyncGenerator[Completion, None]:
+        """What fits the text before the cursor."""
+        context = self._context()
+        if context is None:
+            return
+        before = document.text_before_cursor
+        typed, offers = await self._offers(
+            context, before, document.text_after_cursor, asked=complete_event.completion_requested
+        )
+        for offer in offers:
+            yield Completion(
+                offer.text,
+                start_position=-len(typed),
+                display=one_line(offer.shown or offer.text, META_CHARS),
+                display_meta=one_line(offer.about, META_CHARS),
+            )
+
+    async def _offers(
+        self, context: Context, before: str, after: str, *, asked: bool
+    ) -> tuple[str, Sequence[Offer]]:
+        """The end of the text that is completed, and what it can become."""
+        line = before.lstrip()
+        if found := _COMMAND.fullmatch(line):
+            return line, command_offers(self._commands(), found["name"])
+        if found := _ARGUMENTS.fullmatch(line):
+            return await self._argument(context, found["name"], found["rest"])
+        if found := _MENTION.search(before):
+            path = found["path"]
+            tasks = task_offers(context, path, "@") if _ADDRESS.fullmatch(line) and not after else []
+            return found[0], [*tasks, *await self._mentions(path)]
+        if line.startswith("!") and asked:
+            word = re.split(r"(?<!\\)[\s;|&<>()=]", line.lstrip("!"))[-1]
+            paths = await self._looked(lambda: in_folder(self._cwd, word.replace("\\ ", " ")))
+            return word, [Offer(_shell_word(path), shown=path) for path in paths]
+        return "", ()
+
+    async def _argument(self, context: Context, name: str, rest: str) -> tuple[str, Sequence[Offer]]:
+        try:
+            command = self._commands().find(name)
+        except CommandError:
+            return "", ()
+        words = rest.split(" ")
+        typed = words[-1]
+        if command.choices and len(words) == 1:
+            return typed, [Offer(choice) for choice in command.choices if choice.startswith(typed)]
+        if len(words) != (2 if command.choices else 1) and command.completes != ("path",):
+            return "", ()
+        return typed, [
+            offer for kind in command.completes for offer in await self._of_kind(context, kind, typed)
+        ]
+
+    async def _of_kind(self, context: Context, kind: Kind, typed: str) -> Sequence[Offer]:
+        match kind:
+            case "task":
+                return task_offers(context, typed.removeprefix("@"), "@" if typed.startswith("@") else "")
+            case "request":
+                waiting = context.board.inbox.waiting()
+                rows = [
+                    Offer(str(one.number), f"task {one.task_id}: {one.event.call.name}") for one in waiting
+                ]
+                return [row for row in (*rows, Offer("all", "all that wait")) if row.text.startswith(typed)]
+            case "command":
+                return command_offers(self._commands(), typed, sign="")
+            case "path":
+                return [Offer(path) for path in await self._looked(lambda: in_folder(self._cwd, typed))]
+            case "session":
+                return await self._looked(lambda: session_offers(context, typed))
+            case "model":
+                return await self._looked(lambda: model_offers(context, typed))
+
+    async def _mentions(self, path: str) -> list[Offer]:
+        wanted = path.replace("\\ ", " ")
+        if wanted.startswith(_OUTSIDE):
+            found = await self._looked(lambda: in_folder(self._cwd, wanted))
+        else:
+            found = await self._looked(lambda: matching(self._listing(), wanted))
+        return [Offer("@" + name.replace(" ", "\\ "), shown=name) for name in found]
+
+    async def _looked(self, look: Callable[[], T]) -> T:
+        async with self._looking:
+            return await asyncio.to_thread(look)
+
+
+def command_offers(commands: Commands, beginning: str, sign: str = "/") -> list[Offer]:
+    """The commands that begin so, by name; an alias only where its name does not."""
+    wanted = beginning.lower()
+    offers: list[Offer] = []
+    for one in commands.all():
+        names = [name for name in (one.name, *one.aliases) if name.startswith(wanted)]
+        if names:
+            offers.append(Offer(sign + names[0], one.help))
+    return sorted(offers, key=lambda offer: offer.text)
+
+
+def task_offers(context: Context, beginning: str, sign: str) -> list[Offer]:
+    """The tasks whose numbers begin so."""
+    return [
+        Offer(f"{sign}{task.number}", f"{task.state}: {task.title}")
+        for task in context.board.tasks.values()
+        if not task.closed and str(task.number).startswith(beginning)
+    ]
+
+
+def session_offers(context: Context, typed: str) -> list[Offer]:
+    """The other sessions, the newest first: by id, and by name where the name is being typed."""
+    current = context.desk.memory.session_id
+    offers: list[Offer] = []
+    for one in context.desk.store.list():
+        if one.session_id == current or one.foreign:
+            continue
+        if one.session_id.startswith(typed.lower()):
+            offers.append(Offer(one.session_id, one.name or one.title))
+        elif typed and one.name.lower().startswith(typed.lower()):
+            offers.append(Offer(one.name, one.session_id))
+    return offers[:SHOWN]
+
+
+def model_offers(context: Context, typed: str) -> list[Offer]:
+    """Profiles first, then models of the catalogue that have it in their names."""
+    profiles = context.desk.settings.models
+    text = typed.lower()
+    offers = [Offer(name, profile.model) for name, profile in profiles.items() if name.startswith(typed)]
+    if text:
+        known = context.desk.catalogue().models.values()
+        offers += [Offer(info.id, f"{info.context:,} tokens") for info in known if text in info.id.lower()]
+    return offers[:SHOWN]
+
+
+def _shell_word(path: str) -> str:
+    """A path as a word of a shell command; a leading `~/` stays what it is."""
+    home, rest = ("~/", path[2:]) if path.startswith("~/") else ("", path)
+    return home + (shlex.quote(rest) if rest else "")

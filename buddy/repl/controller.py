@@ -29,6 +29,7 @@ from buddy.repl.intents import (
 from buddy.repl.port import Context
 from buddy.repl.shell_lines import run_shell_line
 from buddy.repl.view_state import DeskFacts, QueueRow
+from buddy.sessions.journal import NotSavedError
 from buddy.tasks.board import TaskError
 from buddy.tasks.inbox import AnswerRefused
 
@@ -54,9 +55,9 @@ class Controller:
         self._context = None
 
     @property
-    def is_open(self) -> bool:
-        """Whether there is a desk."""
-        return self._context is not None
+    def context(self) -> Context | None:
+        """The desk that is open, None when there is none."""
+        return self._context
 
     def act(self, intent: Intent) -> None:
         """Carry out an intent. Errors become a line above the prompt; nothing typed is lost."""
@@ -69,8 +70,9 @@ class Controller:
     async def _carried_out(self, context: Context, intent: Intent) -> None:
         try:
             await self._done(context, intent)
-        except (TaskError, CommandError, ConfigError, AnswerRefused) as error:
+        except (TaskError, CommandError, ConfigError, AnswerRefused, NotSavedError) as error:
             context.stage.print(Note("error", str(error)))
+            context.stage.give_back(typed_text(intent))
 
     async def _done(self, context: Context, intent: Intent) -> None:
         board, stage = context.board, context.stage
@@ -129,7 +131,7 @@ class Controller:
 
     async def _to_task(self, context: Context, number: int, text: str, *, aside: bool) -> None:
         if aside:
-            await self._slash(context, f"/btw {number} {text}")
+            await self._slash(context, f"/btw @{number} {text}")
             return
         await context.board.steer(number, await self._content(context, number, text))
         if number != context.focus:
@@ -146,6 +148,11 @@ class Controller:
         return expanded.parts
 
     def _cancel(self, context: Context) -> None:
+        """What was begun last is ended first: a command of the person's own, or the turn."""
+        task, work = context.board.task(context.focus), context.own.last()
+        if work is not None and (not task.running or work.since >= task.started_at):
+            work.cancelled.set()
+            return
         texts = context.board.cancel(context.focus)
         if texts:
             context.stage.put("\n\n".join(text_of(message) for message in texts))
@@ -169,6 +176,8 @@ class Controller:
             queue=tuple(rows),
             names={task.number: task.title for task in board.tasks.values()},
             extra=self._extra(context),
+            own=context.own.rows(),
+            numbers={one.event.request_id: one.number for one in board.inbox.waiting()},
         )
 
     def _extra(self, context: Context) -> tuple[str, ...]:
@@ -177,3 +186,30 @@ class Controller:
         words = [f"NOT SAVED: {state.reason}"] if not state.saved else []
         words += [f"approvals: {kind}"] if kind != "ask" else []
         return tuple(words)
+
+
+def typed_text(intent: Intent) -> str:
+    """What the person typed for an intent, so that it can be put back into the line when it failed; "" for
+    keys and answers."""
+    match intent:
+        case Prompt(text) | Queue(text):
+            return text
+        case NewTask(text):
+            return f"/bg {text}"
+        case ToTask(number, text, aside):
+            return f"@{number}{'?' if aside else ''} {text}"
+        case Slash(line):
+            return line if " " in line else ""
+        case ShellLine(command, private):
+            return f"{'!!' if private else '!'}{command}"
+        case (
+            Answer()
+            | Cancel()
+            | ToBackground()
+            | NextMode()
+            | RecallQueued()
+            | DropNote()
+            | TaskPanel()
+            | Rewind()
+        ):
+            return ""

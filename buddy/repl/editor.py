@@ -16,7 +16,7 @@ from buddy.safety.sanitise import clean
 FOLDED_CHARS = 4096
 FOLDED_LINES = 15
 _FOLD = re.compile(r"\[pasted #(\d+), \d+ (?:lines|characters)\]")
-_COMPLETABLE = re.compile(r"(?:^\s*/\S*|(?:^|\s)@[^\s@]*|^\s*!\S*)$")
+_COMPLETABLE = re.compile(r"(?:^\s*/[\w?-]*(?:\s.*)?|(?:^|\s)@(?:\\ |[^\s@])*|^\s*!.*)$")
 
 
 class Editor:

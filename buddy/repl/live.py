@@ -78,6 +78,8 @@ def live_lines(state: ViewState, now: float, columns: int, rows: int, look: Look
     room = min(LIVE_ROWS_MAX, max(rows // LIVE_ROWS_PART, 1))
     width = max(columns - 1, 10)
     running = state.running()
+    own = _own_lines(state, now, width, look)[: room if not running else 1]
+    room -= len(own)
     lines: list[Line] = []
     for index, task in enumerate(running):
         left = room - len(lines)
@@ -90,7 +92,22 @@ def live_lines(state: ViewState, now: float, columns: int, rows: int, look: Look
         reserved = len(running) - index - 1
         tail = _tail(task, width, look)
         lines += tail[len(tail) - max(0, min(TASK_LINES, len(tail), left - 1 - reserved)) :]
-    return lines[:room]
+    return [*lines[:room], *own]
+
+
+def _own_lines(state: ViewState, now: float, width: int, look: Look) -> list[Line]:
+    """What the person started beside the tasks, what was begun last first: that is what Esc ends."""
+    lines: list[Line] = []
+    for row in reversed(state.desk.own):
+        last = f" ({one_line(row.last_line, TITLE_CELLS)})" if row.last_line.strip() else ""
+        about = f" {words.elapsed(now - row.since)}{last}"
+        head: Line = [
+            ("phase", look.glyphs.running + " "),
+            ("bold", one_line(row.title, 60)),
+            ("muted", about),
+        ]
+        lines.append(fit_line(head, width, look.glyphs.ellipsis))
+    return lines
 
 
 def _header(state: ViewState, task: TaskView, now: float, look: Look) -> Line:
@@ -135,15 +152,15 @@ def inbox_lines(state: ViewState, now: float, columns: int, look: Look) -> list[
     """The requests that wait: the marked one in full, as far as it fits, and what would answer it."""
     lines: list[Line] = []
     for number, row in enumerate(state.inbox[: QUEUE_ROWS + 1], start=1):
-        lines += _inbox_row(row, number, now, max(columns - 1, 10), look)
+        known = state.desk.numbers.get(row.request_id, number)
+        lines += _inbox_row(row, known, now, max(columns - 1, 10), look, marked=number == 1)
     missing = len(state.inbox) - QUEUE_ROWS - 1
     if missing > 0:
         lines.append([("warning", f"  and {words.counted(missing, 'more request')} (/ok, /no)")])
     return lines
 
 
-def _inbox_row(row: InboxRow, number: int, now: float, width: int, look: Look) -> list[Line]:
-    marked = number == 1
+def _inbox_row(row: InboxRow, number: int, now: float, width: int, look: Look, *, marked: bool) -> list[Line]:
     sign = look.glyphs.marked if marked else " "
     shown = visible(row.title)
     length = f" [{len(row.title)} characters]" if len(row.title) > width else ""

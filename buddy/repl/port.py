@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import msgspec
 
-from buddy.config import Settings
+from buddy.config import Loaded, Settings
 from buddy.extend.mentions import Expanded
 from buddy.llm.catalog import Catalogue
-from buddy.repl.blocks import Block
+from buddy.repl.own_work import OwnWork
 from buddy.safety.paths import Boundary
 from buddy.safety.policy_state import Policy
 from buddy.sessions.store import SessionStore
@@ -25,13 +25,16 @@ from buddy.workspace.undo import UndoLog
 class DeskPort(msgspec.Struct, frozen=True):
     """A session ready to work. `expand` attaches mentioned files; `trust` remembers that the person trusts
     this folder (False: no longer); `sandbox` is the footer's word; `instructions` names the instruction files
-    in force, `log_path` is "" when there is no log."""
+    in force, `log_path` is "" when there is no log; `loaded` says where the settings came from; `doctor`
+    examines this machine, a line each (it blocks: call it in a thread)."""
 
     board: TaskBoard
     policy: Policy
     memory: SessionWriter
     store: SessionStore
     settings: Settings
+    loaded: Loaded
+    doctor: Callable[[], tuple[str, ...]]
     boundary: Boundary
     catalogue: Callable[[], Catalogue]
     jobs: Jobs
@@ -49,8 +52,8 @@ class DeskPort(msgspec.Struct, frozen=True):
 
 class Stage(msgspec.Struct, frozen=True):
     """What commands do to the screen: print blocks, show a short hint, clear, redraw, leave, put text into
-    the editor, run work in the background, replace the session by another (a reference, or "" for a new
-    one)."""
+    the editor (`give_back`: only if it is empty), open the line in the person's editor, run work in the
+    background, replace the session by another (a reference, or "" for a new one), copy to the clipboard."""
 
     print: Callable[..., None]
     hint: Callable[[str], None]
@@ -58,10 +61,11 @@ class Stage(msgspec.Struct, frozen=True):
     clear: Callable[[], None]
     leave: Callable[[], None]
     put: Callable[[str], None]
+    give_back: Callable[[str], None]
+    edit: Callable[[], None]
     start: Callable[[Coroutine[Any, Any, None]], None]
     switch_session: Callable[[str], None]
     copy: Callable[[str], None]
-    blocks: Callable[[], Sequence[Block]]
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -69,6 +73,7 @@ class Context(msgspec.Struct, frozen=True):
 
     desk: DeskPort
     stage: Stage
+    own: OwnWork
 
     @property
     def board(self) -> TaskBoard:

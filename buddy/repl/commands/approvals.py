@@ -33,7 +33,7 @@ def _requests(context: Context, which: str) -> tuple[OpenRequest, ...]:
     return found
 
 
-@command(family="approvals", usage="[N|all] [TIME]")
+@command(family="approvals", usage="[N|all] [TIME]", completes=("request",))
 async def ok(context: Context, argument: str) -> None:
     """Approve the oldest request, one by its number, or all; with a time: also what is like it, that long"""
     parts = _WORDS.fullmatch(argument)
@@ -44,7 +44,7 @@ async def ok(context: Context, argument: str) -> None:
         context.board.inbox.answer(request.event.request_id, request.event.digest, answer, until=until)
 
 
-@command(family="approvals", usage="[N|all] [WORDS]")
+@command(family="approvals", usage="[N|all] [WORDS]", completes=("request",))
 async def no(context: Context, argument: str) -> None:
     """Deny the oldest request, one by its number, or all; the words go to the model"""
     parts = _WORDS.fullmatch(argument)

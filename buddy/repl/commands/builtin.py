@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from buddy.repl.commands import approvals, display, models, session, talk, tasks, workspace
+from buddy.repl.commands import (
+    approvals,
+    aside,
+    display,
+    models,
+    rewind,
+    session,
+    setup,
+    talk,
+    tasks,
+    workspace,
+)
 from buddy.repl.commands.registry import Commands
 
 
@@ -10,6 +21,6 @@ def builtin_commands() -> Commands:
     """All of them, with the help over them."""
     registry: list[Commands] = []
     help_ = talk.help_command(lambda: registry[0])
-    families = (talk, tasks, approvals, session, models, workspace, display)
+    families = (talk, tasks, aside, approvals, session, rewind, models, workspace, setup, display)
     registry.append(Commands((help_, *(one for family in families for one in family.COMMANDS))))
     return registry[0]

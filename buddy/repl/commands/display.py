@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
-from buddy.repl.blocks import PlainText
+from buddy.repl.blocks import Note, PlainText
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.port import Context
+
+MAX_COPIED_BYTES = 70_000
+"""Terminals and tmux drop longer clipboard sequences (OSC 52), most of them silently."""
+_FENCE = re.compile(r"^ {0,3}```[^\n]*\n(.*?)^ {0,3}```", re.DOTALL | re.MULTILINE)
 
 
 @command(family="screen")
@@ -21,14 +26,39 @@ async def redraw(context: Context, argument: str) -> None:
     context.stage.redraw()
 
 
-@command(family="screen")
+@command(family="screen", usage="[code]", choices=("code",))
 async def copy(context: Context, argument: str) -> None:
-    """Copy the last answer to the clipboard"""
-    answer = context.board.task(context.focus).last_answer()
-    if not answer:
+    """Copy the last answer to the clipboard, or (code) the last block of code in it"""
+    if argument not in ("", "code"):
+        raise CommandError(f"expected /copy or /copy code, found {argument!r}")
+    text = context.board.task(context.focus).last_answer()
+    if not text:
         raise CommandError("there is no answer to copy yet")
-    context.stage.copy(answer)
-    context.stage.hint(f"copied {len(answer)} characters")
+    if argument:
+        blocks = _FENCE.findall(text)
+        if not blocks:
+            raise CommandError("there is no code in the last answer; /copy takes all of it")
+        text = blocks[-1]
+    if len(text.encode()) > MAX_COPIED_BYTES:
+        raise CommandError(
+            f"{len(text):,} characters are more than a terminal takes; /export FILE.md writes them"
+        )
+    context.stage.copy(text)
+    context.stage.hint(f"copied {len(text):,} characters (if the terminal allows it)")
+
+
+@command(family="screen")
+async def editor(context: Context, argument: str) -> None:
+    """Write the next prompt in $VISUAL or $EDITOR (Ctrl+G takes the line along)"""
+    context.stage.edit()
+
+
+@command(family="screen")
+async def theme(context: Context, argument: str) -> None:
+    """Say where the colours come from"""
+    display = context.desk.settings.display
+    said = f"theme {display.theme}, color {display.color}: set [display] theme or color in buddy.toml"
+    context.stage.print(Note("info", f"{said}; the colours are your terminal's own"))
 
 
 @command(family="screen")
@@ -47,4 +77,4 @@ def _tail(path: str) -> list[str]:
         return file.read().decode("utf-8", "replace").splitlines()[-20:]
 
 
-COMMANDS = (clear, redraw, copy, log)
+COMMANDS = (clear, redraw, copy, editor, theme, log)

@@ -9,7 +9,7 @@ from buddy.repl.port import Context
 from buddy.tasks.board import TaskError
 
 
-@command(family="models", usage="[NAME]")
+@command(family="models", usage="[NAME]", completes=("model",))
 async def model(context: Context, argument: str) -> None:
     """Show or change the model of the task in front: a profile, or a model's name"""
     board = context.board

@@ -11,8 +11,10 @@ import msgspec
 
 from buddy.repl.port import Context
 
-Family = Literal["talk", "tasks", "approvals", "session", "models", "workspace", "screen"]
+Family = Literal["talk", "tasks", "approvals", "session", "models", "workspace", "setup", "screen"]
 Run = Callable[[Context, str], Awaitable[None]]
+Kind = Literal["task", "session", "model", "path", "command", "request"]
+"""What an argument names: the completion offers what there is of it."""
 
 
 class CommandError(Exception):
@@ -21,7 +23,8 @@ class CommandError(Exception):
 
 class SlashCommand(msgspec.Struct, frozen=True):
     """A declared command. `usage` is what follows the name ("" for nothing); `destructive` ones must be
-    written out, their prefixes don't work; `choices` completes the first argument."""
+    written out, their prefixes don't work. `choices` completes the first argument; what the next one names
+    (the first, where there are no choices) is `completes`."""
 
     name: str
     family: Family
@@ -31,6 +34,7 @@ class SlashCommand(msgspec.Struct, frozen=True):
     destructive: bool
     run: Run
     choices: tuple[str, ...]
+    completes: tuple[Kind, ...]
 
     def line(self) -> str:
         """Name and usage."""
@@ -45,6 +49,7 @@ def command(
     aliases: tuple[str, ...] = (),
     destructive: bool = False,
     choices: tuple[str, ...] = (),
+    completes: tuple[Kind, ...] = (),
 ) -> Callable[[Run], SlashCommand]:
     """Declare a command: an async function of (context, argument text). Its docstring's first line is its
     help."""
@@ -54,7 +59,15 @@ def command(
         if not doc:
             raise TypeError(f"command {function.__name__} needs a docstring: it is its help")
         return SlashCommand(
-            name or function.__name__.strip("_"), family, doc, usage, aliases, destructive, function, choices
+            name=name or function.__name__.strip("_"),
+            family=family,
+            help=doc,
+            usage=usage,
+            aliases=aliases,
+            destructive=destructive,
+            run=function,
+            choices=choices,
+            completes=completes,
         )
 
     return declare
@@ -91,7 +104,7 @@ class Commands:
         if len(beginning) == 1:
             found = next(iter(beginning.values()))
             if found.destructive:
-                raise CommandError(f"write /{found.name} out: it can't be taken back")
+                raise CommandError(f"write /{found.name} out: a beginning is not enough for it")
             return found
         if beginning:
             raise CommandError(f"/{name} could be {', '.join(f'/{one}' for one in sorted(beginning))}")

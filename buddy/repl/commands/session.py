@@ -10,10 +10,12 @@ from collections.abc import Callable
 from buddy.agent.budget import message_tokens
 from buddy.agent.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from buddy.repl import words
-from buddy.repl.blocks import Note, PlainText, Table
+from buddy.repl.blocks import Note, PlainText, Table, TaskHeading
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.port import Context
+from buddy.repl.replay import blocks_of
 from buddy.sessions.export import ExportFormat, exported
+from buddy.sessions.folder import FolderError
 from buddy.sessions.lock import LockedError
 from buddy.sessions.replay import SessionState
 from buddy.sessions.store import SessionError
@@ -21,7 +23,11 @@ from buddy.tasks.compacting import compact_task, uncompact_task
 
 
 @command(
-    family="session", usage="[list|resume ID|new|delete ID]", choices=("list", "resume", "new", "delete")
+    family="session",
+    usage="[list|resume ID|show ID|fork [ID]|new|delete ID]",
+    aliases=("sessions",),
+    choices=("list", "resume", "show", "fork", "new", "delete"),
+    completes=("session",),
 )
 async def session(context: Context, argument: str) -> None:
     """List the sessions of this folder, or go to another one"""
@@ -31,12 +37,16 @@ async def session(context: Context, argument: str) -> None:
             await _list(context)
         case "resume":
             await _resume(context, rest.strip())
+        case "show":
+            await _show(context, rest.strip())
+        case "fork":
+            await _fork(context, rest.strip())
         case "new":
             _new(context)
         case "delete":
             await _delete(context, rest.strip())
         case _:
-            raise CommandError(f"expected list, resume ID, new or delete ID, found {what!r}")
+            raise CommandError(f"expected list, resume ID, show ID, fork, new or delete ID, found {what!r}")
 
 
 async def _list(context: Context) -> None:
@@ -58,14 +68,72 @@ async def _list(context: Context) -> None:
 async def _resume(context: Context, reference: str) -> None:
     if not reference:
         raise CommandError("which one? /session resume ID, a name, or last; /session lists them")
-    try:
-        folder = await asyncio.to_thread(context.desk.store.find, reference)
-    except SessionError as error:
-        raise CommandError(str(error)) from error
-    session_id = os.path.basename(folder)
+    session_id = await _found(context, reference, but=context.desk.memory.session_id)
     if session_id == context.desk.memory.session_id:
         raise CommandError("that is this session")
+    why = await asyncio.to_thread(_why_not, context, session_id)
+    if why:
+        raise CommandError(
+            f"{why}; /session show {session_id} shows it, /session fork {session_id} goes on in a copy"
+        )
     _leave_for(context, session_id)
+
+
+async def _found(context: Context, reference: str, *, but: str = "") -> str:
+    """The id of the session that is meant; "last" is the newest one but this."""
+    try:
+        if reference == "last":
+            return await asyncio.to_thread(_newest, context, but)
+        return os.path.basename(await asyncio.to_thread(context.desk.store.find, reference))
+    except (SessionError, FolderError) as error:
+        raise CommandError(str(error)) from error
+
+
+def _newest(context: Context, but: str) -> str:
+    for one in context.desk.store.list():
+        if not one.foreign and one.session_id != but:
+            return one.session_id
+    raise SessionError("there is no other session in this folder")
+
+
+def _why_not(context: Context, session_id: str) -> str:
+    """Why a session can't be gone on with, "" when it can: asked before this one is left."""
+    for one in context.desk.store.list():
+        if one.session_id == session_id:
+            if one.foreign:
+                return f"{session_id} was not made by you on this machine"
+            if one.newer:
+                return f"{session_id} was written by a newer buddy"
+            if one.locked:
+                return f"{session_id} is in use by another buddy"
+    return ""
+
+
+async def _show(context: Context, reference: str) -> None:
+    """Look at a session without opening it."""
+    if not reference:
+        raise CommandError("which one? /session show ID")
+    try:
+        loaded = await asyncio.to_thread(context.desk.store.read, reference)
+    except (SessionError, FolderError, OSError) as error:
+        raise CommandError(str(error)) from error
+    for one in loaded.tasks:
+        context.stage.print(TaskHeading(one.record.number, one.record.task.title))
+        context.stage.print(*blocks_of(one.record.history, one.record.number))
+    context.stage.print(Note("info", "that was another session, to read only"))
+
+
+async def _fork(context: Context, reference: str) -> None:
+    """Go on in a copy of a session, this one by default."""
+    await context.desk.memory.journal.flush()
+    wanted = await _found(context, reference) if reference else context.desk.memory.session_id
+    try:
+        copy = await asyncio.to_thread(context.desk.store.fork, wanted)
+    except (SessionError, FolderError) as error:
+        raise CommandError(str(error)) from error
+    except OSError as error:
+        raise CommandError(f"the copy can't be written: {error.strerror}") from error
+    _leave_for(context, copy)
 
 
 def _new(context: Context) -> None:
@@ -95,7 +163,13 @@ async def _delete(context: Context, reference: str) -> None:
     context.stage.print(Note("info", f"session {os.path.basename(folder)} is deleted"))
 
 
-@command(family="session", usage="ID|NAME|last")
+@command(family="session", usage="[ID]")
+async def fork(context: Context, argument: str) -> None:
+    """Go on in a copy of this session; the original stays as it is"""
+    await _fork(context, argument)
+
+
+@command(family="session", usage="ID|NAME|last", completes=("session",))
 async def resume(context: Context, argument: str) -> None:
     """Go to another session of this folder"""
     await _resume(context, argument or "last")
@@ -120,7 +194,10 @@ async def rename(context: Context, argument: str) -> None:
 @command(family="session", destructive=True)
 async def reset(context: Context, argument: str) -> None:
     """Empty the conversation in front; the journal keeps what was said"""
-    context.board.reset(context.focus)
+    task = context.board.task(context.focus)
+    context.board.reset(task.number)
+    task.not_run = ()
+    task.services.forget_shown()
     context.stage.print(Note("info", "the conversation is empty; the model starts anew"))
 
 
@@ -171,7 +248,7 @@ def _kind(message: Message) -> str:
             return f"results of {message.name}"
 
 
-@command(family="session", usage="[FILE.md|.html|.json]")
+@command(family="session", usage="[FILE.md|.html|.json]", completes=("path",))
 async def export(context: Context, argument: str) -> None:
     """Write the session to a file, without known secrets"""
     path = os.path.expanduser(argument or f"buddy-{context.desk.memory.session_id}.md")
@@ -217,4 +294,4 @@ async def status(context: Context, argument: str) -> None:
     context.stage.print(Table(("", ""), rows))
 
 
-COMMANDS = (session, resume, new, rename, reset, compact, context_, export, status)
+COMMANDS = (session, resume, fork, new, rename, reset, compact, context_, export, status)

@@ -16,8 +16,17 @@ _FAMILIES = {
     "session": "sessions and context",
     "models": "models and money",
     "workspace": "workspace",
+    "setup": "set-up",
     "screen": "screen",
 }
+
+FIRST_WORDS = """\
+Type what you want and press Enter; the prompt stays free while the model works, and Esc stops it.
+  more while it works      Enter steers it at its next step, Tab (or /queue) waits until it is done
+  a second task            write tests for it &        @2 use pytest        /ps        /fg 2
+  it asks for an approval  y, a, p or n and Enter, when you are ready; what you type is never taken for one
+  files, shell             @path attaches a file, !command runs one and shares it, !!command keeps it private
+  coming back              /session, /resume, buddy resume --last        the keys: ? and Enter"""
 
 
 def help_text(commands: Commands, name: str = "") -> str:
@@ -26,22 +35,19 @@ def help_text(commands: Commands, name: str = "") -> str:
         one = commands.find(name.removeprefix("/"))
         also = f"\nalso: {', '.join('/' + alias for alias in one.aliases)}" if one.aliases else ""
         return f"{one.line()}\n  {one.help}{also}"
-    lines: list[str] = []
+    lines = [FIRST_WORDS, ""]
     for family, title in _FAMILIES.items():
         members = [one for one in commands.all() if one.family == family]
         if members:
-            lines.append(f"{title}")
-            lines += [f"  {one.line():<30} {one.help}" for one in members]
-    lines.append(
-        "\n? alone shows the keys. Text & starts a background task, @3 text talks to task 3, ! runs a shell."
-    )
+            lines.append(title)
+            lines += [f"  {one.line():<36} {one.help}" for one in members]
     return "\n".join(lines)
 
 
 def help_command(commands: Callable[[], Commands]) -> SlashCommand:
     """`/help` over the finished registry."""
 
-    @command(family="talk", name="help", usage="[COMMAND]", aliases=("h", "?"))
+    @command(family="talk", name="help", usage="[COMMAND]", aliases=("h", "?"), completes=("command",))
     async def help_(context: Context, argument: str) -> None:
         """List the commands, or explain one"""
         context.stage.print(PlainText(help_text(commands(), argument)))
@@ -55,7 +61,7 @@ async def keys(context: Context, argument: str) -> None:
     context.stage.print(PlainText("\n".join(f"{name:24} {what}" for name, what in KEY_HELP)))
 
 
-@command(family="talk", aliases=("exit", "q"))
+@command(family="talk", aliases=("exit", "q"), destructive=True)
 async def quit_(context: Context, argument: str) -> None:
     """Leave; what runs is cancelled, the session can be resumed"""
     context.stage.leave()

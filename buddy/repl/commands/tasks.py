@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from buddy.agent.messages import Message, UserMessage
 from buddy.repl import words
 from buddy.repl.blocks import Note, Table
 from buddy.repl.commands.registry import CommandError, command
@@ -57,7 +58,7 @@ def _row(context: Context, task: Task, now: float) -> tuple[str, ...]:
     return (f"{where} {task.number}", state, tokens, cost, task.title)
 
 
-@command(family="tasks", usage="N")
+@command(family="tasks", usage="N", completes=("task",))
 async def fg(context: Context, argument: str) -> None:
     """Show a task in front"""
     board = context.board
@@ -68,10 +69,24 @@ async def fg(context: Context, argument: str) -> None:
     if number == board.focus:
         context.stage.hint(f"task {number} is in front already")
         return
+    task = board.task(number)
+    if task.closed:
+        raise CommandError(f"task {number} is closed; /ps lists those that are open")
     left = board.task(board.focus)
     left.background = left.running
     board.set_focus(number)
     context.stage.redraw()
+    if not task.running:  # what a running one did so far, the screen has kept
+        context.stage.print(*blocks_of(_last_turn(task.history), number))
+
+
+def _last_turn(history: list[Message]) -> list[Message]:
+    starts = [
+        at
+        for at, message in enumerate(history)
+        if isinstance(message, UserMessage) and message.origin in ("prompt", "follow_up")
+    ]
+    return history[starts[-1] :] if starts else history
 
 
 @command(family="tasks", usage="[TEXT]")
@@ -96,11 +111,13 @@ async def bg(context: Context, argument: str) -> None:
     )
 
 
-@command(family="tasks", usage="[N]")
+@command(family="tasks", usage="[N]", destructive=True, completes=("task",))
 async def kill(context: Context, argument: str) -> None:
     """Cancel a task's turn and close the task"""
     board = context.board
     number = task_number(context, argument)
+    if board.task(number).closed:
+        raise CommandError(f"task {number} is closed already")
     if number == board.focus:
         others = [task.number for task in board.tasks.values() if task.number != number and not task.closed]
         board.set_focus(others[-1] if others else board.open().number)
@@ -108,7 +125,7 @@ async def kill(context: Context, argument: str) -> None:
     context.stage.print(Note("info", f"task {number} is closed"))
 
 
-@command(family="tasks", usage="[N] TIME|off")
+@command(family="tasks", usage="[N] TIME|off", completes=("task",))
 async def timeout(context: Context, argument: str) -> None:
     """Cancel a task's turn after a time"""
     first, _, rest = argument.partition(" ")
@@ -121,7 +138,7 @@ async def timeout(context: Context, argument: str) -> None:
     context.stage.hint(f"task {number} {said}")
 
 
-@command(family="tasks", usage="[N]")
+@command(family="tasks", usage="[N]", completes=("task",))
 async def wait(context: Context, argument: str) -> None:
     """Say when a task is done (the prompt stays free)"""
     number = task_number(context, argument)
@@ -139,7 +156,7 @@ async def queue(context: Context, argument: str) -> None:
     await context.board.queue(context.focus, expanded.parts)
 
 
-@command(family="tasks", usage="[N] TEXT")
+@command(family="tasks", usage="[N] TEXT", completes=("task",))
 async def steer(context: Context, argument: str) -> None:
     """Send text to a running task at its next step"""
     first, _, rest = argument.partition(" ")
@@ -151,13 +168,13 @@ async def steer(context: Context, argument: str) -> None:
     await context.board.steer(number, expanded.parts)
 
 
-@command(family="tasks", name="continue", usage="[N]", aliases=("cont",))
+@command(family="tasks", name="continue", usage="[N]", aliases=("cont",), completes=("task",))
 async def continue_(context: Context, argument: str) -> None:
     """Go on with a task that was paused, cut off or cancelled"""
     context.board.go_on(task_number(context, argument))
 
 
-@command(family="tasks", usage="[N]")
+@command(family="tasks", usage="[N]", completes=("task",))
 async def retry(context: Context, argument: str) -> None:
     """Ask the model again after a failure"""
     number = task_number(context, argument)
@@ -165,11 +182,6 @@ async def retry(context: Context, argument: str) -> None:
     if task.state not in ("failed", "paused", "cancelled"):
         raise CommandError(f"task {number} did not fail; there is nothing to retry")
     context.board.go_on(number)
-
-
-def shown_history(context: Context) -> None:
-    """The conversation in front, printed again."""
-    context.stage.print(*blocks_of(context.board.task(context.focus).history, context.focus))
 
 
 COMMANDS = (ps, fg, bg, kill, timeout, wait, queue, steer, continue_, retry)

@@ -14,7 +14,7 @@ from buddy.repl.port import Context
 from buddy.tools.git import git_diff
 
 
-@command(family="workspace", usage="[PATH]")
+@command(family="workspace", usage="[PATH]", completes=("path",))
 async def diff(context: Context, argument: str) -> None:
     """Show what changed in the working tree since the last commit"""
     task = context.board.task(context.focus)

@@ -1,0 +1,30 @@
+"""The screen as a session sees it. Imported only where there is a screen: prompt_toolkit costs 60 ms that a
+dumb terminal does not need."""
+
+from __future__ import annotations
+
+from buddy.repl.app import Repl
+
+
+class ScreenSurface:
+    """The screen."""
+
+    def __init__(self, repl: Repl) -> None:
+        self.state = repl.state
+        self.run = repl.run
+        self.end = repl.end
+        self.print = repl.print
+        self.hint = repl.hint
+        self.touch = repl.screen.touch
+        self.redraw = repl.redraw
+        self.clear = repl.screen.clear
+        self.edit = repl.edit
+        self.write = repl.screen.write
+        self._editor = repl.editor
+
+    def put(self, text: str, *, over: bool) -> None:
+        """Put text into the line."""
+        if over:
+            self._editor.put_back(text)
+        elif text and not self._editor.text:
+            self._editor.put(text)

@@ -1,0 +1,114 @@
+"""Commands about how buddy is set up: settings, keys, the machine, and what this version does not have."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, cast
+
+import msgspec
+
+from buddy.config import Settings
+from buddy.extend.prompt import rendered
+from buddy.extend.templates import template_text
+from buddy.repl.blocks import Note, PlainText, Table
+from buddy.repl.commands.registry import CommandError, SlashCommand, command
+from buddy.repl.port import Context
+
+_SECRET = frozenset({"api_key", "env", "headers", "api_key_command"})
+
+
+@command(family="setup", usage="[all]", choices=("all",))
+async def config(context: Context, argument: str) -> None:
+    """Show the files the settings come from and what is in force (all: defaults too)"""
+    desk = context.desk
+    files = [*desk.loaded.files] or ["no file: everything is as it comes (buddy init writes a commented one)"]
+    if desk.loaded.project and not desk.trusted:
+        files.append(f"{desk.loaded.project} (not trusted: ignored; /trust)")
+    given = dict(_flat(msgspec.to_builtins(desk.settings)))
+    usual = dict(_flat(msgspec.to_builtins(Settings())))
+    rows = [
+        (key, context.board.parts.redact_text(str(value)))
+        for key, value in given.items()
+        if argument == "all" or value != usual.get(key)
+    ]
+    context.stage.print(PlainText("\n".join(files)))
+    if rows:
+        context.stage.print(Table(("setting", "value"), tuple(rows)))
+
+
+def _flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    for key, value in table.items():
+        name = f"{prefix}{key}"
+        if key in _SECRET and value:
+            yield name, "(set)"
+        elif isinstance(value, dict):
+            yield from _flat(cast("dict[str, Any]", value), f"{name}.")
+        else:
+            yield name, value
+
+
+@command(family="setup")
+async def doctor(context: Context, argument: str) -> None:
+    """Examine what works on this machine and what doesn't"""
+    context.stage.print(PlainText("\n".join(await asyncio.to_thread(context.desk.doctor))))
+
+
+@command(family="setup", usage="[FOCUS]")
+async def init(context: Context, argument: str) -> None:
+    """Let the model look at the repository and write an AGENTS.md"""
+    focus = f"\n\nPay special attention to: {argument}" if argument else ""
+    text = rendered(template_text("init.md"), {"focus": focus})
+    await context.board.steer(context.focus, text)
+
+
+@command(family="setup", usage="DIR", completes=("path",))
+async def cd(context: Context, argument: str) -> None:
+    """Say how to work in another directory"""
+    where = context.desk.boundary
+    raise CommandError(
+        f"a session stays in its directory ({where.cwd}), since its approvals and edits are tied to it; "
+        f"leave, cd {argument or 'DIR'}, and start buddy there"
+    )
+
+
+@command(family="setup", name="add-dir", usage="DIR", completes=("path",))
+async def add_dir(context: Context, argument: str) -> None:
+    """Say how to give access to a further directory"""
+    raise CommandError(
+        "what is inside the workspace is fixed when buddy starts; leave and go on with: "
+        f"buddy -r {context.desk.memory.session_id} --add-dir {argument or 'DIR'}"
+    )
+
+
+@command(family="setup", usage="[PROFILE]")
+async def login(context: Context, argument: str) -> None:
+    """Say how a key is stored"""
+    said = (
+        f"keys are not typed here, where they would reach the history: run  buddy login {argument}".rstrip()
+    )
+    context.stage.print(Note("info", f"{said}  in another terminal; it counts from the next request on"))
+
+
+@command(family="setup")
+async def logout(context: Context, argument: str) -> None:
+    """Say where keys are kept"""
+    said = "keys come from the environment, the keyring, or credentials.json in buddy's data folder"
+    context.stage.print(Note("info", f"{said}; buddy doctor shows what is used"))
+
+
+def _missing(name: str, what: str, instead: str) -> SlashCommand:
+    async def absent(context: Context, argument: str) -> None:
+        raise CommandError(f"{what} are not in this version; {instead}")
+
+    absent.__doc__ = f"({what}: not in this version)"
+    return command(family="setup", name=name)(absent)
+
+
+skills = _missing("skills", "skills", "AGENTS.md is read (/memory), and @file attaches any text")
+agents = _missing("agents", "subagent files", "`text &` starts a task of its own")
+hooks = _missing("hooks", "hooks", "rules say what runs and what asks (/permissions)")
+mcp = _missing("mcp", "MCP servers", "/tools lists what there is")
+
+COMMANDS = (config, doctor, init, cd, add_dir, login, logout, skills, agents, hooks, mcp)
+"""`_missing` ones stand in the list, so that somebody used to them reads why nothing happens."""
