@@ -38,6 +38,20 @@ class BlobStore:
             os.close(descriptor)
         return digest
 
+    def keep(self, data: bytes) -> None:
+        """Keep a content if that is possible, without waiting for the disk: something that is only needed to
+        merge. A content that did not make it is noticed when it is read."""
+        path = os.path.join(self._folder, digest_of(data))
+        if os.path.exists(path):
+            return
+        beside = f"{path}.{os.getpid()}.{threading.get_ident()}"
+        with suppress(OSError):
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+            os.rename(beside, path)
+
     def load(self, digest: str) -> bytes:
         """A content that was kept. Raises `ToolError` when it is gone or is not what it was."""
         try:

@@ -17,41 +17,44 @@ import msgspec
 from buddy.agent.tool import ToolError
 from buddy.workspace.blobs import BlobStore
 from buddy.workspace.disk import DISK, Disk, write_all
-from buddy.workspace.files import (
-    Loaded,
-    Replacement,
-    digest_of,
-    folder_of,
-    load,
-    remove,
-    replace,
-    temporary_name,
-)
+from buddy.workspace.files import Loaded, digest_of, folder_of, temporary_name
 from buddy.workspace.locks import FileLocks
+from buddy.workspace.merge import merge_bytes
+from buddy.workspace.restore import Move, carry_out, is_link, look, mode_for, reversed_move, same_kind
 
 NOTHING = ""
 """The hash of a file that does not exist."""
 
 
 class FileVersions(msgspec.Struct, frozen=True):
-    """One file of an entry: hashes before and after ("" when there is no file), the mode before, and the name
-    of the temporary file, which a crash may leave behind."""
+    """One file of an entry: hashes before and after ("" when there is no file), the mode before (0: not
+    known), the name of the temporary file, which a crash may leave behind, and the mode after (0: the same as
+    before)."""
 
     real: str
     before: str
     after: str
     mode: int
     temporary: str
+    mode_after: int = 0
+
+    def reversed(self) -> FileVersions:
+        """The change that takes this one back."""
+        return FileVersions(
+            self.real, self.after, self.before, self.mode_after or self.mode, self.temporary, self.mode
+        )
 
 
 class UndoEntry(msgspec.Struct, frozen=True, tag="edit", tag_field="kind"):
-    """One call's changes, taken back together."""
+    """One call's changes, taken back together. `effect`: what was found afterwards, of a call that did not
+    say what it changes (a command)."""
 
     id: int
     task_id: int
     call_id: str
     tool: str
     files: tuple[FileVersions, ...]
+    effect: bool = False
 
 
 class Dropped(msgspec.Struct, frozen=True, tag="dropped", tag_field="kind"):
@@ -61,9 +64,10 @@ class Dropped(msgspec.Struct, frozen=True, tag="dropped", tag_field="kind"):
 
 
 class Undone(msgspec.Struct, frozen=True, tag="undone", tag_field="kind"):
-    """The entry was taken back."""
+    """The entry was taken back. `files`: what that changed, where it is not just the entry backwards."""
 
     id: int
+    files: tuple[FileVersions, ...] = ()
 
 
 class Redone(msgspec.Struct, frozen=True, tag="redone", tag_field="kind"):
@@ -83,6 +87,17 @@ class Intent(msgspec.Struct, frozen=True):
     after: bytes | None
 
 
+class Effect(msgspec.Struct, frozen=True):
+    """A change that was made. Contents are None where there is no file; modes are 0 where not known, and
+    say whether it is a link."""
+
+    real: str
+    before: bytes | None
+    after: bytes | None
+    mode: int
+    mode_after: int
+
+
 class UndoLog:
     """The edits of a session. Made with a folder; nothing is read or written before the first use."""
 
@@ -93,6 +108,8 @@ class UndoLog:
         self._guard = threading.RLock()
         self._entries: dict[int, UndoEntry] = {}
         self._undone: list[int] = []
+        self._taken: dict[int, tuple[FileVersions, ...]] = {}
+        self._applied: list[FileVersions | None] = []
         self._last = 0
         self._loaded = False
 
@@ -114,22 +131,66 @@ class UndoLog:
             self._last += 1
             entry = UndoEntry(self._last, task_id, call_id, tool, tuple(map(self._versions, intents)))
             self._append(entry)
-            self._entries[entry.id] = entry
-            self._undone = [
-                done for done in self._undone if self._entries[done].task_id != task_id
-            ]  # a new edit ends redoing
+            for intent in intents:
+                if intent.after is not None:
+                    self._blobs.keep(intent.after)
+            self._add(entry)
             return entry
+
+    def record(self, task_id: int, call_id: str, tool: str, effects: Sequence[Effect]) -> UndoEntry:
+        """Keep what a call turned out to have changed. Raises `OSError`; then nothing is kept."""
+        with self._guard:
+            self._load()
+            files = tuple(
+                FileVersions(
+                    effect.real,
+                    NOTHING if effect.before is None else self._blobs.store(effect.before),
+                    NOTHING if effect.after is None else self._blobs.store(effect.after),
+                    effect.mode,
+                    "",
+                    effect.mode_after,
+                )
+                for effect in effects
+            )
+            self._last += 1
+            entry = UndoEntry(self._last, task_id, call_id, tool, files, effect=True)
+            self._append(entry)
+            self._add(entry)
+            return entry
+
+    def position(self) -> int:
+        """How many changes of files this program's log has seen; for `since`."""
+        with self._guard:
+            self._load()
+            return len(self._applied)
+
+    def since(self, position: int) -> tuple[FileVersions, ...]:
+        """The changes after a position: edits, effects, and what undo and redo did."""
+        with self._guard:
+            return tuple(file for file in self._applied[position:] if file is not None)
+
+    def content(self, digest: str) -> bytes | None:
+        """A content that was kept, None for `NOTHING`. Raises `ToolError` when it is gone."""
+        return None if digest == NOTHING else self._blobs.load(digest)
+
+    def _add(self, entry: UndoEntry) -> None:
+        self._applied.extend(entry.files)
+        self._entries[entry.id] = entry
+        # A new edit ends redoing.
+        self._undone = [done for done in self._undone if self._entries[done].task_id != entry.task_id]
 
     def drop(self, entry: UndoEntry) -> None:
         """The entry's files were not written after all."""
         with self._guard:
             self._entries.pop(entry.id, None)
+            self._applied = [None if file in entry.files else file for file in self._applied]
             with suppress(OSError):  # it would be found unapplied at the next load
                 self._append(Dropped(entry.id))
 
-    def undo(self, locks: FileLocks, task_id: int | None = None) -> UndoEntry:
-        """Take back the last edit (of a task). Raises `ToolError` when there is none or a file is not what
-        the edit made of it: then nothing is changed."""
+    def undo(self, locks: FileLocks, task_id: int | None = None, *, merging: bool = False) -> UndoEntry:
+        """Take back the last edit (of a task). `merging`: also where a file was changed since, if that was in
+        other lines. Raises `ToolError` when there is none or a file is not what the edit made of it: then
+        nothing is changed."""
         standing = self.entries(task_id)
         if not standing:
             raise ToolError("there is no edit to take back")
@@ -138,12 +199,13 @@ class UndoLog:
         with locks.holding(*(file.real for file in entry.files)), self._guard:
             if entry not in self.entries(task_id):
                 raise ToolError("that edit was taken back meanwhile")
-            self._switch(entry, back=True)
+            taken = self._switch([file.reversed() for file in entry.files], merging=merging)
             self._undone.append(entry.id)
-            self._append(Undone(entry.id))
+            self._taken[entry.id] = taken
+            self._append(Undone(entry.id, taken))
         return entry
 
-    def redo(self, locks: FileLocks, task_id: int | None = None) -> UndoEntry:
+    def redo(self, locks: FileLocks, task_id: int | None = None, *, merging: bool = False) -> UndoEntry:
         """Apply again what was last taken back. Raises as `undo` does."""
         with self._guard:
             self._load()
@@ -154,7 +216,9 @@ class UndoLog:
         with locks.holding(*(file.real for file in entry.files)), self._guard:
             if entry.id not in self._undone:
                 raise ToolError("that edit was applied again meanwhile")
-            self._switch(entry, back=False)
+            taken = self._taken.get(entry.id)
+            files = [file.reversed() for file in taken] if taken else list(entry.files)
+            self._switch(files, merging=merging)
             self._undone.remove(entry.id)
             self._append(Redone(entry.id))
         return entry
@@ -196,76 +260,84 @@ class UndoLog:
     def _replay(self, line: _Line) -> None:
         match line:
             case UndoEntry():
-                self._entries[line.id] = line
                 self._last = max(self._last, line.id)
-                self._undone = [id_ for id_ in self._undone if self._entries[id_].task_id != line.task_id]
+                self._add(line)
             case Dropped():
                 self._entries.pop(line.id, None)
             case Undone():
                 self._undone.append(line.id)
+                self._taken[line.id] = line.files
             case Redone():
                 if line.id in self._undone:
                     self._undone.remove(line.id)
 
-    def _switch(self, entry: UndoEntry, *, back: bool) -> None:
-        moves = [self._move(file, back=back) for file in entry.files]
-        done: list[_Move] = []
+    def _switch(self, files: Sequence[FileVersions], *, merging: bool) -> tuple[FileVersions, ...]:
+        """Bring files from their `before` to their `after`; what was changed, as it turned out."""
+        moves = [self._move(file, merging=merging) for file in files]
+        done: list[Move] = []
         try:
             for move in moves:
-                self._carry_out(move)
+                carry_out(move, self.disk)
                 done.append(move)
         except (OSError, ToolError) as error:
             for move in reversed(done):
                 with suppress(OSError, ToolError):
-                    self._carry_out(_reversed(move))
+                    carry_out(reversed_move(move), self.disk)
             raise ToolError(f"could not restore: {error}; nothing was changed") from error
+        changed = tuple(_versions_of(move, file) for move, file in zip(moves, files, strict=True))
+        self._applied.extend(changed)
+        return changed
 
-    def _move(self, file: FileVersions, *, back: bool) -> _Move:
+    def _move(self, file: FileVersions, *, merging: bool) -> Move:
         """What to write, after a look at what is there. Storing what is there first makes the step
         reversible."""
-        expected, wanted = (file.after, file.before) if back else (file.before, file.after)
         shown = os.path.relpath(file.real)
-        now = load(file.real, shown)
+        now = look(file.real, shown)
         found = NOTHING if now is None else now.digest
-        data = None if wanted == NOTHING else self._blobs.load(wanted)
-        if found not in (expected, wanted):
-            raise ToolError(
-                f"{shown} was changed by something else after that edit; taking the edit back would lose "
-                "that. Nothing was changed."
-            )
+        wanted = self.content(file.after)
+        mode = file.mode_after or file.mode
+        if found == file.after and same_kind(now, mode):
+            unchanged = now is None or mode_for(now, mode) in (0, now.mode)
+            return Move(file.real, shown, now, wanted, mode_for(now, mode), already=unchanged)
+        if found != file.before or not same_kind(now, file.mode):
+            if not merging:
+                raise ToolError(
+                    f"{shown} was changed by something else after that edit; taking the edit back would lose "
+                    "that. Nothing was changed."
+                )
+            wanted = self._merged(file, now, wanted, shown)
         if now is not None:
             self._blobs.store(now.data)
-        return _Move(file.real, shown, now, data, file.mode, already=found == wanted)
+        if wanted is not None:
+            self._blobs.store(wanted)
+        return Move(file.real, shown, now, wanted, mode_for(now, mode), already=False)
 
-    def _carry_out(self, move: _Move) -> None:
-        if move.already:
-            return
-        if move.wanted is None:
-            if move.now is not None:
-                remove(move.real, move.shown, move.now)
-            return
-        mode = move.mode or (move.now.mode if move.now else None)
-        replace(Replacement(move.real, move.shown, move.wanted, move.now, mode or None), self.disk)
-
-
-class _Move(msgspec.Struct, frozen=True):
-    real: str
-    shown: str
-    now: Loaded | None
-    wanted: bytes | None
-    mode: int
-    already: bool
+    def _merged(self, file: FileVersions, now: Loaded | None, wanted: bytes | None, shown: str) -> bytes:
+        """The wanted content with what somebody else changed since. Raises `ToolError`."""
+        base = self.content(file.before)
+        if now is None or base is None or wanted is None or is_link(now.mode | file.mode):
+            what = "deleted" if now is None else "changed" if base is not None else "created"
+            raise ToolError(f"{shown} was {what} by something else since. Nothing was changed.")
+        merged = merge_bytes(base, now.data, wanted)
+        if isinstance(merged, bytes):
+            return merged
+        where = "" if merged is None else f" (lines {merged.first} to {merged.last} as the edit left them)"
+        raise ToolError(
+            f"{shown} was changed by something else in the same place{where}; taking the edit back would "
+            "lose that. Nothing was changed."
+        )
 
 
-def _reversed(move: _Move) -> _Move:
-    now = load(move.real, move.shown)
-    was = move.now
-    return _Move(
-        move.real, move.shown, now, None if was is None else was.data, was.mode if was else 0, already=False
-    )
+def _versions_of(move: Move, file: FileVersions) -> FileVersions:
+    before = NOTHING if move.now is None else digest_of(move.now.data)
+    after = NOTHING if move.wanted is None else digest_of(move.wanted)
+    mode = 0 if move.now is None else move.now.mode
+    return FileVersions(move.real, before, after, mode, "", file.mode_after or file.mode)
 
 
 def _sweep(file: FileVersions) -> None:
     """Remove the temporary file a crash left beside its target."""
+    if not file.temporary:
+        return
     with suppress(OSError, ToolError), folder_of(file.real) as (folder, _):
         os.unlink(file.temporary, dir_fd=folder)

@@ -1,0 +1,226 @@
+"""The private git repository that keeps states of the working tree.
+
+It lies in the session's folder, with an index, objects and a configuration of its own; the working tree is
+the workspace. In a repository its objects are found through `alternates`, so that nothing is stored twice.
+The person's `.git` is only ever read: no index, ref, stash, hook or configuration of theirs is touched, and
+none of their filters or attributes apply, because a state is kept byte for byte. What an undo needs is kept
+elsewhere as well, so nothing here is synced: for 5,000 new files that takes 2 s instead of 4.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+
+import msgspec
+
+from buddy.workspace.git_config import Setting, list_command, parse_settings
+from buddy.workspace.launch import trusted_program
+
+SETUP_LIMIT_S = 5.0
+_CONFIG = """[core]
+\trepositoryformatversion = {version}
+\tbare = false
+\tlooseCompression = 1
+\tautocrlf = false
+\tsafecrlf = false
+\tsplitIndex = false
+\tfsmonitor = false
+\tuntrackedCache = false
+\tquotePath = false
+\tlogAllRefUpdates = false
+[gc]
+\tauto = 0
+[maintenance]
+\tauto = false
+"""
+_SHA256 = "[extensions]\n\tobjectFormat = sha256\n"
+_ATTRIBUTES = "* -text -filter -ident -working-tree-encoding -eol\n"
+
+
+class CheckpointError(Exception):
+    """No state can be kept; one sentence for the person."""
+
+
+class PrivateGit(msgspec.Struct, frozen=True):
+    """A private repository over a working tree, and the git that works on it."""
+
+    git: str
+    directory: str
+    root: str
+
+    def run(self, arguments: Sequence[str], *, limit_s: float, given: bytes = b"") -> bytes:
+        """What a command says. Raises `CheckpointError`."""
+        try:
+            done = subprocess.run(
+                (self.git, "--literal-pathspecs", *arguments),
+                cwd=self.root,
+                env=self._environment(),
+                input=given,
+                capture_output=True,
+                timeout=limit_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise CheckpointError(
+                f"looking at the working tree took longer than {limit_s:g} s; it is too large for checkpoints"
+            ) from error
+        except OSError as error:
+            raise CheckpointError(f"git could not be started: {error.strerror}") from error
+        if done.returncode != 0:
+            said = done.stderr.decode("utf-8", "replace").strip().split("\n")[0]
+            raise CheckpointError(f"git {arguments[0]} failed: {said[:300]}")
+        return done.stdout
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "PATH": os.path.dirname(self.git),
+            "HOME": "/nonexistent",
+            "LC_ALL": "C",
+            "GIT_DIR": self.directory,
+            "GIT_WORK_TREE": self.root,
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_NO_LAZY_FETCH": "1",
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_ALLOW_PROTOCOL": "none",
+            "GIT_TERMINAL_PROMPT": "0",
+        }
+
+    @property
+    def index(self) -> str:
+        """The private index."""
+        return os.path.join(self.directory, "index")
+
+
+def private_git(directory: str, root: str, variables: dict[str, str]) -> PrivateGit:
+    """The private repository of a session, made when it is not there yet; some milliseconds. `variables` is
+    the person's environment (for what they ignore everywhere). Raises `CheckpointError`."""
+    git = trusted_program("git", variables.get("PATH", ""), root)
+    if git is None:
+        raise CheckpointError("git is not installed; effects of commands can't be taken back")
+    found = PrivateGit(git, directory, root)
+    if os.path.exists(os.path.join(directory, "HEAD")):
+        return found
+    theirs = _Theirs.of(git, root, variables)
+    try:
+        _lay_out(directory, theirs, root, variables)
+        if theirs is not None and theirs.may_seed:
+            with suppress(OSError):  # without it the first state takes longer, that is all
+                shutil.copyfile(theirs.index, found.index)
+    except OSError as error:
+        raise CheckpointError(f"the folder for checkpoints can't be made: {error.strerror}") from error
+    return found
+
+
+class _Theirs(msgspec.Struct, frozen=True):
+    """What is read of the person's repository. `may_seed`: its index knows files as they are on disk, byte
+    for byte, so that a copy of it saves reading them all."""
+
+    objects: str
+    index: str
+    excluded: str
+    object_format: str
+    settings: tuple[Setting, ...]
+    may_seed: bool
+
+    @classmethod
+    def of(cls, git: str, root: str, variables: dict[str, str]) -> _Theirs | None:
+        if not os.path.lexists(os.path.join(root, ".git")):
+            return None
+        env = {"PATH": os.path.dirname(git), "LC_ALL": "C", "HOME": variables.get("HOME", "/nonexistent")}
+        asked = ["rev-parse", "--show-object-format"]
+        for path in ("objects", "index", "info/exclude"):
+            asked += ["--git-path", path]
+        paths = _asked((git, *asked), root, env).split("\n")
+        if len(paths) < 4:
+            return None
+        settings = parse_settings(_asked((git, *list_command(git)[1:]), root, env))
+        objects, index, excluded = (os.path.join(root, path) for path in paths[1:4])
+        seed = _is_plain_index(index) and not _converts(root, settings, excluded, variables)
+        return cls(objects, index, excluded, paths[0], settings, seed)
+
+
+def _asked(argv: Sequence[str], root: str, env: dict[str, str]) -> str:
+    try:
+        done = subprocess.run(
+            argv,
+            cwd=root,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=SETUP_LIMIT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return os.fsdecode(done.stdout) if done.returncode == 0 else ""
+
+
+def _is_plain_index(path: str) -> bool:
+    """Whether an index lists whole paths and no tracked file says how others are converted."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError:
+        return False
+    version = int.from_bytes(data[4:8], "big")
+    return data[:4] == b"DIRC" and version in (2, 3) and b".gitattributes" not in data
+
+
+def _converts(root: str, settings: tuple[Setting, ...], excluded: str, variables: dict[str, str]) -> bool:
+    """Whether what git keeps of a file may differ from the file."""
+    values = {setting.key.lower(): setting.value.strip().lower() for setting in settings}
+    config = variables.get("XDG_CONFIG_HOME") or os.path.join(variables.get("HOME", ""), ".config")
+    attributes = (
+        os.path.join(root, ".gitattributes"),
+        os.path.join(os.path.dirname(excluded), "attributes"),
+        os.path.join(config, "git/attributes"),
+    )
+    return (
+        values.get("core.autocrlf", "false") not in ("false", "0", "no", "off")
+        or "core.attributesfile" in values
+        or any(os.path.exists(path) for path in attributes)
+    )
+
+
+def _lay_out(directory: str, theirs: _Theirs | None, root: str, variables: dict[str, str]) -> None:
+    for folder in ("objects/info", "refs", "info"):
+        os.makedirs(os.path.join(directory, folder), mode=0o700, exist_ok=True)
+    os.chmod(directory, 0o700)
+    sha256 = theirs is not None and theirs.object_format == "sha256"
+    _put(directory, "config", _CONFIG.format(version=int(sha256)) + (_SHA256 if sha256 else ""))
+    _put(directory, "info/attributes", _ATTRIBUTES)
+    _put(directory, "info/exclude", _ignored(theirs, variables))
+    if theirs is not None and "\n" not in theirs.objects:
+        _put(directory, "objects/info/alternates", theirs.objects + "\n")
+    _put(directory, "HEAD", "ref: refs/heads/none\n")  # last: it says that all is there
+
+
+def _ignored(theirs: _Theirs | None, variables: dict[str, str]) -> str:
+    """What the person ignores here and everywhere, and buddy's own folder."""
+    home = variables.get("HOME", "")
+    config = variables.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
+    everywhere = os.path.join(config, "git/ignore")
+    for setting in theirs.settings if theirs is not None else ():
+        if setting.key.lower() == "core.excludesfile" and not setting.is_own:
+            everywhere = os.path.join(home, setting.value.removeprefix("~/"))
+    texts = [_text(everywhere), _text(theirs.excluded) if theirs is not None else "", "/.buddyx/\n"]
+    return "\n".join(texts)
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read(100_000)
+    except OSError:
+        return ""
+
+
+def _put(directory: str, name: str, text: str) -> None:
+    with open(os.path.join(directory, name), "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(text)

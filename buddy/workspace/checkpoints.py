@@ -1,0 +1,197 @@
+"""Checkpoints around calls that may change files: what the tree was, what a call made of it, whose that is.
+
+A call that says which files it writes keeps them itself before it does (`UndoLog`). Of the others the working
+tree is looked at before and after, and what became different goes into the same log, so that one undo covers
+edits and commands. What nobody's call did (the person's own edits, between calls) never gets there.
+
+Files that git ignores are not covered.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from buddy.agent.tool import ToolError
+from buddy.workspace.checkpoint_git import CheckpointError, private_git
+from buddy.workspace.checkpoint_store import LINK_MODE, Bounds, CheckpointStore, Difference, State, Version
+from buddy.workspace.locks import in_thread
+from buddy.workspace.restore import LINK
+from buddy.workspace.undo import Effect, FileVersions, UndoLog
+
+MAX_EFFECT_FILES = 2_000
+MAX_EFFECT_BYTES = 64_000_000
+"""Of one call: more is not kept for undo. The states themselves are."""
+
+_UMASK = 0o022
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """A call that has begun: the tree before it, and what the undo log had."""
+
+    task_id: int
+    call_id: str
+    tool: str
+    before: State
+    position: int
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What a call did: the trees around it, the entry of its effects (0: none), what to tell the person."""
+
+    before: str
+    after: str
+    entry_id: int
+    paths: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+class Checkpoints:
+    """The states of a session. Nothing is made before the first call that needs it."""
+
+    def __init__(
+        self,
+        folder: str,
+        root: str,
+        log: UndoLog,
+        variables: Mapping[str, str],
+        bounds: Bounds | None = None,
+    ) -> None:
+        self._folder = folder
+        self._root = root
+        self._log = log
+        self._variables = dict(variables)
+        self._bounds = bounds or Bounds()
+        self._store: CheckpointStore | None = None
+        self._guard = threading.Lock()
+        self._running: dict[str, Mark] = {}
+        self._told: set[str] = set()
+        self.off = ""
+
+    async def begin(self, task_id: int, call_id: str, tool: str) -> Mark | str:
+        """Look at the tree before a call; instead of a mark, why there is none (said once, "" after that)."""
+        if self.off:
+            return ""
+        try:
+            mark = await in_thread(lambda: self._begun(task_id, call_id, tool))
+        except CheckpointError as error:
+            return self._given_up(error)
+        self._running[call_id] = mark
+        return mark
+
+    async def end(self, mark: Mark) -> Taken | str:
+        """Look again after it, and keep what is different."""
+        others = tuple(one for one in self._running.values() if one.call_id != mark.call_id)
+        self._running.pop(mark.call_id, None)
+        try:
+            return await in_thread(lambda: self._ended(mark, others))
+        except CheckpointError as error:
+            return self._given_up(error)
+        except (OSError, ToolError) as error:
+            return f"what {mark.tool} changed can't be taken back: {error}"
+
+    def _given_up(self, error: CheckpointError) -> str:
+        already, self.off = self.off, str(error)
+        return "" if already else f"{error}. /undo covers edits, not what commands change."
+
+    def _begun(self, task_id: int, call_id: str, tool: str) -> Mark:
+        with self._guard:
+            return Mark(task_id, call_id, tool, self._opened().take(), self._log.position())
+
+    def _ended(self, mark: Mark, others: Sequence[Mark]) -> Taken:
+        with self._guard:
+            store = self._opened()
+            after = store.take()
+            found = store.differences(mark.before.tree, after.tree)
+            notes = self._notes(after)
+            if len(found) > MAX_EFFECT_FILES:
+                notes.append(f"{mark.tool} changed {len(found):,} files: too many for /undo")
+                return Taken(mark.before.tree, after.tree, 0, (), tuple(notes))
+            effects = self._effects(store, found, mark)
+        if not effects:
+            return Taken(mark.before.tree, after.tree, 0, (), tuple(notes))
+        if sum(len(one.before or b"") + len(one.after or b"") for one in effects) > MAX_EFFECT_BYTES:
+            notes.append(f"{mark.tool} changed more than {MAX_EFFECT_BYTES:,} bytes: too much for /undo")
+            return Taken(mark.before.tree, after.tree, 0, (), tuple(notes))
+        if others:
+            names = ", ".join(sorted({f"{one.tool} of task {one.task_id}" for one in others}))
+            notes.append(f"{mark.tool} ran at the same time as {names}: changes of both may be mixed")
+        entry = self._log.record(mark.task_id, mark.call_id, mark.tool, effects)
+        paths = tuple(os.path.relpath(effect.real, self._root) for effect in effects)
+        return Taken(mark.before.tree, after.tree, entry.id, paths, tuple(notes))
+
+    def _notes(self, state: State) -> list[str]:
+        fresh = [path for path in state.left_out if path not in self._told]
+        self._told.update(fresh)
+        if not fresh:
+            return []
+        names = ", ".join(fresh[:3]) + (f" and {len(fresh) - 3} more" if len(fresh) > 3 else "")
+        return [f"not covered by /undo (too large, unreadable, or a repository of its own): {names}"]
+
+    def _opened(self) -> CheckpointStore:
+        if self._store is None:
+            self._store = CheckpointStore(
+                private_git(self._folder, self._root, self._variables), self._bounds
+            )
+        return self._store
+
+    def _effects(self, store: CheckpointStore, found: Sequence[Difference], mark: Mark) -> list[Effect]:
+        """What is different and not already in the log: edits that other tasks, or this call itself, made
+        meanwhile are there."""
+        logged = {file.real: file for file in self._log.since(mark.position)}
+        names = [one.content for change in found for one in (change.before, change.after) if one is not None]
+        contents = store.contents(names)
+        effects: list[Effect] = []
+        for change in found:
+            real = os.path.join(self._root, change.path)
+            effect = _effect(real, change, contents)
+            known = logged.get(real)
+            if effect is not None and known is not None:
+                effect = self._beyond(effect, known)
+            if effect is not None:
+                effects.append(effect)
+        return effects
+
+    def _beyond(self, effect: Effect, known: FileVersions) -> Effect | None:
+        """What an effect changed besides the last logged edit of its file; None where that was all."""
+        with suppress(ToolError):
+            edited = self._log.content(known.after)
+            if edited == effect.after:
+                return None
+            return Effect(effect.real, edited, effect.after, effect.mode, effect.mode_after)
+        return None
+
+
+def _effect(real: str, change: Difference, contents: Mapping[str, bytes]) -> Effect | None:
+    """None where a content is missing: then nothing can be promised."""
+    wanted = [one.content for one in (change.before, change.after) if one is not None]
+    if any(name not in contents for name in wanted):
+        return None
+    before, after = (None if one is None else contents[one.content] for one in (change.before, change.after))
+    return Effect(real, before, after, _mode(change.before, real), _mode(change.after, real))
+
+
+def _mode(version: Version | None, real: str) -> int:
+    """git's mode as one of the file system; what else the file has now is taken from it."""
+    if version is None:
+        return 0
+    if version.mode == LINK_MODE:
+        return LINK
+    executable = version.mode & 0o111
+    with suppress(OSError):
+        now = os.lstat(real).st_mode & 0o7777
+        if bool(now & 0o111) == bool(executable):
+            return now
+    return (0o777 if executable else 0o666) & ~_umask()
+
+
+def _umask() -> int:
+    """The mask of new files, without setting it: that would be seen by other threads."""
+    with suppress(OSError, ValueError, StopIteration), open("/proc/self/status", encoding="ascii") as file:
+        line = next(line for line in file if line.startswith("Umask:"))
+        return int(line.split()[1], 8)
+    return _UMASK
