@@ -1,10 +1,9 @@
-"""What buddy asks the system to do with its own process: adopt orphans, keep its memory to itself."""
+"""Adopting orphans: what buddy asks the system to do with its own process."""
 
 from __future__ import annotations
 
 import sys
 
-_SET_DUMPABLE = 4
 _SET_CHILD_SUBREAPER = 36
 
 
@@ -12,12 +11,6 @@ def adopt_orphans(*, wanted: bool) -> bool:
     """Have orphaned descendants handed to this process instead of to process 1, so that they can be found
     and waited for; or no longer. Returns whether the system did as asked."""
     return _prctl(_SET_CHILD_SUBREAPER, int(wanted))
-
-
-def keep_memory_private() -> bool:
-    """Let no other process of the same user read this one's memory and environment: keys stand there.
-    Returns whether the system does so now."""
-    return _prctl(_SET_DUMPABLE, 0)
 
 
 def _prctl(option: int, value: int) -> bool:
