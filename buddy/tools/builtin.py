@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from buddy.agent.tool import Tool
+from buddy.tools.definitions import find_definition
 from buddy.tools.edit import edit_file
 from buddy.tools.file_moves import copy_file, delete_file, move_file
+from buddy.tools.find import find_files
 from buddy.tools.git import git_branch, git_diff, git_log, git_show, git_status
 from buddy.tools.git_changes import git_add, git_checkout, git_commit, git_pull, git_push, git_stash
 from buddy.tools.jobs import capture_pane, list_jobs, read_job, send_keys, stop_job, write_job
@@ -24,6 +26,8 @@ BUILTIN_TOOLS: tuple[Tool, ...] = (
     apply_patch,
     list_files,
     grep,
+    find_files,
+    find_definition,
     copy_file,
     move_file,
     delete_file,

@@ -21,7 +21,7 @@ from buddy.workspace.files import status_of
 from buddy.workspace.globs import glob_matcher
 from buddy.workspace.ignore import IgnoreTree
 from buddy.workspace.processes import ChildProcesses
-from buddy.workspace.search_extract import Found
+from buddy.workspace.search_extract import MAX_FILE_BYTES, Found
 from buddy.workspace.search_pattern import SearchPattern, prepare
 from buddy.workspace.search_run import Corpus, SearchRun, SearchSettings, find, stoppable
 from buddy.workspace.search_tokens import PatternError
@@ -41,6 +41,7 @@ class Place(msgspec.Struct, frozen=True):
     corpus: Corpus
     walked: Walked
     secret: tuple[str, ...]
+    large: tuple[str, ...]
     named: bool
 
 
@@ -71,19 +72,25 @@ def place_of(
             raise ToolError(f"{target.shown} is neither a file nor a folder; nothing in it can be searched")
         top, name = os.path.split(target.real)
         found = Walked(files=[(name, status.st_size, status.st_mtime_ns)])
-        return Place(target, _prefix(boundary, top), Corpus(top, (name,), ruled=False), found, (), named=True)
+        return Place(
+            target, _prefix(boundary, top), Corpus(top, (name,), ruled=False), found, (), (), named=True
+        )
     rules = IgnoreTree(boundary.root)
     ruled = not rules.ignored(target.real, True)
     found = walk(target.real, rules if ruled else None, stopped)
     prefix = _prefix(boundary, target.real)
     names = [name for name, _, _ in found.files if wanted is None or wanted(name) or wanted(prefix + name)]
     secret = () if target.secret else tuple(secrets_among(boundary, target.real, names))
-    left_out = frozenset(secret)
+    large = tuple(name for name, size, _ in found.files if size > MAX_FILE_BYTES)
+    if large:
+        asked_for = frozenset(names)
+        large = tuple(name for name in large if name in asked_for)
+    left_out = frozenset((*secret, *large))
     files = tuple(name for name in names if name not in left_out)
     corpus = Corpus(
         target.real, files, tuple(found.repositories), ruled, sum(size for _, size, _ in found.files)
     )
-    return Place(target, prefix, corpus, found, secret, named=False)
+    return Place(target, prefix, corpus, found, secret, large, named=False)
 
 
 def secrets_among(boundary: Boundary, top: str, names: list[str]) -> list[str]:
@@ -206,6 +213,7 @@ async def grep(
     if not found.total and place.walked.ignored:
         ignored = await _in_ignored(ctx, run, prepared, place, wanted)
     kind = "files" if mode == "files_with_matches" else mode
+    found = found._replace(large=[*place.large, *found.large])
     asked = Asked(pattern, glob, kind, limit, offset, context)
     answer = Answer(asked, place.located.shown, place.prefix, place.corpus, place.walked, place.secret)
     return await stoppable(run, lambda _stopped: rendered(answer, found, ignored))

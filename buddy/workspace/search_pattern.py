@@ -259,7 +259,7 @@ def _cannot_overlap(before: Sequence[Token], repeated: Token) -> bool:
     one = re.compile(repeated.text, re.DOTALL | re.IGNORECASE)
     plain = [
         token.value
-        for token, after in zip(before, (*before[1:], repeated), strict=True)
+        for token, after in zip(before, (*before, repeated)[1:], strict=True)
         if token.kind == "char" and after.kind != "repeat"
     ]
     return any(one.fullmatch(char) is None for char in plain)

@@ -1,0 +1,129 @@
+"""`find_definition`: where a function, class or type is defined."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from buddy.agent.display import FileList
+from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
+from buddy.safety.sanitise import visible
+from buddy.tools.search import Place, checked_pattern, place_of, search_run
+from buddy.workspace.definition_patterns import BY_EXTENSION, defines, extension_of
+from buddy.workspace.launch import trusted_program
+from buddy.workspace.processes import Request
+from buddy.workspace.search_extract import Found
+from buddy.workspace.search_run import SearchRun, find, stoppable
+
+MAX_LINES = 20_000
+MAX_SHOWN = 50
+MAX_TAGGED_FILES = 400
+_NAME = re.compile(r"[^\W\d][\w$]*[?!=]?")
+
+
+class Definition(msgspec.Struct, frozen=True, order=True):
+    """One place: path, line number, what it is ("" when only its looks are known)."""
+
+    path: str
+    line: int
+    kind: str
+
+
+def _access(arguments: Any) -> Access:
+    return Access(reads=(arguments.path,))
+
+
+@tool(
+    risk="low",
+    category="search",
+    access=_access,
+    aliases=("go_to_definition", "goto_definition", "find_symbol", "search_symbol"),
+    argument_aliases={"symbol": "name", "query": "name", "identifier": "name", "directory": "path"},
+    cache_s=30,
+)
+async def find_definition(
+    ctx: ToolContext,
+    name: Annotated[str, Meta(description="Exact name of a function, class, method, type or constant")],
+    path: Annotated[str, Meta(description="File or folder")] = ".",
+) -> ToolResult:
+    """Find where a name is defined: path:line and the line. The answer says whether a parser or the looks of
+    the lines decided. Use grep for where it is used."""
+    short = re.split(r"\.|::|#", name.strip().removesuffix("()"))[-1]
+    if not _NAME.fullmatch(short):
+        raise ToolError(f"expected the name of a function, class or type, found {visible(name[:80])!r}")
+    run = search_run(ctx)
+    pattern = checked_pattern(
+        rf"(?<![\w$]){re.escape(short)}(?![\w$])", literal=False, ignore_case=False, multiline=False
+    )
+    place = await stoppable(run, lambda stopped: place_of(ctx, path, None, stopped))
+    known = tuple(file for file in place.corpus.files if extension_of(file) in BY_EXTENSION)
+    corpus = msgspec.structs.replace(place.corpus, files=known)
+    found = await find(run, pattern, corpus, first=0, last=MAX_LINES)
+    lines = {(found.files[hit.file][0], hit.line): hit.text for hit in found.hits}
+    tagged = await _by_ctags(run, place, found, short)
+    if tagged:
+        return _answer(place, short, tagged, lines, "ctags")
+    looks = [Definition(file, line, "") for (file, line), text in lines.items() if defines(file, text, short)]
+    return (
+        _answer(place, short, looks, lines, "the looks of the lines") if looks else _none(place, short, found)
+    )
+
+
+def _answer(
+    place: Place,
+    name: str,
+    definitions: list[Definition],
+    lines: dict[tuple[str, int], str],
+    way: str,
+) -> ToolResult:
+    definitions = sorted(set(definitions))
+    shown = [
+        f"{visible(place.prefix + one.path)}:{one.line}: {lines.get((one.path, one.line), '').strip()}"
+        + (f"  ({one.kind})" if one.kind else "")
+        for one in definitions[:MAX_SHOWN]
+    ]
+    count = f"{len(definitions)} {'definition' if len(definitions) == 1 else 'definitions'} of {name}"
+    more = f", the first {MAX_SHOWN} are shown" if len(definitions) > MAX_SHOWN else ""
+    summary = f"{count}, found by {way}{more}"
+    return ToolResult("\n".join([*shown, f"[{summary}]"]), FileList(summary, tuple(shown), len(definitions)))
+
+
+def _none(place: Place, name: str, found: Found) -> ToolResult:
+    uses = (
+        f"{found.total:,} lines in {len(found.files):,} source files mention it"
+        if found.total
+        else (f"none of {found.searched:,} source files mentions it")
+    )
+    notes = "" if found.done and place.walked.whole else " The search was not complete: use a smaller path."
+    ignored = " Ignored files were not searched." if place.walked.ignored else ""
+    text = f"no definition of {name} found in {place.located.shown}; {uses}.{notes}{ignored}"
+    return ToolResult(text, FileList(text, (), 0))
+
+
+async def _by_ctags(run: SearchRun, place: Place, found: Found, name: str) -> list[Definition]:
+    """What universal-ctags says about the files that mention the name; nothing where it is not installed."""
+    children = run.children
+    if children is None or not found.files or len(found.files) > MAX_TAGGED_FILES:
+        return []
+    ctags = trusted_program("ctags", children.environment.variables.get("PATH", ""), run.workspace)
+    if ctags is None:
+        return []
+    # --options=NONE first: no configuration of the workspace is read, which could name programs to run.
+    options = ("--options=NONE", "--sort=no", "-x", "--_xformat=%n:%K:%N:%F")
+    files = [f"./{file}" for file, _ in found.files if "\n" not in file]
+    output: list[bytes] = []
+    request = Request((ctags, *options, *files), place.corpus.top, run.task_id, sandboxed=False)
+    done = await children.run(request, timeout_s=run.left_s, cancelled=run.cancelled, listener=output.append)
+    if not done.ok:
+        return []
+    known = {file for file, _ in found.files}
+    definitions: list[Definition] = []
+    for text in b"".join(output).decode("utf-8", "surrogateescape").splitlines():
+        line, kind, tag, file = (*text.split(":", 3), "", "", "")[:4]
+        file = file.removeprefix("./")
+        if tag == name and line.isdigit() and file in known and kind not in ("module-import", "unknown"):
+            definitions.append(Definition(file, int(line), kind))
+    return definitions

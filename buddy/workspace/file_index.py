@@ -1,0 +1,133 @@
+"""Finding a file by a few typed letters: what `@file` completion asks."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate, islice
+
+from buddy.workspace.ignore import IgnoreTree
+from buddy.workspace.search_tokens import in_class
+from buddy.workspace.walk import walk
+
+MAX_FILES = 100_000
+FRESH_S = 5.0
+MAX_SCORED = 500
+
+
+def score(path: str, text: str) -> int:
+    """How well a path fits, higher is better; both in lower case, the letters of `text` in order in it. In
+    the name beats in the folders, at the beginning of a word beats inside, together beats apart, short beats
+    long."""
+    name_at = path.rfind("/") + 1
+    at = path.find(text, name_at)
+    if at < 0:
+        at = path.rfind(text)
+    points = -len(path)
+    if at >= 0:
+        points += 400
+        points += 300 if at >= name_at else 0
+        points += 200 if at == name_at else 100 if at == 0 or not path[at - 1].isalnum() else 0
+        return points + (200 if path[at:] == text or path[at:].startswith(text + ".") else 0)
+    position, last = -1, -2
+    for sign in text:
+        position = path.find(sign, position + 1)
+        points += (
+            20 if position == last + 1 else 15 if position == 0 or not path[position - 1].isalnum() else 0
+        )
+        points += 5 if position >= name_at else 0
+        last = position
+    return points
+
+
+class Paths:
+    """Paths made ready for `best`; never changed afterwards."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.paths = [path for path in paths if "\n" not in path]
+        self.lowered = [path.lower() for path in self.paths]
+        self.joined = "\n".join(self.lowered)
+        self.starts = list(accumulate((len(path) + 1 for path in self.lowered), initial=0))
+
+
+def best(paths: Paths, text: str, limit: int) -> list[str]:
+    """The best fitting paths: those that hold the letters together, then, if there are none, those that
+    hold them in order."""
+    wanted = "".join(sign for sign in text.lower() if sign not in "\n ")
+    if not wanted:
+        return paths.paths[:limit]
+    numbers = _together(paths, wanted)
+    if not numbers:
+        known = set(numbers)
+        numbers += [number for number in _in_order(paths, wanted) if number not in known]
+    scored = sorted((-score(paths.lowered[number], wanted), paths.paths[number]) for number in numbers)
+    return [path for _, path in scored[:limit]]
+
+
+def _together(paths: Paths, wanted: str) -> list[int]:
+    found: list[int] = []
+    at = paths.joined.find(wanted)
+    while at >= 0 and len(found) < MAX_SCORED:
+        number = bisect_right(paths.starts, at) - 1
+        found.append(number)
+        at = paths.joined.find(wanted, paths.starts[number + 1])
+    return found
+
+
+def _in_order(paths: Paths, wanted: str) -> list[int]:
+    if any(sign not in paths.joined for sign in wanted):
+        return []
+    # Possessive, so that a line is looked at once: 100,000 paths in a few milliseconds.
+    steps = "".join(f"[^\\n{in_class(sign)}]*+{re.escape(sign)}" for sign in wanted)
+    matches = re.finditer(f"^{steps}", paths.joined, re.MULTILINE)
+    return [bisect_right(paths.starts, match.start()) - 1 for match in islice(matches, MAX_SCORED)]
+
+
+class FileIndex:
+    """The files of a workspace, listed in a thread of its own. `match` answers at once with what is known and
+    starts a fresh listing when that is old."""
+
+    def __init__(self, root: str, *, max_files: int = MAX_FILES, fresh_s: float = FRESH_S) -> None:
+        self._root = root
+        self._max_files = max_files
+        self._fresh_s = fresh_s
+        self._paths = Paths(())
+        self._listed_at = float("-inf")
+        self._stop = threading.Event()
+        self._guard = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def match(self, text: str, limit: int = 20) -> list[str]:
+        """Paths relative to the workspace, best first."""
+        if time.monotonic() - self._listed_at > self._fresh_s:
+            self.refresh()
+        return best(self._paths, text, limit)
+
+    def refresh(self) -> None:
+        """Start listing, unless that is under way."""
+        with self._guard:
+            if self._thread is not None and self._thread.is_alive():
+                return
+            self._thread = threading.Thread(target=self._list, name="file index", daemon=True)
+            self._thread.start()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the listing under way; whether it is done."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(timeout_s)
+        return thread is None or not thread.is_alive()
+
+    def close(self) -> None:
+        """Stop listing."""
+        self._stop.set()
+        self.wait(1.0)
+
+    def _list(self) -> None:
+        walked = walk(self._root, IgnoreTree(self._root), self._stop.is_set, max_files=self._max_files)
+        if not self._stop.is_set():
+            self._paths = Paths([name for name, _, _ in walked.files[: self._max_files]])
+            self._listed_at = time.monotonic()

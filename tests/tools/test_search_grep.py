@@ -1,0 +1,355 @@
+"""Searching contents: the same answers whatever is installed, and never a "no matches" that is not true."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from buddy.agent.schema import ArgumentsError
+from buddy.agent.tool import Tool, ToolContext, ToolError
+from buddy.safety.paths import Boundary
+from buddy.tools.definitions import find_definition
+from buddy.tools.find import find_files
+from buddy.tools.search import grep
+from buddy.workspace.approved import Approved
+from buddy.workspace.environment import ChildEnvironment
+from buddy.workspace.file_index import FileIndex, Paths, best
+from buddy.workspace.processes import ChildProcesses, ProcessSettings
+from buddy.workspace.search_run import SearchSettings
+
+ENGINES = ("rg", "git", "own")
+
+
+class SearchDesk:
+    def __init__(self, root: Path, children: ChildProcesses) -> None:
+        self.root = root
+        self.children = children
+        self.cancelled = asyncio.Event()
+
+    def put(self, name: str, content: str | bytes) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+    async def ask(self, tool: Tool, engine: str = "auto", limit_s: float = 10, **arguments: Any) -> str:
+        services = {
+            Boundary: Boundary(str(self.root), str(self.root), "/nonexistent-home"),
+            Approved: Approved(),
+            ChildProcesses: self.children,
+            SearchSettings: SearchSettings(time_limit_s=limit_s, engine=engine),
+        }
+        context = ToolContext(1, "c", lambda _text: None, self.cancelled, services)
+        try:
+            return (await tool.run(context, tool.decode(json.dumps(arguments)))).text
+        except (ToolError, ArgumentsError) as error:
+            return f"refused: {error}"
+
+    async def grep(self, pattern: str, **arguments: Any) -> str:
+        return await self.ask(grep, pattern=pattern, **arguments)
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncGenerator[SearchDesk]:
+    root = tmp_path.resolve() / "work"
+    root.mkdir()
+    environment = ChildEnvironment({"PATH": os.environ["PATH"]}, "s")
+    async with ChildProcesses(environment, ProcessSettings(str(tmp_path / "out"))) as children:
+        yield SearchDesk(root, children)
+
+
+def traps(desk: SearchDesk) -> None:
+    """A tree with everything that makes search programs disagree."""
+    subprocess.run(["git", "init", "-q"], cwd=desk.root, check=True)
+    desk.put(".gitignore", "*.log\nout/\n!keep.log\n")
+    desk.put("a.py", "import os\nneedle = 1\nNEEDLE = 2\nlast needle")
+    desk.put("crlf.txt", "one\r\nneedle\r\nneedle two\r\n")
+    desk.put("old-mac.txt", "one\rneedle\rthree")
+    desk.put("latin.txt", "caf\xe9 needle caf\xe9\n".encode("latin-1"))
+    desk.put("utf8.txt", "café needle ſtraße İ K\n")
+    desk.put("wide.txt", "\ufeffneedle in wide é\n".encode("utf-16-le"))
+    desk.put("wide-be.txt", b"\xfe\xff" + "needle big\n".encode("utf-16-be"))
+    desk.put("bom.txt", b"\xef\xbb\xbfneedle after a mark\n")
+    desk.put("data.bin", b"\0\1needle\0\xff")
+    desk.put("long.txt", "x" * 5000 + "needle" + "y" * 5000 + "\n")
+    desk.put(".hidden/x.txt", "needle hidden\n")
+    desk.put("with space/na\nme.txt", "needle odd name\n")
+    desk.put("-e.txt", "needle option\n")
+    desk.put("app.log", "needle ignored\n")
+    desk.put("keep.log", "needle kept\n")
+    desk.put("out/deep/x.txt", "needle ignored\n" * 3)
+    desk.put(".env", "needle=secret\n")
+    desk.put("empty.txt", "")
+    desk.put("vendor/inner.txt", "needle inner\n")
+    desk.put("sub/tracked.py", "def needle(x):\n\treturn  x\n\n\ndef other(): pass\n")
+    subprocess.run(["git", "init", "-q"], cwd=desk.root / "vendor", check=True)
+    (desk.root / "link.txt").symlink_to("a.py")
+    (desk.root / "loop").symlink_to(".")
+
+
+PATTERNS: tuple[dict[str, Any], ...] = (
+    {"pattern": "needle"},
+    {"pattern": "needle", "ignore_case": True},
+    {"pattern": "(?i)NEEDLE|strasse"},
+    {"pattern": "^needle"},
+    {"pattern": "needle$"},
+    {"pattern": r"\bneedle\b.*\w"},
+    {"pattern": r"caf. needle"},
+    {"pattern": r"café"},
+    {"pattern": r"needle\s+caf\W?"},
+    {"pattern": r"[^a-z]needle"},
+    {"pattern": r"(?<=def )needle(?=\()"},
+    {"pattern": r"(?P<a>n)(?<b>e)(?P=a)?\2dle"},
+    {"pattern": r"(ne+)+dle"},
+    {"pattern": r"STRA.E", "ignore_case": True},
+    {"pattern": "k$", "ignore_case": True},
+    {"pattern": "needle(", "literal": True},
+    {"pattern": r"needle\(x\):\n\treturn", "multiline": True},
+    {"pattern": "needle", "glob": "*.txt"},
+    {"pattern": "needle", "glob": "!*.txt"},
+    {"pattern": "needle", "glob": "{sub,vendor}/**"},
+    {"pattern": "needle", "mode": "files"},
+    {"pattern": "needle", "mode": "count", "limit": 3, "offset": 2},
+    {"pattern": "needle", "path": "out"},
+    {"pattern": "needle", "path": "sub", "context": 1},
+    {"pattern": "one|two{1,2}|[[:digit:]]{3}"},
+    {"pattern": r"x{5000}needle"},
+    {"pattern": "nothing like this"},
+)
+
+
+async def test_rg_git_and_the_own_engine_give_the_same_answers_on_every_trap(desk: SearchDesk) -> None:
+    traps(desk)
+    for arguments in PATTERNS:
+        answers = {engine: await desk.ask(grep, engine, **arguments) for engine in ENGINES}
+
+        assert answers["rg"] == answers["own"], arguments
+        assert answers["git"] == answers["own"], arguments
+        assert not answers["own"].startswith("refused"), answers["own"]
+
+
+async def test_lines_are_grouped_by_file_and_what_is_left_out_is_told(desk: SearchDesk) -> None:
+    desk.put("a.py", "x\nneedle 1\ny\nneedle 2\n")
+    desk.put("b.py", "needle 3\nneedle 4\r\n")
+    desk.put("c.bin", b"\0needle")
+    desk.put(".env", "needle=1\n")
+
+    assert await desk.grep("needle") == (
+        "a.py\n2:needle 1\n4:needle 2\n\nb.py\n1:needle 3\n2:needle 4\n[4 matches in 2 files]\n"
+        "[1 binary file (c.bin) also match, lines are not shown]\n"
+        "[secret files are searched only by name: .env]"
+    )
+
+
+async def test_few_matches_come_with_their_surroundings(desk: SearchDesk) -> None:
+    desk.put("a.py", "".join(f"line {n}\n" for n in range(1, 101)))
+
+    one = await desk.grep("line 50$")
+
+    assert one.splitlines()[:2] == ["a.py", "25-line 25"]
+    assert one.splitlines()[26] == "50:line 50"
+    assert one.splitlines()[-2:] == ["75-line 75", "[1 match in 1 file]"]
+    assert "--" in (await desk.grep("line (5|95)$")).splitlines()
+
+
+async def test_many_matches_are_given_in_pages(desk: SearchDesk) -> None:
+    for n in range(5):
+        desk.put(f"{n}.txt", "hit\n" * 50)
+
+    first = await desk.grep("hit")
+    third = await desk.grep("hit", offset=200)
+
+    assert first.splitlines()[-1] == "[shown 1–100 of 250 matches in 5 files; offset=100 for more]"
+    assert third.splitlines()[-1] == "[shown 201–250 of 250 matches in 5 files]"
+    assert "past the last" in await desk.grep("hit", offset=250)
+
+
+async def test_matches_in_ignored_files_are_counted_when_there_are_no_others(desk: SearchDesk) -> None:
+    desk.put(".gitignore", "out/\n*.log\n")
+    desk.put("a.txt", "else\n")
+    desk.put("out/x.txt", "needle\n" * 11)
+    desk.put("b.log", "needle\n")
+
+    assert await desk.grep("needle") == (
+        "no matches for needle in 2 files in .\n"
+        "[12 matches in ignored files (name as path): b.log, out/x.txt]"
+    )
+    assert "[11 matches in 1 file]" in await desk.grep("needle", path="out")
+
+
+async def test_a_bad_pattern_is_refused_with_the_reason_before_anything_is_searched(desk: SearchDesk) -> None:
+    desk.put("a.txt", "x\n")
+    said = {
+        pattern: await desk.grep(pattern)
+        for pattern in (
+            "",
+            "(",
+            "[a",
+            "a\\",
+            "*a",
+            r"\p{L}",
+            "a\nb",
+            "(?x)a",
+            "a(?i)b",
+            "[z-a]",
+            "(?(1)a)",
+            "a)",
+        )
+    }
+
+    assert all(text.startswith("refused: ") and "Nothing was searched" in text for text in said.values()), (
+        said
+    )
+    assert "literal=true" in said["("]
+    assert "multiline=true" in said["a\nb"]
+
+
+async def test_long_lines_are_cut_around_the_match(desk: SearchDesk) -> None:
+    desk.put("a.js", "x" * 20_000 + "needle" + "y" * 20_000)
+
+    line = (await desk.grep("needle")).splitlines()[1]
+
+    assert line.startswith("1:…xxx")
+    assert "needle" in line
+    assert len(line) == len("1:……") + 300
+
+
+async def test_SEC_101_a_pattern_that_never_ends_is_stopped_and_the_loop_stays_responsive(
+    desk: SearchDesk,
+) -> None:
+    desk.put("a.txt", "a" * 50_000 + "b\n")
+    gaps: list[float] = []
+
+    async def beat() -> None:
+        last = time.monotonic()
+        while True:
+            await asyncio.sleep(0.01)
+            gaps.append(time.monotonic() - last)
+            last = time.monotonic()
+
+    beating = asyncio.create_task(beat())
+    said = await desk.grep("(a+)+$", engine="own")
+    beating.cancel()
+
+    assert said.startswith("refused: the pattern takes too long on 'a.txt'")
+    assert len(gaps) > 20
+
+
+async def test_SEC_065_links_in_circles_and_huge_sparse_files_end_within_limits(desk: SearchDesk) -> None:
+    (desk.root / "loop").symlink_to(desk.root)
+    desk.put("a.txt", "needle\n")
+    with (desk.root / "sparse").open("wb") as file:
+        file.truncate(10_000_000_000)
+
+    assert (
+        await desk.grep("needle")
+        == "a.txt\n1:needle\n[1 match in 1 file]\n[not searched, over 64 MB (use the shell): sparse]"
+    )
+    assert (await desk.ask(find_files, pattern="*")).splitlines()[-1] == "[3 files]"
+
+
+async def test_a_search_out_of_time_does_not_say_no_matches(desk: SearchDesk) -> None:
+    for n in range(50):
+        desk.put(f"{n}.txt", "x\n")
+
+    said = await desk.grep("needle", limit_s=0)
+
+    assert "no matches" not in said
+    assert "not every folder was looked at" in said
+
+
+async def test_a_cancelled_search_leaves_no_process_behind(desk: SearchDesk) -> None:
+    desk.put("a.txt", "a" * 50_000 + "b\n")
+    searching = asyncio.create_task(desk.grep("(a+)+$", engine="own"))
+    await asyncio.sleep(0.2)
+
+    desk.cancelled.set()
+
+    with pytest.raises(asyncio.CancelledError):
+        await searching
+    children = Path("/proc/self/task") / str(os.getpid()) / "children"
+    assert not children.exists() or not children.read_text().split()
+
+
+async def test_files_are_found_by_name_newest_first(desk: SearchDesk) -> None:
+    for age, name in enumerate(("src/a.ts", "src/deep/b.tsx", "c.ts", "out/d.ts", "README.md")):
+        desk.put(name, "")
+        os.utime(desk.root / name, (1_000_000 - age, 1_000_000 - age))
+    desk.put(".gitignore", "out/\n")
+
+    assert await desk.ask(find_files, pattern="*.{ts,tsx}") == "src/a.ts\nsrc/deep/b.tsx\nc.ts\n[3 files]"
+    assert await desk.ask(find_files, pattern="src/**/*.tsx") == "src/deep/b.tsx\n[1 file]"
+    assert await desk.ask(find_files, pattern="*.ts", limit=1) == (
+        "src/a.ts\n[the newest 1 of 2 files; a narrower pattern or limit=2 for more]"
+    )
+    assert await desk.ask(find_files, pattern="d.ts") == (
+        "no file matches d.ts in .\n[1 ignored file matches (name the folder as path): out/d.ts]"
+    )
+    assert "readme" in await desk.ask(find_files, pattern="readme")
+    assert (await desk.ask(find_files, pattern="[a")).startswith("refused: '[a' is no pattern for names")
+
+
+SOURCES = {
+    "a.py": "class Thing:\n    pass\nThing()\n",
+    "a.ts": "export class Thing {}\nnew Thing()\n",
+    "a.go": "type Thing struct {\n}\nvar x Thing\n",
+    "a.rs": "pub struct Thing;\nlet x = Thing;\n",
+    "A.java": "public class Thing {\n}\n",
+    "a.rb": "class Thing\nend\n",
+    "a.php": "<?php\nclass Thing {}\n",
+    "a.sh": "Thing() {\n  :\n}\nThing\n",
+    "a.kt": "class Thing\n",
+    "a.swift": "struct Thing {}\n",
+    "a.cs": "public class Thing {}\n",
+    "a.c": "struct Thing {\n  int x;\n};\nstruct Other y;\n",
+}
+
+
+@pytest.mark.parametrize("name", sorted(SOURCES))
+async def test_definitions_are_found_in_every_language_and_uses_are_not(desk: SearchDesk, name: str) -> None:
+    desk.put(name, SOURCES[name])
+    line = next(n for n, text in enumerate(SOURCES[name].splitlines(), 1) if "Thing" in text)
+
+    said = (await desk.ask(find_definition, name="Thing")).splitlines()
+
+    assert said[0].startswith(f"{name}:{line}: ")
+    assert said[-1].startswith("[1 definition of Thing, found by ")
+
+
+async def test_a_name_without_a_definition_is_told_with_its_uses(desk: SearchDesk) -> None:
+    desk.put("a.py", "print(Thing)\n")
+
+    assert await desk.ask(find_definition, name="Thing") == (
+        "no definition of Thing found in .; 1 lines in 1 source files mention it."
+    )
+    assert (await desk.ask(find_definition, name="a b")).startswith(
+        "refused: expected the name of a function"
+    )
+
+
+def test_files_are_completed_by_a_few_letters() -> None:
+    paths = Paths(["src/app.py", "src/apple/tree.py", "docs/map.md", "tests/test_app.py", "odd/İ.txt"])
+
+    assert best(paths, "app", 2) == ["src/app.py", "tests/test_app.py"]
+    assert best(paths, "sapy", 2) == ["src/app.py", "src/apple/tree.py"]
+    assert best(paths, "zzz", 5) == []
+    assert best(paths, "", 1) == ["src/app.py"]
+
+
+def test_the_index_lists_in_the_background_and_leaves_out_what_is_ignored(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("out\n")
+    (tmp_path / "out").write_text("")
+    (tmp_path / "main.py").write_text("")
+    index = FileIndex(str(tmp_path.resolve()))
+    index.refresh()
+
+    assert index.wait(10)
+    assert index.match("") == [".gitignore", "main.py"]
+    index.close()
