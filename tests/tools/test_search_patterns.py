@@ -1,0 +1,147 @@
+"""What narrows down files never loses one: the loose pattern finds every file the exact one does."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from buddy.workspace.search_pattern import SearchPattern, prepare
+from buddy.workspace.search_tokens import PatternError
+from tests.capabilities import requires
+
+ATOMS = st.sampled_from(
+    (
+        "a",
+        "b",
+        "k",
+        "S",
+        "é",
+        "ß",
+        "ſ",
+        ".",
+        r"\w",
+        r"\W",
+        r"\s",
+        r"\S",
+        r"\d",
+        r"\D",
+        "[a-k]",
+        "[^a]",
+        "[é-ü]",
+        "[^\\s]",
+        r"\b",
+        "^",
+        "$",
+        r"\.",
+        "-",
+        "[]]",
+        r"[\w-]",
+        "[[:alpha:]]",
+        "K",
+        " ",
+        "(?=a)",
+        "(?!b)",
+        "{",
+        r"\x61",
+    )
+)
+PIECES = st.one_of(
+    ATOMS,
+    st.builds(
+        lambda atom, times: atom + times,
+        ATOMS,
+        st.sampled_from(("?", "*", "+", "{2}", "{0,3}", "{,2}", "+?")),
+    ),
+    st.builds(lambda one, other: f"(?:{one}|{other})", ATOMS, ATOMS),
+    st.builds(lambda one, other: f"({one}{other})?", ATOMS, ATOMS),
+)
+PATTERNS = st.lists(PIECES, min_size=1, max_size=5).map("".join)
+LINES = st.lists(
+    st.sampled_from(
+        ("a", "b", "k", "S", "é", "ß", "ſ", "K", " ", ".", "-", "7", "\t", "]", "{", "\r\n", "\n", "€", "😀")
+    ),
+    max_size=8,
+).map("".join)
+
+
+def prepared(pattern: str, *, ignore_case: bool) -> SearchPattern:
+    try:
+        return prepare(pattern, literal=False, ignore_case=ignore_case, multiline=False)
+    except PatternError:
+        assume(False)
+        raise
+
+
+def found_by(program: list[str], folder: Path) -> bool:
+    env = {"PATH": os.environ["PATH"], "LC_ALL": "C", "HOME": "/nonexistent"}
+    done = subprocess.run([*program, "--", "text"], cwd=folder, capture_output=True, env=env, check=False)
+    assert done.returncode in (0, 1), (program, done.stderr)
+    return done.returncode == 0
+
+
+@requires("rg")
+@settings(
+    max_examples=int(os.environ.get("BUDDY_EXAMPLES", "150")),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(
+    pattern=PATTERNS, text=LINES, encoding=st.sampled_from(("utf-8", "latin-1")), ignore_case=st.booleans()
+)
+def test_rg_and_git_keep_every_file_that_matches(
+    tmp_path: Path, pattern: str, text: str, encoding: str, ignore_case: bool
+) -> None:
+    search = prepared(pattern, ignore_case=ignore_case)
+    data = text.encode(encoding, "replace")
+    (tmp_path / "text").write_bytes(data)
+    lines = data.decode(encoding).replace("\r\n", "\n")
+    match = re.search(search.source, lines, search.flags)
+    assume(match is not None and (lines[match.start() :] or not lines.endswith("\n")) and lines)
+
+    assert search.literal in lines
+    assert found_by(["rg", "--no-config", "-l", "-a", "--encoding=none", "-e", search.loose_rust], tmp_path)
+    assert found_by(["git", "grep", "--no-index", "-l", "-a", "-P", "-e", search.loose_pcre], tmp_path)
+
+
+@settings(max_examples=300, deadline=None)
+@given(pattern=PATTERNS, text=LINES, ignore_case=st.booleans())
+def test_a_whole_text_is_searched_like_its_lines_one_by_one(
+    pattern: str, text: str, ignore_case: bool
+) -> None:
+    search = prepared(pattern, ignore_case=ignore_case)
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    each = {n for n, line in enumerate(lines) if re.search(search.source, line, search.flags)}
+    whole = "\n".join(lines)
+
+    together = {
+        whole.count("\n", 0, match.start()) for match in re.finditer(search.source, whole, search.flags)
+    }
+    assert together == each
+    assert all("\n" not in match[0] for match in re.finditer(search.source, whole, search.flags))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "linear"),
+    [
+        ("needle", True),
+        ("foo|bar", True),
+        (r"def \w+\(", True),
+        (r"^\s*import", True),
+        (r"foo.*", True),
+        (r"(a+)+$", False),
+        (r"a+b", False),
+        (r".*.*x", False),
+        (r"(a|a)*b", False),
+        (r"(a)\1", False),
+        (r"(a|b)(a|b)(a|b)(a|b)", False),
+        (r"(?:a{9}){9}", False),
+    ],
+)
+def test_only_patterns_that_surely_end_run_inside_the_program(pattern: str, linear: bool) -> None:
+    assert prepare(pattern, literal=False, ignore_case=False, multiline=False).linear == linear
