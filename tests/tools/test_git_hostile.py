@@ -16,7 +16,7 @@ from buddy.workspace.git_config import UNREADABLE, active_hooks, executing_keys
 from tests.command_desk import desk
 
 MARK = "the-repository-ran-this"
-QUIET_ENV = {"GIT_CONFIG_NOSYSTEM": "1", "HOME": "/nonexistent", "PATH": os.environ["PATH"]}
+QUIET_ENV = {"GIT_CONFIG_NOSYSTEM": "1", "HOME": "/dev/null/nowhere", "PATH": os.environ["PATH"]}
 
 
 def git(folder: Path, *arguments: str) -> str:

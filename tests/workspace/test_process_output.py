@@ -92,7 +92,7 @@ def test_reading_what_was_not_kept_starts_later_and_says_so(tmp_path: Path) -> N
 @given(st.text(min_size=0, max_size=80), st.lists(st.integers(1, 7), min_size=1, max_size=40))
 def test_text_that_fits_is_the_same_for_every_fragmentation(text: str, sizes: list[int]) -> None:
     data = text.encode("utf-8", "replace")
-    made = OutputLog("/nonexistent/x", OutputBounds(head_bytes=30, tail_bytes=400))
+    made = OutputLog("/dev/null/nowhere/x", OutputBounds(head_bytes=30, tail_bytes=400))
     position = 0
     for number in range(len(data)):
         size = sizes[number % len(sizes)]

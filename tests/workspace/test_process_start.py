@@ -98,13 +98,13 @@ async def test_a_start_up_file_of_the_home_is_not_read(tmp_path: Path) -> None:
     ("request_", "words"),
     [
         (
-            Request(("/nonexistent/program",), "/", 1),
-            "program could not be started: No such file or directory",
+            Request(("/dev/null/nowhere/program",), "/", 1),
+            "program could not be started: Not a directory",
         ),
         (Request(("/etc/passwd",), "/", 1), "passwd could not be started: Permission denied"),
         (
-            Request(shell_argv("true"), "/nonexistent", 1),
-            "expected a folder to work in, found none at /nonexistent",
+            Request(shell_argv("true"), "/dev/null/nowhere", 1),
+            "expected a folder to work in, found none at /dev/null/nowhere",
         ),
         (Request(shell_argv("x" * 3_000_000), "/", 1), "too long for one process"),
     ],
@@ -118,7 +118,7 @@ async def test_what_cannot_start_says_why_and_leaks_nothing(
         descriptors = os.listdir("/proc/self/fd") if sys.platform == "linux" else []
         with pytest.raises(ToolError, match=words):
             here.children.start(request_)
-        terminal = msgspec.structs.replace(here.request("true"), cwd="/nonexistent")
+        terminal = msgspec.structs.replace(here.request("true"), cwd="/dev/null/nowhere")
         with pytest.raises(ToolError, match="folder"):
             here.jobs.start(terminal, command="true")
         if descriptors:
