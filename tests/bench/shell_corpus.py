@@ -2,9 +2,9 @@
 
     python -m tests.bench.shell_corpus [COUNT] [SEED]
 
-Commands are made from the option tables, from options nobody listed, and from real commands bent a little. The
-approved ones run in a throw-away tree under bubblewrap (root read-only, no network). No approved command may
-change, make or remove a file in the workspace, the home folder or /tmp.
+Commands are made from the option tables, from options nobody listed, and from real commands bent a little.
+The approved ones run in a throw-away tree under bubblewrap (root read-only, no network). No approved command
+may change, make or remove a file in the workspace, the home folder or /tmp.
 """
 
 from __future__ import annotations
@@ -25,23 +25,125 @@ from buddy.safety.shell.options import Table, known_options
 from tests.safety.test_shell_lists import DANGEROUS, EVERYDAY
 from tests.shell_desk import ShellDesk, lines_of, make_desk
 
-OPERANDS = "a b f f.json src src/main.py build . ./a -- - *.json * x y 1 3 ' ' '' 'one two' OUT ./OUT $HOME HEAD".split(
-    " "
-)
-VALUES = "1 5 x a OUT f ./OUT , : '%s' 'a b' src pid,comm '*.py' + -1 0".split(" ")
-HOSTILE = (
-    "-o OUT --output=OUT --output OUT -O -i -w -f -F -x -X -e -c -C -s -R -r -T -z -d -D --exec=touch --pre=touch "
-    "--compress-program=touch --files0-from=f --in-place --file=f --config=f --ext-diff --textconv --open-files-in-pager "
-    "--upload-pack=touch --to-file=a --from-file=a -delete -fprint OUT -fls OUT -exec touch OUT ; -ok rm {} ; -execdir -v "
-    "--set=now --reference=a --temporary-directory=. --append --debug --help --version -V --outp=OUT --ou=OUT -oOUT -iOUT"
-).split(" ")
-PROGRAMS = (
-    "p 1p $p d '1,2p' 's/a/b/' 's/a/b/w OUT' 'w OUT' '1!G;h;$!d' 'e touch OUT' 's/x/touch OUT/e' 'r a' 'W OUT' 'a\\\nOUT' "
-    "'{print}' '{print > \"OUT\"}' '{print $1 | \"tee OUT\"}' 'BEGIN{system(\"touch OUT\")}' '/a/' 'NR>1' '$1>2{print $1}' "
-    "'{print $1,$2/2}' 'END{print NR}' '.' '.a' '.[]' 'keys' 'env' '$ENV' 'input' '\"\\(1)\"' 'length'"
-).split(" ")
+OPERANDS = [
+    *("a", "b", "f", "f.json", "src", "src/main.py", "build", ".", "./a", "--", "-", "*.json", "*", "x", "y"),
+    *("1", "3", "' '", "''", "'one two'", "OUT", "./OUT", "$HOME", "HEAD"),
+]
+VALUES = [
+    *(
+        "1",
+        "5",
+        "x",
+        "a",
+        "OUT",
+        "f",
+        "./OUT",
+        ",",
+        ":",
+        "'%s'",
+        "'a b'",
+        "src",
+        "pid,comm",
+        "'*.py'",
+        "+",
+        "-1",
+        "0",
+    ),
+]
+HOSTILE = [
+    *(
+        "-o OUT",
+        "--output=OUT",
+        "--output OUT",
+        "-O",
+        "-i",
+        "-w",
+        "-f",
+        "-F",
+        "-x",
+        "-X",
+        "-e",
+        "-c",
+        "-C",
+        "-s",
+        "-R",
+    ),
+    *(
+        "-r",
+        "-T",
+        "-z",
+        "-d",
+        "-D",
+        "--exec=touch",
+        "--pre=touch",
+        "--compress-program=touch",
+        "--files0-from=f",
+    ),
+    *(
+        "--in-place",
+        "--file=f",
+        "--config=f",
+        "--ext-diff",
+        "--textconv",
+        "--open-files-in-pager",
+        "--to-file=a",
+    ),
+    *(
+        "--upload-pack=touch",
+        "--from-file=a",
+        "-delete",
+        "-fprint OUT",
+        "-fls OUT",
+        "-exec touch OUT \\;",
+        "-v",
+    ),
+    *(
+        "-ok rm {} \\;",
+        "-execdir touch OUT \\;",
+        "--set=now",
+        "--reference=a",
+        "--temporary-directory=.",
+        "--append",
+    ),
+    *(
+        "--debug",
+        "--help",
+        "--version",
+        "-V",
+        "--outp=OUT",
+        "--ou=OUT",
+        "-oOUT",
+        "-iOUT",
+        "OUT",
+        "-n",
+        "-l",
+        "-p",
+    ),
+]
+PROGRAMS = [
+    *("p", "1p", "$p", "d", "'1,2p'", "'s/a/b/'", "'s/a/b/w OUT'", "'w OUT'", "'1!G;h;$!d'", "'e touch OUT'"),
+    *(
+        "'s/x/touch OUT/e'",
+        "'r a'",
+        "'W OUT'",
+        "'{print}'",
+        "'{print > \"OUT\"}'",
+        "'{print $1 | \"tee OUT\"}'",
+    ),
+    *(
+        "'BEGIN{system(\"touch OUT\")}'",
+        "'/a/'",
+        "'NR>1'",
+        "'$1>2{print $1}'",
+        "'{print $1,$2/2}'",
+        "'END{print NR}'",
+    ),
+    *('\'/"/{x=1}; /b/ {print "a>b"}\'', "'{if (x) /y/; z = 1/2}'", "'1~2{s/./x/;p}'", "'y/a/b/;$!N;P;D'"),
+    *("'a hello'", "'1i\\\nOUT'", "'$!{h;d};x;G'", "'s,a,b,gp'", "':a;N;$!ba;s/\\n/ /g'", "'/a/,/b/{=;l}'"),
+    *(".", "'.a'", "'.[]'", "keys", "env", "'$ENV'", "input", "'\"\\(1)\"'", "length"),
+]
 JOINTS = (" | ", " && ", "; ", " || ", "\n")
-ENDINGS = (
+ENDINGS = [
     "",
     "",
     "",
@@ -52,18 +154,25 @@ ENDINGS = (
     " < a",
     " <<<x",
     " | head -3",
-    " | sort",
     " | tee OUT",
-)
+]
 
 
 def _spec(judge: object, name: str) -> str:
     if isinstance(judge, Table):
         return judge.options
     known = {
-        "ls": files.LS.options, "dir": files.LS.options, "diff": files.DIFF.options, "du": files.DU.options, "tree": files.TREE.options,
-        "sort": text.SORT.options, "uniq": text.UNIQ.options, "grep": search.GREP, "egrep": search.GREP, "rg": search.RG, "fd": search.FD,
-    }  # fmt: skip
+        "ls": files.LS.options,
+        "diff": files.DIFF.options,
+        "du": files.DU.options,
+        "tree": files.TREE.options,
+        "sort": text.SORT.options,
+        "uniq": text.UNIQ.options,
+        "grep": search.GREP,
+        "egrep": search.GREP,
+        "rg": search.RG,
+        "fd": search.FD,
+    }
     return known.get(name, "-n -c -l -s -a")
 
 
@@ -191,7 +300,9 @@ def culprits(folder: Path, commands: list[str]) -> list[str]:
     if len(commands) == 1:
         return commands
     middle = len(commands) // 2
-    return culprits(folder, commands[:middle]) + culprits(folder, commands[middle:]) or [" THEN ".join(commands)]
+    return culprits(folder, commands[:middle]) + culprits(folder, commands[middle:]) or [
+        " THEN ".join(commands)
+    ]
 
 
 def approved(desk: ShellDesk, count: int, seed: int) -> list[str]:

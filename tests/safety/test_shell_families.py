@@ -26,13 +26,15 @@ diff -r src build
 find . -regex '.*py' | xargs grep x
 find . -name x -o -name y
 find . -type f | grep -i py | xargs cat
-find . -type f | grep -v node_modules | sort | uniq | head -3 | tail -2 | xargs cat
+find src -type f | grep -v node_modules | sort | uniq | head -3 | tail -2 | xargs cat
 find . -print0 | xargs -0 -I{} grep x {}
 find src | xargs -I % grep x %
 find . | tr '\n' '\0' | xargs -0 ls
 find . | xargs
-find . -type f -print0 | xargs -0 sed -n 1p
-find . -type f -exec sed -n 1p {} +
+find src -type f -print0 | xargs -0 sed -n 1p
+find src -type f -exec sed -n 1p {} +
+ls | xargs echo
+echo a | xargs -n1 basename
 fd -0 x src | xargs -0 cat
 rg -l x src | xargs -d '\n' cat
 ls -
@@ -134,6 +136,9 @@ pwd x
 date -r /etc/passwd
 cat http://example.org/
 cat .env*
+cat .net?c
+'[' a
+'['
 cat *.pem
 cat 'x*.key'
 cat /dev/sda
@@ -149,34 +154,33 @@ find . -newer /etc/passwd
 find . -regex '.*\.pem' | xargs cat
 find . -ok ls {} \;
 find . -exec rm {} +
-find . -ls | xargs cat
-find . -printf '%p\n' | xargs cat
-find . | grep -n x | xargs cat
-find . | grep -o x | xargs cat
-find . | grep '(' | xargs cat
-find . | grep pem | xargs cat
-find . | sed s/a/b/ | xargs cat
-find . | cut -c2- | xargs cat
-find . | head -c 5 | xargs cat
-find . | tail -c 5 | xargs cat
-find . | uniq -c | xargs cat
-find . | sort a | xargs cat
-find . | tail a | xargs cat
-find . | uniq a | xargs cat
-find . | tr a b | xargs cat
-find . -print0 | xargs cat
-find . | xargs -0 cat
-find . | xargs -d , cat
-find . | xargs sed -n 1p
-find . | xargs -I{} cat x{}
-find . | xargs -I X cat X
-find . | xargs -I{} {} x
-find . | xargs -I% rm %
-find . | xargs uniq
-find .; xargs cat
+find src -ls | xargs cat
+find src -printf '%p\n' | xargs cat
+find src | grep -n x | xargs cat
+find src | grep -o x | xargs cat
+find src | grep '(' | xargs cat
+find src | grep pem | xargs cat
+find src | sed s/a/b/ | xargs cat
+find src | cut -c2- | xargs cat
+find src | head -c 5 | xargs cat
+find src | tail -c 5 | xargs cat
+find src | uniq -c | xargs cat
+find src | sort a | xargs cat
+find src | tail a | xargs cat
+find src | uniq a | xargs cat
+find src | tr a b | xargs cat
+find src -print0 | xargs cat
+find src | xargs -0 cat
+find src | xargs -d , cat
+find src | xargs sed -n 1p
+find src | xargs -I{} cat x{}
+find src | xargs -I X cat X
+find src | xargs -I{} {} x
+find src | xargs -I% rm %
+find src | xargs uniq
+find src; xargs cat
 fd '\.pem' | xargs cat
 rg foo | xargs cat
-xargs
 xargs -n1 cat < a
 xxd a b
 xxd -r a
@@ -289,16 +293,60 @@ def test_following_links_out_of_the_workspace_is_asked(desk: ShellDesk) -> None:
     assert [line for line in staying if not desk.analyse(line).read_only] == []
 
 
+def test_searching_for_secrets_where_secret_files_lie_is_asked(desk: ShellDesk) -> None:
+    hunting = [
+        "grep -ri password .",
+        "grep -r '' .",
+        "grep -rn . .",
+        "grep -r -e AWS_ -e x",
+        "rg -uu token",
+        "rg --hidden '.*'",
+    ]
+    dumping = [
+        "find . -type f -exec cat {} +",
+        "find . -type f | xargs cat",
+        "find . -type f -print0 | xargs -0 head",
+    ]
+    dumping += [
+        "find . -type f -name '*.py' -o -name x -exec cat {} +",
+        "find . -type f | grep -v x | xargs cat",
+    ]
+    plain = [
+        "grep -rn foo .",
+        "grep -rn password src",
+        "grep -rn --include=*.py token .",
+        "rg token",
+        "rg -uu foo",
+    ]
+    plain += ["rg -uu -g '*.py' token", "rg --hidden --files", "find . -type f -name '*.py' -exec cat {} +"]
+    plain += ["find . -type f -name '*.py' | xargs cat", "find . -type f -exec grep -l x {} +"]
+    plain += [
+        "find . -type f | xargs wc -l",
+        "find . -type f | grep py | xargs cat",
+        "git ls-files | xargs cat",
+    ]
+
+    assert [line for line in hunting + dumping if desk.analyse(line).read_only] == []
+    assert [line for line in plain if not desk.analyse(line).read_only] == []
+    (desk.root / ".env").unlink()
+    assert [line for line in hunting + dumping[:3] if not desk.analyse(line).read_only] == []
+
+
+def test_the_parent_that_older_shells_match_is_only_named_by_ls_d(desk: ShellDesk) -> None:
+    assert desk.reason("ls -d .*") == ""
+    assert desk.reason("ls .*") == f"it looks outside the workspace: {desk.root.parent}"
+
+
 def test_names_that_xargs_would_split_are_judged_in_pieces(desk: ShellDesk) -> None:
-    command = "find . -type f | xargs cat"
+    command = "find docs src -type f | xargs cat"
     assert desk.reason(command) == ""  # docs/one two.md: two.md is a harmless name
 
-    (desk.root / "src" / "x .env").write_text("")
-    assert desk.reason(command).startswith("it reads .env: ")
-    assert desk.reason("find . -type f -print0 | xargs -0 cat") == ""
-    assert desk.reason("find . -type f | xargs -d '\\n' cat") == ""
+    (desk.root / "src" / "x id_rsa").write_text("")
+    assert desk.reason(command).startswith("it reads id_rsa: ")
+    assert desk.reason("find docs src -type f -print0 | xargs -0 cat") == ""
+    assert desk.reason("find docs src -type f | xargs -d '\\n' cat") == ""
     assert desk.reason("find . -type f | xargs ls") == ""
-    (desk.root / "src" / "x .env").unlink()
+    (desk.root / "src" / "x id_rsa").unlink()
 
     (desk.root / "src" / "x ..").mkdir()
     (desk.root / "src" / "x .." / "other").write_text("")

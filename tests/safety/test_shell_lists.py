@@ -498,7 +498,7 @@ ls | xargs -I{} sh -c '{}'
 find . -name '*.pem' -print0 | xargs -0 cat
 ls | xargs sed -i s/a/b/
 find . -type f | xargs sed -n 1p
-xargs < f
+xargs cat < f
 cat f | bash
 cat f | python
 node -e 1

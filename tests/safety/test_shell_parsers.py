@@ -186,6 +186,12 @@ def test_both_parsers_read_the_same(command: str) -> None:
         "a ${b}${c:1}",
         'a $"b"',
         "a <<E | b > c\nd\nE",
+        "'a b' ''c ` ` d",
+        "a >> A+=b",
+        'a >> b $"x"',
+        "a b\\",
+        "A+=b c",
+        "a <<E b\nE",
     ],
 )
 def test_what_one_parser_refuses_is_never_read_by_both(desk: ShellDesk, command: str) -> None:
@@ -231,7 +237,7 @@ def test_words_are_expanded_as_bash_does(desk: ShellDesk) -> None:
     ]
     assert words("x .e* '*'a \"?\" [ ] a[ \\*", desk) == ["x", ".env", "*a", "?", "[", "]", "a[", "*"]
     assert words("x .*", desk) == ["x", "..", ".env"]
-    assert words("x nosuch/*", desk) == ["x", "nosuch/*"]
+    assert words("x nosuch/* */nosuch */main.py", desk) == ["x", "nosuch/*", "*/nosuch", "src/main.py"]
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ class Deletion(msgspec.Struct, frozen=True):
         )
 
 
-def deletions(analysis: Analysis, boundary: Boundary) -> tuple[Deletion, ...]:
+def deletions(analysis: Analysis, boundary: Boundary, at_most: int = MAX_COUNTED) -> tuple[Deletion, ...]:
     """What the deletes of a command would hit. Reads folders and the git index; for showing, not for
     judging."""
     targets: dict[str, Located] = {}
@@ -54,7 +54,9 @@ def deletions(analysis: Analysis, boundary: Boundary) -> tuple[Deletion, ...]:
     if not targets:
         return ()
     tracked = tracked_paths(boundary.root)
-    return tuple(_counted(located, tracked) for located in targets.values() if os.path.lexists(located.path))
+    return tuple(
+        _counted(located, tracked, at_most) for located in targets.values() if os.path.lexists(located.path)
+    )
 
 
 def _operands(argv: tuple[str, ...]) -> Iterator[str]:
@@ -70,12 +72,12 @@ def _operands(argv: tuple[str, ...]) -> Iterator[str]:
         yield from starts or ["."]
 
 
-def _counted(located: Located, tracked: frozenset[str] | None) -> Deletion:
+def _counted(located: Located, tracked: frozenset[str] | None, at_most: int) -> Deletion:
     if os.path.islink(located.path) or not os.path.isdir(located.path):
         return Deletion(located, False, 1, _missing([located.path], tracked), False)
     files: list[str] = []
     for path in _files(located.path):
-        if len(files) >= MAX_COUNTED:
+        if len(files) >= at_most:
             return Deletion(located, True, len(files), _missing(files, tracked), True)
         files.append(path)
     return Deletion(located, True, len(files), _missing(files, tracked), False)

@@ -59,6 +59,11 @@ TREE = Table(
 
 def ls(judged: Judged) -> None:
     """ls: a recursive listing that follows links must stay inside."""
+    if any(re.fullmatch(r"-[A-Za-z1]*d[A-Za-z1]*|--directory", word) for word in judged.argv[1:]):
+        # The parent folder that `.*` may match is not looked into.
+        judged.argv = tuple(
+            word for place, word in enumerate(judged.argv) if word != ".." or place not in judged.globbed
+        )
     given = LS.check(judged)
     if given.has("-R", "--recursive") and given.has("-L", "--dereference"):
         check_links(judged, given.operands)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from buddy.safety.shell.names import words
 from buddy.safety.shell.place import Feed, Judged, RefusedError, expression_names_secret, pattern_names_secret
 from buddy.safety.shell.verdict import UNRESOLVED
-from buddy.safety.shell.walk import check_links
+from buddy.safety.shell.walk import check_links, check_secrets
 
 _PLAIN = words(
     "-a -and -o -or -not ! ( ) , -print -print0 -ls -prune -quit -empty -depth -d -daystart -true -false "
@@ -21,6 +21,13 @@ _VALUED = words(
     "-regex -iregex -regextype -printf -fstype -uid -gid -used -newermt -newerat -newerct"
 )
 _FILES = words("-newer -anewer -cnewer -samefile -neweraa -newermm")
+_NARROWS = words("-name -iname -path -ipath -wholename -iwholename -regex -iregex")
+DUMPS = words(
+    "cat head tail nl tac rev sed awk gawk mawk sort uniq cut paste od xxd hexdump hd strings base64 base32 "
+    "fold fmt expand column jq diff cmp join comm"
+)
+"""Programs that show what a file holds, whatever it is."""
+
 EXECUTES = words("-exec -execdir -ok -okdir")
 
 
@@ -42,7 +49,7 @@ def find_with(judge_inner: Callable[[Judged], None]) -> Callable[[Judged], None]
             check_links(judged, tuple(starts))
         if facts.lists and not facts.picks_secrets:
             anchored = all(not start.startswith("-") for start in starts)  # without a start: ./
-            judged.lists = Feed(tuple(starts), anchored, facts.nul, facts.no_links)
+            judged.lists = Feed(tuple(starts), anchored, facts.nul, facts.no_links, facts.narrowed)
 
     return find
 
@@ -56,6 +63,7 @@ class _Seen:
         self.lists = True
         self.nul = False
         self.no_links = False
+        self.narrowed = False
 
 
 def _expression(
@@ -77,6 +85,7 @@ def _expression(
             value = _value(judged, word, rest)
             if word in _NAMES and not negated:
                 seen.picks_secrets = seen.picks_secrets or _picks_secret(judged, value)
+            seen.narrowed = seen.narrowed or (not negated and word in _NARROWS)
             if word in ("-regex", "-iregex") and not negated:
                 seen.picks_secrets = seen.picks_secrets or expression_names_secret(value)
             seen.no_links = seen.no_links or (word == "-type" and value == "f" and not negated)
@@ -87,6 +96,8 @@ def _expression(
     for argv in inner:
         if seen.picks_secrets:
             raise RefusedError("it runs a command on secret files")
+        if argv[0] in DUMPS and not (seen.narrowed and not has_or):
+            check_secrets(judged, starts)
         if not seen.no_links:
             check_links(judged, starts)
         judge_inner(judged.again(argv))

@@ -106,7 +106,7 @@ def _plain(judged: Judged, name: str) -> None:
     separated = given.has("-z", "--null")
     if name == "ls-files" or (name in ("grep", "diff") and given.has("-l", "--name-only")):
         # Beneath the current folder, and no name of a tracked file is asked to look like an option.
-        judged.lists = Feed((), anchored=False, nul=separated)
+        judged.lists = Feed((), anchored=False, nul=separated, narrowed=True)
 
 
 def _check_formats(given: Given) -> None:

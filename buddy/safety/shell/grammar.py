@@ -66,8 +66,6 @@ class _Walk:
         elif kind == "negated_command":
             self._negated(node, redirects)
         elif kind in _STRUCTURE:
-            if kind != "program" and redirects:
-                raise UnclearError("a redirection of more than one command")
             for child in node.children:
                 self._statement(child, [])
         else:
@@ -91,10 +89,8 @@ class _Walk:
         for child in node.children:
             if child.type.endswith("_redirect"):
                 redirects.append((child.start_byte, self._redirect(child, more)))
-            elif body is None:
-                body = child
             else:
-                raise UnclearError("a redirection in an odd place")
+                body = child
         inner = [redirect for _, redirect in sorted(redirects, key=lambda item: item[0])] + outer
         if body is None:
             self._found.append((node.start_byte, Simple((), (), tuple(inner))))
@@ -201,8 +197,6 @@ class _Walk:
         text = self._text(node)
         match node.type:
             case "word" | "number" | "test_operator":
-                if node.child_count:
-                    raise UnclearError("an odd number", construct=True)
                 _bare(text, pieces)
             case "raw_string":
                 pieces.append(Piece(text[1:-1], "quoted"))
@@ -270,9 +264,7 @@ def _bare(text: str, pieces: list[Piece]) -> None:
                 if part:
                     pieces.append(Piece(part, "bare"))
         if backslash:
-            if not after or after.startswith("\n"):
-                raise UnclearError("a line continuation inside a word")
-            pieces.append(Piece(after[0], "quoted"))
+            pieces.append(Piece(after[:1], "quoted"))
         rest = after[1:]
 
 

@@ -26,6 +26,12 @@ _ORDINARY_SAMPLES = words(
 )
 
 
+_HUNTED = re.compile(
+    r"(?i)pass(?:word|wd|phrase)|secret|token|api.?key|credential|private.?key|access.?key|aws_|auth|bearer|sk-|ghp_|akia"
+    r"|\A[\^(]?(?:\.[*+]?|\\[wSW][*+]?|\[.*\]|=)?[$)]?\Z"
+)
+
+
 class RefusedError(Exception):
     """A command is not known to only read. The message is what the person is told."""
 
@@ -49,12 +55,14 @@ class Place(msgspec.Struct, frozen=True):
 
 class Feed(msgspec.Struct, frozen=True):
     """What comes through a pipe: names of files beneath `roots`, each ended by a NUL when `nul`. `anchored`:
-    none of them can pass for an option; `no_links`: none of them is a link."""
+    none of them can pass for an option; `no_links`: none of them is a link;
+    `narrowed`: they were picked by their names."""
 
     roots: tuple[str, ...]
     anchored: bool
     nul: bool = False
     no_links: bool = False
+    narrowed: bool = False
 
 
 class Judged:
@@ -134,6 +142,11 @@ def expression_names_secret(expression: str) -> bool:
     except re.error:
         return True
     return _singles_out(compiled, whole=False)
+
+
+def hunts_secrets(patterns: tuple[str, ...]) -> bool:
+    """Whether a search is for what secret files hold, or for everything."""
+    return any(_HUNTED.search(pattern) for pattern in patterns)
 
 
 def _singles_out(expression: re.Pattern[str], *, whole: bool = True) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from buddy.safety.shell.options import Given, parse
-from buddy.safety.shell.place import Feed, Judged, RefusedError, expression_names_secret
-from buddy.safety.shell.walk import check_links
+from buddy.safety.shell.place import Feed, Judged, RefusedError, expression_names_secret, hunts_secrets
+from buddy.safety.shell.walk import check_links, check_secrets
 
 GREP = (
     "-abcEFGHhiIlLnoPqrRsTUvVwxyzZ -A:num -B:num -C:num -NUM -e:text -f:read -m:num -d:text -D:text "
@@ -80,26 +82,28 @@ def grep(judged: Judged) -> None:
     recursive = given.has("-r", "-R", "--recursive", "--dereference-recursive")
     if given.has("-R", "--dereference-recursive") or given.value("-d", "--directories") == "recurse":
         check_links(judged, files)
+    if recursive and hunts_secrets(patterns) and not given.has("--include"):
+        check_secrets(judged, files)
     if (recursive or files) and given.has(*_LISTS):
         judged.lists = _names(files, nul=given.has("-Z", "--null"))
-    elif not files and not recursive and judged.feed is not None:
+    elif not files and not recursive:
         judged.lists = _filtered(judged, given, patterns)
 
 
 def _filtered(judged: Judged, given: Given, patterns: tuple[str, ...]) -> Feed | None:
     """Names that come through grep are names still, unless it picks secret ones or parts of lines."""
-    if not all(name in _KEEP_LINES for name, _ in given.options):
+    if judged.feed is None or not all(name in _KEEP_LINES for name, _ in given.options):
         return None
     inverted = given.has("-v", "--invert-match")
     if not inverted and any(map(expression_names_secret, patterns)):
         return None
-    return judged.feed
+    return msgspec.structs.replace(judged.feed, narrowed=judged.feed.narrowed or not inverted)
 
 
 def _names(files: tuple[str, ...], *, nul: bool) -> Feed:
     """Listed names start with the operands they were found under; without operands with anything."""
     anchored = bool(files) and not any(file.startswith("-") for file in files)
-    return Feed(files, anchored, nul, no_links=True)
+    return Feed(files, anchored, nul, no_links=True, narrowed=True)
 
 
 def rg(judged: Judged) -> None:
@@ -117,6 +121,13 @@ def rg(judged: Judged) -> None:
         judged.read(file)
     if given.has("-L", "--follow"):
         check_links(judged, files)
+    looks_everywhere = given.has("-u", "-.", "--hidden", "--unrestricted") and not given.has("--files")
+    if (
+        looks_everywhere
+        and hunts_secrets(given.operands[:1])
+        and not given.has("-g", "--glob", "-t", "--type")
+    ):
+        check_secrets(judged, files)
     if given.has("-l", "--files", "--files-with-matches", "--files-without-match"):
         judged.lists = _names(files, nul=given.has("-0", "--null"))
 

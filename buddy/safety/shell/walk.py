@@ -9,12 +9,24 @@ from collections.abc import Iterator
 from buddy.safety.shell.place import Judged, RefusedError
 
 MAX_ENTRIES = 10_000
+_MAY_BE_SECRET = re.compile(
+    r"^\.(?:env|netrc|npmrc|pypirc|aws|ssh|gnupg|git-cred|docker|kube)|^id_|secret|credential|service.?account"
+    r"|\.(?:env|pem|key|p12|pfx|jks|keystore|kdbx|ppk|keytab|tfvars)$"
+)
+"""A cheap first look at a name; whether it really is one is decided with all other paths."""
 
 
 def check_links(judged: Judged, roots: tuple[str, ...]) -> None:
     """Refuse when a link beneath the folders leads somewhere that may not be read."""
     for entry in _entries(judged, roots):
         if entry.is_symlink():
+            judged.read(entry.path)
+
+
+def check_secrets(judged: Judged, roots: tuple[str, ...]) -> None:
+    """Refuse when a secret file lies beneath the folders."""
+    for entry in _entries(judged, roots):
+        if _MAY_BE_SECRET.search(entry.name.lower()):
             judged.read(entry.path)
 
 
