@@ -23,7 +23,21 @@ from buddy.workspace.file_index import Paths, best
 from buddy.workspace.processes import ChildProcesses, ProcessSettings
 from buddy.workspace.search_run import SearchSettings
 
-WORDS = "alpha beta gamma delta class def return import self value index token stream".split()
+WORDS = [
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+    "class",
+    "def",
+    "return",
+    "import",
+    "self",
+    "value",
+    "index",
+    "token",
+    "stream",
+]
 ROUNDS = 5
 
 
