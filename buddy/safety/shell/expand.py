@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from buddy.agent.tool import ToolError
+from buddy.safety.paths import locate
 from buddy.safety.shell.names import words
 from buddy.safety.shell.place import Place, glob_expression
 from buddy.safety.shell.verdict import UNRESOLVED
@@ -153,8 +155,22 @@ def _globbed(pieces: list[Piece], place: Place) -> list[str] | None:
     pattern = _pattern(pieces)
     if pattern is None:
         return None
+    _check_start(pattern, place)
     found = sorted(_Glob(place.boundary.cwd).matches(pattern))
     return found or None
+
+
+def _check_start(pattern: list[list[tuple[str, bool]]], place: Place) -> None:
+    """A pattern may only list folders of the workspace, whoever prints the names. Raises `UnclearError`."""
+    plain = itertools.takewhile(lambda component: not any(special for _, special in component), pattern)
+    start = "/".join("".join(part for part, _ in component) for component in plain)
+    if start or pattern[0] == []:
+        try:
+            inside = locate(place.boundary, f"{start}/").inside
+        except ToolError as error:
+            raise UnclearError(str(error), construct=True) from error
+        if not inside:
+            raise UnclearError("a pattern outside the workspace", construct=True)
 
 
 def _pattern(pieces: list[Piece]) -> list[list[tuple[str, bool]]] | None:
