@@ -284,11 +284,13 @@ def _checked(table: Table, path: str) -> Table:
     """The table of one file, or a `ConfigError` that names the file and the nearest known name."""
     _known_names(table, Settings.__struct_fields__, path, "")
     for section, value in table.items():
-        if section in ("models", "mcp_servers", "permissions", "rule"):
+        if section in ("permissions", "rule"):
             continue
-        record = _record_of(section)
         if not isinstance(value, dict):
             raise ConfigError(f"{path}: [{section}] must be a table, found {type(value).__name__}")
+        if section in ("models", "mcp_servers"):
+            continue
+        record = _record_of(section)
         _known_names(cast(Table, value), record.__struct_fields__, path, f"[{section}] ")
         _convertible(value, record, f"{path}: [{section}]")
     for name, profile in cast(dict[str, Any], table.get("models", {})).items():

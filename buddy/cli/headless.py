@@ -32,6 +32,7 @@ NOTHING = Expanded((), ())
 
 def run_headless(options: Options, environment: Mapping[str, str]) -> int:
     """Run one prompt. Returns the exit code."""
+    _open_standard_streams()
     try:
         prompt = _prompt(options)
         _check(options)
@@ -50,6 +51,8 @@ def run_headless(options: Options, environment: Mapping[str, str]) -> int:
         return _told(str(error), USAGE)
     except NotSavedError as error:
         return _told(f"the session is not saved: {error}", 1)
+    except BrokenPipeError:
+        raise  # whoever read stdout is gone: no matter of the session
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _told(f"{where}{error.strerror}; the session can't be kept there", CONFIGURATION)
@@ -104,8 +107,8 @@ async def _left_running(session_id: str, *, resumed: bool) -> tuple[str, ...]:
 
 def _prompt(options: Options) -> str:
     """The words of the command line, and stdin behind them. Raises `UsageError` when there is neither."""
-    words = list(options.words)
-    prompt = " ".join(words)
+    # In an ASCII locale Python keeps the bytes of arguments as surrogates; they are UTF-8 all the same.
+    prompt = os.fsencode(" ".join(options.words)).decode("utf-8", "replace")
     piped = "" if sys.stdin is None or sys.stdin.isatty() else _stdin()
     if prompt and piped:
         return f"{prompt}\n\n<stdin>\n{piped}\n</stdin>"
@@ -180,12 +183,26 @@ def _format(options: Options, out: Callable[[str], None]) -> Format:
             return TextFormat(out, _err)
 
 
+def _open_standard_streams() -> None:
+    """Streams that were closed are opened on nothing, or the first files of a session would take their
+    numbers and get what is written to them."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+
+
 def _out(text: str) -> None:
+    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison] - it is when the stream was closed
+        return
     sys.stdout.buffer.write(text.encode("utf-8", "replace"))
     sys.stdout.buffer.flush()
 
 
 def _err(text: str) -> None:
+    if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison] - it is when the stream was closed
+        return
     sys.stderr.buffer.write(text.encode("utf-8", "replace"))
     sys.stderr.buffer.flush()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -19,7 +19,11 @@ from buddy.agent.host import Outcome
 from buddy.agent.messages import AssistantMessage, Call, UserPart, text_of
 from buddy.headless.exit_codes import exit_code
 from buddy.headless.formats import Format, RunFacts, RunResult
+from buddy.sessions.journal import NotSavedError
 from buddy.tasks.board import TaskBoard
+
+UNSAVED_LIMIT_S = 5
+LOOK_EVERY_S = 0.25
 
 
 class ExecRun(msgspec.Struct, frozen=True):
@@ -60,6 +64,7 @@ async def run_exec(board: TaskBoard, number: int, run: ExecRun, output: Format) 
     output.start(run.facts, board.message(run.content, "prompt"))
     signals = _Signals(board, number, watch)
     signals.install()
+    saving = asyncio.create_task(_saving(board, reader.close))
     try:
         runner = board.submit(number, run.content) if run.content else board.go_on(number)
         runner.add_done_callback(lambda _task: reader.close())
@@ -72,7 +77,10 @@ async def run_exec(board: TaskBoard, number: int, run: ExecRun, output: Format) 
                 board.cancel(
                     number, f"an approval was needed and nobody was there to give it: {watch.denied}"
                 )
+        if not runner.done():
+            raise NotSavedError(f"{board.parts.memory.save_state.reason}; the run was ended")
     finally:
+        saving.cancel()
         signals.remove()
     outcome = task.outcome or Outcome("cancelled", "cancelled", "", 0, ())
     output.finish(
@@ -90,6 +98,16 @@ async def run_exec(board: TaskBoard, number: int, run: ExecRun, output: Format) 
             msgspec.structs.replace(outcome, outcome="failed"), approval_missing=True, terminated=False
         )
     return exit_code(outcome, approval_missing=bool(watch.denials), terminated=watch.terminated)
+
+
+async def _saving(board: TaskBoard, give_up: Callable[[], None]) -> None:
+    """Give up once the disk has refused for a while: a turn waits for its records, and here nobody can make
+    room."""
+    refused_s = 0.0
+    while refused_s < UNSAVED_LIMIT_S:
+        await asyncio.sleep(LOOK_EVERY_S)
+        refused_s = 0.0 if board.parts.memory.save_state.saved else refused_s + LOOK_EVERY_S
+    give_up()
 
 
 class _Signals:

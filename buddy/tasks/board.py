@@ -7,6 +7,7 @@ raises `TaskError` with one sentence that says why it can't.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Sequence
 
@@ -19,6 +20,7 @@ from buddy.agent.host import Outcome
 from buddy.agent.loop import agent_loop, agent_loop_continue
 from buddy.agent.messages import AssistantMessage, Origin, Text, UserMessage, UserPart, unanswered
 from buddy.safety.rules import Rule
+from buddy.sessions.journal import NotSavedError
 from buddy.sessions.load import ResumedTask
 from buddy.sessions.records import BudgetSet
 from buddy.tasks.events import EventHub, EventReader
@@ -30,6 +32,7 @@ from buddy.tasks.turns import TurnParts, agent_of, host_of
 
 _log = logging.getLogger(__name__)
 CLOSE_LIMIT_S = 5
+UNSAVED_LIMIT_S = 0.5
 
 
 class TaskError(Exception):
@@ -288,11 +291,18 @@ class TaskBoard:
                 task.cancelled.set()
             if task.deadline is not None:
                 task.deadline.cancel()
-        if runners:
-            _done, late = await asyncio.wait(runners, timeout=CLOSE_LIMIT_S)
-            for runner in late:
-                runner.cancel()
-            await asyncio.wait(runners)
+        if not runners:
+            return
+        saved = self.parts.memory.save_state.saved
+        _done, late = await asyncio.wait(runners, timeout=CLOSE_LIMIT_S if saved else UNSAVED_LIMIT_S)
+        for runner in late:
+            runner.cancel()
+        if late and not self.parts.memory.save_state.saved:
+            # They wait for a disk that refuses, and nothing may interrupt that. The writer, when it is
+            # closed, tells them so; its own end tells the person what is lost.
+            with contextlib.suppress(NotSavedError):
+                await self.parts.memory.close()
+        await asyncio.wait(runners)
 
     # -- the inside ----------------------------------------------------------------------------------------
 
@@ -364,9 +374,10 @@ class TaskBoard:
             heading = f"Background task {task.number}, {task.title!r}, has finished. Its answer:"
             self.notes.append(Note(task.number, task.title, task.last_answer(), heading))
         task.runner = None
-        self.parts.memory.record_task(task.number, task.record())
-        if not any(other.running for other in self.tasks.values()):
-            self.parts.memory.idle()
+        with contextlib.suppress(NotSavedError):  # the writer was closed first: it has said what is lost
+            self.parts.memory.record_task(task.number, task.record())
+            if not any(other.running for other in self.tasks.values()):
+                self.parts.memory.idle()
 
     def _changed(self, task: Task) -> None:
         asked = any(request.task_id == task.number for request in self.inbox.waiting())
