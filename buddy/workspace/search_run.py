@@ -72,24 +72,30 @@ class Corpus(msgspec.Struct, frozen=True):
 
 async def stoppable(run: SearchRun, work: Callable[[Callable[[], bool]], T]) -> T:
     """Blocking work in a thread; it is given a function that says when to stop: at the deadline, or when the
-    call is cancelled, which then waits for the work to end."""
+    call is cancelled. Nobody waits for cancelled work: it only reads, and ends at its next look."""
     stop = threading.Event()
 
     def stopped() -> bool:
         return stop.is_set() or run.cancelled.is_set() or time.monotonic() > run.deadline
 
     running = asyncio.get_running_loop().run_in_executor(None, work, stopped)
+    waiter = asyncio.ensure_future(run.cancelled.wait())
     try:
-        found = await asyncio.shield(running)
-    except asyncio.CancelledError:
-        stop.set()
-        await asyncio.wait([running])
-        if not running.cancelled():
-            running.exception()  # looked at, so that it is not reported as lost
-        raise
+        await asyncio.wait({running, waiter}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiter.cancel()
+        if not running.done() or run.cancelled.is_set():
+            stop.set()
+            running.add_done_callback(_looked_at)
     if run.cancelled.is_set():
         raise asyncio.CancelledError
-    return found
+    return await running
+
+
+def _looked_at(done: asyncio.Future[Any]) -> None:
+    """So that an error nobody waits for is not reported as lost."""
+    if not done.cancelled():
+        done.exception()
 
 
 async def find(run: SearchRun, pattern: SearchPattern, corpus: Corpus, *, first: int, last: int) -> Found:

@@ -23,7 +23,7 @@ from buddy.workspace.file_index import Paths, best
 from buddy.workspace.processes import ChildProcesses, ProcessSettings
 from buddy.workspace.search_run import SearchSettings
 
-WORDS = [
+WORDS = (
     "alpha",
     "beta",
     "gamma",
@@ -36,8 +36,7 @@ WORDS = [
     "value",
     "index",
     "token",
-    "stream",
-]
+)
 ROUNDS = 5
 
 
@@ -105,7 +104,7 @@ async def main(folder: Path) -> None:
                 await cancelled(root, children, engine, "needle.*=")
                 await cancelled(root, children, engine, "xx[0-9]{3}")
     paths = Paths(
-        [f"src/{WORDS[n % 13]}/{WORDS[n % 7]}_{n % 97}/{WORDS[n % 11]}{n}.py" for n in range(100_000)]
+        [f"src/{WORDS[n % 12]}/{WORDS[n % 7]}_{n % 97}/{WORDS[n % 11]}{n}.py" for n in range(100_000)]
     )
     for text in ("a", "gam", "class/value_12", "clsval9", "zzzz"):
         started = time.perf_counter()
