@@ -41,8 +41,11 @@ from buddy.tools.cache import ToolCache
 from buddy.tools.plan import Plan, WallClock
 from buddy.tools.read import read_file
 from buddy.tools.shell import ShellSettings
+from buddy.tools.web import WebAccess
+from buddy.tools.web_searches import configured_search
 from buddy.workspace.approved import Approved
 from buddy.workspace.environment import ChildEnvironment
+from buddy.workspace.fetch import Fetcher
 from buddy.workspace.git import GitLock
 from buddy.workspace.jobs import Jobs
 from buddy.workspace.locks import FileLocks
@@ -111,7 +114,6 @@ async def open_desk(
             loaded.settings,
             {ChildProcesses: children, Jobs: jobs, UndoLog: undo, FileLocks: locks, Approved: approved},
         )
-        keys = models.keys()
         board = TaskBoard(
             BoardParts(
                 boundary=place.boundary,
@@ -124,8 +126,8 @@ async def open_desk(
                 memory=session.writer,
                 services=services,
                 cache=ToolCache(time.monotonic),
-                redact=lambda message: redact_message(message, keys),
-                redact_text=lambda text: redact(text, keys),
+                redact=lambda message: redact_message(message, models.keys()),
+                redact_text=lambda text: redact(text, models.keys()),
                 save_rules=rules.save,
                 clock=_clock(),
                 limits=_limits(loaded.settings, wanted.options),
@@ -201,6 +203,7 @@ def _services(
         Trash: Trash(os.path.join(place.boundary.root, ".buddyx", "trash")),
         ShellSettings: ShellSettings(time_limit_s=settings.tools.shell_time_limit_s),
         WallClock: WallClock(lambda: datetime.now().astimezone()),
+        WebAccess: WebAccess(Fetcher(), configured_search(settings.tools.web_search_url, {}), time.monotonic),
     }
 
     def of_task(views: FileViews, plan: Plan) -> TaskServices:

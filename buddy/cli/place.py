@@ -38,7 +38,7 @@ def find_place(options: Options, environment: Mapping[str, str]) -> Place:
     extra = tuple(_directory(path) for path in options.add_dir)
     trusted, note = _trust(where, root)
     return Place(
-        boundary=Boundary(root, cwd, os.path.realpath(where.home), extra),
+        boundary=Boundary(root, cwd, os.path.realpath(where.home), extra, _own(where, options)),
         where=where,
         environment=environment,
         is_repository=os.path.lexists(os.path.join(root, ".git")),
@@ -47,10 +47,18 @@ def find_place(options: Options, environment: Mapping[str, str]) -> Place:
     )
 
 
+def _own(where: Directories, options: Options) -> tuple[str, ...]:
+    """buddy's own folders and the settings file it was started with: protected wherever they lie."""
+    folders = (where.config, where.data, where.state, where.cache)
+    return tuple(os.path.realpath(path) for path in (*folders, options.config) if path)
+
+
 def _trust(where: Directories, root: str) -> tuple[bool, str]:
     if not os.path.lexists(os.path.join(where.state, "trust.json")):
         return False, ""
-    from buddy.cli.trust import trust_of  # most people have trusted nothing yet: 8 ms they need not pay
+    from buddy.cli.trust_standing import (
+        trust_of,
+    )  # most people have trusted nothing yet: 8 ms they need not pay
 
     return trust_of(where, root)
 

@@ -7,23 +7,28 @@ import fcntl
 import os
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote
 
+import msgspec
 import tomli_w
 
-from buddy.agent.tool import Tool
+from buddy.agent.tool import Tool, ToolError
 from buddy.cli.place import Place
 from buddy.config import ConfigError, Loaded, read_table
-from buddy.safety.paths import Boundary
-from buddy.safety.policy_facts import Facts, facts_of
+from buddy.safety.paths import Boundary, locate
+from buddy.safety.policy_facts import Facts, HookOpinion, facts_of
 from buddy.safety.rules import Rule, RuleSet
 from buddy.safety.rules_claude import rules_of_claude
 from buddy.safety.rules_load import as_table, rules_of_tables, unreadable
+from buddy.safety.sanitise import visible
 from buddy.safety.shell.analysis import Analyser
 from buddy.safety.shell.place import TRUSTED_PATH
 from buddy.safety.shell.place import Place as ShellPlace
+from buddy.safety.suspicious import suspicious_url
+from buddy.safety.url_guard import Refused, judge_url
 
 SHELL_TOOL = "run_shell"
+SEARCH_TOOL = "web_search"
 
 
 class RuleFiles:
@@ -106,22 +111,37 @@ class Judge:
 
     def facts(self, tool: Tool, arguments: Any) -> Facts:
         """What the policy needs to know about a call. Raises `ToolError` for a path that can be none."""
+        if tool.name == SEARCH_TOOL:
+            return facts_of(tool, arguments, self._boundary, hook=_sought(arguments.query))
         if tool.name != SHELL_TOOL:
-            return facts_of(tool, arguments, self._boundary, host=_host(getattr(arguments, "url", "")))
+            host, hook = _address(arguments)
+            return facts_of(tool, arguments, self._boundary, host=host, hook=hook)
         if self._analyser is None:
             self._analyser = Analyser()  # loads the grammar: 10 ms, with the first command
         boundary = self._boundary
         if arguments.cwd:
-            inner = os.path.join(boundary.cwd, arguments.cwd)
-            boundary = Boundary(boundary.root, os.path.realpath(inner), boundary.home, boundary.extra)
+            started = locate(
+                boundary, arguments.cwd
+            ).real  # as the tool does: one reading of "~" and of links
+            boundary = msgspec.structs.replace(boundary, cwd=started)
         analysis = self._analyser.analyse(arguments.command, ShellPlace(boundary, TRUSTED_PATH))
         return facts_of(tool, arguments, self._boundary, shell=analysis)
 
 
-def _host(url: object) -> str:
+def _address(arguments: Any) -> tuple[str, HookOpinion | None]:
+    """The host a call goes to, and why a person must look at what it sends; ("", None) for most tools.
+    Raises `ToolError` for an address nobody fetches, so that nobody is asked about it."""
+    url: object = getattr(arguments, "url", "")
     if not isinstance(url, str) or not url:
-        return ""
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
+        return "", None
+    judged = judge_url(url)
+    if isinstance(judged, Refused):
+        raise ToolError(judged.reason)
+    reason = suspicious_url(url)
+    return judged.host, HookOpinion("ask", f"{judged.shown}: {reason}") if reason else None
+
+
+def _sought(query: str) -> HookOpinion | None:
+    """Why a person must look at what is searched for: it goes to strangers, like an address."""
+    reason = suspicious_url(f"https://search.invalid/?q={quote(query, safe='')}")
+    return HookOpinion("ask", f"the search {visible(query)}: {reason}") if reason else None

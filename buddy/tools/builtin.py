@@ -17,6 +17,7 @@ from buddy.tools.read import read_file
 from buddy.tools.run_tests import run_tests
 from buddy.tools.search import grep
 from buddy.tools.shell import run_shell
+from buddy.tools.web import web_fetch, web_search
 from buddy.tools.write import write_file
 
 BUILTIN_TOOLS: tuple[Tool, ...] = (
@@ -50,6 +51,8 @@ BUILTIN_TOOLS: tuple[Tool, ...] = (
     git_push,
     git_pull,
     run_tests,
+    web_fetch,
+    web_search,
     todo,
     time,
 )
