@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from buddy.agent.budget import Budget, TokenMeter
 from buddy.agent.events import AgentUiEvent, ApprovalRequested, ApprovalResolved, Notice, TokenUsage
@@ -23,6 +24,7 @@ from buddy.safety.rules import Rule
 from buddy.sessions.journal import NotSavedError
 from buddy.sessions.load import ResumedTask
 from buddy.sessions.records import BudgetSet
+from buddy.tasks.delegation import Delegations
 from buddy.tasks.events import EventHub, EventReader
 from buddy.tasks.execution import Writes
 from buddy.tasks.inbox import Inbox
@@ -53,7 +55,8 @@ class TaskBoard:
     """Every task of a session. Construct it inside a running event loop and use it as `async with`."""
 
     def __init__(self, parts: BoardParts) -> None:
-        self.parts = parts
+        self.delegations = Delegations(self)
+        self.parts = parts = replace(parts, services=self.delegations.given(parts.services))
         self.hub = EventHub(parts.clock.now)
         self.inbox = Inbox(
             policy=parts.policy,
@@ -68,7 +71,7 @@ class TaskBoard:
         self.notes: list[Note] = []
         self.focus = 0
         self.session_budget = parts.session_budget
-        self._shared = TurnParts(parts, self.hub, self.inbox, Writes(), self._changed)
+        self._shared = TurnParts(parts, self.hub, self.inbox, Writes(), self._changed, self.delegations)
 
     async def __aenter__(self) -> TaskBoard:
         return self
@@ -93,7 +96,7 @@ class TaskBoard:
             task.history = original.history[:copied]
             task.compaction = original.compaction
         self.tasks[number] = task
-        record = msgspec.structs.replace(task.record(), copy_of=copy_of, copied=copied)
+        record = replace(task.record(), copy_of=copy_of, copied=copied)
         self.parts.memory.record_task(number, record)
         if not self.focus:
             self.set_focus(number)
@@ -170,7 +173,7 @@ class TaskBoard:
         prompt = self.message(content, "prompt")
         self._entitle(task, prompt)
         if number == self.focus and self.notes:
-            prompt = msgspec.structs.replace(prompt, parts=(*self._taken_notes(), *prompt.parts))
+            prompt = replace(prompt, parts=(*self._taken_notes(), *prompt.parts))
         return self._start(task, (prompt,))
 
     def go_on(self, number: int) -> asyncio.Task[None]:
@@ -366,11 +369,12 @@ class TaskBoard:
             case "cancelled":
                 task.state = "cancelled"
         task.reason = task.reason or outcome.reason
-        task.outcome = msgspec.structs.replace(outcome, reason=task.reason)
+        task.outcome = replace(outcome, reason=task.reason)
         if task.deadline is not None:
             task.deadline.cancel()
             task.deadline = None
-        if task.background and outcome.outcome == "completed":
+        self.delegations.ended(task)
+        if task.background and not task.parent and outcome.outcome == "completed":
             heading = f"Background task {task.number}, {task.title!r}, has finished. Its answer:"
             self.notes.append(Note(task.number, task.title, task.last_answer(), heading))
         task.runner = None
@@ -388,6 +392,7 @@ class TaskBoard:
         return [Text(f"[{note.heading}]\n{note.text}\n\n") for note in notes]
 
     async def _save_waiting(self, task: Task) -> None:
+        self.delegations.wake(task.number)
         await self.parts.memory.record_queue(task.number, tuple(task.queued), tuple(task.steering))
 
     def _emit(self, number: int, event: AgentUiEvent) -> None:

@@ -1,41 +1,56 @@
-"""A call's way through the board: begun → cache → the tool → what it changed → ended."""
+"""A call's way through the board: other tasks' tests → begun → cache → checkpoint → the tool → checkpoint →
+what it changed → ended."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import msgspec
 
 from buddy.agent.host import Progress
 from buddy.agent.messages import Call, ResultStatus
 from buddy.agent.tool import Access, Tool, ToolContext, ToolResult
+from buddy.sessions.records import CheckpointTaken
 from buddy.tasks.parts import BoardParts
 from buddy.tasks.task import Task
+from buddy.tasks.windows import TEST_TOOLS, TestWindows
+from buddy.workspace.checkpoints import Mark
+
+KEEPS_ITSELF = frozenset({"edit_file", "write_file", "apply_patch", "copy_file"})
+"""Tools that put what they replace on disk before they do: they need no look at the whole tree."""
 
 
 class Writes:
-    """Counts what changed files, so that tasks look for changes only when there were any."""
+    """Counts what changed files, so that tasks look for changes only when there were any; knows whose tests
+    run."""
 
     def __init__(self) -> None:
         self.count = 0
+        self.windows = TestWindows()
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What the calls of a task run in. `tell` says a sentence to the person."""
+
+    parts: BoardParts
+    task: Task
+    writes: Writes
+    tell: Callable[[str], None]
 
 
 async def execute(
-    parts: BoardParts,
-    task: Task,
-    writes: Writes,
-    call: Call,
-    tool: Tool,
-    arguments: msgspec.Struct,
-    progress: Progress,
+    around: Surroundings, call: Call, tool: Tool, arguments: msgspec.Struct, progress: Progress
 ) -> ToolResult:
     """Run an allowed call. Raises what the tool raises; the journal knows before and after."""
+    parts, task, writes = around.parts, around.task, around.writes
     access = tool.access(arguments)
+    await writes.windows.clear(task.number, tool, access, progress)
     await parts.memory.tool_begin(task.number, call.id, tool.name)
     started = parts.clock.now()
     status: ResultStatus = "cancelled"
     try:
-        result = await _cached_or_run(parts, task, call, tool, arguments, progress, access)
+        result = await _answered(around, call, tool, arguments, progress, access)
         status = "ok" if result.ok else "error"
     except asyncio.CancelledError:
         raise
@@ -45,6 +60,7 @@ async def execute(
     finally:
         if not access.read_only:
             writes.count += 1
+            writes.windows.wrote(task.number, tool, access)
             parts.cache.invalidate_writes(access, lambda path: path)
         seconds = parts.clock.now() - started
         parts.memory.tool_end(task.number, call.id, status, seconds)
@@ -52,25 +68,75 @@ async def execute(
     return msgspec.structs.replace(result, text=parts.redact_text(text))
 
 
-async def _cached_or_run(
-    parts: BoardParts,
-    task: Task,
+async def _answered(
+    around: Surroundings,
     call: Call,
     tool: Tool,
     arguments: msgspec.Struct,
     progress: Progress,
     access: Access,
 ) -> ToolResult:
-    cacheable = tool.cache_s > 0 and access.read_only
-    if cacheable:
-        found = parts.cache.get(tool.name, arguments)
-        if found is not None:
-            return found
+    parts, task = around.parts, around.task
     context = ToolContext(task.number, call.id, progress, task.cancelled, task.services.services)
+    if not access.read_only:
+        return await _changing(around, call, tool, arguments, context)
+    if tool.cache_s <= 0:
+        return await tool.run(context, arguments)
+    found = parts.cache.get(tool.name, arguments)
+    if found is not None:
+        return found
     result = await tool.run(context, arguments)
-    if cacheable and result.ok:
+    if result.ok:
         parts.cache.set(tool.name, arguments, result, life_s=tool.cache_s, access=access)
     return result
+
+
+async def _changing(
+    around: Surroundings, call: Call, tool: Tool, arguments: msgspec.Struct, context: ToolContext
+) -> ToolResult:
+    """Run a call that may change files, with the tree kept before and after. Whatever way it ends, what it
+    did by then is its own."""
+    checkpoints = around.parts.checkpoints
+    if checkpoints is None:
+        return await _in_window(around, tool, arguments, context)
+    if tool.name in KEEPS_ITSELF:
+        result = await _in_window(around, tool, arguments, context)
+        _record(around, call, {"entry": checkpoints.entry_of(call.id)})
+        return result
+    mark = await checkpoints.begin(around.task.number, call.id, tool.name)
+    if isinstance(mark, str) and mark:
+        around.tell(mark)
+    try:
+        return await _in_window(around, tool, arguments, context)
+    finally:
+        if isinstance(mark, Mark):
+            taken = await checkpoints.end(mark)
+            if isinstance(taken, str):
+                around.tell(taken)
+            else:
+                for note in taken.notes:
+                    around.tell(note)
+                _record(
+                    around,
+                    call,
+                    {"before": taken.before, "after": taken.after, "entry": taken.entry_id},
+                )
+
+
+def _record(around: Surroundings, call: Call, data: dict[str, str | int]) -> None:
+    taken = CheckpointTaken(around.parts.clock.new_id(), call.id, data)
+    around.parts.memory.record_checkpoint(around.task.number, taken)
+
+
+async def _in_window(
+    around: Surroundings, tool: Tool, arguments: msgspec.Struct, context: ToolContext
+) -> ToolResult:
+    """Run the tool; tests are told what other tasks wrote meanwhile."""
+    if tool.name not in TEST_TOOLS:
+        return await tool.run(context, arguments)
+    with around.writes.windows.open(around.task.number) as window:
+        result = await tool.run(context, arguments)
+    return msgspec.structs.replace(result, text=result.text + window.told())
 
 
 async def _with_changes(task: Task, writes: Writes, text: str, access: Access) -> str:

@@ -19,6 +19,7 @@ from buddy.safety.policy_state import Policy
 from buddy.safety.rules import Rule
 from buddy.sessions.writer import SessionWriter
 from buddy.tools.cache import ToolCache
+from buddy.workspace.checkpoints import Checkpoints
 
 
 class ModelAccess(msgspec.Struct, frozen=True):
@@ -61,7 +62,8 @@ class BoardParts(msgspec.Struct, frozen=True):
 
     `model` finds a model by the person's name for it ("" is the default) and raises `ConfigError`; `facts`
     looks at a call for the policy (it may raise `ToolError`); `redact` takes known secret shapes out of a
-    message; `save_rules` writes rules the person wants for good; `attended`: somebody is there to be asked.
+    message; `save_rules` writes rules the person wants for good; `attended`: somebody is there to be asked;
+    `checkpoints`: None where effects of commands are not kept.
     """
 
     boundary: Boundary
@@ -84,3 +86,4 @@ class BoardParts(msgspec.Struct, frozen=True):
     attended: bool
     steering: str
     follow_ups: str
+    checkpoints: Checkpoints | None = None

@@ -26,7 +26,7 @@ TITLE_CHARS = 60
 
 
 class Task:
-    """State only; what happens to it is the board's."""
+    """State only; what happens to it is the board's. `tools`: the names it may use, None for all."""
 
     def __init__(
         self, number: int, *, title: str, model: str, parent: int, meter: TokenMeter, services: TaskServices
@@ -40,6 +40,7 @@ class Task:
         self.state: TaskState = "idle"
         self.reason = ""
         self.closed = False
+        self.tools: frozenset[str] | None = None
         self.background = False
         self.history: list[Message] = []
         self.compaction: Compaction | None = None

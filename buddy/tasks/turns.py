@@ -10,18 +10,20 @@ import msgspec
 from buddy.agent.budget import message_tokens
 from buddy.agent.compaction import Compaction, plan
 from buddy.agent.display import Display, Plain
-from buddy.agent.events import AgentUiEvent, ApprovalRequested, ContextCompacted, TokenUsage
+from buddy.agent.events import AgentUiEvent, ApprovalRequested, ContextCompacted, Notice, TokenUsage
 from buddy.agent.host import Agent, Allowed, Decision, Denied, Progress, TurnHost
 from buddy.agent.messages import Call, Message, UserMessage
 from buddy.agent.provider import ModelDelta, ModelRequest, Provider
 from buddy.agent.tool import Tool, ToolContext, ToolError, ToolResult
 from buddy.llm.governor import GovernedProvider
 from buddy.safety.policy_answers import digest
+from buddy.tasks.delegation import Delegations
 from buddy.tasks.events import EventHub
-from buddy.tasks.execution import Writes, execute
+from buddy.tasks.execution import Surroundings, Writes, execute
 from buddy.tasks.inbox import Inbox
 from buddy.tasks.parts import BoardParts, ModelAccess
 from buddy.tasks.task import Task
+from buddy.tools.offered import offered
 
 COMPACT_TO = 0.5
 """Share of the window a compaction aims at: room for a good stretch of work before the next one."""
@@ -56,6 +58,7 @@ class TurnParts(msgspec.Struct, frozen=True):
     inbox: Inbox
     writes: Writes
     changed: Callable[[Task], None]
+    delegations: Delegations
 
 
 def agent_of(shared: TurnParts, task: Task, access: ModelAccess, is_foreground: Callable[[], bool]) -> Agent:
@@ -63,7 +66,7 @@ def agent_of(shared: TurnParts, task: Task, access: ModelAccess, is_foreground: 
     governed = GovernedProvider(access.provider, access.governor, is_foreground)
     return Agent(
         provider=PausingProvider(governed, shared.hub),
-        tools=shared.board.tools,
+        tools=offered(shared.board.tools, access.model, task.tools, shared.delegations.hidden(task)),
         model=access.model,
         system=shared.board.system,
         limits=shared.board.limits,
@@ -75,6 +78,9 @@ def agent_of(shared: TurnParts, task: Task, access: ModelAccess, is_foreground: 
 def host_of(shared: TurnParts, task: Task) -> TurnHost:
     """The functions of one turn."""
     board, clock = shared.board, shared.board.clock
+    around = Surroundings(
+        board, task, shared.writes, lambda text: shared.hub.emit(task.number, Notice("warning", text))
+    )
 
     def emit(event: AgentUiEvent) -> None:
         if isinstance(event, TokenUsage):
@@ -90,13 +96,17 @@ def host_of(shared: TurnParts, task: Task) -> TurnHost:
         return await _decided(shared, task, call, tool, arguments)
 
     async def run(call: Call, tool: Tool, arguments: msgspec.Struct, progress: Progress) -> ToolResult:
-        return await execute(board, task, shared.writes, call, tool, arguments, progress)
+        return await execute(around, call, tool, arguments, progress)
 
     async def steering() -> tuple[UserMessage, ...]:
         return _taken(task.steering, board.steering)
 
     async def follow_ups() -> tuple[UserMessage, ...]:
-        return _taken(task.queued, board.follow_ups)
+        waiting = _taken(task.queued, board.follow_ups)
+        if waiting:
+            return waiting
+        reports = await shared.delegations.reports(task)
+        return reports or _taken(task.steering, board.steering) or _taken(task.queued, board.follow_ups)
 
     async def compact(history: Sequence[Message]) -> Compaction | None:
         return await _compacted(shared, task, history)

@@ -94,6 +94,10 @@ class Checkpoints:
         except (OSError, ToolError) as error:
             return f"what {mark.tool} changed can't be taken back: {error}"
 
+    def entry_of(self, call_id: str) -> int:
+        """The entry of a call that keeps what it replaces itself, 0 for none."""
+        return self._log.entry_of(call_id)
+
     def _given_up(self, error: CheckpointError) -> str:
         already, self.off = self.off, str(error)
         return "" if already else f"{error}. /undo covers edits, not what commands change."

@@ -158,6 +158,12 @@ class UndoLog:
             self._add(entry)
             return entry
 
+    def entry_of(self, call_id: str) -> int:
+        """The newest entry of a call, 0 when it has none."""
+        with self._guard:
+            self._load()
+            return next((one.id for one in reversed(self._entries.values()) if one.call_id == call_id), 0)
+
     def position(self) -> int:
         """How many changes of files this program's log has seen; for `since`."""
         with self._guard:

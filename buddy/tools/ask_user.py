@@ -1,0 +1,149 @@
+"""`ask_user`: questions of the model to the person, and where they wait for an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from buddy.agent.display import Plain
+from buddy.agent.tool import ToolContext, ToolError, ToolResult, no_access, tool
+
+MAX_OPTIONS = 8
+
+
+class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One question of a call."""
+
+    question: Annotated[str, Meta(min_length=1, max_length=2000)]
+    header: Annotated[str, Meta(max_length=60, description="Two or three words that name the choice")] = ""
+    options: Annotated[
+        list[str], Meta(max_length=MAX_OPTIONS, description="Answers to choose from; others are possible")
+    ] = []
+
+
+class OpenQuestion(msgspec.Struct, frozen=True):
+    """A question that waits. `number` is what the person types: `/answer 3 …`."""
+
+    number: int
+    task_id: int
+    question: Question
+
+    def text(self) -> str:
+        """The question as it is shown."""
+        header = f"{self.question.header}: " if self.question.header else ""
+        options = [f"  {at}. {option}" for at, option in enumerate(self.question.options, 1)]
+        how = f"/answer {self.number} " + (
+            "and an option's number or your words" if options else "your words"
+        )
+        return "\n".join([f"? {self.number}  {header}{self.question.question}", *options, f"  {how}"])
+
+
+class Unanswered(Exception):  # noqa: N818 - told to the person as it is
+    """An answer that fits no open question; one sentence."""
+
+
+class Questions:
+    """The open questions of a session. `attended`: somebody is there to answer. A front end that wants to
+    hear of new ones appends to `listeners`."""
+
+    def __init__(self, *, attended: bool) -> None:
+        self.attended = attended
+        self.listeners: list[Callable[[OpenQuestion], None]] = []
+        self._open: dict[int, OpenQuestion] = {}
+        self._answers: dict[int, asyncio.Future[str | None]] = {}
+        self._count = 0
+
+    def waiting(self) -> tuple[OpenQuestion, ...]:
+        """The open questions, oldest first."""
+        return tuple(self._open.values())
+
+    async def ask(
+        self, task_id: int, questions: list[Question], show: Callable[[str], None]
+    ) -> tuple[str | None, ...]:
+        """Put questions and wait for all answers; None for one that was withdrawn."""
+        asked: list[OpenQuestion] = []
+        loop = asyncio.get_running_loop()
+        for question in questions:
+            self._count += 1
+            one = OpenQuestion(self._count, task_id, question)
+            self._open[one.number] = one
+            self._answers[one.number] = loop.create_future()
+            asked.append(one)
+        try:
+            for one in asked:
+                show(one.text() + "\n")
+                for listener in self.listeners:
+                    listener(one)
+            return tuple([await self._answers[one.number] for one in asked])
+        finally:
+            for one in asked:
+                self._open.pop(one.number, None)
+                del self._answers[one.number]
+
+    def answer(self, text: str) -> OpenQuestion:
+        """The person's answer, as typed: `3 my words`, or the answer alone where one question waits. Raises
+        `Unanswered`."""
+        one, words = self._meant(text.strip())
+        if not words:
+            raise Unanswered(f"expected an answer: /answer {one.number} and an option's number or your words")
+        options = one.question.options
+        if words.isdecimal() and options:
+            if not 1 <= int(words) <= len(options):
+                raise Unanswered(f"question {one.number} has options 1 to {len(options)}, found {words}")
+            words = options[int(words) - 1]
+        del self._open[one.number]
+        self._answers[one.number].set_result(words)
+        return one
+
+    def _meant(self, text: str) -> tuple[OpenQuestion, str]:
+        if not self._open:
+            raise Unanswered("no question is waiting")
+        first, _, rest = text.partition(" ")
+        known = self._open.get(int(first)) if first.isdecimal() else None
+        if known is not None and (rest.strip() or len(self._open) > 1):
+            return known, rest.strip()
+        if len(self._open) == 1:
+            return next(iter(self._open.values())), text
+        numbers = ", ".join(str(number) for number in self._open)
+        raise Unanswered(
+            f"several questions wait ({numbers}); say which: /answer {next(iter(self._open))} your words"
+        )
+
+    def withdraw(self, task_id: int) -> None:
+        """The task's questions are void: the person sent new instructions instead."""
+        for one in list(self._open.values()):
+            if one.task_id == task_id:
+                del self._open[one.number]
+                self._answers[one.number].set_result(None)
+
+
+@tool(
+    risk="low",
+    category="plan",
+    access=no_access,
+    aliases=("AskUserQuestion", "ask_question", "ask", "request_user_input"),
+)
+async def ask_user(
+    ctx: ToolContext, questions: Annotated[list[Question], Meta(min_length=1, max_length=4)]
+) -> ToolResult:
+    """Ask the person one to four questions that only they can decide (a preference, a trade-off, something
+    you can't find out), each with the options you see. Don't ask for what you can look up, nor for
+    permission: that is asked by itself."""
+    service = ctx.services.get(Questions)
+    if not isinstance(service, Questions) or not service.attended:
+        raise ToolError(
+            "nobody is here to answer; decide by yourself, take the safer way, and say what you assumed"
+        )
+    answers = await service.ask(ctx.task_id, questions, ctx.progress)
+    lines = [_told(question, answer) for question, answer in zip(questions, answers, strict=True)]
+    given = sum(answer is not None for answer in answers)
+    return ToolResult("\n".join(lines), Plain(f"{given} of {len(answers)} answered", "\n".join(lines)))
+
+
+def _told(question: Question, answer: str | None) -> str:
+    said = answer if answer is not None else "(not answered: the person sent new instructions instead)"
+    return f"{question.question}\n→ {said}"

@@ -1,0 +1,90 @@
+"""`delegate`: part of the work for a subagent, a conversation of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from buddy.agent.display import Plain
+from buddy.agent.tool import ToolContext, ToolError, ToolResult, no_access, tool
+
+MAX_REPORT_CHARS = 30_000
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """What a subagent is asked. `tools`: the names it may use, None for all; `model` "" is its parent's."""
+
+    text: str
+    tools: tuple[str, ...] | None
+    model: str
+
+
+class Report(msgspec.Struct, frozen=True):
+    """How a subagent ended and what it said last."""
+
+    number: int
+    ok: bool
+    text: str
+
+
+class Delegation(msgspec.Struct, frozen=True):
+    """What starts subagents. `start` gives one to a task and returns its number (it raises `ToolError`);
+    `attend` stays with it to its end, and ends it when cancelled; `report_later` leaves it alone: its report
+    reaches the task once the model has nothing else to do."""
+
+    start: Callable[[int, Assignment], int]
+    attend: Callable[[int], Awaitable[Report]]
+    report_later: Callable[[int], None]
+
+
+@tool(
+    risk="medium",
+    category="tasks",
+    access=no_access,
+    aliases=("Task", "agent", "subagent", "spawn_agent", "new_task"),
+    argument_aliases={
+        "prompt": "task",
+        "description": "task",
+        "instructions": "task",
+        "message": "task",
+        "allowed_tools": "tools",
+        "run_in_background": "background",
+    },
+)
+async def delegate(
+    ctx: ToolContext,
+    task: Annotated[str, Meta(description="Everything the subagent needs to know; it sees nothing else")],
+    tools: Annotated[list[str], Meta(description="Names of the tools it may use")] | None = None,
+    background: bool = True,
+    model: str = "",
+) -> ToolResult:
+    """Give a part of the work to a subagent: a conversation of its own that starts with this task alone and
+    has its own context. In the background (the default) you get its number at once and go on; its answer
+    reaches you when you have nothing else to do, so end your reply to wait for it. `background`: false waits
+    here and returns its last message. Use it for work that is large, self-contained and answered in few
+    words; don't let two subagents change the same files."""
+    if not task.strip():
+        raise ToolError("the task is empty; write what the subagent shall do, with all it needs to know")
+    delegation = ctx.service(Delegation)
+    chosen = None if tools is None else tuple(tools)
+    number = delegation.start(ctx.task_id, Assignment(task, chosen, model))
+    if background:
+        delegation.report_later(number)
+        said = (
+            f"task {number} works on it in the background; its answer comes when you have nothing else to do"
+        )
+        return ToolResult(said, Plain(f"task {number} in the background", task))
+    ctx.progress(f"task {number} works on it\n")
+    report = await delegation.attend(number)
+    return ToolResult(shortened(report.text), Plain(f"task {number}", report.text), ok=report.ok)
+
+
+def shortened(text: str) -> str:
+    """Both ends of a report that is too long for its reader."""
+    if len(text) <= MAX_REPORT_CHARS:
+        return text
+    half = MAX_REPORT_CHARS // 2
+    return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"
