@@ -26,6 +26,11 @@ class ToolRegistry:
         for alias in tool.aliases:
             self._aliases.setdefault(alias, tool.name)
 
+    def remove(self, name: str) -> None:
+        """Take a tool and its aliases out, if it is there."""
+        if self._tools.pop(name, None) is not None:
+            self._aliases = {alias: target for alias, target in self._aliases.items() if target != name}
+
     def get(self, name: str) -> Tool | None:
         """The tool of this name or alias."""
         return self._tools.get(name) or self._tools.get(self._aliases.get(name, ""))

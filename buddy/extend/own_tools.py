@@ -1,0 +1,183 @@
+"""Tools that people add: `@tool` functions in `.buddyx/ext/*.py` and from packages with the entry point group
+`buddy.tools`.
+
+The files are code of the workspace: load them only where the person trusts it. A file that can't be imported
+is told with file and line and stops nothing. Names of other tools are never taken over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Iterable, Mapping, Sized
+from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
+from typing import cast
+
+import msgspec
+
+from buddy.agent.registry import ToolRegistry
+from buddy.agent.tool import Tool
+
+GROUP = "buddy.tools"
+MAX_FILE_BYTES = 1_000_000
+_log = logging.getLogger(__name__)
+
+
+class Found(msgspec.Struct, frozen=True):
+    """Tools of one file or package, and what is wrong with it, a sentence each."""
+
+    tools: tuple[Tool, ...]
+    problems: tuple[str, ...]
+
+
+class Reloaded(msgspec.Struct, frozen=True):
+    """What a reload changed: names of tools, and sentences for the person."""
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+class OwnTools:
+    """The own tools of a session, in its registry. `trusted`: the person trusts the folder's code."""
+
+    def __init__(self, folder: str, registry: ToolRegistry, *, trusted: bool) -> None:
+        self.folder = folder
+        self.trusted = trusted
+        self._registry = registry
+        self._files: dict[str, tuple[str, Found]] = {}
+        self._plugins: Found | None = None
+
+    def load(self) -> Reloaded:
+        """Read the folder's files in the order of their names, and the packages once. Files whose content is
+        the same are not read again. Blocks and runs their code."""
+        before = {tool.name: tool for tool in self._tools()}
+        problems: list[str] = []
+        files = self._sources(problems) if self.trusted else {}
+        self._files = {path: self._file(path, source) for path, source in files.items()}
+        if self._plugins is None:
+            self._plugins = from_entry_points(entry_points(group=GROUP))
+        for name in before:
+            self._registry.remove(name)
+        kept: dict[str, Tool] = {}
+        for found in (self._plugins, *(found for _, found in self._files.values())):
+            problems += found.problems
+            for tool in found.tools:
+                clash = self._registry.get(tool.name)
+                if clash is not None:
+                    problems.append(_clash(tool, clash))
+                    continue
+                self._registry.register(tool)
+                kept[tool.name] = tool
+        added = tuple(sorted(name for name, tool in kept.items() if before.get(name) is not tool))
+        return Reloaded(added, tuple(sorted(set(before) - set(kept))), tuple(problems))
+
+    def _tools(self) -> list[Tool]:
+        mine = [found for _, found in self._files.values()] + ([self._plugins] if self._plugins else [])
+        registered = [self._registry.get(tool.name) for found in mine for tool in found.tools]
+        owned = {id(tool) for found in mine for tool in found.tools}
+        return [tool for tool in registered if tool is not None and id(tool) in owned]
+
+    def _sources(self, problems: list[str]) -> dict[str, bytes]:
+        try:
+            names = sorted(os.listdir(self.folder))
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        except OSError as error:
+            problems.append(f"{self.folder}: can't be read: {error.strerror}")
+            return {}
+        found: dict[str, bytes] = {}
+        for name in names:
+            path = os.path.join(self.folder, name)
+            if not name.endswith(".py") or name.startswith((".", "_")) or not os.path.isfile(path):
+                continue
+            try:
+                with open(path, "rb") as file:
+                    data = file.read(MAX_FILE_BYTES + 1)
+            except OSError as error:
+                problems.append(f"{path}: can't be read: {error.strerror}")
+                continue
+            if len(data) > MAX_FILE_BYTES:
+                problems.append(f"{path}: over {MAX_FILE_BYTES:,} bytes; not loaded")
+                continue
+            found[path] = data
+        return found
+
+    def _file(self, path: str, source: bytes) -> tuple[str, Found]:
+        digest = hashlib.sha256(source).hexdigest()
+        known = self._files.get(path)
+        if known is not None and known[0] == digest:
+            return known
+        builtin = {id(tool): tool for tool in self._registry.list_all()}
+        return digest, from_source(path, source, builtin)
+
+
+def from_source(path: str, source: bytes, known: Mapping[int, Tool]) -> Found:
+    """The tools a file defines; those in `known` (by id) it only imported. Runs its code."""
+    digest = hashlib.sha256(os.fsencode(path) + b"\0" + source).hexdigest()[:12]
+    stem = os.path.splitext(os.path.basename(path))[0]
+    name = f"buddy_ext_{stem}_{digest}"
+    module = ModuleType(name)
+    module.__file__ = path
+    sys.modules[name] = module  # annotations of records are looked up there
+    try:
+        exec(compile(source, path, "exec"), module.__dict__)  # noqa: S102 - code the person trusted
+    # An extension's border: whatever its code does, SystemExit included, the program goes on without it.
+    except (Exception, SystemExit) as error:  # noqa: BLE001
+        del sys.modules[name]
+        _log.warning("own tools of %s were not loaded", path, exc_info=error)
+        return Found((), (f"{_place(error, path)}: not loaded: {type(error).__name__}: {error}",))
+    tools = [value for value in vars(module).values() if isinstance(value, Tool) and id(value) not in known]
+    unique = {id(tool): msgspec.structs.replace(tool, source=path) for tool in tools}
+    return Found(tuple(unique.values()), ())
+
+
+def _place(error: BaseException, path: str) -> str:
+    """File and line of the file's own code where it went wrong."""
+    if isinstance(error, SyntaxError) and error.filename == path:
+        return f"{path}:{error.lineno or 1}"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+    return f"{path}:{lines[-1]}" if lines else path
+
+
+def from_entry_points(points: Iterable[EntryPoint]) -> Found:
+    """The tools of installed packages: each entry point names a `Tool` or several."""
+    tools: list[Tool] = []
+    problems: list[str] = []
+    for point in sorted(points, key=lambda point: point.name):
+        source = point.dist.name if point.dist is not None else point.value
+        try:
+            loaded = point.load()
+        # An extension's border, as above.
+        except (Exception, SystemExit) as error:  # noqa: BLE001
+            _log.warning("tools of %s were not loaded", point.value, exc_info=error)
+            problems.append(f"{source} ({point.value}): not loaded: {type(error).__name__}: {error}")
+            continue
+        several = _tools_in(loaded)
+        if several is None:
+            problems.append(f"{source} ({point.value}): expected a tool or a list of tools")
+            continue
+        tools.extend(msgspec.structs.replace(one, source=source) for one in several)
+    return Found(tuple(tools), tuple(problems))
+
+
+def _tools_in(loaded: object) -> list[Tool] | None:
+    if isinstance(loaded, Tool):
+        return [loaded]
+    if not isinstance(loaded, list | tuple):
+        return None
+    members = cast(Iterable[object], loaded)
+    tools = [one for one in members if isinstance(one, Tool)]
+    return tools if len(tools) == len(cast(Sized, loaded)) else None
+
+
+def _clash(tool: Tool, other: Tool) -> str:
+    stem = os.path.splitext(os.path.basename(tool.source))[0]
+    return (
+        f"{tool.source}: a tool named {tool.name!r} is there already ({other.source}); name this one "
+        f"{stem}_{tool.name} (@tool(name=…))"
+    )

@@ -1,0 +1,191 @@
+"""Tools that people add: loaded in order, told apart, reloaded, and never a reason to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from buddy.agent.registry import ToolRegistry
+from buddy.agent.tool import ToolContext, tool
+from buddy.extend.own_tools import OwnTools, Reloaded, from_entry_points
+
+SHOUT = '''
+from buddy.agent.tool import ToolContext, tool
+
+@tool(risk="low", aliases=("yell",))
+async def shout(ctx: ToolContext, text: str) -> str:
+    """Say it loud."""
+    return text.upper()
+'''
+RECORDS = '''
+from __future__ import annotations
+import msgspec
+from buddy.agent.tool import ToolContext, tool
+
+class Place(msgspec.Struct):
+    name: str
+
+@tool()
+async def visit(ctx: ToolContext, places: list[Place]) -> str:
+    """Visit places."""
+    return ", ".join(place.name for place in places)
+'''
+
+
+@tool(risk="low")
+async def read_file(ctx: ToolContext, path: str) -> str:
+    """Read."""
+    return path
+
+
+class Folder:
+    """A folder of own tools and the registry they go into."""
+
+    def __init__(self, root: Path, *, trusted: bool = True) -> None:
+        self.path = root / "ext"
+        self.path.mkdir()
+        self.registry = ToolRegistry([read_file])
+        self.own = OwnTools(str(self.path), self.registry, trusted=trusted)
+
+    def put(self, name: str, text: str) -> str:
+        (self.path / name).write_text(text)
+        return str(self.path / name)
+
+    def names(self) -> list[str]:
+        return [tool.name for tool in self.registry.list_all()]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+async def test_a_function_in_a_file_is_a_tool_with_its_file_as_source(folder: Folder) -> None:
+    path = folder.put("a.py", SHOUT)
+    assert folder.own.load() == Reloaded(("shout",), (), ())
+    found = folder.registry.get("yell")
+    assert found is not None
+    assert (found.name, found.risk, found.source) == ("shout", "low", path)
+    context = ToolContext(1, "c", lambda _text: None, asyncio.Event(), {})
+    assert (await found.run(context, found.decode('{"text": "hi"}'))).text == "HI"
+
+
+def test_a_tool_that_names_no_risk_is_high_and_may_use_records_of_its_file(folder: Folder) -> None:
+    folder.put("a.py", RECORDS)
+    folder.own.load()
+    found = folder.registry.get("visit")
+    assert found is not None
+    assert found.risk == "high"
+    assert found.decode('{"places": [{"name": "Bath"}]}') is not None
+
+
+def test_nothing_is_run_where_the_folder_is_not_trusted(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, trusted=False)
+    folder.put("a.py", f"open({str(tmp_path / 'ran')!r}, 'w')\n{SHOUT}")
+    assert folder.own.load() == Reloaded((), (), ())
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("x = 1\nimport no_such_module_here\n", 2, "ModuleNotFoundError: No module named"),
+        ("x = 1\n\ndef broken(:\n", 3, "SyntaxError"),
+        ("\n\n\nraise SystemExit(3)\n", 4, "SystemExit: 3"),
+        ("def f():\n    return 1 / 0\nf()\n", 2, "ZeroDivisionError"),
+        ("from buddy.agent.tool import tool\n@tool()\nasync def x(ctx) -> str: ...\n", 2, "TypeError"),
+    ],
+)
+def test_a_file_that_fails_is_told_with_its_line_and_the_others_are_loaded(
+    folder: Folder, text: str, line: int, said: str
+) -> None:
+    path = folder.put("a.py", text)
+    folder.put("b.py", SHOUT)
+    done = folder.own.load()
+    assert done.added == ("shout",)
+    assert len(done.problems) == 1
+    assert done.problems[0].startswith(f"{path}:{line}: not loaded: ")
+    assert said in done.problems[0]
+
+
+def test_the_name_of_another_tool_is_not_taken_over(folder: Folder) -> None:
+    path = folder.put("mine.py", SHOUT.replace("shout", "read_file"))
+    folder.put("one.py", SHOUT)
+    two = folder.put("two.py", SHOUT)
+    done = folder.own.load()
+    assert folder.registry.get("read_file") is read_file
+    assert done.problems == (
+        f"{path}: a tool named 'read_file' is there already (built-in); name this one mine_read_file "
+        "(@tool(name=…))",
+        f"{two}: a tool named 'shout' is there already ({folder.path / 'one.py'}); name this one two_shout "
+        "(@tool(name=…))",
+    )
+
+
+def test_hidden_private_and_other_files_are_not_loaded(folder: Folder) -> None:
+    for name in ("_a.py", ".b.py", "c.txt"):
+        folder.put(name, SHOUT)
+    os.mkdir(folder.path / "d.py")
+    os.mkfifo(folder.path / "e.py")
+    assert folder.own.load() == Reloaded((), (), ())
+
+
+def test_a_reload_sees_new_changed_and_removed_files_and_leaves_equal_ones(folder: Folder) -> None:
+    folder.put("a.py", SHOUT)
+    folder.put("b.py", SHOUT.replace("shout", "whisper").replace('("yell",)', "()"))
+    folder.own.load()
+    same = folder.registry.get("whisper")
+    folder.put("a.py", SHOUT.replace("Say it loud.", "Say it very loud."))
+    folder.put("c.py", RECORDS)
+    assert folder.own.load() == Reloaded(("shout", "visit"), (), ())
+    assert folder.registry.get("whisper") is same
+    shout = folder.registry.get("shout")
+    assert shout is not None
+    assert shout.description == "Say it very loud."
+    os.unlink(folder.path / "a.py")
+    assert folder.own.load() == Reloaded((), ("shout",), ())
+    assert folder.registry.get("yell") is None
+    assert folder.names() == ["read_file", "visit", "whisper"]
+
+
+def test_a_file_that_broke_takes_its_tools_away_until_it_is_mended(folder: Folder) -> None:
+    folder.put("a.py", SHOUT)
+    folder.own.load()
+    folder.put("a.py", "1 / 0")
+    done = folder.own.load()
+    assert done.removed == ("shout",)
+    assert "ZeroDivisionError" in done.problems[0]
+    folder.put("a.py", SHOUT)
+    assert folder.own.load().added == ("shout",)
+
+
+def test_a_tool_that_a_file_only_imports_is_not_its_own(folder: Folder) -> None:
+    from buddy.tools.plan import todo
+
+    folder.registry.register(todo)
+    folder.put("a.py", "from buddy.tools.plan import todo\n" + SHOUT)
+    assert folder.own.load() == Reloaded(("shout",), (), ())
+
+
+def test_packages_name_tools_by_entry_points(tmp_path: Path) -> None:
+    (tmp_path / "plugin_for_this_test.py").write_text(SHOUT + "several = [shout]\nwrong = 3\n")
+    sys.path.insert(0, str(tmp_path))
+    try:
+        points = [
+            EntryPoint(name, f"plugin_for_this_test:{value}", "buddy.tools")
+            for name, value in (("a", "shout"), ("b", "several"), ("c", "wrong"), ("d", "missing"))
+        ]
+        found = from_entry_points(points)
+    finally:
+        sys.path.remove(str(tmp_path))
+    assert [(tool.name, tool.source) for tool in found.tools] == [
+        ("shout", "plugin_for_this_test:shout"),
+        ("shout", "plugin_for_this_test:several"),
+    ]
+    assert "expected a tool or a list of tools" in found.problems[0]
+    assert "AttributeError" in found.problems[1]

@@ -1,0 +1,118 @@
+"""Questions to the person: asked, answered, withdrawn, and refused where nobody is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from buddy.agent.schema import ArgumentsError
+from buddy.agent.tool import ToolContext, ToolError, ToolResult
+from buddy.tools.ask_user import OpenQuestion, Question, Questions, Unanswered, ask_user
+
+COLOUR = {"header": "Colour", "question": "Which colour?", "options": ["red", "green"]}
+NAME = {"question": "Which name?"}
+
+
+class Desk:
+    """A task whose model asks, and the person's side."""
+
+    def __init__(self, *, attended: bool = True) -> None:
+        self.questions = Questions(attended=attended)
+        self.shown: list[str] = []
+        self.heard: list[OpenQuestion] = []
+        self.questions.listeners.append(self.heard.append)
+
+    async def ask(self, *questions: dict[str, Any], task_id: int = 1) -> ToolResult:
+        context = ToolContext(task_id, "c", self.shown.append, asyncio.Event(), {Questions: self.questions})
+        return await ask_user.run(context, ask_user.decode(json.dumps({"questions": questions})))
+
+    async def asked(self, *questions: dict[str, Any], task_id: int = 1) -> asyncio.Task[ToolResult]:
+        before = len(self.heard)
+        work = asyncio.ensure_future(self.ask(*questions, task_id=task_id))
+        while len(self.heard) < before + len(questions):
+            await asyncio.sleep(0)
+        return work
+
+
+async def test_one_question_is_shown_and_answered_by_an_options_number() -> None:
+    desk = Desk()
+    work = await desk.asked(COLOUR)
+    assert desk.shown == [
+        "? 1  Colour: Which colour?\n  1. red\n  2. green\n  /answer 1 and an option's number or your words\n"
+    ]
+    desk.questions.answer("2")
+    assert (await work).text == "Which colour?\n→ green"
+    assert desk.questions.waiting() == ()
+
+
+async def test_words_of_ones_own_are_an_answer_too() -> None:
+    desk = Desk()
+    work = await desk.asked(COLOUR)
+    desk.questions.answer("  something like teal ")
+    assert (await work).text == "Which colour?\n→ something like teal"
+
+
+async def test_several_questions_are_answered_by_their_numbers() -> None:
+    desk = Desk()
+    work = await desk.asked(COLOUR, NAME)
+    with pytest.raises(Unanswered, match=r"several questions wait \(1, 2\); say which: /answer 1"):
+        desk.questions.answer("Ada")
+    with pytest.raises(Unanswered, match="expected an answer: /answer 2"):
+        desk.questions.answer("2")
+    desk.questions.answer("2 Ada")
+    desk.questions.answer("1 1")
+    assert (await work).text == "Which colour?\n→ red\nWhich name?\n→ Ada"
+
+
+async def test_an_option_that_is_not_there_is_refused_and_the_question_waits_on() -> None:
+    desk = Desk()
+    work = await desk.asked(COLOUR)
+    with pytest.raises(Unanswered, match="options 1 to 2, found 7"):
+        desk.questions.answer("7")
+    assert [one.number for one in desk.questions.waiting()] == [1]
+    desk.questions.answer("1 1")
+    assert (await work).text.endswith("red")
+
+
+async def test_an_answer_without_a_question_is_refused() -> None:
+    with pytest.raises(Unanswered, match="no question is waiting"):
+        Desk().questions.answer("yes")
+
+
+async def test_new_instructions_withdraw_the_questions_of_that_task_alone() -> None:
+    desk = Desk()
+    one, two = await desk.asked(COLOUR, task_id=1), await desk.asked(NAME, task_id=2)
+    desk.questions.withdraw(1)
+    assert "not answered: the person sent new instructions" in (await one).text
+    desk.questions.answer("Ada")
+    assert (await two).text == "Which name?\n→ Ada"
+
+
+async def test_a_cancelled_call_leaves_no_question_behind() -> None:
+    desk = Desk()
+    work = await desk.asked(COLOUR, NAME)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert desk.questions.waiting() == ()
+    with pytest.raises(Unanswered):
+        desk.questions.answer("1 red")
+
+
+async def test_where_nobody_is_the_model_is_told_to_decide() -> None:
+    with pytest.raises(ToolError, match="nobody is here to answer; decide by yourself"):
+        await Desk(attended=False).ask(COLOUR)
+
+
+async def test_the_number_of_questions_and_unknown_fields_are_checked() -> None:
+    desk = Desk()
+    for questions in ([], [NAME] * 5, [{"question": "x", "colour": 1}], [{"question": ""}]):
+        with pytest.raises(ArgumentsError):
+            await desk.ask(*questions)
+
+
+def test_a_question_without_options_asks_for_words() -> None:
+    assert OpenQuestion(3, 1, Question("Why?")).text() == "? 3  Why?\n  /answer 3 your words"
