@@ -25,6 +25,8 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "bwrap": _bwrap_works,
     "landlock": lambda: sys.platform == "linux" and Path("/sys/kernel/security/landlock").exists(),
     "strace": lambda: shutil.which("strace") is not None,
+    "setpriv": lambda: os.geteuid() != 0 or os.system("setpriv --bounding-set=-dac_override true") == 0,
+    "unshare": lambda: sys.platform == "linux" and os.system("unshare -rm true 2>/dev/null") == 0,
     "tmux": lambda: shutil.which("tmux") is not None,
 }
 

@@ -10,7 +10,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Never, cast
+from typing import Any, Never, cast, get_args
 
 import msgspec
 
@@ -121,9 +121,7 @@ def decode_arguments(text: str, record: type[msgspec.Struct], aliases: Mapping[s
             f"expected one JSON object with {_expected(record)}, found {type(data).__name__}"
         )
     given = cast(dict[str, Any], data)
-    for alias, name in aliases.items():
-        if alias in given and name not in given:
-            given[name] = given.pop(alias)
+    _rename(given, record, aliases)
     unknown = sorted(set(given) - set(record.__struct_fields__))
     if unknown:
         names = ", ".join(repr(name[:80]) for name in unknown[:8])
@@ -132,6 +130,29 @@ def decode_arguments(text: str, record: type[msgspec.Struct], aliases: Mapping[s
         return msgspec.convert(given, record, strict=False)
     except msgspec.ValidationError as error:
         raise ArgumentsError(f"{error}; expected {_expected(record)}") from error
+
+
+def _rename(given: dict[str, Any], record: type[msgspec.Struct], aliases: Mapping[str, str]) -> None:
+    """Give arguments their own names, in the records inside this one as well."""
+    names = record.__struct_fields__
+    for alias, name in aliases.items():
+        if alias in given and alias not in names and name in names and name not in given:
+            given[name] = given.pop(alias)
+    for field in msgspec.structs.fields(record):
+        inner = _record_in(field.type) if field.name in given and aliases else None
+        if inner is None:
+            continue
+        value = given[field.name]
+        for item in cast(list[Any], value) if isinstance(value, list) else [value]:
+            if isinstance(item, dict):
+                _rename(cast(dict[str, Any], item), inner, aliases)
+
+
+def _record_in(kind: Any) -> type[msgspec.Struct] | None:
+    """The record a type holds: itself, the items of a list, one side of a union."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return kind
+    return next((found for inner in get_args(kind) if (found := _record_in(inner)) is not None), None)
 
 
 def _expected(record: type[msgspec.Struct]) -> str:

@@ -45,9 +45,9 @@ def run_headless(options: Options, environment: Mapping[str, str]) -> int:
             )
         start_log(place.where, debug=options.debug)
         return asyncio.run(_run(options, place, loaded, prompt))
-    except ConfigError as error:
+    except (ConfigError, FolderError) as error:
         return _told(str(error), CONFIGURATION)
-    except (SessionError, LockedError, FolderError, TaskError) as error:
+    except (SessionError, LockedError, TaskError) as error:
         return _told(str(error), USAGE)
     except NotSavedError as error:
         return _told(f"the session is not saved: {error}", 1)

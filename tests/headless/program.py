@@ -76,6 +76,8 @@ class Desk:
     tools: Sequence[str] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    before: Sequence[str] = ()
+    """Words before the program's own: another program that starts it."""
 
     def __post_init__(self) -> None:
         self.folder = Path(os.path.realpath(self.folder))
@@ -154,7 +156,7 @@ class Desk:
             "stderr": asyncio.subprocess.PIPE,
         }
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "buddy", *arguments, **{**given, **options}
+            *self.before, sys.executable, "-m", "buddy", *arguments, **{**given, **options}
         )
 
     async def run(self, *arguments: str, stdin: bytes | None = None, **options: Any) -> Ran:
