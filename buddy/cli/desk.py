@@ -23,6 +23,7 @@ from buddy.cli.rules import Judge, RuleFiles
 from buddy.config import Loaded, Settings
 from buddy.extend import instructions as instruction_files
 from buddy.extend.mentions import Expanded, expand
+from buddy.extend.own_tools import OwnTools
 from buddy.extend.prompt import system_prompt
 from buddy.extend.templates import template_text
 from buddy.safety.grants import Grant
@@ -36,6 +37,7 @@ from buddy.sessions.opened import OpenSession
 from buddy.sessions.store import SessionStore
 from buddy.tasks.board import TaskBoard
 from buddy.tasks.parts import BoardParts, Clock, TaskServices
+from buddy.tools.ask_user import Questions
 from buddy.tools.builtin import BUILTIN_TOOLS
 from buddy.tools.cache import ToolCache
 from buddy.tools.plan import Plan, WallClock
@@ -44,6 +46,7 @@ from buddy.tools.shell import ShellSettings
 from buddy.tools.web import WebAccess
 from buddy.tools.web_searches import configured_search
 from buddy.workspace.approved import Approved
+from buddy.workspace.checkpoints import Checkpoints
 from buddy.workspace.environment import ChildEnvironment
 from buddy.workspace.fetch import Fetcher
 from buddy.workspace.git import GitLock
@@ -109,16 +112,27 @@ async def open_desk(
         policy = _policy(place, loaded.settings, rules, wanted.options, session)
         found = _instructions(place, loaded.settings)
         locks, approved = FileLocks(), Approved()
+        tools = _tools(loaded.settings)
+        own = OwnTools(os.path.join(place.boundary.root, ".buddyx", "ext"), tools, trusted=place.trusted)
+        own_problems = (await asyncio.to_thread(own.load)).problems
         services = _services(
             place,
             loaded.settings,
-            {ChildProcesses: children, Jobs: jobs, UndoLog: undo, FileLocks: locks, Approved: approved},
+            {
+                ChildProcesses: children,
+                Jobs: jobs,
+                UndoLog: undo,
+                FileLocks: locks,
+                Approved: approved,
+                OwnTools: own,
+                Questions: Questions(attended=wanted.attended),
+            },
         )
         board = TaskBoard(
             BoardParts(
                 boundary=place.boundary,
                 system=_system(place, loaded.settings, found),
-                tools=_tools(loaded.settings),
+                tools=tools,
                 model=models.access_or_explain if wanted.attended else models.access,
                 policy=policy,
                 facts=Judge(place.boundary).facts,
@@ -136,6 +150,7 @@ async def open_desk(
                 attended=wanted.attended,
                 steering=loaded.settings.agent.steering,
                 follow_ups=loaded.settings.agent.follow_ups,
+                checkpoints=_checkpoints(place, loaded.settings, session, undo),
             )
         )
         await stack.enter_async_context(board)
@@ -158,7 +173,7 @@ async def open_desk(
             undo=undo,
             locks=locks,
             instructions=tuple(file.label for file in found.files),
-            notes=(*notes, *session.loaded.problems),
+            notes=(*notes, *own_problems, *session.loaded.problems),
         )
 
 
@@ -229,6 +244,13 @@ def _remember(approved: Approved) -> Callable[[str, Facts], None]:
 
 def _tools(settings: Settings) -> ToolRegistry:
     return ToolRegistry(tool for tool in BUILTIN_TOOLS if tool.name not in settings.tools.disabled)
+
+
+def _checkpoints(place: Place, settings: Settings, session: OpenSession, undo: UndoLog) -> Checkpoints | None:
+    if not settings.session.checkpoints:
+        return None
+    folder = os.path.join(session.directory, "checkpoints")
+    return Checkpoints(folder, place.boundary.root, undo, place.environment)
 
 
 def _instructions(place: Place, settings: Settings) -> instruction_files.Instructions:

@@ -28,6 +28,7 @@ from buddy.sessions.folder import FolderError
 from buddy.sessions.lock import LockedError
 from buddy.sessions.store import ForeignSessionError, ReadOnlySessionError, SessionError
 from buddy.tasks.events import EventReader
+from buddy.tools.ask_user import Questions
 
 _log = logging.getLogger(__name__)
 
@@ -78,6 +79,7 @@ async def _work(desk: Desk, options: Options, front: Front, log_path: str) -> No
     jobs: set[asyncio.Task[None]] = set()
     own = OwnWork(desk.board.parts.clock.now, front.screen.touch)
     context = Context(_port(desk, options, log_path), _stage(front, jobs, desk.session.session_id), own)
+    _listen(desk, front)
     for note in desk.notes:
         front.print(Note("warning", note))
     await _greet(desk, front)
@@ -93,6 +95,13 @@ async def _work(desk: Desk, options: Options, front: Front, log_path: str) -> No
         await desk.board.close()
         reader.close()
         await asyncio.wait({pump, *jobs})
+
+
+def _listen(desk: Desk, front: Front) -> None:
+    """Questions of models are printed when they come; `/answer` answers them."""
+    questions = desk.board.task(desk.board.focus).services.services.get(Questions)
+    if isinstance(questions, Questions):
+        questions.listeners.append(lambda one: front.print(PlainText(one.text())))
 
 
 async def _pump(reader: EventReader, front: Front) -> None:

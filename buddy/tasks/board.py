@@ -29,26 +29,12 @@ from buddy.tasks.events import EventHub, EventReader
 from buddy.tasks.execution import Writes
 from buddy.tasks.inbox import Inbox
 from buddy.tasks.parts import BoardParts
-from buddy.tasks.task import Task, legal_length, title_of
+from buddy.tasks.task import Note, Task, TaskError, legal_length, title_of
 from buddy.tasks.turns import TurnParts, agent_of, host_of
 
 _log = logging.getLogger(__name__)
 CLOSE_LIMIT_S = 5
 UNSAVED_LIMIT_S = 0.5
-
-
-class TaskError(Exception):
-    """An operation that can't be done now; the message is for the person."""
-
-
-class Note(msgspec.Struct, frozen=True):
-    """Something offered to the conversation in the foreground, attached to its next prompt: the answer of a
-    finished background task, or what the person ran. `heading` is what the model reads above the text."""
-
-    task_number: int
-    title: str
-    text: str
-    heading: str
 
 
 class TaskBoard:
@@ -200,6 +186,7 @@ class TaskBoard:
         task.steering.append(self.message(content, "steer"))
         await self._save_waiting(task)
         self.inbox.withdraw(number, "new instructions")
+        self.delegations.instructed(task)
 
     async def queue(self, number: int, content: str | Sequence[UserPart]) -> None:
         """Text for after the turn; a prompt when nothing runs."""

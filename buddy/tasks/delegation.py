@@ -16,6 +16,7 @@ from buddy.agent.tool import ToolError
 from buddy.config import ConfigError
 from buddy.tasks.parts import BoardParts, TaskServices
 from buddy.tasks.task import Task
+from buddy.tools.ask_user import Questions
 from buddy.tools.delegate import Assignment, Delegation, Report, shortened
 
 MAX_DEPTH = 2
@@ -98,6 +99,12 @@ class Delegations:
         """Text came for a task: it may be waiting for its subagents."""
         if number in self._wake:
             self._wake[number].set()
+
+    def instructed(self, task: Task) -> None:
+        """The person sent new instructions: questions of the task's model wait no longer."""
+        questions = task.services.services.get(Questions)
+        if isinstance(questions, Questions):
+            questions.withdraw(task.number)
 
     def ended(self, task: Task) -> None:
         """A task's turn is over: what still works for it ends as well."""

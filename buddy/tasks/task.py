@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Literal
 
+import msgspec
+
 from buddy.agent.budget import TokenMeter
 from buddy.agent.compaction import Compaction
 from buddy.agent.host import Outcome
@@ -23,6 +25,20 @@ from buddy.tasks.parts import TaskServices
 
 TaskState = Literal["idle", "running", "waiting", "paused", "finished", "failed", "cancelled"]
 TITLE_CHARS = 60
+
+
+class TaskError(Exception):
+    """An operation that can't be done now; the message is for the person."""
+
+
+class Note(msgspec.Struct, frozen=True):
+    """Something offered to the conversation in the foreground, attached to its next prompt: the answer of a
+    finished background task, or what the person ran. `heading` is what the model reads above the text."""
+
+    task_number: int
+    title: str
+    text: str
+    heading: str
 
 
 class Task:

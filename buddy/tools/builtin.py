@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from buddy.agent.tool import Tool
+from buddy.tools.ask_user import ask_user
 from buddy.tools.definitions import find_definition
+from buddy.tools.delegate import delegate
 from buddy.tools.edit import edit_file
 from buddy.tools.file_moves import copy_file, delete_file, move_file
 from buddy.tools.find import find_files
@@ -53,6 +55,8 @@ BUILTIN_TOOLS: tuple[Tool, ...] = (
     run_tests,
     web_fetch,
     web_search,
+    delegate,
+    ask_user,
     todo,
     time,
 )

@@ -7,16 +7,23 @@ import os
 
 from buddy.agent.messages import Call
 from buddy.agent.tool import ToolContext, ToolError
+from buddy.extend.own_tools import OwnTools
 from buddy.repl.blocks import Note, PlainText, Table, ToolCall
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.commands.tasks import task_number
 from buddy.repl.port import Context
+from buddy.tools.ask_user import Questions, Unanswered
 from buddy.tools.git import git_diff
+from buddy.tools.task_diff import task_diff
+from buddy.workspace.undo import UndoEntry
 
 
-@command(family="workspace", usage="[PATH]", completes=("path",))
+@command(family="workspace", usage="[PATH|@N]", completes=("path",))
 async def diff(context: Context, argument: str) -> None:
-    """Show what changed in the working tree since the last commit"""
+    """Show what changed since the last commit, or (@3) what a task changed"""
+    if argument.startswith("@"):
+        await _diff_of_task(context, task_number(context, argument))
+        return
     task = context.board.task(context.focus)
     call_context = ToolContext(task.number, "", lambda _text: None, asyncio.Event(), task.services.services)
     try:
@@ -31,38 +38,106 @@ async def diff(context: Context, argument: str) -> None:
     )
 
 
-@command(family="workspace", usage="[@N]")
+async def _diff_of_task(context: Context, number: int) -> None:
+    shown = await asyncio.to_thread(task_diff, context.desk.undo, number, context.desk.boundary.cwd)
+    if not shown.files:
+        raise CommandError(f"task {number} has changed nothing that stands")
+    call = Call("", "diff", "{}")
+    title = f"diff of task {number}"
+    context.stage.print(ToolCall(call, title, "low", "ok", "", shown, 0.0, cached=False, task_id=number))
+
+
+@command(family="workspace", usage="[@N [all]]")
 async def undo(context: Context, argument: str) -> None:
-    """Take back the last edit (of a task: /undo @3); your own changes are never touched"""
-    number = task_number(context, argument) if argument else None
-    log = context.desk.undo
+    """Take back the last change (of a task: /undo @3, all of it: /undo @3 all); yours are never touched"""
+    task, _, rest = argument.partition(" ")
+    number = task_number(context, task) if task else None
+    everything = rest.strip() == "all"
+    if rest.strip() not in ("", "all"):
+        raise CommandError(f"expected /undo, /undo @3 or /undo @3 all, found {argument!r}")
+    await _take_back(context, number)
+    while everything and context.desk.undo.entries(number):
+        await _take_back(context, number)
+
+
+async def _take_back(context: Context, number: int | None) -> None:
+    log, locks = context.desk.undo, context.desk.locks
     try:
-        undone = await asyncio.to_thread(log.undo, context.desk.locks, number)
+        undone = await asyncio.to_thread(log.undo, locks, number, merging=number is not None)
     except ToolError as error:
-        raise CommandError(str(error)) from error
-    paths = ", ".join(os.path.relpath(file.real, context.desk.boundary.cwd) for file in undone.files)
-    said = f"taken back: {undone.tool} of task {undone.task_id} on {paths}; /redo applies it again"
-    context.stage.print(Note("info", said))
+        last = log.entries(number)
+        by_hunks = number is None and last and "after that edit" in str(error)
+        hint = f" /undo @{last[-1].task_id} takes back its lines alone." if by_hunks else ""
+        raise CommandError(f"{error}{hint}") from error
+    said = f"taken back: {_named(context, undone)}; /redo applies it again"
+    ignored = " (files that git ignores are not covered)" if undone.effect else ""
+    context.stage.print(Note("info", said + ignored))
 
 
-@command(family="workspace")
+@command(family="workspace", usage="[@N]")
 async def redo(context: Context, argument: str) -> None:
     """Apply again what /undo took back"""
+    number = task_number(context, argument) if argument else None
+    log, locks = context.desk.undo, context.desk.locks
     try:
-        redone = await asyncio.to_thread(context.desk.undo.redo, context.desk.locks)
+        redone = await asyncio.to_thread(log.redo, locks, number, merging=number is not None)
     except ToolError as error:
         raise CommandError(str(error)) from error
-    context.stage.print(Note("info", f"applied again: {redone.tool} of task {redone.task_id}"))
+    context.stage.print(Note("info", f"applied again: {_named(context, redone)}"))
 
 
-@command(family="workspace")
+def _named(context: Context, entry: UndoEntry) -> str:
+    paths = [os.path.relpath(file.real, context.desk.boundary.cwd) for file in entry.files]
+    shown = ", ".join(paths[:8]) + (f" and {len(paths) - 8} more" if len(paths) > 8 else "")
+    return f"{entry.tool} of task {entry.task_id} on {shown}"
+
+
+@command(family="workspace", usage="[N] ANSWER")
+async def answer(context: Context, argument: str) -> None:
+    """Answer a question of a model: an option's number or your words"""
+    questions = context.board.task(context.focus).services.services.get(Questions)
+    if not isinstance(questions, Questions):
+        raise CommandError("no question is waiting")
+    if not argument.strip():
+        waiting = questions.waiting()
+        if not waiting:
+            raise CommandError("no question is waiting")
+        context.stage.print(PlainText("\n".join(one.text() for one in waiting)))
+        return
+    try:
+        answered = questions.answer(argument)
+    except Unanswered as error:
+        raise CommandError(str(error)) from error
+    context.stage.hint(f"answered question {answered.number} of task {answered.task_id}")
+
+
+@command(family="workspace", usage="[reload]", choices=("reload",))
 async def tools(context: Context, argument: str) -> None:
-    """List the tools: risk, category, source"""
+    """List the tools: risk, category, source; reload: look at .buddyx/ext again"""
+    if argument.strip() == "reload":
+        await _reload_tools(context)
+        return
     rows = tuple(
         (tool.name, tool.risk, tool.category, tool.source, tool.description.split("\n")[0])
         for tool in context.board.parts.tools.list_all()
     )
     context.stage.print(Table(("tool", "risk", "category", "from", "what"), rows))
+
+
+async def _reload_tools(context: Context) -> None:
+    own = context.board.task(context.focus).services.services.get(OwnTools)
+    if not isinstance(own, OwnTools):
+        raise CommandError("there are no own tools here")
+    done = await asyncio.to_thread(own.load)
+    for problem in done.problems:
+        context.stage.print(Note("warning", problem))
+    if not own.trusted:
+        raise CommandError(
+            f"{own.folder} is not loaded until you trust this folder (/trust, then a new start)"
+        )
+    said = [f"new or changed: {', '.join(done.added)}"] if done.added else []
+    said += [f"gone: {', '.join(done.removed)}"] if done.removed else []
+    context.stage.print(Note("info", "; ".join(said) or "own tools: nothing changed"))
 
 
 @command(family="workspace", usage="[off]", choices=("off",))
@@ -92,4 +167,4 @@ async def memory(context: Context, argument: str) -> None:
     context.stage.print(PlainText("\n".join(names) if names else "no instruction files; AGENTS.md is read"))
 
 
-COMMANDS = (diff, undo, redo, tools, trust, jobs, memory)
+COMMANDS = (diff, undo, redo, answer, tools, trust, jobs, memory)
