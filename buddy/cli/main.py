@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
 
 from buddy.cli.arguments import Options, UsageError, help_text, parse
 
@@ -15,6 +16,7 @@ USAGE = 2
 def run(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
     """Run buddy with these arguments. Returns the exit code; tells people what went wrong in one line."""
     given = os.environ if environment is None else environment
+    sys.excepthook = _crash_hook(given)
     try:
         options = parse(arguments)
         if options.help:
@@ -80,8 +82,30 @@ def _worked(options: Options, environment: Mapping[str, str]) -> int:
     return run_interactive(options, environment)
 
 
+_KEY_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+
+
+def _crash_hook(
+    environment: Mapping[str, str],
+) -> Callable[[type[BaseException], BaseException, TracebackType | None], None]:
+    """What prints a crash: where it happened, without variables and without the keys of the environment."""
+
+    def crashed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        from buddy.safety.process_guard import crash_hook  # 10 ms that only a crash pays
+
+        keys = [value for name, value in environment.items() if name.upper().endswith(_KEY_NAMES)]
+        _tell("buddy crashed; this is a mistake in buddy, not in what you did\n")
+        crash_hook(_tell, keys)(kind, error, trace)
+
+    return crashed
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(text)
+
+
 def _told(text: str, code: int) -> int:
-    sys.stderr.write(f"buddy: {text}\n")
+    _tell(f"buddy: {text}\n")
     return code
 
 

@@ -15,6 +15,7 @@ from buddy.agent.host import Sampling
 from buddy.agent.messages import Usage
 from buddy.agent.provider import Alive, ModelDelta, ModelRequest, Provider, ProviderError
 from buddy.cli.place import Place
+from buddy.cli.redacted_provider import RedactedProvider
 from buddy.config import ConfigError, Profile, Settings, profile_of
 from buddy.extend.templates import template_path
 from buddy.llm.anthropic import Anthropic
@@ -172,7 +173,7 @@ class Models:
         return ModelAccess(
             name=name or profile.model,
             model=found.model,
-            provider=self._provider(found, profile),
+            provider=RedactedProvider(self._provider(found, profile), self.keys),
             window=self._window(found, profile),
             price=_price(found.match),
             sampling=self._sampling(profile),

@@ -21,6 +21,7 @@ from buddy.agent.messages import (
     Thinking,
 )
 from buddy.sessions.records import PartGrowth, PartialGrown
+from buddy.sessions.redacted import redacted_reply
 
 INTERVAL_S = 0.8
 """With the sync behind it, below the second that may be lost."""
@@ -60,9 +61,9 @@ class PartialWriter:
 
     def _write(self) -> None:
         self._timer = None
-        reply = self._latest
-        if reply is None:
+        if self._latest is None:
             return
+        reply = redacted_reply(self._latest)
         known = self._written if self._written is not None and self._written.id == reply.id else None
         growth = grown(known.parts if known is not None else (), reply.parts)
         if growth:

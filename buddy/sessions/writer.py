@@ -35,6 +35,7 @@ from buddy.sessions.records import (
     ToolBegun,
     ToolEnded,
 )
+from buddy.sessions.redacted import redacted_record
 from buddy.sessions.replay import Replay, SessionState
 from buddy.sessions.snapshot import AgentSessionSnapshot, snapshot_of, write_snapshot
 
@@ -198,6 +199,7 @@ class SessionWriter:
             await self._snapshot
 
     def _record(self, kind: str, record: Record, task_id: int = 0) -> Saved:
+        record = redacted_record(record)
         saved = self.journal.append(kind, record, task_id)
         self._replay.apply(record, task_id)
         if self.journal.size - self._snapshot_offset > max(SNAPSHOT_MIN_BYTES, self._snapshot_size):
