@@ -27,6 +27,7 @@ from buddy.repl.leaving import Ending
 from buddy.repl.line_mode import LineRepl
 from buddy.repl.style import choose_look
 from buddy.repl.view_state import DeskFacts
+from buddy.workspace.file_index import FileIndex
 
 CLOSE_LIMIT_S = 6
 _log = logging.getLogger("buddy.terminal")
@@ -181,8 +182,10 @@ def _surface(place: Place, loaded: Loaded, controller: Controller) -> Surface:
     from buddy.cli.screen_surface import ScreenSurface  # prompt_toolkit: 60 ms a dumb terminal does not need
     from buddy.repl.app import Settings
     from buddy.repl.completion import DeskCompleter
+    from buddy.repl.file_names import found
     from buddy.repl.start import open_repl
 
+    files = FileIndex(place.boundary.cwd)
     repl = open_repl(
         settings=Settings(
             look=look,
@@ -195,6 +198,8 @@ def _surface(place: Place, loaded: Loaded, controller: Controller) -> Surface:
         desk=controller.facts,
         act=controller.act,
         log=lambda line: _log.warning("%s", line),
-        completer=DeskCompleter(_commands, lambda: controller.context, place.boundary.cwd),
+        completer=DeskCompleter(
+            _commands, lambda: controller.context, place.boundary.cwd, lambda text: found(files, text)
+        ),
     )
     return ScreenSurface(repl)

@@ -17,7 +17,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from buddy.repl.commands.registry import CommandError, Commands, Kind
-from buddy.repl.file_names import SHOWN, FolderListing, Listing, in_folder, matching
+from buddy.repl.file_names import SHOWN, in_folder
 from buddy.repl.port import Context
 from buddy.safety.sanitise import one_line
 
@@ -40,19 +40,19 @@ class Offer(msgspec.Struct, frozen=True):
 
 class DeskCompleter(Completer):
     """Completes where something is completable. `context` is None while the desk is not open: then nothing
-    is. `listing` gives the files that can be mentioned."""
+    is. `find` gives the files that fit a few letters; it is called in a thread."""
 
     def __init__(
         self,
         commands: Callable[[], Commands],
         context: Callable[[], Context | None],
         cwd: str,
-        listing: Listing | None = None,
+        find: Callable[[str], Sequence[str]],
     ) -> None:
         self._commands = commands
         self._context = context
         self._cwd = cwd
-        self._listing = listing or FolderListing(cwd)
+        self._find = find
         self._looking = asyncio.Lock()
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
@@ -136,7 +136,7 @@ class DeskCompleter(Completer):
         if wanted.startswith(_OUTSIDE):
             found = await self._looked(lambda: in_folder(self._cwd, wanted))
         else:
-            found = await self._looked(lambda: matching(self._listing(), wanted))
+            found = await self._looked(lambda: self._find(wanted))
         return [Offer("@" + name.replace(" ", "\\ "), shown=name) for name in found]
 
     async def _looked(self, look: Callable[[], T]) -> T:

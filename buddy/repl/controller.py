@@ -3,6 +3,7 @@ screen."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from buddy.agent.messages import text_of
@@ -35,13 +36,15 @@ from buddy.tasks.inbox import AnswerRefused
 
 
 class Controller:
-    """Carries out what the person wants. Before the desk is open, intents wait in order."""
+    """Carries out what the person wants. Before the desk is open, intents wait in order. Text is sent in the
+    order it was typed, however long the files take that a line mentions; nothing waits for a command."""
 
     def __init__(self, commands: Callable[[], Commands], early: DeskFacts) -> None:
         self._commands = commands
         self._early = early
         self._context: Context | None = None
         self._waiting: list[Intent] = []
+        self._sending = asyncio.Lock()
 
     def open(self, context: Context) -> None:
         """The desk is ready: what was sent meanwhile is carried out."""
@@ -78,11 +81,14 @@ class Controller:
         board, stage = context.board, context.stage
         match intent:
             case Prompt(text):
-                await self._prompt(context, text)
+                async with self._sending:
+                    await self._prompt(context, text)
             case Queue(text):
-                await board.queue(context.focus, await self._content(context, context.focus, text))
+                async with self._sending:
+                    await board.queue(context.focus, await self._content(context, context.focus, text))
             case NewTask(text):
-                await self.new_task(context, text)
+                async with self._sending:
+                    await self._new_task(context, text)
             case ToTask(number, text, aside):
                 await self._to_task(context, number, text, aside=aside)
             case Slash(line):
@@ -106,7 +112,7 @@ class Controller:
                 else:
                     stage.put(text_of(message))
             case DropNote():
-                board.notes.pop()
+                del board.notes[-1:]
             case TaskPanel():
                 await self._slash(context, "/ps")
             case Rewind():
@@ -120,26 +126,31 @@ class Controller:
         else:
             await context.board.steer(number, content)
 
-    async def new_task(self, context: Context, text: str) -> int:
+    async def _new_task(self, context: Context, text: str) -> None:
         """A background task that starts from a copy of the conversation in front."""
         board = context.board
         task = board.open(copy_of=context.focus)
         task.background = True
         board.submit(task.number, await self._content(context, task.number, text))
         context.stage.print(Note("info", f"task {task.number} started in the background: {task.title}"))
-        return task.number
 
     async def _to_task(self, context: Context, number: int, text: str, *, aside: bool) -> None:
         if aside:
             await self._slash(context, f"/btw @{number} {text}")
             return
-        await context.board.steer(number, await self._content(context, number, text))
+        async with self._sending:
+            await context.board.steer(number, await self._content(context, number, text))
         if number != context.focus:
             context.stage.hint(f"sent to task {number}")
 
     async def _slash(self, context: Context, line: str) -> None:
-        name, _, argument = line.removeprefix("/").partition(" ")
-        await self._commands().find(name.lower()).run(context, argument.strip())
+        name, argument = (*line.removeprefix("/").split(None, 1), "", "")[:2]
+        command = self._commands().find(name.lower())
+        async with self._sending:  # what was typed before it goes first
+            if command.sends:
+                await command.run(context, argument.strip())
+        if not command.sends:
+            await command.run(context, argument.strip())
 
     async def _content(self, context: Context, number: int, text: str):  # noqa: ANN202 - what board.submit takes
         expanded = await context.desk.expand(number, text)

@@ -20,9 +20,12 @@ async def model(context: Context, argument: str) -> None:
         rows += [("", name, profile.model) for name, profile in profiles.items() if name != current.name]
         context.stage.print(Table(("", "profile", "model"), tuple(rows)))
         return
+    if len(argument.split()) > 1:
+        raise CommandError(f"expected one profile or model, found {argument!r}; /models lists what there is")
     board.change_model(board.focus, argument)
     access = board.parts.model(argument)
-    context.stage.hint(f"model: {access.name} ({access.window.limit:,} tokens)")
+    guess = ", a guess: set context_limit" if access.window.guessed else ""
+    context.stage.hint(f"model: {access.name} ({access.window.limit:,} tokens{guess})")
 
 
 @command(family="models", usage="[TEXT]")

@@ -24,7 +24,8 @@ class CommandError(Exception):
 class SlashCommand(msgspec.Struct, frozen=True):
     """A declared command. `usage` is what follows the name ("" for nothing); `destructive` ones must be
     written out, their prefixes don't work. `choices` completes the first argument; what the next one names
-    (the first, where there are no choices) is `completes`."""
+    (the first, where there are no choices) is `completes`. `sends`: it sends
+    text, which must keep its order."""
 
     name: str
     family: Family
@@ -35,6 +36,7 @@ class SlashCommand(msgspec.Struct, frozen=True):
     run: Run
     choices: tuple[str, ...]
     completes: tuple[Kind, ...]
+    sends: bool
 
     def line(self) -> str:
         """Name and usage."""
@@ -50,6 +52,7 @@ def command(
     destructive: bool = False,
     choices: tuple[str, ...] = (),
     completes: tuple[Kind, ...] = (),
+    sends: bool = False,
 ) -> Callable[[Run], SlashCommand]:
     """Declare a command: an async function of (context, argument text). Its docstring's first line is its
     help."""
@@ -68,6 +71,7 @@ def command(
             run=function,
             choices=choices,
             completes=completes,
+            sends=sends,
         )
 
     return declare

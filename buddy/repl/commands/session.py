@@ -286,7 +286,7 @@ async def status(context: Context, argument: str) -> None:
         ("trusted", "yes" if desk.trusted else "no: its buddy.toml is ignored (/trust)"),
         ("model", f"{access.name} ({access.provider.lane} lane, {access.window.limit:,} tokens)"),
         ("mode", desk.policy.mode),
-        ("sandbox", desk.sandbox),
+        ("sandbox", desk.sandbox.removeprefix("sandbox: ")),
         ("instructions", ", ".join(desk.instructions) or "none"),
         ("tools", str(len(board.parts.tools.list_all()))),
         ("jobs", str(len(desk.jobs.all()))),

@@ -54,7 +54,7 @@ async def doctor(context: Context, argument: str) -> None:
     context.stage.print(PlainText("\n".join(await asyncio.to_thread(context.desk.doctor))))
 
 
-@command(family="setup", usage="[FOCUS]")
+@command(family="setup", usage="[FOCUS]", sends=True)
 async def init(context: Context, argument: str) -> None:
     """Let the model look at the repository and write an AGENTS.md"""
     focus = f"\n\nPay special attention to: {argument}" if argument else ""

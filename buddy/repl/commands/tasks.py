@@ -89,7 +89,7 @@ def _last_turn(history: list[Message]) -> list[Message]:
     return history[starts[-1] :] if starts else history
 
 
-@command(family="tasks", usage="[TEXT]")
+@command(family="tasks", usage="[TEXT]", sends=True)
 async def bg(context: Context, argument: str) -> None:
     """Send the task in front to the background; with text: start it there as a new task"""
     board = context.board
@@ -147,7 +147,7 @@ async def wait(context: Context, argument: str) -> None:
     context.stage.print(Note("info", f"task {number}: {said}"))
 
 
-@command(family="tasks", usage="TEXT")
+@command(family="tasks", usage="TEXT", sends=True)
 async def queue(context: Context, argument: str) -> None:
     """Send text to the task in front after its turn"""
     if not argument:
@@ -156,7 +156,7 @@ async def queue(context: Context, argument: str) -> None:
     await context.board.queue(context.focus, expanded.parts)
 
 
-@command(family="tasks", usage="[N] TEXT", completes=("task",))
+@command(family="tasks", usage="[N] TEXT", completes=("task",), sends=True)
 async def steer(context: Context, argument: str) -> None:
     """Send text to a running task at its next step"""
     first, _, rest = argument.partition(" ")

@@ -1,0 +1,156 @@
+"""buddy on a real terminal: a pty, keys typed into it, and a screen model that shows what a person would see.
+
+async with on_terminal(desk) as terminal:
+    await terminal.line("what does main.py do")
+    await terminal.shows("a program")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import itertools
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import AsyncGenerator, Callable
+
+import pyte
+
+from tests.headless.program import Desk
+
+DEADLINE_S = 25.0
+KEY_S = 0.02
+ENTER_S = 0.15
+"""Before Enter, and between two keys of a person: what comes faster is taken for a paste."""
+
+
+class Terminal:
+    """A terminal with buddy in it."""
+
+    def __init__(self, desk: Desk, *arguments: str, columns: int, rows: int) -> None:
+        self.screen = pyte.HistoryScreen(columns, rows, history=5000, ratio=0.5)
+        self.output = b""
+        self._stream = pyte.ByteStream(self.screen)
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.before = termios.tcgetattr(slave)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "buddy", *arguments],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            cwd=desk.repo,
+            env={**desk.variables(), "TERM": "xterm-256color"},
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        self._slave = slave
+        os.set_blocking(self._master, False)
+        asyncio.get_running_loop().add_reader(self._master, self._read)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._master, 65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            asyncio.get_running_loop().remove_reader(self._master)
+            return
+        self.output += data
+        self._stream.feed(data)
+
+    def rows(self) -> list[str]:
+        """The screen, without blank lines at its end."""
+        return "\n".join(line.rstrip() for line in self.screen.display).rstrip().split("\n")
+
+    def everything(self) -> list[str]:
+        """Scrollback and screen."""
+        top = self.screen.history.top
+        past = ["".join(line[x].data for x in range(self.screen.columns)).rstrip() for line in top]
+        return past + self.rows()
+
+    def input_line(self) -> str:
+        """What stands in the input line, its wrapped rows joined."""
+        rows = self.rows()
+        rules = [at for at, row in enumerate(rows) if row and set(row) == {"─"}]
+        if not rules:
+            return ""
+        below = rows[rules[-1] + 1 : -1]
+        typed = [row[2:] for row in itertools.takewhile(lambda row: row[:2] in ("❯", "❯ ", "  "), below)]
+        return "".join(typed).rstrip()
+
+    async def until(self, claim: Callable[[], bool], what: str = "") -> None:
+        """Wait until something is true, at most for the deadline; the screen is shown when it never is."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + DEADLINE_S
+        while not claim():
+            if loop.time() > deadline:
+                raise AssertionError("\n".join([f"never: {what or claim}; the screen:", *self.everything()]))
+            await asyncio.sleep(0.01)
+
+    async def shows(self, *texts: str) -> None:
+        """Wait until every text is somewhere on the screen."""
+        await self.until(lambda: all(any(text in row for row in self.rows()) for text in texts), str(texts))
+
+    async def has_shown(self, *texts: str) -> None:
+        """Wait until every text is on the screen or in the scrollback."""
+        await self.until(lambda: all(any(t in row for row in self.everything()) for t in texts), str(texts))
+
+    async def shows_not(self, text: str) -> None:
+        """Wait until a text is gone from the screen."""
+        await self.until(lambda: not any(text in row for row in self.rows()), f"gone: {text}")
+
+    def keys(self, keys: str) -> None:
+        """Send keys as they are."""
+        os.write(self._master, keys.encode())
+
+    async def type(self, text: str) -> None:
+        """Type as a person does, a key at a time."""
+        for key in text:
+            self.keys(key)
+            await asyncio.sleep(KEY_S)
+
+    async def line(self, text: str) -> None:
+        """Type a line and send it."""
+        await self.type(text)
+        await self.until(lambda: self.input_line().endswith(text.rstrip()), f"typed: {text}")
+        await asyncio.sleep(ENTER_S)
+        self.keys("\r")
+
+    async def exit_code(self) -> int:
+        """Wait for the end of the program."""
+        await self.until(lambda: self.process.poll() is not None, "the end")
+        await asyncio.sleep(0.05)
+        return self.process.returncode
+
+    def is_restored(self) -> bool:
+        """Whether the line discipline is as it was before."""
+        return termios.tcgetattr(self._slave) == self.before
+
+    def close(self) -> None:
+        """Kill what is left, close the terminal."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        asyncio.get_running_loop().remove_reader(self._master)
+        os.close(self._master)
+        os.close(self._slave)
+
+
+@contextlib.asynccontextmanager
+async def on_terminal(
+    desk: Desk, *arguments: str, columns: int = 100, rows: int = 36
+) -> AsyncGenerator[Terminal]:
+    """buddy on a terminal, its prompt drawn."""
+    terminal = Terminal(desk, *arguments, columns=columns, rows=rows)
+    try:
+        await terminal.until(lambda: any(row.startswith("❯") for row in terminal.rows()), "the prompt")
+        yield terminal
+    finally:
+        terminal.close()

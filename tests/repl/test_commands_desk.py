@@ -1,0 +1,440 @@
+"""Commands about approvals, sessions, models, the workspace, the set-up and the screen, tried on a running desk."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from pathlib import Path
+
+from buddy.agent.messages import UserMessage, text_of
+from buddy.repl.commands.builtin import builtin_commands
+from buddy.repl.commands.registry import CommandError
+from buddy.repl.intents import Answer, Cancel
+from tests.fake_llm.asked import Asked
+from tests.fake_llm.script import Reply, Stall, call, reply
+from tests.headless.program import Desk
+from tests.repl.sitting_desk import seated, sitting
+
+TYPED_BLIND = [
+    "ok",
+    "no",
+    "queue",
+    "help",
+    "clear",
+    "new",
+    "session",
+    "resume",
+    "compact",
+    "context",
+    "cost",
+    "status",
+    "model",
+    "models",
+    "approve",
+    "permissions",
+    "plan",
+    "rewind",
+    "undo",
+    "diff",
+    "init",
+    "memory",
+    "mcp",
+    "skills",
+    "agents",
+    "hooks",
+    "tasks",
+    "ps",
+    "fg",
+    "bg",
+    "kill",
+    "timeout",
+    "wait",
+    "steer",
+    "queue",
+    "btw",
+    "fork",
+    "rename",
+    "export",
+    "copy",
+    "editor",
+    "theme",
+    "doctor",
+    "login",
+    "logout",
+    "config",
+    "add-dir",
+    "cd",
+    "budget",
+    "retry",
+    "continue",
+    "tools",
+    "log",
+    "redraw",
+    "quit",
+    "exit",
+    "trust",
+    "reset",
+    "keys",
+    "redo",
+    "jobs",
+    "mode",
+]
+
+
+def edits(asked: Asked) -> Reply:
+    """Writes a file for each prompt, then says so."""
+    if asked.turns[-1][0] == "user":
+        name = asked.last_user_text.split()[-1]
+        return reply(call("write_file", path=name, content="x = 1\n"))
+    return reply("written")
+
+
+def test_everything_people_type_without_looking_is_there() -> None:
+    commands = builtin_commands()
+    for name in TYPED_BLIND:
+        assert commands.find(name).help
+    for one in commands.all():
+        assert one.help[0].isupper() or one.help[0] == "(", one.name
+
+
+def test_beginnings_typos_and_what_must_be_written_out() -> None:
+    commands = builtin_commands()
+    assert commands.find("comp").name == "compact"
+    for line, said in {
+        "hlep": "there is no /hlep; did you mean /help?",
+        "zzz": "there is no /zzz; /help lists them",
+        "kil": "write /kill out: a beginning is not enough for it",
+        "rese": "write /reset out: a beginning is not enough for it",
+        "qui": "write /quit out: a beginning is not enough for it",
+        "co": "/co could be /compact, /config, /context, /continue, /copy, /cost",
+    }.items():
+        try:
+            commands.find(line)
+        except CommandError as error:
+            assert str(error) == said
+        else:
+            raise AssertionError(line)
+
+
+async def test_help_begins_with_what_a_beginner_needs(tmp_path: Path) -> None:
+    async with sitting(tmp_path, []) as desk:
+        shown = await desk.said("/help", "Type what you want and press Enter", "/quit")
+        assert len(shown.split("\n")[0]) > 20
+        assert "also: /h, /?" in await desk.said("/help help", "also:")
+        await desk.said("/help zzz", "there is no /zzz")
+        await desk.said("/keys", "Shift+Tab")
+
+
+async def test_ok_and_no_answer_by_number_with_words_and_for_a_time(tmp_path: Path) -> None:
+    async with sitting(tmp_path, edits) as desk:
+        await desk.said("/ok", "no approval is waiting")
+        for name in ("a.py", "b.py", "c.py"):
+            desk.say(f"write {name} &")
+            await desk.until(
+                lambda name=name: any(
+                    name in one.event.call.arguments for one in desk.context.board.inbox.waiting()
+                )
+            )
+        rows = desk.front.controller.facts().numbers
+        assert sorted(rows.values()) == [1, 2, 3]
+        await desk.said("/ok 9", "no approval 9 is waiting (waiting: 1, 2, 3)")
+        await desk.said("/no 2 use another name", "denied")
+        await desk.said("/ok 3", "approved once")
+        desk.say("/ok")
+        await desk.quiet()
+        assert sorted(path.name for path in desk.desk.repo.glob("?.py")) == ["a.py", "c.py"]
+        assert any("use another name" in text for one in desk.server.requests for text in one.tool_results)
+        desk.say("write d.py")
+        await desk.until(lambda: bool(desk.context.board.inbox.waiting()))
+        desk.say("/ok all 10m")
+        await desk.quiet()
+        await desk.said("/permissions", "grant 1", "s left", "mode ask, approvals: ask")
+        await desk.said("/permissions remove 1", "forgotten:")
+        await desk.said("/permissions remove 1", "expected the number of a grant")
+
+
+async def test_an_answer_to_what_is_gone_is_refused(tmp_path: Path) -> None:
+    async with sitting(tmp_path, edits) as desk:
+        desk.act(Answer("r", "d", "once"))
+        await desk.shows("that request is no longer waiting")
+
+
+async def test_standing_answers_settle_what_waits(tmp_path: Path) -> None:
+    async with sitting(tmp_path, edits) as desk:
+        desk.say("write a.py")
+        await desk.until(lambda: bool(desk.context.board.inbox.waiting()))
+        await desk.said("/approve soon", "expected a time like")
+        await desk.said("/approve 10m", "questions are answered yes for 10m")
+        await desk.quiet()
+        assert (desk.desk.repo / "a.py").exists()
+        assert desk.front.controller.facts().extra == ("approvals: all",)
+        await desk.said("/approve none", "questions are answered no")
+        await desk.turn("write b.py")
+        assert not (desk.desk.repo / "b.py").exists()
+        await desk.said("/approve ask", "you are asked again")
+        desk.say("/mode edit")
+        await desk.hints("mode: edit")
+        await desk.said("/mode wild", "the mode is one of plan, ask, edit, auto; found 'wild'")
+        await desk.said("/mode yolo", "yolo")
+        await desk.said("/permissions log", "deny", "write_file")
+        await desk.said("/permissions test git push", "ask")
+        desk.say("/plan")
+        await desk.hints("mode: plan")
+        await desk.said("/permissions test git push", "deny: mode plan")
+        await desk.said("/permissions test", "expected a command")
+        await desk.said("/permissions zap", "expected list, log, test COMMAND or remove N")
+
+
+async def test_sessions_are_listed_named_left_and_come_back(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda asked: reply(f"heard {asked.last_user_text}")) as desk:
+        await desk.said("hello there", "heard hello there")
+        await desk.quiet()
+        first = desk.context.desk.memory.session_id
+        await desk.said("/rename", "expected a name")
+        desk.say("/rename parser work")
+        await desk.hints("'parser work'")
+        await desk.said("/resume", "there is no other session in this folder")
+        await desk.said("/session resume zzzz", "there is no session 'zzzz'")
+        await desk.said(f"/session resume {first[:6]}", "that is this session")
+        await desk.said("/session zap", "expected list, resume ID")
+        desk.say("/new")
+        await desk.reopened(first)
+        second = desk.context.desk.memory.session_id
+        assert desk.paper.state.tasks == {}
+        await desk.said("/session list", "parser work")
+        await desk.said(f"/session delete {second}", "this session is in use; /new first")
+        desk.say("/resume parser work")
+        await desk.reopened(second)
+        assert desk.context.desk.memory.session_id == first
+        await desk.until(lambda: desk.paper.text().count("heard hello there") == 2, "the conversation again")
+        assert desk.desk.sessions() == [first], "the one in which nothing was said leaves no trace"
+
+
+async def test_a_running_task_is_paused_by_leaving_and_goes_on_afterwards(tmp_path: Path) -> None:
+    def model(asked: Asked) -> Reply:
+        slow = asked.last_user_text == "be slow"
+        return reply("so slow " * 9, fault=Stall(after=3)) if slow else reply("on it goes")
+
+    async with sitting(tmp_path, model) as desk:
+        first = desk.context.desk.memory.session_id
+        desk.say("be slow")
+        await desk.until(lambda: desk.paper.state.task(1).stream_block >= 0)
+        await desk.said("/new", "task 1 is cancelled and kept")
+        await desk.reopened(first)
+        assert desk.paper.state.tasks == {}
+        assert desk.paper.state.inbox == []
+        second = desk.context.desk.memory.session_id
+        desk.say("/resume last")
+        await desk.reopened(second)
+        await desk.said("/continue", "on it goes")
+
+
+async def test_a_session_in_use_is_not_left_for_but_can_be_shown_and_copied(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda _asked: reply("an answer")) as desk:
+        await desk.said("hello", "an answer")
+        await desk.quiet()
+        first = desk.context.desk.memory.session_id
+        async with seated(desk.desk, desk.server) as other:
+            await other.said("other words", "an answer")
+            await other.quiet()
+            mine = other.context.desk.memory.session_id
+            shown = await other.said(f"/resume {first}", "is in use by another buddy")
+            assert f"/session show {first} shows it" in shown
+            assert f"/session fork {first} goes on in a copy" in shown
+            assert other.context.desk.memory.session_id == mine
+            await other.said(f"/session show {first}", "❯ hello", "an answer", "to read only")
+            other.say(f"/session fork {first}")
+            await other.reopened(mine)
+            assert text_of(other.context.board.task(1).history[0]) == "hello"
+            assert other.context.desk.memory.session_id != first
+        async with seated(desk.desk, desk.server, "-r", first) as third:
+            await third.shows("is in use by process", f"/session fork {first} goes on in a copy")
+            assert third.context.board.task(1).history == []
+
+
+async def test_fork_goes_on_in_a_copy_and_reset_empties(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda _asked: reply("an answer")) as desk:
+        await desk.said("hello", "an answer")
+        await desk.quiet()
+        first = desk.context.desk.memory.session_id
+        desk.say("/fork")
+        await desk.reopened(first)
+        assert len(desk.context.board.task(1).history) == 2
+        await desk.said("/reset", "the conversation is empty")
+        assert desk.context.board.task(1).history == []
+        assert len(await desk.desk.history(first)) == 2
+
+
+async def test_export_writes_three_kinds_and_overwrites_nothing(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda _asked: reply("an **answer**")) as desk:
+        await desk.said("hello", "an answer")
+        await desk.quiet()
+        for name in ("talk.md", "talk.html", "talk.json"):
+            await desk.said(f"/export {name}", f"written: {name}")
+            assert "answer" in (desk.desk.repo / name).read_text()
+        assert json.loads((desk.desk.repo / "talk.json").read_text())
+        await desk.said("/export talk.md", "is there already; give another name")
+        await desk.said("/export talk.pdf", "expected a file ending in .md, .html or .json")
+        await desk.said("/export no/where.md", "can't be written")
+
+
+async def test_status_context_cost_model_and_budget(tmp_path: Path) -> None:
+    profiles = {
+        "models": {
+            "fast": {"model": "openai/fast", "base_url": "http://127.0.0.1:9/v1", "api_key_env": "HOME"}
+        }
+    }
+    async with sitting(tmp_path, lambda _asked: reply("an answer"), settings=profiles) as desk:
+        await desk.said("hello", "an answer")
+        await desk.quiet()
+        await desk.said("/status", "fake-model", "saved", "yes", "ask")
+        await desk.said("/context", "system prompt and instructions", "you", "the model", "100.0k")
+        await desk.said("/cost", "session: 15 tokens")
+        await desk.said("/model", "▸", "fast", "openai/fast")
+        desk.say("/model fast")
+        await desk.hints("model: fast")
+        await desk.said("/model nonsense of a name", "expected one profile or model")
+        await desk.said("/models claude sonnet", "anthropic/")
+        await desk.said("/models zzzz", "no model has 'zzzz' in its name")
+        await desk.said("/budget", "expected an amount")
+        await desk.said("/budget lots", "expected an amount of dollars, found 'lots'")
+        await desk.said("/budget 5", "budget of the session: $5.00")
+        await desk.said("/budget @1 0.50", "budget of task 1: $0.50")
+        await desk.said("/budget @7 1", "there is no task 7")
+
+
+async def test_diff_undo_redo_tools_trust_and_jobs(tmp_path: Path) -> None:
+    edit = {"permissions": {"mode": "edit"}}
+    async with sitting(tmp_path, edits, settings=edit) as desk:
+        await desk.said("/undo", "there is no edit to take back")
+        await desk.said("/redo", "nothing was taken back")
+        await desk.turn("overwrite new.py")
+        assert (desk.desk.repo / "new.py").exists()
+        (desk.desk.repo / "main.py").write_text("print(2)\n")
+        await desk.said("/diff", "+print(2)")
+        await desk.said("/undo", "taken back: write_file of task 1 on new.py; /redo applies it again")
+        assert not (desk.desk.repo / "new.py").exists()
+        await desk.said("/redo", "applied again: write_file")
+        assert (desk.desk.repo / "new.py").exists()
+        await desk.said("/tools", "run_shell", "high")
+        await desk.said("/jobs", "no job is running")
+        await desk.said("/memory", "AGENTS.md is read")
+        desk.say("/trust")
+        await desk.until(lambda: str(desk.desk.repo) in desk.paper.text())
+
+
+async def test_compact_needs_something_to_summarise(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda _asked: reply("short")) as desk:
+        await desk.said("/compact", "there is nothing to summarise yet")
+        await desk.said("/compact undo", "nothing was compacted")
+
+
+async def test_how_it_is_set_up(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda _asked: reply("I write it.")) as desk:
+        shown = await desk.said("/config", "buddy.toml", "api.model", "fake-model")
+        assert "display.theme" not in shown
+        await desk.said("/config all", "display.theme")
+        await desk.said("/doctor", "ok    buddy", "model:")
+        await desk.said("/cd ../elsewhere", "a session stays in its directory", "cd ../elsewhere")
+        await desk.said("/add-dir ../lib", "--add-dir ../lib")
+        await desk.said("/login openai", "buddy login openai")
+        await desk.said("/logout", "credentials.json")
+        for name in ("skills", "agents", "hooks", "mcp"):
+            await desk.said(f"/{name}", "not in this version")
+        await desk.said("/init the tests", "I write it.")
+        assert "AGENTS.md" in desk.server.requests[0].last_user_text
+        assert "Pay special attention to: the tests" in desk.server.requests[0].last_user_text
+
+
+async def test_a_key_in_the_settings_is_not_shown(tmp_path: Path) -> None:
+    settings = {"models": {"x": {"model": "openai/x", "api_key": "sk-abcdefghijklmnopqrstuvwx"}}}
+    async with sitting(tmp_path, [], settings=settings) as desk:
+        shown = await desk.said("/config all", "models.x.api_key", "(set)")
+        assert "abcdefghij" not in shown
+
+
+async def test_the_screen_commands(tmp_path: Path) -> None:
+    answer = "Look:\n\n```python\nx = 1\n```\n\nand\n\n```\ny = 2\n```\n"
+    async with sitting(tmp_path, lambda _asked: reply(answer)) as desk:
+        await desk.said("/copy", "there is no answer to copy yet")
+        await desk.said("hello", "y = 2")
+        await desk.quiet()
+        desk.say("/copy code")
+        await desk.until(lambda: bool(desk.paper.raw))
+        assert base64.b64decode(desk.paper.raw[0].removeprefix("\x1b]52;c;").rstrip("\a")) == b"y = 2\n"
+        await desk.said("/copy everything", "expected /copy or /copy code")
+        for name in ("clear", "redraw", "editor"):
+            desk.say(f"/{name}")
+        await desk.until(lambda: desk.paper.drawn == ["clear", "redraw", "edit"])
+        await desk.said("/theme", "[display]")
+        await desk.said("/log", "there is no log")
+
+
+async def test_an_own_command_is_shown_shared_and_ended(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda _asked: reply("I see.")) as desk:
+        await desk.said("!echo one; exit 3", "! echo one; exit 3", "exit 3")
+        await desk.said("!!echo secret", "!! echo secret")
+        await desk.until(lambda: [note.title for note in desk.context.board.notes] == ["! echo one; exit 3"])
+        desk.say("!echo at it; sleep 30")
+        await desk.until(lambda: any(row.last_line == "at it" for row in desk.front.controller.facts().own))
+        desk.act(Cancel())
+        await desk.shows("cancelled")
+        await desk.until(lambda: desk.front.controller.facts().own == ())
+        await desk.said("what happened?", "I see.")
+        told = desk.server.requests[0].last_user_text
+        assert "I ran `echo one; exit 3` (exit code 3):]\none" in told
+        assert "I ended it with Esc" in told
+        assert "secret" not in told
+
+
+async def test_esc_ends_what_was_begun_last(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda _asked: reply("so slow " * 9, fault=Stall(after=3))) as desk:
+        desk.say("be slow")
+        await desk.until(lambda: desk.context.board.task(1).running)
+        desk.say("!sleep 30")
+        await desk.until(lambda: bool(desk.front.controller.facts().own))
+        desk.act(Cancel())
+        await desk.until(lambda: not desk.front.controller.facts().own)
+        assert desk.context.board.task(1).running
+        desk.act(Cancel())
+        await desk.quiet()
+
+
+async def test_leaving_ends_an_own_command(tmp_path: Path) -> None:
+    async with sitting(tmp_path, []) as desk:
+        desk.say("!echo $$; sleep 30")
+        await desk.until(lambda: any(row.last_line for row in desk.front.controller.facts().own))
+        pid = int(desk.front.controller.facts().own[0].last_line)
+    assert not Path(f"/proc/{pid}").exists()
+
+
+async def test_what_is_sent_before_the_desk_is_open_waits_in_order(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda asked: reply("ok")) as desk:
+        context = desk.context
+        desk.front.controller.close()
+        desk.say("first")
+        desk.say("/queue second")
+        desk.front.controller.open(context)
+        await desk.until(lambda: len(context.board.task(1).history) == 4)
+        said = [text_of(one) for one in context.board.task(1).history if isinstance(one, UserMessage)]
+        assert said == ["first", "second"]
+        await asyncio.sleep(0)
+
+
+async def test_a_failed_line_is_given_back_unless_something_was_typed_since(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda asked: reply("ok")) as desk:
+        await desk.said("/kill", "task 1 is closed")
+        await desk.said("@1 a long thought", "task 1 is closed; open another one")
+        assert desk.paper.line == "@1 a long thought"
+        desk.say("@1 another")
+        desk.paper.line = "typed meanwhile"
+        await desk.until(lambda: desk.paper.text().count("open another one") == 2)
+        assert desk.paper.line == "typed meanwhile"
+
+
+async def test_a_prompt_of_the_command_line_is_sent_first(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda asked: reply("ok"), "explain", "this") as desk:
+        await desk.quiet()
+        assert desk.server.requests[0].last_user_text == "explain this"
+        assert isinstance(desk.desk, Desk)

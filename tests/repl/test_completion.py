@@ -1,0 +1,151 @@
+"""What is offered while a line is typed: commands, arguments, files, tasks; and that no key waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+
+from buddy.repl.commands.builtin import builtin_commands
+from buddy.repl.completion import DeskCompleter
+from buddy.repl.file_names import found, in_folder
+from buddy.workspace.file_index import FileIndex
+from tests.fake_llm.script import reply
+from tests.repl.screen_harness import running_repl
+from tests.repl.sitting_desk import Sitting, sitting
+
+
+def completer_of(desk: Sitting) -> DeskCompleter:
+    index = FileIndex(str(desk.desk.repo))
+    return DeskCompleter(
+        builtin_commands, lambda: desk.context, str(desk.desk.repo), lambda text: found(index, text)
+    )
+
+
+async def offered(desk: Sitting, text: str, *, asked: bool = False) -> list[tuple[str, str]]:
+    """What would stand in the line after each offer, and what is said about it."""
+    completer = completer_of(desk)
+    event = CompleteEvent(completion_requested=asked, text_inserted=not asked)
+    found: list[tuple[str, str]] = []
+    async for one in completer.get_completions_async(Document(text), event):
+        line = text[: len(text) + one.start_position] + one.text
+        found.append((line, one.display_meta_text))
+    return found
+
+
+async def lines(desk: Sitting, text: str, *, asked: bool = False) -> list[str]:
+    return [line for line, _about in await offered(desk, text, asked=asked)]
+
+
+async def test_commands_are_offered_with_their_help(tmp_path: Path) -> None:
+    async with sitting(tmp_path, []) as desk:
+        assert await offered(desk, "/exp") == [
+            ("/export", "Write the session to a file, without known secrets")
+        ]
+        assert [line for line, _about in await offered(desk, "/exi")] == ["/exit"], (
+            "an alias, by its own name"
+        )
+        assert len(await offered(desk, "/")) == len(builtin_commands().all())
+        assert await offered(desk, "/zzz") == []
+        assert await offered(desk, "say /exp") == []
+        assert await lines(desk, "/help ex") == ["/help export", "/help exit"]
+
+
+async def test_arguments_are_offered_for_what_they_name(tmp_path: Path) -> None:
+    profiles = {"models": {"fast": {"model": "openai/fast", "base_url": "http://127.0.0.1:9/v1"}}}
+    async with sitting(tmp_path, lambda _asked: reply("done"), settings=profiles) as desk:
+        await desk.turn("hello")
+        first = desk.context.desk.memory.session_id
+        desk.say("/new")
+        await desk.reopened(first)
+        await desk.said("write tests &", "task 2 started")
+        await desk.quiet()
+        assert await lines(desk, "/approve a") == ["/approve ask", "/approve all"]
+        assert await lines(desk, "/fg ") == ["/fg 1", "/fg 2"]
+        assert await offered(desk, "/kill 2") == [("/kill 2", "finished: write tests")]
+        assert await lines(desk, "/session re") == ["/session resume"]
+        assert await offered(desk, f"/session resume {first[:3]}") == [(f"/session resume {first}", "hello")]
+        assert await offered(desk, "/resume ") == [(f"/resume {first}", "hello")]
+        assert await offered(desk, "/model fa") == [("/model fast", "openai/fast")]
+        assert "/model anthropic/claude-sonnet-4-5" in await lines(desk, "/model sonnet-4-5")
+        assert await lines(desk, "/ok ") == ["/ok all"]
+        assert await lines(desk, "/diff ma") == ["/diff main.py"]
+        assert await lines(desk, "/status x") == []
+        assert await lines(desk, "/nonsense x") == []
+
+
+async def test_files_are_offered_anywhere_and_tasks_at_the_beginning(tmp_path: Path) -> None:
+    files = {"main__py": "", "read me__md": ""}
+    async with sitting(tmp_path, lambda _asked: reply("done"), **files) as desk:
+        (desk.desk.repo / "src").mkdir()
+        (desk.desk.repo / "src" / "parser_core.py").write_text("")
+        (desk.desk.repo / "bad\x1b[31mname").write_text("")
+        assert await lines(desk, "look at @prco") == ["look at @src/parser_core.py"]
+        assert await lines(desk, "look at @main") == ["look at @main.py"]
+        assert await lines(desk, "see @read") == ["see @read\\ me.md"]
+        assert await lines(desk, "see @read\\ m") == ["see @read\\ me.md"]
+        assert await lines(desk, "mail me@ma") == []
+        assert all("bad" not in line for line in await lines(desk, "see @"))
+        assert await lines(desk, "see @./s") == ["see @./src/"]
+        assert (await lines(desk, "@"))[0] == "@1"
+        assert (await lines(desk, "@1")) == ["@1"]
+        assert "see @1" not in await lines(desk, "see @1")
+
+
+async def test_paths_of_a_shell_line_are_offered_on_tab_only(tmp_path: Path) -> None:
+    async with sitting(tmp_path, [], **{"main__py": "", "read me__md": ""}) as desk:
+        assert await lines(desk, "!cat ma") == []
+        assert await lines(desk, "!cat ma", asked=True) == ["!cat main.py"]
+        assert await lines(desk, "!!wc<re", asked=True) == ["!!wc<'read me.md'"]
+
+
+async def test_nothing_is_offered_before_the_desk_is_open(tmp_path: Path) -> None:
+    completer = DeskCompleter(builtin_commands, lambda: None, str(tmp_path), lambda _text: [])
+    assert [one async for one in completer.get_completions_async(Document("/he"), CompleteEvent())] == []
+    assert list(completer.get_completions(Document("/he"), CompleteEvent())) == []
+
+
+async def test_the_menu_opens_while_typing_and_tab_takes_an_offer(tmp_path: Path) -> None:
+    async with sitting(tmp_path, []) as desk:
+        completer = completer_of(desk)
+        async with running_repl(columns=100, completer=completer) as stage:
+            stage.type("/expo")
+            await stage.shows("Write the session to a file")
+            stage.type("\t")
+            await stage.until(lambda: stage.repl.editor.text == "/export")
+            stage.type("\x03look at @ma")
+            await stage.shows("main.py")
+            stage.type("\t")
+            await stage.until(lambda: stage.repl.editor.text == "look at @main.py")
+
+
+async def test_keys_are_drawn_while_a_look_at_the_disk_takes_its_time(tmp_path: Path) -> None:
+    released = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def slow(_text: str) -> Sequence[str]:
+        asyncio.run_coroutine_threadsafe(released.wait(), loop).result(20)
+        return ["main.py"]
+
+    async with sitting(tmp_path, []) as desk:
+        completer = DeskCompleter(builtin_commands, lambda: desk.context, str(desk.desk.repo), slow)
+        async with running_repl(columns=100, completer=completer) as stage:
+            stage.type("see @")
+            await stage.until(lambda: stage.repl.editor.text == "see @")
+            stage.type("mai")
+            await stage.shows("see @mai")
+            released.set()
+            await stage.shows("main.py")
+
+
+def test_a_path_is_completed_as_in_a_shell(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / ".hidden").write_text("")
+    (tmp_path / "src" / "a b.py").write_text("")
+    assert in_folder(str(tmp_path), "s") == ["src/"]
+    assert in_folder(str(tmp_path), "src/") == ["src/a b.py"]
+    assert in_folder(str(tmp_path), "src/.") == ["src/.hidden"]
+    assert in_folder(str(tmp_path), "nowhere/") == []
