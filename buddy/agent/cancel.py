@@ -23,7 +23,7 @@ async def run_cancellable(work: Coroutine[Any, Any, T], cancelled: asyncio.Event
     if cancelled.is_set():
         work.close()
         raise TurnCancelled
-    child = asyncio.ensure_future(work)
+    child = asyncio.ensure_future(_contained(work))
     waiter = asyncio.ensure_future(cancelled.wait())
     try:
         await asyncio.wait({child, waiter}, return_when=asyncio.FIRST_COMPLETED)
@@ -41,9 +41,18 @@ async def run_cancellable(work: Coroutine[Any, Any, T], cancelled: asyncio.Event
 
 async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
     """Finish this even when cancelled meanwhile; the cancellation is raised afterwards."""
-    task = asyncio.ensure_future(work)
+    task = asyncio.ensure_future(_contained(work))
     await _ended(task)
     return task.result()
+
+
+async def _contained(work: Coroutine[Any, Any, T]) -> T:
+    """A SystemExit of somebody's code must not leave as one: asyncio carries it out of the task, past whoever
+    awaits it, and ends the program."""
+    try:
+        return await work
+    except SystemExit as error:
+        raise RuntimeError(f"SystemExit: {error.code}, where nobody may leave the program") from error
 
 
 async def _ended(*tasks: asyncio.Future[Any]) -> None:

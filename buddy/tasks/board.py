@@ -384,6 +384,8 @@ class TaskBoard:
 
     def _emit(self, number: int, event: AgentUiEvent) -> None:
         self.hub.emit(number, event)
+        if isinstance(event, ApprovalRequested | ApprovalResolved):
+            self._changed(self.tasks[number])
 
     async def _record_approval(self, number: int, event: ApprovalRequested | ApprovalResolved) -> None:
         await self.parts.memory.record_approval(number, event)
