@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Sequence
+from typing import cast
 
 import msgspec
 from msgspec.structs import replace
@@ -56,6 +57,7 @@ class TaskBoard:
         self.tasks: dict[int, Task] = {}
         self.notes: list[Note] = []
         self.focus = 0
+        self._leaving = False
         self.session_budget = parts.session_budget
         self._shared = TurnParts(parts, self.hub, self.inbox, Writes(), self._changed, self.delegations)
 
@@ -149,7 +151,8 @@ class TaskBoard:
     def message(self, content: str | Sequence[UserPart], origin: Origin) -> UserMessage:
         """A person's words as a message."""
         given = (Text(content),) if isinstance(content, str) else tuple(content)
-        return UserMessage(self.parts.clock.new_id(), given, origin)
+        said = UserMessage(self.parts.clock.new_id(), given, origin)
+        return cast(UserMessage, self.parts.redact(said))  # here, because titles and queues are written too
 
     # -- turns ---------------------------------------------------------------------------------------------
 
@@ -273,7 +276,8 @@ class TaskBoard:
         self.parts.memory.record_budget(BudgetSet(dollars, 0), number)
 
     async def close(self) -> None:
-        """Cancel every turn and await it."""
+        """Cancel every turn and await it; what ran is paused, and goes on after a resume."""
+        self._leaving = True
         runners = [task.runner for task in self.tasks.values() if task.runner and not task.runner.done()]
         for task in self.tasks.values():
             if task.running:
@@ -354,7 +358,7 @@ class TaskBoard:
             case "failed":
                 task.state = "failed"
             case "cancelled":
-                task.state = "cancelled"
+                task.state = "paused" if self._leaving else "cancelled"
         task.reason = task.reason or outcome.reason
         task.outcome = replace(outcome, reason=task.reason)
         if task.deadline is not None:

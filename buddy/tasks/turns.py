@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import cast
 
 import msgspec
 
@@ -12,7 +13,7 @@ from buddy.agent.compaction import Compaction, plan
 from buddy.agent.display import Display, Plain
 from buddy.agent.events import AgentUiEvent, ApprovalRequested, ContextCompacted, Notice, TokenUsage
 from buddy.agent.host import Agent, Allowed, Decision, Denied, Progress, TurnHost
-from buddy.agent.messages import Call, Message, UserMessage
+from buddy.agent.messages import AssistantMessage, Call, Message, UserMessage
 from buddy.agent.provider import ModelDelta, ModelRequest, Provider
 from buddy.agent.tool import Tool, ToolContext, ToolError, ToolResult
 from buddy.llm.governor import GovernedProvider
@@ -114,7 +115,9 @@ def host_of(shared: TurnParts, task: Task) -> TurnHost:
     return TurnHost(
         emit=emit,
         record=record,
-        partial=lambda message: board.memory.record_partial(task.number, message),
+        partial=lambda message: board.memory.record_partial(
+            task.number, cast(AssistantMessage, board.redact(message))
+        ),
         decide=decide,
         execute=run,
         steering=steering,
