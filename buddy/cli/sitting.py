@@ -84,6 +84,7 @@ async def _work(desk: Desk, options: Options, front: Front, log_path: str) -> No
         front.print(Note("warning", note))
     await _greet(desk, front)
     front.controller.open(context)
+    front.screen.touch()
     if options.words and options.command not in ("resume", "demo"):
         desk.board.submit(desk.board.focus, " ".join(options.words))
     try:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from typing import cast
 
 from buddy.agent.display import Plain
 from buddy.agent.messages import AssistantMessage, Call, Message, ToolMessage, UserMessage, calls_of, text_of
-from buddy.agent.tool import call_title
 from buddy.repl.blocks import Block, Markdown, Note, ToolCall, UserPrompt
 
 SHOWN_MESSAGES = 60
 """Enough to pick up the thread; the rest is in the session (/export)."""
+
+TITLE_CHARS = 100
 
 
 def blocks_of(history: Sequence[Message], task_id: int) -> list[Block]:
@@ -38,8 +41,19 @@ def blocks_of(history: Sequence[Message], task_id: int) -> list[Block]:
 
 def _tool(message: ToolMessage, call: Call | None, task_id: int) -> ToolCall:
     known = call or Call(message.call_id, message.name, "{}")
-    title = f"{call_title(message.name, None)} {known.arguments[:80]}"
-    shown = Plain(message.text.split("\n", 1)[0], message.text)
+    title = f"{message.name} {_subject(known.arguments)}".rstrip()
+    shown = Plain("", message.text)
     return ToolCall(
         known, title, "low", message.status, message.text, shown, 0.0, cached=False, task_id=task_id
     )
+
+
+def _subject(arguments: str) -> str:
+    """The first text a call was given, as its title had it when it ran."""
+    try:
+        given: object = json.loads(arguments)
+    except ValueError:
+        return ""
+    values = cast("dict[str, object]", given).values() if isinstance(given, dict) else ()
+    text = next((value for value in values if isinstance(value, str) and value), "")
+    return text.split("\n", 1)[0][:TITLE_CHARS]

@@ -18,7 +18,7 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 import pyte
 
@@ -33,7 +33,7 @@ ENTER_S = 0.15
 class Terminal:
     """A terminal with buddy in it."""
 
-    def __init__(self, desk: Desk, *arguments: str, columns: int, rows: int) -> None:
+    def __init__(self, desk: Desk, program: Sequence[str], *, columns: int, rows: int) -> None:
         self.screen = pyte.HistoryScreen(columns, rows, history=5000, ratio=0.5)
         self.output = b""
         self._stream = pyte.ByteStream(self.screen)
@@ -41,7 +41,7 @@ class Terminal:
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.before = termios.tcgetattr(slave)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "buddy", *arguments],
+            program,
             stdin=slave,
             stdout=slave,
             stderr=slave,
@@ -145,12 +145,17 @@ class Terminal:
 
 @contextlib.asynccontextmanager
 async def on_terminal(
-    desk: Desk, *arguments: str, columns: int = 100, rows: int = 36
+    desk: Desk,
+    *arguments: str,
+    columns: int = 100,
+    rows: int = 36,
+    program: Sequence[str] = (sys.executable, "-m", "buddy"),
+    ready: str = "❯",
 ) -> AsyncGenerator[Terminal]:
-    """buddy on a terminal, its prompt drawn."""
-    terminal = Terminal(desk, *arguments, columns=columns, rows=rows)
+    """buddy (or another program) on a terminal, its prompt drawn."""
+    terminal = Terminal(desk, (*program, *arguments), columns=columns, rows=rows)
     try:
-        await terminal.until(lambda: any(row.startswith("❯") for row in terminal.rows()), "the prompt")
+        await terminal.until(lambda: any(ready in row for row in terminal.rows()), "the prompt")
         yield terminal
     finally:
         terminal.close()

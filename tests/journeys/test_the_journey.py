@@ -1,5 +1,5 @@
-"""The journey of a person with two tasks, an approval, a cancel, an end and a return, on a real terminal against a
-real server."""
+"""The journey of a person with two tasks, an approval, a cancel, an end and a return, on a real terminal
+against a real server."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ async def test_the_journey(tmp_path: Path) -> None:
             await terminal.line("what does main.py do, and fix the bug")
             await terminal.shows("writing")
             await terminal.type("meanwhile I think")  # typed while it streams
-            assert terminal.input_line() == "meanwhile I think"
+            await terminal.until(lambda: terminal.input_line() == "meanwhile I think")
 
             # The read ran at once; the edit waits with its diff, and takes no key.
             await terminal.shows("read_file", "waiting for you")
             await terminal.has_shown("return sum(values) / len(values)")
             await terminal.type(" about it")
-            assert terminal.input_line() == "meanwhile I think about it"
+            await terminal.until(lambda: terminal.input_line() == "meanwhile I think about it")
             assert (desk.repo / "main.py").read_text() == MAIN
             terminal.keys("\x03")
             await terminal.until(lambda: terminal.input_line() == "")

@@ -1,5 +1,5 @@
-"""A whole session behind a surface of paper: the real controller, commands, task board, files, children and journal
-against a real server; what would be on the screen is kept as text.
+"""A whole session behind a surface of paper: the real controller, commands, task board, files, children and
+journal against a real server; what would be on the screen is kept as text.
 
     async with sitting(tmp_path, [reply("Hello")]) as desk:
         await desk.say("hi")

@@ -1,0 +1,173 @@
+"""A person at work while much happens: nothing typed is lost, nothing streamed gets into the line, and what
+was there when the program was killed is there again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from buddy.agent.history import is_legal
+from tests.fake_llm.asked import Asked
+from tests.fake_llm.script import Reply, Stall, call, reply
+from tests.fake_llm.server import FakeLLM
+from tests.headless.program import Desk
+from tests.journeys.terminal import on_terminal
+
+STREAM = "".join(f"Line {number} of what **is** streamed, with `code` in it.\n\n" for number in range(3000))
+HEAVY = [
+    "litellm",
+    "pydantic",
+    "mcp",
+    "httpx",
+    "rich.markdown",
+    "tree_sitter",
+    "markdown_it",
+    "pygments",
+    "jinja2",
+    "buddy.tasks.board",
+    "buddy.sessions.store",
+    "buddy.llm.catalog",
+    "buddy.tools.builtin",
+]
+FIRST_FRAME = """
+import asyncio, os, sys
+from buddy.cli.main import run
+from buddy.repl.screen import Screen
+
+touch = Screen._frame
+seen = []
+
+def frame(screen):
+    touch(screen)
+    if not seen:
+        seen.append(True)
+        with open(sys.argv[1], "w") as file:
+            file.write("\\n".join(sorted(sys.modules)))
+
+Screen._frame = frame
+sys.exit(run([], os.environ))
+"""
+
+
+def streams(asked: Asked) -> Reply:
+    """Streams without an end."""
+    return reply(STREAM, chars=24, delay_s=0.01)
+
+
+@pytest.mark.slow
+async def test_five_hundred_keys_while_three_tasks_stream(tmp_path: Path) -> None:
+    seeded = random.Random(7)
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789.,;:-_+=()[]{}<>äöüß€"
+    typed = "".join(seeded.choice(letters) for _ in range(500))
+    async with FakeLLM(streams) as server:
+        desk = Desk(tmp_path, server.url)
+        desk.files(main__py="print(1)\n")
+        async with on_terminal(desk, columns=110, rows=40) as terminal:
+            await terminal.line("stream one")
+            await terminal.line("stream two &")
+            await terminal.line("stream three &")
+            await terminal.shows("3 tasks running")
+            for start in range(0, len(typed), 5):
+                for key in typed[start : start + 5]:
+                    terminal.keys(key)
+                    await asyncio.sleep(0.004)
+                shown = terminal.input_line()
+                assert typed.startswith(shown[-4000:]), "something else is in the line"
+            await terminal.until(lambda: terminal.input_line() == typed, "every key once")
+            assert not [row for row in terminal.everything() if typed[:40] in row and not row.startswith("❯")]
+
+
+@pytest.mark.slow
+async def test_killed_while_it_streams_everything_is_in_the_next_request(tmp_path: Path) -> None:
+    def model(asked: Asked) -> Reply:
+        if "Continue exactly" in asked.last_user_text or len(server.requests) > 2:
+            return reply("and here it ends")
+        if not asked.tool_results:
+            return reply("I look.", call("read_file", path="main.py"))
+        return reply("The program prints one and " * 20, fault=Stall(after=30), delay_s=0.002)
+
+    async with FakeLLM(model) as server:
+        desk = Desk(tmp_path, server.url)
+        desk.files(main__py="print(1)\n")
+        async with on_terminal(desk) as terminal:
+            await terminal.line("explain it")
+            await terminal.shows("The program prints one")
+            await asyncio.sleep(1.2)  # streamed text is on the disk within a second
+            os.kill(terminal.process.pid, signal.SIGKILL)
+            await terminal.exit_code()
+        async with on_terminal(desk, "-c") as terminal:
+            await terminal.has_shown("explain it", "The program prints one", "this reply broke off here")
+            await terminal.line("/continue")
+            await terminal.has_shown("and here it ends")
+            terminal.keys("\x04")
+            assert await terminal.exit_code() == 0
+    turns = server.requests[-1].turns
+    assert ("user", "explain it") in turns
+    assert any("print(1)" in text for text in server.requests[-1].tool_results)
+    assert any(role == "assistant" and "The program prints one" in text for role, text in turns)
+    assert is_legal(await desk.history()) == []
+
+
+@pytest.mark.slow
+async def test_a_session_in_which_nothing_was_said_leaves_no_trace(tmp_path: Path) -> None:
+    async with FakeLLM([]) as server:
+        desk = Desk(tmp_path, server.url)
+        desk.files(main__py="print(1)\n")
+        async with on_terminal(desk) as terminal:
+            await terminal.shows("sandbox")
+            await terminal.line("/status")
+            await terminal.has_shown("fake-model")
+            await terminal.line("exit")
+            assert await terminal.exit_code() == 0
+            assert not any("buddy resume" in row for row in terminal.everything())
+        assert desk.sessions() == []
+        assert desk.git("status", "--short") == ""
+
+
+@pytest.mark.slow
+async def test_the_demo_plays_by_what_the_person_types(tmp_path: Path) -> None:
+    async with FakeLLM([]) as server:
+        desk = Desk(tmp_path, server.url)
+        async with on_terminal(desk, "demo") as terminal:
+            await terminal.shows("DEMO", "fix the bug")
+            await terminal.line("fix the bug")
+            await terminal.shows("waiting for you", "y once")
+            await asyncio.sleep(0.4)
+            await terminal.line("/ok all")
+            await terminal.has_shown("approved")
+            await terminal.line("tell me a story")
+            terminal.keys("\x04")
+            await asyncio.sleep(0.1)
+            terminal.keys("\x04")
+            assert await terminal.exit_code() == 0
+        assert server.requests == []
+
+
+@pytest.mark.slow
+async def test_without_a_key_one_screen_says_what_to_do(tmp_path: Path) -> None:
+    async with FakeLLM([]) as server:
+        desk = Desk(tmp_path, server.url, environment={"FAKE_LLM_KEY": "\0"})
+        (desk.config / "buddy.toml").unlink()
+        async with on_terminal(desk) as terminal:
+            await terminal.shows("Welcome to buddy", "buddy login", "buddy demo")
+            assert len(terminal.everything()) <= 36
+            await terminal.line("hello")
+            await terminal.has_shown("no model")
+
+
+async def test_nothing_heavy_is_imported_before_the_first_frame(tmp_path: Path) -> None:
+    async with FakeLLM([]) as server:
+        desk = Desk(tmp_path, server.url)
+        seen = tmp_path / "modules"
+        program = (sys.executable, "-c", FIRST_FRAME, str(seen))
+        async with on_terminal(desk, program=program) as terminal:
+            await terminal.until(lambda: seen.exists() and bool(seen.read_text()), "the first frame")
+            modules = seen.read_text().split("\n")
+    assert "buddy.repl.screen" in modules
+    assert [name for name in HEAVY if name in modules] == []
