@@ -50,7 +50,8 @@ async def execute(
     started = parts.clock.now()
     status: ResultStatus = "cancelled"
     try:
-        result = await _answered(around, call, tool, arguments, progress, access)
+        with writes.windows.writing(task.number, tool, access):
+            result = await _answered(around, call, tool, arguments, progress, access)
         status = "ok" if result.ok else "error"
     except asyncio.CancelledError:
         raise
@@ -60,7 +61,6 @@ async def execute(
     finally:
         if not access.read_only:
             writes.count += 1
-            writes.windows.wrote(task.number, tool, access)
             parts.cache.invalidate_writes(access, lambda path: path)
         seconds = parts.clock.now() - started
         parts.memory.tool_end(task.number, call.id, status, seconds)

@@ -39,11 +39,13 @@ class TestWindows:
     def __init__(self, longest_wait_s: float = LONGEST_WAIT_S) -> None:
         self._longest_wait_s = longest_wait_s
         self._open: list[Window] = []
+        self._running: list[tuple[int, str]] = []
 
     @contextmanager
     def open(self, number: int) -> Generator[Window]:
         """The tests of a task run."""
         window = Window(number)
+        window.writes += [line for writer, line in self._running if writer != number]
         self._open.append(window)
         try:
             yield window
@@ -66,9 +68,19 @@ class TestWindows:
             for waiter in waiters:
                 waiter.cancel()
 
-    def wrote(self, number: int, tool: Tool, access: Access) -> None:
-        """A task's call changed something, or may have."""
+    @contextmanager
+    def writing(self, number: int, tool: Tool, access: Access) -> Generator[None]:
+        """A task's call changes something, or may, as long as the context lasts."""
+        if access.read_only:
+            yield
+            return
         what = ", ".join(access.writes[:5]) or "a command, which may have changed anything"
+        mine = (number, f"{tool.name} of task {number}: {what}")
+        self._running.append(mine)
         for window in self._open:
             if window.number != number:
-                window.writes.append(f"{tool.name} of task {number}: {what}")
+                window.writes.append(mine[1])
+        try:
+            yield
+        finally:
+            self._running.remove(mine)

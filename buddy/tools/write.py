@@ -15,6 +15,7 @@ from buddy.tools.edited_regions import summary
 from buddy.tools.refusals import stale
 from buddy.workspace.content import EMPTY, Content, decode, line_count, with_line_ends
 from buddy.workspace.files import Loaded
+from buddy.workspace.merge import Merged, merge
 from buddy.workspace.views import FileViews, View, changed_lines
 
 ALIASES = {
@@ -58,6 +59,27 @@ def new_bytes(content: str, before: Loaded | None) -> tuple[bytes, Content]:
     return old.encode(raw), old
 
 
+def _merged(target: Located, before: Loaded, view: View | None, content: str) -> Plan | None:
+    """The plan where somebody else changed other lines of a file the model has seen whole: both changes. None
+    where the file is as it was seen, or where nothing can be merged."""
+    if view is None or not view.whole or view.text is None or view.digest == before.digest:
+        return None
+    wanted, old = new_bytes(content, before)
+    now, mine = decode(before.data), decode(wanted)
+    if now is None or mine is None or not old.uniform:
+        return None
+    found = merge(view.text, mine.text, now.text)
+    if not isinstance(found, Merged) or found.text == now.text:
+        return None
+    data, _ = new_bytes(found.text, before)
+    lines, _ = changed_lines(view, before)
+    text = (
+        f"{summary(target.shown, now.text, found.text)}\nNote: {target.shown} had changed since you read it, "
+        "in other lines than yours. Both changes are in it now. The other one was:\n" + "\n".join(lines)
+    )
+    return Plan((FileChange(target, before, data, whole=False),), text)
+
+
 class _Planner:
     """Plans the write; used by the preview and by the write alike."""
 
@@ -68,7 +90,11 @@ class _Planner:
         target = targets[0]
         before = loader(target)
         if before is not None and before.data:
-            require_known(target, before, ctx.service(FileViews).get(target.real), "replacing it whole")
+            view = ctx.service(FileViews).get(target.real)
+            merged = _merged(target, before, view, self._content)
+            if merged is not None:
+                return merged
+            require_known(target, before, view, "replacing it whole")
         data, old = new_bytes(self._content, before)
         if before is not None and before.data == data:
             raise ToolError(f"{target.shown} already has exactly this content; nothing was changed")

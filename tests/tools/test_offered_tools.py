@@ -1,0 +1,67 @@
+"""Which tools a model is offered, and the names it may call them by."""
+
+from __future__ import annotations
+
+import pytest
+
+from buddy.agent.registry import ToolRegistry
+from buddy.tools.builtin import BUILTIN_TOOLS
+from buddy.tools.offered import offered, prefers_patches
+
+ALL = ToolRegistry(BUILTIN_TOOLS)
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [
+        ("create_file", "write_file"),
+        ("shell", "run_shell"),
+        ("bash", "run_shell"),
+        ("grep_search", "grep"),
+        ("str_replace", "edit_file"),
+        ("Task", "delegate"),
+        ("AskUserQuestion", "ask_user"),
+    ],
+)
+def test_names_that_models_know_are_accepted(alias: str, name: str) -> None:
+    found = ALL.get(alias)
+    assert found is not None
+    assert found.name == name
+
+
+def test_no_alias_hides_another_tools_name() -> None:
+    names = {tool.name for tool in BUILTIN_TOOLS}
+    assert [alias for tool in BUILTIN_TOOLS for alias in tool.aliases if alias in names] == []
+    aliases = [alias for tool in BUILTIN_TOOLS for alias in tool.aliases]
+    assert sorted(aliases) == sorted(set(aliases))
+
+
+@pytest.mark.parametrize(
+    ("model", "patches"),
+    [
+        ("gpt-5.2", True),
+        ("openai/gpt-5-mini", True),
+        ("openrouter/openai/gpt-5.1", True),
+        ("codex-mini-latest", True),
+        ("openai/gpt-4.1", False),
+        ("anthropic/claude-sonnet-4-5", False),
+        ("gemini/gemini-3-pro", False),
+        ("ollama/qwen3-coder", False),
+        ("", False),
+    ],
+)
+def test_models_trained_on_patches_get_apply_patch_instead_of_edit_file(model: str, patches: bool) -> None:
+    assert prefers_patches(model) is patches
+    names = {tool.name for tool in offered(ALL, model).list_all()}
+    assert names & {"edit_file", "apply_patch"} == {"apply_patch" if patches else "edit_file"}
+    assert len(names) == len(BUILTIN_TOOLS) - 1
+
+
+def test_where_one_way_to_edit_is_switched_off_every_model_gets_the_other() -> None:
+    only_edit = ToolRegistry(tool for tool in BUILTIN_TOOLS if tool.name != "apply_patch")
+    assert offered(only_edit, "gpt-5.2").get("edit_file") is not None
+
+
+def test_a_chosen_list_is_by_names_or_aliases_and_hidden_ones_stay_hidden() -> None:
+    found = offered(ALL, "m", only={"bash", "read_file", "delegate"}, never={"delegate"})
+    assert [tool.name for tool in found.list_all()] == ["read_file", "run_shell"]
