@@ -1,0 +1,159 @@
+"""What import-linter can't say: every module has a room and a layer, none is too long, and a start imports
+only what it needs."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.fake_llm.script import call, reply
+from tests.fake_llm.server import FakeLLM
+from tests.headless.program import Desk
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "buddy"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
+NOT_A_ROOM = ("utils", "helpers", "common", "base", "core", "misc", "manager", "handler", "service")
+HEAVY = (
+    "litellm",
+    "pydantic",
+    "mcp",
+    "prompt_toolkit",
+    "rich",
+    "jinja2",
+    "markdown_it",
+    "openai",
+)
+"""What `buddy exec` on the direct lane does without: each costs 10 ms to 2 s to import."""
+
+
+def test_the_layers_hold() -> None:
+    linter = Path(sys.executable).parent / "lint-imports"
+    ran = subprocess.run([str(linter)], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout
+
+
+def test_every_module_is_in_a_layer() -> None:
+    layers = next(one for one in SETTINGS["tool"]["importlinter"]["contracts"] if one["type"] == "layers")
+    assigned = {room.strip() for layer in layers["layers"] for room in layer.split("|")}
+    found = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in MODULES}
+    assert found - {"__init__", "__main__"} == assigned
+
+
+def test_no_room_has_a_name_that_says_nothing() -> None:
+    names = {part.removesuffix(".py") for path in MODULES for part in path.relative_to(ROOT).parts}
+    assert names & {*NOT_A_ROOM, *(f"{name}s" for name in NOT_A_ROOM)} == set()
+
+
+def test_files_stay_short() -> None:
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in MODULES}
+    assert {name: length for name, length in lengths.items() if length > 400} == {}
+    assert statistics.median(lengths.values()) < 150
+
+
+LONG_CLASSES = {"TaskBoard": 380, "_Lexer": 300, "_Walk": 230, "UndoLog": 240}
+"""Classes over 200 lines. The board is the one owner of every task, the lexer and the walk are one grammar
+each: cut in two they would be harder to read. They may shrink."""
+
+
+def test_no_class_is_longer_than_two_hundred_lines_but_the_ones_named() -> None:
+    lengths = {
+        node.name: (node.end_lineno or 0) - node.lineno
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    }
+    assert {name: long for name, long in lengths.items() if long > LONG_CLASSES.get(name, 200)} == {}
+
+
+def test_every_module_says_what_it_is() -> None:
+    silent = [str(path) for path in MODULES if not ast.get_docstring(ast.parse(path.read_text()))]
+    assert silent == []
+
+
+def test_the_agent_room_knows_nothing_but_the_standard_library_and_msgspec() -> None:
+    allowed = {"msgspec", "buddy", *sys.stdlib_module_names}
+    forbidden = {"os", "socket", "subprocess", "time", "pathlib", "shutil", "random", "tempfile", "io"}
+    for path in (PACKAGE / "agent").glob("*.py"):
+        for name in _imported(path):
+            assert name.split(".")[0] in allowed - forbidden, f"{path.name} imports {name}"
+            assert not name.startswith("buddy.") or name.startswith("buddy.agent"), f"{path.name}: {name}"
+
+
+def test_no_type_checking_tricks() -> None:
+    assert [str(path) for path in MODULES if "TYPE_CHECKING" in path.read_text()] == []
+
+
+def test_test_folders_are_no_packages() -> None:
+    assert list((ROOT / "tests").rglob("__init__.py")) == []
+
+
+# --- what a start imports ---------------------------------------------------------------------------------
+
+
+def loaded(code: str) -> set[str]:
+    """The modules a fresh interpreter has after some code."""
+    script = f"{code}\nimport json, sys\nsys.stderr.write(json.dumps(sorted(sys.modules)))"
+    ran = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    return set(json.loads(ran.stderr.splitlines()[-1]))
+
+
+def test_version_imports_nothing() -> None:
+    before = loaded("")
+    after = loaded("import sys; sys.argv = ['buddy', '--version']; from buddy.__main__ import main; main()")
+    assert after - before <= {"__future__", "buddy", "buddy.__main__"}
+
+
+def test_help_imports_no_model_and_no_terminal() -> None:
+    found = loaded("import sys; sys.argv = ['buddy', '--help']; from buddy.__main__ import main; main()")
+    assert [name for name in (*HEAVY, "httpx", "asyncio") if name in found] == []
+
+
+@pytest.mark.parametrize("lane", ["chat", "anthropic"])
+async def test_exec_on_the_direct_lane_imports_only_what_it_needs(tmp_path: Path, lane: str) -> None:
+    found = await _loaded_by_exec(tmp_path, lane, call("read_file", path="a.txt"))
+    assert [name for name in HEAVY if name in found] == []
+    assert [name for name in found if name.startswith("buddy.repl")] == []
+
+
+async def test_a_shell_command_loads_nothing_heavy_either(tmp_path: Path) -> None:
+    found = await _loaded_by_exec(tmp_path, "chat", call("run_shell", command="ls"))
+    assert [name for name in HEAVY if name in found] == []
+
+
+async def _loaded_by_exec(tmp_path: Path, lane: str, made: object) -> set[str]:
+    async with FakeLLM([reply(made), reply("ok")]) as server:  # type: ignore[arg-type]
+        desk = Desk(tmp_path, server.url, lane)
+        desk.files(a__txt="alpha\n")
+        said = tmp_path / "modules.json"
+        hook = tmp_path / "hook"
+        hook.mkdir()
+        (hook / "sitecustomize.py").write_text(
+            "import atexit, json, sys\n"
+            f"atexit.register(lambda: open({str(said)!r}, 'w').write(json.dumps(sorted(sys.modules))))\n"
+        )
+        desk.environment = {"PYTHONPATH": os.pathsep.join([str(hook), str(ROOT)])}
+        ran = await desk.run("exec", "hi")
+    assert (ran.code, ran.out) == (0, "ok\n"), ran.err
+    return set(json.loads(said.read_text()))
+
+
+def _imported(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return found
