@@ -1,0 +1,170 @@
+"""/undo, /redo, /diff @n, /answer and /tools reload, on a real board."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from buddy.extend.own_tools import OwnTools
+from buddy.repl.blocks import Note, PlainText, ToolCall
+from buddy.repl.commands import workspace
+from buddy.repl.commands.registry import CommandError
+from buddy.repl.port import Context
+from buddy.tools.ask_user import ask_user
+from buddy.tools.edit import edit_file
+from buddy.tools.shell import run_shell
+from buddy.workspace.locks import FileLocks
+from tests.board_desk import BoardDesk, board_desk
+from tests.command_desk import until
+
+
+class Person:
+    """Somebody at the prompt: commands go in, printed blocks and hints come out."""
+
+    def __init__(self, desk: BoardDesk, context: Context, printed: list[Any], hints: list[str]) -> None:
+        self.desk = desk
+        self.root = desk.root
+        self._context = context
+        self._printed = printed
+        self.hints = hints
+
+    async def types(self, line: str) -> list[Any]:
+        name, _, argument = line.removeprefix("/").partition(" ")
+        self._printed.clear()
+        command = next(one for one in workspace.COMMANDS if one.name == name)
+        await command.run(self._context, argument)
+        return list(self._printed)
+
+
+@asynccontextmanager
+async def person(root: Path, *, own: bool = False) -> AsyncIterator[Person]:
+    async with board_desk(root, repository=True) as desk:
+        printed: list[Any] = []
+        hints: list[str] = []
+        services = desk.board.task(1).services.services
+        if own:
+            folder = desk.root / ".buddyx/ext"
+            folder.mkdir(parents=True)
+            loader = OwnTools(str(folder), desk.parts.tools, trusted=True)
+            services = {**services, OwnTools: loader}
+            task = desk.board.task(1)
+            task.services = type(task.services)(
+                services, task.services.copy, task.services.changes, task.services.forget_shown
+            )
+        port = SimpleNamespace(
+            board=desk.board,
+            undo=desk.undo,
+            locks=services[FileLocks],
+            boundary=desk.parts.boundary,
+        )
+        stage = SimpleNamespace(print=lambda *blocks: printed.extend(blocks), hint=hints.append)
+        yield Person(desk, Context(port, stage, None), printed, hints)  # type: ignore[arg-type]
+
+
+async def test_undo_takes_back_commands_and_edits_and_redo_makes_them_again(tmp_path: Path) -> None:
+    async with person(tmp_path) as one:
+        (one.root / "a.txt").write_text("1\n")
+        await one.desk.call(edit_file, {"path": "a.txt", "old": "1", "new": "2"})
+        await one.desk.call(run_shell, {"command": "echo 3 >> a.txt"})
+        said = await one.types("/undo")
+        assert said == [
+            Note(
+                "info",
+                "taken back: run_shell of task 1 on a.txt; /redo applies it again "
+                "(files that git ignores are not covered)",
+            )
+        ]
+        await one.types("/undo")
+        assert (one.root / "a.txt").read_text() == "1\n"
+        await one.types("/redo")
+        assert await one.types("/redo") == [Note("info", "applied again: run_shell of task 1 on a.txt")]
+        assert (one.root / "a.txt").read_text() == "2\n3\n"
+
+
+async def test_undo_over_the_persons_work_is_refused_and_names_the_way(tmp_path: Path) -> None:
+    async with person(tmp_path) as one:
+        path = one.root / "a.txt"
+        path.write_text("1\n2\n3\n4\n")
+        await one.desk.call(run_shell, {"command": "sed -i s/1/one/ a.txt"})
+        path.write_text(path.read_text() + "mine\n")
+        with pytest.raises(CommandError, match=r"something else after that edit.*/undo @1 takes back its"):
+            await one.types("/undo")
+        await one.types("/undo @1")
+        assert path.read_text() == "1\n2\n3\n4\nmine\n"
+        await one.types("/redo @1")
+        assert path.read_text() == "one\n2\n3\n4\nmine\n"
+
+
+async def test_all_of_a_task_is_taken_back_and_nothing_of_another(tmp_path: Path) -> None:
+    async with person(tmp_path) as one:
+        other = one.desk.board.open()
+        for step in range(3):
+            await one.desk.call(run_shell, {"command": f"echo {step} > mine{step}"})
+            await one.desk.call(run_shell, {"command": f"echo {step} > other{step}"}, task=other)
+        assert len(await one.types("/undo @1 all")) == 3
+        assert sorted(path.name for path in one.root.iterdir() if path.is_file()) == [
+            "other0",
+            "other1",
+            "other2",
+        ]
+        with pytest.raises(CommandError, match="no edit to take back"):
+            await one.types("/undo @1")
+        with pytest.raises(CommandError, match="expected /undo, /undo @3 or /undo @3 all"):
+            await one.types("/undo @1 some")
+
+
+async def test_diff_of_a_task_shows_what_stands(tmp_path: Path) -> None:
+    async with person(tmp_path) as one:
+        with pytest.raises(CommandError, match="task 1 has changed nothing that stands"):
+            await one.types("/diff @1")
+        await one.desk.call(run_shell, {"command": "echo 1 > a.txt"})
+        await one.desk.call(run_shell, {"command": "echo 2 >> a.txt"})
+        (shown,) = await one.types("/diff @1")
+        assert isinstance(shown, ToolCall)
+        assert shown.title == "diff of task 1"
+        assert shown.display.files[0].diff == "@@ -0,0 +1,2 @@\n+1\n+2\n"  # type: ignore[union-attr]
+
+
+async def test_a_question_is_answered_at_the_prompt(tmp_path: Path) -> None:
+    async with person(tmp_path) as one:
+        with pytest.raises(CommandError, match="no question is waiting"):
+            await one.types("/answer yes")
+        work = asyncio.ensure_future(
+            one.desk.call(ask_user, {"questions": [{"question": "Which?", "options": ["a", "b"]}]})
+        )
+        await until(lambda: one.desk.questions.waiting())
+        (shown,) = await one.types("/answer")
+        assert isinstance(shown, PlainText)
+        with pytest.raises(CommandError, match="options 1 to 2"):
+            await one.types("/answer 9")
+        await one.types("/answer 2")
+        assert (await work).text == "Which?\n→ b"
+        assert one.hints == ["answered question 1 of task 1"]
+
+
+async def test_tools_are_reloaded_and_listed_with_their_source(tmp_path: Path) -> None:
+    async with person(tmp_path) as one:
+        with pytest.raises(CommandError, match="there are no own tools here"):
+            await one.types("/tools reload")
+    second = tmp_path / "second"
+    second.mkdir()
+    async with person(second, own=True) as one:
+        path = one.root / ".buddyx/ext/a.py"
+        assert await one.types("/tools reload") == [Note("info", "own tools: nothing changed")]
+        path.write_text(
+            "from buddy.agent.tool import tool\n@tool()\nasync def mine(ctx, x: int) -> str:\n"
+            '    """Mine."""\n    return "x"\n'
+        )
+        assert await one.types("/tools reload") == [Note("info", "new or changed: mine")]
+        (table,) = await one.types("/tools")
+        assert ("mine", "high", "other", str(path), "Mine.") in table.rows
+        path.write_text("1 / 0")
+        problem, said = await one.types("/tools reload")
+        assert f"{path}:1: not loaded: ZeroDivisionError" in problem.text
+        assert said == Note("info", "gone: mine")
