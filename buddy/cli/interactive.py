@@ -21,13 +21,12 @@ from buddy.cli.place import Place, check_yolo, find_place, read_settings
 from buddy.cli.surface import LineSurface, Surface
 from buddy.config import ConfigError, Loaded
 from buddy.repl.blocks import Block, Note, ToolCall
-from buddy.repl.commands.registry import Commands
 from buddy.repl.controller import Controller
+from buddy.repl.late_completion import LateCompleter
 from buddy.repl.leaving import Ending
 from buddy.repl.line_mode import LineRepl
 from buddy.repl.style import choose_look
 from buddy.repl.view_state import DeskFacts
-from buddy.workspace.file_index import FileIndex
 
 CLOSE_LIMIT_S = 6
 _log = logging.getLogger("buddy.terminal")
@@ -51,7 +50,14 @@ class Front:
     `left` and `gone` are set when the screen is; `switch_to` names the session to open next, None when there
     is none; `previous` is the one that was left for it."""
 
-    def __init__(self, screen: Surface, controller: Controller, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        screen: Surface,
+        controller: Controller,
+        completer: LateCompleter,
+        environment: Mapping[str, str],
+    ) -> None:
+        self.completer = completer
         self.screen = screen
         self.environment = environment
         self.state = screen.state
@@ -97,9 +103,9 @@ async def run_screen(options: Options, place: Place, loaded: Loaded, log_path: s
         queue=(),
         names={},
     )
-    controller = Controller(_commands, early)
-    screen = _surface(place, loaded, controller)
-    front = Front(screen, controller, place.environment)
+    controller, completer = Controller(early), LateCompleter()
+    screen = open_surface(place, loaded, controller, completer)
+    front = Front(screen, controller, completer, place.environment)
     sitting = asyncio.create_task(_sit(options, place, loaded, front, log_path))
     code = 1
     try:
@@ -142,12 +148,6 @@ async def _sit(options: Options, place: Place, loaded: Loaded, front: Front, log
         front.print(Note("error", f"the session can't go on: {type(error).__name__}: {error}"))
 
 
-def _commands() -> Commands:
-    from buddy.repl.commands.builtin import builtin_commands  # after the first frame
-
-    return builtin_commands()
-
-
 def _reference(options: Options) -> str:
     if options.command == "resume":
         return options.words[0] if options.words else "last"
@@ -161,7 +161,8 @@ def _without_prompt(options: Options) -> Options:
     return msgspec.structs.replace(options, words=(), command=command, fork=False)
 
 
-def _surface(place: Place, loaded: Loaded, controller: Controller) -> Surface:
+def open_surface(place: Place, loaded: Loaded, controller: Controller, completer: LateCompleter) -> Surface:
+    """What stands at the terminal: the screen, or plain lines on a dumb one. Nothing is drawn yet."""
     display = loaded.settings.display
     environ = place.environment
     encoding = sys.stdout.encoding or "ascii"
@@ -181,11 +182,8 @@ def _surface(place: Place, loaded: Loaded, controller: Controller) -> Surface:
         return LineSurface(line)
     from buddy.cli.screen_surface import ScreenSurface  # prompt_toolkit: 60 ms a dumb terminal does not need
     from buddy.repl.app import Settings
-    from buddy.repl.completion import DeskCompleter
-    from buddy.repl.file_names import found
     from buddy.repl.start import open_repl
 
-    files = FileIndex(place.boundary.cwd)
     repl = open_repl(
         settings=Settings(
             look=look,
@@ -198,8 +196,6 @@ def _surface(place: Place, loaded: Loaded, controller: Controller) -> Surface:
         desk=controller.facts,
         act=controller.act,
         log=lambda line: _log.warning("%s", line),
-        completer=DeskCompleter(
-            _commands, lambda: controller.context, place.boundary.cwd, lambda text: found(files, text)
-        ),
+        completer=completer,
     )
     return ScreenSurface(repl)

@@ -20,7 +20,12 @@ from buddy.cli.stores import session_store
 from buddy.cli.trust import remember_trust
 from buddy.config import ConfigError, Loaded
 from buddy.llm.scripted import Pace
+from buddy.repl.at_desk import AtDesk
 from buddy.repl.blocks import Note, PlainText
+from buddy.repl.commands.builtin import builtin_commands
+from buddy.repl.completion import DeskCompleter
+from buddy.repl.file_names import found
+from buddy.repl.intents import Prompt
 from buddy.repl.own_work import OwnWork
 from buddy.repl.port import Context, DeskPort, Stage
 from buddy.repl.replay import blocks_of
@@ -29,6 +34,7 @@ from buddy.sessions.lock import LockedError
 from buddy.sessions.store import ForeignSessionError, ReadOnlySessionError, SessionError
 from buddy.tasks.events import EventReader
 from buddy.tools.ask_user import Questions
+from buddy.workspace.file_index import FileIndex
 
 _log = logging.getLogger(__name__)
 
@@ -83,14 +89,20 @@ async def _work(desk: Desk, options: Options, front: Front, log_path: str) -> No
     for note in desk.notes:
         front.print(Note("warning", note))
     await _greet(desk, front)
-    front.controller.open(context)
-    front.screen.touch()
+    commands = builtin_commands()
+    cwd = desk.place.boundary.cwd
+    index = FileIndex(cwd)
+    front.completer.source = DeskCompleter(commands, context, cwd, lambda text: found(index, text))
+    at_desk = AtDesk(context, commands)
     if options.words and options.command not in ("resume", "demo"):
-        desk.board.submit(desk.board.focus, " ".join(options.words))
+        at_desk.act(Prompt(" ".join(options.words)))
+    front.controller.open(at_desk)
+    front.screen.touch()
     try:
         await front.stop.wait()
     finally:
         front.controller.close()
+        front.completer.source = None
         for job in jobs:
             job.cancel()
         await desk.board.close()

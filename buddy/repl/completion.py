@@ -39,13 +39,13 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 class DeskCompleter(Completer):
-    """Completes where something is completable. `context` is None while the desk is not open: then nothing
-    is. `find` gives the files that fit a few letters; it is called in a thread."""
+    """Completes where something is completable. `find` gives the files that fit a few letters; it is called
+    in a thread."""
 
     def __init__(
         self,
-        commands: Callable[[], Commands],
-        context: Callable[[], Context | None],
+        commands: Commands,
+        context: Context,
         cwd: str,
         find: Callable[[str], Sequence[str]],
     ) -> None:
@@ -63,9 +63,7 @@ class DeskCompleter(Completer):
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
         """What fits the text before the cursor."""
-        context = self._context()
-        if context is None:
-            return
+        context = self._context
         before = document.text_before_cursor
         typed, offers = await self._offers(
             context, before, document.text_after_cursor, asked=complete_event.completion_requested
@@ -84,7 +82,7 @@ class DeskCompleter(Completer):
         """The end of the text that is completed, and what it can become."""
         line = before.lstrip()
         if found := _COMMAND.fullmatch(line):
-            return line, command_offers(self._commands(), found["name"])
+            return line, command_offers(self._commands, found["name"])
         if found := _ARGUMENTS.fullmatch(line):
             return await self._argument(context, found["name"], found["rest"])
         if found := _MENTION.search(before):
@@ -99,7 +97,7 @@ class DeskCompleter(Completer):
 
     async def _argument(self, context: Context, name: str, rest: str) -> tuple[str, Sequence[Offer]]:
         try:
-            command = self._commands().find(name)
+            command = self._commands.find(name)
         except CommandError:
             return "", ()
         words = rest.split(" ")
@@ -123,7 +121,7 @@ class DeskCompleter(Completer):
                 ]
                 return [row for row in (*rows, Offer("all", "all that wait")) if row.text.startswith(typed)]
             case "command":
-                return command_offers(self._commands(), typed, sign="")
+                return command_offers(self._commands, typed, sign="")
             case "path":
                 return [Offer(path) for path in await self._looked(lambda: in_folder(self._cwd, typed))]
             case "session":

@@ -20,39 +20,25 @@ from tests.headless.program import Desk
 from tests.journeys.terminal import on_terminal
 
 STREAM = "".join(f"Line {number} of what **is** streamed, with `code` in it.\n\n" for number in range(3000))
-HEAVY = [
-    "litellm",
-    "pydantic",
-    "mcp",
-    "httpx",
-    "rich.markdown",
-    "tree_sitter",
-    "markdown_it",
-    "pygments",
-    "jinja2",
-    "buddy.tasks.board",
-    "buddy.sessions.store",
-    "buddy.llm.catalog",
-    "buddy.tools.builtin",
-]
-FIRST_FRAME = """
-import asyncio, os, sys
-from buddy.cli.main import run
-from buddy.repl.screen import Screen
-
-touch = Screen._frame
-seen = []
-
-def frame(screen):
-    touch(screen)
-    if not seen:
-        seen.append(True)
-        with open(sys.argv[1], "w") as file:
-            file.write("\\n".join(sorted(sys.modules)))
-
-Screen._frame = frame
-sys.exit(run([], os.environ))
+HEAVY = """
+litellm pydantic mcp httpx rich.markdown tree_sitter markdown_it pygments jinja2
+buddy.tasks.board buddy.sessions.store buddy.llm.catalog buddy.tools.builtin
 """
+FIRST_FRAME = """
+import os, sys
+from buddy.cli.arguments import parse
+from buddy.cli.interactive import open_surface
+from buddy.cli.place import find_place, read_settings
+from buddy.repl.controller import Controller
+from buddy.repl.late_completion import LateCompleter
+from buddy.repl.view_state import NO_DESK
+
+options = parse([])
+place = find_place(options, os.environ)
+open_surface(place, read_settings(place, options), Controller(NO_DESK), LateCompleter())
+print("imported", *sys.modules, sep="\\n")
+"""
+"""Everything up to the first frame, which imports nothing more."""
 
 
 def streams(asked: Asked) -> Reply:
@@ -164,10 +150,9 @@ async def test_without_a_key_one_screen_says_what_to_do(tmp_path: Path) -> None:
 async def test_nothing_heavy_is_imported_before_the_first_frame(tmp_path: Path) -> None:
     async with FakeLLM([]) as server:
         desk = Desk(tmp_path, server.url)
-        seen = tmp_path / "modules"
-        program = (sys.executable, "-c", FIRST_FRAME, str(seen))
-        async with on_terminal(desk, program=program) as terminal:
-            await terminal.until(lambda: seen.exists() and bool(seen.read_text()), "the first frame")
-            modules = seen.read_text().split("\n")
+        program = (sys.executable, "-c", FIRST_FRAME)
+        async with on_terminal(desk, program=program, ready="imported", rows=2000) as terminal:
+            await terminal.exit_code()
+            modules = terminal.rows()
     assert "buddy.repl.screen" in modules
-    assert [name for name in HEAVY if name in modules] == []
+    assert [name for name in HEAVY.split() if name in modules] == []

@@ -20,10 +20,11 @@ from buddy.cli.arguments import parse
 from buddy.cli.interactive import Front
 from buddy.cli.place import find_place, read_settings
 from buddy.cli.sitting import sit
+from buddy.repl.at_desk import AtDesk
 from buddy.repl.blocks import Block, TurnSummary
-from buddy.repl.commands.builtin import builtin_commands
 from buddy.repl.controller import Controller
 from buddy.repl.intents import Intent, parse_line
+from buddy.repl.late_completion import LateCompleter
 from buddy.repl.leaving import Ending
 from buddy.repl.paint import Painter
 from buddy.repl.port import Context
@@ -113,9 +114,9 @@ class Sitting:
     @property
     def context(self) -> Context:
         """The desk that is open."""
-        context = self.front.controller.context
-        assert context is not None
-        return context
+        desk = self.front.controller.desk
+        assert isinstance(desk, AtDesk)
+        return desk.context
 
     def act(self, intent: Intent) -> None:
         """As a key does."""
@@ -178,7 +179,7 @@ class Sitting:
         """Wait until another session than this one is open."""
         controller = self.front.controller
         await self.until(
-            lambda: controller.context is not None and controller.context.desk.memory.session_id != than,
+            lambda: controller.desk is not None and self.context.desk.memory.session_id != than,
             f"another session than {than}",
         )
 
@@ -203,14 +204,14 @@ async def seated(desk: Desk, server: FakeLLM, *arguments: str) -> AsyncGenerator
         place = find_place(options, {**os.environ, **desk.variables()})
     loaded = read_settings(place, options)
     paper = Paper()
-    controller = Controller(builtin_commands, NO_DESK)
+    controller = Controller(NO_DESK)
     paper.desk = controller.facts
-    front = Front(paper, controller, place.environment)
+    front = Front(paper, controller, LateCompleter(), place.environment)
     shown = asyncio.ensure_future(paper.run(front.events()))
     running = asyncio.ensure_future(_sat(options, place, loaded, front))
     sat = Sitting(desk, server, paper, front)
     try:
-        await sat.until(lambda: controller.context is not None or running.done(), "an open session")
+        await sat.until(lambda: controller.desk is not None or running.done(), "an open session")
         yield sat
     finally:
         front.left = True

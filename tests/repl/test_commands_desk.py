@@ -12,7 +12,7 @@ import pytest
 from buddy.agent.messages import UserMessage, text_of
 from buddy.repl.commands.builtin import builtin_commands
 from buddy.repl.commands.registry import CommandError
-from buddy.repl.intents import Answer, Cancel
+from buddy.repl.intents import Answer, Cancel, Prompt, Slash
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, Stall, call, reply
 from tests.headless.program import Desk
@@ -352,11 +352,12 @@ async def test_leaving_ends_an_own_command(tmp_path: Path) -> None:
 
 async def test_what_is_sent_before_the_desk_is_open_waits_in_order(tmp_path: Path) -> None:
     async with sitting(tmp_path, lambda asked: reply("ok")) as desk:
-        context = desk.context
+        context, opened = desk.context, desk.front.controller.desk
+        assert opened is not None
         desk.front.controller.close()
-        desk.say("first")
-        desk.say("/queue second")
-        desk.front.controller.open(context)
+        desk.act(Prompt("first"))
+        desk.act(Slash("/queue second"))
+        desk.front.controller.open(opened)
         await desk.until(lambda: len(context.board.task(1).history) == 4)
         said = [text_of(one) for one in context.board.task(1).history if isinstance(one, UserMessage)]
         assert said == ["first", "second"]

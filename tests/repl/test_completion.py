@@ -12,6 +12,7 @@ from prompt_toolkit.document import Document
 from buddy.repl.commands.builtin import builtin_commands
 from buddy.repl.completion import DeskCompleter
 from buddy.repl.file_names import found, in_folder
+from buddy.repl.late_completion import LateCompleter
 from buddy.workspace.file_index import FileIndex
 from tests.fake_llm.script import reply
 from tests.repl.screen_harness import running_repl
@@ -21,7 +22,7 @@ from tests.repl.sitting_desk import Sitting, sitting
 def completer_of(desk: Sitting) -> DeskCompleter:
     index = FileIndex(str(desk.desk.repo))
     return DeskCompleter(
-        builtin_commands, lambda: desk.context, str(desk.desk.repo), lambda text: found(index, text)
+        builtin_commands(), desk.context, str(desk.desk.repo), lambda text: found(index, text)
     )
 
 
@@ -102,8 +103,8 @@ async def test_paths_of_a_shell_line_are_offered_on_tab_only(tmp_path: Path) -> 
         assert await lines(desk, "!!wc<re", asked=True) == ["!!wc<'read me.md'"]
 
 
-async def test_nothing_is_offered_before_the_desk_is_open(tmp_path: Path) -> None:
-    completer = DeskCompleter(builtin_commands, lambda: None, str(tmp_path), lambda _text: [])
+async def test_nothing_is_offered_before_the_desk_is_open() -> None:
+    completer = LateCompleter()
     assert [one async for one in completer.get_completions_async(Document("/he"), CompleteEvent())] == []
     assert list(completer.get_completions(Document("/he"), CompleteEvent())) == []
 
@@ -131,7 +132,7 @@ async def test_keys_are_drawn_while_a_look_at_the_disk_takes_its_time(tmp_path: 
         return ["main.py"]
 
     async with sitting(tmp_path, []) as desk:
-        completer = DeskCompleter(builtin_commands, lambda: desk.context, str(desk.desk.repo), slow)
+        completer = DeskCompleter(builtin_commands(), desk.context, str(desk.desk.repo), slow)
         async with running_repl(columns=100, completer=completer) as stage:
             stage.type("see @")
             await stage.until(lambda: stage.repl.editor.text == "see @")
