@@ -89,7 +89,9 @@ async def _until_quiet(turn: Turn) -> End:
     while end is None:
         if turn.host.cancelled.is_set():
             return CANCELLED
-        await turn.take_in(await turn.host.steering())
+        if not turn.took_in:  # where texts come one at a time, one a request
+            await turn.take_in(await turn.host.steering())
+        turn.took_in = False
         if turn.replies_since_prompt >= turn.agent.limits.max_replies:
             return End(
                 "limit", f"the limit of {turn.agent.limits.max_replies} replies a turn is reached", "replies"

@@ -46,6 +46,7 @@ class Turn:
         self.replies_since_prompt = 0
         self.compacted_for_overflow = False
         self.warned_about_size = False
+        self.took_in = False
         self._open: dict[str, float] = {}
         self._closed: dict[str, ToolMessage] = {}
 
@@ -79,6 +80,7 @@ class Turn:
 
     async def take_in(self, texts: Sequence[UserMessage]) -> None:
         """Text that waited becomes part of the history."""
+        self.took_in = self.took_in or bool(texts)
         for message in texts:
             await self.record(message)
             self.emit(SteeringAccepted(message))
