@@ -1,0 +1,108 @@
+"""A conversation is summarised by its model on request, and the summary can be taken back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from buddy.agent.compaction import Compaction
+from buddy.agent.messages import text_of
+from buddy.agent.provider import Finished, ProviderError, TextPiece, ThinkingPiece
+from buddy.tasks.board import TaskError
+from buddy.tasks.compacting import compact_task, uncompact_task
+from tests.agent.laws import Step, says
+from tests.tasks.board_desk import BoardDesk, board_desk, gate
+
+
+async def talked(desk: BoardDesk, turns: int = 2) -> None:
+    for number in range(turns):
+        desk.script(says(f"answer {number} " + "x" * 200))
+        await desk.turn(1, f"prompt {number} " + "y" * 200)
+
+
+async def test_a_summary_stands_for_all_but_the_last_turn(tmp_path: Path) -> None:
+    async with board_desk(tmp_path) as desk:
+        await talked(desk, 3)
+        lane = desk.script(says("They talked."), says("ok"))
+        summary = await compact_task(desk.board, 1, "the parser")
+        assert summary == "They talked."
+        assert "the parser" in text_of(lane.requests[-1].history[-1])
+        assert lane.requests[-1].tools == ()
+        assert desk.board.task(1).compaction == Compaction(4, "They talked.")
+        assert desk.forgotten == 1
+        await desk.turn(1, "next")
+        sent = [text_of(one) for one in lane.requests[-1].history]
+        assert [text[:12] for text in sent] == [
+            "prompt 0 yyy", "prompt 1 yyy", "They talked.", "prompt 2 yyy", "answer 2 xxx", "next",
+        ]  # fmt: skip
+        assert len(desk.board.task(1).history) == 8, "the conversation itself stays whole"
+
+
+async def test_a_summary_is_taken_back(tmp_path: Path) -> None:
+    async with board_desk(tmp_path) as desk:
+        await talked(desk)
+        lane = desk.script(says("They talked."), says("ok"))
+        await compact_task(desk.board, 1, "")
+        await uncompact_task(desk.board, 1)
+        await desk.turn(1, "next")
+        assert lane.requests[-1].history == tuple(desk.board.task(1).history[:-1])
+        with pytest.raises(TaskError, match="nothing was compacted"):
+            await uncompact_task(desk.board, 1)
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        ([ProviderError("server", "it is down")], "no summary, the conversation stays whole: it is down"),
+        ([TextPiece("half")], "no summary, the conversation stays whole"),
+        (says("  \n"), "the model's summary is empty; the conversation stays whole"),
+        ([ThinkingPiece("hm"), Finished("stop")], "the model's summary is empty"),
+        (says("z" * 5_000), "longer than what it stands for; the conversation stays whole"),
+    ],
+)
+async def test_REL_022_a_summary_that_is_none_leaves_everything_as_it_was(
+    tmp_path: Path, reply: list[Step], words: str
+) -> None:
+    async with board_desk(tmp_path) as desk:
+        await talked(desk)
+        before = list(desk.board.task(1).history)
+        lane = desk.script(reply, says("ok"))
+        with pytest.raises(TaskError, match=words):
+            await compact_task(desk.board, 1, "")
+        assert (desk.board.task(1).history, desk.board.task(1).compaction) == (before, None)
+        assert lane.closed == len(lane.requests), "the stream is closed whatever came"
+        await desk.turn(1, "next")
+        assert desk.texts(1)[-1] == "ok"
+
+
+async def test_there_is_nothing_to_summarise_in_the_last_turn_and_nothing_while_it_runs(
+    tmp_path: Path,
+) -> None:
+    async with board_desk(tmp_path) as desk:
+        with pytest.raises(TaskError, match="there is nothing to summarise yet"):
+            await compact_task(desk.board, 1, "")
+        await talked(desk, 1)
+        with pytest.raises(TaskError, match="there is nothing to summarise yet"):
+            await compact_task(desk.board, 1, "")
+        reached, go_on, step = gate()
+        desk.script([TextPiece("a"), step, Finished("stop")])
+        desk.board.submit(1, "more")
+        await reached.wait()
+        with pytest.raises(TaskError, match="task 1 is running"):
+            await compact_task(desk.board, 1, "")
+        go_on.set()
+        await desk.board.wait(1)
+
+
+async def test_a_summary_comes_back_with_the_session(tmp_path: Path) -> None:
+    async with board_desk(tmp_path) as desk:
+        await talked(desk)
+        desk.script(says("They talked."))
+        await compact_task(desk.board, 1, "")
+        await desk.board.close()
+        await desk.session.close()
+        again = await desk.store.open("last")
+        (task,) = again.loaded.tasks
+        await again.close()
+        assert task.record.compaction == Compaction(2, "They talked.")
