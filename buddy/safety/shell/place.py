@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 
 import msgspec
 
@@ -97,6 +98,8 @@ class Judged:
             raise RefusedError(f"it reads {located.shown}: {located.secret}")
         if pattern_names_secret(os.path.basename(given.rstrip("/"))):
             raise RefusedError(f"it may read secrets: {given}")
+        if _waits(located.real):
+            raise RefusedError(f"it reads {located.shown}, a pipe or a device, which may never end")
 
     def name(self, given: str) -> None:
         """Refuse a path that may not even be looked at. Names and sizes of secret files may be."""
@@ -115,6 +118,15 @@ class Judged:
         inner = Judged(self.place, argv, feed=self.feed)
         inner.reads = self.reads
         return inner
+
+
+def _waits(path: str) -> bool:
+    """Whether reading may wait for somebody to write, or never end."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def _located(boundary: Boundary, given: str) -> Located:
