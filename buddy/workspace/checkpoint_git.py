@@ -195,7 +195,7 @@ def _lay_out(directory: str, theirs: _Theirs | None, root: str, variables: dict[
     sha256 = theirs is not None and theirs.object_format == "sha256"
     _put(directory, "config", _CONFIG.format(version=int(sha256)) + (_SHA256 if sha256 else ""))
     _put(directory, "info/attributes", _ATTRIBUTES)
-    _put(directory, "info/exclude", _ignored(theirs, variables))
+    _put(directory, "info/exclude", _ignored(theirs, variables) + _own_place(directory, root))
     if theirs is not None and "\n" not in theirs.objects:
         _put(directory, "objects/info/alternates", theirs.objects + "\n")
     _put(directory, "HEAD", "ref: refs/heads/none\n")  # last: it says that all is there
@@ -211,6 +211,14 @@ def _ignored(theirs: _Theirs | None, variables: dict[str, str]) -> str:
             everywhere = os.path.join(home, setting.value.removeprefix("~/"))
     texts = [_text(everywhere), _text(theirs.excluded) if theirs is not None else "", "/.buddyx/\n"]
     return "\n".join(texts)
+
+
+def _own_place(directory: str, root: str) -> str:
+    """The session's folder where it lies somewhere else in the workspace."""
+    beneath = os.path.relpath(os.path.dirname(directory), root)
+    if beneath == "." or beneath.startswith("..") or "\n" in beneath:
+        return ""
+    return "/" + "".join(f"\\{letter}" if letter in "\\*?[ " else letter for letter in beneath) + "/\n"
 
 
 def _text(path: str) -> str:

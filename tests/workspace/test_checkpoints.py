@@ -181,6 +181,16 @@ async def test_ignored_files_are_not_covered(place: Place) -> None:
     assert taken.before == taken.after
 
 
+async def test_the_store_itself_is_not_part_of_the_tree_wherever_it_lies(tmp_path: Path) -> None:
+    place = Place(tmp_path, repository=False)
+    session = place.root / "my [old] * sessions" / "s"
+    place.checkpoints = Checkpoints(str(session / "checkpoints"), str(place.root), place.log, ENVIRONMENT)
+    await place.shell("echo 1 > a.txt")
+    taken = await place.shell("echo 2 > a.txt")
+    assert taken.paths == ("a.txt",)
+    assert place.log.entries()[0].files[0].real == str(place.root / "a.txt")
+
+
 async def test_a_large_file_is_left_out_and_that_is_said_once(tmp_path: Path) -> None:
     place = Place(tmp_path, repository=True, bounds=Bounds(max_file_bytes=1000))
     place.put("big", b"x" * 2000)
