@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 
+from buddy.agent.messages import Usage
 from buddy.cli.arguments import Options, UsageError
 from buddy.cli.desk import Wanted, mode_of, open_desk
 from buddy.cli.log import start_log
@@ -28,6 +29,7 @@ from buddy.workspace.strays import strays
 
 MAX_STDIN_CHARS = 1_000_000
 NOTHING = Expanded((), ())
+ONE_TOKEN = Usage(1, 0, 0, 0, 0, estimated=True)
 
 
 def run_headless(options: Options, environment: Mapping[str, str]) -> int:
@@ -76,6 +78,8 @@ async def _run(options: Options, place: Place, loaded: Loaded, prompt: str) -> i
         for note in expanded.notes:
             _err(f"buddy: {one_line(note, 400)}\n")
         access = models.access(desk.board.task(number).model)
+        if options.max_cost and access.price(ONE_TOKEN) is None:
+            _err(f"buddy: the price of {access.name} is not known; --max-cost can't be kept\n")
         facts = RunFacts(
             session_id=desk.session.session_id,
             cwd=place.boundary.cwd,

@@ -77,6 +77,13 @@ async def test_a_budget_too_small_for_the_first_request_sends_none(tmp_path: Pat
     assert "the budget of $0.0001 is reached" in ran.told()[0]
 
 
+async def test_a_limit_of_money_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
+    async with FakeLLM([reply("ok")]) as server:
+        ran = await desk_of(tmp_path, server.url).run("exec", "--max-cost", "1", "hi")
+    assert (ran.code, ran.out) == (0, "ok\n")
+    assert ran.told() == ["the price of openai/fake-model is not known; --max-cost can't be kept"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
