@@ -32,12 +32,15 @@ def desk_of(tmp_path: Path, url: str, lane: str = "chat", **more: object) -> Des
     return desk
 
 
+HEADS = tuple(f'event: {kind}_delta\ndata: {{"text": "' for kind in ("content", "thinking"))
+
+
 def merged(text: str) -> str:
     """Neighbouring deltas as one: how many there are is up to the network."""
     found: list[str] = []
     for block in text.split("\n\n"):
-        head = 'event: content_delta\ndata: {"text": "'
-        if found and block.startswith(head) and found[-1].startswith(head):
+        head = next((one for one in HEADS if block.startswith(one)), "")
+        if head and found and found[-1].startswith(head):
             found[-1] = found[-1].removesuffix('"}') + block.removeprefix(head)
         else:
             found.append(block)
