@@ -1,6 +1,6 @@
 """The same loop as something to iterate, for programs that use buddy as a library.
 
-    stream = start([user_message("hello")], agent)
+    stream = start(["hello"], agent)
     async for event in stream: ...
     messages = await stream.result()
 
@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Literal
@@ -22,19 +21,42 @@ from buddy.agent.compaction import Compaction
 from buddy.agent.events import AgentUiEvent, TurnFinished
 from buddy.agent.host import Agent, Allowed, Decision, Outcome, Progress, TurnHost
 from buddy.agent.loop import agent_loop, agent_loop_continue
-from buddy.agent.messages import AssistantMessage, Call, Message, Origin, Text, UserMessage
+from buddy.agent.messages import AssistantMessage, Call, Message, Origin, Text, UserMessage, calls_of
 from buddy.agent.provider import ModelRequest
 from buddy.agent.reply import ReplyAssembler
 from buddy.agent.tool import Tool, ToolContext, ToolResult
 
 Delivery = Literal["one", "all"]
 """Whether waiting texts are handed over one at a time or all at once."""
-_ids = itertools.count(1)
+Prompt = str | UserMessage
+"""A person's words, or a message made elsewhere (with pictures, for instance)."""
 
 
-def user_message(text: str, origin: Origin = "prompt") -> UserMessage:
-    """A person's words as a message."""
-    return UserMessage(f"u{next(_ids)}", (Text(text),), origin)
+class Ids:
+    """Ids no message and no call of a conversation has, also when its history comes from another one: sizes
+    and encoded bytes are kept by id."""
+
+    def __init__(self, history: Sequence[Message] = ()) -> None:
+        self._taken = {message.id for message in history}
+        self._taken.update(
+            call.id
+            for message in history
+            if isinstance(message, AssistantMessage)
+            for call in calls_of(message)
+        )
+        self._count = 0
+
+    def new(self, kind: str) -> str:
+        """The next free one; `kind` is the letter it begins with."""
+        self._count += 1
+        found = f"{kind}{self._count}"
+        return self.new(kind) if found in self._taken else found
+
+    def message(self, prompt: Prompt, origin: Origin = "prompt") -> UserMessage:
+        """A person's words as a message."""
+        if isinstance(prompt, str):
+            return UserMessage(self.new("u"), (Text(prompt),), origin)
+        return prompt
 
 
 class EventStream:
@@ -94,6 +116,7 @@ class Conversation:
         self.agent = agent
         self.history = list(history)
         self.cancelled = asyncio.Event()
+        self._ids = Ids(history)
         self._services = services or {}
         self._decide = decide
         self._meter = meter or TokenMeter(
@@ -104,19 +127,19 @@ class Conversation:
 
     def steer(self, text: str) -> None:
         """Text for the running turn, at its next tool boundary."""
-        self._waiting["steer"].append(user_message(text, "steer"))
+        self._waiting["steer"].append(self._ids.message(text, "steer"))
 
     def follow_up(self, text: str) -> None:
         """Text for after the turn."""
-        self._waiting["follow_up"].append(user_message(text, "follow_up"))
+        self._waiting["follow_up"].append(self._ids.message(text, "follow_up"))
 
     def cancel(self) -> None:
         """Cancel the running turn."""
         self.cancelled.set()
 
-    def prompt(self, *prompts: str | UserMessage) -> EventStream:
+    def prompt(self, *prompts: Prompt) -> EventStream:
         """Start a turn."""
-        messages = [user_message(one) if isinstance(one, str) else one for one in prompts]
+        messages = [self._ids.message(one) for one in prompts]
         self.cancelled = asyncio.Event()
         return EventStream(
             lambda emit: asyncio.ensure_future(
@@ -162,7 +185,7 @@ class Conversation:
             sleep=asyncio.sleep,
             now=asyncio.get_running_loop().time,
             random=lambda: 0.5,
-            new_id=lambda: f"m{next(_ids)}",
+            new_id=lambda: self._ids.new("m"),
             cancelled=self.cancelled,
         )
 
@@ -172,9 +195,24 @@ class Conversation:
         return tuple(waiting.popleft() for _ in range(count))
 
 
-def start(prompts: Sequence[UserMessage], agent: Agent, history: Sequence[Message] = ()) -> EventStream:
-    """One turn on a copy of a history."""
-    return Conversation(agent, history).prompt(*prompts)
+def start(
+    prompts: Sequence[Prompt], agent: Agent, history: Sequence[Message] = (), host: TurnHost | None = None
+) -> EventStream:
+    """One turn on a copy of a history; with a `host` of one's own on the history its `record` appends to."""
+    if host is None:
+        return Conversation(agent, history).prompt(*prompts)
+    ids = Ids(history)
+    messages = [ids.message(one) for one in prompts]
+
+    def run(emit: Callable[[AgentUiEvent], None]) -> asyncio.Task[Outcome]:
+        def both(event: AgentUiEvent) -> None:
+            host.emit(event)
+            emit(event)
+
+        heard = msgspec.structs.replace(host, emit=both)
+        return asyncio.ensure_future(agent_loop(messages, agent, history, heard))
+
+    return EventStream(run)
 
 
 create_agent_stream = start
@@ -184,8 +222,9 @@ async def stream_assistant_response(
     agent: Agent, history: Sequence[Message], emit: Callable[[AgentUiEvent], None]
 ) -> AssistantMessage:
     """One reply, without running its calls and without retries. Raises `ProviderError`."""
+    ids = Ids(history)
     assembler = ReplyAssembler(
-        f"r{next(_ids)}", model=agent.model, lane=agent.provider.lane, new_id=lambda: f"c{next(_ids)}"
+        ids.new("r"), model=agent.model, lane=agent.provider.lane, new_id=lambda: ids.new("c")
     )
     request = ModelRequest(agent.model, agent.system, tuple(history), agent.tools.list_definitions())
     stream = agent.provider.stream(request)

@@ -12,18 +12,18 @@ import pytest
 from buddy.agent.events import AgentUiEvent, ReplyFinished, SteeringAccepted, TextDelta, TurnFinished
 from buddy.agent.history import is_legal
 from buddy.agent.host import Agent, Allowed, Denied
-from buddy.agent.messages import CANCELLED_TEXT, Call, ToolMessage, text_of
+from buddy.agent.messages import CANCELLED_TEXT, Call, Text, ToolMessage, UserMessage, text_of
 from buddy.agent.provider import Finished, ModelDelta, ModelRequest, ProviderError, TextPiece
 from buddy.agent.registry import ToolRegistry
 from buddy.agent.stream import (
     Conversation,
+    Ids,
     create_agent_stream,
     start,
     stream_assistant_response,
-    user_message,
 )
 from buddy.agent.tool import Access, Tool, ToolContext, ToolError, call_title, tool
-from tests.agent.laws import ScriptedLane, calls, check_laws, says
+from tests.agent.laws import Bench, ScriptedLane, calls, check_laws, says
 
 
 @tool(
@@ -46,6 +46,10 @@ class Reader:
     name = "reader"
 
 
+def said(text: str) -> UserMessage:
+    return UserMessage("u1", (Text(text),), "prompt")
+
+
 def agent(lane: Any, *tools: Tool) -> Agent:
     return Agent(provider=lane, tools=ToolRegistry(tools), model="m", system="be kind")
 
@@ -54,7 +58,7 @@ def agent(lane: Any, *tools: Tool) -> Agent:
 
 
 async def test_a_turn_is_iterated_to_its_end_and_its_messages_are_the_result() -> None:
-    stream = start([user_message("hi")], agent(ScriptedLane(says("hello"))))
+    stream = start(["hi"], agent(ScriptedLane(says("hello"))))
     events: list[AgentUiEvent] = [event async for event in stream]
     check_laws(events)
     assert [text_of(one) for one in await stream.result()] == ["hi", "hello"]
@@ -62,27 +66,27 @@ async def test_a_turn_is_iterated_to_its_end_and_its_messages_are_the_result() -
 
 
 async def test_a_result_can_be_awaited_without_iterating() -> None:
-    stream = create_agent_stream([user_message("hi")], agent(ScriptedLane(says("hello"))))
+    stream = create_agent_stream(["hi"], agent(ScriptedLane(says("hello"))))
     assert [text_of(one) for one in await stream.result()] == ["hi", "hello"]
     assert isinstance([event async for event in stream][-1], TurnFinished)
 
 
 async def test_a_turn_starts_on_a_copy_of_the_history() -> None:
-    history = [user_message("one")]
+    history = [said("one")]
     lane = ScriptedLane(says("hello"))
-    await start([user_message("two")], agent(lane), history).result()
+    await start(["two"], agent(lane), history).result()
     assert [text_of(one) for one in lane.requests[0].history] == ["one", "two"]
     assert len(history) == 1
 
 
 async def test_a_failure_of_the_provider_is_an_outcome_and_a_bug_is_raised() -> None:
-    failed = start([user_message("hi")], agent(ScriptedLane([ProviderError("auth", "no key")])))
+    failed = start(["hi"], agent(ScriptedLane([ProviderError("auth", "no key")])))
     assert (await failed.outcome()).reason == "no key"
 
     def bug() -> None:
         raise ZeroDivisionError("a bug")
 
-    broken = start([user_message("hi")], agent(ScriptedLane([bug])))
+    broken = start(["hi"], agent(ScriptedLane([bug])))
     with pytest.raises(ZeroDivisionError):
         await broken.result()
     last = [event async for event in broken][-1]
@@ -92,7 +96,7 @@ async def test_a_failure_of_the_provider_is_an_outcome_and_a_bug_is_raised() -> 
 
 async def test_a_stream_that_is_closed_ends_its_turn_and_its_request() -> None:
     lane = ScriptedLane([TextPiece("a"), asyncio.Event().wait, Finished("stop")])
-    stream = start([user_message("hi")], agent(lane))
+    stream = start(["hi"], agent(lane))
     async for event in stream:
         if isinstance(event, TextDelta):
             break
@@ -100,6 +104,28 @@ async def test_a_stream_that_is_closed_ends_its_turn_and_its_request() -> None:
     assert lane.closed == 1
     with pytest.raises(asyncio.CancelledError):
         await stream.result()
+
+
+async def test_a_turn_runs_on_a_host_of_ones_own_and_is_iterated_all_the_same() -> None:
+    bench = Bench(ScriptedLane(says("hello")))
+    stream = start(["hi"], bench.agent, bench.history, bench.host())
+    events: list[AgentUiEvent] = [event async for event in stream]
+    bench.check()
+    assert events == bench.events
+    assert [text_of(one) for one in bench.history] == ["hi", "hello"]
+
+
+async def test_a_conversation_that_goes_on_from_another_ones_history_uses_none_of_its_ids() -> None:
+    first = Conversation(agent(ScriptedLane(calls(("c2", "look", '{"path": "a"}')), says("1")), look))
+    await first.prompt("one").result()
+    second = Conversation(agent(ScriptedLane(says("2"))), first.history)
+    await second.prompt("two").result()
+    ids = [message.id for message in second.history]
+    assert len(set(ids)) == len(ids)
+    assert second.history[:-2] == first.history
+    fresh = Ids(first.history)
+    assert [fresh.new("c"), fresh.new("c")] == ["c1", "c3"]
+    assert [Ids().new("m"), Ids().new("m")] == ["m1", "m1"], "ids belong to one conversation"
 
 
 # --- conversations ----------------------------------------------------------------------------------------
@@ -195,11 +221,11 @@ async def test_a_stream_function_of_ones_own_resolves_its_key_for_each_call() ->
 async def test_one_reply_can_be_asked_for_alone() -> None:
     events: list[AgentUiEvent] = []
     lane = ScriptedLane(calls(("c", "look", "{}")), [TextPiece("half")])
-    message = await stream_assistant_response(agent(lane, look), [user_message("hi")], events.append)
+    message = await stream_assistant_response(agent(lane, look), [said("hi")], events.append)
     assert message.finish == "calls"
     assert not any(isinstance(event, ReplyFinished) for event in events)
     with pytest.raises(ProviderError):
-        await stream_assistant_response(agent(lane), [user_message("hi")], events.append)
+        await stream_assistant_response(agent(lane), [said("hi")], events.append)
     assert lane.closed == 2
 
 
