@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -14,7 +15,25 @@ def main() -> int:
         return 0
     from buddy.cli.main import run  # after --version: it costs 20 ms and more
 
-    return run(sys.argv[1:])
+    code = run(sys.argv[1:])
+    _leave_at_once_if_an_import_runs(code)
+    return code
+
+
+def _leave_at_once_if_an_import_runs(code: int) -> None:
+    """Leave without taking the interpreter down when a daemon thread is left: it may be importing litellm,
+    whose objects import again when they are deleted. Both wait for the import lock then, for ever: every
+    second run that failed within a second of the import. All that matters is on the disk by now."""
+    threading = sys.modules.get("threading")
+    if threading is None or not any(thread.daemon for thread in threading.enumerate()):
+        return
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # pyright: ignore[reportUnnecessaryComparison] - it is when it was closed
+            try:
+                stream.flush()
+            except OSError:
+                code = code or 1  # whoever read it is gone
+    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,6 @@ ONE_TOKEN = Usage(1, 0, 0, 0, 0, estimated=True)
 
 def run_headless(options: Options, environment: Mapping[str, str]) -> int:
     """Run one prompt. Returns the exit code."""
-    _open_standard_streams()
     try:
         prompt = _prompt(options)
         _check(options)
@@ -185,16 +184,6 @@ def _format(options: Options, out: Callable[[str], None]) -> Format:
             return SseFormat(out)
         case _:
             return TextFormat(out, _err)
-
-
-def _open_standard_streams() -> None:
-    """Streams that were closed are opened on nothing, or the first files of a session would take their
-    numbers and get what is written to them."""
-    for descriptor in (0, 1, 2):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
 
 
 def _out(text: str) -> None:

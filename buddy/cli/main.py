@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
+from typing import IO
 
 from buddy.cli.arguments import Options, UsageError, help_text, parse
 
@@ -15,6 +16,7 @@ USAGE = 2
 
 def run(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
     """Run buddy with these arguments. Returns the exit code; tells people what went wrong in one line."""
+    _open_closed_streams()
     given = os.environ if environment is None else environment
     sys.excepthook = _crash_hook(given)
     try:
@@ -69,9 +71,9 @@ def _dispatched(options: Options, environment: Mapping[str, str]) -> int:
 
 
 def _worked(options: Options, environment: Mapping[str, str]) -> int:
-    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    if options.command == "exec" or options.print or not is_terminal:
-        if options.command != "exec" and not options.print and not options.words and sys.stdin.isatty():
+    is_typed = _is_terminal(sys.stdin)
+    if options.command == "exec" or options.print or not (is_typed and _is_terminal(sys.stdout)):
+        if options.command != "exec" and not options.print and not options.words and is_typed:
             sys.stdout.write(help_text())
             return USAGE
         from buddy.cli.headless import run_headless
@@ -80,6 +82,21 @@ def _worked(options: Options, environment: Mapping[str, str]) -> int:
     from buddy.cli.interactive import run_interactive
 
     return run_interactive(options, environment)
+
+
+def _is_terminal(stream: IO[str] | None) -> bool:
+    """Python's own streams are None when they were closed (`<&-`)."""
+    return stream is not None and stream.isatty()
+
+
+def _open_closed_streams() -> None:
+    """Streams that were closed are opened on nothing, or the first files of a session would take their
+    numbers and get what is written to them."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
 
 
 _KEY_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
