@@ -31,6 +31,8 @@ PREFIXES = re.compile(r"^(?:litellm\.[\w.]+: ?|[A-Z]\w*(?:Error|Exception)\b(?: 
 NOISE = re.compile(r"(?s)\s*(?:Traceback \(most recent call last\).*|\.? ?Handle with `litellm\.\w+`\.?)$")
 BYTES = re.compile(r"""\bb(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
 """A body as litellm prints it into its messages: the `repr` of bytes."""
+NO_SUCH_PROVIDER = "LLM Provider NOT provided"
+"""litellm's words for a name whose first part it does not know."""
 NO_TERMINAL_EVENT = "before any terminal event"
 """litellm's words for a responses stream that ended without its end."""
 TRANSPORT_ERRORS = frozenset(
@@ -165,6 +167,12 @@ def error_of(error: Exception, provider: str, *, key: str, has_begun: bool) -> P
     if TRANSPORT_ERRORS & {type(one).__name__ for one in causes}:
         return broken_answer(error, provider) if has_begun else unreachable(error, provider)
     text = _text(error)
+    if NO_SUCH_PROVIDER in text:
+        return ProviderError(
+            "not_found",
+            f"no provider is called {provider!r}: expected provider/model in litellm's words, or a base_url; "
+            "`buddy models` lists the known ones",
+        )
     if NO_TERMINAL_EVENT in text:
         return broken_answer(error, provider)
     return classify(_status(causes), _headers(causes), _body(error, text), provider, key=key)

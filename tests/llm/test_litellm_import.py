@@ -19,6 +19,7 @@ from buddy.agent.provider import ModelRequest, ProviderError
 from buddy.llm.keys import no_key
 from buddy.llm.litellm_import import BEFORE_IMPORT, FIRST_CALL_MODULES, LATER_MODULES, LitellmLibrary
 from buddy.llm.litellm_provider import LitellmProvider
+from tests.headless.program import Desk
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -163,3 +164,14 @@ def test_the_lane_itself_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.slow
+async def test_a_run_that_fails_while_the_import_goes_on_still_ends(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, "http://127.0.0.1:9")
+    ran = await desk.run("exec", "-m", "nope/thing", "hi")
+    assert ran.code == 1
+    assert ran.told() == [
+        "no provider is called 'nope': expected provider/model in litellm's words, or a base_url; "
+        "`buddy models` lists the known ones"
+    ]
