@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -21,9 +21,7 @@ from buddy.safety.rules import Rule, RuleSet
 from buddy.safety.rules_claude import rules_of_claude
 from buddy.safety.rules_load import as_table, rules_of_tables, unreadable
 from buddy.safety.sanitise import visible
-from buddy.safety.shell.analysis import Analyser
-from buddy.safety.shell.place import TRUSTED_PATH
-from buddy.safety.shell.place import Place as ShellPlace
+from buddy.safety.shell.verdict import Analysis
 from buddy.safety.suspicious import suspicious_url
 from buddy.safety.url_guard import Refused, judge_url
 
@@ -107,7 +105,7 @@ class Judge:
 
     def __init__(self, boundary: Boundary) -> None:
         self._boundary = boundary
-        self._analyser: Analyser | None = None
+        self._analyse: Callable[[str, Boundary], Analysis] | None = None
 
     def facts(self, tool: Tool, arguments: Any) -> Facts:
         """What the policy needs to know about a call. Raises `ToolError` for a path that can be none."""
@@ -116,16 +114,17 @@ class Judge:
         if tool.name != SHELL_TOOL:
             host, hook = _address(arguments)
             return facts_of(tool, arguments, self._boundary, host=host, hook=hook)
-        if self._analyser is None:
-            self._analyser = Analyser()  # loads the grammar: 10 ms, with the first command
+        if self._analyse is None:
+            from buddy.cli.shell_judge import (
+                ShellJudge,  # tree-sitter and the tables: 20 ms, with the first command
+            )
+
+            self._analyse = ShellJudge().analyse
         boundary = self._boundary
-        if arguments.cwd:
-            started = locate(
-                boundary, arguments.cwd
-            ).real  # as the tool does: one reading of "~" and of links
+        if arguments.cwd:  # as the tool reads it: "~" and links
+            started = locate(boundary, arguments.cwd).real
             boundary = msgspec.structs.replace(boundary, cwd=started)
-        analysis = self._analyser.analyse(arguments.command, ShellPlace(boundary, TRUSTED_PATH))
-        return facts_of(tool, arguments, self._boundary, shell=analysis)
+        return facts_of(tool, arguments, self._boundary, shell=self._analyse(arguments.command, boundary))
 
 
 def _address(arguments: Any) -> tuple[str, HookOpinion | None]:
