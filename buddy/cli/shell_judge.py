@@ -1,4 +1,4 @@
-"""The analysis of shell commands, behind one import: the parsers load with the first command, not at start."""
+"""The analysis of shell commands behind one import: the parsers load with the first command, not at start."""
 
 from __future__ import annotations
 
