@@ -113,7 +113,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Where sessions live and how long."""
 
     directory: str = ""
-    keep_days: int = 90
+    keep_days: float = 90
     keep_count: int = 200
     checkpoints: bool = True
 

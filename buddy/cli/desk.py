@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import time
@@ -20,7 +21,7 @@ from buddy.cli.arguments import Options, UsageError
 from buddy.cli.models import Models
 from buddy.cli.place import Place
 from buddy.cli.rules import Judge, RuleFiles
-from buddy.config import Loaded, Settings
+from buddy.config import Loaded, SessionSettings, Settings
 from buddy.extend import instructions as instruction_files
 from buddy.extend.mentions import Expanded, expand
 from buddy.extend.own_tools import OwnTools
@@ -33,6 +34,7 @@ from buddy.safety.policy_state import Policy
 from buddy.safety.policy_table import MODES, Mode, mode_named
 from buddy.safety.process_guard import guard_process
 from buddy.safety.redact import redact, redact_message
+from buddy.sessions.folder import FolderError
 from buddy.sessions.opened import OpenSession
 from buddy.sessions.store import SessionStore
 from buddy.tasks.board import TaskBoard
@@ -52,10 +54,14 @@ from buddy.workspace.fetch import Fetcher
 from buddy.workspace.git import GitLock
 from buddy.workspace.jobs import Jobs
 from buddy.workspace.locks import FileLocks
+from buddy.workspace.output import OutputBounds
 from buddy.workspace.processes import ChildProcesses, ProcessSettings
+from buddy.workspace.search_run import SearchSettings
 from buddy.workspace.trash import Trash
 from buddy.workspace.undo import UndoLog
 from buddy.workspace.views import FileViews, changed_since
+
+DAY_S = 24 * 3600.0
 
 
 class Desk(msgspec.Struct, frozen=True):
@@ -103,9 +109,10 @@ async def open_desk(
     guard_process()
     async with AsyncExitStack() as stack:
         session = await (store.open(wanted.session) if wanted.session else store.create())
+        stack.push_async_callback(_forget_old, store, loaded.settings.session, session.session_id)
         stack.push_async_callback(session.close)
         stack.push_async_callback(models.aclose)
-        children = await stack.enter_async_context(_children(place, session, models))
+        children = await stack.enter_async_context(_children(place, loaded.settings, session, models))
         jobs = await stack.enter_async_context(Jobs(children))
         undo = UndoLog(os.path.join(session.directory, "undo"))
         rules = RuleFiles(place, loaded)
@@ -178,13 +185,30 @@ async def open_desk(
 
 
 @asynccontextmanager
-async def _children(place: Place, session: OpenSession, models: Models) -> AsyncGenerator[ChildProcesses]:
+async def _children(
+    place: Place, settings: Settings, session: OpenSession, models: Models
+) -> AsyncGenerator[ChildProcesses]:
     environment = ChildEnvironment(
         variables=place.environment, session_id=session.session_id, forbidden=models.key_names()
     )
-    settings = ProcessSettings(spill_folder=os.path.join(session.directory, "output"))
-    async with ChildProcesses(environment, settings) as children:
+    half = settings.tools.shell_output_bytes // 2
+    processes = ProcessSettings(
+        spill_folder=os.path.join(session.directory, "output"),
+        bounds=OutputBounds(head_bytes=half, tail_bytes=half),
+    )
+    async with ChildProcesses(environment, processes) as children:
         yield children
+
+
+async def _forget_old(store: SessionStore, kept: SessionSettings, current: str) -> None:
+    """Sessions that are too old or too many go when this one ends. What can't be removed stays."""
+    with contextlib.suppress(OSError, FolderError):
+        await asyncio.to_thread(
+            store.forget_old,
+            max_age_s=kept.keep_days * DAY_S,
+            max_count=kept.keep_count,
+            current=current,
+        )
 
 
 def _policy(
@@ -217,6 +241,7 @@ def _services(
         GitLock: GitLock(),
         Trash: Trash(os.path.join(place.boundary.root, ".buddyx", "trash")),
         ShellSettings: ShellSettings(time_limit_s=settings.tools.shell_time_limit_s),
+        SearchSettings: SearchSettings(time_limit_s=settings.tools.search_time_limit_s),
         WallClock: WallClock(lambda: datetime.now().astimezone()),
         WebAccess: WebAccess(Fetcher(), configured_search(settings.tools.web_search_url, {}), time.monotonic),
     }

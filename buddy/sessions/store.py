@@ -133,14 +133,16 @@ class SessionStore:
 
     def forget_old(self, *, max_age_s: float, max_count: int, current: str = "") -> tuple[str, ...]:
         """Remove sessions older than `max_age_s` or beyond the newest `max_count` (0: no such limit); their
-        ids. Never the current one, one in use, or a foreign one."""
-        own = [session for session in self.list() if not session.foreign]
+        ids. Never the current one, one in use, or a foreign one. Raises `FolderError`."""
+        self._check_folders()
+        found = brief(self.folder, self._signer, self._files)
+        own = [session for session in found if not session.foreign]
         now = self._watch.clock()
         removed: list[str] = []
         for rank, session in enumerate(own):
             too_old = max_age_s > 0 and now - session.last_at > max_age_s
             too_many = 0 < max_count <= rank
-            if session.session_id == current or session.locked or not (too_old or too_many):
+            if session.session_id == current or not (too_old or too_many):
                 continue
             with contextlib.suppress(locking.LockedError, OSError):
                 self._remove(session.directory)
