@@ -31,6 +31,7 @@ _FOLDERS = (
     ".buddyx/skills",
     ".buddyx/agents",
     ".buddyx/plugins",
+    ".buddyx/ext",
     ".buddyx/hooks",
     ".agents/skills",
     ".claude/commands",
