@@ -35,7 +35,7 @@ Action = Literal[
     "drop_note",
 ]
 
-ESCAPE_S = 0.012
+ESCAPE_S = 0.008
 """How long the rest of an escape sequence may take. A terminal writes a sequence in one piece; 50 ms here would be
 50 ms between Esc and a closed stream."""
 SEQUENCE_S = 0.15
