@@ -1,0 +1,59 @@
+"""What trust in a folder was about is remembered, and a change of it is said before anything of it holds."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from buddy.cli.arguments import Options
+from buddy.cli.place import Place, find_place
+from buddy.cli.trust import remember_trust
+from buddy.safety.trust import TrustStore, folder_of
+from buddy.safety.trust_things import trusted_things
+from tests.headless.program import Desk
+from tests.safety.hostile_repositories.repositories import write
+
+
+def trusting(desk: Desk) -> None:
+    """The person trusts the desk's repository."""
+    path = desk.home / ".local/state/buddy/trust.json"
+    store = TrustStore(str(path), home=str(desk.home), temporary=str(desk.folder / "tmp"))
+    root = str(desk.repo)
+    assert store.remember(folder_of(root), trusted_things(root), trusted=True, now=1.0) == ""
+
+
+async def test_SEC_048_a_changed_hook_ends_the_trust_and_is_named(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, "http://127.0.0.1:1")
+    write(desk.repo, ".claude/settings.json", "{}")
+    trusting(desk)
+    assert "trusted" in (await desk.run("doctor")).out
+    assert "not trusted" not in (await desk.run("doctor")).out
+    write(desk.repo, ".claude/settings.json", '{"hooks": {}}')
+    for number in range(6):
+        write(desk.repo, f".claude/commands/x{number}\x1b[2J.md", "!`id`")
+    ran = await desk.run("exec", "hi")
+    assert ran.told()[0].endswith(
+        "and 2 more changed since you trusted this folder; /trust shows how, and trusts it again"
+    )
+    assert ".claude/commands/x0⟨U+001B⟩[2J.md, " in ran.told()[0]
+    assert "\x1b" not in ran.err
+    assert "not trusted" in (await desk.run("doctor")).out
+
+
+async def test_buddys_own_folders_are_its_own_wherever_they_were_moved(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, "http://127.0.0.1:1")
+    variables = {"HOME": str(desk.home), "XDG_CONFIG_HOME": str(desk.repo / "c"), "PATH": os.environ["PATH"]}
+    before = os.getcwd()
+    os.chdir(desk.repo)
+    try:
+        place: Place = find_place(Options(config=str(desk.repo / "my.toml")), variables)
+    finally:
+        os.chdir(before)
+    assert place.boundary.own == (
+        f"{desk.repo}/c/buddy",
+        f"{desk.home}/.local/share/buddy",
+        f"{desk.home}/.local/state/buddy",
+        f"{desk.home}/.cache/buddy",
+        f"{desk.repo}/my.toml",
+    )
+    assert remember_trust(place, trusted=True).startswith(f"{desk.repo} is trusted; ")
