@@ -44,6 +44,11 @@ def unchanged(history: Sequence[Message]) -> Sequence[Message]:
     return history
 
 
+async def nothing_new() -> tuple[UserMessage, ...]:
+    """The host that never has instructions to add."""
+    return ()
+
+
 class Agent(msgspec.Struct, frozen=True):
     """Who answers, with which tools and words. `transform_context` and `convert_to_model` are pure functions
     from history to request; `compaction` is the view the turn starts with."""
@@ -84,7 +89,8 @@ class TurnHost(msgspec.Struct, frozen=True):
     reads and resolves when the message is safe. `partial` keeps a reply that is still streaming. `decide`
     asks policy, and the person where policy says so; `execute` runs an allowed call. `steering` and
     `follow_ups` take what is waiting (one or all, as configured) out of their queues. `compact` finds a
-    shorter view, or None. `meter` counts.
+    shorter view, or None. `meter` counts. `instructions` takes what the model has to know from now on because
+    of what its calls touched; it stops nothing and opens the next request.
     """
 
     emit: Callable[[AgentUiEvent], None]
@@ -101,6 +107,7 @@ class TurnHost(msgspec.Struct, frozen=True):
     random: Callable[[], float]
     new_id: Callable[[], str]
     cancelled: asyncio.Event
+    instructions: Callable[[], Awaitable[tuple[UserMessage, ...]]] = nothing_new
 
 
 class Outcome(msgspec.Struct, frozen=True):

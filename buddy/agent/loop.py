@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from buddy.agent.asking import BudgetStop, ask, is_empty
 from buddy.agent.calls import run_calls
 from buddy.agent.cancel import TurnCancelled, uninterrupted
-from buddy.agent.events import TurnFinished, TurnStarted
+from buddy.agent.events import SteeringAccepted, TurnFinished, TurnStarted
 from buddy.agent.host import Agent, Outcome, TurnHost
 from buddy.agent.messages import AssistantMessage, Message, UserMessage, calls_of, unanswered
 from buddy.agent.provider import ProviderError
@@ -96,6 +96,9 @@ async def _until_quiet(turn: Turn) -> End:
             return End(
                 "limit", f"the limit of {turn.agent.limits.max_replies} replies a turn is reached", "replies"
             )
+        for message in await turn.host.instructions():
+            await turn.record(message)
+            turn.emit(SteeringAccepted(message))
         reply = await ask(turn)
         turn.replies += 1
         turn.replies_since_prompt += 1

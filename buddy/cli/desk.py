@@ -23,6 +23,7 @@ from buddy.cli.place import Place
 from buddy.cli.rules import Judge, RuleFiles
 from buddy.config import Loaded, SessionSettings, Settings
 from buddy.extend import instructions as instruction_files
+from buddy.extend.folder_instructions import FolderInstructions, InstructionPlaces
 from buddy.extend.mentions import Expanded, expand
 from buddy.extend.own_tools import OwnTools
 from buddy.extend.prompt import system_prompt
@@ -125,6 +126,16 @@ async def open_desk(
         services = _services(
             place,
             loaded.settings,
+            FolderInstructions(
+                InstructionPlaces(
+                    root=place.boundary.root,
+                    cwd=place.boundary.cwd,
+                    home=place.where.home,
+                    names=loaded.settings.agent.instruction_files,
+                    trusted=place.trusted,
+                    known=tuple(file.path for file in found.files),
+                )
+            ),
             {
                 ChildProcesses: children,
                 Jobs: jobs,
@@ -233,7 +244,7 @@ def mode_of(name: str) -> Mode:
 
 
 def _services(
-    place: Place, settings: Settings, owned: Mapping[type, object]
+    place: Place, settings: Settings, folders: FolderInstructions, owned: Mapping[type, object]
 ) -> Callable[[int], TaskServices]:
     shared: dict[type, object] = {
         **owned,
@@ -246,15 +257,15 @@ def _services(
         WebAccess: WebAccess(Fetcher(), configured_search(settings.tools.web_search_url, {}), time.monotonic),
     }
 
-    def of_task(views: FileViews, plan: Plan) -> TaskServices:
+    def of_task(views: FileViews, plan: Plan, folders: FolderInstructions) -> TaskServices:
         return TaskServices(
-            services={**shared, FileViews: views, Plan: plan},
-            copy=lambda _number: of_task(views.copy(), plan.copy()),
+            services={**shared, FileViews: views, Plan: plan, FolderInstructions: folders},
+            copy=lambda _number: of_task(views.copy(), plan.copy(), folders.copy()),
             changes=lambda: changed_since(views, lambda real: os.path.relpath(real, place.boundary.cwd)),
             forget_shown=views.forget_shown,
         )
 
-    return lambda _number: of_task(FileViews(), Plan())
+    return lambda _number: of_task(FileViews(), Plan(), folders.copy())
 
 
 def _remember(approved: Approved) -> Callable[[str, Facts], None]:

@@ -35,10 +35,11 @@ class Instructions(msgspec.Struct, frozen=True):
 
     def joined(self, *, trusted: bool) -> str:
         """The files as one text, each labelled; a project nobody trusted yet is labelled so."""
-        return "\n\n".join(_block(file, trusted=trusted) for file in self.files)
+        return "\n\n".join(labelled(file, trusted=trusted) for file in self.files)
 
 
-def _block(file: InstructionFile, *, trusted: bool) -> str:
+def labelled(file: InstructionFile, *, trusted: bool) -> str:
+    """One file as the model reads it; of a project nobody trusted yet it is marked as data."""
     if trusted or not file.project:
         return f"# Instructions from {file.label}\n\n{file.text}"
     # The delimiter's id is the digest of the text: the same in every request, so that providers can cache the
@@ -85,7 +86,8 @@ def for_directory(
         return None
     found: list[InstructionFile] = []
     _take(_Candidate(path, os.path.relpath(path, root), root, home, project=True), found, [], set())
-    return found[0] if found else None
+    kept = _within_budget(found, []).files
+    return kept[0] if kept else None
 
 
 def _first(directory: str, names: Sequence[str]) -> str:

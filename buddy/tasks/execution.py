@@ -11,6 +11,7 @@ import msgspec
 from buddy.agent.host import Progress
 from buddy.agent.messages import Call, ResultStatus
 from buddy.agent.tool import Access, Tool, ToolContext, ToolResult
+from buddy.extend.folder_instructions import FolderInstructions
 from buddy.sessions.records import CheckpointTaken
 from buddy.tasks.parts import BoardParts
 from buddy.tasks.task import Task
@@ -45,6 +46,9 @@ async def execute(
     """Run an allowed call. Raises what the tool raises; the journal knows before and after."""
     parts, task, writes = around.parts, around.task, around.writes
     access = tool.access(arguments)
+    folders = task.services.services.get(FolderInstructions)
+    if isinstance(folders, FolderInstructions):
+        folders.touched((*access.reads, *access.writes))
     await writes.windows.clear(task.number, tool, access, progress)
     await parts.memory.tool_begin(task.number, call.id, tool.name)
     started = parts.clock.now()

@@ -13,9 +13,10 @@ from buddy.agent.compaction import Compaction, plan
 from buddy.agent.display import Display, Plain
 from buddy.agent.events import AgentUiEvent, ApprovalRequested, ContextCompacted, Notice, TokenUsage
 from buddy.agent.host import Agent, Allowed, Decision, Denied, Progress, TurnHost
-from buddy.agent.messages import AssistantMessage, Call, Message, UserMessage
+from buddy.agent.messages import AssistantMessage, Call, Message, Text, UserMessage, text_of
 from buddy.agent.provider import ModelDelta, ModelRequest, Provider
 from buddy.agent.tool import Tool, ToolContext, ToolError, ToolResult
+from buddy.extend.folder_instructions import FolderInstructions
 from buddy.llm.governor import GovernedProvider
 from buddy.safety.policy_answers import digest
 from buddy.tasks.delegation import Delegations
@@ -112,6 +113,9 @@ def host_of(shared: TurnParts, task: Task) -> TurnHost:
     async def compact(history: Sequence[Message]) -> Compaction | None:
         return await _compacted(shared, task, history)
 
+    async def instructions() -> tuple[UserMessage, ...]:
+        return await _instructions(board, task)
+
     return TurnHost(
         emit=emit,
         record=record,
@@ -129,7 +133,27 @@ def host_of(shared: TurnParts, task: Task) -> TurnHost:
         random=clock.random,
         new_id=clock.new_id,
         cancelled=task.cancelled,
+        instructions=instructions,
     )
+
+
+async def _instructions(board: BoardParts, task: Task) -> tuple[UserMessage, ...]:
+    """Files of folders touched for the first time, unless this conversation has them already: it may be a
+    resumed one, or a copy."""
+    folders = task.services.services.get(FolderInstructions)
+    if not isinstance(folders, FolderInstructions) or not folders.waiting:
+        return ()
+    texts = [board.redact_text(text) for text in await asyncio.to_thread(folders.take)]
+    known = {text_of(message) for message in task.history if _instructs(message)}
+    return tuple(
+        UserMessage(board.clock.new_id(), (Text(text),), "instructions")
+        for text in texts
+        if text not in known
+    )
+
+
+def _instructs(message: Message) -> bool:
+    return isinstance(message, UserMessage) and message.origin == "instructions"
 
 
 def _taken(waiting: list[UserMessage], delivery: str) -> tuple[UserMessage, ...]:
