@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
@@ -166,6 +167,7 @@ class Loaded(msgspec.Struct, frozen=True):
     permission_error: str
 
 
+MAX_FILE_BYTES = 1_000_000
 PROJECT_SECTIONS = ("agent", "tools", "display", "session", "permissions")
 _PROJECT_TIGHTER = ("shell_time_limit_s", "shell_output_bytes", "search_time_limit_s")
 Table = dict[str, Any]
@@ -236,8 +238,7 @@ def read_table(path: str, *, required: bool) -> Table | None:
     import tomllib  # here because a start without any file (4 ms) does not need it
 
     try:
-        with open(path, "rb") as file:
-            return tomllib.load(file)
+        return tomllib.loads(_text(path))
     except FileNotFoundError:
         if required:
             raise ConfigError(f"{path}: there is no such file; give --config an existing one") from None
@@ -250,6 +251,20 @@ def read_table(path: str, *, required: bool) -> Table | None:
         raise ConfigError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
     except OSError as error:
         raise ConfigError(f"{path}: can't be read: {error.strerror}") from error
+
+
+def _text(path: str) -> str:
+    """A settings file's text: a regular file of a sane size, so a pipe or 8 GB in its place harm nobody."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise ConfigError(f"{path}: not a regular file; a settings file was expected")
+        if found.st_size > MAX_FILE_BYTES:
+            raise ConfigError(
+                f"{path}: {found.st_size:,} bytes; a settings file has at most {MAX_FILE_BYTES:,}"
+            )
+        return file.read(MAX_FILE_BYTES).decode("utf-8")
 
 
 def profile_of(settings: Settings, name: str = "") -> Profile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -108,6 +109,13 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         loaded(tmp_path, user_file=str(tmp_path / "latin.toml"))
     with pytest.raises(ConfigError, match="can't be read: Is a directory"):
         loaded(tmp_path, user_file=str(tmp_path))
+    os.mkfifo(tmp_path / "pipe.toml")
+    with pytest.raises(ConfigError, match="not a regular file"):
+        loaded(tmp_path, user_file=str(tmp_path / "pipe.toml"))
+    with (tmp_path / "large.toml").open("wb") as file:
+        file.truncate(8 << 30)
+    with pytest.raises(ConfigError, match="8,589,934,592 bytes; a settings file has at most 1,000,000"):
+        loaded(tmp_path, user_file=str(tmp_path / "large.toml"))
 
 
 def test_an_environment_variable_of_the_wrong_kind_is_named(tmp_path: Path) -> None:
