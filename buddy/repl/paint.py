@@ -196,7 +196,8 @@ class Painter:
         if block.output_tokens:
             facts.append(f"{words.tokens(block.output_tokens)} tokens")
         lines = wrap([(style, who + word), ("muted", dot + dot.join(facts))], width)
-        return lines + text_lines(block.reason, width, style)
+        reason = "" if block.reason == word else block.reason
+        return lines + text_lines(reason, width, style)
 
     def _heading(self, block: TaskHeading, width: int) -> list[Line]:
         rule = self.look.glyphs.rule

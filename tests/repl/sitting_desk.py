@@ -220,6 +220,7 @@ async def seated(desk: Desk, server: FakeLLM, *arguments: str) -> AsyncGenerator
         await running
         paper.end("left")
         await shown
+        await asyncio.sleep(0.01)  # closed connections let their sockets go with the loop's next rounds
 
 
 async def _sat(options: Any, place: Any, loaded: Any, front: Front) -> None:
