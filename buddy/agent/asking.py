@@ -150,11 +150,16 @@ async def ask(turn: Turn) -> AssistantMessage:
 def _broke_off(error: ProviderError) -> ProviderError:
     return ProviderError(
         error.kind,
-        f"the reply broke off: {error.message} What arrived is kept; continue to go on from there.",
+        f"the reply broke off: {_sentence(error)} What arrived is kept; continue to go on from there.",
         status=error.status,
         retry_after_s=error.retry_after_s,
         retryable=error.retryable,
     )
+
+
+def _sentence(error: ProviderError) -> str:
+    """What went wrong, ready for another sentence to follow."""
+    return error.message if error.message.endswith((".", "!", "?")) else f"{error.message}."
 
 
 async def _prepared(turn: Turn) -> _Request:
@@ -163,8 +168,10 @@ async def _prepared(turn: Turn) -> _Request:
     fit = meter.fit(asked.tokens)
     if fit == "compact" and await _compacted(turn):
         asked = _request(turn)
-    elif fit != "fits" and not turn.warned_about_size:
-        turn.warned_about_size = True
+    elif fit == "fits":
+        meter.warned = False
+    elif not meter.warned:
+        meter.warned = True
         guessed = " (a guess: set context_limit)" if meter.window.guessed else ""
         share = asked.tokens * 100 // max(1, meter.window.limit)
         turn.warn(
@@ -204,7 +211,9 @@ async def _make_room(turn: Turn, error: ProviderError) -> None:
     """The provider said the request is too long: compact, once a turn."""
     if turn.compacted_for_overflow or not await _compacted(turn):
         advice = "Shorten it with /compact, start a new task, or choose a model with a larger context."
-        raise ProviderError("context_overflow", f"{error.message} {advice}", status=error.status) from error
+        raise ProviderError(
+            "context_overflow", f"{_sentence(error)} {advice}", status=error.status
+        ) from error
     turn.compacted_for_overflow = True
 
 
@@ -219,7 +228,8 @@ async def _wait_before_retry(turn: Turn, error: ProviderError, attempt: int) -> 
     if delay_s > limits.longest_wait_s:
         raise ProviderError(
             error.kind,
-            f"{error.message} The provider asks to wait {delay_s:,.0f} s; retry then, or use another model.",
+            f"{_sentence(error)} The provider asks to wait {delay_s:,.0f} s; "
+            "retry then, or use another model.",
             status=error.status,
             retry_after_s=delay_s,
             retryable=False,

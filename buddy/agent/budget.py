@@ -131,6 +131,8 @@ class TokenMeter:
         self.cost_usd = cost_usd
         self.cost_known = True
         self.context_tokens = 0
+        self.warned = False
+        """Whether the person was told that the window is nearly full; not again before it was emptier."""
         self._price = price
         self._factor = 1.0
         self._sizes: dict[str, float] = {}

@@ -45,7 +45,6 @@ class Turn:
         self.replies = 0
         self.replies_since_prompt = 0
         self.compacted_for_overflow = False
-        self.warned_about_size = False
         self.took_in = False
         self._open: dict[str, float] = {}
         self._closed: dict[str, ToolMessage] = {}

@@ -111,12 +111,21 @@ def test_a_guessed_window_warns_and_never_compacts() -> None:
     assert [meter(guessed=True).fit(tokens) for tokens in (800, 801, 5_000)] == ["fits", "warn", "warn"]
 
 
-async def test_a_full_context_is_said_once_a_turn() -> None:
-    bench = Bench(ScriptedLane(says("one")))
+async def test_a_full_context_is_said_once_and_again_only_after_it_was_emptier() -> None:
+    bench = Bench(ScriptedLane(says("one"), says("two"), says("three"), says("four")))
+
+    async def told(text: str) -> list[str]:
+        bench.events.clear()
+        await agent_loop([bench.said(text)], bench.agent, bench.history, bench.host())
+        return [event.text for event in bench.events if isinstance(event, Notice)]
+
     bench.meter.window = Window(100, guessed=True, reserve=0)
-    await agent_loop([bench.said("x" * 400)], bench.agent, bench.history, bench.host())
-    notices = [event.text for event in bench.events if isinstance(event, Notice)]
-    assert notices == ["the context is 104 % full: about 104 of 100 tokens (a guess: set context_limit)"]
+    said = "the context is 104 % full: about 104 of 100 tokens (a guess: set context_limit)"
+    assert await told("x" * 400) == [said]
+    assert await told("more") == [], "another turn of the same conversation"
+    bench.history.clear()
+    assert await told("short") == []
+    assert len(await told("x" * 400)) == 1
 
 
 def test_REL_041_a_budget_is_the_worst_case_of_the_next_request() -> None:

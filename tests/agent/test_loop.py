@@ -276,7 +276,7 @@ async def test_what_is_worth_retrying_is_retried_with_patience(
 
 
 async def test_a_provider_that_asks_for_a_day_is_not_waited_for() -> None:
-    bench = Bench(ScriptedLane([ProviderError("rate_limit", "busy.", retry_after_s=86_400)]))
+    bench = Bench(ScriptedLane([ProviderError("rate_limit", "busy", retry_after_s=86_400)]))
     outcome = await agent_loop([bench.said("go")], bench.agent, bench.history, bench.host())
     bench.check()
     assert outcome.reason == "busy. The provider asks to wait 86,400 s; retry then, or use another model."
@@ -299,13 +299,13 @@ async def test_what_is_not_worth_retrying_is_told_at_once(kind: str) -> None:
 
 
 async def test_a_reply_that_breaks_off_is_kept_and_not_asked_for_again() -> None:
-    bench = Bench(ScriptedLane([TextPiece("half of"), ProviderError("cut", "the connection was reset.")]))
+    bench = Bench(ScriptedLane([TextPiece("half of"), ProviderError("cut", "the connection was reset")]))
     outcome = await agent_loop([bench.said("go")], bench.agent, bench.history, bench.host())
     bench.check()
     kept = bench.history[-1]
     assert isinstance(kept, AssistantMessage)
     assert (kept.finish, text_of(kept)) == ("cut", "half of")
-    assert outcome.reason.startswith("the reply broke off: the connection was reset.")
+    assert outcome.reason.startswith("the reply broke off: the connection was reset. What arrived is kept")
 
 
 async def test_a_stream_that_ends_without_an_end_is_cut_and_its_calls_are_not_run() -> None:
