@@ -308,7 +308,7 @@ def test_searching_for_secrets_where_secret_files_lie_is_asked(desk: ShellDesk) 
         "find . -type f -print0 | xargs -0 head",
     ]
     dumping += [
-        "find . -type f -name '*.py' -o -name x -exec cat {} +",
+        "find . -type f -name '*.py' -o -size +0 -exec cat {} +",
         "find . -type f | grep -v x | xargs cat",
     ]
     plain = [

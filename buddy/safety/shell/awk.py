@@ -15,6 +15,9 @@ from buddy.safety.shell.place import Judged, RefusedError
 
 _FORBIDDEN = words("system getline ENVIRON ARGV ARGC ARGIND PROCINFO SYMTAB FUNCTAB")
 _STATEMENTS = words("if while for do else return print printf in delete exit getline case switch")
+_GOES_ON = words(", && || ? : ( do else print printf")
+"""After these a statement goes on in the next line."""
+
 _TOKEN = re.compile(
     r"""(?P<blank>[ \t\r]+|\\\n)|(?P<end>[\n;{}])|(?P<comment>\#[^\n]*)|(?P<string>"(?:[^"\\\n]|\\.)*")
     |(?P<number>\d[\d.]*(?:[eE][+-]?\d+)?|\.\d+)|(?P<name>[A-Za-z_]\w*)
@@ -49,15 +52,17 @@ def _name(assignment: str) -> str:
 def judge_program(program: str) -> None:
     """Refuse an awk program that is not known to only print."""
     printing = False
+    before = ""
     for kind, text in _tokens(program):
         if kind == "end":
-            printing = False
+            printing = printing and text == "\n" and before in _GOES_ON
         elif kind == "name":
             if text in _FORBIDDEN:
                 raise RefusedError(f"awk uses {text}")
             printing = printing or text in ("print", "printf")
         elif text in (">>", "|", "@", "|&") or (printing and text.startswith(">")):
             raise RefusedError(f"awk {text} may write or start something")
+        before = before if text == "\n" else text
 
 
 def _tokens(program: str) -> Iterator[tuple[str, str]]:

@@ -12,13 +12,15 @@ from buddy.safety.shell.files import FILES
 from buddy.safety.shell.find import find_with
 from buddy.safety.shell.git import git
 from buddy.safety.shell.jq import jq
-from buddy.safety.shell.names import words
+from buddy.safety.shell.names import SHOWS_NO_CONTENT, words
 from buddy.safety.shell.place import Judged, RefusedError
 from buddy.safety.shell.search import SEARCH
 from buddy.safety.shell.sed import sed
 from buddy.safety.shell.system import PRINTS, SYSTEM
 from buddy.safety.shell.text import TEXT
+from buddy.safety.shell.verdict import UNRESOLVED
 from buddy.safety.shell.versions import is_version_question
+from buddy.safety.shell.walk import check_secrets
 from buddy.safety.shell.wrappers import (
     command_with,
     env_with,
@@ -82,7 +84,14 @@ class Programs:
             raise RefusedError("a pattern matches a name that looks like an option")
         if judged.argv[0] not in _BUILTINS:
             _look_up(judged, judged.argv[0])
+        found = judged.stands_for
+        if found and judged.argv[0] not in SHOWS_NO_CONTENT and _takes_unknown(judged):
+            check_secrets(judged, found.roots, found.filters)
         judge(judged)
+
+
+def _takes_unknown(judged: Judged) -> bool:
+    return any(UNRESOLVED in word for word in judged.argv)
 
 
 def _look_up(judged: Judged, name: str) -> None:

@@ -6,7 +6,7 @@ import re
 
 from buddy.safety.shell.options import Table, parse
 from buddy.safety.shell.place import Judged, RefusedError
-from buddy.safety.shell.walk import check_links
+from buddy.safety.shell.walk import check_links, check_secrets
 
 _SUMS = Table(
     "-bctwz --binary --check --tag --text --zero --ignore-missing --quiet --status --strict --warn",
@@ -74,6 +74,8 @@ def diff(judged: Judged) -> None:
     given = DIFF.check(judged)
     if given.has("-r", "--recursive"):
         check_links(judged, given.operands)
+        if not given.has("-q", "--brief"):
+            check_secrets(judged, given.operands)
 
 
 def du(judged: Judged) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from buddy.safety.shell.names import words
+import msgspec
+
+from buddy.safety.shell.names import ONLY_PRINT, words
+from buddy.safety.shell.picks import Filter, all_of, any_of, glob_filter
 from buddy.safety.shell.place import Feed, Judged, RefusedError, expression_names_secret, pattern_names_secret
 from buddy.safety.shell.verdict import UNRESOLVED
-from buddy.safety.shell.walk import check_links, check_secrets
+from buddy.safety.shell.walk import check_links
 
 _PLAIN = words(
     "-a -and -o -or -not ! ( ) , -print -print0 -ls -prune -quit -empty -depth -d -daystart -true -false "
@@ -21,12 +24,8 @@ _VALUED = words(
     "-regex -iregex -regextype -printf -fstype -uid -gid -used -newermt -newerat -newerct"
 )
 _FILES = words("-newer -anewer -cnewer -samefile -neweraa -newermm")
-_NARROWS = words("-name -iname -path -ipath -wholename -iwholename -regex -iregex")
-DUMPS = words(
-    "cat head tail nl tac rev sed awk gawk mawk sort uniq cut paste od xxd hexdump hd strings base64 base32 "
-    "fold fmt expand column jq diff cmp join comm"
-)
-"""Programs that show what a file holds, whatever it is."""
+_BY_NAME = words("-name -iname")
+_BY_PATH = words("-path -ipath -wholename -iwholename")
 
 EXECUTES = words("-exec -execdir -ok -okdir")
 
@@ -44,64 +43,122 @@ def find_with(judge_inner: Callable[[Judged], None]) -> Callable[[Judged], None]
             starts.append(rest.pop(0))
         for start in starts:
             judged.name(start)
-        facts = _expression(judged, rest, tuple(starts), judge_inner)
+        facts = _Expression(judged, tuple(starts), judge_inner).read(rest)
         if follows or facts.follows:
             check_links(judged, tuple(starts))
         if facts.lists and not facts.picks_secrets:
             anchored = all(not start.startswith("-") for start in starts)  # without a start: ./
-            judged.lists = Feed(tuple(starts), anchored, facts.nul, facts.no_links, facts.narrowed)
+            scope = facts.listed
+            judged.lists = Feed(tuple(starts), anchored, facts.nul, scope.no_links, scope.filters)
 
     return find
 
 
-class _Seen:
-    """What an expression turned out to do."""
+class _Scope(msgspec.Struct, frozen=True):
+    """What is known about a file when the expression comes to some place."""
 
-    def __init__(self) -> None:
+    filters: tuple[Filter, ...] = ()
+    no_links: bool = False
+
+
+class _Group:
+    """A pair of brackets, or the whole expression. `branches`: what is known at the end of each
+    alternative."""
+
+    def __init__(self, before: _Scope, *, negated: bool) -> None:
+        self.before = before
+        self.negated = negated
+        self.branches: list[_Scope] = []
+
+    def after(self, last: _Scope) -> _Scope:
+        """What is known behind the group."""
+        if self.negated:
+            return self.before
+        branches = [*self.branches, last]
+        outer = len(self.before.filters)
+        either = any_of(all_of(branch.filters[outer:]) for branch in branches)
+        filters = (*self.before.filters, *([either] if either else ()))
+        return _Scope(filters, all(branch.no_links for branch in branches))
+
+
+class _Expression:
+    """Reads an expression from left to right."""
+
+    def __init__(
+        self, judged: Judged, starts: tuple[str, ...], judge_inner: Callable[[Judged], None]
+    ) -> None:
+        self._judged = judged
+        self._starts = starts
+        self._judge_inner = judge_inner
+        self._scope = _Scope()
+        self._groups = [_Group(_Scope(), negated=False)]
+        self._printed: list[_Scope] = []
         self.follows = False
         self.picks_secrets = False
         self.lists = True
         self.nul = False
-        self.no_links = False
-        self.narrowed = False
+        self.listed = _Scope()
 
+    def read(self, rest: list[str]) -> _Expression:
+        """Judge all of it."""
+        executed: list[tuple[tuple[str, ...], _Scope]] = []
+        negated = False
+        while rest:
+            word = rest.pop(0)
+            if word in EXECUTES:
+                executed.append((_executed(self._judged, rest, word), self._scope))
+                self.lists = False
+            elif word in _PLAIN:
+                self._plain(word, negated=negated)
+            else:
+                self._test(word, _value(self._judged, word, rest), negated=negated)
+            negated = word in ("!", "-not")
+        while len(self._groups) > 1:  # find itself will complain
+            self._scope = self._groups.pop().before
+        self.listed = self._printed[0] if len(self._printed) == 1 else _Scope()
+        if not self._printed:
+            self.listed = self._groups[0].after(self._scope)
+        for argv, scope in executed:
+            self._judge_executed(argv, scope)
+        return self
 
-def _expression(
-    judged: Judged, rest: list[str], starts: tuple[str, ...], judge_inner: Callable[[Judged], None]
-) -> _Seen:
-    seen = _Seen()
-    inner: list[tuple[str, ...]] = []
-    negated = has_or = False
-    while rest:
-        word = rest.pop(0)
-        if word in _PLAIN:
-            seen.follows = seen.follows or word == "-follow"
-            seen.nul = seen.nul or word == "-print0"
-            seen.lists = seen.lists and word != "-ls"
-        elif word in EXECUTES:
-            inner.append(_executed(judged, rest, word))
-            seen.lists = False
-        else:
-            value = _value(judged, word, rest)
-            if word in _NAMES and not negated:
-                seen.picks_secrets = seen.picks_secrets or _picks_secret(judged, value)
-            seen.narrowed = seen.narrowed or (not negated and word in _NARROWS)
-            if word in ("-regex", "-iregex") and not negated:
-                seen.picks_secrets = seen.picks_secrets or expression_names_secret(value)
-            seen.no_links = seen.no_links or (word == "-type" and value == "f" and not negated)
-            seen.lists = seen.lists and word != "-printf"
-        has_or = has_or or word in ("-o", "-or", ",")
-        negated = word in ("!", "-not")
-    seen.no_links = seen.no_links and not has_or
-    for argv in inner:
-        if seen.picks_secrets:
+    def _plain(self, word: str, *, negated: bool) -> None:
+        self.follows = self.follows or word == "-follow"
+        self.nul = self.nul or word == "-print0"
+        self.lists = self.lists and word != "-ls"
+        if word in ("-print", "-print0"):
+            self._printed.append(self._scope)
+        elif word in ("-o", "-or", ","):
+            self._groups[-1].branches.append(_Scope() if word == "," else self._scope)
+            self._scope = self._groups[-1].before
+        elif word == "(":
+            self._groups.append(_Group(self._scope, negated=negated))
+        elif word == ")" and len(self._groups) > 1:
+            self._scope = self._groups.pop().after(self._scope)
+
+    def _test(self, word: str, value: str, *, negated: bool) -> None:
+        self.lists = self.lists and word != "-printf"
+        if negated:
+            return
+        if word in _NAMES:
+            self.picks_secrets = self.picks_secrets or _picks_secret(self._judged, value)
+        if word in ("-regex", "-iregex"):
+            self.picks_secrets = self.picks_secrets or expression_names_secret(value)
+        found: Filter | None = None
+        if word in _BY_NAME or word in _BY_PATH:
+            found = glob_filter(value, on_path=word in _BY_PATH)
+        no_links = self._scope.no_links or (word == "-type" and value == "f")
+        self._scope = _Scope((*self._scope.filters, *([found] if found else ())), no_links)
+
+    def _judge_executed(self, argv: tuple[str, ...], scope: _Scope) -> None:
+        judged = self._judged
+        if self.picks_secrets:
             raise RefusedError("it runs a command on secret files")
-        if argv[0] in DUMPS and not (seen.narrowed and not has_or):
-            check_secrets(judged, starts)
-        if not seen.no_links:
-            check_links(judged, starts)
-        judge_inner(judged.again(argv))
-    return seen
+        if not scope.no_links and argv[0] not in ONLY_PRINT:
+            check_links(judged, self._starts, scope.filters)
+        inner = judged.again(argv)
+        inner.stands_for = Feed(self._starts, anchored=True, filters=scope.filters)
+        self._judge_inner(inner)
 
 
 def _value(judged: Judged, word: str, rest: list[str]) -> str:

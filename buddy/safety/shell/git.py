@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import re
 
-from buddy.safety.shell.git_config import executing_keys
+from buddy.safety.shell.git_config import executing_keys, repository_around
+from buddy.safety.shell.git_index import tracked_paths
 from buddy.safety.shell.git_options import BRANCH, LOG, READ_ONLY, STASH_SHOW, TAG
 from buddy.safety.shell.options import Given, parse
+from buddy.safety.shell.picks import Filter, any_of, content_filter, glob_filter, searched
 from buddy.safety.shell.place import Feed, Judged, RefusedError
+from buddy.safety.shell.search import dialect_of, values
+from buddy.safety.shell.walk import check_search
 
 READ_ONLY_ENVIRONMENT = {
     "GIT_OPTIONAL_LOCKS": "0",
@@ -94,7 +98,7 @@ def _subcommand(judged: Judged, name: str) -> None:
 
 def _plain(judged: Judged, name: str) -> None:
     given = parse(judged, READ_ONLY[name])
-    _check_formats(given)
+    _check_values(judged, given)
     operands = given.operands
     if name == "grep" and not given.has("-e", "-f"):
         if not operands:
@@ -103,15 +107,51 @@ def _plain(judged: Judged, name: str) -> None:
     if name in ("rev-parse", "for-each-ref", "check-attr") and given.after_dashes == 0:
         operands = tuple(operand for operand in operands if operand.startswith("/"))
     _judge_operands(judged, operands)
-    separated = given.has("-z", "--null")
+    _take_up(judged, name, given, operands)
+
+
+def _take_up(judged: Judged, name: str, given: Given, operands: tuple[str, ...]) -> None:
+    """What `git grep` may show, and the names that it, ls-files and diff hand on."""
+    filters: list[Filter] = []
+    if not given.has("-o", "--others", "-i", "--ignored", "--untracked", "--recurse-submodules"):
+        filters.append(_tracked(judged.place.boundary.cwd))
+    if name == "grep":
+        patterns = tuple(values(given, "-e")) if given.has("-e", "-f") else given.operands[:1]
+        unsure = given.has("-v", "--invert-match", "-f", "--not")
+        expression = None if unsure else searched(patterns, dialect_of(judged, given, "basic"))
+        check_search(judged, operands if given.after_dashes else (), expression, tuple(filters))
+        found = content_filter(expression)
+        filters.extend([found] if found else [])
+    if name == "ls-files":
+        named = any_of(map(_pathspec, operands))
+        filters.extend([named] if named else [])
     if name == "ls-files" or (name in ("grep", "diff") and given.has("-l", "--name-only")):
         # Beneath the current folder, and no name of a tracked file is asked to look like an option.
-        judged.lists = Feed((), anchored=False, nul=separated, narrowed=True)
+        separated = given.has("-z", "--null")
+        judged.lists = Feed((), anchored=False, nul=separated, filters=tuple(filters))
 
 
-def _check_formats(given: Given) -> None:
-    """A signature in a format is verified by gpg, which writes to its own folder."""
-    for _, value in given.options:
+def _tracked(cwd: str) -> Filter:
+    """Only files that git knows."""
+    work_tree, git_dir = repository_around(cwd)
+    known = tracked_paths(work_tree) if work_tree else None
+    return lambda file: bool(git_dir) and (known is None or file.path in known)
+
+
+def _pathspec(operand: str) -> Filter | None:
+    """The files an operand stands for: a pattern, a folder or a file."""
+    if operand.startswith(":"):
+        return None
+    return any_of((glob_filter(operand, on_path=True), glob_filter(f"{operand.rstrip('/')}/*", on_path=True)))
+
+
+def _check_values(judged: Judged, given: Given) -> None:
+    """A signature in a format is verified by gpg, which writes to its own folder; `-L 1,5:path` shows a
+    file."""
+    shows_ranges = not judged.argv[0].endswith(("blame", "annotate"))
+    for name, value in given.options:
+        if name == "-L" and value and shows_ranges:
+            judged.read(value.rpartition(":")[2])
         if value and re.search(r"%G|%\(\*?(?:signature|contents:signature)", value):
             raise RefusedError("git formats with signatures start gpg")
 
@@ -158,7 +198,7 @@ def _stash(judged: Judged) -> None:
     action = judged.argv[1] if len(judged.argv) > 1 else ""
     if action == "list":
         given = _inner(judged, LOG)
-        _check_formats(given)
+        _check_values(judged, given)
         _judge_operands(judged, given.operands)
     elif action == "show":
         _judge_operands(judged, _inner(judged, STASH_SHOW).operands)
@@ -180,7 +220,7 @@ def _reflog(judged: Judged) -> None:
     if action in ("expire", "delete", "drop", "write", "exists"):
         raise RefusedError(f"git reflog {action} is not known to only read")
     given = parse(judged, LOG, start=2 if action in ("show", "list") else 1)
-    _check_formats(given)
+    _check_values(judged, given)
     _judge_operands(judged, given.operands)
 
 

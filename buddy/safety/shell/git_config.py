@@ -32,7 +32,7 @@ _GITLINK_MODE = b"\x00\x00\xe0\x00"
 def executing_keys(cwd: str, root: str) -> tuple[str, ...]:
     """The keys of the repository around `cwd` (and of its submodules) that would start programs or lead git
     elsewhere, as `file: key`; () when there is none, or no repository. `root`: the workspace."""
-    work_tree, git_dir = _repository(cwd)
+    work_tree, git_dir = repository_around(cwd)
     if not git_dir:
         return ()
     if not work_tree:
@@ -46,7 +46,7 @@ def executing_keys(cwd: str, root: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _repository(cwd: str) -> tuple[str, str]:
+def repository_around(cwd: str) -> tuple[str, str]:
     """The work tree and git folder around a folder, as git finds them; a bare one has no work tree."""
     folder = cwd
     while True:

@@ -44,8 +44,10 @@ _LIST = (
     "--clear-decorations --follow --count --diff-merges:text --no-diff-merges --remove-empty "
     "--exclude-first-parent-only"
 )
-_PATTERN_LIST = "--sort:text --format:text --contains? --no-contains? --merged? --no-merged? "
-"--points-at:text --color? --ignore-case"
+_PATTERN_LIST = (
+    "--sort:text --format:text --contains? --no-contains? --merged? --no-merged? "
+    "--points-at:text --color? --ignore-case"
+)
 
 READ_ONLY: dict[str, str] = {
     "status": "-sbvz -u? --short --branch --porcelain? --long --verbose --untracked-files? --ignored? "

@@ -13,7 +13,7 @@ _LONG_FLAGS = words(
     "--ascii-output --monochrome-output --color-output --raw-input --tab --stream --seq --unbuffered "
     "--raw-output0"
 )
-_FORBIDDEN = re.compile(r"\$ENV|\$__prog|(?<![.\w$])(?:env|import|include|modulemeta)\b")
+_FORBIDDEN = re.compile(r"(?<![.\w])ENV\b|\$__prog|(?<![.\w$])(?:env|import|include|modulemeta)\b")
 
 
 def jq(judged: Judged) -> None:

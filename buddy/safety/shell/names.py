@@ -8,6 +8,17 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+ONLY_PRINT = words("echo basename dirname printf")
+"""Programs that print the names they are given, whatever those are."""
+
+SHOWS_NO_CONTENT = ONLY_PRINT | words(
+    "wc ls dir stat file du df realpath readlink tree md5sum sha1sum sha224sum sha256sum sha384sum sha512sum "
+    "b2sum cksum sum shasum test [ true false : grep egrep fgrep rg env nice timeout stdbuf time "
+    "command builtin bash sh xargs find"
+)
+"""Programs that show of a file at most its size, kind or digest, that look themselves at what they would
+find, or that hand it to another program, which is judged by itself."""
+
 INTERPRETERS = words(
     "sh bash dash zsh ksh fish csh tcsh ash mksh pwsh python python2 python3 pypy pypy3 node nodejs "
     "deno bun ruby perl php lua luajit tclsh wish expect osascript R Rscript julia ghci irb iex erl "

@@ -11,10 +11,11 @@ import msgspec
 from buddy.agent.tool import ToolError
 from buddy.safety.paths import Boundary, Located, locate
 from buddy.safety.shell.names import words
-from buddy.safety.shell.words import Redirect
+from buddy.safety.shell.picks import Filter
 
 TRUSTED_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/homebrew/bin"
-_HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/stdin", "/dev/zero", "/dev/urandom", "/dev/random"})
+_HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/stdin"})
+_ENDLESS_DEVICES = frozenset({"/dev/zero", "/dev/urandom", "/dev/random"})
 _SECRET_SAMPLES = words(
     ".env .env.local .env.production prod.env id_rsa id_ed25519 server.pem server.key .netrc .npmrc "
     ".pypirc credentials secrets.yml cert.p12 .git-credentials .ssh .aws .gnupg config/secrets.json"
@@ -27,10 +28,8 @@ _ORDINARY_SAMPLES = words(
 )
 
 
-_HUNTED = re.compile(
-    r"(?i)pass(?:word|wd|phrase)|secret|token|api.?key|credential|private.?key|access.?key|aws_|auth|bearer|sk-|ghp_|akia"
-    r"|\A[\^(]?(?:\.[*+]?|\\[wSW][*+]?|\[.*\]|=)?[$)]?\Z"
-)
+_COUNTED = re.compile(r" (?:-[cNl] ?|--(?:read-)?bytes[= ])[0-9]")
+"""How head, od and xxd are told where to stop."""
 
 
 class RefusedError(Exception):
@@ -57,18 +56,19 @@ class Place(msgspec.Struct, frozen=True):
 class Feed(msgspec.Struct, frozen=True):
     """What comes through a pipe: names of files beneath `roots`, each ended by a NUL when `nul`. `anchored`:
     none of them can pass for an option; `no_links`: none of them is a link;
-    `narrowed`: they were picked by their names."""
+    `filters`: the tests they came through."""
 
     roots: tuple[str, ...]
     anchored: bool
     nul: bool = False
     no_links: bool = False
-    narrowed: bool = False
+    filters: tuple[Filter, ...] = ()
 
 
 class Judged:
     """One simple command while it is judged: its words after expansion, what feeds it, and the paths it was
-    found to read. Validators raise `RefusedError`; what they do not refuse only reads."""
+    found to read. `stands_for`: the files of which an unresolved word is one. Validators raise
+    `RefusedError`; what they do not refuse only reads."""
 
     def __init__(
         self,
@@ -78,14 +78,14 @@ class Judged:
         opaque: frozenset[int] = frozenset(),
         globbed: frozenset[int] = frozenset(),
         feed: Feed | None = None,
-        redirects: tuple[Redirect, ...] = (),
+        stands_for: Feed | None = None,
     ) -> None:
         self.place = place
         self.argv = argv
         self.opaque = opaque
         self.globbed = globbed
         self.feed = feed
-        self.redirects = redirects
+        self.stands_for = stands_for
         self.reads: list[Located] = []
         self.lists: Feed | None = None
 
@@ -93,6 +93,10 @@ class Judged:
         """Refuse a path whose content may not be read without asking."""
         if given in ("-", "") or given in _HARMLESS_DEVICES:
             return
+        if given in _ENDLESS_DEVICES:
+            if self.argv[0] in ("head", "od", "xxd") and _COUNTED.search(" ".join(self.argv)):
+                return
+            raise RefusedError(f"{given} never ends")
         located = self._inside(given)
         if located.secret:
             raise RefusedError(f"it reads {located.shown}: {located.secret}")
@@ -103,7 +107,7 @@ class Judged:
 
     def name(self, given: str) -> None:
         """Refuse a path that may not even be looked at. Names and sizes of secret files may be."""
-        if given not in ("-", "") and given not in _HARMLESS_DEVICES:
+        if given not in ("-", "") and given not in _HARMLESS_DEVICES | _ENDLESS_DEVICES:
             self._inside(given)
 
     def _inside(self, given: str) -> Located:
@@ -115,7 +119,7 @@ class Judged:
 
     def again(self, argv: tuple[str, ...]) -> Judged:
         """The command inside a wrapper. What it reads counts as read by the whole."""
-        inner = Judged(self.place, argv, feed=self.feed)
+        inner = Judged(self.place, argv, feed=self.feed, stands_for=self.stands_for)
         inner.reads = self.reads
         return inner
 
@@ -154,11 +158,6 @@ def expression_names_secret(expression: str) -> bool:
     except re.error:
         return True
     return _singles_out(compiled, whole=False)
-
-
-def hunts_secrets(patterns: tuple[str, ...]) -> bool:
-    """Whether a search is for what secret files hold, or for everything."""
-    return any(_HUNTED.search(pattern) for pattern in patterns)
 
 
 def _singles_out(expression: re.Pattern[str], *, whole: bool = True) -> bool:

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
+from buddy.safety.shell.names import words
 from buddy.safety.shell.options import Given, parse
-from buddy.safety.shell.place import Feed, Judged, RefusedError, expression_names_secret, hunts_secrets
-from buddy.safety.shell.walk import check_links, check_secrets
+from buddy.safety.shell.picks import (
+    Candidate,
+    Filter,
+    any_of,
+    content_filter,
+    glob_filter,
+    line_filter,
+    no_hidden,
+    searched,
+)
+from buddy.safety.shell.place import Feed, Judged, RefusedError, expression_names_secret
+from buddy.safety.shell.verdict import UNRESOLVED
+from buddy.safety.shell.walk import check_links, check_search
 
 GREP = (
     "-abcEFGHhiIlLnoPqrRsTUvVwxyzZ -A:num -B:num -C:num -NUM -e:text -f:read -m:num -d:text -D:text "
@@ -58,15 +72,32 @@ _KEEP_LINES = frozenset(
     {"-i", "-v", "-E", "-F", "-G", "-P", "-w", "-x", "-e", "-a", "--invert-match", "--regexp"}
 )
 _LISTS = ("-l", "-L", "--files-with-matches", "--files-without-match")
+_INVERTS = ("-v", "-L", "--invert-match", "--files-without-match")
+_SOURCE_TYPES = words("py js ts rust go java c cpp md html css ruby php swift kotlin")
+"""Types of ripgrep's that no secret file has."""
 
 
 def _split(given: Given, *names: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Patterns and files of a command whose first operand is the pattern unless an option gives it."""
     if given.has(*names):
         return tuple(
-            value for name, value in given.options if name in ("-e", "--regexp") and value
+            value for name, value in given.options if name in ("-e", "--regexp") and value is not None
         ), given.operands
     return given.operands[:1], given.operands[1:]
+
+
+def values(given: Given, *names: str) -> list[str]:
+    """All values given to one of these options."""
+    return [value for name, value in given.options if name in names and value is not None]
+
+
+def dialect_of(judged: Judged, given: Given, usual: str) -> str:
+    """How the patterns of a grep are written."""
+    if judged.argv[0] == "fgrep" or given.has("-F", "--fixed-strings"):
+        return "fixed"
+    if given.has("-P", "--perl-regexp"):
+        return "perl"
+    return "extended" if judged.argv[0] == "egrep" or given.has("-E", "--extended-regexp") else usual
 
 
 def grep(judged: Judged) -> None:
@@ -80,30 +111,53 @@ def grep(judged: Judged) -> None:
     for file in files:
         judged.read(file)
     recursive = given.has("-r", "-R", "--recursive", "--dereference-recursive")
+    recursive = recursive or given.value("-d", "--directories") == "recurse"
     if given.has("-R", "--dereference-recursive") or given.value("-d", "--directories") == "recurse":
         check_links(judged, files)
-    if recursive and hunts_secrets(patterns) and not given.has("--include"):
-        check_secrets(judged, files)
-    if (recursive or files) and given.has(*_LISTS):
-        judged.lists = _names(files, nul=given.has("-Z", "--null"))
+    shows_others = given.has(*_INVERTS, "-f", "--file", "-z", "--null-data")
+    expression = None if shows_others else searched(patterns, dialect_of(judged, given, "basic"))
+    includes = any_of(glob_filter(value) for value in values(given, "--include"))
+    filters = (includes,) if includes else ()
+    listing = given.has(*_LISTS)
+    if recursive and not (listing and shows_others):
+        check_search(judged, files, expression, filters)
+    _check_found(judged, expression)
+    if (recursive or files) and listing:
+        judged.lists = _names(files, nul=given.has("-Z", "--null"), filters=filters, expression=expression)
     elif not files and not recursive:
-        judged.lists = _filtered(judged, given, patterns)
+        judged.lists = _filtered(judged, given, patterns, expression)
 
 
-def _filtered(judged: Judged, given: Given, patterns: tuple[str, ...]) -> Feed | None:
+def _check_found(judged: Judged, expression: re.Pattern[str] | None) -> None:
+    """The same for files that another program found."""
+    found = judged.stands_for
+    if found is not None and any(UNRESOLVED in word for word in judged.argv):
+        check_search(judged, found.roots, expression, found.filters)
+
+
+def _filtered(
+    judged: Judged, given: Given, patterns: tuple[str, ...], expression: re.Pattern[str] | None
+) -> Feed | None:
     """Names that come through grep are names still, unless it picks secret ones or parts of lines."""
     if judged.feed is None or not all(name in _KEEP_LINES for name, _ in given.options):
         return None
-    inverted = given.has("-v", "--invert-match")
-    if not inverted and any(map(expression_names_secret, patterns)):
+    if not given.has(*_INVERTS) and any(map(expression_names_secret, patterns)):
         return None
-    return msgspec.structs.replace(judged.feed, narrowed=judged.feed.narrowed or not inverted)
+    lines = line_filter(expression)
+    return msgspec.structs.replace(judged.feed, filters=(*judged.feed.filters, *([lines] if lines else ())))
 
 
-def _names(files: tuple[str, ...], *, nul: bool) -> Feed:
+def _names(
+    files: tuple[str, ...],
+    *,
+    nul: bool,
+    filters: tuple[Filter, ...] = (),
+    expression: re.Pattern[str] | None = None,
+) -> Feed:
     """Listed names start with the operands they were found under; without operands with anything."""
     anchored = bool(files) and not any(file.startswith("-") for file in files)
-    return Feed(files, anchored, nul, no_links=True, narrowed=True)
+    content = content_filter(expression)
+    return Feed(files, anchored, nul, no_links=True, filters=(*filters, *([content] if content else ())))
 
 
 def rg(judged: Judged) -> None:
@@ -111,25 +165,42 @@ def rg(judged: Judged) -> None:
     given = parse(judged, RG)
     if given.has("-V", "--version", "--type-list"):
         return
+    filters = _rg_filters(given)
+    expression: re.Pattern[str] | None = None
     if given.has("--files"):
         files = given.operands
     else:
         patterns, files = _split(given, "-e", "--regexp", "-f", "--file")
         if not patterns and not given.has("-f", "--file"):
             raise RefusedError("rg without a pattern")
+        if not given.has(*_INVERTS[:1], *_INVERTS[2:], "-f", "--file", "--passthru", "--multiline-dotall"):
+            expression = searched(patterns, "fixed" if given.has("-F", "--fixed-strings") else "perl")
     for file in files:
         judged.read(file)
     if given.has("-L", "--follow"):
         check_links(judged, files)
-    looks_everywhere = given.has("-u", "-.", "--hidden", "--unrestricted") and not given.has("--files")
-    if (
-        looks_everywhere
-        and hunts_secrets(given.operands[:1])
-        and not given.has("-g", "--glob", "-t", "--type")
-    ):
-        check_secrets(judged, files)
+    if not given.has("--files"):
+        check_search(judged, files, expression, filters)
+        _check_found(judged, expression)
     if given.has("-l", "--files", "--files-with-matches", "--files-without-match"):
-        judged.lists = _names(files, nul=given.has("-0", "--null"))
+        judged.lists = _names(files, nul=given.has("-0", "--null"), filters=filters, expression=expression)
+
+
+def _rg_filters(given: Given) -> tuple[Filter, ...]:
+    found: list[Filter] = []
+    if not given.has("-u", "-.", "--hidden", "--unrestricted"):
+        found.append(no_hidden)
+    globs = values(given, "-g", "--glob", "--iglob")
+    names = any_of(glob_filter(glob.rpartition("/")[2]) for glob in globs if not glob.startswith("!"))
+    types = values(given, "-t", "--type")
+    if types and not given.has("--type-add") and all(one in _SOURCE_TYPES for one in types):
+        return (_nothing,)
+    return (*found, names) if names else tuple(found)
+
+
+def _nothing(_file: Candidate) -> bool:
+    """No secret file is of these types."""
+    return False
 
 
 def fd(judged: Judged) -> None:
@@ -138,12 +209,17 @@ def fd(judged: Judged) -> None:
     if given.has("-V", "--version"):
         return
     folders = given.operands[1:]
-    for folder in folders:
+    for folder in (*folders, *values(given, "--search-path")):
         judged.name(folder)
     if given.has("-L", "--follow"):
         check_links(judged, folders)
-    if not any(map(expression_names_secret, given.operands[:1])):
-        judged.lists = _names(folders, nul=given.has("-0", "--print0"))
+    if any(map(expression_names_secret, given.operands[:1])):
+        return
+    filters: list[Filter] = [] if given.has("-H", "-u", "--hidden", "--unrestricted") else [no_hidden]
+    if given.operands and not given.has("-p", "--full-path", "-g", "--glob", "-F", "--fixed-strings"):
+        lines = line_filter(searched(given.operands[:1], "perl"))
+        filters.extend([lines] if lines else [])
+    judged.lists = _names(folders, nul=given.has("-0", "--print0"), filters=tuple(filters))
 
 
 SEARCH = {"grep": grep, "egrep": grep, "fgrep": grep, "rg": rg, "fd": fd, "fdfind": fd}

@@ -6,9 +6,12 @@ import os
 import re
 from collections.abc import Iterator
 
+from buddy.safety.shell.names import words
+from buddy.safety.shell.picks import Candidate, Filter, content_filter, hunts_secrets
 from buddy.safety.shell.place import Judged, RefusedError
 
 MAX_ENTRIES = 10_000
+_INSTALLED = words(".git node_modules .venv venv site-packages __pycache__ .tox .mypy_cache .ruff_cache")
 _MAY_BE_SECRET = re.compile(
     r"^\.(?:env|netrc|npmrc|pypirc|aws|ssh|gnupg|git-cred|docker|kube)|^id_|secret|credential|service.?account"
     r"|\.(?:env|pem|key|p12|pfx|jks|keystore|kdbx|ppk|keytab|tfvars)$"
@@ -16,18 +19,55 @@ _MAY_BE_SECRET = re.compile(
 """A cheap first look at a name; whether it really is one is decided with all other paths."""
 
 
-def check_links(judged: Judged, roots: tuple[str, ...]) -> None:
-    """Refuse when a link beneath the folders leads somewhere that may not be read."""
+class TooManyError(RefusedError):
+    """There is more beneath a folder than is looked at."""
+
+
+def check_links(judged: Judged, roots: tuple[str, ...], filters: tuple[Filter, ...] = ()) -> None:
+    """Refuse when a link beneath the folders that comes through all filters leads somewhere that may not be
+    read."""
     for entry in _entries(judged, roots):
-        if entry.is_symlink():
+        if entry.is_symlink() and all(test(_candidate(judged, entry)) for test in filters):
             judged.read(entry.path)
 
 
-def check_secrets(judged: Judged, roots: tuple[str, ...]) -> None:
-    """Refuse when a secret file lies beneath the folders."""
-    for entry in _entries(judged, roots):
-        if _MAY_BE_SECRET.search(entry.name.lower()):
+def check_secrets(judged: Judged, roots: tuple[str, ...], filters: tuple[Filter, ...] = ()) -> None:
+    """Refuse when a secret file that comes through all filters lies beneath the folders. What package
+    managers put there is not looked through."""
+    for entry in _entries(judged, roots, skip=_INSTALLED):
+        candidate = _candidate(judged, entry)
+        parts = candidate.shown.lower().split("/")
+        if not any(map(_MAY_BE_SECRET.search, parts)) or _is_folder(entry):
+            continue
+        if all(test(candidate) for test in filters):
             judged.read(entry.path)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that goes round in circles
+        return False
+
+
+def _candidate(judged: Judged, entry: os.DirEntry[str]) -> Candidate:
+    return Candidate(entry.path, os.path.relpath(entry.path, judged.place.boundary.cwd))
+
+
+def check_search(
+    judged: Judged,
+    roots: tuple[str, ...],
+    expression: re.Pattern[str] | None,
+    filters: tuple[Filter, ...],
+) -> None:
+    """Refuse a search that may show lines of a secret file beneath the folders."""
+    content = content_filter(expression)
+    hunts = hunts_secrets(expression)
+    try:
+        check_secrets(judged, roots, filters if hunts or content is None else (*filters, content))
+    except TooManyError:
+        if hunts:
+            raise
 
 
 def check_names(judged: Judged, roots: tuple[str, ...], separators: str) -> None:
@@ -42,7 +82,9 @@ def check_names(judged: Judged, roots: tuple[str, ...], separators: str) -> None
             judged.read(piece)
 
 
-def _entries(judged: Judged, roots: tuple[str, ...]) -> Iterator[os.DirEntry[str]]:
+def _entries(
+    judged: Judged, roots: tuple[str, ...], skip: frozenset[str] = frozenset()
+) -> Iterator[os.DirEntry[str]]:
     seen = 0
     pending = [os.path.join(judged.place.boundary.cwd, root) for root in roots or (".",)]
     while pending:
@@ -51,9 +93,9 @@ def _entries(judged: Judged, roots: tuple[str, ...]) -> Iterator[os.DirEntry[str
                 for entry in entries:
                     seen += 1
                     if seen > MAX_ENTRIES:
-                        raise RefusedError("there are too many files to see where all of them lead")
+                        raise TooManyError("there are too many files to see where all of them lead")
                     yield entry
-                    if entry.is_dir(follow_symlinks=False):
+                    if entry.is_dir(follow_symlinks=False) and entry.name not in skip:
                         pending.append(entry.path)
         except OSError:
             continue  # what cannot be listed cannot be followed either

@@ -6,12 +6,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from buddy.safety.shell.find import DUMPS
-from buddy.safety.shell.names import words
+from buddy.safety.shell.names import ONLY_PRINT, words
 from buddy.safety.shell.options import parse
 from buddy.safety.shell.place import Feed, Judged, RefusedError
 from buddy.safety.shell.verdict import UNRESOLVED
-from buddy.safety.shell.walk import check_links, check_names, check_secrets
+from buddy.safety.shell.walk import check_links, check_names
 
 Judge = Callable[[Judged], None]
 HARMLESS_ASSIGNMENTS = words(
@@ -31,9 +30,10 @@ _ANY_OPTION_IS_HARMLESS = words(
 harm."""
 
 _LOOKS_ONLY = words("ls stat du realpath readlink")
-_ONLY_PRINT = words("echo basename dirname")
-_XARGS = "-0rtx -n:num -L:num -P:num -s:num -I:text -d:text --null --no-run-if-empty --verbose "
-"--max-args:num --max-procs:num"
+_XARGS = (
+    "-0rtx -n:num -L:num -P:num -s:num -I:text -d:text --null --no-run-if-empty --verbose "
+    "--max-args:num --max-procs:num"
+)
 
 
 def check_assignment(name: str, value: str) -> None:
@@ -143,10 +143,11 @@ def xargs_with(judge: Judge) -> Judge:
     def xargs(judged: Judged) -> None:
         given = parse(judged, _XARGS, stop_at_operand=True)
         words_ = list(given.operands) or ["echo"]
-        if judged.feed is None and words_[0] not in _ONLY_PRINT:
+        if judged.feed is None and words_[0] not in ONLY_PRINT:
             raise RefusedError("xargs takes words that are not known to be names of files in the workspace")
-        if judged.feed is not None and words_[0] not in _ONLY_PRINT:
+        if judged.feed is not None and words_[0] not in ONLY_PRINT:
             _check_source(judged, judged.feed, words_[0], given.value("-d"), nul=given.has("-0", "--null"))
+        judged.stands_for = judged.feed
         mark = given.value("-I")
         name = f"./{UNRESOLVED}"
         if mark is None:
@@ -168,9 +169,7 @@ def _check_source(judged: Judged, feed: Feed, program: str, delimiter: str | Non
         raise RefusedError(f"a name may look like an option to {program}")
     if program in _LOOKS_ONLY:
         return
-    if program in DUMPS and not feed.narrowed:
-        check_secrets(judged, feed.roots)
     if not nul:
         check_names(judged, feed.roots, r"\n" if delimiter else r"[\s'\"\\]")
     if not feed.no_links:
-        check_links(judged, feed.roots)
+        check_links(judged, feed.roots, feed.filters)

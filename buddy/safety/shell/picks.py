@@ -1,0 +1,144 @@
+"""Which files a command would take up: by their names, and by what a search finds in them.
+
+Everything here answers "may it be taken up?" and says yes when it cannot tell.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from buddy.safety.shell.words import MAX_CHARS
+
+MAX_SECRET_BYTES = 65_536
+_LONG_LINE = 500
+_HUNTED = re.compile(
+    r"(?i)pass(?:word|wd|phrase)|secret|token|api.?key|credential|private.?key|access.?key|aws_|auth|bearer"
+    r"|sk-|ghp_|akia|\A(?:\(\?:)?[\^(]?(?:\.[*+]?|\\[wSW][*+]?|\[[^\]]*\][*+]?|=)?[$)]*\Z"
+)
+_PLAIN_GLOB = re.compile(r"[\w.*?/+@, -]*")
+_BRACKETS = re.compile(r"\[\[:[a-z]+:\]\]")
+_UNSURE = re.compile(r"[*+}][*+{]|\)[*+{]|(?:[*+}].*){4}|\(\?(?!:)|\\\\|\\['`]|\[[:.=]|\A\*")
+"""What may take for ever, or what Python may read differently."""
+_ODD_ESCAPE = {"perl": re.compile(r"\\(?![sSwWdDbBntr])[A-Za-z0-9]")}
+_ODD_POSIX = re.compile(
+    r"\\(?![sSwWbB])[A-Za-z0-9]|\[[^\]]*\\|(?<![\[|(\\])(?<=.)\^|(?<!\\)\$(?=.)(?!\\?[|)])"
+)
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A file that may be taken up: its place, and the spelling under which a command would name it."""
+
+    path: str
+    shown: str
+
+    @property
+    def name(self) -> str:
+        """Its last component."""
+        return os.path.basename(self.path)
+
+    @property
+    def spellings(self) -> tuple[str, str]:
+        """How commands may spell it."""
+        plain = self.shown.removeprefix("./")
+        return plain, f"./{plain}"
+
+
+Filter = Callable[[Candidate], bool]
+"""Whether a file may come through one test of a command."""
+
+
+def glob_filter(pattern: str, *, on_path: bool = False) -> Filter | None:
+    """A pattern on names, or on whole paths, where `*` matches a slash too; None for one that is not
+    plain."""
+    if not _PLAIN_GLOB.fullmatch(pattern):
+        return None
+    text = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+    expression = re.compile(text, re.DOTALL | re.IGNORECASE)
+    if on_path:
+        return lambda file: any(map(expression.fullmatch, file.spellings))
+    return lambda file: expression.fullmatch(file.name) is not None
+
+
+def any_of(filters: Iterable[Filter | None]) -> Filter | None:
+    """What comes through one of several tests; None when one of them lets everything through, or there is
+    none."""
+    known = list(filters)
+    tests = [one for one in known if one is not None]
+    if not tests or len(tests) < len(known):
+        return None
+    return lambda file: any(test(file) for test in tests)
+
+
+def all_of(filters: tuple[Filter, ...]) -> Filter | None:
+    """What comes through all of several tests; None when there is none."""
+    return (lambda file: all(test(file) for test in filters)) if filters else None
+
+
+def no_hidden(file: Candidate) -> bool:
+    """No component of it starts with a dot."""
+    return not any(part.startswith(".") and part not in (".", "..") for part in file.shown.split("/"))
+
+
+def line_filter(expression: re.Pattern[str] | None) -> Filter | None:
+    """What a search through the lines of a list of names lets through."""
+    if expression is None:
+        return None
+    return lambda file: any(map(expression.search, file.spellings))
+
+
+def content_filter(expression: re.Pattern[str] | None) -> Filter | None:
+    """The files in which a search may find something."""
+    if expression is None:
+        return None
+    return lambda file: _may_match(expression, file.path)
+
+
+def _may_match(expression: re.Pattern[str], path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_SECRET_BYTES + 1)
+    except OSError:
+        return True
+    text = data.decode("utf-8", "replace")
+    has_long_lines = any(len(line) > _LONG_LINE for line in text.split("\n"))
+    if len(data) > MAX_SECRET_BYTES or (has_long_lines and re.search(r"[*+{]", expression.pattern)):
+        return True
+    return expression.search(text) is not None
+
+
+def hunts_secrets(expression: re.Pattern[str] | None) -> bool:
+    """Whether a search is for what secret files usually hold, or for everything."""
+    return expression is None or _HUNTED.search(expression.pattern) is not None
+
+
+def searched(patterns: tuple[str, ...], dialect: str) -> re.Pattern[str] | None:
+    """What a search would find, or more than that; None when that cannot be told. `dialect`: "basic",
+    "extended", "perl" or "fixed"."""
+    if not patterns:
+        return None
+    texts = [_python(line, dialect) for pattern in patterns for line in pattern.split("\n")]
+    known = [text for text in texts if text is not None]
+    if len(known) < len(texts) or sum(map(len, known)) > MAX_CHARS:
+        return None
+    try:
+        return re.compile("|".join(f"(?:{text})" for text in known), re.IGNORECASE | re.MULTILINE)
+    except re.error:
+        return None
+
+
+def _python(pattern: str, dialect: str) -> str | None:
+    """A pattern as Python writes it, letting through the same or more."""
+    if dialect == "fixed":
+        return re.escape(pattern)
+    text = _BRACKETS.sub(".", pattern)
+    if _ODD_ESCAPE.get(dialect, _ODD_POSIX).search(text.replace("\\<", "").replace("\\>", "")):
+        return None
+    if dialect == "basic":
+        text = re.sub(r"\\?[(){}|+?]", lambda sign: sign[0][1:] or f"\\{sign[0]}", text)
+    if dialect != "perl":
+        text = re.sub(r"\\[<>]", "", text)
+    return None if _UNSURE.search(text) else text
