@@ -57,6 +57,11 @@ rg --hidden -t all TOK
 rg -v zzz --hidden
 rg ked
 git grep --untracked TOK
+git grep lock
+git grep -l . | xargs cat
+git ls-files | xargs cat
+git ls-files '*.key' | xargs cat
+git stash show -p --include-untracked
 diff -r . src
 diff -ruN src .
 """
@@ -123,7 +128,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> ShellDesk:
     desk = make_desk(tmp_path_factory.mktemp("picks"))
     (desk.root / "deploy.key").write_text("locked\n")
     desk.git("init", "-q")
-    desk.git("add", "a", "b", "f", "f.json", "src", "docs", "package.json")
+    desk.git("add", "a", "b", "f", "f.json", "src", "docs", "package.json", "deploy.key")
     desk.git("commit", "-qm", "one")
     return desk
 

@@ -120,5 +120,5 @@ BRANCH = (
     f"{_PATTERN_LIST}"
 )
 TAG = f"-l -n? --list --column? --no-column {_PATTERN_LIST}"
-STASH_SHOW = f"-u --include-untracked --only-untracked {_DIFF}"
+STASH_SHOW = _DIFF
 LOG = READ_ONLY["log"]

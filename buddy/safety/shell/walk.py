@@ -51,7 +51,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _candidate(judged: Judged, entry: os.DirEntry[str]) -> Candidate:
-    return Candidate(entry.path, os.path.relpath(entry.path, judged.place.boundary.cwd))
+    return Candidate(os.path.normpath(entry.path), os.path.relpath(entry.path, judged.place.boundary.cwd))
 
 
 def check_search(
