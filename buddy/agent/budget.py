@@ -88,6 +88,15 @@ class Budget(msgspec.Struct, frozen=True):
     max_tokens: int = 0
 
 
+class DayBudget(msgspec.Struct, frozen=True):
+    """The limit of a day over all sessions: `spent` are the dollars so far, `add` counts a reply's. A limit
+    of 0 only counts."""
+
+    max_cost_usd: float
+    spent: Callable[[], float]
+    add: Callable[[float], None]
+
+
 class Window(msgspec.Struct, frozen=True):
     """A model's context: how many tokens fit, whether that is known or only guessed, and how many are kept
     free for the reply."""
@@ -121,11 +130,13 @@ class TokenMeter:
         cost_usd: float = 0,
         session: Budget | None = None,
         session_spent: Callable[[], tuple[float, int]] = lambda: (0.0, 0),
+        day: DayBudget | None = None,
     ) -> None:
         self.window = window
         self.budget = budget or Budget()
         self.session = session or Budget()
         self._session_spent = session_spent
+        self._day = day
         self.total = spent or Usage(0, 0, 0, 0, 0, estimated=False)
         self.last = NO_USAGE
         self.cost_usd = cost_usd
@@ -164,14 +175,22 @@ class TokenMeter:
         return "warn" if tokens > self.window.limit * WARN_SHARE else "fits"
 
     def reserve(self, tokens: int, max_output: int) -> BudgetReached | None:
-        """Whether the worst case of the next request still lies within the task's and the session's
-        budget."""
+        """Whether the worst case of the next request still lies within the budgets of task, session and
+        day."""
         price = self._price(Usage(tokens, max_output, 0, 0, 0, estimated=True)) or 0.0
         used = self.total.input_tokens + self.total.output_tokens
         session_usd, session_tokens = self._session_spent()
-        return _reached("the budget", self.budget, self.cost_usd, price, used, tokens) or _reached(
-            "the session's budget", self.session, session_usd, price, session_tokens, tokens
+        return (
+            _reached("the budget", self.budget, self.cost_usd, price, used, tokens)
+            or _reached("the session's budget", self.session, session_usd, price, session_tokens, tokens)
+            or self._reached_today(price)
         )
+
+    def _reached_today(self, price: float) -> BudgetReached | None:
+        if self._day is None or not self._day.max_cost_usd:
+            return None
+        limit = Budget(max_cost_usd=self._day.max_cost_usd)
+        return _reached("the day's budget", limit, self._day.spent(), price, 0, 0)
 
     def settle(self, estimated_input: int, message: AssistantMessage) -> tuple[AssistantMessage, TokenUsage]:
         """Count a finished reply. Its usage is filled in with an estimate where the provider said nothing;
@@ -188,6 +207,8 @@ class TokenMeter:
         cost = self._price(usage)
         self.cost_known = self.cost_known and cost is not None
         self.cost_usd += cost or 0
+        if self._day is not None and cost:
+            self._day.add(cost)
         return msgspec.structs.replace(message, usage=usage), self.report()
 
     def report(self) -> TokenUsage:

@@ -13,7 +13,7 @@ from datetime import datetime
 
 import msgspec
 
-from buddy.agent.budget import Budget
+from buddy.agent.budget import Budget, DayBudget
 from buddy.agent.host import Limits
 from buddy.agent.registry import ToolRegistry
 from buddy.agent.tool import ToolContext, ToolResult
@@ -37,6 +37,7 @@ from buddy.safety.process_guard import guard_process
 from buddy.safety.redact import redact, redact_message
 from buddy.sessions.folder import FolderError
 from buddy.sessions.opened import OpenSession
+from buddy.sessions.spending import DaySpending
 from buddy.sessions.store import SessionStore
 from buddy.tasks.board import TaskBoard
 from buddy.tasks.parts import BoardParts, Clock, TaskServices
@@ -168,6 +169,7 @@ async def open_desk(
                 attended=wanted.attended,
                 steering=loaded.settings.agent.steering,
                 follow_ups=loaded.settings.agent.follow_ups,
+                day=_day(place, loaded.settings),
                 checkpoints=_checkpoints(place, loaded.settings, session, undo),
             )
         )
@@ -333,3 +335,8 @@ def _task_budget(settings: Settings, options: Options) -> Budget:
 
 def _session_budget(settings: Settings) -> Budget:
     return Budget(settings.budget.session_usd, settings.budget.session_tokens)
+
+
+def _day(place: Place, settings: Settings) -> DayBudget:
+    spending = DaySpending(place.where.state)
+    return DayBudget(settings.budget.day_usd, spending.spent, spending.add)

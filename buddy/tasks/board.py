@@ -132,6 +132,7 @@ class TaskBoard:
             cost_usd=usage.cost_usd if usage else 0,
             session=self.session_budget,
             session_spent=self.spent,
+            day=self.parts.day,
         )
         meter.context_tokens = usage.context_tokens if usage else 0
         return meter

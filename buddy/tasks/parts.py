@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
-from buddy.agent.budget import Budget, Price, Window
+from buddy.agent.budget import Budget, DayBudget, Price, Window
 from buddy.agent.host import Limits, Sampling
 from buddy.agent.messages import Message
 from buddy.agent.provider import Provider
@@ -63,7 +63,7 @@ class BoardParts(msgspec.Struct, frozen=True):
     `model` finds a model by the person's name for it ("" is the default) and raises `ConfigError`; `facts`
     looks at a call for the policy (it may raise `ToolError`); `redact` takes known secret shapes out of a
     message; `save_rules` writes rules the person wants for good; `attended`: somebody is there to be asked;
-    `checkpoints`: None where effects of commands are not kept.
+    `checkpoints`: None where effects of commands are not kept; `day`: None where no day is counted.
     """
 
     boundary: Boundary
@@ -87,3 +87,4 @@ class BoardParts(msgspec.Struct, frozen=True):
     steering: str
     follow_ups: str
     checkpoints: Checkpoints | None = None
+    day: DayBudget | None = None
