@@ -1,4 +1,5 @@
-"""The one list of what a test may need from the machine. Skips go through here; they are counted and printed at the end."""
+"""The one list of what a test may need from the machine. Skips go through here; they are counted and printed
+at the end."""
 
 from __future__ import annotations
 

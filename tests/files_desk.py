@@ -1,5 +1,5 @@
-"""A desk for tests of file tools: a workspace folder, the services a task's tools get, and calls made the way a
-model makes them (JSON in, result or refusal out)."""
+"""A desk for tests of file tools: a workspace folder, the services a task's tools get, and calls made the way
+a model makes them (JSON in, result or refusal out)."""
 
 from __future__ import annotations
 

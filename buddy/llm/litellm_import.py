@@ -45,6 +45,9 @@ class LitellmUnavailableError(Exception):
     """litellm could not be imported; the message says why and what to do."""
 
 
+HTTP_HANDLERS = "litellm.llms.custom_httpx.http_handler"
+
+
 class LitellmLibrary:
     """The imported module, or the promise of it. One per process, made by whoever builds the providers."""
 
@@ -105,10 +108,22 @@ class LitellmLibrary:
             for name in FIRST_CALL_MODULES:
                 self._importer(name)
             configure(module)
+            let_go_at_exit(self._importer(HTTP_HANDLERS))
         finally:
             gc.enable()
             gc.freeze()
         return module
+
+
+def let_go_at_exit(handlers: Any) -> None:
+    """The destructor of its HTTP handlers imports a module. At interpreter exit that waits for ever for an
+    import lock (seen in every other exit), and what it would dispose of is an aiohttp session, which
+    `configure` rules out."""
+    handlers.AsyncHTTPHandler._dispose_wrapped_aiohttp_session = _dispose_of_nothing  # noqa: SLF001 - as above
+
+
+def _dispose_of_nothing(_handler: Any) -> None:
+    return
 
 
 def configure(module: Any) -> None:

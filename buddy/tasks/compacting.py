@@ -53,7 +53,10 @@ async def _summary(board: TaskBoard, task: Task, through: int, focus: str) -> st
     wanted = f"\n\nPay special attention to: {focus}" if focus else ""
     ask = board.message(rendered(template_text("compaction.md"), {"focus": wanted}), "prompt")
     old = applied(task.compaction, task.history[:through])
-    request = ModelRequest(access.model, board.parts.system, (*old, ask), ())
+    # The tools go along although none is to be called: some providers refuse a history with calls without
+    # them.
+    tools = board.parts.tools.list_definitions()
+    request = ModelRequest(access.model, board.parts.system, (*old, ask), tools)
     assembler = ReplyAssembler(board.parts.clock.new_id(), access.model, access.provider.lane)
     stream = access.provider.stream(request)
     try:

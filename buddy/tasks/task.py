@@ -103,7 +103,8 @@ def title_of(message: UserMessage) -> str:
 
 
 def legal_length(history: list[Message]) -> int:
-    """How much of a history a copy can start with: up to the last exchange whose calls are all answered."""
+    """How much of a history a copy can start with: up to the last exchange whose calls are all answered,
+    without words nobody answered yet (the copy would take them up as well)."""
     open_calls: set[str] = set()
     length = 0
     for position, message in enumerate(history):
@@ -113,7 +114,7 @@ def legal_length(history: list[Message]) -> int:
             case ToolMessage():
                 open_calls.discard(message.call_id)
             case UserMessage():
-                pass
+                continue
         if not open_calls:
             length = position + 1
     return length

@@ -17,7 +17,13 @@ import pytest
 
 from buddy.agent.provider import ModelRequest, ProviderError
 from buddy.llm.keys import no_key
-from buddy.llm.litellm_import import BEFORE_IMPORT, FIRST_CALL_MODULES, LATER_MODULES, LitellmLibrary
+from buddy.llm.litellm_import import (
+    BEFORE_IMPORT,
+    FIRST_CALL_MODULES,
+    HTTP_HANDLERS,
+    LATER_MODULES,
+    LitellmLibrary,
+)
 from buddy.llm.litellm_provider import LitellmProvider
 from tests.headless.program import Desk
 
@@ -25,7 +31,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def module() -> Any:
-    return SimpleNamespace(ModelResponse=object, ModelResponseStream=object)
+    handler = type("AsyncHTTPHandler", (), {})
+    return SimpleNamespace(ModelResponse=object, ModelResponseStream=object, AsyncHTTPHandler=handler)
 
 
 class Importer:
@@ -68,7 +75,7 @@ async def test_it_happens_once_in_a_daemon_thread_with_everything_set_before() -
     assert first is second
     assert library.is_ready
     assert await asyncio.to_thread(importer.is_done.wait, 20)
-    assert importer.asked == ["litellm", *FIRST_CALL_MODULES, *LATER_MODULES]
+    assert importer.asked == ["litellm", *FIRST_CALL_MODULES, HTTP_HANDLERS, *LATER_MODULES]
     assert importer.seen == {
         # What the person set stays.
         "environment": {**BEFORE_IMPORT, "LITELLM_MODE": "DEV"},
