@@ -77,10 +77,17 @@ def _settings(options: Options, place: Place) -> Iterator[Finding]:
     trust = "trusted" if place.trusted else "not trusted (its buddy.toml is ignored)"
     yield Finding("ok", f"workspace: {place.boundary.root}, {trust}")
     try:
-        access = Models(loaded.settings, place).access(options.model)
+        models = Models(loaded.settings, place)
+        access = models.access(options.model)
         guess = " (a guess: set context_limit)" if access.window.guessed else ""
         lane = f"the {access.provider.lane} lane, {access.window.limit:,} tokens{guess}"
         yield Finding("ok", f"model: {access.name} through {lane}")
+        missing = asyncio.run(models.problem(options.model))
+        yield (
+            Finding("bad", f"key: {missing}")
+            if missing
+            else Finding("ok", "key: there is one, or none needed")
+        )
     except ConfigError as error:
         yield Finding("bad", f"model: {error}")
     for server in asyncio.run(find_local_servers()):
