@@ -68,6 +68,7 @@ class Front:
         self.previous = ""
         self.switch_to: str | None = None
         self.farewell = ""
+        self.code = 0
         self.batches: asyncio.Queue[list[TaskEvent]] = asyncio.Queue()
 
     def print(self, *blocks: Block) -> None:
@@ -81,6 +82,11 @@ class Front:
         while True:
             yield await self.batches.get()
             self.batches.task_done()
+
+    def end_without_session(self, code: int) -> None:
+        """No session can be had: the reason is on the screen, and nothing that is typed could be kept."""
+        self.code = code
+        self.screen.end("left")
 
     async def settle(self) -> None:
         """Wait until the screen has taken what the board said to the end, then forget the session."""
@@ -116,6 +122,7 @@ async def run_screen(options: Options, place: Place, loaded: Loaded, log_path: s
         front.gone.set()
         front.stop.set()
         await _settled(sitting)
+    code = front.code or code
     if front.farewell:
         sys.stdout.write(front.farewell + "\n")
     return code
@@ -143,9 +150,12 @@ async def _sit(options: Options, place: Place, loaded: Loaded, front: Front, log
             await sitting.sit(options, place, loaded, front, reference, log_path)
             reference = front.switch_to
             options = _without_prompt(options)
-    except Exception as error:  # noqa: BLE001 - the front end's border: said on the screen, which stays usable
+        if not front.left:
+            front.end_without_session(4)
+    except Exception as error:  # noqa: BLE001 - the front end's border: said on the screen, then left
         _log.exception("the session failed")
         front.print(Note("error", f"the session can't go on: {type(error).__name__}: {error}"))
+        front.end_without_session(1)
 
 
 def _reference(options: Options) -> str:
