@@ -35,6 +35,7 @@ from buddy.safety.policy_state import Policy
 from buddy.safety.policy_table import MODES, Mode, mode_named
 from buddy.safety.process_guard import guard_process
 from buddy.safety.redact import redact, redact_message
+from buddy.safety.shell.hardened import READ_ONLY_ENVIRONMENT
 from buddy.sessions.folder import FolderError
 from buddy.sessions.opened import OpenSession
 from buddy.sessions.spending import DaySpending
@@ -154,7 +155,7 @@ async def open_desk(
                 tools=tools,
                 model=models.access_or_explain if wanted.attended else models.access,
                 policy=policy,
-                facts=Judge(place.boundary).facts,
+                facts=Judge(place.boundary, search_path=place.environment.get("PATH", "")).facts,
                 judged=_remember(approved),
                 memory=session.writer,
                 services=services,
@@ -271,11 +272,14 @@ def _services(
 
 
 def _remember(approved: Approved) -> Callable[[str, Facts], None]:
-    """Where the paths of a call led when it was judged: the tools refuse when they lead elsewhere later."""
+    """Where the paths of a call led when it was judged: the tools refuse when they lead elsewhere later; and
+    what a command that only reads must run with."""
 
     def judged(call_id: str, facts: Facts) -> None:
         for located in (*facts.reads, *facts.writes):
             approved.remember(call_id, located.given, located.real)
+        if facts.shell is not None and facts.shell.read_only:
+            approved.harden(call_id, READ_ONLY_ENVIRONMENT)
 
     return judged
 

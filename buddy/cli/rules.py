@@ -101,10 +101,12 @@ def _lists(permissions: object) -> dict[str, Any]:
 
 
 class Judge:
-    """Facts about calls, for the policy: paths resolved, shell commands analysed, hosts parsed."""
+    """Facts about calls, for the policy: paths resolved, shell commands analysed, hosts parsed.
+    `search_path`: the PATH that commands will run with, "" for the trusted one."""
 
-    def __init__(self, boundary: Boundary) -> None:
+    def __init__(self, boundary: Boundary, *, search_path: str = "") -> None:
         self._boundary = boundary
+        self._search_path = search_path
         self._analyse: Callable[[str, Boundary], Analysis] | None = None
 
     def facts(self, tool: Tool, arguments: Any) -> Facts:
@@ -119,7 +121,7 @@ class Judge:
                 ShellJudge,  # tree-sitter and the tables: 20 ms, with the first command
             )
 
-            self._analyse = ShellJudge().analyse
+            self._analyse = ShellJudge(self._search_path).analyse
         boundary = self._boundary
         if arguments.cwd:  # as the tool reads it: "~" and links
             started = locate(boundary, arguments.cwd).real

@@ -9,11 +9,12 @@ from buddy.safety.shell.verdict import Analysis
 
 
 class ShellJudge:
-    """Judges command lines at a place."""
+    """Judges command lines at a place, with program names looked up in a PATH."""
 
-    def __init__(self) -> None:
+    def __init__(self, search_path: str) -> None:
         self._analyser = Analyser()
+        self._search_path = search_path or TRUSTED_PATH
 
     def analyse(self, command: str, boundary: Boundary) -> Analysis:
         """What a command would do when it starts in the boundary's working directory."""
-        return self._analyser.analyse(command, Place(boundary, TRUSTED_PATH))
+        return self._analyser.analyse(command, Place(boundary, self._search_path))

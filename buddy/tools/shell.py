@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import msgspec
 
 from buddy.agent.display import Command
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, any_access, tool
 from buddy.safety.paths import Boundary, locate
+from buddy.workspace.approved import Approved
 from buddy.workspace.child import Child, Exit
 from buddy.workspace.jobs import Job, Jobs
 from buddy.workspace.launch import TerminalSize, shell_argv
@@ -85,11 +87,17 @@ async def run_shell(
     if not command.strip():
         raise ToolError("the command is empty; give the command line to run")
     folder = locate(boundary, cwd).real if cwd else boundary.cwd
-    request = Request(shell_argv(command), folder, ctx.task_id)
+    request = Request(shell_argv(command), folder, ctx.task_id, env=_demanded(ctx))
     if pty:
         return await _on_terminal(ctx, request, command, settings)
     limit_s = FIRST_LOOK_S if background else _limit_s(wait, timeout, settings)
     return await _run(ctx, request, command, limit_s)
+
+
+def _demanded(ctx: ToolContext) -> Mapping[str, str]:
+    """What the environment must hold for the judgement on this call to be true."""
+    approved = ctx.services.get(Approved)
+    return approved.environment(ctx.call_id) if isinstance(approved, Approved) else {}
 
 
 def _settings(ctx: ToolContext) -> ShellSettings:
@@ -180,7 +188,7 @@ def _goes_on(job: Job, ended: Exit | None) -> ToolResult:
 async def _on_terminal(
     ctx: ToolContext, request: Request, command: str, settings: ShellSettings
 ) -> ToolResult:
-    env = {"TERM": "xterm-256color"}
+    env = {**request.env, "TERM": "xterm-256color"}
     with_terminal = msgspec.structs.replace(request, terminal=settings.terminal, env=env)
     job = ctx.service(Jobs).start(with_terminal, command=command)
     await ctx.service(ChildProcesses).attend(job.child, timeout_s=FIRST_LOOK_S, cancelled=ctx.cancelled)

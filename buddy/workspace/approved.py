@@ -8,6 +8,7 @@ write a link can be swapped or the file can change, and then nothing is written.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 
 from buddy.agent.tool import ToolError
 
@@ -19,6 +20,7 @@ class Approved:
 
     def __init__(self) -> None:
         self._calls: OrderedDict[str, dict[str, tuple[str, str | None]]] = OrderedDict()
+        self._environments: OrderedDict[str, Mapping[str, str]] = OrderedDict()
 
     def remember(self, call_id: str, given: str, real: str, digest: str | None = None) -> None:
         """The call was judged with this path leading to this file. `digest`: the version that was shown, ""
@@ -30,6 +32,16 @@ class Approved:
         self._calls.move_to_end(call_id)
         while len(self._calls) > MAX_CALLS:
             self._calls.popitem(last=False)
+
+    def harden(self, call_id: str, environment: Mapping[str, str]) -> None:
+        """The command of this call was judged under the condition that its environment holds these."""
+        self._environments[call_id] = environment
+        while len(self._environments) > MAX_CALLS:
+            self._environments.popitem(last=False)
+
+    def environment(self, call_id: str) -> Mapping[str, str]:
+        """What the environment of this call's command must hold."""
+        return self._environments.get(call_id, {})
 
     def check_path(self, call_id: str, given: str, real: str) -> None:
         """Raise `ToolError` when the path leads elsewhere now."""

@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 
 from buddy.safety.shell import files, git_options, search, sed, system, text
-from buddy.safety.shell.git import READ_ONLY_ENVIRONMENT
+from buddy.safety.shell.hardened import READ_ONLY_ENVIRONMENT
 from buddy.safety.shell.options import Table, known_options
 from tests.safety.test_shell_lists import DANGEROUS, EVERYDAY
 from tests.shell_desk import ShellDesk, lines_of, make_desk

@@ -14,26 +14,6 @@ from buddy.safety.shell.place import Feed, Judged, RefusedError
 from buddy.safety.shell.search import dialect_of, values
 from buddy.safety.shell.walk import check_search
 
-READ_ONLY_ENVIRONMENT = {
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_PAGER": "cat",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_CONFIG_COUNT": "5",
-    "GIT_CONFIG_KEY_0": "core.fsmonitor",
-    "GIT_CONFIG_VALUE_0": "false",
-    "GIT_CONFIG_KEY_1": "core.hooksPath",
-    "GIT_CONFIG_VALUE_1": "/dev/null",
-    "GIT_CONFIG_KEY_2": "diff.autoRefreshIndex",
-    "GIT_CONFIG_VALUE_2": "false",
-    "GIT_CONFIG_KEY_3": "safe.bareRepository",
-    "GIT_CONFIG_VALUE_3": "explicit",
-    "GIT_CONFIG_KEY_4": "log.showSignature",
-    "GIT_CONFIG_VALUE_4": "false",
-}
-"""What to add to the environment of a command that was judged to only read: git then writes no index and
-starts no program of the repository's choice."""
-
 _GLOBAL_FLAGS = frozenset(
     {"--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--icase-pathspecs"}
 )
