@@ -377,6 +377,7 @@ async def test_a_failed_line_is_given_back_unless_something_was_typed_since(tmp_
 
 async def test_a_prompt_of_the_command_line_is_sent_first(tmp_path: Path) -> None:
     async with sitting(tmp_path, lambda asked: reply("ok"), "explain", "this") as desk:
+        await desk.server.arrived(1)
         await desk.quiet()
         assert desk.server.requests[0].last_user_text == "explain this"
         assert isinstance(desk.desk, Desk)
