@@ -52,7 +52,8 @@ class Thought(msgspec.Struct, frozen=True, tag="thought"):
 
 
 class ToolCall(msgspec.Struct, frozen=True, tag="tool"):
-    """A finished call with what the person sees of it."""
+    """A finished call with what the person sees of it. `already_shown`: its approval showed exactly that, a
+    few lines above; expanded it is shown again."""
 
     call: Call
     title: str
@@ -63,6 +64,7 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool"):
     seconds: float
     cached: bool
     task_id: int
+    already_shown: bool = False
 
 
 class ApprovalAsked(msgspec.Struct, frozen=True, tag="asked"):

@@ -122,6 +122,8 @@ class Painter:
 
     def _call(self, block: ToolCall, width: int, *, fold: bool) -> list[Line]:
         lines = wrap(self._call_head(block), width)
+        if fold and block.already_shown:
+            return lines
         body = self._call_body(block, width - 2)
         if fold:
             body = folded(body, fold_limit(block.display), width - 2, self.look)[0]

@@ -255,6 +255,7 @@ def _tool_finished(state: ViewState, task: TaskView, event: ev.ToolFinished, at:
             seconds=event.seconds,
             cached=event.cached,
             task_id=_named(state, task),
+            already_shown=tool.asked == event.display,
         )
     ]
 
@@ -262,6 +263,8 @@ def _tool_finished(state: ViewState, task: TaskView, event: ev.ToolFinished, at:
 def _asked(state: ViewState, task: TaskView, event: ev.ApprovalRequested, at: float) -> list[Block]:
     tool = task.tools.get(event.call.id)
     title = tool.title if tool is not None else event.call.name
+    if tool is not None:
+        tool.asked = event.preview
     state.inbox.append(
         InboxRow(
             request_id=event.request_id,

@@ -97,13 +97,14 @@ Phase = Waiting | Thinking | Writing | Calling | Working | Retrying
 
 
 class RunningTool(msgspec.Struct):
-    """A call between its two ends. `last_line` is what it printed last."""
+    """A call between its two ends. `last_line` is what it printed last, `asked` what its approval showed."""
 
     call: Call
     title: str
     risk: RiskName
     since: float
     last_line: str
+    asked: Display | None = None
 
 
 class TaskView:
