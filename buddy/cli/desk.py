@@ -18,6 +18,7 @@ from buddy.agent.host import Limits
 from buddy.agent.registry import ToolRegistry
 from buddy.agent.tool import ToolContext, ToolResult
 from buddy.cli.arguments import Options, UsageError
+from buddy.cli.left_running import JobNews, left_running
 from buddy.cli.models import Models
 from buddy.cli.place import Place
 from buddy.cli.rules import Judge, RuleFiles
@@ -116,7 +117,8 @@ async def open_desk(
         stack.push_async_callback(session.close)
         stack.push_async_callback(models.aclose)
         children = await stack.enter_async_context(_children(place, loaded.settings, session, models))
-        jobs = await stack.enter_async_context(Jobs(children))
+        news = JobNews()
+        jobs = await stack.enter_async_context(Jobs(children, news.changed))
         undo = UndoLog(os.path.join(session.directory, "undo"))
         rules = RuleFiles(place, loaded)
         policy = _policy(place, loaded.settings, rules, wanted.options, session)
@@ -175,10 +177,13 @@ async def open_desk(
             )
         )
         await stack.enter_async_context(board)
+        news.tell = board.hub.emit
+        stack.callback(news.stop)
         if session.loaded.tasks:
             board.restore(session.loaded.tasks, session.loaded.state.focus)
         else:
             board.open(model=wanted.options.model)
+        left = await left_running(session.session_id) if wanted.session else ()
         notes = tuple(filter(None, (place.trust_note, *loaded.warnings, *rules.errors, *found.notes)))
         yield Desk(
             place=place,
@@ -194,7 +199,7 @@ async def open_desk(
             undo=undo,
             locks=locks,
             instructions=tuple(file.label for file in found.files),
-            notes=(*notes, *own_problems, *session.loaded.problems),
+            notes=(*notes, *own_problems, *session.loaded.problems, *left),
         )
 
 

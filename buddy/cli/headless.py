@@ -25,7 +25,6 @@ from buddy.sessions.journal import NotSavedError
 from buddy.sessions.lock import LockedError
 from buddy.sessions.store import SessionError
 from buddy.tasks.board import TaskError
-from buddy.workspace.strays import strays
 
 MAX_STDIN_CHARS = 1_000_000
 NOTHING = Expanded((), ())
@@ -68,7 +67,7 @@ async def _run(options: Options, place: Place, loaded: Loaded, prompt: str) -> i
         reference = await asyncio.to_thread(store.fork, reference)
     wanted = Wanted(reference, options, attended=False)
     async with open_desk(place, loaded, store, models, wanted) as desk:
-        for note in (*desk.notes, *await _left_running(desk.session.session_id, resumed=bool(reference))):
+        for note in desk.notes:
             _err(f"buddy: {one_line(note, 400)}\n")
         number = desk.board.focus
         if options.model and desk.board.task(number).model != options.model:
@@ -95,17 +94,6 @@ async def _run(options: Options, place: Place, loaded: Loaded, prompt: str) -> i
     if options.ephemeral:
         await asyncio.to_thread(store.delete, facts.session_id)
     return code
-
-
-async def _left_running(session_id: str, *, resumed: bool) -> tuple[str, ...]:
-    """What the session's commands left behind when buddy was killed (REL-048): named, never ended unasked."""
-    if not resumed:
-        return ()
-    found = [stray for stray in await asyncio.to_thread(strays) if stray.session_id == session_id]
-    return tuple(
-        f"still running since this session was left: {stray.command} (process {stray.process.pid})"
-        for stray in found
-    )
 
 
 def _prompt(options: Options) -> str:

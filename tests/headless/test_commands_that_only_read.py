@@ -50,3 +50,19 @@ async def test_a_program_of_the_workspace_on_the_persons_path_is_asked_about(tmp
     desk, answer = await _ran(tmp_path, "wc -l bin/wc", path=f"{planted.parent}:{os.environ['PATH']}")
     assert "would be the workspace's own" in answer
     assert not (desk.repo / "OWNED").exists()
+
+
+async def test_a_job_that_ends_while_the_session_goes_on_is_told(tmp_path: Path) -> None:
+    replies = [
+        reply(call("run_shell", command="echo started; sleep 0.3; exit 3", wait=False)),
+        reply(call("read_job", job=1, offset=8, wait=10)),
+        reply("Done."),
+    ]
+    async with FakeLLM(replies) as server:
+        desk = Desk(tmp_path, server.url)
+        ran = await desk.run("exec", "go", *YOLO)
+    assert ran.code == 0
+    told = [line.removeprefix("  info: ") for line in ran.err.splitlines() if line.startswith("  info: job")]
+    assert len(told) == 1
+    assert told[0].startswith("job 1 ended (exit code 3, ")
+    assert told[0].endswith("s): echo started; sleep 0.3; exit 3")
