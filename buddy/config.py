@@ -95,7 +95,6 @@ class DisplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     enter_while_running: Literal["steer", "queue"] = "steer"
     title: bool = True
     bell: bool = True
-    notifications: bool = False
     fold_lines: int = 6
 
 

@@ -14,6 +14,8 @@ import sys
 import time
 from collections.abc import AsyncIterator, Mapping
 
+import msgspec
+
 from buddy.agent.events import TaskEvent
 from buddy.cli.arguments import Options
 from buddy.cli.log import start_log
@@ -165,8 +167,6 @@ def _reference(options: Options) -> str:
 
 
 def _without_prompt(options: Options) -> Options:
-    import msgspec
-
     command = options.command if options.command == "demo" else ""
     return msgspec.structs.replace(options, words=(), command=command, fork=False)
 
@@ -178,6 +178,9 @@ def open_surface(place: Place, loaded: Loaded, controller: Controller, completer
     encoding = sys.stdout.encoding or "ascii"
     look = choose_look(
         environ=environ, color=display.color, theme=display.theme, encoding=encoding, is_terminal=True
+    )
+    look = msgspec.structs.replace(
+        look, fold_lines=display.fold_lines, thoughts=display.show_thinking, numbers=display.show_tokens
     )
     if not look.ansi and environ.get("TERM", "") in ("dumb", "unknown", ""):
         line = LineRepl(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from buddy.agent.display import Checklist, Command, Diff, Display, FileDiff, FileList, Picture, Plain
-from buddy.repl.style import DIFF_FOLD_LINES, FOLD_LINES, Line, Look
+from buddy.repl.style import DIFF_FOLD_LINES, Line, Look
 from buddy.repl.width import fit_line, wrap
 from buddy.safety.sanitise import clean, visible
 
@@ -51,7 +51,7 @@ def display_summary(display: Display) -> str:
             return ""
 
 
-def fold_limit(display: Display) -> int:
+def fold_limit(display: Display, look: Look) -> int:
     """How many lines are shown before the rest is folded."""
     match display:
         case Diff():
@@ -59,7 +59,7 @@ def fold_limit(display: Display) -> int:
         case Checklist():
             return DIFF_FOLD_LINES
         case Plain() | Command() | FileList() | Picture():
-            return FOLD_LINES
+            return look.fold_lines
 
 
 def folded(lines: list[Line], limit: int, width: int, look: Look) -> tuple[list[Line], bool]:

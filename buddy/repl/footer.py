@@ -14,13 +14,13 @@ CONTEXT_WARNING = 0.8
 def footer_line(state: ViewState, columns: int, look: Look) -> Line:
     """One line. Where the terminal is narrow the least important words go first."""
     width = max(columns - 1, 10)
-    parts = _parts(state)
+    parts = _parts(state, look)
     while len(parts) > 1 and _width(parts) > width:
         parts.remove(max(parts, key=lambda part: part[0]))
     return fit_line(_joined(parts, look), width, look.glyphs.ellipsis)
 
 
-def _parts(state: ViewState) -> list[tuple[int, str, str]]:
+def _parts(state: ViewState, look: Look) -> list[tuple[int, str, str]]:
     """(how dispensable, style, text), in the order they are shown."""
     desk = state.desk
     task = state.tasks.get(state.focus)
@@ -30,7 +30,7 @@ def _parts(state: ViewState) -> list[tuple[int, str, str]]:
     parts.append((1, "bold" if desk.mode != "yolo" else "error", one_line(desk.mode, 20)))
     parts.append((3, "", one_line(desk.model, 40)))
     if task is not None:
-        parts += _numbers(task)
+        parts += [part for part in _numbers(task) if look.numbers or "context" in part[2]]
     running = len(state.running())
     if running:
         parts.append((2, "phase", words.counted(running, "task") + " running"))

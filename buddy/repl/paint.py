@@ -61,7 +61,7 @@ class Painter:
             case UserPrompt():
                 return self._user(block, width)
             case Thought():
-                return self._thought(block, width, fold=True)
+                return self._thought(block, width, fold=True) if self.look.thoughts else []
             case ToolCall():
                 return self._call(block, width, fold=True)
             case ApprovalAsked():
@@ -126,7 +126,7 @@ class Painter:
             return lines
         body = self._call_body(block, width - 2)
         if fold:
-            body = folded(body, fold_limit(block.display), width - 2, self.look)[0]
+            body = folded(body, fold_limit(block.display, self.look), width - 2, self.look)[0]
         bar: Line = [("gutter", self.look.glyphs.gutter + " ")]
         return lines + indented(body, bar, bar)
 

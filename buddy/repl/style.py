@@ -154,11 +154,16 @@ ASCII = Glyphs(
 
 
 class Look(msgspec.Struct, frozen=True):
-    """What this terminal can show. `ansi` False: no escape sequence at all (a dumb terminal, a pipe)."""
+    """What this terminal can show, and what the person wants to see of it. `ansi` False: no escape sequence
+    at all (a dumb terminal, a pipe). `fold_lines`: lines of a tool's output before it is folded; `thoughts`
+    and `numbers`: whether reasoning, and tokens and cost, are shown."""
 
     theme: str
     glyphs: Glyphs
     ansi: bool
+    fold_lines: int = FOLD_LINES
+    thoughts: bool = True
+    numbers: bool = True
 
     def sgr(self, style: str) -> str:
         """The SGR parameters of style names, "" when they change nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from buddy.agent.display import Checklist, ChecklistItem, Command, Diff, FileDiff, FileList, Picture, Plain
@@ -234,3 +235,25 @@ def test_without_unicode_the_glyphs_are_ascii() -> None:
         TurnSummary("completed", "", 1, 1, 1, 1, 1, ""),
     ):
         assert painter.ansi(block, 60).isascii()
+
+
+def test_what_the_person_wants_to_see_decides_folding_and_thoughts() -> None:
+    from buddy.agent.display import Plain
+    from buddy.agent.messages import Call
+    from buddy.repl.blocks import Thought, ToolCall
+    from buddy.repl.paint import Painter
+    from buddy.repl.style import choose_look
+
+    plain = choose_look(
+        environ={"TERM": "dumb"}, color="never", theme="auto", encoding="utf-8", is_terminal=True
+    )
+    short = Painter(msgspec.structs.replace(plain, fold_lines=2, thoughts=False))
+    output = Plain("six lines", "\n".join(f"line {number}" for number in range(6)))
+    call = ToolCall(Call("c", "t", "{}"), "t", "low", "ok", "", output, 0, cached=False, task_id=0)
+    assert "line 1" in short.ansi(call, 80)
+    assert "line 2" not in short.ansi(call, 80)
+    assert "line 5" in Painter(plain).ansi(call, 80)
+    assert short.ansi(Thought("hm", 1), 80) == ""
+    assert "thought for" in Painter(plain).ansi(Thought("hm", 1), 80)
+    seen = msgspec.structs.replace(call, already_shown=True)
+    assert "line 0" not in Painter(plain).ansi(seen, 80)
