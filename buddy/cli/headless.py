@@ -25,6 +25,7 @@ from buddy.sessions.journal import NotSavedError
 from buddy.sessions.lock import LockedError
 from buddy.sessions.store import SessionError
 from buddy.tasks.board import TaskError
+from buddy.tools.offered import offered
 
 MAX_STDIN_CHARS = 1_000_000
 NOTHING = Expanded((), ())
@@ -82,7 +83,7 @@ async def _run(options: Options, place: Place, loaded: Loaded, prompt: str) -> i
             session_id=desk.session.session_id,
             cwd=place.boundary.cwd,
             model=access.name,
-            tools=tuple(tool.name for tool in desk.board.parts.tools.list_all()),
+            tools=tuple(tool.name for tool in offered(desk.board.parts.tools, access.model).list_all()),
             permission_mode=desk.policy.mode,
         )
         run = ExecRun(expanded.parts, facts, stop_on_denial=options.permission_prompts == "fail")

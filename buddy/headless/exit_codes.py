@@ -30,6 +30,6 @@ def exit_code(outcome: Outcome, *, approval_missing: bool, terminated: bool) -> 
         case "failed":
             if approval_missing:
                 return APPROVAL
-            if outcome.error == "auth":
+            if outcome.error in ("auth", "not_found"):  # the key, or the name or address of the model
                 return CONFIGURATION
             return TRANSIENT if outcome.error in _TRANSIENT_ERRORS else FAILED

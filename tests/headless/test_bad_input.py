@@ -133,7 +133,7 @@ NO_QUOTA = HttpError(429, body={"error": {"code": "insufficient_quota", "message
     [
         (HttpError(401), 4, "answered 401 (the key was not accepted; check the profile's key)"),
         (HttpError(403), 4, "answered 403"),
-        (HttpError(404), 1, "answered 404 (no such model or address; check the profile's model"),
+        (HttpError(404), 4, "answered 404 (no such model or address; check the profile's model"),
         (HttpError(422), 1, "answered 422 (the request was refused)"),
         (HttpError(429), 75, "answered 429 (too many requests)"),
         (HttpError(500), 75, "answered 500 (server error)"),
