@@ -113,6 +113,7 @@ def looking(asked: Asked) -> Reply:
     return reply(*(call(name, arguments, call_id=f"c{at}") for at, (name, arguments) in enumerate(LOOKS)))
 
 
+@pytest.mark.timeout(240)
 @requires("strace", "rg")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in REPOSITORIES if name not in ("linked_state", "pipes")])
