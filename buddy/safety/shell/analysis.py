@@ -5,7 +5,10 @@ Import this module late: the grammar behind it costs 5 ms.
 
 from __future__ import annotations
 
+import re
 import unicodedata
+
+import msgspec
 
 from buddy.safety.paths import Located
 from buddy.safety.shell.catastrophe import (
@@ -16,18 +19,21 @@ from buddy.safety.shell.catastrophe import (
     suspicious_text,
 )
 from buddy.safety.shell.commands import Programs
+from buddy.safety.shell.compound import Compound, Sequence, read_sequence
 from buddy.safety.shell.expand import expand, expand_one
 from buddy.safety.shell.grammar import Grammar
 from buddy.safety.shell.lexer import read_line
 from buddy.safety.shell.network import uses_network
 from buddy.safety.shell.place import Feed, Judged, Place, RefusedError
-from buddy.safety.shell.scavenge import inner_commands, scavenge
+from buddy.safety.shell.scavenge import inner_commands, scavenge, written, written_inside
 from buddy.safety.shell.verdict import UNRESOLVED, Analysis, Subcommand
 from buddy.safety.shell.words import MAX_CHARS, Line, Redirect, Simple, UnclearError, Word
 from buddy.safety.shell.wrappers import check_assignment
 
 MAX_COMMANDS = 20
 MAX_SEEN = 1000
+MAX_JUDGED = 300
+_COMPOUND = re.compile(r"\(|(?:\A|[\s;])(?:\{|for|if|while)\s")
 _WRITES = frozenset({">", ">>", ">|", "&>", "&>>", "<>"})
 _STREAMS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 
@@ -44,7 +50,7 @@ class Analyser:
         try:
             line = self._parse(command)
         except UnclearError as unclear:
-            return _unclear(command, place, unclear)
+            return self._compound(command, place, unclear)
         return _LineJudge(self._programs, command, place).judge(line)
 
     def _parse(self, command: str) -> Line:
@@ -56,6 +62,27 @@ class Analyser:
         if len(line.commands) > MAX_COMMANDS:
             raise UnclearError(f"more than {MAX_COMMANDS} commands", construct=True)
         return line
+
+    def _compound(self, command: str, place: Place, unclear: UnclearError) -> Analysis:
+        """The verdict on what is no plain line: that of its tree, when all of it only reads."""
+        asked = _unclear(command, place, unclear)
+        if not unclear.construct or not _COMPOUND.search(command):
+            return asked
+        try:
+            _check_text(command)
+            sequence = read_sequence(command)
+            if self._grammar.commands(command, compounds=True) != tuple(sequence.commands()):
+                return asked
+            analysis = _SequenceJudge(self._programs, command, place).judge_sequence(sequence)
+        except (UnclearError, RefusedError):
+            return asked
+        if analysis.read_only:
+            return analysis
+        return msgspec.structs.replace(
+            asked,
+            catastrophic=asked.catastrophic or analysis.catastrophic,
+            protected=asked.protected or analysis.protected,
+        )
 
     def _judge_text(self, judged: Judged, text: str) -> None:
         """Judge the text a shell is given. Raises `RefusedError`."""
@@ -93,6 +120,7 @@ def _unclear(command: str, place: Place, unclear: UnclearError) -> Analysis:
         commands.append(Subcommand(argv, literal=False, reason=unclear.reason, inner=inner))
     seen = seen[:MAX_SEEN]
     disaster = next(filter(None, (catastrophe(argv, boundary) for argv in seen)), "")
+    targets = [*written(command), *(target for argv in seen for target in written_inside(argv))]
     disaster = disaster or bomb(command[:MAX_CHARS])
     if not disaster and not unclear.construct:
         disaster = suspicious_text(command[:MAX_CHARS])
@@ -104,7 +132,16 @@ def _unclear(command: str, place: Place, unclear: UnclearError) -> Analysis:
         commands=tuple(commands),
         network=any(map(uses_network, seen)),
         catastrophic=disaster,
-        protected=next(filter(None, (protected_write(argv, boundary) for argv in seen)), ""),
+        protected=next(
+            filter(
+                None,
+                (
+                    *(protected_write(argv, boundary) for argv in seen),
+                    *(protected_target(target, boundary) for target in targets),
+                ),
+            ),
+            "",
+        ),
     )
 
 
@@ -121,6 +158,10 @@ class _LineJudge:
         self._protected = ""
 
     def judge(self, line: Line) -> Analysis:
+        self._commands(line)
+        return self._verdict()
+
+    def _commands(self, line: Line) -> None:
         feed: Feed | None = None
         for position, simple in enumerate(line.commands):
             if line.connectors[position] != "|":
@@ -129,6 +170,8 @@ class _LineJudge:
                 position + 1 : position + 2
             ] == ("|",)
             feed = self._simple(simple, feed, may_move=position == 0 and not piped)
+
+    def _verdict(self) -> Analysis:
         reason = next((command.reason for command in self._found if command.reason), "")
         everything = [argv for command in self._found for argv in (command.argv, *command.inner)]
         return Analysis(
@@ -160,6 +203,8 @@ class _LineJudge:
         for argv in (judged.argv, *inner, *written):
             self._catastrophic = self._catastrophic or catastrophe(argv, self._place.boundary)
             self._protected = self._protected or protected_write(argv, self._place.boundary)
+            for target in written_inside(argv):
+                self._protected = self._protected or protected_target(target, self._place.boundary)
         self._reads.extend(judged.reads)
         self._found.append(Subcommand(judged.argv, literal=literal, reason=reason, inner=inner))
         return judged.lists
@@ -229,6 +274,67 @@ class _LineJudge:
         if not may_move:
             raise RefusedError("cd anywhere but at the start is not followed")
         self._place = self._place.inside(folders[0])
+
+
+class _SequenceJudge(_LineJudge):
+    """Judges compound commands too: loops over known words once for every word."""
+
+    def judge_sequence(self, sequence: Sequence) -> Analysis:
+        """The verdict on all of it. Raises `RefusedError` and `UnclearError`."""
+        self._sequence(sequence, may_move=True)
+        return self._verdict()
+
+    def _sequence(self, sequence: Sequence, *, may_move: bool) -> None:
+        feed: Feed | None = None
+        for position, item in enumerate(sequence.items):
+            before, after = (
+                sequence.connectors[place : place + 1] == ("|",) for place in (position, position + 1)
+            )
+            if len(self._found) > MAX_JUDGED:
+                raise RefusedError("a loop over too much")
+            if isinstance(item, Compound):
+                self._compound(item)
+                feed = None
+            else:
+                first = may_move and position == 0 and not before and not after
+                feed = self._simple(item, feed if before else None, may_move=first)
+
+    def _compound(self, item: Compound) -> None:
+        place = self._place
+        match item.kind:
+            case "subshell":
+                self._sequence(item.bodies[0], may_move=True)
+            case "group" | "if":
+                for body in item.bodies:
+                    self._sequence(body, may_move=False)
+            case "for":
+                self._for(item)
+            case "while":
+                name = _name_read(item.bodies[0])
+                self._place = place.with_variable(name, None)
+                self._sequence(item.bodies[1], may_move=False)
+        self._place = place
+
+    def _for(self, item: Compound) -> None:
+        place = self._place
+        expanded = expand(item.words, place)
+        for position, value in enumerate(expanded.argv):
+            if not value:
+                raise RefusedError("a loop over an empty word")
+            self._place = place.with_variable(item.name, None if position in expanded.opaque else value)
+            self._sequence(item.bodies[0], may_move=False)
+
+
+def _name_read(condition: Sequence) -> str:
+    """The variable of `while read -r name`. Raises `RefusedError` for any other condition."""
+    only = condition.items[0]
+    if len(condition.items) == 1 and isinstance(only, Simple) and not only.redirects:
+        assignments = [(name, word.text) for name, word in only.assignments]
+        command = " ".join(word.plain or "?" for word in only.words)
+        found = re.fullmatch(r"read (?:-r )?([a-z][a-z0-9_]*)", command)
+        if found and assignments in ([], [("IFS", "")]):
+            return found[1]
+    raise RefusedError("a while loop whose end is not certain")
 
 
 def _shown(word: Word) -> str:

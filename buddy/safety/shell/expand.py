@@ -123,8 +123,13 @@ def _resolved(word: Word, place: Place) -> tuple[list[Piece], bool]:
         elif piece.kind == "quoted":
             pieces.append(piece)
         else:
-            value = {"HOME": place.boundary.home, "PWD": place.boundary.cwd}.get(piece.text)
-            if value is None and piece.text not in HARMLESS_VARIABLES:
+            known = {
+                "HOME": place.boundary.home,
+                "PWD": place.boundary.cwd,
+                **dict(reversed(place.variables)),
+            }
+            value = known.get(piece.text)
+            if value is None and piece.text not in HARMLESS_VARIABLES and piece.text not in known:
                 raise UnclearError(f"the value of ${piece.text} is not known", construct=True)
             is_opaque = is_opaque or value is None
             value = UNRESOLVED if value is None else value

@@ -19,6 +19,18 @@ _WORDS = frozenset(
         "expansion", "test_operator",
     }
 )  # fmt: skip
+_COMPOUNDS = frozenset(
+    {
+        "subshell", "compound_statement", "if_statement", "elif_clause", "else_clause", "while_statement",
+        "for_statement", "do_group",
+    }
+)  # fmt: skip
+_COMPOUND_WORDS = frozenset(
+    {"(", ")", "{", "}", "if", "then", "elif", "else", "fi", "while", "do", "done", "for", "in"}
+)
+_FOR_HEAD = 3
+"""`for`, the name, `in`."""
+_AFTER_FOR_HEAD = frozenset({"do_group", ";", "\n", "comment"})
 _TEST_STRUCTURE = frozenset({"unary_expression", "binary_expression", "parenthesized_expression"})
 _ANSI = {"t": "\t", "n": "\n", "\\": "\\", "'": "'", '"': '"'}
 
@@ -29,21 +41,24 @@ class Grammar:
     def __init__(self) -> None:
         self._parser = Parser(Language(tree_sitter_bash.language()))
 
-    def commands(self, text: str) -> tuple[Simple, ...]:
-        """The simple commands of a text, in the order they stand there. Raises `UnclearError`."""
+    def commands(self, text: str, *, compounds: bool = False) -> tuple[Simple, ...]:
+        """The simple commands of a text, in the order they stand there; with `compounds` also those inside
+        compound commands, where the head of a for counts as one. Raises `UnclearError`."""
         source = text.encode()
         tree = self._parser.parse(source)
         if tree.root_node.has_error:
             raise UnclearError("the grammar finds a syntax error")
-        return _Walk(source).program(tree.root_node)
+        return _Walk(source, compounds=compounds).program(tree.root_node)
 
 
 class _Walk:
     """Collects commands, words and redirections of one tree. A node kind it doesn't know is
     `UnclearError`."""
 
-    def __init__(self, source: bytes) -> None:
+    def __init__(self, source: bytes, *, compounds: bool) -> None:
         self._source = source
+        self._structure = _STRUCTURE | _COMPOUNDS if compounds else _STRUCTURE
+        self._silent = _SILENT | _COMPOUND_WORDS if compounds else _SILENT
         self._found: list[tuple[int, Simple]] = []
 
     def program(self, root: Node) -> tuple[Simple, ...]:
@@ -55,7 +70,7 @@ class _Walk:
 
     def _statement(self, node: Node, redirects: list[Redirect]) -> None:
         kind = node.type
-        if kind in _SILENT:
+        if kind in self._silent:
             return
         if kind == "command":
             self._command(node, redirects)
@@ -65,11 +80,26 @@ class _Walk:
             self._redirected(node, redirects)
         elif kind == "negated_command":
             self._negated(node, redirects)
-        elif kind in _STRUCTURE:
-            for child in node.children:
+        elif kind in self._structure:
+            if redirects:
+                raise UnclearError("a redirection of a compound command", construct=True)
+            if kind == "for_statement":
+                self._head(node)
+            for child in node.children[_FOR_HEAD if kind == "for_statement" else 0 :]:
+                if kind == "for_statement" and child.type not in _AFTER_FOR_HEAD:
+                    continue  # the words, which are part of the head
                 self._statement(child, [])
         else:
             raise UnclearError(f"the grammar finds a {kind}", construct=True)
+
+    def _head(self, node: Node) -> None:
+        """The words of a for, up to its body."""
+        words = [
+            Word((Piece(self._text(child), "bare"),)) if position < _FOR_HEAD else self._word(child)
+            for position, child in enumerate(node.children)
+            if child.type not in _AFTER_FOR_HEAD
+        ]
+        self._found.append((node.start_byte, Simple((), tuple(words), ())))
 
     def _negated(self, node: Node, redirects: list[Redirect]) -> None:
         """The lexer takes `!` as the first word of its command."""

@@ -32,12 +32,12 @@ _CONSTRUCTS = {
 }  # fmt: skip
 
 
-class _Lexer:
+class Lexer:
     """Reads one command line. The position only moves forward."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._at = 0
+        self._at: int = 0
         self._pending: list[tuple[str, bool, bool]] = []
         self._words = 0
         self._brackets = 0
@@ -322,4 +322,4 @@ class _Lexer:
 
 def read_line(text: str) -> Line:
     """The commands of a line. Raises `UnclearError`."""
-    return _Lexer(text).line()
+    return Lexer(text).line()

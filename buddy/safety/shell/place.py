@@ -37,10 +37,17 @@ class RefusedError(Exception):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a command runs: the workspace's boundary, and the PATH its program names are looked up in."""
+    """Where a command runs: the workspace's boundary, the PATH its program names are looked up in, and the
+    variables of the loops around it, the innermost first."""
 
     boundary: Boundary
     search_path: str = TRUSTED_PATH
+    variables: tuple[tuple[str, str | None], ...] = ()
+
+    def with_variable(self, name: str, value: str | None) -> Place:
+        """The same place inside a loop: a variable and its value, None when only the running shell knows
+        it."""
+        return msgspec.structs.replace(self, variables=((name, value), *self.variables))
 
     def inside(self, folder: str) -> Place:
         """The same place one `cd` later. Raises `RefusedError` for a folder that is not in the workspace."""

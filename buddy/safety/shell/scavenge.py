@@ -58,6 +58,40 @@ def scavenge(text: str) -> tuple[tuple[str, ...], ...]:
     return tuple(command for command in found if command)[:_MAX_COMMANDS]
 
 
+def written(text: str, depth: int = 0) -> tuple[str, ...]:
+    """Whatever stands behind a sign that writes, also inside texts in single quotes."""
+    found: list[str] = []
+    target: list[str] | None = None
+    for piece in _PIECE.finditer(text[:_MAX_CHARS]):
+        kind, part = piece.lastgroup, piece.group()
+        if kind == "single" and ">" in part and depth < _MAX_DEPTH:
+            found.extend(written(part.strip("'"), depth + 1))
+        if kind == "redirect":
+            if target:
+                found.append("".join(target))
+            target = [] if ">" in part else None
+        elif target is None or kind == "double":
+            continue
+        elif kind in ("break", "blank"):
+            if target:
+                found.append("".join(target))
+            target = [] if not target and (kind == "blank" or part in ("|", "&")) else None
+        else:
+            known = {"variable": UNRESOLVED, "single": part.strip("'"), "escape": part[1:]}
+            target.append(known.get(str(kind), part))
+    if target:
+        found.append("".join(target))
+    return tuple(found)[:_MAX_COMMANDS]
+
+
+def written_inside(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """The same for the texts that a program might take for commands."""
+    name = posixpath.basename(argv[0]) if argv else ""
+    if name not in WRAPPERS and name not in SHELLS:
+        return ()
+    return tuple(target for word in argv[1:_MAX_WORDS] if ">" in word for target in written(word))
+
+
 def _command(argv: list[str]) -> tuple[str, ...]:
     """Without the keywords and assignments in front."""
     position = 0

@@ -9,6 +9,7 @@ from buddy.safety.shell.expand import HARMLESS_VARIABLES
 from buddy.safety.shell.names import words
 from buddy.safety.shell.options import Table, parse
 from buddy.safety.shell.place import Judged, RefusedError
+from buddy.safety.shell.verdict import UNRESOLVED
 
 _FILE_TESTS = words("-e -f -d -s -r -w -x -L -h -b -c -p -S -u -g -k -O -G -N")
 _STRING_TESTS = words("-n -z")
@@ -30,7 +31,9 @@ _SET = re.compile(r"[-+][eux]+")
 
 def printf(judged: Judged) -> None:
     """printf: everything but -v, which assigns."""
-    if len(judged.argv) < 2 or (judged.argv[1].startswith("-") and judged.argv[1] not in ("--", "-")):
+    if len(judged.argv) < 2 or (
+        judged.argv[1].startswith(("-", UNRESOLVED)) and judged.argv[1] not in ("--", "-")
+    ):
         raise RefusedError("printf with an option")
 
 
@@ -58,7 +61,7 @@ def test(judged: Judged) -> None:
             judged.name(tokens.pop(0))
         elif token in _STRING_TESTS and tokens:
             tokens.pop(0)
-        elif token.startswith("-"):
+        elif token.startswith(("-", UNRESOLVED)):
             raise RefusedError(f"test {token} is not known to only look")
 
 
@@ -164,6 +167,8 @@ SYSTEM = {
     "ps": ps,
     "printenv": printenv,
     "pwd": Table("-LP --logical --physical", operands="none"),
+    "who": Table("-abdHlmqrstTu", operands="none"),
+    "w": Table("-hsfi", operands="none"),
     "whoami": _NOTHING,
     "logname": _NOTHING,
     "tty": Table("-s", operands="none"),
