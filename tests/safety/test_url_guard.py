@@ -162,7 +162,12 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("url", PRIVATE_SPELLINGS)
+@pytest.mark.parametrize("url", [url for url in PRIVATE_SPELLINGS if "[" in url])
+def test_SEC_067_no_private_place_hides_inside_an_address_of_the_new_kind(url: str) -> None:
+    assert isinstance(judge_url(url), Refused)
+
+
+@pytest.mark.parametrize("url", [url for url in PRIVATE_SPELLINGS if "[" not in url])
 def test_SEC_066_no_spelling_of_a_private_place_is_taken(url: str) -> None:
     assert isinstance(judge_url(url), Refused)
 
