@@ -1,0 +1,202 @@
+"""`apply_patch`: sections, hunks, four passes, all files or none."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from buddy.agent.display import Diff, FileDiff
+from buddy.agent.tool import ToolError
+from buddy.tools.patch import apply_patch
+from buddy.tools.patch_format import parse_patch
+from buddy.tools.read import read_file
+from buddy.workspace.disk import DISK, Disk
+from tests.files_desk import Desk
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def patch(*lines: str) -> str:
+    return "\n".join(("*** Begin Patch", *lines, "*** End Patch"))
+
+
+async def applied(desk: Desk, before: str, *hunk: str) -> str:
+    """The file after a patch of one update section."""
+    desk.put("f.txt", before)
+    answer = await desk.ask(apply_patch, patch=patch("*** Update File: f.txt", *hunk))
+    return answer if answer.startswith("refused") else desk.bytes("f.txt").decode()
+
+
+async def test_files_are_added_changed_moved_and_deleted_together(desk: Desk) -> None:
+    desk.put("a.txt", "one\ntwo\n")
+    desk.put("b.txt", "bye\n")
+    desk.put("c.txt", "stay\n")
+    text = patch(
+        "*** Add File: new/d.txt",
+        "+hello",
+        "*** Update File: a.txt",
+        "@@",
+        " one",
+        "-two",
+        "+2",
+        "*** Update File: c.txt",
+        "*** Move to: moved/c.txt",
+        "*** Delete File: b.txt",
+    )
+    result = await desk.call(apply_patch, patch=text)
+    files = {name: desk.bytes(name) for name in ("new/d.txt", "a.txt", "moved/c.txt")}
+    assert files == {"new/d.txt": b"hello\n", "a.txt": b"one\n2\n", "moved/c.txt": b"stay\n"}
+    assert not (desk.root / "b.txt").exists()
+    assert not (desk.root / "c.txt").exists()
+    assert isinstance(result.display, Diff)
+    assert [(file.path, file.change) for file in result.display.files] == [
+        ("new/d.txt", "add"),
+        ("a.txt", "update"),
+        ("c.txt", "move"),
+        ("b.txt", "delete"),
+    ]
+
+
+async def test_one_section_that_does_not_fit_leaves_every_file_as_it_was(desk: Desk) -> None:
+    desk.put("a.txt", "one\n")
+    answer = await desk.ask(
+        apply_patch,
+        patch=patch("*** Add File: new.txt", "+x", "*** Update File: a.txt", "@@", "-two", "+2"),
+    )
+    assert (
+        answer.startswith("refused: hunk 1 of 1 for a.txt") or "not found in hunk 1 of 1 for a.txt" in answer
+    )
+    assert not (desk.root / "new.txt").exists()
+
+
+async def test_a_write_that_fails_late_takes_the_earlier_ones_back(tmp_path: Path) -> None:
+    renames: list[str] = []
+
+    def rename(source: str, target: str, folder: int) -> None:
+        renames.append(target)
+        if target == "b.txt":
+            raise OSError(28, "No space left on device")
+        os.rename(source, target, src_dir_fd=folder, dst_dir_fd=folder)
+
+    desk = Desk(tmp_path, disk=Disk(DISK.write, DISK.sync, rename))
+    desk.put("a.txt", "one\n")
+    desk.put("b.txt", "two\n")
+    text = patch("*** Update File: a.txt", "@@", "-one", "+1", "*** Update File: b.txt", "@@", "-two", "+2")
+    answer = await desk.ask(apply_patch, patch=text)
+    assert answer == "refused: cannot write b.txt: the disk is full; nothing was changed"
+    assert (desk.bytes("a.txt"), desk.bytes("b.txt")) == (b"one\n", b"two\n")
+    assert desk.undo.entries() == ()
+    assert [name for name in os.listdir(desk.root) if name.endswith(".tmp")] == []
+
+
+async def test_context_narrows_down_where_a_hunk_goes(desk: Desk) -> None:
+    before = "def g():\n    pass\n\ndef f():\n    pass\n"
+    assert await applied(desk, before, "@@ def f():", "-    pass", "+    return 1") == (
+        "def g():\n    pass\n\ndef f():\n    return 1\n"
+    )
+
+
+async def test_a_hunk_that_fits_twice_is_refused_with_both_lines(desk: Desk) -> None:
+    answer = await applied(desk, "x\ny\nx\n", "@@", "-x", "+z")
+    assert "its lines stand at line 1 and again at line 3" in answer
+
+
+async def test_hunks_follow_each_other_and_say_so_when_they_do_not(desk: Desk) -> None:
+    assert await applied(desk, "a\nb\nc\n", "@@", "-a", "+A", "@@", "-c", "+C") == "A\nb\nC\n"
+    answer = await applied(desk, "a\nb\nc\n", "@@", "-c", "+C", "@@", "-a", "+A")
+    assert "stands at line 1, before the hunk above it" in answer
+
+
+@pytest.mark.parametrize(
+    ("before", "old", "after"),
+    [
+        ("keep\t \nold  \n", "old", "keep\t \nnew\n"),
+        ("keep\n    old\n", "old", "keep\nnew\n"),
+        ("keep\n“old” – it\n", '"old" - it', "keep\nnew\n"),
+    ],
+    ids=["trailing blanks", "trimmed", "typography"],
+)
+async def test_lines_may_differ_in_blanks_and_typography(
+    desk: Desk, before: str, old: str, after: str
+) -> None:
+    assert await applied(desk, before, "@@", " keep", f"-{old}", "+new") == after
+
+
+async def test_added_lines_end_as_the_file_does_and_the_last_line_ends_too(desk: Desk) -> None:
+    assert await applied(desk, "a\r\nb", "@@", " a", "+x", " b") == "a\r\nx\r\nb\r\n"
+
+
+async def test_lines_without_context_go_to_the_end(desk: Desk) -> None:
+    assert await applied(desk, "a\n", "@@", "+b") == "a\nb\n"
+    assert await applied(desk, "", "@@", "+b") == "b\n"
+
+
+async def test_lines_after_an_anchor_without_context_are_refused(desk: Desk) -> None:
+    assert "does not say on which side" in await applied(desk, "def f():\n    a\n", "@@ def f():", "+    b")
+
+
+async def test_the_end_of_file_marker_means_the_last_place(desk: Desk) -> None:
+    before = "mark\nx\nmark\n"
+    assert await applied(desk, before, "@@", "-mark", "+end", "*** End of File") == "mark\nx\nend\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "not a patch",
+        "*** Begin Patch\n*** End Patch",
+        "*** Begin Patch\n*** Add File: a\n+x",
+        "*** Begin Patch\n*** Frob File: a\n*** End Patch",
+        "*** Begin Patch\n*** Add File: a\nno sign\n*** End Patch",
+        "*** Begin Patch\n*** Update File: a\n*** End Patch",
+        "*** Begin Patch\n*** Update File: a\n@@\n*** End Patch",
+        "*** Begin Patch\n*** Update File: a\n@@\n@@\n*** End Patch",
+        "<<EOF\n*** Begin Patch\n*** Update File: a\nEOF",
+    ],
+)
+def test_text_that_is_no_patch_is_refused_with_what_was_expected(text: str) -> None:
+    with pytest.raises(ToolError, match="expected"):
+        parse_patch(text)
+
+
+def test_a_here_document_around_the_patch_is_looked_through() -> None:
+    body = patch("*** Delete File: a")
+    assert parse_patch(f"apply_patch <<'EOF'\n{body}\nEOF\n") == parse_patch(body)
+
+
+async def test_an_existing_file_is_replaced_by_an_add_only_when_it_was_read(desk: Desk) -> None:
+    desk.put("a.txt", "old\n")
+    text = patch("*** Add File: a.txt", "+new")
+    assert "you have not read it" in await desk.ask(apply_patch, patch=text)
+    await desk.call(read_file, path="a.txt")
+    await desk.call(apply_patch, patch=text)
+    assert desk.bytes("a.txt") == b"new\n"
+
+
+async def test_one_file_in_two_sections_is_refused_also_through_a_link(desk: Desk) -> None:
+    desk.put("a.txt", "x\n")
+    (desk.root / "l.txt").symlink_to("a.txt")
+    text = patch("*** Update File: a.txt", "@@", "-x", "+y", "*** Update File: l.txt", "@@", "-x", "+z")
+    assert "more than one section" in await desk.ask(apply_patch, patch=text)
+
+
+async def test_the_preview_of_a_patch_is_what_is_written(desk: Desk) -> None:
+    desk.put("a.txt", "one\n")
+    text = patch("*** Update File: a.txt", "*** Move to: b.txt", "@@", "-one", "+1")
+    shown = desk.preview(apply_patch, "c1", patch=text)
+    assert shown == Diff(
+        (FileDiff("a.txt", "move", "@@ -1 +1 @@\n-one\n+1\n", added=1, removed=1, new_path="b.txt"),)
+    )
+    assert (await desk.call(apply_patch, call_id="c1", patch=text)).display == shown
+
+
+def test_the_paths_of_a_patch_are_its_access() -> None:
+    text = patch("*** Add File: a", "+x", "*** Update File: b", "*** Move to: c", "*** Delete File: d")
+    arguments = apply_patch.decode('{"patch": ' + json.dumps(text) + "}")
+    assert apply_patch.access(arguments).writes == ("a", "b", "c", "d")
