@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 
+from buddy.safety.paths import Boundary
 from buddy.safety.shell.compound import read_sequence
 from buddy.safety.shell.expand import expand
 from buddy.safety.shell.grammar import Grammar
+from buddy.safety.shell.place import Place
 from buddy.safety.shell.words import UnclearError
 from tests.bench.shell_fuzz import Bash
 from tests.shell_desk import ShellDesk, make_desk
@@ -111,6 +114,8 @@ select f in a; do ls; done
 { ls;
 for f in a; do ls
 for f in a; ls; done
+for f in { {a,b} {; do ls; done
+(cat <<X)
 if ls; fi
 if ls; then fi
 ()
@@ -160,6 +165,7 @@ def test_what_a_loop_deletes_is_still_seen_by_the_floor(desk: ShellDesk) -> None
         "cat <(ls) >| .git/config",
         "[[ -f a ]] && echo x >.git/hooks/pre-commit",
         "echo x &> '.git/config' &",
+        "echo $(id) >.git/config>x",
         "while :; do echo x >> ~/.ssh/authorized_keys; done",
         "bash -c 'echo x > .git/hooks/x'",
         "sh -c \"sh -c 'echo x > .git/config'\"",
@@ -202,3 +208,55 @@ def test_a_compound_that_is_not_closed_says_so() -> None:
     for command in ("(ls", "{ ls; ", "for f in a; do ls", "if ls; then ls", "ls &&"):
         with pytest.raises(UnclearError):
             read_sequence(command)
+
+
+def test_the_grammar_refuses_a_redirection_of_a_compound_by_itself() -> None:
+    with pytest.raises(UnclearError):
+        Grammar().commands("(ls) > x", compounds=True)
+
+
+WORDS = [
+    "for",
+    "in",
+    "do",
+    "done",
+    "if",
+    "then",
+    "fi",
+    "else",
+    "one",
+    "two",
+    "f",
+    "(",
+    ")",
+    "{",
+    "}",
+    ";",
+    "\n",
+]
+WORDS += ["&&", "||", "|", "#c", "!", "2>/dev/null", "-r", "{a,b}", "*", "]", '"done"', "\\\n", "'fi'"]
+FRAMES = [
+    "for f in a; do {} ; done",
+    "( {} )",
+    "{{ {} ; }}",
+    "if {} ; then {} ; fi",
+    "for f in {} ; do one; done",
+]
+
+
+def test_a_seeded_sample_of_odd_compounds_starts_in_bash_what_was_read(tmp_path: Path) -> None:
+    bash, grammar, chance = Bash(tmp_path), Grammar(), random.Random(11)
+    place = Place(Boundary(str(bash.folder), str(bash.folder), bash.home))
+    compared = 0
+    while compared < 60:
+        parts = [" ".join(chance.choices(WORDS, k=chance.randint(1, 6))) for _ in range(2)]
+        text = chance.choice(FRAMES).format(*parts)
+        try:
+            read = tuple(read_sequence(text).commands())
+            if grammar.commands(text, compounds=True) != read:
+                continue
+            seen = {expand(one.words[one.words[0].plain == "!" :], place).argv for one in read if one.words}
+        except UnclearError:
+            continue
+        compared += 1
+        assert set(bash.started(text)) <= seen, text

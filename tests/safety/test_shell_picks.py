@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
+from buddy.safety.shell import walk
 from buddy.safety.shell.picks import Candidate, content_filter, glob_filter, line_filter, no_hidden, searched
 from tests.shell_desk import ShellDesk, make_desk
 
@@ -61,6 +63,9 @@ git grep lock
 git grep -l . | xargs cat
 git ls-files | xargs cat
 git ls-files '*.key' | xargs cat
+git ls-files ':(top)' | xargs cat
+git ls-files '*.key' | xargs cat
+find . \( -name '*.key' | xargs cat
 git stash show -p --include-untracked
 diff -r . src
 diff -ruN src .
@@ -208,6 +213,7 @@ def test_files_that_cannot_be_looked_through_may_hold_anything(tmp_path: Path) -
     assert finds_z is not None
     assert [finds_z(Candidate(str(path), path.name)) for path in (long_line, large, missing)] == [True] * 3
     assert content_filter(None) is None
+    assert searched((), "basic") is None
     assert line_filter(None) is None
 
 
@@ -219,3 +225,21 @@ def test_names_are_compared_as_find_and_rg_do() -> None:
     assert [by_name(hidden), by_name(plain), by_path(plain)] == [False, True, True]
     assert [no_hidden(hidden), no_hidden(plain)] == [False, True]
     assert glob_filter("[ab]*") is None
+
+
+def test_a_search_in_a_tree_too_large_to_look_at_is_asked_when_it_hunts(tmp_path: Path) -> None:
+    desk = make_desk(tmp_path)
+    for number in range(walk.MAX_ENTRIES):
+        (desk.root / "build" / f"{number}").touch()
+    (desk.root / ".env").unlink()
+    assert desk.analyse("grep -rn hello .").read_only
+    assert "too many files" in desk.reason("grep -rn password .")
+
+
+def test_a_link_that_goes_round_in_circles_is_no_folder(desk: ShellDesk) -> None:
+    ring = desk.root / "ring"
+    ring.mkdir()
+    (ring / "secrets.env").symlink_to("secrets.env")
+    assert desk.reason("find ring -type f -exec cat {} +")
+    assert desk.analyse("find ring -type f -name '*.py' -exec cat {} +").read_only
+    shutil.rmtree(ring)

@@ -301,18 +301,14 @@ class _SequenceJudge(_LineJudge):
 
     def _compound(self, item: Compound) -> None:
         place = self._place
-        match item.kind:
-            case "subshell":
-                self._sequence(item.bodies[0], may_move=True)
-            case "group" | "if":
-                for body in item.bodies:
-                    self._sequence(body, may_move=False)
-            case "for":
-                self._for(item)
-            case "while":
-                name = _name_read(item.bodies[0])
-                self._place = place.with_variable(name, None)
-                self._sequence(item.bodies[1], may_move=False)
+        if item.kind == "for":
+            self._for(item)
+        elif item.kind == "while":
+            self._place = place.with_variable(_name_read(item.bodies[0]), None)
+            self._sequence(item.bodies[1], may_move=False)
+        else:
+            for body in item.bodies:
+                self._sequence(body, may_move=item.kind == "subshell")
         self._place = place
 
     def _for(self, item: Compound) -> None:
