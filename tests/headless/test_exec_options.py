@@ -367,7 +367,8 @@ async def test_a_signal_during_start_up_ends_the_run(tmp_path: Path, sign: str) 
             process.send_signal(signal.SIGINT)
             ran = await ended(process)
         assert ran.code == 130, ran
-        # Python itself reports a half-made event loop it throws away ("Exception ignored in …"); buddy adds nothing.
+        # Python itself reports a half-made event loop it throws away ("Exception ignored in …"); buddy adds
+        # nothing to it.
         assert "Traceback" not in ran.err.split("Exception ignored in", 1)[0]
         assert (await desk.run("sessions")).code == 0
         assert (await desk.run("exec", "again")).code == 0
