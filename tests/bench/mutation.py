@@ -41,6 +41,9 @@ TESTS = (
     "tests/safety/test_shell_git.py",
     "tests/safety/test_shell_effects.py",
     "tests/safety/test_shell_parsers.py",
+    "tests/safety/test_shell_picks.py",
+    "tests/safety/test_shell_compound.py",
+    "tests/safety/test_shell_lists_review.py",
 )
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq,
