@@ -60,7 +60,7 @@ def test_files_stay_short() -> None:
     assert statistics.median(lengths.values()) < 150
 
 
-LONG_CLASSES = {"TaskBoard": 380, "_Lexer": 300, "_Walk": 230, "UndoLog": 240}
+LONG_CLASSES = {"TaskBoard": 380, "Lexer": 300, "_Walk": 230, "UndoLog": 240}
 """Classes over 200 lines. The board is the one owner of every task, the lexer and the walk are one grammar
 each: cut in two they would be harder to read. They may shrink."""
 
