@@ -54,7 +54,7 @@ async def test_a_program_of_the_workspace_on_the_persons_path_is_asked_about(tmp
 
 async def test_a_job_that_ends_while_the_session_goes_on_is_told(tmp_path: Path) -> None:
     replies = [
-        reply(call("run_shell", command="echo started; sleep 0.3; exit 3", wait=False)),
+        reply(call("run_shell", command="echo started; sleep 1.5; exit 3", wait=False)),
         reply(call("read_job", job=1, offset=8, wait=10)),
         reply("Done."),
     ]
@@ -65,4 +65,4 @@ async def test_a_job_that_ends_while_the_session_goes_on_is_told(tmp_path: Path)
     told = [line.removeprefix("  info: ") for line in ran.err.splitlines() if line.startswith("  info: job")]
     assert len(told) == 1
     assert told[0].startswith("job 1 ended (exit code 3, ")
-    assert told[0].endswith("s): echo started; sleep 0.3; exit 3")
+    assert told[0].endswith("s): echo started; sleep 1.5; exit 3")
