@@ -18,6 +18,7 @@ from buddy.workspace.limits import RTTIME_FLOOR
 
 LINUX = sys.platform == "linux"
 DEAD = "ZX"
+PF_KTHREAD = 0x00200000  # linux/sched.h: a thread of the kernel
 
 
 class Tag(msgspec.Struct, frozen=True):
@@ -29,7 +30,8 @@ class Tag(msgspec.Struct, frozen=True):
 
 
 class ProcessInfo(msgspec.Struct, frozen=True):
-    """One process at one moment. `started` (clock ticks since boot) tells two owners of one id apart."""
+    """One process at one moment. `started` (clock ticks since boot) tells two owners of one id apart. In a
+    container `group` and `session` are 0 for a process whose leader stands outside of it."""
 
     pid: int
     parent: int
@@ -37,6 +39,7 @@ class ProcessInfo(msgspec.Struct, frozen=True):
     session: int
     state: str
     started: int
+    kernel: bool = False
 
     @property
     def alive(self) -> bool:
@@ -58,12 +61,23 @@ def read_process(pid: int) -> ProcessInfo | None:
             line = file.read()
     except OSError:
         return None
+    return parse_stat(pid, line)
+
+
+def parse_stat(pid: int, line: bytes) -> ProcessInfo | None:
+    """One line of `/proc/PID/stat` (`man 5 proc_pid_stat`); None when it is too short to be one."""
     # The name stands in parentheses and may hold anything, parentheses and blanks included.
     fields = line[line.rfind(b")") + 2 :].split()
     if len(fields) < 20:
         return None
     return ProcessInfo(
-        pid, int(fields[1]), int(fields[2]), int(fields[3]), fields[0].decode(), int(fields[19])
+        pid,
+        parent=int(fields[1]),
+        group=int(fields[2]),
+        session=int(fields[3]),
+        state=fields[0].decode(),
+        started=int(fields[19]),
+        kernel=bool(int(fields[6]) & PF_KTHREAD),
     )
 
 
@@ -73,7 +87,7 @@ def all_processes() -> dict[int, ProcessInfo]:
         return {}
     found: dict[int, ProcessInfo] = {}
     for name in os.listdir("/proc"):
-        if name.isdigit() and (process := read_process(int(name))) and process.session:
+        if name.isdigit() and (process := read_process(int(name))) and not process.kernel:
             found[process.pid] = process
     return found
 

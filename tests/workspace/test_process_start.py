@@ -15,10 +15,12 @@ from buddy.workspace.environment import ChildEnvironment
 from buddy.workspace.launch import Launch, shell_argv, trusted_program
 from buddy.workspace.limits import NO_LIMITS, RTTIME_FLOOR, ProcessLimits, limited
 from buddy.workspace.process_tree import (
+    ProcessInfo,
     all_processes,
     members,
     new_tag,
     own_children,
+    parse_stat,
     read_process,
     tag_number,
 )
@@ -169,6 +171,18 @@ def test_tags_are_unlike_each_other_and_name_their_maker() -> None:
     me = read_process(os.getpid())
     assert me is not None
     assert tags[0].text.startswith(f"{me.pid}.{me.started}.")
+
+
+def test_a_process_whose_session_leader_is_outside_of_the_container_is_still_a_process() -> None:
+    """In a PID namespace such a process reads group 0 and session 0, as kernel threads do everywhere."""
+    tail = b"99 0 0 0 0 0 0 0 20 0 1 0 1121479 3133440 394 1 2 3"
+    inside = parse_stat(2, b"2 (sh) R 1 0 0 0 -1 4194304 " + tail)
+    thread = parse_stat(2, b"2 (kthreadd) S 0 0 0 0 -1 2129984 " + tail)
+    assert (inside, thread) == (
+        ProcessInfo(2, parent=1, group=0, session=0, state="R", started=1121479, kernel=False),
+        ProcessInfo(2, parent=0, group=0, session=0, state="S", started=1121479, kernel=True),
+    )
+    assert parse_stat(2, b"2 (sh) R 1 0") is None
 
 
 @linux
