@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from buddy.repl import words
-from buddy.repl.approvals import REFUSALS, answer_of
+from buddy.repl.approvals import REFUSALS, answer_of, denial_of
 from buddy.repl.blocks import Block, Expanded, PlainText
 from buddy.repl.editor import Editor
 from buddy.repl.intents import (
@@ -24,7 +24,7 @@ from buddy.repl.intents import (
 )
 from buddy.repl.keys import KEY_HELP, Action
 from buddy.repl.leaving import Ending
-from buddy.repl.view_state import ViewState
+from buddy.repl.view_state import InboxRow, ViewState
 
 TWICE_S = 2.0
 CONFIRM_S = 5.0
@@ -132,6 +132,10 @@ class Actions:
         """Whether there is something Esc ends: the turn in front, or a command of the person's own."""
         return self.focused_runs() or bool(self._state.desk.own)
 
+    def request_waits(self) -> bool:
+        """Whether a request for approval waits."""
+        return self._state.marked() is not None
+
     def note_waits(self) -> bool:
         """Whether a note of a finished task would go with the next prompt."""
         return any(row.kind == "note" for row in self._state.desk.queue)
@@ -189,6 +193,15 @@ class Actions:
             self._editor.buffer.cancel_completion()
         elif self._something_runs():
             self._act(Cancel())
+        elif not self._editor.text and (row := self._state.marked()) is not None:
+            self._deny(row)
+
+    def _deny(self, row: InboxRow) -> None:
+        match denial_of(row, self._clock()):
+            case Answer() as answer:
+                self._act(answer)
+            case "too soon" | "pasted" | "no rule":
+                self._stage.hint("not denied: that request has only just come; Esc again denies it")
 
     def _interrupt(self) -> None:
         now = self._clock()

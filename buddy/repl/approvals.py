@@ -49,6 +49,14 @@ def answer_of(line: TypedLine, row: InboxRow | None) -> Answer | Refused | None:
     return Answer(row.request_id, row.digest, key)
 
 
+def denial_of(row: InboxRow, now: float) -> Answer | Refused:
+    """What Esc on an empty line says to the marked row while nothing runs in front: no, to this one alone.
+    The next row has to be marked on the screen for as long before another Esc counts for it."""
+    if row.marked_at is None or now - row.marked_at < SEEN_BEFORE_S:
+        return "too soon"
+    return Answer(row.request_id, row.digest, "denied")
+
+
 REFUSALS: Mapping[Refused, str] = {
     "too soon": "not answered: the request was not on the screen yet when you began to type; type it again",
     "pasted": "not answered: pasted text never answers a request; type it",

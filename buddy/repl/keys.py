@@ -50,7 +50,7 @@ KEY_HELP: tuple[tuple[str, str], ...] = (
     ("/ ! !!", "command, shell, private shell"),
     ("Alt+Enter Ctrl+J \\Enter", "newline"),
     ("Alt+Up", "edit the last queued message"),
-    ("Esc", "cancel the turn; twice when idle: rewind"),
+    ("Esc", "cancel; idle: deny a request, twice: rewind"),
     ("Ctrl+C", "clear; cancel; twice when idle: exit"),
     ("Ctrl+D", "exit"),
     ("Ctrl+B", "send the running task to the background"),
@@ -74,10 +74,17 @@ def teach_shift_enter() -> None:
 class Facts:
     """What the conditions ask about."""
 
-    def __init__(self, editor: Editor, is_running: Callable[[], bool], has_note: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        editor: Editor,
+        is_running: Callable[[], bool],
+        has_note: Callable[[], bool],
+        is_asked: Callable[[], bool],
+    ) -> None:
         self.empty = Condition(lambda: not editor.buffer.text)
         self.running = Condition(is_running)
         self.note = Condition(has_note)
+        self.asked = Condition(is_asked)
         self.completable = Condition(editor.is_completable)
         self.menu = Condition(lambda: editor.buffer.complete_state is not None)
         self.alone = Condition(lambda: not get_app().key_processor.input_queue)
@@ -106,7 +113,7 @@ def bindings(do: Callable[[Action], None], editor: Editor, facts: Facts) -> KeyB
     on(("s-tab",), "complete_back", facts.menu)
     on(("escape", "up"), "recall_queued", always)
     on(("escape",), "escape", ~(vi_mode & vi_insert_mode), eager=facts.running & facts.alone)
-    on(("escape", "escape"), "rewind", facts.empty & ~facts.running & ~vi_mode)
+    on(("escape", "escape"), "rewind", facts.empty & ~facts.running & ~facts.asked & ~vi_mode)
     on(("c-c",), "interrupt", always)
     on(("<sigint>",), "interrupt", always)
     on(("c-d",), "leave", facts.empty)

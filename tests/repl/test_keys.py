@@ -11,6 +11,7 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
+from buddy.agent.display import Command
 from buddy.repl.intents import (
     Answer,
     Cancel,
@@ -175,7 +176,7 @@ async def test_SEC_040_a_paste_with_a_line_end_sends_and_answers_nothing() -> No
         assert stage.intents == []
 
 
-async def test_a_typed_letter_answers_the_request_that_was_seen() -> None:
+async def test_SEC_039_a_typed_letter_answers_only_a_request_that_was_seen() -> None:
     async with running_repl() as stage:
         tape = await running_turn(stage)
         stage.send(tape.tool(), tape.asked())
@@ -202,8 +203,6 @@ async def test_a_request_never_takes_a_key_from_the_line() -> None:
 
 
 async def test_ctrl_o_expands_the_last_folded_output() -> None:
-    from buddy.agent.display import Command
-
     async with running_repl(rows=40) as stage:
         tape = await running_turn(stage)
         output = "\n".join(f"row {n}" for n in range(20))
