@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from prompt_toolkit.formatted_text import StyleAndTextTuples
-
 from buddy.repl.blocks import Block
-from buddy.repl.chrome import below_lines, top_lines
-from buddy.repl.fragments import fragments
+from buddy.repl.chrome import hint_lines, top_lines
+from buddy.repl.footer import footer_line
 from buddy.repl.output import FrameOutput
 from buddy.repl.style import Line, Look
 from buddy.repl.view import focus
@@ -39,6 +37,7 @@ class Bars:
         self._with_title = title
         self._with_bell = bell
         self._top: list[Line] = []
+        self._footer: Line = []
         self._marked_fits = True
         self._hint, self._hint_until = "", 0.0
         self._title = self._rung = ""
@@ -52,6 +51,7 @@ class Bars:
         size = self._output.get_size()
         now = self._clock()
         self._top, self._marked_fits = top_lines(self._state, now, size.columns, size.rows, self._look)
+        self._footer = footer_line(self._state, size.columns, self._look)
         self._announce()
         live = self._state.running() or self._state.desk.own
         ticks = bool(live or self._state.inbox or now < self._hint_until)
@@ -71,15 +71,16 @@ class Bars:
         """Show a line above the footer for a few seconds."""
         self._hint, self._hint_until = text, self._clock() + HINT_S
 
-    def top(self) -> StyleAndTextTuples:
+    def top(self) -> list[Line]:
         """The lines above the input."""
-        return fragments(self._top)
+        return self._top
 
-    def below(self, text: str) -> StyleAndTextTuples:
-        """The lines below the input while `text` stands in it."""
+    def below(self, text: str) -> list[Line]:
+        """The lines below the input while `text` stands in it. The footer is that of the last frame: a key
+        does not change it."""
         size = self._output.get_size()
         hint = self._hint if self._clock() < self._hint_until else ""
-        return fragments(below_lines(self._state, text, hint, size.columns, size.rows, self._look))
+        return [*hint_lines(text, hint, size.columns, size.rows, self._look), self._footer]
 
     def _announce(self) -> None:
         """Title and bell when something waits."""

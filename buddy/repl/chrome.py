@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from buddy.repl.footer import footer_line
 from buddy.repl.intents import is_new_task
 from buddy.repl.keys import KEY_HELP
 from buddy.repl.live import inbox_lines, live_lines, queue_lines
@@ -29,17 +28,16 @@ def top_lines(state: ViewState, now: float, columns: int, rows: int, look: Look)
     return [*live, *inbox, *queue, rule], fits
 
 
-def below_lines(state: ViewState, text: str, hint: str, columns: int, rows: int, look: Look) -> list[Line]:
-    """What stands below the input while this text is in it."""
+def hint_lines(text: str, hint: str, columns: int, rows: int, look: Look) -> list[Line]:
+    """What stands between the input and the footer while this text is in it."""
     width = max(columns - 1, 10)
-    lines: list[Line] = []
     if text.strip() == "?":
-        lines += key_help(width, max(rows - OWN_ROWS - 1, 1))
-    elif hint:
-        lines.append(fit_line([("warning", hint)], width, look.glyphs.ellipsis))
-    elif is_new_task(text):
-        lines.append([("phase", f"{look.glyphs.arrow} new task")])
-    return [*lines, footer_line(state, columns, look)]
+        return key_help(width, max(rows - OWN_ROWS - 1, 1))
+    if hint:
+        return [fit_line([("warning", hint)], width, look.glyphs.ellipsis)]
+    if is_new_task(text):
+        return [[("phase", f"{look.glyphs.arrow} new task")]]
+    return []
 
 
 def key_help(width: int, room: int) -> list[Line]:

@@ -1,30 +1,19 @@
-"""Our lines as prompt_toolkit's fragments, and our theme as its style."""
+"""Our theme as prompt_toolkit's style."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 
-from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.styles import Style
 
-from buddy.repl.style import Line, Look
+from buddy.repl.style import Look
 
 
 @lru_cache(maxsize=256)
-def _class(style: str) -> str:
+def style_class(style: str) -> str:
+    """Our style as prompt_toolkit names it."""
     return " ".join(f"class:{name}" for name in style.split())
-
-
-def fragments(lines: Sequence[Line]) -> StyleAndTextTuples:
-    """Lines as one list of fragments, with line ends between them."""
-    made: StyleAndTextTuples = []
-    for index, line in enumerate(lines):
-        if index:
-            made.append(("", "\n"))
-        made += [(_class(style), text) for style, text in line]
-    return made
 
 
 def toolkit_style(look: Look) -> Style:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.data_structures import Point
 from prompt_toolkit.enums import EditingMode
-from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings
 
@@ -17,7 +16,7 @@ from buddy.repl.keys import ESCAPE_S, SEQUENCE_S, teach_shift_enter
 from buddy.repl.layout import build_layout
 from buddy.repl.output import FrameOutput
 from buddy.repl.resize import reflowed_cursor_row
-from buddy.repl.style import Look
+from buddy.repl.style import Line, Look
 
 
 class InlineApplication(Application[None]):
@@ -73,8 +72,8 @@ def build_application(
     editor: Editor,
     keys: KeyBindings,
     *,
-    top: Callable[[], StyleAndTextTuples],
-    below: Callable[[], StyleAndTextTuples],
+    top: Callable[[], Sequence[Line]],
+    below: Callable[[], Sequence[Line]],
     look: Look,
     vi: bool,
     keyboard: Input,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.formatted_text import AnyFormattedText, StyleAndTextTuples
-from prompt_toolkit.layout import BufferControl, Dimension, HSplit, Layout, Window
-from prompt_toolkit.layout.controls import FormattedTextControl
+from prompt_toolkit.formatted_text import AnyFormattedText
+from prompt_toolkit.layout import BufferControl, Dimension, Layout
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.widgets import SearchToolbar
+
+from buddy.repl.stack import InputWindow, Stack
+from buddy.repl.style import Line
 
 MENU_ROWS = 8
 INPUT_ROWS_MAX = 12
@@ -18,9 +20,9 @@ INPUT_ROWS_MAX = 12
 def build_layout(
     buffer: Buffer,
     *,
-    top: Callable[[], StyleAndTextTuples],
+    top: Callable[[], Sequence[Line]],
     sign: str,
-    below: Callable[[], StyleAndTextTuples],
+    below: Callable[[], Sequence[Line]],
     input_rows: Callable[[], int],
 ) -> Layout:
     """`top` ends with the rule; `below` is a hint, key help and the footer."""
@@ -30,17 +32,12 @@ def build_layout(
     def prefix(line: int, wrapped: int) -> AnyFormattedText:
         return [("class:prompt", sign + " ")] if line == 0 and wrapped == 0 else [("", "  ")]
 
-    text = Window(
+    entry = InputWindow(
         control,
         wrap_lines=True,
         get_line_prefix=prefix,
-        dont_extend_height=True,
         height=lambda: Dimension(min=1, max=max(1, min(INPUT_ROWS_MAX, input_rows()))),
     )
     menu = CompletionsMenu(max_height=MENU_ROWS, scroll_offset=1)
-    parts = [_lines(top), text, search, menu, _lines(below)]
-    return Layout(HSplit(parts), focused_element=control)
-
-
-def _lines(source: Callable[[], StyleAndTextTuples]) -> Window:
-    return Window(FormattedTextControl(source, focusable=False), dont_extend_height=True, wrap_lines=False)
+    stack = Stack(top=top, entry=entry, search=search.__pt_container__(), menu=menu, below=below)
+    return Layout(stack, focused_element=control)
