@@ -109,14 +109,27 @@ def loaded(code: str) -> set[str]:
     return set(json.loads(ran.stderr.splitlines()[-1]))
 
 
+def loaded_by(*arguments: str) -> set[str]:
+    """The modules the program has when it leaves."""
+    script = (
+        "import atexit, json, sys\n"
+        "atexit.register(lambda: sys.stderr.write(json.dumps(sorted(sys.modules))))\n"
+        f"sys.argv = ['buddy', *{list(arguments)!r}]\n"
+        "from buddy.__main__ import main\nmain()"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    return set(json.loads(ran.stderr.splitlines()[-1]))
+
+
 def test_version_imports_nothing() -> None:
-    before = loaded("")
-    after = loaded("import sys; sys.argv = ['buddy', '--version']; from buddy.__main__ import main; main()")
-    assert after - before <= {"__future__", "buddy", "buddy.__main__"}
+    before = loaded("import atexit")
+    assert loaded_by("--version") - before <= {"__future__", "gc", "buddy", "buddy.__main__"}
 
 
 def test_help_imports_no_model_and_no_terminal() -> None:
-    found = loaded("import sys; sys.argv = ['buddy', '--help']; from buddy.__main__ import main; main()")
+    found = loaded_by("--help")
     assert [name for name in (*HEAVY, "httpx", "asyncio") if name in found] == []
 
 

@@ -19,6 +19,7 @@ from buddy.agent.host import Sampling
 from buddy.agent.messages import Text, UserMessage
 from buddy.agent.provider import ModelRequest
 from buddy.cli.arguments import Options
+from buddy.cli.collector import collect_from_here
 from buddy.cli.desk import Desk, Wanted, open_desk
 from buddy.cli.models import Models
 from buddy.cli.place import Place, find_place, read_settings
@@ -106,6 +107,7 @@ def demo(options: Options, environment: Mapping[str, str]) -> int:
             loaded = read_settings(place, options)
             is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
             if options.plain or not is_terminal:
+                collect_from_here()
                 return asyncio.run(_plain(options, place, loaded))
             from buddy.cli.interactive import run_screen
 

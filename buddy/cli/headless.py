@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 from buddy.agent.messages import Usage
 from buddy.cli.arguments import Options, UsageError
+from buddy.cli.collector import collect_from_here
 from buddy.cli.desk import Wanted, mode_of, open_desk
 from buddy.cli.log import start_log
 from buddy.cli.models import Models
@@ -45,6 +46,7 @@ def run_headless(options: Options, environment: Mapping[str, str]) -> int:
                 f"{place.boundary.root} is not trusted; start buddy there once, or give --trust"
             )
         start_log(place.where, debug=options.debug)
+        collect_from_here()
         return asyncio.run(_run(options, place, loaded, prompt))
     except (ConfigError, FolderError) as error:
         return _told(str(error), CONFIGURATION)

@@ -18,6 +18,7 @@ import msgspec
 
 from buddy.agent.events import TaskEvent
 from buddy.cli.arguments import Options
+from buddy.cli.collector import collect_from_here
 from buddy.cli.log import start_log
 from buddy.cli.place import Place, check_yolo, find_place, read_settings
 from buddy.cli.surface import LineSurface, Surface
@@ -145,6 +146,7 @@ async def _sit(options: Options, place: Place, loaded: Loaded, front: Front, log
     await asyncio.sleep(0)  # the first frame
     try:
         sitting = await asyncio.to_thread(importlib.import_module, "buddy.cli.sitting")
+        collect_from_here()
         reference: str | None = _reference(options)
         while reference is not None and not front.left:
             front.stop.clear()
