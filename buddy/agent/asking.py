@@ -8,7 +8,6 @@ from contextlib import aclosing
 import msgspec
 
 from buddy.agent.cancel import TurnCancelled, run_cancellable, uninterrupted
-from buddy.agent.compaction import applied
 from buddy.agent.events import (
     ReplyFinished,
     ReplyStarted,
@@ -185,7 +184,7 @@ async def _prepared(turn: Turn) -> _Request:
 
 def _request(turn: Turn) -> _Request:
     agent, sampling = turn.agent, turn.agent.sampling
-    view = agent.convert_to_model(agent.transform_context(applied(turn.compaction, turn.history)))
+    view = agent.convert_to_model(agent.transform_context(turn.view.applied(turn.compaction, turn.history)))
     request = ModelRequest(
         model=agent.model,
         system=agent.system,

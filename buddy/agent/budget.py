@@ -7,6 +7,7 @@ usage.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -146,19 +147,20 @@ class TokenMeter:
         """Whether the person was told that the window is nearly full; not again before it was emptier."""
         self._price = price
         self._factor = 1.0
-        self._sizes: dict[str, float] = {}
+        self._counted: list[Message] = []
+        self._counted_tokens = 0.0
         self._fixed: dict[int, float] = {}
 
     def estimate(self, request: ModelRequest) -> int:
-        """Tokens this request will use as input. Proportional to what is new: sizes of messages are
-        remembered."""
-        raw = self._prefix(request.system, request.tools)
-        for message in request.history:
-            size = self._sizes.get(message.id)
-            if size is None:
-                size = self._sizes[message.id] = message_tokens(message)
-            raw += size
-        return round(raw * self._factor)
+        """Tokens this request will use as input. Proportional to what is new: messages that were counted are
+        recognised by identity, in C, and counted again only after something before them changed."""
+        history = request.history
+        if len(self._counted) > len(history) or not all(map(operator.is_, self._counted, history)):
+            self._counted, self._counted_tokens = [], 0.0
+        new = history[len(self._counted) :]
+        self._counted += new
+        self._counted_tokens += sum(map(message_tokens, new))
+        return round((self._prefix(request.system, request.tools) + self._counted_tokens) * self._factor)
 
     def _prefix(self, system: str, tools: Sequence[ToolDefinition]) -> float:
         key = hash((system, tuple(tool.name for tool in tools)))

@@ -57,6 +57,23 @@ def applied(compaction: Compaction | None, history: Sequence[Message]) -> Sequen
     return [*kept, *recent]
 
 
+class CompactedView:
+    """The history as it is sent, again and again while it grows: what is shortened is shortened once, so that
+    whoever keeps what it made of a message finds the same message."""
+
+    def __init__(self) -> None:
+        self._compaction: Compaction | None = None
+        self._kept: Sequence[Message] = ()
+
+    def applied(self, compaction: Compaction | None, history: Sequence[Message]) -> Sequence[Message]:
+        """As the function `applied`, for a history that is only added to."""
+        if compaction is None or compaction.through == 0:
+            return history
+        if compaction is not self._compaction:
+            self._compaction, self._kept = compaction, applied(compaction, history[: compaction.through])
+        return [*self._kept, *history[compaction.through :]]
+
+
 def _opens_turn(message: Message) -> bool:
     return isinstance(message, UserMessage) and message.origin in ("prompt", "follow_up")
 

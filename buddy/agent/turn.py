@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from buddy.agent.cancel import uninterrupted
+from buddy.agent.compaction import CompactedView
 from buddy.agent.display import Plain
 from buddy.agent.events import AgentUiEvent, Notice, SteeringAccepted, ToolFinished, ToolStarted, TurnOutcome
 from buddy.agent.host import Agent, TurnHost
@@ -39,6 +40,7 @@ class Turn:
         self.history = history
         self.host = host
         self.compaction = agent.compaction
+        self.view = CompactedView()
         self.guard = LoopGuard()
         self.started_at = host.now()
         self.first_new = len(history)

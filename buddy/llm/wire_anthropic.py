@@ -8,7 +8,7 @@ moving the marks every turn encodes nothing again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -27,11 +27,13 @@ from buddy.agent.messages import (
 from buddy.agent.provider import ModelRequest, ToolDefinition
 from buddy.llm.loose_json import dumps, loads
 from buddy.llm.quirks import AnthropicQuirks
+from buddy.llm.settled import OPEN_EXCHANGES, SettledHistories
 from buddy.llm.wire import (
     NO_OUTPUT,
     NOTHING_SAID,
     EncodedMessages,
     is_at_home,
+    says_something,
     sendable,
     wire_arguments,
     wire_id,
@@ -40,8 +42,11 @@ from buddy.llm.wire import (
 LANE = "anthropic"
 DEFAULT_MAX_TOKENS = 8_192
 MARK = b',"cache_control":{"type":"ephemeral"}}'
-MARKED_MESSAGES = 2
+MARKED_MESSAGES = OPEN_EXCHANGES
 """Of the four marks a request may have, one is on the system prompt and one on the tools."""
+
+_Group = tuple[bytes, list[bytes]]
+"""A role and the blocks of its messages."""
 
 CONTINUED = dumps({"type": "text", "text": "(The conversation continues.)"})
 BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 32_768, "max": 65_536}
@@ -53,26 +58,38 @@ class AnthropicWire:
     """Requests of one model on one server. Keeps what does not change between turns. `max_output_tokens`
     stands in for a limit nobody set (0: 8,192)."""
 
-    def __init__(self, quirks: AnthropicQuirks, model: str, max_output_tokens: int = 0) -> None:
+    def __init__(
+        self,
+        quirks: AnthropicQuirks,
+        model: str,
+        max_output_tokens: int = 0,
+        encode: Callable[[Any], bytes] = dumps,
+    ) -> None:
         self._quirks = quirks
         self._model = model
         self._max_output = max_output_tokens or DEFAULT_MAX_TOKENS
+        self._dumps = encode
         self._messages = EncodedMessages(self._encode)
+        self._settled = SettledHistories(
+            lambda run, is_first, _key: b",".join(self._encoded(self._groups(run, is_first=is_first))),
+            lambda reply: says_something(reply) and self._messages.bytes_of(reply) != b"",
+        )
         self._tools: tuple[tuple[ToolDefinition, ...], bytes] = ((), b"")
         self._system: tuple[str, bytes] = ("", b"")
 
     def body(self, request: ModelRequest) -> bytes:
         """The request as JSON."""
-        history = sendable(request.history)
-        head = dumps(self._settings(request, history))[:-1]
-        messages = b",".join(self._all_messages(history))
+        self._messages.forget_others(request.history)
+        settled, rest = self._settled.split(request.history)
+        groups = self._groups(rest, is_first=not settled)
+        self._mark(groups)
         return b"".join(
             [
-                head,
+                dumps(self._settings(request, sendable(rest)))[:-1],
                 self._system_bytes(request.system),
                 self._tool_bytes(request.tools),
                 b',"messages":[',
-                messages,
+                b",".join([settled, *self._encoded(groups)] if settled else self._encoded(groups)),
                 b"]}",
             ]
         )
@@ -120,11 +137,11 @@ class AnthropicWire:
             and is_at_home(reply, LANE, self._model)
         )
 
-    def _all_messages(self, history: Sequence[Message]) -> list[bytes]:
-        self._messages.forget_others(history)
-        groups: list[tuple[str, list[bytes]]] = []
-        for message in history:
-            role = "assistant" if isinstance(message, AssistantMessage) else "user"
+    def _groups(self, messages: Sequence[Message], *, is_first: bool) -> list[_Group]:
+        """What of these is sent, neighbours of one role together; the person opens the conversation."""
+        groups: list[_Group] = []
+        for message in sendable(messages):
+            role = b"assistant" if isinstance(message, AssistantMessage) else b"user"
             blocks = self._messages.bytes_of(message)
             if not blocks:
                 continue
@@ -132,16 +149,19 @@ class AnthropicWire:
                 groups[-1][1].append(blocks)
             else:
                 groups.append((role, [blocks]))
-        if groups and groups[0][0] == "assistant":
-            groups.insert(0, ("user", [CONTINUED]))
+        if is_first and groups and groups[0][0] == b"assistant":
+            groups.insert(0, (b"user", [CONTINUED]))
+        return groups
+
+    def _mark(self, groups: Sequence[_Group]) -> None:
         marks = MARKED_MESSAGES if self._quirks.cache_marks else 0
         for role, blocks in reversed(groups):
-            if role == "user" and marks:
+            if role == b"user" and marks:
                 blocks[-1] = blocks[-1][:-1] + MARK
                 marks -= 1
-        return [
-            b'{"role":"%s","content":[%s]}' % (role.encode(), b",".join(blocks)) for role, blocks in groups
-        ]
+
+    def _encoded(self, groups: Sequence[_Group]) -> list[bytes]:
+        return [b'{"role":"%s","content":[%s]}' % (role, b",".join(blocks)) for role, blocks in groups]
 
     def _encode(self, message: Message) -> bytes:
         match message:
@@ -151,12 +171,17 @@ class AnthropicWire:
                     for part in message.parts
                     if isinstance(part, Image) or part.text.strip()
                 ]
-                return _joined(blocks or [{"type": "text", "text": NOTHING_SAID}])
+                return self._joined(blocks or [{"type": "text", "text": NOTHING_SAID}])
             case AssistantMessage():
                 at_home = is_at_home(message, LANE, self._model)
-                return _joined([block for part in message.parts if (block := _block(part, message, at_home))])
+                return self._joined(
+                    [block for part in message.parts if (block := _block(part, message, at_home))]
+                )
             case ToolMessage():
-                return _joined([_result_block(message)])
+                return self._joined([_result_block(message)])
+
+    def _joined(self, blocks: Sequence[dict[str, Any]]) -> bytes:
+        return b",".join(map(self._dumps, blocks))
 
     def _system_bytes(self, system: str) -> bytes:
         if system and self._system[0] != system:
@@ -178,10 +203,6 @@ class AnthropicWire:
 
 def _definition(tool: ToolDefinition) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
-
-
-def _joined(blocks: Sequence[dict[str, Any]]) -> bytes:
-    return b",".join(map(dumps, blocks))
 
 
 def _user_block(part: Text | Image) -> dict[str, Any]:

@@ -3,7 +3,7 @@ messages."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -22,12 +22,14 @@ from buddy.agent.messages import (
 from buddy.agent.provider import ModelRequest, ToolDefinition
 from buddy.llm.loose_json import dumps
 from buddy.llm.quirks import ChatQuirks
+from buddy.llm.settled import SettledHistories
 from buddy.llm.wire import (
     NO_OUTPUT,
     NOTHING_SAID,
     EncodedMessages,
     alnum9,
     is_at_home,
+    says_something,
     sendable,
     wire_arguments,
 )
@@ -39,12 +41,20 @@ CACHE_MARK = {"type": "ephemeral"}
 
 
 class ChatWire:
-    """Requests of one model on one server. Keeps what does not change between turns."""
+    """Requests of one model on one server. Keeps what does not change between turns. `encode` writes a
+    message as JSON."""
 
-    def __init__(self, quirks: ChatQuirks, model: str) -> None:
+    def __init__(self, quirks: ChatQuirks, model: str, encode: Callable[[Any], bytes] = dumps) -> None:
         self._quirks = quirks
         self._model = model
+        self._dumps = encode
         self._messages = EncodedMessages(self._encode)
+        self._settled = SettledHistories(
+            lambda run, is_first, system: b",".join(
+                self._encoded(self._sent(run, system if is_first else ""))
+            ),
+            says_something,
+        )
         self._pictures: dict[str, UserMessage] = {}
         self._tools: tuple[tuple[ToolDefinition, ...], bytes] = ((), b"")
         self._system: tuple[str, bytes] = ("", b"")
@@ -75,23 +85,31 @@ class ChatWire:
             fields["parallel_tool_calls"] = False
         return {**fields, **quirks.extra}
 
-    def _all_messages(self, request: ModelRequest) -> list[bytes]:
-        history = sendable(request.history)
-        out: list[bytes] = []
-        system = request.system
-        if system and self._quirks.system_as == "user":
-            history = [UserMessage("", (Text(system),), "instructions"), *history]
-        elif system:
-            out.append(self._system_bytes(system))
-        history = self._with_pictures(history)
-        self._messages.forget_others(history)
-        if self._quirks.merge or self._quirks.system_as == "user":
-            out.extend(self._merged(history))
-        else:
-            out.extend(self._one_by_one(history))
-        if self._quirks.cache_marks and history:
-            out[-1] = self._marked(history[-1]) or out[-1]
+    def _all_messages(self, request: ModelRequest) -> list[bytes | bytearray]:
+        """The messages, those that settled as one piece."""
+        is_said = self._quirks.system_as == "user"
+        self._messages.forget_others(request.history)
+        settled, rest = self._settled.split(request.history, request.system if is_said else "")
+        out: list[bytes | bytearray] = []
+        if request.system and not is_said:
+            out.append(self._system_bytes(request.system))
+        if settled:
+            out.append(settled)
+        sent = self._sent(rest, request.system if is_said and not settled else "")
+        out.extend(self._encoded(sent))
+        if self._quirks.cache_marks and sent:
+            out[-1] = self._marked(sent[-1]) or out[-1]
         return out
+
+    def _sent(self, messages: Sequence[Message], system: str) -> list[Message]:
+        """What of these is sent; `system` first, where it opens the conversation as the person's words."""
+        sent = self._with_pictures(sendable(messages))
+        return [UserMessage("", (Text(system),), "instructions"), *sent] if system else sent
+
+    def _encoded(self, sent: Sequence[Message]) -> list[bytes]:
+        if self._quirks.merge or self._quirks.system_as == "user":
+            return self._merged(sent)
+        return self._one_by_one(sent)
 
     def _marked(self, message: Message) -> bytes:
         """The last message with a cache mark: everything before it is then cached. b"" where none can
@@ -100,9 +118,9 @@ class ChatWire:
             case UserMessage():
                 content = _user_content(message.parts)
                 parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-                return dumps({"role": "user", "content": _with_mark(parts)})
+                return self._dumps({"role": "user", "content": _with_mark(parts)})
             case ToolMessage():
-                return dumps(
+                return self._dumps(
                     self._result(message, _with_mark([{"type": "text", "text": _tool_text(message)}]))
                 )
             case AssistantMessage():
@@ -157,20 +175,20 @@ class ChatWire:
             elif role is UserMessage:
                 users = [message for message in messages if isinstance(message, UserMessage)]
                 parts = tuple(part for message in users for part in message.parts)
-                out.append(dumps({"role": "user", "content": _user_content(parts)}))
+                out.append(self._dumps({"role": "user", "content": _user_content(parts)}))
             else:
                 replies = [message for message in messages if isinstance(message, AssistantMessage)]
-                out.append(dumps(self._replies(replies)))
+                out.append(self._dumps(self._replies(replies)))
         return out
 
     def _encode(self, message: Message) -> bytes:
         match message:
             case UserMessage():
-                return dumps({"role": "user", "content": _user_content(message.parts)})
+                return self._dumps({"role": "user", "content": _user_content(message.parts)})
             case AssistantMessage():
-                return dumps(self._replies([message]))
+                return self._dumps(self._replies([message]))
             case ToolMessage():
-                return dumps(self._result(message, _tool_text(message)))
+                return self._dumps(self._result(message, _tool_text(message)))
 
     def _replies(self, replies: Sequence[AssistantMessage]) -> dict[str, Any]:
         """One assistant message of one reply (or of neighbouring ones)."""

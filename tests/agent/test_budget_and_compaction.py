@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from buddy.agent.budget import Budget, TokenMeter, Window, message_tokens, text_tokens
-from buddy.agent.compaction import Compaction, applied, plan
+from buddy.agent.compaction import CompactedView, Compaction, applied, plan
 from buddy.agent.events import Notice
 from buddy.agent.history import is_legal
 from buddy.agent.loop import agent_loop
@@ -64,6 +64,18 @@ def test_a_text_is_four_characters_a_token_and_a_wide_character_is_more() -> Non
 def test_a_message_costs_its_text_and_what_surrounds_it() -> None:
     assert message_tokens(said("x" * 400)) == 104
     assert message_tokens(UserMessage("u", (Image("image/png", "A" * 9_000),), "prompt")) == 1_504
+
+
+def test_an_estimate_counts_what_is_new_and_again_what_changed() -> None:
+    counter = meter()
+    history: list[Message] = [said("x" * 400)]
+    assert counter.estimate(asked(*history)) == 104
+    for _ in range(50):
+        history += [replied(Text("y" * 40)), ToolMessage("t", "c", "f", "z" * 40, "ok")]
+        assert counter.estimate(asked(*history)) == sum(map(message_tokens, history))
+    stubbed = [*history[:2], ToolMessage("t", "c", "f", "", "ok"), *history[3:]]
+    assert counter.estimate(asked(*stubbed)) == sum(map(message_tokens, stubbed)), "the id is the same"
+    assert counter.estimate(asked(*stubbed[:5])) == sum(map(message_tokens, stubbed[:5]))
 
 
 def test_estimates_are_calibrated_by_what_the_provider_says() -> None:
@@ -204,6 +216,24 @@ def test_a_summary_stands_for_everything_but_what_the_person_said() -> None:
 
 
 TURNS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3_000)), min_size=1, max_size=6)
+
+
+@pytest.mark.parametrize("summary", ["", "They read files."])
+def test_a_message_is_shortened_once_however_often_the_view_is_sent(summary: str) -> None:
+    history: list[Message] = [said("go")]
+    view, compaction = CompactedView(), Compaction(5, summary)
+    for number in range(4):
+        call = Call(f"c{number}", "read_file", '{"path": "a"}')
+        history += [replied(call), ToolMessage(f"t{number}", call.id, "f", "z" * 4_000, "ok")]
+    before = view.applied(compaction, history)
+    history.append(said("more"))
+    after = view.applied(compaction, history)
+    assert list(after) == list(applied(compaction, history))
+    assert all(one is other for one, other in zip(before, after, strict=False))
+    assert view.applied(None, history) is history
+    assert list(view.applied(Compaction(7, summary), history)) == list(
+        applied(Compaction(7, summary), history)
+    )
 
 
 @settings(max_examples=200, deadline=None)
