@@ -34,6 +34,12 @@ _SECRET_NAME = re.compile(
     | client_secret.*\.json
     """
 )
+# What everything `_SECRET_NAME` matches begins or ends with; blanks and dots at the end do not count.
+_SECRET_BEGINNINGS = (".env", "id_", "service", "secret", "client_secret")
+_SECRET_ENDS = (
+    *(" ", ".", ".env", ".pem", ".key", ".p12", ".pfx", ".jks"),
+    *(".keystore", ".kdbx", ".ppk", ".keytab", ".tfvars", ".agekey"),
+)
 _EXAMPLE = re.compile(
     r"\.env.*[._\-](?:example|sample|template|tmpl|dist|defaults?|schema)|example\.env|.*\.pub"
 )
@@ -83,6 +89,18 @@ def secret_reason(path: str, places: Places) -> str:
     if _PROCESS_SECRETS.fullmatch(text):
         return "memory or environment of a process"
     return _listed(text, SECRET_AT_HOME, places.home) or _listed(text, SECRET_ROOTS, "")
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether a file's name by itself cannot look secret: a quick answer for listings of thousands. False
+    says nothing; `secret_reason` decides then. The folders it lies in are not judged."""
+    text = name.lower()
+    return (
+        text.isascii()
+        and not text.startswith(_SECRET_BEGINNINGS)
+        and not text.endswith(_SECRET_ENDS)
+        and text not in SECRET_ANYWHERE
+    )
 
 
 def _listed(text: str, names: Sequence[tuple[str, str]], base: str) -> str:

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, Located, is_beneath
-from buddy.safety.protected import Places, secret_reason
+from buddy.safety.protected import Places, is_plain_name, secret_reason
 from buddy.tools.changing import located
 from buddy.tools.near_names import missing
 from buddy.tools.search_text import Answer, Asked, rendered
@@ -108,7 +108,9 @@ def secrets_among(boundary: Boundary, top: str, names: list[str]) -> list[str]:
         if kind == "plain":
             secret = bare.get(last)
             if secret is None:
-                secret = bare[last] = bool(secret_reason(f"{boundary.root}/{last}", places))
+                secret = bare[last] = not is_plain_name(last) and bool(
+                    secret_reason(f"{boundary.root}/{last}", places)
+                )
         else:
             secret = kind == "secret" or bool(secret_reason(f"{top}/{name}", places))
         if secret:

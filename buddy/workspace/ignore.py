@@ -28,6 +28,7 @@ class RuleFile:
         self._paths: dict[str, list[int]] = {}
         self._wild_paths: list[int] = []
         self._wild_names: list[int] = []
+        self._wild_below: dict[str, tuple[int, ...]] = {}
         self._exact: dict[str, list[int]] = {}
         self._names: dict[str, tuple[int, ...]] = {}
         for number, rule in enumerate(rules):
@@ -36,19 +37,26 @@ class RuleFile:
                 index.setdefault(rule.literal, []).append(number)
             else:
                 (self._wild_names if rule.by_name else self._wild_paths).append(number)
+        wild = [rules[number] for number in self._wild_names]
+        self._suffixes = tuple(rule.suffix for rule in wild if rule.suffix is not None)
+        self._only_suffixes = len(self._suffixes) == len(wild)
+        self._has_paths = bool(self._paths or self._wild_paths)
 
     def verdict(self, path: str, name: str, folder: bool) -> bool | None:
         """Whether the last matching pattern ignores an entry; None when no pattern matches it."""
-        found = self._names.get(name)
-        if found is None:
-            found = self._names[name] = self._by_name(name)
+        if self._only_suffixes and name not in self._exact and not name.endswith(self._suffixes):
+            found = ()  # most names: nothing to remember
+        else:
+            found = self._names.get(name)
+            if found is None:
+                found = self._names[name] = self._by_name(name)
         best = -1
         for number in found:
             if folder or not self._rules[number].only_folders:
                 best = number
                 break
-        if self._paths or self._wild_paths:
-            best = max(best, self._by_path(path[self.cut :], folder))
+        if self._has_paths:
+            best = max(best, self._by_path(path[self.cut :], len(name), folder))
         return None if best < 0 else not self._rules[best].negated
 
     def _by_name(self, name: str) -> tuple[int, ...]:
@@ -61,19 +69,32 @@ class RuleFile:
                 found.append(number)
         return tuple(sorted(found, reverse=True))
 
-    def _by_path(self, relative: str, folder: bool) -> int:
+    def _by_path(self, relative: str, name_length: int, folder: bool) -> int:
         best = -1
         for number in self._paths.get(relative, ()):
             if folder or not self._rules[number].only_folders:
                 best = number
-        raw = os.fsencode(relative) if self._wild_paths else b""
-        for number in reversed(self._wild_paths):
+        parent = relative[: len(relative) - name_length]
+        numbers = self._wild_below.get(parent)
+        if numbers is None:
+            numbers = self._wild_below[parent] = self._concerned(parent)
+        raw = os.fsencode(relative) if numbers else b""
+        for number in numbers:
             if number < best:
                 break
             rule = self._rules[number]
             if (folder or not rule.only_folders) and rule.regex.fullmatch(raw):
                 return number
         return best
+
+    def _concerned(self, parent: str) -> tuple[int, ...]:
+        """The wildcard patterns that can match an entry of a folder, the last first."""
+        return tuple(
+            number
+            for number in reversed(self._wild_paths)
+            if parent.startswith(self._rules[number].beginning)
+            or self._rules[number].beginning.startswith(parent)
+        )
 
 
 Chain = tuple[RuleFile, ...]

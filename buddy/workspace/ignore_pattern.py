@@ -32,14 +32,15 @@ NEVER = re.compile(rb"(?!)")
 
 class Rule(msgspec.Struct, frozen=True):
     """A pattern. `by_name`: it is about the last component alone, else about the path from the ignore file's
-    folder. `literal` is the whole name or path where nothing in it is special, else None and `regex` decides.
-    """
+    folder. `literal` is the whole name or path where nothing in it is special, else None and `regex` decides;
+    `beginning` is what every path it matches begins with."""
 
     negated: bool
     only_folders: bool
     by_name: bool
     literal: str | None
     suffix: str | None
+    beginning: str
     regex: re.Pattern[bytes]
 
 
@@ -67,7 +68,8 @@ def parse_rule(line: bytes) -> Rule | None:
     literal = os.fsdecode(pattern) if special is None else None
     tail = pattern[1:]
     suffix = os.fsdecode(tail) if by_name and pattern[:1] == b"*" and not _SPECIAL.search(tail) else None
-    return Rule(negated, only_folders, by_name, literal, suffix, _regex(pattern, special, by_name))
+    beginning = os.fsdecode(pattern[: special.start()] if special else pattern)
+    return Rule(negated, only_folders, by_name, literal, suffix, beginning, _regex(pattern, special, by_name))
 
 
 def _regex(pattern: bytes, special: re.Match[bytes] | None, by_name: bool) -> re.Pattern[bytes]:

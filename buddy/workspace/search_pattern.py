@@ -16,6 +16,8 @@ import msgspec
 from buddy.workspace.search_tokens import PatternError, Token, tokens_of
 
 MAX_CHARS = 4000
+MAX_WAYS = 16
+_APART = {("\\s", "\\w"), ("\\s", "\\d"), ("\\s", "\\S"), ("\\w", "\\W"), ("\\d", "\\D")}
 MANY = 10
 """Repeats up to this often count as harmless, alone."""
 
@@ -23,7 +25,8 @@ MANY = 10
 class SearchPattern(msgspec.Struct, frozen=True):
     """`source` and `flags` are Python's; `loose_rust` and `loose_pcre` narrow down files ("" where nothing
     can); `literal` is text every match contains ("" when unknown). `linear`: matching takes time in
-    proportion to the text, so that it may run inside buddy."""
+    proportion to the text, so that it may run inside buddy. `longest`: for another one, how long lines may be
+    so that it still may (0: it may not)."""
 
     source: str
     flags: int
@@ -31,6 +34,7 @@ class SearchPattern(msgspec.Struct, frozen=True):
     loose_rust: str
     loose_pcre: str
     linear: bool
+    longest: int
     multiline: bool
     ignore_case: bool
 
@@ -47,7 +51,9 @@ def prepare(pattern: str, *, literal: bool, ignore_case: bool, multiline: bool) 
     if not multiline and any(token.kind == "char" and token.value in "\n\r" for token in tokens):
         raise PatternError("the pattern holds a line break, but each line is searched alone: multiline=true")
     ignore_case = ignore_case or any("i" in token.value for token in tokens if token.kind == "flags")
-    source = "".join(token.text if multiline else _within_line(token) for token in tokens)
+    # Flags at the beginning are among `flags`: lines are looked at one by one, or all of them as one text.
+    plain = [token for token in tokens if token.kind != "flags"]
+    source = "".join(token.text if multiline else _within_line(token) for token in plain)
     flags = re.MULTILINE | (re.DOTALL if multiline else 0) | (re.IGNORECASE if ignore_case else 0)
     _compiled(source, flags)
     somewhere = ignore_case or any(token.kind == "open" and token.value for token in tokens)
@@ -59,6 +65,7 @@ def prepare(pattern: str, *, literal: bool, ignore_case: bool, multiline: bool) 
         loose_rust=loose("(?-u:[^\\n])", "(?-u:[\\x80-\\xff])") if loose else "",
         loose_pcre=loose("[^\\n]", "[^\\x00-\\x7f]") if loose else "",
         linear=literal or _is_linear(tokens),
+        longest=0 if multiline else _longest(tokens),
         multiline=multiline,
         ignore_case=ignore_case,
     )
@@ -249,6 +256,52 @@ def _repeats_repeats(tokens: Sequence[Token]) -> bool:
             if groups:
                 groups[-1] = groups[-1] or inner or repeated
     return False
+
+
+def _longest(tokens: Sequence[Token]) -> int:
+    """How long lines may be for a pattern with one or two doubtful open-ended repeats: the time for a line is
+    at most in proportion to its length's second or third power, times the other ways to match. 0: more."""
+    if any(token.kind == "back" for token in tokens) or _repeats_repeats(tokens):
+        return 0
+    doubtful = [0]
+    ways = 1
+    for at, token in enumerate(tokens):
+        if token.kind == "or":
+            ways *= 2
+            doubtful.append(0)
+        elif token.kind in ("open", "look", "close"):
+            # Inside a group alternatives are tried with everything around them.
+            doubtful = [sum(doubtful)]
+        elif token.kind == "repeat":
+            least, most = _bounds(token)
+            if most > MANY:
+                doubtful[-1] += _is_doubtful(tokens, at, first=not sum(doubtful))
+            elif most > least:
+                ways *= most - least + 1
+    worst = max(doubtful)
+    return 0 if worst > 2 or ways > MAX_WAYS else (1000 if worst < 2 else 200) // max(1, ways // 2)
+
+
+def _is_doubtful(tokens: Sequence[Token], at: int, *, first: bool) -> bool:
+    """Whether a repeat adds to the ways to match. It does not where what stands on both sides cannot be part
+    of it; nor, the first one, where that holds for what stands before it: then each stretch of the text is
+    looked at once."""
+    before, after = at - 2, at + 1
+    if before >= 0 and tokens[before].kind == "repeat" and (_least(tokens[before]) or 0) > 0:
+        before -= 1
+    if before < 0 or not _are_apart(tokens[at - 1], tokens[before]):
+        return True
+    required = after < len(tokens) and not (after + 1 < len(tokens) and _least(tokens[after + 1]) == 0)
+    return not first and not (required and _are_apart(tokens[at - 1], tokens[after]))
+
+
+def _are_apart(one: Token, other: Token) -> bool:
+    """Whether no character is matched by both; False when unsure."""
+    if {one.kind, other.kind} == {"class"} and not one.negated and not other.negated:
+        return (one.value, other.value) in _APART or (other.value, one.value) in _APART
+    if other.kind != "char" or one.kind not in ("class", "char"):
+        return False
+    return re.fullmatch(one.text, other.value, re.IGNORECASE) is None
 
 
 def _cannot_overlap(before: Sequence[Token], repeated: Token) -> bool:

@@ -26,6 +26,7 @@ from buddy.workspace.search_extract import Found, Job, found_from, search
 from buddy.workspace.search_pattern import SearchPattern
 
 T = TypeVar("T")
+NOTHING = Found(0, [], [], [], [], [], 0, done=True)
 FEW_FILES = 1500
 FEW_BYTES = 20_000_000
 """So much is read faster than a program is started and told about it."""
@@ -111,14 +112,42 @@ async def find(run: SearchRun, pattern: SearchPattern, corpus: Corpus, *, first:
         multiline=pattern.multiline,
         first=first,
         last=last,
+        longest=0 if pattern.linear else pattern.longest,
     )
-    if pattern.linear:
+    if pattern.linear or job["longest"]:
         found = await stoppable(run, lambda stopped: search(job, stopped, lambda _number: None))
-    elif job["files"]:
-        found = await _in_child(run, job)
     else:
-        found = Found(0, [], [], [], [], [], 0, done=True)
+        found = NOTHING._replace(done=not job["files"])
+    if not pattern.linear and not found.done and run.left_s:
+        found = _joined(found, await _in_child(run, _rest(job, found)))
     return found if narrowed is None or not found.done else found._replace(searched=len(corpus.files))
+
+
+def _rest(job: Job, found: Found) -> Job:
+    """The job from the file on that a search left to a child process."""
+    skipped = found.total
+    return {
+        **job,
+        "files": job["files"][found.searched :],
+        "first": max(0, job["first"] - skipped),
+        "last": max(0, job["last"] - skipped),
+        "longest": 0,
+    }
+
+
+def _joined(one: Found, other: Found) -> Found:
+    """What was found in some files, and then in the files after them."""
+    before = len(one.files)
+    return Found(
+        one.total + other.total,
+        [*one.files, *other.files],
+        [*one.hits, *(hit._replace(file=hit.file + before) for hit in other.hits)],
+        [*one.binary, *other.binary],
+        [*one.large, *other.large],
+        [*one.unreadable, *other.unreadable],
+        one.searched + other.searched,
+        other.done,
+    )
 
 
 # Narrowing down

@@ -65,26 +65,19 @@ def _folder(top: str, prefix: str, rules: IgnoreTree | None, found: Walked, pend
     folder = path.rstrip("/") or "/"
     chain: Chain = rules.chain(folder, names) if rules is not None else ()
     for entry in entries:
-        _entry(entry, prefix, chain, found, pending)
-
-
-def _entry(entry: os.DirEntry[str], prefix: str, chain: Chain, found: Walked, pending: list[str]) -> None:
-    name = entry.name
-    relative = prefix + name
-    try:
-        if entry.is_dir(follow_symlinks=False):
-            if ignored_by(chain, entry.path, name, True):
-                found.ignored.append(relative + "/")
+        name = entry.name
+        try:
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if ignored_by(chain, entry.path, name, is_folder):
+                found.ignored.append(f"{prefix}{name}/" if is_folder else prefix + name)
+            elif is_folder:
+                pending.append(f"{prefix}{name}/")
+            elif entry.is_file(follow_symlinks=False):
+                status = entry.stat(follow_symlinks=False)
+                found.files.append((prefix + name, status.st_size, status.st_mtime_ns))
+            elif entry.is_symlink():
+                found.links.append(prefix + name)
             else:
-                pending.append(relative + "/")
-        elif ignored_by(chain, entry.path, name, False):
-            found.ignored.append(relative)
-        elif entry.is_file(follow_symlinks=False):
-            status = entry.stat(follow_symlinks=False)
-            found.files.append((relative, status.st_size, status.st_mtime_ns))
-        elif entry.is_symlink():
-            found.links.append(relative)
-        else:
-            found.special.append(relative)
-    except OSError:
-        found.unreadable.append(relative)
+                found.special.append(prefix + name)
+        except OSError:
+            found.unreadable.append(prefix + name)

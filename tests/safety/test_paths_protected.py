@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from buddy.safety.paths import Boundary, locate
+from buddy.safety.protected import Places, is_plain_name, secret_reason
+from buddy.safety.protected_names import SECRET_ANYWHERE
 
 HOME = "/home/ann"
 BOUNDARY = Boundary("/home/ann/repo", "/home/ann/repo", HOME)
@@ -235,3 +239,29 @@ def test_files_that_hold_secrets_ask_to_be_read(path: str) -> None:
 )
 def test_examples_public_keys_and_ordinary_files_do_not(path: str) -> None:
     assert locate(BOUNDARY, path).secret == ""
+
+
+@pytest.mark.parametrize(
+    "name", [*SECRET_ANYWHERE, ".env", "a.ENV", "x.pem ", "ID_rsa", "client_secret.json"]
+)
+def test_no_secret_name_passes_as_plain(name: str) -> None:
+    assert not is_plain_name(name)
+    assert secret_reason(f"/w/{name}", Places("/nonexistent"))
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(
+            (
+                *(".", "env", "id_", "rsa", "pem", "key", "x", "secret", "s", "service", "-account", "json"),
+                *("yml", "client_", "credentials", "tfvars", "K", "PUB", "example", "\u212a", "_", "a", " "),
+            )
+        ),
+        min_size=1,
+        max_size=6,
+    ).map("".join)
+)
+def test_a_name_that_is_plain_never_looks_secret(name: str) -> None:
+    if is_plain_name(name):
+        assert not secret_reason(f"/w/{name}", Places("/nonexistent"))

@@ -121,6 +121,10 @@ PATTERNS: tuple[dict[str, Any], ...] = (
     {"pattern": "needle", "path": "sub", "context": 1},
     {"pattern": "one|two{1,2}|[[:digit:]]{3}"},
     {"pattern": r"x{5000}needle"},
+    {"pattern": r"needle.*[a-z]"},
+    {"pattern": r"n.*e.*d"},
+    {"pattern": r"n.*e.*d", "mode": "count"},
+    {"pattern": r"n.*e.*d.*e", "limit": 5, "offset": 3},
     {"pattern": "nothing like this"},
 )
 
@@ -240,6 +244,23 @@ async def test_SEC_101_a_pattern_that_never_ends_is_stopped_and_the_loop_stays_r
 
     assert said.startswith("refused: the pattern takes too long on 'a.txt'")
     assert len(gaps) > 20
+
+
+async def test_short_lines_are_searched_here_and_the_files_after_a_long_one_in_a_child(
+    desk: SearchDesk,
+) -> None:
+    for n in range(6):
+        desk.put(f"{n}.txt", "one a.b\ntwo\n" + ("ab" * 3000 + "\n" if n == 2 else ""))
+
+    here = await desk.grep("a.*b", path="1.txt")
+    both = await desk.grep("a.*b", limit=4, offset=2)
+    counted = await desk.grep("a.*b", mode="count")
+
+    assert here.splitlines()[:2] == ["1.txt", "1:one a.b"]
+    assert both.splitlines()[0:5:2] == ["2.txt", "3:" + "ab" * 150 + "…", "3.txt"]
+    assert both.splitlines()[-1] == "[shown 3–6 of 7 matches in 6 files; offset=6 for more]"
+    assert counted.splitlines()[:3] == ["0.txt: 1", "1.txt: 1", "2.txt: 2"]
+    assert counted.splitlines()[-1] == "[6 files with 7 matches]"
 
 
 async def test_SEC_065_links_in_circles_and_huge_sparse_files_end_within_limits(desk: SearchDesk) -> None:

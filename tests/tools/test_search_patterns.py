@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from buddy.workspace.search_extract import Job, search
 from buddy.workspace.search_pattern import SearchPattern, prepare
 from buddy.workspace.search_tokens import PatternError
 from tests.capabilities import requires
@@ -145,3 +146,54 @@ def test_a_whole_text_is_searched_like_its_lines_one_by_one(
 )
 def test_only_patterns_that_surely_end_run_inside_the_program(pattern: str, linear: bool) -> None:
     assert prepare(pattern, literal=False, ignore_case=False, multiline=False).linear == linear
+
+
+@pytest.mark.parametrize(
+    ("pattern", "longest"),
+    [
+        ("needle.*=", 1000),
+        (r"a+b", 1000),
+        (r"def\s+\w+\(.*self", 1000),
+        (r"class\s+\w+.*def", 1000),
+        (r"import.*from.*x", 200),
+        (r"foo.*x|bar.*y", 1000),
+        (r"(foo|bar).*baz", 1000),
+        (r".*a.*b.*c", 0),
+        (r"(a+)+$", 0),
+        (r"(a.*b)*c", 0),
+        (r"(a)\1.*b", 0),
+        (r"(a.*b|a.*c|a.*d)e", 0),
+        (r"a{1,9}b{1,9}c.*d", 0),
+        (r"x?x?x?x?x?y.*z", 0),
+    ],
+)
+def test_patterns_that_are_slow_on_long_lines_run_inside_the_program_on_short_ones(
+    pattern: str, longest: int
+) -> None:
+    assert prepare(pattern, literal=False, ignore_case=False, multiline=False).longest == longest
+
+
+@settings(max_examples=300, deadline=None)
+@given(pattern=PATTERNS, text=LINES, ignore_case=st.booleans())
+def test_lines_are_counted_alike_one_by_one_and_all_at_once(
+    tmp_path_factory: pytest.TempPathFactory, pattern: str, text: str, ignore_case: bool
+) -> None:
+    asked = prepared(pattern, ignore_case=ignore_case)
+    folder = tmp_path_factory.mktemp("lines")
+    (folder / "text").write_bytes(text.encode())
+    job = Job(
+        top=str(folder),
+        files=["text"],
+        source=asked.source,
+        flags=asked.flags,
+        literal=asked.literal,
+        multiline=False,
+        first=0,
+        last=1000,
+        longest=0,
+    )
+
+    each = search(job, lambda: False, lambda _number: None)
+    counted = search({**job, "last": 0}, lambda: False, lambda _number: None)
+
+    assert counted == each._replace(hits=[])
