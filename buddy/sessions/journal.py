@@ -1,16 +1,18 @@
 """The journal being written: records go in on the event loop, one thread brings them to the disk.
 
 Whatever waits while the disk is busy goes out in one write and one sync (group commit), so that a slow disk
-costs latency and not throughput, and the event loop never waits for it. A record counts as acknowledged when
-its future resolves: then it is on the disk. When the disk refuses, records stay in memory in their order,
-`SaveState` says so, and the thread tries again with growing pauses; whoever awaits a record goes on waiting,
-so no side effect starts before its record is saved.
+costs latency and not throughput, and the event loop never waits for it. Waking the thread costs more than a
+fast disk does, so a record nobody waits for may linger a few milliseconds and go with the next. A record
+counts as acknowledged when its future resolves: then it is on the disk. When the disk refuses, records stay
+in memory in their order, `SaveState` says so, and the thread tries again with growing pauses; whoever awaits
+a record goes on waiting, so no side effect starts before its record is saved.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import queue
 import threading
 import time
 from collections import deque
@@ -23,6 +25,8 @@ from buddy.sessions.line import checksum, encode
 
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 5.0
+LINGER_S = 0.005
+"""How long a record that is not urgent waits for company: a tool turn has three of them."""
 
 
 class NotSavedError(Exception):
@@ -95,7 +99,9 @@ class Journal:
         self._flushes: list[_Flush] = []
         self._move: _Move | None = None
         self._closing = False
-        self._wake = threading.Condition()
+        self._linger: asyncio.TimerHandle | None = None
+        self._lock = threading.Lock()
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
         self._thread.start()
 
@@ -109,19 +115,24 @@ class Journal:
         """Where it is written."""
         return self._appender.path
 
-    def append(self, kind: str, data: object, task_id: int = 0) -> asyncio.Future[int]:
+    def append(
+        self, kind: str, data: object, task_id: int = 0, *, urgent: bool = True
+    ) -> asyncio.Future[int]:
         """Number a record and hand it to the thread. The future resolves to the number once the record is on
-        the disk; nobody has to wait for it. Raises `NotSavedError` when the journal is closed."""
+        the disk; nobody has to wait for it, and where nobody does, it is not `urgent`. Raises
+        `NotSavedError` when the journal is closed."""
         if self._closing:
             raise NotSavedError(f"the journal {self.path} is closed; a {kind} record came too late")
         self.last_at = max(self._clock(), self.last_at)
         line = encode(self.last_number + 1, kind, task_id, self.last_at, data)
         self.last_number += 1
         saved: asyncio.Future[int] = self._loop.create_future()
-        saved.add_done_callback(_look_at)
-        with self._wake:
+        with self._lock:
             self._waiting.append(_Waiting(self.last_number, line, saved))
-            self._wake.notify()
+        if urgent:
+            self._ring()
+        elif self._linger is None:
+            self._linger = self._loop.call_later(LINGER_S, self._ring)
         return saved
 
     async def record(self, kind: str, data: object, task_id: int = 0) -> int:
@@ -136,22 +147,21 @@ class Journal:
             if not self._thread.is_alive():
                 raise NotSavedError(f"the journal {self.path} is closed; not everything was saved")
             self._flushes.append(_Flush(self.last_number, self._loop.create_future()))
+            self._ring()
             await self._flushes[-1].flushed
 
     async def move_to(self, path: str) -> None:
         """Save elsewhere: a new file with all that was saved, going on with what waits. Raises `OSError`."""
         moved: asyncio.Future[None] = self._loop.create_future()
-        with self._wake:
-            self._move = _Move(path, moved)
-            self._wake.notify()
+        self._move = _Move(path, moved)
+        self._ring()
         await moved
 
     async def close(self) -> None:
         """Write what waits, once more where the disk refused, and end the thread. Raises `NotSavedError`
         when records are lost with this."""
-        with self._wake:
-            self._closing = True
-            self._wake.notify()
+        self._closing = True
+        self._ring()
         await asyncio.to_thread(self._thread.join)
         self._appender.close()
         if self._waiting:
@@ -180,12 +190,25 @@ class Journal:
         finally:
             self._post(self._given_up, reason)
 
+    def _ring(self) -> None:
+        """Let the thread take everything that waits."""
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        self._bell.put(None)
+
     def _next(self, pause_s: float) -> tuple[list[_Waiting], _Move | None, bool]:
         """What to do next. After a failure new records wait out the pause; a move or the end do not."""
-        with self._wake:
-            self._wake.wait_for(
-                lambda: self._closing or self._move or (self._waiting and not pause_s), pause_s or None
-            )
+        until = time.monotonic() + pause_s
+        with contextlib.suppress(queue.Empty):
+            while not self._closing:
+                self._bell.get(timeout=max(0.0, until - time.monotonic()) if pause_s else None)
+                if not pause_s or self._move is not None:
+                    break
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._bell.get_nowait()
+        with self._lock:
             move, self._move = self._move, None
             return list(self._waiting), move, self._closing
 
@@ -195,7 +218,7 @@ class Journal:
         self._appender.append(b"".join(waiting.line for waiting in batch))
         last = batch[-1]
         position = Position(last.number, self._appender.end - len(last.line), checksum(last.line))
-        with self._wake:
+        with self._lock:
             for _ in batch:
                 self._waiting.popleft()
         self._post(self._written, batch, position)
@@ -231,6 +254,7 @@ class Journal:
         for waiting in self._waiting:
             if not waiting.saved.done():
                 waiting.saved.set_exception(error)
+                waiting.saved.exception()  # nobody has to wait for a record: one nobody did is no mistake
         for flush in self._flushes:
             _fail(flush.flushed, error)
         if self._move is not None:
@@ -251,9 +275,3 @@ def _resolve(future: asyncio.Future[None]) -> None:
 def _fail(future: asyncio.Future[None], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
-
-
-def _look_at(future: asyncio.Future[int]) -> None:
-    """Nobody has to wait for a record, so a failure nobody awaited is no mistake."""
-    if not future.cancelled():
-        future.exception()

@@ -17,6 +17,7 @@ import msgspec
 T = TypeVar("T")
 _START = b'{"crc":"'
 _BODY = len(_START) + 8 + len('",')
+_JSON = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"))
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -60,7 +61,7 @@ def encode(number: int, kind: str, task_id: int, at: float, data: object) -> byt
     """A line with its line feed. The standard library writes the JSON, because lone surrogates, which model
     and tool output contains, must come back as they were."""
     record = {"n": number, "kind": kind, "task": task_id, "at": at, "data": msgspec.to_builtins(data)}
-    body = json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode("ascii")[1:]
+    body = _JSON.encode(record).encode("ascii")[1:]
     return b'{"crc":"%08x",%s\n' % (zlib.crc32(body), body)
 
 

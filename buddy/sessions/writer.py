@@ -94,12 +94,12 @@ class SessionWriter:
         """The first line."""
         return self._record("session", self.header)
 
-    def record_message(self, task_id: int, message: Message) -> Saved:
+    def record_message(self, task_id: int, message: Message, *, urgent: bool = True) -> Saved:
         """A message that is now part of a task's history. It supersedes the task's partial reply and leaves
-        the queue."""
+        the queue. One that nothing waits for before the model is asked again is not `urgent`."""
         if isinstance(message, AssistantMessage) and task_id in self._partials:
             self._partials[task_id].done()
-        return self._record("message", message, task_id)
+        return self._record("message", message, task_id, urgent=urgent)
 
     def record_partial(self, task_id: int, reply: AssistantMessage) -> None:
         """A reply as it is so far; written to within a second, in pieces."""
@@ -136,12 +136,12 @@ class SessionWriter:
         return self._record("tool_begin", ToolBegun(call_id, name), task_id)
 
     def tool_end(self, task_id: int, call_id: str, status: ResultStatus, seconds: float) -> Saved:
-        """A call came back."""
-        return self._record("tool_end", ToolEnded(call_id, status, seconds), task_id)
+        """A call came back. Its result follows at once, and both go to the disk together."""
+        return self._record("tool_end", ToolEnded(call_id, status, seconds), task_id, urgent=False)
 
     def record_usage(self, task_id: int, usage: TokenUsage) -> Saved:
-        """A task's totals."""
-        return self._record("usage", usage, task_id)
+        """A task's totals. What the reply led to follows at once."""
+        return self._record("usage", usage, task_id, urgent=False)
 
     def record_compaction(self, task_id: int, compaction: Compaction | None) -> Saved:
         """The view on the history that is sent from now on."""
@@ -154,8 +154,8 @@ class SessionWriter:
         return self._record("history", HistoryReplaced(why, kept, added), task_id)
 
     def record_checkpoint(self, task_id: int, checkpoint: CheckpointTaken) -> Saved:
-        """A saved state of the working tree."""
-        return self._record("checkpoint", checkpoint, task_id)
+        """A saved state of the working tree. The end of its call follows at once."""
+        return self._record("checkpoint", checkpoint, task_id, urgent=False)
 
     def record_job(self, task_id: int, job: JobChanged) -> Saved:
         """A process a tool left running."""
@@ -198,9 +198,9 @@ class SessionWriter:
         if self._snapshot is not None:
             await self._snapshot
 
-    def _record(self, kind: str, record: Record, task_id: int = 0) -> Saved:
+    def _record(self, kind: str, record: Record, task_id: int = 0, *, urgent: bool = True) -> Saved:
         record = redacted_record(record)
-        saved = self.journal.append(kind, record, task_id)
+        saved = self.journal.append(kind, record, task_id, urgent=urgent)
         self._replay.apply(record, task_id)
         if self.journal.size - self._snapshot_offset > max(SNAPSHOT_MIN_BYTES, self._snapshot_size):
             self._start_snapshot()

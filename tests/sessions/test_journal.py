@@ -70,6 +70,30 @@ async def test_records_that_wait_together_are_synced_together(tmp_path: Path):
     await journal.close()
 
 
+async def test_a_record_that_is_not_urgent_goes_with_the_next_one(tmp_path: Path):
+    faults = Faults(lambda _operation, _count: None)
+    journal = journal_at(tmp_path / "j", faults.files())
+    company = [journal.append(KIND, DATA, urgent=False) for _ in range(3)]
+    last = journal.append(KIND, DATA)
+    assert await asyncio.gather(*company, last) == [1, 2, 3, 4]
+    assert faults.counts["sync"] == 1
+    await journal.close()
+
+
+async def test_a_record_that_is_not_urgent_gets_there_alone_by_a_flush_and_by_the_end(tmp_path: Path):
+    journal = journal_at(tmp_path / "j")
+    assert await journal.append(KIND, DATA, urgent=False) == 1, "by itself, a moment later"
+    assert numbers_in(tmp_path / "j") == [1]
+    second = journal.append(KIND, DATA, urgent=False)
+    await journal.flush()
+    assert second.done()
+    assert numbers_in(tmp_path / "j") == [1, 2]
+    third = journal.append(KIND, DATA, urgent=False)
+    await journal.close()
+    assert await third == 3
+    assert numbers_in(tmp_path / "j") == [1, 2, 3]
+
+
 async def test_a_cancelled_wait_does_not_take_the_record_back(tmp_path: Path):
     journal = journal_at(tmp_path / "j")
     waiting = asyncio.create_task(journal.record(KIND, DATA))
