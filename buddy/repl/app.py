@@ -23,7 +23,7 @@ from buddy.repl.blocks import Block
 from buddy.repl.editor import Editor
 from buddy.repl.history import open_history
 from buddy.repl.inline import build_application
-from buddy.repl.intents import Intent
+from buddy.repl.intents import Cancel, Intent
 from buddy.repl.jobs import Jobs
 from buddy.repl.keys import Facts, bindings
 from buddy.repl.lazy_paint import LazyPainter
@@ -64,6 +64,7 @@ class Repl:
         act: Callable[[Intent], None],
         log: Callable[[str], None],
         completer: Completer | None = None,
+        modes: outside.Modes | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.state = ViewState()
@@ -72,7 +73,7 @@ class Repl:
         self._terminal = terminal
         self._keyboard = keyboard
         self._log = log
-        self._modes = outside.terminal_modes(keyboard.fileno())
+        self._modes = modes or outside.terminal_modes(keyboard.fileno())
         self._ending: Ending = "left"
         self._jobs = Jobs(self._crashed)
         self._painter = LazyPainter(settings.look)
@@ -85,6 +86,7 @@ class Repl:
             desk=desk,
             title=settings.title,
             bell=settings.bell,
+            colour=self._painter.code,
         )
         self._act = act
         actions = Actions(
@@ -155,6 +157,8 @@ class Repl:
 
     def _intend(self, intent: Intent) -> None:
         """Carry out an intent; what the desk says may have changed by it."""
+        if isinstance(intent, Cancel):
+            self.screen.hold()
         self._act(intent)
         self.screen.touch()
 
@@ -185,7 +189,8 @@ class Repl:
             self._jobs.start(self._edit())
 
     async def _edit(self) -> None:
-        text = await outside.edit(self.screen, self.editor.resolved(), self._settings.environ)
+        terminal = (self._keyboard.fileno(), self._modes)
+        text = await outside.edit(self.screen, self.editor.resolved(), self._settings.environ, terminal)
         if text is None:
             self.hint("the editor failed; set VISUAL or EDITOR")
         else:

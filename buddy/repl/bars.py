@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from buddy.repl.arriving import Colour, uncoloured
 from buddy.repl.blocks import Block
 from buddy.repl.chrome import hint_lines, top_lines
 from buddy.repl.footer import footer_line
@@ -28,6 +29,7 @@ class Bars:
         desk: Callable[[], DeskFacts],
         title: bool,
         bell: bool,
+        colour: Colour = uncoloured,
     ) -> None:
         self._state = state
         self._output = output
@@ -35,6 +37,7 @@ class Bars:
         self._clock = clock
         self._desk = desk
         self._with_title = title
+        self._colour = colour
         self._with_bell = bell
         self._top: list[Line] = []
         self._footer: Line = []
@@ -50,7 +53,9 @@ class Bars:
             show(brought)
         size = self._output.get_size()
         now = self._clock()
-        self._top, self._marked_fits = top_lines(self._state, now, size.columns, size.rows, self._look)
+        self._top, self._marked_fits = top_lines(
+            self._state, now, size.columns, size.rows, self._look, self._colour
+        )
         self._footer = footer_line(self._state, size.columns, self._look)
         self._announce()
         live = self._state.running() or self._state.desk.own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from buddy.repl.arriving import Colour, uncoloured
 from buddy.repl.intents import is_new_task
 from buddy.repl.keys import KEY_HELP
 from buddy.repl.live import inbox_lines, live_lines, queue_lines
@@ -13,13 +14,15 @@ OWN_ROWS = 3
 """The rule, one row of input, the footer: they are kept however small the terminal is."""
 
 
-def top_lines(state: ViewState, now: float, columns: int, rows: int, look: Look) -> tuple[list[Line], bool]:
+def top_lines(
+    state: ViewState, now: float, columns: int, rows: int, look: Look, colour: Colour = uncoloured
+) -> tuple[list[Line], bool]:
     """What stands above the input, and whether the marked request is seen in full. Where there is no room,
     live lines go first, then the queue."""
     room = max(rows - OWN_ROWS, 0)
     inbox = inbox_lines(state, now, columns, look)
     queue = queue_lines(state, columns, look)
-    live = live_lines(state, now, columns, rows, look)
+    live = live_lines(state, now, columns, rows, look, colour)
     fits = len(inbox) <= room
     inbox = inbox[:room]
     queue = queue[: room - len(inbox)]

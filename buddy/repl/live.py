@@ -6,10 +6,12 @@ Pure: the state, the time and the size of the terminal in, lines out. Nothing he
 from __future__ import annotations
 
 from buddy.repl import words
+from buddy.repl.arriving import Colour, arriving_lines, arriving_words, uncoloured
 from buddy.repl.style import (
     APPROVAL_LINES,
     LIVE_ROWS_MAX,
     LIVE_ROWS_PART,
+    PREVIEW_LINES,
     QUEUE_ROWS,
     QUIET_AFTER_S,
     TASK_LINES,
@@ -53,9 +55,8 @@ def phase_text(state: ViewState, task: TaskView, now: float) -> str:
             )
         case Writing():
             return "writing" + silence
-        case Calling(name=name, chars=chars):
-            tool = one_line(name, 40) or "a tool"
-            return f"writing a call to {tool}, {words.tokens(chars)} characters{silence}"
+        case Calling():
+            return arriving_words(task.phase) + silence
         case Working(since=since):
             return f"working {words.elapsed(now - since)}"
         case Retrying(due=due, why=why):
@@ -73,7 +74,9 @@ def _running(task: TaskView, now: float) -> str:
     return f"running {title} {words.elapsed(now - first.since)}{last}"
 
 
-def live_lines(state: ViewState, now: float, columns: int, rows: int, look: Look) -> list[Line]:
+def live_lines(
+    state: ViewState, now: float, columns: int, rows: int, look: Look, colour: Colour = uncoloured
+) -> list[Line]:
     """A header and the last lines of each running task, the one in front first."""
     room = min(LIVE_ROWS_MAX, max(rows // LIVE_ROWS_PART, 1))
     width = max(columns - 1, 10)
@@ -90,8 +93,8 @@ def live_lines(state: ViewState, now: float, columns: int, rows: int, look: Look
             break
         lines.append(fit_line(_header(state, task, now, look), width, look.glyphs.ellipsis))
         reserved = len(running) - index - 1
-        tail = _tail(task, width, look)
-        lines += tail[len(tail) - max(0, min(TASK_LINES, len(tail), left - 1 - reserved)) :]
+        tail = _tail(task, width, look, colour, PREVIEW_LINES if len(running) == 1 else TASK_LINES)
+        lines += tail[len(tail) - max(0, min(len(tail), left - 1 - reserved)) :]
     return [*lines[:room], *own]
 
 
@@ -117,35 +120,24 @@ def _header(state: ViewState, task: TaskView, now: float, look: Look) -> Line:
     return [("phase", look.glyphs.running + " "), ("bold", label), ("muted", phase_text(state, task, now))]
 
 
-def _tail(task: TaskView, width: int, look: Look) -> list[Line]:
-    """The last lines of what is being written, plain and wrapped."""
+def _tail(task: TaskView, width: int, look: Look, colour: Colour, preview_rows: int) -> list[Line]:
+    """The last lines of what is being written."""
+    if isinstance(task.phase, Calling):
+        lines = arriving_lines(task.phase.so_far, preview_rows, width - 2, look, colour)
+        return indented(lines, [("", "  ")], [("", "  ")])
     style, text = _open_text(task, width * (TASK_LINES + 1) * 2)
-    lines: list[Line] = []
+    wrapped: list[Line] = []
     for line in text.strip("\n").split("\n")[-TASK_LINES:] if text.strip() else ():
-        lines += wrap([(style, line)], width - 2)
-    return indented(lines[-TASK_LINES:], [("", "  ")], [("", "  ")])
+        wrapped += wrap([(style, line)], width - 2)
+    return indented(wrapped[-TASK_LINES:], [("", "  ")], [("", "  ")])
 
 
 def _open_text(task: TaskView, chars: int) -> tuple[str, str]:
     match task.phase:
         case Thinking(text=text):
             return "muted", clean(text)
-        case Calling(pieces=pieces):
-            return "muted", clean(_argument_text(pieces, chars))
-        case Waiting() | Writing() | Working() | Retrying() | None:
+        case Calling() | Waiting() | Writing() | Working() | Retrying() | None:
             return "", task.stream.tail_end(chars)
-
-
-def _argument_text(pieces: list[str], chars: int) -> str:
-    """The end of JSON text that is still arriving, readable: escapes of line ends and quotes undone."""
-    end: list[str] = []
-    for piece in reversed(pieces):
-        end.append(piece)
-        chars -= len(piece)
-        if chars <= 0:
-            break
-    text = "".join(reversed(end))
-    return text.replace("\\n", "\n").replace("\\t", "    ").replace('\\"', '"').rstrip('"}')
 
 
 def inbox_lines(state: ViewState, now: float, columns: int, look: Look) -> list[Line]:

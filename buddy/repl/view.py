@@ -38,6 +38,7 @@ from buddy.repl.view_state import (
     Writing,
 )
 from buddy.safety.sanitise import one_line
+from buddy.tools.arguments_so_far import ArgumentsSoFar
 
 LAST_LINE_CHARS = 400
 THOUGHT_TAIL = 600
@@ -210,10 +211,14 @@ def _close_thought(task: TaskView, at: float) -> list[Block]:
 def _call_delta(task: TaskView, event: ev.ToolCallDelta, at: float) -> list[Block]:
     blocks = [*_close_thought(task, at), *(_close_text(task) if task.stream_block >= 0 else ())]
     phase = task.phase
-    if not isinstance(phase, Calling) or (event.name and event.name != phase.name):
-        phase = task.phase = Calling(event.name, [], 0)
-    phase.pieces.append(event.arguments)
-    phase.chars += len(event.arguments)
+    if not isinstance(phase, Calling):
+        phase = task.phase = Calling(event.call_id, event.name, {})
+    if event.call_id not in phase.calls:
+        phase.calls[event.call_id] = ArgumentsSoFar()
+        phase.call_id, phase.name = event.call_id, event.name
+    phase.calls[event.call_id].feed(event.arguments)
+    if event.call_id == phase.call_id:
+        phase.name = event.name or phase.name
     return blocks
 
 

@@ -13,6 +13,7 @@ from buddy.agent.events import RiskName
 from buddy.agent.messages import Call
 from buddy.repl.blocks import Block, Foldable
 from buddy.repl.markdown import MarkdownStream
+from buddy.tools.arguments_so_far import ArgumentsSoFar
 
 KEPT_FOLDED = 30
 KEPT_HELD = 400
@@ -73,11 +74,16 @@ class Writing(msgspec.Struct):
 
 
 class Calling(msgspec.Struct):
-    """Arguments of a call are arriving."""
+    """Arguments of calls are arriving, by call; `call_id` is the one that was begun last."""
 
+    call_id: str
     name: str
-    pieces: list[str]
-    chars: int
+    calls: dict[str, ArgumentsSoFar]
+
+    @property
+    def so_far(self) -> ArgumentsSoFar:
+        """What came of the call that was begun last."""
+        return self.calls[self.call_id]
 
 
 class Working(msgspec.Struct):

@@ -74,8 +74,8 @@ def test_phases_say_what_is_really_happening() -> None:
     folded(
         state, tape.event(ev.ToolCallDelta("r1", "c1", "write_file", '{"path": "a.py", "text": "one\\ntwo'))
     )
-    assert phase(0) == "writing a call to write_file, 34 characters"
-    assert live(state, tape.at)[1:] == ['  {"path": "a.py", "text": "one', "  two"]
+    assert phase(0) == "writing a.py, 2 lines"
+    assert live(state, tape.at)[1:] == ["  one", "  two"]
     folded(state, tape.reply_done(), tape.tool(title="pytest"))
     folded(state, tape.event(ev.ToolProgress("c1", "collected 3\ntest_a ok\n")))
     assert phase(12) == "running pytest 12 s (test_a ok)"

@@ -1,59 +1,120 @@
-"""What is shown of a call while its arguments arrive."""
+"""What is known of a call while its arguments arrive."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buddy.tools.arguments_so_far import SoFar, arguments_so_far
+from buddy.tools import edit, patch, write
+from buddy.tools.arguments_so_far import KEPT_CHARS, NAMES, ArgumentsSoFar
 
-WHOLE = json.dumps({"path": "src/a.py", "content": 'print("hi")\n\tx = "\\\\" # ü\n'})
+CONTENT = 'print("hi")\n\tx = "\\\\" # ü 😀 漢\r\n{"not": "an argument"}\n'
+WHOLE = json.dumps({"path": "src/ä.py", "content": CONTENT})
 
-
-def test_the_path_is_shown_first_and_the_text_as_it_grows() -> None:
-    assert arguments_so_far("write_file", "") is None
-    assert arguments_so_far("write_file", '{"path": "src/a.py"') == SoFar("src/a.py", "", "")
-    assert arguments_so_far("write_file", '{"path": "a", "content": "line 1\\nlin') == SoFar(
-        "a", "", "line 1\nlin"
-    )
-    assert arguments_so_far("edit_file", '{"file_path":"a","old_string":"x","new_string":"y') == SoFar(
-        "a", "x", "y"
-    )
+Shown = tuple[str, str | None, str, int, int]
 
 
-def test_the_last_of_several_edits_is_shown() -> None:
-    text = '{"path":"a","edits":[{"old":"x","new":"y"},{"old":"p","new":"q'
-    assert arguments_so_far("edit_file", text) == SoFar("a", "p", "q")
+def shown(*pieces: str) -> Shown:
+    so_far = ArgumentsSoFar()
+    for piece in pieces:
+        so_far.feed(piece)
+    return so_far.path, so_far.part, so_far.end(), so_far.lines(), so_far.chars
+
+
+def test_the_path_comes_first_and_the_text_grows() -> None:
+    assert shown() == ("", None, "", 0, 0)
+    assert shown('{"path": "src/a.p') == ("src/a.p", None, '{"path": "src/a.p', 1, 17)
+    assert shown('{"path":"a","content":"line 1\\nlin') == ("a", "content", "line 1\nlin", 2, 34)
+    assert shown('{"path":"a","content":"line 1\\n')[2:4] == ("line 1\n", 1)
+    assert shown('{"content":"x","path":"late.py"}')[:3] == ("late.py", "content", "x")
+
+
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_every_fragmentation_shows_the_same(ascii_only: bool) -> None:
+    text = json.dumps({"path": "src/ä.py", "content": CONTENT}, ensure_ascii=ascii_only)
+    whole = shown(text)
+    assert whole[:4] == ("src/ä.py", "content", CONTENT, 3)
+    assert shown(*text) == whole
+    for cut in range(len(text) + 1):
+        assert shown(text[:cut], text[cut:]) == whole
 
 
 def test_every_prefix_shows_a_prefix_of_the_text() -> None:
-    whole = json.loads(WHOLE)["content"]
-    shown = [arguments_so_far("write_file", WHOLE[:length]) for length in range(len(WHOLE) + 1)]
-    texts = [found.new for found in shown if found is not None]
-    assert all(whole.startswith(text) for text in texts)
-    assert [len(text) for text in texts] == sorted(len(text) for text in texts)
-    assert texts[-1] == whole
+    so_far, ends = ArgumentsSoFar(), [""]
+    for sign in WHOLE:
+        so_far.feed(sign)
+        if so_far.part == "content":
+            ends.append(so_far.end())
+    assert all(CONTENT.startswith(end) for end in ends)
+    assert [len(end) for end in ends] == sorted(len(end) for end in ends)
+    assert ends[-1] == CONTENT
 
 
-def test_malformed_text_is_repaired_as_far_as_it_goes() -> None:
-    assert arguments_so_far("write_file", "{'path': 'a', 'content': 'x") == SoFar("a", "", "x")
+@given(st.text(), st.text(), st.booleans(), st.lists(st.integers(0, 400), max_size=6))
+def test_any_arguments_in_any_pieces(path: str, text: str, ascii_only: bool, cuts: list[int]) -> None:
+    whole = json.dumps({"path": path, "content": text}, ensure_ascii=ascii_only)
+    places = sorted({min(cut, len(whole)) for cut in cuts} | {0, len(whole)})
+    pieces = [whole[a:b] for a, b in itertools.pairwise(places)]
+    found = shown(*pieces)
+    assert found[0] == path[:1000]
+    assert found[2] == text[-KEPT_CHARS:]
 
 
-def test_other_tools_and_very_long_texts_show_nothing() -> None:
-    assert arguments_so_far("run_shell", '{"command": "ls') is None
-    started = time.perf_counter()
-    assert arguments_so_far("write_file", '{"path":"a","content":"' + "x" * 300_000) is None
-    assert arguments_so_far("write_file", '{"path":"a","content":"' + "\\\\" * 90_000) is not None
-    assert arguments_so_far("write_file", '{"path":"a","content":"' + "[" * 90_000) is not None
-    arguments_so_far("write_file", "[" * 190_000)
-    arguments_so_far("write_file", "'" * 190_000)
-    assert time.perf_counter() - started < 5
+@given(st.text(alphabet='{}[]",:\\u0d8aéx\n ', max_size=60), st.integers(0, 60))
+def test_broken_text_shows_the_same_in_any_pieces_and_never_fails(text: str, cut: int) -> None:
+    assert shown(text[:cut], text[cut:]) == shown(text)
+    assert shown(*text) == shown(text)
 
 
-@given(st.text(alphabet='{}[]",:\\abn u0', max_size=60))
-def test_nothing_a_model_sends_makes_it_fail(text: str) -> None:
-    found = arguments_so_far("edit_file", text)
-    assert found is None or isinstance(found, SoFar)
+def test_the_last_of_several_edits_is_shown() -> None:
+    begun = '{"file_path":"a","edits":[{"old_string":"x\\ny","new_string":"z"},{"old":"p'
+    assert shown(begun)[:4] == ("a", "old", "p", 1)
+    assert shown(begun, '","new":"q\\nr')[:4] == ("a", "new", "q\nr", 2)
+
+
+def test_a_patch_names_its_files_in_its_lines() -> None:
+    text = "*** Begin Patch\n*** Update File: a.py\n@@\n-x\n+*** no\n*** Add File: b/c.py\n+y"
+    so_far = ArgumentsSoFar()
+    paths: list[str] = []
+    for sign in json.dumps({"patch": text}):
+        so_far.feed(sign)
+        if so_far.path not in paths:
+            paths.append(so_far.path)
+    assert paths == ["", "a.py", "b/c.py"]
+    assert so_far.lines() == 7
+
+
+def test_text_that_is_no_json_is_shown_as_it_is() -> None:
+    assert shown("{'path': 'a'")[1:3] == (None, "{'path': 'a'")
+    assert shown('{"pattern": "x"}')[1:3] == (None, '{"pattern": "x"}')
+    assert shown('{"content": "tab\\x and \\u12zz and raw\nend')[2] == "tabx and u12zz and raw\nend"
+    assert shown('{"content": "\\ud83d half \\ude00"')[2] == "\ufffd half \ufffd"
+
+
+def test_names_are_those_the_tools_take() -> None:
+    for tool, aliases in ((write, write.ALIASES), (edit, edit.ALIASES), (patch, patch.ALIASES)):
+        for alias, name in aliases.items():
+            if name != "all":
+                assert NAMES[alias] == NAMES[name] == name, (tool, alias)
+
+
+def test_what_arrives_is_looked_at_once() -> None:
+    """Ten times as much takes about ten times as long, and only the end is kept."""
+
+    def seconds(count: int) -> float:
+        started = time.process_time()
+        so_far = ArgumentsSoFar()
+        so_far.feed('{"path":"a","content":"')
+        for _ in range(count):
+            so_far.feed("x = 1\\n")
+        assert so_far.lines() == count
+        assert len(so_far.end()) <= KEPT_CHARS
+        return time.process_time() - started
+
+    few = min(seconds(3_000) for _ in range(3))
+    assert seconds(30_000) < 40 * few
