@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from typing import Any
 
 from buddy.agent.budget import Window
 from buddy.agent.events import ApprovalRequested, TextDelta, TurnFinished
@@ -96,7 +97,7 @@ def _scripts() -> dict[str, tuple[Reply, ...]]:
     return found
 
 
-def demo(options: Options, environment: Mapping[str, str]) -> int:
+def demo(options: Options, environment: Mapping[str, str], modes: list[Any] | None = None) -> int:
     """Run the demo. Returns the exit code."""
     started_in = os.getcwd()
     with tempfile.TemporaryDirectory(prefix="buddy-demo-") as folder:
@@ -111,7 +112,7 @@ def demo(options: Options, environment: Mapping[str, str]) -> int:
                 return asyncio.run(_plain(options, place, loaded))
             from buddy.cli.interactive import run_screen
 
-            return asyncio.run(run_screen(options, place, loaded, ""))
+            return asyncio.run(run_screen(options, place, loaded, "", modes))
         finally:
             os.chdir(started_in)
 

@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 import msgspec
 
@@ -35,8 +36,8 @@ CLOSE_LIMIT_S = 6
 _log = logging.getLogger("buddy.terminal")
 
 
-def run_interactive(options: Options, environment: Mapping[str, str]) -> int:
-    """Run the REPL. Returns the exit code."""
+def run_interactive(options: Options, environment: Mapping[str, str], modes: list[Any] | None = None) -> int:
+    """Run the REPL. `modes`: how the terminal was before buddy changed it. Returns the exit code."""
     place = find_place(options, environment)
     check_yolo(options, environment)
     try:
@@ -45,7 +46,7 @@ def run_interactive(options: Options, environment: Mapping[str, str]) -> int:
         sys.stderr.write(f"buddy: {error}\n")
         return 4
     log_path = start_log(place.where, debug=options.debug)
-    return asyncio.run(run_screen(options, place, loaded, log_path))
+    return asyncio.run(run_screen(options, place, loaded, log_path, modes))
 
 
 class Front:
@@ -101,7 +102,9 @@ class Front:
         self.state.reset()
 
 
-async def run_screen(options: Options, place: Place, loaded: Loaded, log_path: str) -> int:
+async def run_screen(
+    options: Options, place: Place, loaded: Loaded, log_path: str, modes: list[Any] | None = None
+) -> int:
     """Show the screen and sit behind it. Returns the exit code."""
     settings = loaded.settings
     early = DeskFacts(
@@ -113,7 +116,7 @@ async def run_screen(options: Options, place: Place, loaded: Loaded, log_path: s
         names={},
     )
     controller, completer = Controller(early), LateCompleter()
-    screen = open_surface(place, loaded, controller, completer)
+    screen = open_surface(place, loaded, controller, completer, modes)
     front = Front(screen, controller, completer, place.environment)
     sitting = asyncio.create_task(_sit(options, place, loaded, front, log_path))
     code = 1
@@ -173,7 +176,13 @@ def _without_prompt(options: Options) -> Options:
     return msgspec.structs.replace(options, words=(), command=command, fork=False)
 
 
-def open_surface(place: Place, loaded: Loaded, controller: Controller, completer: LateCompleter) -> Surface:
+def open_surface(
+    place: Place,
+    loaded: Loaded,
+    controller: Controller,
+    completer: LateCompleter,
+    modes: list[Any] | None = None,
+) -> Surface:
     """What stands at the terminal: the screen, or plain lines on a dumb one. Nothing is drawn yet."""
     display = loaded.settings.display
     environ = place.environment
@@ -212,5 +221,6 @@ def open_surface(place: Place, loaded: Loaded, controller: Controller, completer
         act=controller.act,
         log=lambda line: _log.warning("%s", line),
         completer=completer,
+        modes=modes,
     )
     return ScreenSurface(repl)

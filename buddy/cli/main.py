@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import IO
+from typing import IO, Any
 
 from buddy.cli.arguments import Options, UsageError, help_text, parse
 
@@ -63,9 +64,10 @@ def _dispatched(options: Options, environment: Mapping[str, str]) -> int:
 
             return permissions(options, environment)
         case "demo":
-            from buddy.cli.demo import demo
+            with _keys_waiting(environment, is_wanted=not options.plain) as modes:
+                from buddy.cli.demo import demo
 
-            return demo(options, environment)
+                return demo(options, environment, modes)
         case _:
             return _worked(options, environment)
 
@@ -79,9 +81,23 @@ def _worked(options: Options, environment: Mapping[str, str]) -> int:
         from buddy.cli.headless import run_headless
 
         return run_headless(options, environment)
-    from buddy.cli.interactive import run_interactive
+    with _keys_waiting(environment, is_wanted=True) as modes:
+        from buddy.cli.interactive import run_interactive
 
-    return run_interactive(options, environment)
+        return run_interactive(options, environment, modes)
+
+
+def _keys_waiting(
+    environment: Mapping[str, str], *, is_wanted: bool
+) -> contextlib.AbstractContextManager[list[Any] | None]:
+    """What is typed while everything is imported waits for the input line. A dumb terminal has none: there
+    the terminal itself echoes and edits."""
+    is_dumb = environment.get("TERM", "") in ("dumb", "unknown", "")
+    if is_dumb or not (is_wanted and _is_terminal(sys.stdin) and _is_terminal(sys.stdout)):
+        return contextlib.nullcontext()
+    from buddy.cli.early_keys import keys_wait  # only where there is a terminal
+
+    return keys_wait(sys.stdin.fileno())
 
 
 def _is_terminal(stream: IO[str] | None) -> bool:

@@ -35,9 +35,9 @@ Action = Literal[
     "drop_note",
 ]
 
-ESCAPE_S = 0.008
-"""How long the rest of an escape sequence may take. A terminal writes a sequence in one piece; 50 ms here
-would be 50 ms between Esc and a closed stream."""
+ESCAPE_S = 0.003
+"""How long the rest of an escape sequence may take. A terminal writes a sequence in one piece, and ssh sends
+it in one packet; what is waited here is waited between Esc and a closed stream."""
 SEQUENCE_S = 0.15
 """`timeoutlen`: how long a key waits for the second one of a pair. While a turn runs Esc does not wait for
 one: Alt+Enter comes in one piece and leaves the second key in the queue."""

@@ -47,14 +47,18 @@ async def suspend(screen: Screen, fd: int, modes: Modes | None) -> None:
     screen.repair()
 
 
-async def edit(screen: Screen, text: str, environ: Mapping[str, str]) -> str | None:
-    """The text as the person's editor left it; None when there is no editor or it failed."""
+async def edit(
+    screen: Screen, text: str, environ: Mapping[str, str], terminal: tuple[int, Modes | None]
+) -> str | None:
+    """The text as the person's editor left it; None when there is no editor or it failed. `terminal`: its
+    descriptor, and the settings the editor finds."""
     command = environ.get("VISUAL") or environ.get("EDITOR") or "vi"
     fd, path = tempfile.mkstemp(prefix="buddy-", suffix=".md")
     try:
         os.write(fd, text.encode("utf-8", "replace"))
         os.close(fd)
         async with screen.lent():
+            set_terminal_modes(*terminal)
             code = await _run([*shlex.split(command), path])
         if code != 0:
             return None

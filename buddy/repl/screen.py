@@ -26,6 +26,8 @@ FRAME_S = 1 / FRAMES_PER_S
 PAINT_BUDGET_S = 0.02
 CATCH_UP_S = 0.003
 KEPT_BLOCKS = 300
+HOLD_S = 0.012
+"""What was asked for goes before showing it: a frame is 1 to 5 ms of the 20 a cancelled stream may live."""
 
 Paint = Callable[[Block, int], str]
 """Draws a block for a number of columns."""
@@ -55,6 +57,7 @@ class Screen:
         self._pending: deque[Block] = deque()
         self._blocks: deque[Block] = deque(maxlen=KEPT_BLOCKS)
         self._raw: list[str] = []
+        self._is_held = False
         self._dirty = False
         self._timer: asyncio.TimerHandle | None = None
         self._clock: asyncio.TimerHandle | None = None
@@ -62,7 +65,7 @@ class Screen:
         self._last_frame = 0.0
         self._live_rows = 0
         self._columns = output.get_size().columns
-        application.may_draw = lambda: not is_stalled()
+        application.may_draw = lambda: not (self._is_held or is_stalled())
         application.on_resize = self.resized
 
     def show(self, blocks: Sequence[Block]) -> None:
@@ -82,7 +85,7 @@ class Screen:
 
     def _frame(self) -> None:
         self._timer = None
-        if self._app.is_away or self._is_stalled() or not self._app.is_running:
+        if self._is_held or self._app.is_away or self._is_stalled() or not self._app.is_running:
             return
         rows, ticks = self._prepare()
         shrank, self._live_rows = rows < self._live_rows, rows
@@ -97,6 +100,16 @@ class Screen:
         if self._pending:
             self._plan(CATCH_UP_S)
         self._keep_ticking(ticks)
+
+    def hold(self) -> None:
+        """Draw nothing for a moment: what was just asked for is more urgent."""
+        if self._app.loop is not None and not self._is_held:
+            self._is_held = True
+            self._app.loop.call_later(HOLD_S, self._release)
+
+    def _release(self) -> None:
+        self._is_held = False
+        self.touch()
 
     def flush(self) -> None:
         """Print everything that waits to be printed: the program is about to leave."""

@@ -4,14 +4,32 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TextIO
 
 from prompt_toolkit.completion import Completer
-from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.input.vt100 import Vt100Input, raw_mode
 
 from buddy.repl.app import Repl, Settings
 from buddy.repl.intents import Intent
 from buddy.repl.output import FrameOutput, TerminalWriter, terminal_size
+from buddy.repl.outside import Modes
 from buddy.repl.view_state import DeskFacts
+
+
+class Keyboard(Vt100Input):
+    """Keys. The terminal is left as it was before buddy came, which is not how it was when the screen did."""
+
+    def __init__(self, stdin: TextIO, modes: Modes | None) -> None:
+        super().__init__(stdin)
+        self._modes = modes
+
+    def raw_mode(self) -> AbstractContextManager[None]:
+        """Every key as it is typed."""
+        mode = raw_mode(self.fileno())
+        if self._modes is not None:
+            mode.attrs_before = self._modes
+        return mode
 
 
 def open_repl(
@@ -21,9 +39,10 @@ def open_repl(
     act: Callable[[Intent], None],
     log: Callable[[str], None],
     completer: Completer | None = None,
+    modes: Modes | None = None,
 ) -> Repl:
     """The REPL over standard input and output, which both have to be terminals. Nothing is written before it
-    runs."""
+    runs. `modes`: how the terminal is to be left, None for how it is now."""
     fd = sys.stdout.fileno()
     encoding = sys.stdout.encoding or "ascii"
     terminal = TerminalWriter(fd, lambda: repl.end("gone"))
@@ -36,11 +55,12 @@ def open_repl(
     repl = Repl(
         settings=settings,
         terminal=terminal,
-        keyboard=Vt100Input(sys.stdin),
+        keyboard=Keyboard(sys.stdin, modes),
         output=output,
         desk=desk,
         act=act,
         log=log,
         completer=completer,
+        modes=modes,
     )
     return repl

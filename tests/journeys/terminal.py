@@ -129,6 +129,11 @@ class Terminal:
         await asyncio.sleep(0.05)
         return self.process.returncode
 
+    @property
+    def tty(self) -> int:
+        """The program's side of the terminal."""
+        return self._slave
+
     def is_restored(self) -> bool:
         """Whether the line discipline is as it was before."""
         return termios.tcgetattr(self._slave) == self.before

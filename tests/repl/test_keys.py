@@ -300,3 +300,14 @@ async def test_an_editor_that_fails_leaves_the_line_alone() -> None:
         stage.type("draft\x07")
         await stage.shows("the editor failed")
         assert stage.repl.editor.text == "draft"
+
+
+async def test_a_cancel_goes_before_what_is_to_be_drawn_and_everything_is_drawn_after_it() -> None:
+    async with running_repl() as stage:
+        await running_turn(stage)
+        before = len(stage.terminal.written)
+        stage.type("\x1b")
+        await stage.until(lambda: stage.intents == [Cancel()])
+        assert len(stage.terminal.written) == before
+        stage.type("typed at once")
+        await stage.shows("❯ typed at once")
