@@ -376,7 +376,16 @@ def test_tools_that_start_another_version_of_themselves_are_asked_where_a_file_n
     desk: ShellDesk,
 ) -> None:
     assert desk.analyse("cargo --version").read_only
-    assert desk.analyse("yarn --version").read_only is False
+    assert desk.analyse("yarn --version").read_only
+    (desk.root / "package.json").write_text('{"package\\u004danager": "yarn@9"}')
+    assert not desk.analyse("yarn --version").read_only
+    (desk.root / "package.json").write_text('{"packageManager": "pnpm@9"}')
+    assert not desk.analyse("pnpm -v").read_only
+    (desk.root / "package.json").write_text(" " * 200_001)
+    assert not desk.analyse("pnpm -v").read_only
+    (desk.root / "package.json").unlink()
+    (desk.root / "package.json").mkdir()
+    assert not desk.analyse("pnpm -v").read_only
     (desk.root / "rust-toolchain.toml").write_text("")
 
     assert not desk.analyse("cargo --version").read_only
@@ -409,3 +418,17 @@ def test_patterns_for_secrets_are_told_from_ordinary_ones() -> None:
         True,
     ]
     assert glob_expression("a?[!b-c]*.").pattern == r"a.[^b-c].*\."
+
+
+def test_npm_is_asked_about_where_the_project_configures_it(desk: ShellDesk) -> None:
+    assert desk.analyse("npm ls").read_only
+    (desk.root / ".npmrc").write_text("onload-script=./x.js\n")
+
+    assert desk.reason("cd src && npm ls") == "npm reads the project's .npmrc, which may start programs"
+
+
+def test_rustc_is_asked_about_where_the_project_names_another_one(desk: ShellDesk) -> None:
+    assert desk.analyse("rustc -vV").read_only
+    (desk.root / "rust-toolchain").write_text("x")
+
+    assert desk.reason("rustc -vV") == "rustup may first install what rust-toolchain names"

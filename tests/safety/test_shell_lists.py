@@ -406,7 +406,6 @@ crontab -r
 kill 1
 pkill node
 docker run x
-docker ps
 ssh host ls
 scp a b:
 nc -l 80
@@ -511,7 +510,6 @@ npx x
 npm install
 npm run build
 yarn
-pip list
 cargo build
 go run .
 go build

@@ -594,7 +594,6 @@ socat x y
 openssl s_client -connect x:1
 systemctl restart x
 service x start
-mount
 umount x
 chroot / ls
 unshare ls

@@ -7,12 +7,15 @@ import posixpath
 from collections.abc import Callable
 
 from buddy.safety.paths import is_beneath
+from buddy.safety.shell.archives import ARCHIVES
 from buddy.safety.shell.awk import AWK
 from buddy.safety.shell.files import FILES
 from buddy.safety.shell.find import find_with
 from buddy.safety.shell.git import git
 from buddy.safety.shell.jq import jq
+from buddy.safety.shell.machine import MACHINE
 from buddy.safety.shell.names import SHOWS_NO_CONTENT, words
+from buddy.safety.shell.packages import PACKAGES
 from buddy.safety.shell.place import Judged, RefusedError
 from buddy.safety.shell.search import SEARCH
 from buddy.safety.shell.sed import sed
@@ -33,7 +36,10 @@ from buddy.safety.shell.wrappers import (
 
 Judge = Callable[[Judged], None]
 _SYSTEM_FOLDERS = frozenset({"/bin", "/usr/bin"})
-_BUILTINS = words("echo printf test [ true false : exit set pwd type command umask ulimit time builtin cd")
+_BUILTINS = words(
+    "echo printf test [ true false : exit set pwd type command umask ulimit time builtin cd "
+    "help hash dirs times"
+)
 
 
 class Programs:
@@ -45,6 +51,9 @@ class Programs:
             **TEXT,
             **SEARCH,
             **SYSTEM,
+            **MACHINE,
+            **ARCHIVES,
+            **PACKAGES,
             **AWK,
             "sed": sed,
             "jq": jq,

@@ -13,7 +13,7 @@ import msgspec
 from buddy.agent.tool import ToolError
 from buddy.safety.paths import locate
 from buddy.safety.shell.names import words
-from buddy.safety.shell.place import Place, glob_expression
+from buddy.safety.shell.place import Place, glob_expression, is_public
 from buddy.safety.shell.verdict import UNRESOLVED
 from buddy.safety.shell.words import Piece, UnclearError, Word, word_of
 
@@ -171,10 +171,10 @@ def _check_start(pattern: list[list[tuple[str, bool]]], place: Place) -> None:
     start = "/".join("".join(part for part, _ in component) for component in plain)
     if start or pattern[0] == []:
         try:
-            inside = locate(place.boundary, f"{start}/").inside
+            located = locate(place.boundary, f"{start}/")
         except ToolError as error:
             raise UnclearError(str(error), construct=True) from error
-        if not inside:
+        if not located.inside and not is_public(located.real):
             raise UnclearError("a pattern outside the workspace", construct=True)
 
 

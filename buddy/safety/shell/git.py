@@ -12,12 +12,22 @@ from buddy.safety.shell.options import Given, parse
 from buddy.safety.shell.picks import Filter, any_of, content_filter, glob_filter, searched
 from buddy.safety.shell.place import Feed, Judged, RefusedError
 from buddy.safety.shell.search import dialect_of, values
-from buddy.safety.shell.walk import check_search
+from buddy.safety.shell.walk import check_links, check_search, check_secrets
 
 _GLOBAL_FLAGS = frozenset(
     {"--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--icase-pathspecs"}
 )
 _SECRET_KEY = re.compile(r"(?i)extraheader|credential|token|passw|secret|insteadof|cookie|proxy")
+_VARIABLES = ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT", "GIT_EDITOR", "GIT_PAGER", "GIT_DEFAULT_BRANCH")
+_CONFIG_PATTERN = re.compile(
+    r"\^?(?:alias|user|core|branch|init|pull|push|merge|color|diff|submodule)(?:\\?\.[\w.*+$\\-]*)?"
+)
+_HARMLESS_CONFIG = re.compile(
+    r"(?i)(?:color\.[\w.]+|core\.(?:quotepath|abbrev|precomposeunicode)|advice\.\w+|status\.(?:short|branch|showuntrackedfiles|relativepaths|aheadbehind|renames)"
+    r"|log\.(?:date|decorate|abbrevcommit|follow)|diff\.(?:renames|renamelimit|algorithm|noprefix|mnemonicprefix"
+    r"|context|interhunkcontext|wserrorhighlight|colormoved|indentheuristic)|blame\.\w+)=[\w, -]*"
+    r"|core\.pager=(?:cat)?|core\.fsmonitor=(?:false)?|log\.showsignature=false"
+)
 _CONFIG_KEY = re.compile(r"[A-Za-z][\w-]*(?:\.[^\s]+)?\.[A-Za-z][\w-]*")
 
 
@@ -29,6 +39,10 @@ def git(judged: Judged) -> None:
     while position < len(argv) and argv[position].startswith("-"):
         if argv[position] == "-C" and position + 1 < len(argv):
             place = place.inside(argv[position + 1])
+            position += 1
+        elif argv[position] == "-c" and _HARMLESS_CONFIG.fullmatch(
+            " ".join(argv[position + 1 : position + 2])
+        ):
             position += 1
         elif argv[position] not in _GLOBAL_FLAGS:
             raise RefusedError(f"git {argv[position]} is not known to only read")
@@ -61,13 +75,15 @@ def _subcommand(judged: Judged, name: str) -> None:
         case "worktree":
             _exactly(judged, {("list",), ("list", "--porcelain"), ("list", "-v")})
         case "submodule":
-            _exactly(judged, {(), ("status",)})
+            _exactly(judged, {(), ("status",), ("status", "--recursive"), ("summary",)})
         case "notes":
-            _exactly(judged, {("list",), ("show",)})
+            _notes(judged)
         case "bisect":
             _exactly(judged, {("log",)})
-        case "lfs":
-            _exactly(judged, set())
+        case "var":
+            _exactly(judged, {(name,) for name in _VARIABLES})
+        case "help":
+            _exactly(judged, {()})
         case "symbolic-ref":
             _exactly(judged, {("HEAD",), ("--short", "HEAD"), ("-q", "HEAD"), ("--short", "-q", "HEAD")})
         case _ if name in READ_ONLY:
@@ -84,6 +100,9 @@ def _plain(judged: Judged, name: str) -> None:
         if not operands:
             raise RefusedError("git grep without a pattern")
         operands = operands[1:]
+    if name == "diff" and given.has("--no-index"):
+        check_secrets(judged, operands)
+        check_links(judged, operands)
     if name in ("rev-parse", "for-each-ref", "check-attr") and given.after_dashes == 0:
         operands = tuple(operand for operand in operands if operand.startswith("/"))
     _judge_operands(judged, operands)
@@ -169,6 +188,17 @@ def _tag(judged: Judged) -> None:
         raise RefusedError("git tag with a name makes a tag")
 
 
+def _notes(judged: Judged) -> None:
+    rest = judged.argv[1:]
+    if (
+        not rest
+        or rest[0] not in ("list", "show")
+        or len(rest) > 2
+        or any(word.startswith("-") for word in rest)
+    ):
+        raise RefusedError("git notes may write notes")
+
+
 def _inner(judged: Judged, options: str) -> Given:
     """The options after a second subcommand."""
     return parse(judged, options, start=2)
@@ -212,8 +242,16 @@ def _config(judged: Judged) -> None:
     if rest[:1] == ["get"]:
         rest.pop(0)
     options = f"--get --get-all --type:text --bool --int --path --default:text --all {scopes}"
+    if rest[:1] == ["--get-regexp"]:
+        _config_pattern(judged, rest[1:])
+        return
     given = parse(judged, options, start=len(judged.argv) - len(rest))
     if len(given.operands) != 1 or not _CONFIG_KEY.fullmatch(given.operands[0]):
         raise RefusedError("git config that may write, or print everything")
     if _SECRET_KEY.search(given.operands[0]):
         raise RefusedError(f"git config prints {given.operands[0]}, which may be a secret")
+
+
+def _config_pattern(judged: Judged, rest: list[str]) -> None:
+    if len(rest) != 1 or not _CONFIG_PATTERN.fullmatch(rest[0]):
+        raise RefusedError("git config --get-regexp may print everything")

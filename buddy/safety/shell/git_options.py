@@ -57,7 +57,7 @@ READ_ONLY: dict[str, str] = {
     "log": f"{_LIST} {_DIFF}",
     "show": f"{_LIST} {_DIFF}",
     "whatchanged": f"{_LIST} {_DIFF}",
-    "diff": f"-0 -1 -2 -3 --base --ours --theirs {_DIFF}",
+    "diff": f"-0 -1 -2 -3 --no-index --base --ours --theirs {_DIFF}",
     "diff-tree": f"-r -t --root --stdin --no-commit-id --always -v --pretty? --format:text {_DIFF}",
     "diff-index": _DIFF,
     "diff-files": _DIFF,
@@ -111,6 +111,10 @@ READ_ONLY: dict[str, str] = {
     "--or --not "
     "--all-match --quiet",
     "version": "--build-options",
+    "var": "",
+    "fsck": "-v --full --no-full --strict --verbose --unreachable --dangling --no-dangling "
+    "--connectivity-only --no-reflogs --no-progress --progress --root --tags --cache --name-objects",
+    "hash-object": "-t:text --stdin --no-filters --path:name",
 }
 """Subcommands that only read with these options, whatever their operands."""
 

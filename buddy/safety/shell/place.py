@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterator
 
 import msgspec
 
 from buddy.agent.tool import ToolError
-from buddy.safety.paths import Boundary, Located, locate
+from buddy.safety.paths import Boundary, Located, is_beneath, locate
 from buddy.safety.shell.names import words
 from buddy.safety.shell.picks import Filter
 
@@ -23,10 +24,23 @@ _SECRET_SAMPLES = words(
 _ORDINARY_SAMPLES = words(
     "main.py README.md index.js app.config.ts a.txt lib.rs Makefile style.css data.json config.yaml "
     "x.go test_main.py notes a.log app.test.tsx Dockerfile foo.sh a.html package.json pyproject.toml "
-    "x.c x.h a.java a.lock a.sql .gitignore .github .gitattributes .eslintrc .editorconfig "
+    "ci.yml a.toml a.ini a.cfg x.c x.h a.java a.lock a.sql .gitignore .github .gitattributes .eslintrc "
+    ".editorconfig "
     ".dockerignore src node_modules build dist docs tests a.csv"
 )
 
+
+_PUBLIC_FILES = words(
+    "/etc/os-release /etc/lsb-release /etc/debian_version /etc/redhat-release /etc/alpine-release /etc/issue "
+    "/etc/timezone /etc/shells /etc/services /etc/protocols /proc/cpuinfo /proc/meminfo /proc/version "
+    "/proc/loadavg /proc/uptime /proc/stat /proc/filesystems /proc/partitions /proc/diskstats /proc/swaps "
+    "/proc/vmstat /proc/modules /proc/interrupts"
+)
+_PUBLIC_TREES = (
+    *("/usr/include", "/usr/share", "/usr/lib", "/usr/lib64", "/usr/bin", "/usr/sbin", "/usr/src"),
+    *("/bin", "/sbin", "/lib", "/lib64"),
+)
+"""What packages bring. Links out of them are followed before this is asked."""
 
 _COUNTED = re.compile(r" (?:-[cNl] ?|--(?:read-)?bytes[= ])[0-9]")
 """How head, od and xxd are told where to stop."""
@@ -119,7 +133,7 @@ class Judged:
 
     def _inside(self, given: str) -> Located:
         located = _located(self.place.boundary, given)
-        if not located.inside:
+        if not located.inside and not is_public(located.real):
             raise RefusedError(f"it looks outside the workspace: {located.shown}")
         self.reads.append(located)
         return located
@@ -129,6 +143,25 @@ class Judged:
         inner = Judged(self.place, argv, feed=self.feed, stands_for=self.stands_for)
         inner.reads = self.reads
         return inner
+
+
+def is_public(path: str) -> bool:
+    """Whether a real path holds the same on every machine, or a fact about this one that tells nothing of its
+    people."""
+    return path in _PUBLIC_FILES or any(is_beneath(path, tree) for tree in _PUBLIC_TREES)
+
+
+def found_above(judged: Judged, name: str) -> Iterator[str]:
+    """All files of a name in the folders from the working directory upwards."""
+    folder = judged.place.boundary.cwd
+    while True:
+        path = os.path.join(folder, name)
+        if os.path.lexists(path):
+            yield path
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return
+        folder = parent
 
 
 def _waits(path: str) -> bool:

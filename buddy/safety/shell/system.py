@@ -203,5 +203,6 @@ SYSTEM = {
     "expr": Table("-NUM", operands="text"),
     "factor": Table("", operands="text"),
     "cal": Table("-13hjmsy -NUM", operands="text"),
+    "help": Table("-dms", operands="text"),
     "sw_vers": Table("-productName -productVersion", operands="none"),
 }

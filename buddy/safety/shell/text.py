@@ -122,4 +122,16 @@ TEXT = {
         at_most=3,
     ),
     "tsort": Table(""),
+    "bc": Table("-lqswi --mathlib --quiet --standard --warn"),
+    "pr": Table(
+        "-NUM -acdFfJmrtTv -l:num -w:num -W:num -h:text -o:num -N:num -i? -n? -s? -S? --columns:num "
+        "--header:text "
+        "--length:num --width:num --omit-header --double-space --merge --across"
+    ),
+    "numfmt": Table(
+        "-z -d:text --from:text --to:text --from-unit:text --to-unit:text --field:text --format:text "
+        "--grouping "
+        "--header? --padding:num --round:text --suffix:text --invalid:text --delimiter:text",
+        operands="text",
+    ),
 }

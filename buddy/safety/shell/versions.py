@@ -6,10 +6,10 @@ version.
 
 from __future__ import annotations
 
-import os
+import re
 
 from buddy.safety.shell.names import words
-from buddy.safety.shell.place import Judged
+from buddy.safety.shell.place import Judged, found_above
 
 _TOOLS = words(
     "python python3 python2 pip pip3 node npm git go java javac ruby gem perl php lua gcc g++ cc c++ "
@@ -26,8 +26,14 @@ _TOOLS = words(
     "htop xxd od "
     "cut tr tee xargs basename dirname realpath readlink uname whoami id hostname nproc fold column "
     "which md5sum sha256sum base64 "
-    "rustup code emacs nano ld nm objdump readelf strip ar as locale seq"
+    "rustup code emacs nano ld nm objdump readelf strip ar as locale seq npx prettier eslint gcloud "
+    "hyperfine delta bat eza exa tokei scc cloc"
 )
+_TELL_HELP = _TOOLS - words(
+    "git less vim nvim emacs nano code gh brew man aws gcloud systemctl kubectl docker pre-commit eslint npx"
+)
+"""Those that print their help themselves, without a pager, plug-ins or the project."""
+
 _BY_FILES: dict[str, tuple[str, ...]] = {
     "cargo": ("rust-toolchain", "rust-toolchain.toml"),
     "rustc": ("rust-toolchain", "rust-toolchain.toml"),
@@ -38,6 +44,11 @@ _BY_FILES: dict[str, tuple[str, ...]] = {
     "dotnet": ("global.json",),
 }
 """Tools that first start a version of themselves that one of these files names."""
+
+_TELLING = {"package.json": re.compile(rb"packageManager|devEngines|volta|\\u")}
+"""Files that name a version only with these keys; an escape may hide one."""
+
+MAX_BYTES = 200_000
 
 _SUBCOMMAND = words("go openssl uv hugo zig git")
 _SHORT: dict[str, str] = {
@@ -55,19 +66,26 @@ def is_version_question(judged: Judged) -> bool:
     name, word = judged.argv
     if name not in _TOOLS and name not in _BY_FILES:
         return False
+    if word == "--help":
+        return name in _TELL_HELP
     asks = (
         word == "--version"
         or (word == "version" and name in _SUBCOMMAND)
         or name in _SHORT.get(word, "").split()
     )
-    return asks and not any(_stands_above(judged, file) for file in _BY_FILES.get(name, ()))
+    return asks and not any(_takes_another(judged, file) for file in _BY_FILES.get(name, ()))
 
 
-def _stands_above(judged: Judged, name: str) -> bool:
-    folder = judged.place.boundary.cwd
-    while not os.path.lexists(os.path.join(folder, name)):
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return False
-        folder = parent
-    return True
+def _takes_another(judged: Judged, name: str) -> bool:
+    """Whether a file above says which version of the tool to start."""
+    telling = _TELLING.get(name)
+    return any(telling is None or telling.search(_beginning(path)) for path in found_above(judged, name))
+
+
+def _beginning(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            text = file.read(MAX_BYTES + 1)
+    except OSError:
+        return b"packageManager"
+    return text if len(text) <= MAX_BYTES else b"packageManager"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from buddy.safety.shell.names import words
 from buddy.safety.shell.picks import Candidate, Filter, content_filter, hunts_secrets
-from buddy.safety.shell.place import Judged, RefusedError
+from buddy.safety.shell.place import Judged, RefusedError, is_public
 
 MAX_ENTRIES = 10_000
 _INSTALLED = words(".git node_modules .venv venv site-packages __pycache__ .tox .mypy_cache .ruff_cache")
@@ -34,6 +34,11 @@ def check_links(judged: Judged, roots: tuple[str, ...], filters: tuple[Filter, .
 def check_secrets(judged: Judged, roots: tuple[str, ...], filters: tuple[Filter, ...] = ()) -> None:
     """Refuse when a secret file that comes through all filters lies beneath the folders. What package
     managers put there is not looked through."""
+    outside = [
+        root for root in roots if is_public(os.path.realpath(os.path.join(judged.place.boundary.cwd, root)))
+    ]
+    if roots and len(outside) == len(roots):
+        return  # what the system brings
     for entry in _entries(judged, roots, skip=_INSTALLED):
         candidate = _candidate(judged, entry)
         parts = candidate.shown.lower().split("/")

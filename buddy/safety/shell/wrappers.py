@@ -16,9 +16,13 @@ Judge = Callable[[Judged], None]
 HARMLESS_ASSIGNMENTS = words(
     "LC_ALL LC_COLLATE LC_CTYPE LC_MESSAGES LC_NUMERIC LC_TIME LANG LANGUAGE TZ COLUMNS LINES NO_COLOR "
     "FORCE_COLOR CLICOLOR "
-    "CLICOLOR_FORCE TERM PYTHONUNBUFFERED CI"
+    "CLICOLOR_FORCE TERM PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE RUST_BACKTRACE CI GIT_OPTIONAL_LOCKS "
+    "GIT_TERMINAL_PROMPT DEBIAN_FRONTEND"
 )
 """Variables that may be set for a command: they change how it prints, not what it does."""
+
+_PAGERS = words("PAGER GIT_PAGER MANPAGER SYSTEMD_PAGER BAT_PAGER AWS_PAGER")
+"""Variables that name a program; cat is no pager at all."""
 
 _HARMLESS_VALUE = re.compile(r"[A-Za-z0-9_.:@/+-]{0,64}")
 _ANY_OPTION_IS_HARMLESS = words(
@@ -38,6 +42,8 @@ _XARGS = (
 
 def check_assignment(name: str, value: str) -> None:
     """Refuse a variable that could change what a command does."""
+    if name in _PAGERS and value in ("", "cat"):
+        return
     if (
         name not in HARMLESS_ASSIGNMENTS
         or not _HARMLESS_VALUE.fullmatch(value)

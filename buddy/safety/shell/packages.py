@@ -1,0 +1,296 @@
+"""What is installed and what runs: package managers, containers, toolchains – only what they tell from local
+data.
+
+A tool that would run code of the project, write a file of its own or ask the network to answer is left out:
+cargo, go list, npm view, make -n, python -m pip.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from buddy.safety.shell.names import words
+from buddy.safety.shell.options import Table, parse
+from buddy.safety.shell.place import Judged, RefusedError, found_above
+
+_NAME = re.compile(r"[A-Za-z0-9@][\w.@/+:-]*")
+_OPENSSL_FLAGS = words(
+    "-noout -text -subject -issuer -dates -startdate -enddate -serial -fingerprint -sha1 -sha256 -md5 "
+    "-email -purpose -pubkey -modulus -hash -alias -ocsp_uri -subject_hash -issuer_hash -sha512 -r -hex"
+)
+
+
+def _refused(judged: Judged) -> RefusedError:
+    return RefusedError(f"{' '.join(judged.argv[:3])} is not known to only read")
+
+
+def _subcommands(tables: dict[str, str]) -> Callable[[Judged], None]:
+    """A tool with subcommands: those that only read, with their options. Operands are names, not files."""
+
+    def judge(judged: Judged) -> None:
+        for length in (2, 1):
+            options = tables.get(" ".join(judged.argv[1 : 1 + length]))
+            if options is not None and len(judged.argv) > length:
+                given = parse(judged, options, start=1 + length)
+                if not all(_NAME.fullmatch(operand) for operand in given.operands):
+                    raise _refused(judged)
+                return
+        raise _refused(judged)
+
+    return judge
+
+
+_PIP = _subcommands(
+    {
+        "list": "-elv --format:text --not-required --user --local --exclude-editable --verbose --editable "
+        "--disable-pip-version-check --exclude:text",
+        "show": "-fv --files --verbose --disable-pip-version-check",
+        "freeze": "-l --local --user --all --exclude-editable --exclude:text --disable-pip-version-check",
+        "check": "--disable-pip-version-check",
+    }
+)
+
+
+def npm(judged: Judged) -> None:
+    """npm: what is installed. A .npmrc of the project may name files to run and folders to write logs to."""
+    if any(found_above(judged, ".npmrc")):
+        raise RefusedError("npm reads the project's .npmrc, which may start programs")
+    _subcommands(
+        {
+            "ls": _NPM_LIST,
+            "list": _NPM_LIST,
+            "ll": _NPM_LIST,
+            "la": _NPM_LIST,
+            "root": "-g --global",
+            "prefix": "-g --global",
+            "bin": "-g --global",
+            "explain": "--json",
+            "why": "--json",
+            "pkg get": "--json",
+        }
+    )(judged)
+
+
+_NPM_LIST = (
+    "-aglp --all --global --json --long --parseable --depth:num --prod --dev --omit:text --include:text "
+    "--link --package-lock-only --production"
+)
+
+
+def go(judged: Judged) -> None:
+    """go env: settings of the toolchain; -w and -u write them."""
+    names = [word for word in judged.argv[2:] if word != "-json"]
+    if judged.argv[1:2] != ("env",) or not all(re.fullmatch(r"[A-Z][A-Z0-9_]*", name) for name in names):
+        raise _refused(judged)
+
+
+_DOCKER_LIST = (
+    "-aqs -n:num -f:text --all --quiet --no-trunc --filter:text --format:text --digests --latest --last:num "
+    "--size"
+)
+_DOCKER = _subcommands(
+    {
+        "ps": _DOCKER_LIST,
+        "images": _DOCKER_LIST,
+        "container ls": _DOCKER_LIST,
+        "container list": _DOCKER_LIST,
+        "container ps": _DOCKER_LIST,
+        "image ls": _DOCKER_LIST,
+        "image list": _DOCKER_LIST,
+        "image history": "-Hq --no-trunc --quiet --format:text --human",
+        "history": "-Hq --no-trunc --quiet --format:text --human",
+        "volume ls": _DOCKER_LIST,
+        "network ls": _DOCKER_LIST,
+        "context ls": "-q --quiet --format:text",
+        "context show": "",
+        "version": "-f:text --format:text",
+        "info": "-f:text --format:text",
+        "system df": "-v --verbose --format:text",
+        "logs": "-t -n:text --tail:text --since:text --until:text --timestamps --details",
+        "container logs": "-t -n:text --tail:text --since:text --until:text --timestamps --details",
+        "port": "",
+        "stats": "-a --no-stream --no-trunc --all --format:text",
+    }
+)
+
+
+def docker(judged: Judged) -> None:
+    """docker: lists and logs. Not inspect, which shows the environment of containers."""
+    _DOCKER(judged)
+    if "stats" in judged.argv[1:2] and "--no-stream" not in judged.argv:
+        raise RefusedError("docker stats without --no-stream does not end by itself")
+
+
+def dpkg(judged: Judged) -> None:
+    """dpkg and dpkg-query: questions about packages."""
+    rest = judged.argv[1:]
+    asks = words("-l -L -s -S -p --list --listfiles --status --search --print-avail --print-architecture")
+    if judged.argv[0] == "dpkg-query" and rest[:1] in (("-W",), ("--show",)):
+        if not all(re.fullmatch(r"-f=.*|--showformat=.*|[\w*][\w.:+*-]*", word) for word in rest[1:]):
+            raise _refused(judged)
+        return
+    if not rest or rest[0] not in asks or any(word.startswith("-") for word in rest[1:]):
+        raise _refused(judged)
+
+
+def rpm(judged: Judged) -> None:
+    """rpm: -q with what it shows; a macro or a pipe could start a program."""
+    rest = judged.argv[1:]
+    if (
+        not rest
+        or not re.fullmatch(r"-q[ailcdf]*", rest[0])
+        or not all(_NAME.fullmatch(word) for word in rest[1:])
+    ):
+        raise _refused(judged)
+    if "f" in rest[0]:
+        for word in rest[1:]:
+            judged.name(word)
+
+
+def openssl(judged: Judged) -> None:
+    """openssl: certificates and digests; its long options have one dash."""
+    rest = list(judged.argv[2:])
+    if judged.argv[1:2] not in (("x509",), ("req",), ("crl",), ("dgst",), ("version",)):
+        raise _refused(judged)
+    is_digest = judged.argv[1] == "dgst"
+    while rest:
+        word = rest.pop(0)
+        if word == "-in" and rest and not is_digest:
+            judged.read(rest.pop(0))
+        elif word in ("-inform", "-nameopt", "-certopt", "-checkend") and rest and not is_digest:
+            rest.pop(0)
+        elif word.startswith("-"):
+            if word not in _OPENSSL_FLAGS and not (
+                judged.argv[1] == "version" and word in ("-a", "-v", "-d")
+            ):
+                raise _refused(judged)
+        elif is_digest:
+            judged.read(word)
+        else:
+            raise _refused(judged)
+    if judged.argv[1] in ("x509", "req", "crl") and "-in" not in judged.argv:
+        raise RefusedError(f"openssl {judged.argv[1]} without -in waits for input")
+
+
+def yq(judged: Judged) -> None:
+    """yq: reads; -i and -s write. Both programs of this name are meant."""
+    rest = list(judged.argv[1:])
+    if rest[:1] in (["e"], ["eval"], ["ea"], ["eval-all"]):
+        rest.pop(0)
+    operands: list[str] = []
+    while rest:
+        word = rest.pop(0)
+        if word in ("-o", "-p", "--output-format", "--input-format", "-I", "--indent") and rest:
+            if not re.fullmatch(r"\w+", rest.pop(0)):
+                raise _refused(judged)
+        elif re.fullmatch(r"-[rPeNCMjcyYn]+|-[op]=?\w+|-I=?\d", word) or word in _YQ_FLAGS:
+            continue
+        elif word.startswith("-"):
+            raise _refused(judged)
+        else:
+            operands.append(word)
+    if not operands:
+        raise _refused(judged)
+    found = _YQ_FORBIDDEN.search(operands[0])
+    if found:
+        raise RefusedError(f"yq uses {found.group()}")
+    for operand in operands[1:] if len(operands) > 1 else operands:
+        judged.read(operand)
+
+
+_YQ_FORBIDDEN = re.compile(
+    r"(?<![.\w])(?:load\w*|env\w*|strenv|eval\w*|system|import|include|modulemeta|input\w*)\b|\$(?:ENV|__prog)"
+)
+_YQ_FLAGS = words(
+    "--raw-output --unwrapScalar --prettyPrint --exit-status --no-doc --colors --no-colors --tojson "
+    "--null-input "
+    "--compact-output --yaml-output"
+)
+
+
+def bat(judged: Judged) -> None:
+    """bat: files, with colours; a pager is a program of its own."""
+    shown = tuple(word for word in judged.argv if word not in ("--paging=never", "-P", "--no-pager"))
+    plain = Judged(
+        judged.place, shown, opaque=judged.opaque, globbed=judged.globbed, stands_for=judged.stands_for
+    )
+    plain.reads = judged.reads
+    Table(
+        "-pnAu -l:text -r:text -H:text --plain --number --show-all --style:text --color:text "
+        "--decorations:text "
+        "--theme:text --line-range:text --highlight-line:text --language:text --wrap:text --tabs:num "
+        "--terminal-width:num --unbuffered"
+    ).check(plain)
+
+
+EZA = Table(
+    "-1laATRhgGHimrSUuxdDfBF -s:text -L:num -I:text -t:text --long --all --tree --recurse --level:num "
+    "--header "
+    "--group --grid --oneline --sort:text --reverse --group-directories-first --only-dirs --only-files "
+    "--icons? "
+    "--color? --git --git-ignore --ignore-glob:text --classify? --inode --links --blocksize --bytes --binary "
+    "--no-permissions --no-filesize --no-user --no-time --time-style:text --time:text",
+    operands="name",
+)
+
+
+def version_facts(shapes: str) -> Callable[[Judged], None]:
+    """A tool of which a few whole lines are known, separated by bars."""
+    known = {tuple(shape.split()) for shape in shapes.split("|")}
+
+    def judge(judged: Judged) -> None:
+        if judged.argv[1:] not in known:
+            raise _refused(judged)
+
+    return judge
+
+
+def rustc(judged: Judged) -> None:
+    """rustc: facts about the compiler; rustup takes another one where the project names it."""
+    if any(any(found_above(judged, name)) for name in ("rust-toolchain", "rust-toolchain.toml")):
+        raise RefusedError("rustup may first install what rust-toolchain names")
+    version_facts(
+        "-vV|--version --verbose|-Vv|-V -v|--print sysroot|--print target-list|--print cfg|--print host-tuple"
+    )(judged)
+
+
+_PKG_CONFIG = re.compile(
+    r"--(?:libs|cflags|modversion|exists|list-all|version|static|print-errors|short-errors)"
+    r"|--(?:variable|atleast-version)=[\w.]+|[A-Za-z0-9][\w.+-]*"
+)
+
+
+def pkg_config(judged: Judged) -> None:
+    """pkg-config: flags of installed libraries."""
+    for word in judged.argv[1:]:
+        if not _PKG_CONFIG.fullmatch(word):
+            raise _refused(judged)
+
+
+PACKAGES: dict[str, Callable[[Judged], None]] = {
+    "pip": _PIP,
+    "pip3": _PIP,
+    "npm": npm,
+    "go": go,
+    "docker": docker,
+    "kubectl": version_facts("version --client|config current-context|config get-contexts"),
+    "rustc": rustc,
+    "gem": _subcommands({"list": "-a --local --all --versions --no-versions"}),
+    "dotnet": version_facts("--list-sdks|--list-runtimes|--info"),
+    "dpkg": dpkg,
+    "dpkg-query": dpkg,
+    "rpm": rpm,
+    "openssl": openssl,
+    "yq": yq,
+    "pkg-config": pkg_config,
+    "pkgconf": pkg_config,
+    "gcc": version_facts("-v|-dumpversion|-dumpmachine|-print-search-dirs"),
+    "g++": version_facts("-v|-dumpversion|-dumpmachine"),
+    "cc": version_facts("-v|-dumpversion|-dumpmachine"),
+    "clang": version_facts("-v|-dumpversion|-dumpmachine|-print-resource-dir"),
+    "bat": bat,
+    "batcat": bat,
+    "eza": EZA,
+    "exa": EZA,
+}
