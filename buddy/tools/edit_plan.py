@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from buddy.agent.tool import ToolError
+from buddy.tools.elision import refuse_elided
 from buddy.tools.matching import MAX_PLACES, Found, Match, Mismatch, Quote, Step, find, shifted
 from buddy.tools.refusals import ambiguous, not_found
 from buddy.tools.splice import Blend, keep_typography, kept_apart, spliced, take_new
@@ -40,6 +41,8 @@ def edited(content: Content, edits: Sequence[Edit], shown: str) -> EditedText:
                 raise
             raise ToolError(_numbered(error, content, edits, number, shown)) from error
         steps.append(step)
+    if now.raw == content.raw and edits:
+        raise ToolError(f"the edits cancel each other out: {shown} would stay as it is")
     return EditedText(now, tuple(steps))
 
 
@@ -57,7 +60,7 @@ def _numbered(error: ToolError, content: Content, edits: Sequence[Edit], number:
 
 
 def _one(content: Content, edit: Edit, shown: str) -> tuple[Content, Step]:
-    quote = Quote(with_line_ends(edit.old, "\n"), with_line_ends(edit.new, "\n"), edit.all)
+    quote = _quoted(content, edit)
     if quote.old == quote.new:
         raise ToolError("old and new are the same; nothing would change")
     if not quote.old:
@@ -68,10 +71,19 @@ def _one(content: Content, edit: Edit, shown: str) -> tuple[Content, Step]:
             )
         return _again(content, with_line_ends(edit.new, "\n")), "exact"
     found = _found(content.text, quote, shown)
+    refuse_elided(quote.new, content.text)
     raw = _put_in(content, found)
     if raw == content.raw:
         raise ToolError(f"{shown} would stay as it is: the new text already stands there")
     return _again(content, raw), found.step
+
+
+def _quoted(content: Content, edit: Edit) -> Quote:
+    """The edit in terms of the content's text, which has newlines only and no byte order mark."""
+    old, new = with_line_ends(edit.old, "\n"), with_line_ends(edit.new, "\n")
+    if content.bom and old.startswith("\ufeff"):
+        old, new = old[1:], new.removeprefix("\ufeff")
+    return Quote(old, new, edit.all)
 
 
 def _found(text: str, quote: Quote, shown: str) -> Found:

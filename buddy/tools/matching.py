@@ -1,20 +1,24 @@
 """Where in a file the text a model quotes stands: five steps, the first with a match decides.
 
 1. exact; 2. blanks at line ends differ; 3. typography differs (quotes, dashes, no-break spaces); 4. the whole
-block is indented differently, by the same amount on every line; 5. the quoted text carries line numbers
-copied from our output. Steps 2, 4 and 5 compare whole lines. Nothing fuzzier: a wrong edit costs more than a
-refusal that shows the real text. Everything here is pure; texts have newlines only.
+block is indented differently, by the same amount on every line; 5. the quoted text was copied from our
+output, with line numbers or visible blanks. Steps 2, 4 and 5 compare whole lines, without blanks at their
+ends. Nothing fuzzier: a wrong edit costs more than a refusal that shows the real text. Everything here is
+pure; texts have newlines only.
 """
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate
+from itertools import count as counting
+from operator import add
 from typing import Literal
 
 import msgspec
+
+from buddy.tools.copied_output import FORMS, Copied, carries_marks
 
 Step = Literal["exact", "trailing blanks", "typography", "indentation", "line numbers"]
 MAX_TOLERANT_CHARS = 5_000_000
@@ -30,7 +34,6 @@ TYPOGRAPHY = str.maketrans(
 )
 """One character for one character, so that positions stay the same."""
 
-_NUMBERED = re.compile(r"[ ]*(\d{1,9})(\t|→| \| |\||: |:)")
 _BLANKS = " \t"
 
 
@@ -83,10 +86,11 @@ def find(text: str, quote: Quote) -> Found | None:
         return Found("exact", exact, quote.old, quote.new)
     if len(text) > MAX_TOLERANT_CHARS or not quote.old.strip():
         return None
+    lines_stand = all(line.strip(_BLANKS) in text for line in quote.old.split("\n"))
     return (
-        _without_trailing_blanks(text, quote)
+        (_without_trailing_blanks(text, quote) if lines_stand else None)
         or _without_typography(text, quote)
-        or _indented(text, quote)
+        or (_indented(text, quote) if lines_stand else None)
         or _without_numbers(text, quote)
     )
 
@@ -126,7 +130,8 @@ def _file_lines(text: str) -> list[str]:
 
 def line_starts(text: str) -> list[int]:
     """Where each line begins."""
-    starts = list(accumulate((len(line) + 1 for line in text.split("\n")), initial=0))
+    ends = accumulate(map(len, text.split("\n")))
+    starts = [0, *map(add, ends, counting(1))]
     starts.pop()
     return starts
 
@@ -146,9 +151,13 @@ def _block(old: str) -> str:
 
 
 def _without_trailing_blanks(text: str, quote: Quote) -> Found | None:
-    keyed = [line.rstrip(_BLANKS) for line in _file_lines(text)]
-    old_key = [line.rstrip(_BLANKS) for line in _block(quote.old).split("\n")]
+    keyed = _without_ends(_file_lines(text))
+    old_key = _without_ends(_block(quote.old).split("\n"))
     return _fitted(_whole_lines(text, keyed, old_key, quote), "trailing blanks", quote)
+
+
+def _without_ends(lines: list[str]) -> list[str]:
+    return [line.rstrip(_BLANKS) for line in lines]
 
 
 def _without_typography(text: str, quote: Quote) -> Found | None:
@@ -162,10 +171,10 @@ def _without_typography(text: str, quote: Quote) -> Found | None:
 
 def _indented(text: str, quote: Quote) -> Found | None:
     old_lines = _block(quote.old).split("\n")
-    keyed = [line.lstrip(_BLANKS) for line in _file_lines(text)]
+    keyed = [line.strip(_BLANKS) for line in _file_lines(text)]
     places: list[tuple[Match, int, int]] = []
-    for match, line, count in _whole_lines(text, keyed, [old.lstrip(_BLANKS) for old in old_lines], quote):
-        shift = _uniform_shift(_lines_at(text, match, count), old_lines)
+    for match, line, count in _whole_lines(text, keyed, [old.strip(_BLANKS) for old in old_lines], quote):
+        shift = uniform_shift(_lines_at(text, match, count), old_lines)
         if shift is not None:
             places.append((msgspec.structs.replace(match, shift=shift), line, count))
     if places:
@@ -178,9 +187,11 @@ def _lines_at(text: str, match: Match, count: int) -> list[str]:
     return text[match.start : match.end].split("\n")[:count]
 
 
-def _uniform_shift(lines: list[str], old_lines: list[str]) -> Shift | None:
+def uniform_shift(lines: list[str], old_lines: list[str]) -> Shift | None:
     """The one change of indentation that turns `old_lines` into `lines`; blank lines fit each other."""
     pairs = [(line, old) for line, old in zip(lines, old_lines, strict=True) if old.strip(_BLANKS)]
+    if not pairs:
+        return None
     shifts: set[tuple[str, str]] = set()
     file_indents = [_indent(line) for line, _ in pairs]
     old_indents = [_indent(old) for _, old in pairs]
@@ -235,22 +246,27 @@ def shifted(text: str, shift: Shift) -> str:
 
 
 def _without_numbers(text: str, quote: Quote) -> Found | None:
-    stripped = _stripped_of_numbers(_block(quote.old))
-    if stripped is None or not stripped[1].strip():
-        return None
-    first, block = stripped
-    plain = Quote(_ended_as(block, quote.old), _new_without_numbers(quote.new), quote.everywhere)
-    found = _whole_lines(text, _file_lines(text), block.split("\n"), plain)
-    if "\n" not in block:  # one number proves little: it has to be the right one
-        found = [place for place in found if place[1] == first - 1]
-    return _fitted(found, "line numbers", plain)
+    block = _block(quote.old)
+    keyed: list[str] = []
+    for form in FORMS:
+        copied = form.read(block)
+        if copied is None or not copied.text.strip():
+            continue
+        keyed = keyed or _without_ends(_file_lines(text))
+        plain = Quote(_ended_as(copied.text, quote.old), quote.new, quote.everywhere)
+        found = _whole_lines(text, keyed, _without_ends(copied.text.split("\n")), plain)
+        if "\n" not in block and copied.first:  # one number proves little: it has to be the right one
+            found = [place for place in found if place[1] == copied.first - 1]
+        if found:
+            new = _new_without_numbers(quote.new, form.read(_block(quote.new)))
+            return _fitted(found, "line numbers", Quote(plain.old, new, quote.everywhere))
+    return None
 
 
-def _new_without_numbers(new: str) -> str:
-    stripped = _stripped_of_numbers(_block(new))
-    if stripped is not None:
-        return _ended_as(stripped[1], new)
-    if any(_NUMBERED.match(line) for line in new.split("\n")):
+def _new_without_numbers(new: str, copied: Copied | None) -> str:
+    if copied is not None:
+        return _ended_as(copied.text, new)
+    if carries_marks(new):
         raise Mismatch(
             "the old text carries line numbers, and the new text carries them on some of its lines"
         )
@@ -259,28 +275,6 @@ def _new_without_numbers(new: str) -> str:
 
 def _ended_as(block: str, text: str) -> str:
     return block + "\n" if text.endswith("\n") else block
-
-
-def _stripped_of_numbers(block: str) -> tuple[int, str] | None:
-    """The first number and the lines without numbers, None unless every line has the next number and the same
-    separator."""
-    lines = block.split("\n")
-    found = [_NUMBERED.match(line) for line in lines]
-    first = found[0]
-    if first is None:
-        return None
-    texts: list[str] = []
-    for at, (line, match) in enumerate(zip(lines, found, strict=True)):
-        if match is None:
-            match = _NUMBERED.match(line + " ")  # a blank line whose separator lost its last space
-        if (
-            match is None
-            or match.group(2) != first.group(2)
-            or int(match.group(1)) != int(first.group(1)) + at
-        ):
-            return None
-        texts.append(line[match.end() :])
-    return int(first.group(1)), "\n".join(texts)
 
 
 def line_of(starts: list[int], offset: int) -> int:

@@ -12,8 +12,19 @@ from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, Located
 from buddy.tools.changing import FileChange, Loader, Plan, change, existing, preview
 from buddy.tools.edited_regions import summary
+from buddy.tools.elision import refuse_elided
 from buddy.tools.patch_apply import patched
-from buddy.tools.patch_format import AddFile, DeleteFile, Section, UpdateFile, parse_patch, patch_paths
+from buddy.tools.patch_format import (
+    AddFile,
+    DeleteFile,
+    Section,
+    UpdateFile,
+    added_lines,
+    one_section_each,
+    parse_patch,
+    patch_paths,
+)
+from buddy.tools.patch_unified import is_unified, parse_unified
 from buddy.tools.refusals import stale
 from buddy.tools.write import new_bytes, require_known
 from buddy.workspace.content import decode, line_count
@@ -21,6 +32,10 @@ from buddy.workspace.files import Loaded
 from buddy.workspace.views import FileViews, changed_lines
 
 ALIASES = {"input": "patch", "patch_text": "patch", "patchText": "patch", "diff": "patch"}
+
+
+def _sections(patch: str) -> tuple[Section, ...]:
+    return one_section_each(parse_unified(patch)) if is_unified(patch) else parse_patch(patch)
 
 
 class _Planner:
@@ -98,6 +113,7 @@ def _updated(ctx: ToolContext, target: Located, before: Loaded, section: UpdateF
             raise
         lines, whole = changed_lines(view, before)
         raise ToolError(f"{error}\n{stale(target.shown, lines, whole=whole)}") from error
+    refuse_elided("\n".join(added_lines(section.hunks)), content.text)
     if outcome.content.raw == content.raw and not section.move_to:
         raise ToolError(f"{target.shown} would stay as it is; nothing was changed")
     text = summary(target.shown, content.text, outcome.content.text)
@@ -127,12 +143,12 @@ def _moved(
 
 
 def _access(arguments: Any) -> Access:
-    paths = patch_paths(parse_patch(arguments.patch))
+    paths = patch_paths(_sections(arguments.patch))
     return Access(reads=paths, writes=paths)
 
 
 def _preview(ctx: ToolContext, arguments: Any) -> Diff:
-    sections = parse_patch(arguments.patch)
+    sections = _sections(arguments.patch)
     return preview(ctx, patch_paths(sections), _Planner(sections))
 
 
@@ -154,6 +170,6 @@ async def apply_patch(
     start with a space (context), - (removed) or + (added). Give three lines of context, more where they are
     not unique. Hunks stand in the order of the file.
     """
-    sections = parse_patch(patch)
+    sections = _sections(patch)
     text, diff = await change(ctx, "apply_patch", patch_paths(sections), _Planner(sections))
     return ToolResult(text, diff)

@@ -2,7 +2,7 @@
 
 Each hunk is looked for after the one before it, in four passes: exact, trailing blanks differ, blanks at both
 ends differ, typography differs. Context lines stay as they are in the file, whatever the patch says they look
-like.
+like; where the removed lines are indented by another, uniform amount, the added ones move with them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from buddy.agent.tool import ToolError
-from buddy.tools.matching import TYPOGRAPHY
+from buddy.tools.matching import NO_SHIFT, TYPOGRAPHY, Shift, shifted, uniform_shift
 from buddy.tools.patch_format import Hunk
 from buddy.tools.refusals import not_found, numbered
 from buddy.workspace.content import Content, from_text, split_ends
@@ -28,7 +28,7 @@ def _typographic(line: str) -> str:
 PASSES: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("exact", str),
     ("trailing blanks", lambda line: line.rstrip()),
-    ("blanks at line ends", lambda line: line.strip()),
+    ("indentation", lambda line: line.strip()),
     ("typography", _typographic),
 )
 
@@ -63,7 +63,7 @@ class _Placed(msgspec.Struct, frozen=True):
 
 def patched(content: Content, hunks: Sequence[Hunk], shown: str) -> Patched:
     """All hunks of one file applied. Added lines end as most lines of the file do, and the last line ends
-    too: the format has no way to say that it does not. Raises `ToolError` with the nearest text."""
+    too, unless the hunk that reaches it says otherwise. Raises `ToolError` with the nearest text."""
     lines = split_ends(content.raw)
     if lines[-1] == ("", ""):
         lines.pop()
@@ -81,6 +81,8 @@ def patched(content: Content, hunks: Sequence[Hunk], shown: str) -> Patched:
         if hunk.old:
             cursor = placed.stop
     raw = _rebuilt(lines, sorted(places, key=lambda place: (place.start, place.stop)), content.line_end)
+    if any(hunk.open_end and place.stop == len(lines) for hunk, place in zip(hunks, places, strict=True)):
+        raw = raw.removesuffix("\n").removesuffix("\r")
     return Patched(from_text(raw, content.encoding, content.bom), tuple(dict.fromkeys(loose)))
 
 
@@ -104,6 +106,9 @@ def _place(
 ) -> tuple[_Placed, str]:
     if not hunk.old:
         return _addition(keys, content, hunk, start, where), "exact"
+    if _stands_where_it_says(keys.of("exact", str), hunk, start):
+        at = hunk.line - 1
+        return _Placed(at, at + len(hunk.old), _new_lines(lines, at, hunk, content.line_end)), "exact"
     for wanted in _variants(hunk):
         for name, key in PASSES:
             at = _find(keys.of(name, key), [key(text) for text in wanted.old], start, wanted)
@@ -114,6 +119,11 @@ def _place(
                 ), name
     text = "\n".join(keys.of("exact", str))
     raise ToolError(_explained(keys, hunk, start, not_found(text, "\n".join(hunk.old), "", where)))
+
+
+def _stands_where_it_says(lines: list[str], hunk: Hunk, start: int) -> bool:
+    at = hunk.line - 1
+    return at >= start and tuple(lines[at : at + len(hunk.old)]) == hunk.old
 
 
 def _refuse_ambiguous(
@@ -147,7 +157,7 @@ def _explained(keys: _Keys, hunk: Hunk, start: int, refusal: str) -> str:
 def _variants(hunk: Hunk) -> tuple[Hunk, ...]:
     """The hunk, and the hunk without a last empty context line: often only the gap before the next marker."""
     if hunk.lines[-1] == (" ", "") and len(hunk.old) > 1:
-        return hunk, Hunk(hunk.anchors, hunk.lines[:-1], hunk.at_end)
+        return hunk, msgspec.structs.replace(hunk, lines=hunk.lines[:-1])
     return (hunk,)
 
 
@@ -189,14 +199,29 @@ def _addition(keys: _Keys, content: Content, hunk: Hunk, start: int, where: str)
 
 def _new_lines(lines: Sequence[Line], at: int, hunk: Hunk, line_end: str) -> tuple[Line, ...]:
     new: list[Line] = []
+    shift = _shift_at(lines, at, hunk)
     for sign, text in hunk.lines:
         if sign == "+":
-            new.append((text, line_end))
+            new.append((shifted(text, shift), line_end))
         else:
             if sign == " ":
                 new.append(lines[at])
             at += 1
     return tuple(new)
+
+
+def _shift_at(lines: Sequence[Line], at: int, hunk: Hunk) -> Shift:
+    """How the file's indentation differs from the hunk's: by the removed lines, which the added ones replace,
+    otherwise by the context. One space is no indentation there: it is a forgotten sign."""
+    signs = [sign for sign, _ in hunk.lines if sign != "+"]
+    sign = "-" if "-" in signs else " "
+    theirs = [text for found, text in zip(signs, hunk.old, strict=True) if found == sign]
+    ours = [lines[at + n][0] for n, found in enumerate(signs) if found == sign]
+    shift = uniform_shift(ours, theirs) or NO_SHIFT
+    if sign == " " and shift == Shift("", " "):
+        return NO_SHIFT
+    added = [text for found, text in hunk.lines if found == "+" and text.strip()]
+    return shift if all(text.startswith(shift.remove) for text in added) else NO_SHIFT
 
 
 def _rebuilt(lines: Sequence[Line], places: Sequence[_Placed], line_end: str) -> str:

@@ -21,16 +21,23 @@ from buddy.agent.tool import ToolError
 _BEGIN, _END = "*** Begin Patch", "*** End Patch"
 _ADD, _DELETE, _UPDATE, _MOVE = "*** Add File: ", "*** Delete File: ", "*** Update File: ", "*** Move to: "
 _END_OF_FILE = "*** End of File"
+_FENCE = re.compile(r"```\w*[ \t]*\n(.*)\n```", re.DOTALL)
+_POSITION = re.compile(r" -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@.*")
+NO_NEWLINE = "\\ No newline"
 _HEREDOC = re.compile(r"(?:\S+[ \t]+|\S+\n\S+[ \t]+)?<<-?\s*(['\"]?)(\w+)\1[ \t]*\n(.*)\n\2[ \t]*", re.DOTALL)
 
 
 class Hunk(msgspec.Struct, frozen=True):
     """One change of a file. `anchors`: lines that stand before it, in order. `lines`: sign and text; " " is
-    context. `at_end`: its last line is the file's last."""
+    context. `at_end`: its last line is the file's last. `line`: the number, from 1, it gives for its first
+    line (0: none); worth something only where the text stands there too. `open_end`: its last new line has no
+    line end."""
 
     anchors: tuple[str, ...]
     lines: tuple[tuple[str, str], ...]
     at_end: bool
+    line: int = 0
+    open_end: bool = False
 
     @property
     def old(self) -> tuple[str, ...]:
@@ -64,7 +71,25 @@ Section = AddFile | DeleteFile | UpdateFile
 
 def parse_patch(text: str) -> tuple[Section, ...]:
     """The sections of a patch. Raises `ToolError` that names the line and what was expected there."""
-    return _Parser(_body(text)).sections()
+    return one_section_each(_Parser(_body(text)).sections())
+
+
+def added_lines(hunks: tuple[Hunk, ...]) -> list[str]:
+    """The lines that hunks bring."""
+    return [text for hunk in hunks for sign, text in hunk.lines if sign == "+"]
+
+
+def one_section_each(sections: tuple[Section, ...]) -> tuple[Section, ...]:
+    """Updates of one file put together: models start a section for every hunk."""
+    found: dict[int | str, Section] = {}
+    for at, section in enumerate(sections):
+        plain = isinstance(section, UpdateFile) and not section.move_to
+        before = found.get(section.path) if plain else None
+        if plain and isinstance(before, UpdateFile) and isinstance(section, UpdateFile):
+            found[section.path] = UpdateFile(section.path, "", (*before.hunks, *section.hunks))
+        else:
+            found[section.path if plain else at] = section
+    return tuple(found.values())
 
 
 def patch_paths(sections: tuple[Section, ...]) -> tuple[str, ...]:
@@ -80,6 +105,9 @@ def patch_paths(sections: tuple[Section, ...]) -> tuple[str, ...]:
 def _body(text: str) -> list[str]:
     """The lines between the markers, without a here-document around them."""
     trimmed = text.replace("\r\n", "\n").strip()
+    fenced = _FENCE.fullmatch(trimmed)
+    if fenced:
+        trimmed = fenced.group(1).strip()
     wrapped = _HEREDOC.fullmatch(trimmed)
     if wrapped:
         trimmed = wrapped.group(3).strip()
@@ -158,15 +186,19 @@ class _Parser:
     def _hunk(self, *, first: bool) -> Hunk | None:
         anchors: list[str] = []
         headed = False
+        line = 0
         while self._at < len(self._lines) and self._is_anchor(self._lines[self._at]):
             headed = True
             anchor = self._lines[self._at][2:]
-            if anchor.strip() and not re.fullmatch(r" -\d+(,\d+)? \+\d+(,\d+)? @@.*", anchor):
+            position = _POSITION.fullmatch(anchor)
+            if position:
+                line = int(position.group(1))
+            elif anchor.strip():
                 anchors.append(anchor[1:])
             self._at += 1
         if not headed and not first:
             raise self._unexpected("@@")
-        lines = self._hunk_lines()
+        lines, open_end = self._hunk_lines()
         at_end = self._at < len(self._lines) and self._lines[self._at].strip() == _END_OF_FILE
         if at_end:
             self._at += 1
@@ -174,22 +206,25 @@ class _Parser:
             self._at += 1
         if not lines and headed:
             raise self._unexpected("lines that start with a space, - or +")
-        return Hunk(tuple(anchors), tuple(lines), at_end) if lines else None
+        return Hunk(tuple(anchors), tuple(lines), at_end, line, open_end) if lines else None
 
     def _is_anchor(self, line: str) -> bool:
         return line == "@@" or line.startswith("@@ ")
 
-    def _hunk_lines(self) -> list[tuple[str, str]]:
-        """Lines up to the next hunk or section. An empty line is empty context; one that has no sign at all
-        is taken as context whose sign was forgotten."""
+    def _hunk_lines(self) -> tuple[list[tuple[str, str]], bool]:
+        """Lines up to the next hunk or section, and whether the last new one has no line end. An empty line
+        is empty context; one that has no sign at all is taken as context whose sign was forgotten."""
         found: list[tuple[str, str]] = []
+        open_end = False
         while self._at < len(self._lines):
             line = self._lines[self._at]
             if line.startswith("***") or self._is_anchor(line):
                 break
-            if line[:1] in {"+", "-", " "}:
+            if line.startswith(NO_NEWLINE):
+                open_end = bool(found) and found[-1][0] != "-"
+            elif line[:1] in {"+", "-", " "}:
                 found.append((line[0], line[1:]))
             else:
                 found.append((" ", line))
             self._at += 1
-        return found
+        return found, open_end

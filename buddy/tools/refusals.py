@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from buddy.tools.matching import Match, line_of, line_starts
 
 MAX_SHOWN_LINES = 12
+MAX_SHOWN_CHARS = 2400
 MAX_LISTED_PLACES = 20
 _MAX_WORDS = 40
 _MAX_PLACES_OF_A_WORD = 16
@@ -23,21 +24,23 @@ _WORD = re.compile(r"\w{2,}|[^\w\s]{2,}")
 _LEGEND = "(leading and trailing blanks: · is a space, → a tab)"
 
 
-def visible_blanks(line: str) -> str:
+def visible_blanks(line: str, most: int = _MAX_LINE) -> str:
     """A line with the blanks at its ends, and odd ones inside, made visible."""
     body = line.strip(" \t")
     start = line[: len(line) - len(line.lstrip(" \t"))]
     end = line[len(start) + len(body) :]
-    if len(body) > _MAX_LINE:
-        body = body[:_MAX_LINE] + "…"
+    if len(body) > most:
+        body = body[:most] + "…"
     body = body.replace("\u00a0", "⟨U+00A0⟩").replace("\u200b", "⟨U+200B⟩").replace("\ufeff", "⟨U+FEFF⟩")
     marks = str.maketrans({" ": "·", "\t": "→"})
     return start[:_MAX_LINE].translate(marks) + body + end[:_MAX_LINE].translate(marks)
 
 
 def numbered(lines: Sequence[str], first: int) -> str:
-    """Lines with their numbers, blanks visible. `first` is the number of the first one."""
-    return "\n".join(f"{first + at:>6}  {visible_blanks(line)}" for at, line in enumerate(lines))
+    """Lines with their numbers, blanks visible: whole ones as long as there are few. `first` is the number of
+    the first one."""
+    most = max(_MAX_LINE, MAX_SHOWN_CHARS // max(1, len(lines)))
+    return "\n".join(f"{first + at:>6}  {visible_blanks(line, most)}" for at, line in enumerate(lines))
 
 
 def not_found(text: str, old: str, new: str, shown: str) -> str:
@@ -45,7 +48,11 @@ def not_found(text: str, old: str, new: str, shown: str) -> str:
     message = f"the old text was not found in {shown}"
     there = _already_there(text, new)
     if there:
-        return f"{message}, but the new text is already there (line {there}). Nothing was changed."
+        now = text.split("\n")[there - 1 : there - 1 + min(new.rstrip("\n").count("\n") + 1, MAX_SHOWN_LINES)]
+        return (
+            f"{message}, but the new text is already there (line {there}). Nothing was changed.\n"
+            f"{numbered(now, there)}"
+        )
     nearest = _nearest(text, old)
     lines = text.split("\n")
     if nearest is None:

@@ -12,6 +12,7 @@ from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Located
 from buddy.tools.changing import FileChange, Loader, Plan, change, preview
 from buddy.tools.edited_regions import summary
+from buddy.tools.elision import refuse_elided
 from buddy.tools.refusals import stale
 from buddy.workspace.content import EMPTY, Content, decode, line_count, with_line_ends
 from buddy.workspace.files import Loaded
@@ -96,6 +97,8 @@ class _Planner:
                 return merged
             require_known(target, before, view, "replacing it whole")
         data, old = new_bytes(self._content, before)
+        if before is not None and before.data:
+            refuse_elided(self._content, old.text)
         if before is not None and before.data == data:
             raise ToolError(f"{target.shown} already has exactly this content; nothing was changed")
         now = decode(data)

@@ -117,10 +117,10 @@ async def test_hunks_follow_each_other_and_say_so_when_they_do_not(desk: Desk) -
     ("before", "old", "after"),
     [
         ("keep\t \nold  \n", "old", "keep\t \nnew\n"),
-        ("keep\n    old\n", "old", "keep\nnew\n"),
+        ("keep\n    old\n", "old", "keep\n    new\n"),
         ("keep\n“old” – it\n", '"old" - it', "keep\nnew\n"),
     ],
-    ids=["trailing blanks", "trimmed", "typography"],
+    ids=["trailing blanks", "indentation", "typography"],
 )
 async def test_lines_may_differ_in_blanks_and_typography(
     desk: Desk, before: str, old: str, after: str
@@ -200,3 +200,50 @@ def test_the_paths_of_a_patch_are_its_access() -> None:
     text = patch("*** Add File: a", "+x", "*** Update File: b", "*** Move to: c", "*** Delete File: d")
     arguments = apply_patch.decode('{"patch": ' + json.dumps(text) + "}")
     assert apply_patch.access(arguments).writes == ("a", "b", "c", "d")
+
+
+async def test_added_lines_move_with_the_indentation_of_the_lines_they_replace(desk: Desk) -> None:
+    before = "class A:\n    def f(self):\n        return 1\n"
+    after = before.replace("return 1", "return 2")
+    assert await applied(desk, before, "@@", " def f(self):", "-    return 1", "+    return 2") == after
+
+
+async def test_a_forgotten_sign_before_context_is_no_indentation(desk: Desk) -> None:
+    before = "def f():\n    a()\n    b()\n"
+    after = "def f():\n    a()\n    x()\n    b()\n"
+    assert await applied(desk, before, "@@", "    a()", "+    x()", "    b()") == after
+
+
+async def test_added_lines_stay_as_written_where_they_do_not_reach_the_indentation(desk: Desk) -> None:
+    assert await applied(desk, "a\nb\n", "@@", "-    a", "-    b", "+    x", "+y") == "    x\ny\n"
+
+
+async def test_a_line_that_stands_for_others_is_refused(desk: Desk) -> None:
+    answer = await applied(desk, "a\nb\nc\n", "@@", "-a", "-b", "+z", "+# ... rest of the code ...")
+    assert "instead of the code it stands for" in answer
+    assert desk.bytes("f.txt") == b"a\nb\nc\n"
+
+
+async def test_two_update_sections_of_one_file_are_one(desk: Desk) -> None:
+    assert (
+        await applied(desk, "a\nb\n", "@@", "-a", "+A", "*** Update File: f.txt", "@@", "-b", "+B")
+        == "A\nB\n"
+    )
+
+
+async def test_a_code_fence_around_the_patch_is_looked_through(desk: Desk) -> None:
+    desk.put("f.txt", "a\n")
+    fenced = "```diff\n" + patch("*** Update File: f.txt", "@@", "-a", "+b") + "\n```\n"
+    assert "+1 −1" in await desk.ask(apply_patch, patch=fenced)
+
+
+async def test_line_numbers_after_at_signs_decide_only_where_the_text_stands_there(desk: Desk) -> None:
+    before = "x = 0\ny\nx = 0\n"
+    assert await applied(desk, before, "@@ -3,1 +3,1 @@", "-x = 0", "+x = 1") == "x = 0\ny\nx = 1\n"
+    assert "again at line 3" in await applied(desk, before, "@@ -2,1 +2,1 @@", "-x = 0", "+x = 1")
+
+
+async def test_a_last_line_said_to_have_no_end_has_none(desk: Desk) -> None:
+    hunk = ("@@", " a", "-b", "\\ No newline at end of file", "+c", "\\ No newline at end of file")
+    assert await applied(desk, "a\nb", *hunk) == "a\nc"
+    assert await applied(desk, "a\nb", "@@", "-b", "\\ No newline at end of file", "+c") == "a\nc\n"

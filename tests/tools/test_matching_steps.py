@@ -198,3 +198,31 @@ def test_decoding_and_encoding_gives_the_same_bytes(noise: bytes, encoding: str)
         content = decode(data)
         if content is not None:
             assert content.encode(content.raw) == data
+
+
+def test_blanks_at_line_ends_may_differ_where_indentation_or_numbers_do_too() -> None:
+    assert applied("  a  \n    b\n", "a\n  b\n", "a\n  c\n") == ("  a  \n    c\n", "indentation")
+    assert applied("aa \nbb\n", "1\taa\n2\tbb\n", "1\taa\n2\tcc\n") == ("aa \ncc\n", "line numbers")
+
+
+def test_what_a_search_or_a_refusal_printed_is_taken_back_to_the_files_text() -> None:
+    text = "def f():\n    a()\n\tb()  \n"
+    assert applied(text, "1:def f():\n2:    a()", "def g():\n    a()")[0] == text.replace("f()", "g()")
+    assert applied(text, "     2  ····a()\n     3  →b()··", "     2  ····c()\n     3  →b()··")[
+        0
+    ] == text.replace("a()", "c()")
+    assert applied(text, "····a()", "····c()") == (text.replace("a()", "c()"), "line numbers")
+
+
+def test_a_file_that_holds_such_signs_itself_is_edited_exactly() -> None:
+    assert applied("→ next\n· point\n", "→ next", "→ last") == ("→ last\n· point\n", "exact")
+
+
+def test_a_byte_order_mark_quoted_from_the_start_of_a_file_is_not_text() -> None:
+    outcome = edited(from_text("a\nb\n", "utf-8", b"\xef\xbb\xbf"), [Edit("\ufeffa\n", "\ufeffx\n")], "f.txt")
+    assert outcome.content.encode(outcome.content.raw) == b"\xef\xbb\xbfx\nb\n"
+
+
+def test_edits_that_cancel_each_other_out_are_refused() -> None:
+    with pytest.raises(ToolError, match="cancel each other out"):
+        edited(from_text("alpha\n"), [Edit("alpha", "beta"), Edit("beta", "alpha")], "f.txt")

@@ -1,0 +1,78 @@
+"""Lines that stand for code that was not written out never get into a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from buddy.tools.edit import edit_file
+from buddy.tools.elision import elided_line
+from buddy.tools.read import read_file
+from buddy.tools.write import write_file
+from tests.files_desk import Desk
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "# ... rest unchanged ...",
+        "    // ... existing code ...",
+        "/* ... rest of the code stays the same ... */",
+        "// ...existing code...",
+        "<!-- … rest of the file … -->",
+        "(rest of methods ...)",
+        "(unchanged code ...)",
+        "-- ... remaining columns and lines omitted",
+        "# ... (rest of the function remains unchanged)",
+        "// … other methods unchanged …",
+        "# [... previous imports ...]",
+        "{/* ... existing content ... */}",
+        "; ... same as before",
+        "...rest of the config...",
+    ],
+)
+def test_placeholders_of_many_languages_are_seen(line: str) -> None:
+    expected = "" if "columns" in line else line
+    assert elided_line(f"a\n{line}\nb\n", "a\nb\n") == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "    ...",
+        "def f(self) -> int: ...",
+        "call(...rest)",
+        "const {a, ...rest} = props;",
+        "    ...rest,",
+        "    ...config",
+        "print('Loading the rest...')",
+        "# We keep the existing code as it is",
+        "# wait for the remaining items to arrive...",
+        "# ... and so on",
+        "The rest is history ...",
+        "x = [1, 2, ...]",
+    ],
+)
+def test_dots_that_mean_something_else_are_written(line: str) -> None:
+    assert elided_line(f"a\n{line}\n", "a\n") == ""
+
+
+def test_a_line_the_file_has_already_may_stay() -> None:
+    assert elided_line("  # ... rest unchanged ...\nb\n", "a\n# ... rest unchanged ...\n") == ""
+
+
+async def test_edits_and_whole_writes_with_such_a_line_are_refused(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.put("a.py", "a\nb\nc\n")
+    await desk.call(read_file, path="a.py")
+    edit = await desk.ask(edit_file, path="a.py", old="a\nb\n", new="z\n# ... existing code ...\n")
+    write = await desk.ask(write_file, path="a.py", content="z\n# ... rest of the file unchanged ...\n")
+    assert [("instead of the code it stands for" in said) for said in (edit, write)] == [True, True]
+    assert desk.bytes("a.py") == b"a\nb\nc\n"
+
+
+async def test_a_new_file_may_hold_what_it_likes(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    await desk.call(write_file, path="how.md", content="Write:\n// ... existing code ...\n")
+    assert desk.bytes("how.md").endswith(b"code ...\n")
