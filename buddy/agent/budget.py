@@ -8,7 +8,6 @@ usage.
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -28,6 +27,7 @@ from buddy.agent.messages import (
     Usage,
     UserMessage,
 )
+from buddy.agent.pattern import pattern
 from buddy.agent.provider import ModelRequest, ToolDefinition
 
 WARN_SHARE = 0.8
@@ -35,7 +35,7 @@ CHARS_PER_TOKEN = 4
 MESSAGE_CHARS = 16
 IMAGE_TOKENS = 1_500
 """What a picture of ordinary size costs with the large providers (768 to 1,700 tokens)."""
-_WIDE = re.compile(
+_WIDE = pattern(
     r"[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
 )
 
@@ -44,7 +44,7 @@ def text_tokens(text: str) -> float:
     """Estimated tokens of a text."""
     if text.isascii():
         return len(text) / CHARS_PER_TOKEN
-    wide = len(_WIDE.findall(text))
+    wide = len(_WIDE().findall(text))
     return wide * 0.75 + (len(text) - wide) / CHARS_PER_TOKEN
 
 

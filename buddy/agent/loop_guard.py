@@ -5,10 +5,10 @@ Polling is fine: a call whose answer changes is progress. Limits by cases REL-02
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 from buddy.agent.messages import Call
+from buddy.agent.pattern import pattern
 
 NOTICE_AT = 3
 STOP_AT = 5
@@ -21,7 +21,7 @@ NOTICE_TEXT = (
     "repeating it. Try something else, or say what you are missing.]"
 )
 
-_DURATION = re.compile(r"(\[exit code \d+), [\d.]+ s\]")
+_DURATION = pattern(r"(\[exit code \d+), [\d.]+ s\]")
 """How long a command took is no news: with it, a failing command run again and again looks new each time."""
 
 Seen = tuple[str, str, int]
@@ -37,7 +37,7 @@ class LoopGuard:
     def observe(self, call: Call, result: str) -> tuple[Literal["ok", "notice", "stop"], int]:
         """Take note of a call and its result. `notice`: say so to the model; `stop`: end the turn. With the
         count of repetitions."""
-        self._seen.append((call.name, call.arguments, hash(_DURATION.sub(r"\1]", result))))
+        self._seen.append((call.name, call.arguments, hash(_DURATION().sub(r"\1]", result))))
         del self._seen[: -MAX_PERIOD * STOP_AT]
         repeated = max(self._repetitions(period) for period in range(1, MAX_PERIOD + 1))
         if repeated >= STOP_AT or self._alternates():

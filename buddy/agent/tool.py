@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, TypeVar, cast, get_type_hints
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
@@ -139,7 +139,7 @@ def tool(
     low."""
 
     def declare(function: Callable[..., Awaitable[ToolResult | str]]) -> Tool:
-        record = arguments_type(function, get_type_hints(function, include_extras=True))
+        record = arguments_type(function)
         doc = description or inspect.cleandoc(function.__doc__ or "")
         if not doc:
             raise TypeError(f"tool {function.__name__} needs a docstring: it is what the model reads")

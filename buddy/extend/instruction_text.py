@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import re
 
+from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
 from buddy.safety.descriptors import read_beneath
 from buddy.safety.paths import is_beneath
@@ -15,7 +16,7 @@ from buddy.safety.protected import Places, secret_reason
 MAX_FILE_BYTES = 128 * 1024
 MAX_IMPORT_DEPTH = 5
 MAX_IMPORTS = 50
-_IMPORT = re.compile(r"(?m)^[ \t]*@([^\s@]+)[ \t]*$")
+_IMPORT = pattern(r"(?m)^[ \t]*@([^\s@]+)[ \t]*$")
 
 
 class Unreadable(Exception):  # noqa: N818 - a note for the person, not a failure
@@ -53,7 +54,7 @@ class _Reader:
             except Unreadable:
                 return match[0]
 
-        return _IMPORT.sub(imported, text).strip()
+        return _IMPORT().sub(imported, text).strip()
 
     def _bytes(self, real: str) -> bytes:
         if not is_beneath(real, self._root):

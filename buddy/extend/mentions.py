@@ -6,15 +6,15 @@ So the content is bounded, counted as seen (it can be edited without another rea
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Awaitable, Callable
 
 import msgspec
 
 from buddy.agent.messages import Text, UserPart
+from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError, ToolResult
 
-_MENTION = re.compile(r"(?:(?<=\s)|^)@((?:\\ |[^\s@])+)")
+_MENTION = pattern(r"(?:(?<=\s)|^)@((?:\\ |[^\s@])+)")
 _TRAILING = ".,;:!?)]}'\""
 MAX_MENTIONS = 20
 
@@ -31,7 +31,7 @@ class Expanded(msgspec.Struct, frozen=True):
 def mentioned(text: str, cwd: str) -> tuple[str, ...]:
     """The paths a prompt mentions that exist, in order, each once. `@someone` who is no file stays text."""
     found: list[str] = []
-    for match in _MENTION.finditer(text):
+    for match in _MENTION().finditer(text):
         path = match[1].replace("\\ ", " ")
         for candidate in (path, path.rstrip(_TRAILING)):
             if candidate and os.path.lexists(os.path.join(cwd, os.path.expanduser(candidate))):

@@ -5,17 +5,18 @@ Its bytes stay the same for a whole session, because providers cache the prefix:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
-_FIELD = re.compile(r"\{\{ (\w+) \}\}")
+from buddy.agent.pattern import pattern
+
+_FIELD = pattern(r"\{\{ (\w+) \}\}")
 
 
 def rendered(template: str, values: Mapping[str, str]) -> str:
     """A template of `templates/*.md` with its fields filled in. The syntax is jinja2's simplest; importing
     jinja2 itself would cost a one-shot run 40 ms for these few substitutions. Raises `KeyError` for an
     unknown field."""
-    return _FIELD.sub(lambda match: values[match[1]], template)
+    return _FIELD().sub(lambda match: values[match[1]], template)
 
 
 def system_prompt(

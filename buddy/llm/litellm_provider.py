@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Mapping
 from time import monotonic
 from typing import Any, Literal, cast
 
+from buddy.agent.pattern import pattern
 from buddy.agent.provider import ModelDelta, ModelRequest, ProviderError
 from buddy.llm import litellm_messages
 from buddy.llm.connection_errors import broken_answer, unreachable
@@ -24,12 +25,12 @@ from buddy.llm.litellm_closing import hang_up
 from buddy.llm.litellm_import import LitellmLibrary, LitellmUnavailableError
 from buddy.llm.litellm_tap import Tap
 
-ANTHROPIC_MODELS = re.compile(r"claude|anthropic", re.IGNORECASE)
+ANTHROPIC_MODELS = pattern(r"claude|anthropic", re.IGNORECASE)
 LOOP_SHARE_S = 0.004
 """How long chunks are taken apart before the event loop gets its turn."""
-PREFIXES = re.compile(r"^(?:litellm\.[\w.]+: ?|[A-Z]\w*(?:Error|Exception)\b(?: ?[:-])? ?)+")
-NOISE = re.compile(r"(?s)\s*(?:Traceback \(most recent call last\).*|\.? ?Handle with `litellm\.\w+`\.?)$")
-BYTES = re.compile(r"""\bb(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
+PREFIXES = pattern(r"^(?:litellm\.[\w.]+: ?|[A-Z]\w*(?:Error|Exception)\b(?: ?[:-])? ?)+")
+NOISE = pattern(r"(?s)\s*(?:Traceback \(most recent call last\).*|\.? ?Handle with `litellm\.\w+`\.?)$")
+BYTES = pattern(r"""\bb(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
 """A body as litellm prints it into its messages: the `repr` of bytes."""
 NO_SUCH_PROVIDER = "LLM Provider NOT provided"
 """litellm's words for a name whose first part it does not know."""
@@ -111,7 +112,7 @@ class LitellmProvider:
 
     def arguments(self, request: ModelRequest, key: str, litellm: Any) -> dict[str, Any]:
         """The keyword arguments of `acompletion`."""
-        cache = ANTHROPIC_MODELS.search(request.model) is not None
+        cache = ANTHROPIC_MODELS().search(request.model) is not None
         arguments: dict[str, Any] = {
             "model": self._model(request.model, litellm),
             "messages": litellm_messages.messages(request, cache=cache),
@@ -209,7 +210,7 @@ def _body(error: Exception, text: str) -> object:
     body = getattr(error, "body", None)
     if body:
         return cast("object", body)
-    written = BYTES.search(text)
+    written = BYTES().search(text)
     if written:
         text = ast.literal_eval(written[0]).decode("utf-8", "replace")
     start = text.find("{")
@@ -222,5 +223,5 @@ def _body(error: Exception, text: str) -> object:
 
 
 def _text(error: Exception) -> str:
-    told = NOISE.sub("", str(getattr(error, "message", "") or error))
-    return PREFIXES.sub("", told).strip()
+    told = NOISE().sub("", str(getattr(error, "message", "") or error))
+    return PREFIXES().sub("", told).strip()

@@ -21,14 +21,15 @@ from buddy.agent.messages import (
     UserMessage,
     calls_of,
 )
+from buddy.agent.pattern import pattern
 from buddy.llm.loose_json import dumps, loads
 
 NO_OUTPUT = "(no output)"
 NOTHING_SAID = "(empty)"
 """What stands where a format refuses empty text."""
 
-WIRE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-ALNUM9 = re.compile(r"[A-Za-z0-9]{9}")
+WIRE_ID = pattern(r"[A-Za-z0-9_-]{1,64}")
+ALNUM9 = pattern(r"[A-Za-z0-9]{9}")
 
 
 class EncodedMessages:
@@ -116,13 +117,13 @@ def wire_arguments(text: str) -> str:
 
 def wire_id(call_id: str) -> str:
     """A call's id as every server takes it: unchanged when it is made of letters, digits, `_` and `-`."""
-    if WIRE_ID.fullmatch(call_id):
+    if WIRE_ID().fullmatch(call_id):
         return call_id
     return "call_" + hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
 def alnum9(call_id: str) -> str:
     """Nine letters and digits, the same for the same id."""
-    if ALNUM9.fullmatch(call_id):
+    if ALNUM9().fullmatch(call_id):
         return call_id
     return hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:9]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import secrets
 import stat
 
+from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
 from buddy.safety.sanitise import visible
 
@@ -31,7 +31,7 @@ _KINDS = (
     (stat.S_ISBLK, "a device"),
     (stat.S_ISDIR, "a folder"),
 )
-_KERNEL_FILES = re.compile(r"/(?:proc|sys|dev)/(?!shm/)")
+_KERNEL_FILES = pattern(r"/(?:proc|sys|dev)/(?!shm/)")
 
 
 def open_beneath(directory: str | int, relative: str, flags: int, mode: int = 0o600) -> int:
@@ -163,7 +163,7 @@ def _replace_in(parent: int, name: str, data: bytes, mode: int) -> None:
 
 def _refuse_kernel_file(real: str, given: str) -> None:
     """/proc/kcore calls itself a regular file, /proc/kmsg as well, and reading it waits."""
-    if _KERNEL_FILES.match(real):
+    if _KERNEL_FILES().match(real):
         raise ToolError(f"{visible(given)} is made by the kernel, not a regular file; it is not read")
 
 

@@ -10,17 +10,18 @@ state.
 
 from __future__ import annotations
 
-import re
 from typing import Literal
+
+from buddy.agent.pattern import pattern
 
 State = Literal["ground", "escape", "intermediate", "csi", "string", "string_escape"]
 NOTED_CHARS = 200
 """A control string longer than this is replaced by a note of its length: it may be meant to hide text."""
 
-_SEQUENCE = re.compile("(?:\x1b\\[|\x9b)[ -?]*[@-~]|[\x1b\x90\x98\x9b\x9d\x9e\x9f]")
+_SEQUENCE = pattern("(?:\x1b\\[|\x9b)[ -?]*[@-~]|[\x1b\x90\x98\x9b\x9d\x9e\x9f]")
 """A whole control sequence (by far the commonest, so taken in one step) or the start of anything."""
-_STRING_END = re.compile("[\x07\x18\x1a\x1b\x9c\n]")
-_CSI_BODY = re.compile("[ -?]*")
+_STRING_END = pattern("[\x07\x18\x1a\x1b\x9c\n]")
+_CSI_BODY = pattern("[ -?]*")
 _STRING_INTRODUCERS = frozenset("]PX^_k")  # k: the title of screen and tmux
 
 
@@ -69,7 +70,7 @@ class EscapeRemover:
                 return self._string_escape(text, at)
 
     def _ground(self, text: str, at: int) -> int:
-        for found in _SEQUENCE.finditer(text, at):
+        for found in _SEQUENCE().finditer(text, at):
             self._pieces.append(text[at : found.start()])
             at = found.end()
             sign = found.group()
@@ -93,7 +94,7 @@ class EscapeRemover:
         return at + 1
 
     def _csi(self, text: str, at: int) -> int:
-        body = _CSI_BODY.match(text, at)
+        body = _CSI_BODY().match(text, at)
         at = at if body is None else body.end()
         if at == len(text):
             return at
@@ -101,7 +102,7 @@ class EscapeRemover:
         return at + 1 if "@" <= text[at] <= "~" else at
 
     def _string(self, text: str, at: int) -> int:
-        found = _STRING_END.search(text, at)
+        found = _STRING_END().search(text, at)
         if found is None:
             self._hidden += len(text) - at
             return len(text)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 
 import msgspec
 
+from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
 from buddy.safety.descriptors import open_beneath, open_parent, open_regular, read_regular, replace_beneath
 from buddy.safety.protected import Places, protected_reason, secret_reason
@@ -35,7 +35,7 @@ __all__ = [
 MAX_PATH_BYTES = 4095
 MAX_NAME_BYTES = 255
 MAX_LINKS = 40
-_SCHEME = re.compile(r"(?i)[a-z][a-z0-9+.\-]*://|file:")
+_SCHEME = pattern(r"(?i)[a-z][a-z0-9+.\-]*://|file:")
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 
@@ -89,7 +89,7 @@ def _check(given: str) -> None:
         raise ToolError("the path is empty; expected a file or folder name")
     if "\0" in given:
         raise ToolError("the path holds a NUL character, which no file name can")
-    if _SCHEME.match(given):
+    if _SCHEME().match(given):
         raise ToolError(f"expected a path, found an address: {visible(given[:80])}. Give the path alone.")
     try:
         size = len(given.encode())

@@ -8,7 +8,6 @@ untouched is not.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from urllib.parse import quote
@@ -26,16 +25,17 @@ from buddy.agent.messages import (
     ToolMessage,
     UserMessage,
 )
+from buddy.agent.pattern import pattern
 from buddy.safety.secret_places import find_placed
 from buddy.safety.secret_shapes import Span, find_shapes
 
 MIN_OWN_KEY_CHARS = 8
-_BEGIN_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----")
-_END_KEY = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----")
-_KEY_BODY = re.compile(r"(?:\s|\\[nr]|[A-Za-z0-9+/=]{16,})*")
-_PUTTY_KEY = re.compile(r"Private-Lines: {0,4}\d{1,4}(?:(?:\s|\\[nr]){1,4}[A-Za-z0-9+/=]{16,100})*")
-_KEY_LINE = re.compile(r"[A-Za-z0-9+/=]{1,100}")
-_BETWEEN_LINES = re.compile(r"\s|\\[nr]")
+_BEGIN_KEY = pattern(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----")
+_END_KEY = pattern(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----")
+_KEY_BODY = pattern(r"(?:\s|\\[nr]|[A-Za-z0-9+/=]{16,})*")
+_PUTTY_KEY = pattern(r"Private-Lines: {0,4}\d{1,4}(?:(?:\s|\\[nr]){1,4}[A-Za-z0-9+/=]{16,100})*")
+_KEY_LINE = pattern(r"[A-Za-z0-9+/=]{1,100}")
+_BETWEEN_LINES = pattern(r"\s|\\[nr]")
 _FULL_LINE_CHARS = 60
 _MAX_KEY_CHARS = 20_000
 
@@ -107,18 +107,18 @@ def _own_keys(text: str, keys: Sequence[str]) -> Iterator[Span]:
 def _private_keys(text: str) -> Iterator[Span]:
     """Whole blocks, blocks whose end was cut off, the tail of a block whose beginning was, PuTTY's form."""
     if "Private-Lines:" in text:
-        for found in _PUTTY_KEY.finditer(text):
+        for found in _PUTTY_KEY().finditer(text):
             yield found.start(), found.end(), "private key"
     if "PRIVATE KEY" not in text:
         return
     closed = 0
-    begins = [*_BEGIN_KEY.finditer(text)]
+    begins = [*_BEGIN_KEY().finditer(text)]
     limits = [*(begin.start() for begin in begins[1:]), len(text)]
     for begin, limit in zip(begins, limits, strict=False):  # no begin, yet one limit: the end of the text
         until = min(limit, begin.end() + _MAX_KEY_CHARS)
-        end = _END_KEY.search(text, begin.end(), until) or _KEY_BODY.match(text, begin.end(), until)
+        end = _END_KEY().search(text, begin.end(), until) or _KEY_BODY().match(text, begin.end(), until)
         yield begin.start(), end.end() if end else begin.end(), "private key"
-    for end in _END_KEY.finditer(text):
+    for end in _END_KEY().finditer(text):
         yield (
             _start_of_body(text, max(closed, end.start() - _MAX_KEY_CHARS), end.start()),
             end.end(),
@@ -130,9 +130,9 @@ def _private_keys(text: str) -> Iterator[Span]:
 def _start_of_body(text: str, earliest: int, end: int) -> int:
     """Where the lines of base64 before the end of a key begin; `end` when there are none."""
     start = at = end
-    for gap in [*reversed([*_BETWEEN_LINES.finditer(text, earliest, end)]), None]:
+    for gap in [*reversed([*_BETWEEN_LINES().finditer(text, earliest, end)]), None]:
         line = text[gap.end() if gap else earliest : at]
-        if line and not _KEY_LINE.fullmatch(line):
+        if line and not _KEY_LINE().fullmatch(line):
             break
         at = gap.start() if gap else earliest
         if len(line) >= _FULL_LINE_CHARS:

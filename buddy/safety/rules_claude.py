@@ -6,9 +6,10 @@ import re
 import shlex
 from typing import cast
 
+from buddy.agent.pattern import pattern
 from buddy.safety.rules import Decision, Origin, Rule, RuleSet
 
-_ENTRY = re.compile(r"([A-Za-z_][\w-]*)(?:\((.*)\))?", re.DOTALL)
+_ENTRY = pattern(r"([A-Za-z_][\w-]*)(?:\((.*)\))?", re.DOTALL)
 _PATH_TOOLS = {
     "Read": "read",
     "Grep": "read",
@@ -44,7 +45,7 @@ def rules_of_claude(permissions: object, origin: Origin, source: str) -> RuleSet
 
 
 def _rule(entry: str, decision: Decision, origin: Origin, source: str) -> Rule | None:
-    found = _ENTRY.fullmatch(entry.strip())
+    found = _ENTRY().fullmatch(entry.strip())
     if found is None:
         return None
     name, inside = found[1], found[2]

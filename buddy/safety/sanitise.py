@@ -19,6 +19,7 @@ import re
 import unicodedata
 from functools import cache
 
+from buddy.agent.pattern import pattern
 from buddy.safety.escapes import EscapeRemover
 
 MAX_MARKS = 8
@@ -29,9 +30,9 @@ MAX_SPACES = 16
 """Longer runs of spaces are shown as a count in `visible`; deeper indentation is rare in commands."""
 
 _CONTROLS = bytes([*range(10), *range(11, 32), 127])
-_BLANKS = re.compile("[ \n]*")
-_BLANK_LINES = re.compile(r"\n(?: *\n){2,}")
-_SPACES = re.compile(f" {{{MAX_SPACES + 1},}}")
+_BLANKS = pattern("[ \n]*")
+_BLANK_LINES = pattern(r"\n(?: *\n){2,}")
+_SPACES = pattern(f" {{{MAX_SPACES + 1},}}")
 _INVISIBLE_LETTERS = frozenset({0x115F, 0x1160, 0x3164, 0xFFA0, 0x2065, *range(0xFFF0, 0xFFF9)})
 _INVISIBLE_MARKS = frozenset(
     {0x034F, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)}
@@ -225,9 +226,9 @@ def visible(text: str, *, lines: bool = False) -> str:
     for sign in text:
         marks = marks + 1 if _is_mark(sign) else 0
         shown.append(sign if _is_seen(sign, marks) or (lines and sign == "\n") else f"⟨U+{ord(sign):04X}⟩")
-    result = _SPACES.sub(lambda run: f"⟨{len(run.group())} spaces⟩", "".join(shown))
+    result = _SPACES().sub(lambda run: f"⟨{len(run.group())} spaces⟩", "".join(shown))
     if lines:
-        result = _BLANK_LINES.sub(lambda run: f"\n⟨{run.group().count(chr(10)) - 1} blank lines⟩\n", result)
+        result = _BLANK_LINES().sub(lambda run: f"\n⟨{run.group().count(chr(10)) - 1} blank lines⟩\n", result)
     return result
 
 
@@ -259,7 +260,7 @@ def _is_seen(sign: str, marks: int) -> bool:
 
 
 def _leading_blanks(text: str) -> int:
-    found = _BLANKS.match(text)
+    found = _BLANKS().match(text)
     return found.end() if found else 0
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote, unquote_plus, urlsplit
 
+from buddy.agent.pattern import pattern
 from buddy.safety.secret_places import bits
 from buddy.safety.secret_shapes import find_shapes
 
 MAX_QUERY_CHARS = 500
-_VALUE = re.compile(r"[A-Za-z0-9+/_=~.-]{20,}")
-_LABEL = re.compile(r"[a-z0-9-]{25,}")
-_KNOWN = re.compile(r"[0-9a-f]{7,64}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_VALUE = pattern(r"[A-Za-z0-9+/_=~.-]{20,}")
+_LABEL = pattern(r"[a-z0-9-]{25,}")
+_KNOWN = pattern(r"[0-9a-f]{7,64}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 """Commit ids, checksums and UUIDs are ordinary in paths."""
-_WORD = re.compile(r"[A-Za-z0-9+/=]+")
-_HUMP = re.compile(r"[a-z][A-Z]")
+_WORD = pattern(r"[A-Za-z0-9+/=]+")
+_HUMP = pattern(r"[a-z][A-Z]")
 _RANDOM_CHARS = 20
 _RANDOM_BITS = 3.2
 _RANDOM_HUMPS = 5
@@ -32,19 +33,19 @@ def suspicious_url(url: str) -> str:
     if len(parts.query) > MAX_QUERY_CHARS:
         return f"its query is {len(parts.query)} characters long"
     query = unquote_plus(f"{parts.query}#{parts.fragment}")
-    if any(_is_random(value) for value in _VALUE.findall(query)):
+    if any(_is_random(value) for value in _VALUE().findall(query)):
         return "its query holds a long random text, as a secret would be"
     path = unquote(parts.path)
-    if any(_is_random(value) for value in re.split(r"[/;,@]", path) if not _KNOWN.fullmatch(value)):
+    if any(_is_random(value) for value in re.split(r"[/;,@]", path) if not _KNOWN().fullmatch(value)):
         return "its path holds a long random text, as a secret would be"
-    if any(_is_random(label) for label in _LABEL.findall(host)):
+    if any(_is_random(label) for label in _LABEL().findall(host)):
         return "its host name holds a long random text, as a secret would be"
     return ""
 
 
 def _is_random(text: str) -> bool:
-    longest = max(_WORD.findall(text), key=len, default="")
+    longest = max(_WORD().findall(text), key=len, default="")
     if len(longest) < _RANDOM_CHARS or bits(longest) < _RANDOM_BITS:
         return False
     mixed = any(sign.isdigit() for sign in longest) and any(sign.isalpha() for sign in longest)
-    return mixed or len(_HUMP.findall(longest)) >= _RANDOM_HUMPS
+    return mixed or len(_HUMP().findall(longest)) >= _RANDOM_HUMPS

@@ -16,19 +16,20 @@ from typing import Literal
 
 import msgspec
 
+from buddy.agent.pattern import pattern
 from buddy.safety.addresses import Address, Network, not_public
 from buddy.safety.sanitise import visible
 
 MAX_URL_CHARS = 8192
 MAX_ADDRESSES = 16
-_URL = re.compile(r"(?i)(https?)://([^/?#]*)(.*)\Z", re.DOTALL)
-_SCHEME = re.compile(r"(?i)([a-z][a-z0-9+.-]*):")
-_NAME = re.compile(
+_URL = pattern(r"(?i)(https?)://([^/?#]*)(.*)\Z", re.DOTALL)
+_SCHEME = pattern(r"(?i)([a-z][a-z0-9+.-]*):")
+_NAME = pattern(
     r"(?=.{1,253}\Z)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 )
-_NUMERIC = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_NUMERIC = pattern(r"[0-9]+|0x[0-9a-f]*")
 _DOTS = str.maketrans({"。": ".", "．": ".", "｡": "."})
-_LOCAL_NAMES = re.compile(
+_LOCAL_NAMES = pattern(
     r"(?:.+\.)?(?:localhost|localdomain|local|internal|intranet|private|home\.arpa|lan|corp|onion)"
 )
 DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -79,9 +80,9 @@ def judge_url(text: str, exceptions: Sequence[Network] = ()) -> Judged | Refused
         return Refused("the address holds spaces, control or invisible characters")
     if "\\" in text:
         return Refused("the address holds a backslash, which programs read in different ways")
-    found = _URL.match(text)
+    found = _URL().match(text)
     if found is None:
-        scheme = _SCHEME.match(text)
+        scheme = _SCHEME().match(text)
         what = (
             f"{scheme[1].lower()}: addresses are" if scheme else "an address without http:// or https:// is"
         )
@@ -122,7 +123,7 @@ def _judge_host(
     name = canonical_host(host)
     if not name:
         return Refused(f"{visible(host[:200])!r} is not a host name")
-    if _LOCAL_NAMES.fullmatch(name) and not exceptions:
+    if _LOCAL_NAMES().fullmatch(name) and not exceptions:
         return Refused(f"{name} is a name of a private network; only public addresses are fetched")
     return Judged(scheme, name, port, target, "")
 
@@ -148,7 +149,7 @@ def canonical_host(text: str) -> str:
         except UnicodeError:
             return ""
     name = name.removesuffix(".")
-    return name if _NAME.fullmatch(name) else ""
+    return name if _NAME().fullmatch(name) else ""
 
 
 def _address_of(host: str) -> Address | Refused | None:
@@ -162,7 +163,7 @@ def _address_of(host: str) -> Address | Refused | None:
             return Refused(f"{visible(host[:200])} is not an IPv6 address")
     text = unicodedata.normalize("NFKC", host.translate(_DOTS)).lower().removesuffix(".")
     parts = text.split(".")
-    if not _NUMERIC.fullmatch(parts[-1]):
+    if not _NUMERIC().fullmatch(parts[-1]):
         return None
     value = _number_of(parts)
     return (
@@ -177,7 +178,7 @@ def _number_of(parts: list[str]) -> int | None:
         return None
     numbers: list[int] = []
     for part in parts:
-        if not _NUMERIC.fullmatch(part) or len(part) > 20:
+        if not _NUMERIC().fullmatch(part) or len(part) > 20:
             return None
         try:
             numbers.append(_integer(part))

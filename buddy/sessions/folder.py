@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import stat
 
+from buddy.agent.pattern import pattern
 from buddy.sessions.files import JournalFiles
 
 FOLDER = ".buddyx"
-SESSION_ID = re.compile(r"[0-9a-f]{4}(?:-[0-9a-f]{4}){3}")
+SESSION_ID = pattern(r"[0-9a-f]{4}(?:-[0-9a-f]{4}){3}")
 
 
 class FolderError(Exception):

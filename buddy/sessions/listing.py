@@ -4,10 +4,10 @@ things, found by their fixed beginning."""
 from __future__ import annotations
 
 import os
-import re
 
 import msgspec
 
+from buddy.agent.pattern import pattern
 from buddy.sessions.files import JournalFiles
 from buddy.sessions.folder import SESSION_ID
 from buddy.sessions.identity import Signer
@@ -18,7 +18,7 @@ from buddy.sessions.records import VERSION, Renamed
 from buddy.sessions.scan import scan
 
 TAIL_BYTES = 65_536
-_NAMING = re.compile(rb'\{"crc":"[0-9a-f]{8}","n":\d+,"kind":"(task|renamed)","task":(\d+),[^\n]*')
+_NAMING = pattern(rb'\{"crc":"[0-9a-f]{8}","n":\d+,"kind":"(task|renamed)","task":(\d+),[^\n]*')
 
 
 class SessionSummary(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ def _ids(sessions: str) -> list[str]:
             return [
                 entry.name
                 for entry in entries
-                if SESSION_ID.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
+                if SESSION_ID().fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
             ]
     except (FileNotFoundError, NotADirectoryError):
         return []
@@ -114,7 +114,7 @@ def _named(data: bytes) -> tuple[Renamed, int]:
     """The last name, and how many tasks there are."""
     renamed = Renamed("", "")
     tasks: set[bytes] = set()
-    for found in _NAMING.finditer(data):
+    for found in _NAMING().finditer(data):
         if found[1] == b"task":
             tasks.add(found[2])
             continue

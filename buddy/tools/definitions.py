@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from buddy.agent.display import FileList
+from buddy.agent.pattern import pattern
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.sanitise import visible
 from buddy.tools.search import Place, checked_pattern, place_of, search_run
@@ -21,7 +22,7 @@ from buddy.workspace.search_run import SearchRun, find, stoppable
 MAX_LINES = 20_000
 MAX_SHOWN = 50
 MAX_TAGGED_FILES = 400
-_NAME = re.compile(r"[^\W\d][\w$]*[?!=]?")
+_NAME = pattern(r"[^\W\d][\w$]*[?!=]?")
 
 
 class Definition(msgspec.Struct, frozen=True, order=True):
@@ -52,7 +53,7 @@ async def find_definition(
     """Find where a name is defined: path:line and the line. The answer says whether a parser or the looks of
     the lines decided. Use grep for where it is used."""
     short = re.split(r"\.|::|#", name.strip().removesuffix("()"))[-1]
-    if not _NAME.fullmatch(short):
+    if not _NAME().fullmatch(short):
         raise ToolError(f"expected the name of a function, class or type, found {visible(name[:80])!r}")
     run = search_run(ctx)
     pattern = checked_pattern(

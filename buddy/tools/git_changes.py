@@ -4,7 +4,6 @@ shows which the repository brings."""
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Callable
 from typing import Any, Literal
@@ -12,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from buddy.agent.display import Command, Plain
+from buddy.agent.pattern import pattern
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, any_access, tool
 from buddy.tools.git import (
     DIFF_OPTIONS,
@@ -26,7 +26,7 @@ from buddy.tools.shell import shown
 from buddy.workspace.git import GitKind, GitLock, run_git
 from buddy.workspace.git_config import active_hooks, executing_keys
 
-REMOTE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]*")
+REMOTE = pattern(r"[A-Za-z0-9_][A-Za-z0-9._/-]*")
 StashAction = Literal["push", "pop", "apply", "list", "show", "drop"]
 
 
@@ -148,7 +148,7 @@ async def git_stash(
 
 def _remote(name: str) -> str:
     """A configured remote's name; never an address, which could name a program."""
-    if not REMOTE.fullmatch(name) or "::" in name or os.path.isabs(name):
+    if not REMOTE().fullmatch(name) or "::" in name or os.path.isabs(name):
         raise ToolError(f"expected the name of a configured remote, found {name[:80]!r}")
     return name
 

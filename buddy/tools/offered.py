@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from buddy.agent.pattern import pattern
 from buddy.agent.registry import ToolRegistry
 from buddy.agent.tool import Tool
 
-PATCHERS = re.compile(r"(?:^|/)(?:gpt-5|gpt-6|codex|o3|o4)|codex", re.IGNORECASE)
+PATCHERS = pattern(r"(?:^|/)(?:gpt-5|gpt-6|codex|o3|o4)|codex", re.IGNORECASE)
 """Models trained on the patch format; the others edit by quoting."""
 
 
 def prefers_patches(model: str) -> bool:
     """Whether a model, by the name that is sent or litellm's, was trained on `apply_patch`."""
-    return PATCHERS.search(model) is not None
+    return PATCHERS().search(model) is not None
 
 
 def is_offered(tool: Tool, model: str, only: Collection[str] | None, never: Collection[str]) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from buddy.agent.display import Command
+from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, any_access, tool
 from buddy.safety.paths import Boundary, locate
 from buddy.workspace.approved import Approved
@@ -17,7 +18,7 @@ from buddy.workspace.launch import TerminalSize, shell_argv
 from buddy.workspace.processes import ChildProcesses, Request
 from buddy.workspace.progress import ProgressFeed
 
-DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|sec|m|min|h)?\s*", re.IGNORECASE)
+DURATION = pattern(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|sec|m|min|h)?\s*", re.IGNORECASE)
 UNITS = {"ms": 0.001, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "": 1}
 SHOWN_CHARS = 16_000
 FIRST_LOOK_S = 0.3
@@ -125,7 +126,7 @@ def _limit_s(wait: bool | float | str, timeout: float | None, settings: ShellSet
 
 def duration_s(text: str) -> float:
     """ "90", "90s", "10m", "1.5h", "500ms" as seconds. Raises `ToolError`."""
-    found = DURATION.fullmatch(text)
+    found = DURATION().fullmatch(text)
     if found is None:
         raise ToolError(
             f'expected true, false or a duration like "30s" or "10m" for wait, found {text[:40]!r}'

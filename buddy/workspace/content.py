@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
 
 Encoding = Literal["utf-8", "utf-16-le", "utf-16-be", "latin-1"]
@@ -22,7 +23,7 @@ _BOMS: tuple[tuple[bytes, Encoding], ...] = (
     (b"\xfe\xff", "utf-16-be"),
 )
 _UTF_32_BOMS = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
-_LINE_END = re.compile(r"\r\n|\r|\n")
+_LINE_END = pattern(r"\r\n|\r|\n")
 
 
 class Content(msgspec.Struct, frozen=True):
@@ -119,7 +120,7 @@ def split_ends(raw: str) -> list[tuple[str, str]]:
     """Lines with their line ends; the last one has "" (and is "" itself after a final line end)."""
     lines: list[tuple[str, str]] = []
     at = 0
-    for match in _LINE_END.finditer(raw):
+    for match in _LINE_END().finditer(raw):
         lines.append((raw[at : match.start()], match.group()))
         at = match.end()
     lines.append((raw[at:], ""))

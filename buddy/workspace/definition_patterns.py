@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from buddy.agent.pattern import pattern
+
 _C_NAME = r"(?:[\w:<>,~*&\[\]]+[\s*&]+)+(?:\w+::)*{name}\s*\([^;]*$"
 _JAVA_LIKE = r"(?:[\w<>\[\],.?]+\s+)+{name}\s*\([^;=]*$"
 _TYPE = r"\b(?:class|interface|struct|enum|union|trait|record|protocol|object|module|namespace)\s+{name}\b"
@@ -79,7 +81,7 @@ BY_EXTENSION: dict[str, tuple[str, ...]] = {
 }
 """By a file name's end."""
 
-_NOT_A_DEFINITION = re.compile(
+_NOT_A_DEFINITION = pattern(
     r"^\s*(?:return|throw|await|yield|else|new|delete|case|goto|if|while|for|switch)\b"
 )
 
@@ -91,7 +93,7 @@ def extension_of(path: str) -> str:
 
 def defines(path: str, line: str, name: str) -> bool:
     """Whether a line of a file looks like the definition of a name."""
-    if _NOT_A_DEFINITION.match(line):
+    if _NOT_A_DEFINITION().match(line):
         return False
     templates = BY_EXTENSION.get(extension_of(path), ())
     return any(re.search(template.format(name=re.escape(name)), line[:400]) for template in templates)

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 
 import msgspec
 
+from buddy.agent.pattern import pattern
+
 ALLOWED = frozenset({"HOME", "PATH", "LANG", "LANGUAGE", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL"})
 ALLOWED_PREFIXES = ("LC_", "XDG_")
-SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+SECRET_NAME = pattern(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 """Names that never reach a child, whatever the person allows by name."""
 
 TRUSTED_PATH = ("/usr/local/bin", "/usr/bin", "/bin", "/opt/homebrew/bin", "/run/current-system/sw/bin")
@@ -34,7 +36,7 @@ class ChildEnvironment(msgspec.Struct, frozen=True):
 
     def passes(self, name: str) -> bool:
         """Whether a variable of buddy's own environment reaches a child."""
-        if name in self.forbidden or SECRET_NAME.search(name):
+        if name in self.forbidden or SECRET_NAME().search(name):
             return False
         return name in ALLOWED or name in self.allowed or name.startswith(ALLOWED_PREFIXES)
 

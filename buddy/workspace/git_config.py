@@ -12,13 +12,14 @@ import subprocess
 
 import msgspec
 
+from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
 from buddy.workspace.launch import trusted_program
 
 OWN_SCOPES = frozenset({"local", "worktree"})
 """Scopes the repository decides; system, global and command are the person's and buddy's."""
 
-PROGRAM_KEYS = re.compile(
+PROGRAM_KEYS = pattern(
     r"""core\.(?:fsmonitor|hookspath|sshcommand|gitproxy|askpass|editor|pager|alternaterefscommand)
       | sequence\.editor | gpg\.(?:.+\.)?(?:program|defaultkeycommand) | credential\.(?:.+\.)?helper
       | diff\.external | diff\..+\.(?:command|textconv) | filter\..+\.(?:clean|smudge|process)
@@ -109,7 +110,7 @@ class Setting(msgspec.Struct, frozen=True):
             return "::" in value
         if key.startswith(MAY_BE_BOOLEAN) and value.lower() in BOOLEANS:
             return False
-        return PROGRAM_KEYS.fullmatch(key) is not None
+        return PROGRAM_KEYS().fullmatch(key) is not None
 
 
 def list_command(git: str) -> tuple[str, ...]:

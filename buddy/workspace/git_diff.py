@@ -9,10 +9,11 @@ from typing import Literal
 import msgspec
 
 from buddy.agent.display import FileDiff
+from buddy.agent.pattern import pattern
 
 START = "diff --git "
 COMBINED = ("diff --cc ", "diff --combined ")
-GAP = re.compile(r"\[… \d+ bytes left out; .* …\]")
+GAP = pattern(r"\[… \d+ bytes left out; .* …\]")
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 
 
@@ -60,7 +61,7 @@ def parse_diff(text: str) -> ParsedDiff:
 
 
 def _section(lines: list[str]) -> Section:
-    gap = next((number for number, line in enumerate(lines) if GAP.fullmatch(line.strip())), None)
+    gap = next((number for number, line in enumerate(lines) if GAP().fullmatch(line.strip())), None)
     if gap is not None:
         # What follows belongs to a file whose name was left out; it may be one nobody should see.
         lines = lines[: gap + 1]

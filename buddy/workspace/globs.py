@@ -6,11 +6,12 @@ import os
 import re
 from collections.abc import Callable
 
+from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
 from buddy.workspace.ignore_pattern import NEVER, wild
 
 MAX_ALTERNATIVES = 200
-_INNERMOST = re.compile(r"\{([^{}]*,[^{}]*)\}")
+_INNERMOST = pattern(r"\{([^{}]*,[^{}]*)\}")
 
 
 def glob_matcher(pattern: str) -> Callable[[str], bool]:
@@ -39,7 +40,7 @@ def braces(pattern: str) -> list[str]:
         if len(pending) + len(done) > MAX_ALTERNATIVES:
             raise ToolError(f"{pattern!r} has more than {MAX_ALTERNATIVES} alternatives; expected fewer")
         one = pending.pop(0)
-        found = _INNERMOST.search(one)
+        found = _INNERMOST().search(one)
         if found is None:
             done.append(one)
         else:

@@ -8,10 +8,11 @@ from typing import Literal
 
 import msgspec
 
+from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
 
 SuiteName = Literal["pytest", "npm", "cargo", "go", "make"]
-MAKE_TARGET = re.compile(rb"^(test|check)\s*:(?!=)", re.MULTILINE)
+MAKE_TARGET = pattern(rb"^(test|check)\s*:(?!=)", re.MULTILINE)
 PYTHON_MARKS = ("pytest.ini", "pyproject.toml", "setup.cfg", "tox.ini", "conftest.py", "setup.py")
 LOOKED_AT_BYTES = 1_000_000
 ENVIRONMENT = {"CI": "true", "NO_COLOR": "1", "FORCE_COLOR": "0", "CARGO_TERM_COLOR": "never"}
@@ -100,7 +101,7 @@ def _has_python_tests(folder: str) -> bool:
 
 def _make_target(folder: str) -> str:
     for name in ("Makefile", "makefile", "GNUmakefile"):
-        found = MAKE_TARGET.search(_content(folder, name))
+        found = MAKE_TARGET().search(_content(folder, name))
         if found:
             return found[1].decode()
     return ""

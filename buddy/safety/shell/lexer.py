@@ -9,20 +9,21 @@ from __future__ import annotations
 import re
 from typing import Never
 
+from buddy.agent.pattern import pattern
 from buddy.safety.shell.words import Line, Piece, Redirect, Simple, UnclearError, Word, word_of
 
 MAX_WORDS = 300
 MAX_BRACKETS = 40
 _BLANK = " \t"
 _META = " \t\n;&|()<>"
-_RUN = re.compile(r"[A-Za-z0-9_./:,%+@^-]+")
-_QUOTED_RUN = re.compile(r"[^\"$`\\]+")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(=|\+=|\[)")
+_RUN = pattern(r"[A-Za-z0-9_./:,%+@^-]+")
+_QUOTED_RUN = pattern(r"[^\"$`\\]+")
+_NAME = pattern(r"[A-Za-z_][A-Za-z0-9_]*")
+_ASSIGNMENT = pattern(r"([A-Za-z_][A-Za-z0-9_]*)(=|\+=|\[)")
 _SPECIAL = "?$#!0123456789@*-_"
 _ANSI = {"t": "\t", "n": "\n", "\\": "\\", "'": "'", '"': '"'}
-_SIGNS = re.compile(r"&>>|&>|<<<|<<-|<<|<>|<&|<|>>|>&|>\||>")
-_DOLLAR_IS_PLAIN = re.compile(r"(?:[\s/|.,:;%^)\\+~-]|\Z)")
+_SIGNS = pattern(r"&>>|&>|<<<|<<-|<<|<>|<&|<|>>|>&|>\||>")
+_DOLLAR_IS_PLAIN = pattern(r"(?:[\s/|.,:;%^)\\+~-]|\Z)")
 _CONSTRUCTS = {
     "if": "an if", "then": "an if", "elif": "an if", "else": "an if", "fi": "an if",
     "for": "a loop", "while": "a loop", "until": "a loop", "do": "a loop", "done": "a loop",
@@ -179,7 +180,7 @@ class Lexer:
 
     def _assignment(self, word: Word) -> tuple[str, Word] | None:
         first = word.pieces[0]
-        found = _ASSIGNMENT.match(first.text) if first.kind == "bare" else None
+        found = _ASSIGNMENT().match(first.text) if first.kind == "bare" else None
         if found is None:
             return None
         if found[2] != "=":
@@ -189,7 +190,7 @@ class Lexer:
         return found[1], word_of(pieces)
 
     def _redirect(self, fd: str) -> Redirect | None:
-        found = _SIGNS.match(self._text, self._at)
+        found = _SIGNS().match(self._text, self._at)
         if found is None:
             return None
         sign = found.group()
@@ -235,7 +236,7 @@ class Lexer:
 
     def _plain(self, char: str) -> str:
         """Go past unquoted characters. Hundreds of brackets take the grammar 60 ms."""
-        run = _RUN.match(self._text, self._at)
+        run = _RUN().match(self._text, self._at)
         self._at = run.end() if run else self._at + 1
         self._brackets += char == "["
         if self._brackets > MAX_BRACKETS:
@@ -279,19 +280,19 @@ class Lexer:
                 char = self._peek()
                 run = None
             else:
-                run = _QUOTED_RUN.match(self._text, self._at)
+                run = _QUOTED_RUN().match(self._text, self._at)
             pieces.append(Piece(run.group() if run else char, "quoted"))
             self._at += len(run.group()) if run else 1
 
     def _dollar(self, pieces: list[Piece], *, quoted: bool) -> None:
         rest = self._peek(1)
         kind = "quoted variable" if quoted else "variable"
-        found = _NAME.match(self._text, self._at + 1)
+        found = _NAME().match(self._text, self._at + 1)
         if found is not None:
             self._at = found.end()
             pieces.append(Piece(found.group(), kind))
         elif rest == "{":
-            found = _NAME.match(self._text, self._at + 2)
+            found = _NAME().match(self._text, self._at + 2)
             if found is None or self._text[found.end() : found.end() + 1] != "}":
                 raise UnclearError("a parameter expansion", construct=True)
             self._at = found.end() + 1
@@ -301,7 +302,7 @@ class Lexer:
         elif rest and rest in _SPECIAL:
             self._at += 2
             pieces.append(Piece(rest, kind))
-        elif _DOLLAR_IS_PLAIN.match(rest) or (quoted and rest == '"'):
+        elif _DOLLAR_IS_PLAIN().match(rest) or (quoted and rest == '"'):
             self._at += 1
             pieces.append(Piece("$", "quoted"))
         else:
