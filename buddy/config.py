@@ -167,6 +167,7 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 MAX_FILE_BYTES = 1_000_000
+IGNORED = "buddy.toml of this folder is ignored until you trust the folder (/trust, --trust)"
 PROJECT_SECTIONS = ("agent", "tools", "display", "session", "permissions")
 _PROJECT_TIGHTER = ("shell_time_limit_s", "shell_output_bytes", "search_time_limit_s")
 Table = dict[str, Any]
@@ -221,9 +222,7 @@ def load(
             files.append(project)
             _merge_project(merged, read_table(project, required=False) or {}, project, warnings)
         else:
-            warnings.append(
-                "buddy.toml of this folder is ignored until you trust the folder (/trust, --trust)"
-            )
+            warnings.append(IGNORED)
     else:
         project = ""
     _merge(merged, _checked(_from_environment(environment), "the environment"))

@@ -21,13 +21,13 @@ from buddy.agent.events import TaskEvent
 from buddy.cli.arguments import Options
 from buddy.cli.collector import collect_from_here
 from buddy.cli.log import start_log
-from buddy.cli.place import Place, check_yolo, find_place, read_settings
+from buddy.cli.place import Place, check_yolo, find_place, place_again, read_settings
 from buddy.cli.surface import LineSurface, Surface
 from buddy.config import ConfigError, Loaded
 from buddy.repl.blocks import Block, Note, ToolCall
 from buddy.repl.controller import Controller
 from buddy.repl.late_completion import LateCompleter
-from buddy.repl.leaving import Ending
+from buddy.repl.leaving import Ending, interrupts_held
 from buddy.repl.line_mode import LineRepl
 from buddy.repl.style import choose_look
 from buddy.repl.view_state import DeskFacts
@@ -46,13 +46,14 @@ def run_interactive(options: Options, environment: Mapping[str, str], modes: lis
         sys.stderr.write(f"buddy: {error}\n")
         return 4
     log_path = start_log(place.where, debug=options.debug)
-    return asyncio.run(run_screen(options, place, loaded, log_path, modes))
+    with interrupts_held():  # a key while the screen is up; before and after it, what is begun is finished
+        return asyncio.run(run_screen(options, place, loaded, log_path, modes))
 
 
 class Front:
     """The terminal's side of a run: what a sitting prints to, and what it is told when the person leaves.
     `left` and `gone` are set when the screen is; `switch_to` names the session to open next, None when there
-    is none; `previous` is the one that was left for it."""
+    is none; `previous` is the one that was left for it. `trusted`: the folder is, for this run."""
 
     def __init__(
         self,
@@ -70,6 +71,7 @@ class Front:
         self.gone = asyncio.Event()
         self.left = False
         self.previous = ""
+        self.trusted = False
         self.switch_to: str | None = None
         self.farewell = ""
         self.code = 0
@@ -156,7 +158,7 @@ async def _sit(options: Options, place: Place, loaded: Loaded, front: Front, log
             front.switch_to = None
             await sitting.sit(options, place, loaded, front, reference, log_path)
             reference = front.switch_to
-            options = _without_prompt(options)
+            options, place, loaded = in_force(_without_prompt(options), place, loaded, front)
         if not front.left:
             front.end_without_session(4)
     except Exception as error:  # noqa: BLE001 - the front end's border: said on the screen, then left
@@ -169,6 +171,20 @@ def _reference(options: Options) -> str:
     if options.command == "resume":
         return options.words[0] if options.words else "last"
     return options.resume or ("last" if options.resume_last else "")
+
+
+def in_force(options: Options, place: Place, loaded: Loaded, front: Front) -> tuple[Options, Place, Loaded]:
+    """What the next session is opened with: the person may have trusted the folder meanwhile. Settings that
+    can't be read leave everything as it was."""
+    trusting = msgspec.structs.replace(options, trust=options.trust or front.trusted)
+    again = place_again(place, trusting)
+    if again == place:
+        return options, place, loaded
+    try:
+        return trusting, again, read_settings(again, trusting)
+    except ConfigError as error:
+        front.print(Note("error", f"{error}; the folder's configuration is not in force"))
+        return options, place, loaded
 
 
 def _without_prompt(options: Options) -> Options:

@@ -47,6 +47,14 @@ def find_place(options: Options, environment: Mapping[str, str]) -> Place:
     )
 
 
+def place_again(place: Place, options: Options) -> Place:
+    """The same place, with what the person has said about it since."""
+    trusted, note = _trust(place.where, place.boundary.root)
+    return msgspec.structs.replace(
+        place, trusted=options.trust or trusted, trust_note="" if options.trust else note
+    )
+
+
 def _own(where: Directories, options: Options) -> tuple[str, ...]:
     """buddy's own folders and the settings file it was started with: protected wherever they lie."""
     folders = (where.config, where.data, where.state, where.cache)

@@ -17,8 +17,8 @@ from buddy.cli.interactive import Front
 from buddy.cli.models import Models
 from buddy.cli.place import Place
 from buddy.cli.stores import session_store
-from buddy.cli.trust import remember_trust
-from buddy.config import ConfigError, Loaded
+from buddy.cli.trust import FolderTrust
+from buddy.config import IGNORED, ConfigError, Loaded
 from buddy.llm.scripted import Pace
 from buddy.repl.at_desk import AtDesk
 from buddy.repl.blocks import Note, PlainText
@@ -84,11 +84,18 @@ async def _work(desk: Desk, options: Options, front: Front, log_path: str) -> No
     pump = asyncio.create_task(_pump(reader, front))
     jobs: set[asyncio.Task[None]] = set()
     own = OwnWork(desk.board.parts.clock.now, front.screen.touch)
-    context = Context(_port(desk, options, log_path), _stage(front, jobs, desk.session.session_id), own)
+    folder = FolderTrust(desk.place)
+    stage = _stage(front, jobs, desk)
+    context = Context(_port(desk, folder, options, log_path), stage, own)
     _listen(desk, front)
-    for note in desk.notes:
-        front.print(Note("warning", note))
+    question = asyncio.create_task(asyncio.to_thread(folder.ask))
     await _greet(desk, front)
+    asked = await question
+    for note in desk.notes:
+        if not (asked and note in (IGNORED, desk.place.trust_note)):
+            front.print(Note("warning", note))
+    if asked:
+        front.print(PlainText(asked))
     commands = builtin_commands()
     cwd = desk.place.boundary.cwd
     index = FileIndex(cwd)
@@ -126,6 +133,8 @@ async def _greet(desk: Desk, front: Front) -> None:
     """What a resumed session said last, or what a first run has to know."""
     board = desk.board
     history = board.task(board.focus).history
+    if history and desk.session.session_id == front.previous:  # opened again: all of it is on the screen
+        return
     if history:
         front.print(*blocks_of(history, board.focus))
         for task in board.tasks.values():
@@ -151,7 +160,7 @@ async def _closed(desk: Desk, front: Front) -> None:
         await asyncio.to_thread(desk.store.delete, session_id)
 
 
-def _port(desk: Desk, options: Options, log_path: str) -> DeskPort:
+def _port(desk: Desk, folder: FolderTrust, options: Options, log_path: str) -> DeskPort:
     return DeskPort(
         board=desk.board,
         policy=desk.policy,
@@ -167,7 +176,8 @@ def _port(desk: Desk, options: Options, log_path: str) -> DeskPort:
         undo=desk.undo,
         locks=desk.locks,
         trusted=desk.place.trusted,
-        trust=lambda wanted: remember_trust(desk.place, trusted=wanted),
+        trust=folder.answer,
+        trust_is_asked=lambda: folder.is_open,
         expand=desk.expand,
         sandbox="sandbox: NONE",
         instructions=desk.instructions,
@@ -176,8 +186,9 @@ def _port(desk: Desk, options: Options, log_path: str) -> DeskPort:
     )
 
 
-def _stage(front: Front, jobs: set[asyncio.Task[None]], session_id: str) -> Stage:
+def _stage(front: Front, jobs: set[asyncio.Task[None]], desk: Desk) -> Stage:
     screen = front.screen
+    session_id = desk.session.session_id
     inside_tmux = bool(front.environment.get("TMUX"))
 
     def start(work: Coroutine[Any, Any, None]) -> None:
@@ -196,6 +207,10 @@ def _stage(front: Front, jobs: set[asyncio.Task[None]], session_id: str) -> Stag
         front.previous = session_id
         front.stop.set()
 
+    def reopen(trusted: bool) -> None:
+        front.trusted = front.trusted or trusted
+        switch(session_id if any(task.history for task in desk.board.tasks.values()) else "")
+
     return Stage(
         print=front.print,
         hint=screen.hint,
@@ -207,6 +222,7 @@ def _stage(front: Front, jobs: set[asyncio.Task[None]], session_id: str) -> Stag
         edit=screen.edit,
         start=start,
         switch_session=switch,
+        reopen=reopen,
         copy=lambda text: screen.write(clipboard(text, inside_tmux=inside_tmux)),
     )
 

@@ -26,7 +26,8 @@ def trust_of(where: Directories, root: str) -> tuple[bool, str]:
         return True, ""
     return (
         False,
-        f"{_named(changes)} changed since you trusted this folder; /trust shows how, and trusts it again",
+        f"{_named(changes)} changed since you trusted this folder; /trust show says how, "
+        "/trust always trusts it again",
     )
 
 

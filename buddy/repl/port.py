@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -22,11 +22,20 @@ from buddy.workspace.processes import ChildProcesses
 from buddy.workspace.undo import UndoLog
 
 
+class TrustAnswer(msgspec.Struct, frozen=True):
+    """What came of an answer about the folder: what the person is told, and whether what is in force changes
+    with it: for this run only, as it is remembered now, or not at all."""
+
+    said: str
+    changes: Literal["no", "once", "remembered"]
+
+
 class DeskPort(msgspec.Struct, frozen=True):
-    """A session ready to work. `expand` attaches mentioned files; `trust` remembers that the person trusts
-    this folder (False: no longer); `sandbox` is the footer's word; `instructions` names the instruction files
-    in force, `log_path` is "" when there is no log; `loaded` says where the settings came from; `doctor`
-    examines this machine, a line each (it blocks: call it in a thread)."""
+    """A session ready to work. `expand` attaches mentioned files; `trust` takes the person's answer about
+    this folder (once, always, no; it blocks), `trust_is_asked` says whether that question is open; `sandbox`
+    is the footer's word; `instructions` names the instruction files in force, `log_path` is "" when there is
+    no log; `loaded` says where the settings came from; `doctor` examines this machine, a line each (it
+    blocks: call it in a thread)."""
 
     board: TaskBoard
     policy: Policy
@@ -42,7 +51,8 @@ class DeskPort(msgspec.Struct, frozen=True):
     undo: UndoLog
     locks: FileLocks
     trusted: bool
-    trust: Callable[[bool], str]
+    trust: Callable[[str], TrustAnswer]
+    trust_is_asked: Callable[[], bool]
     expand: Callable[[int, str], Awaitable[Expanded]]
     sandbox: str
     instructions: tuple[str, ...]
@@ -53,7 +63,8 @@ class DeskPort(msgspec.Struct, frozen=True):
 class Stage(msgspec.Struct, frozen=True):
     """What commands do to the screen: print blocks, show a short hint, clear, redraw, leave, put text into
     the editor (`give_back`: only if it is empty), open the line in the person's editor, run work in the
-    background, replace the session by another (a reference, or "" for a new one), copy to the clipboard."""
+    background, replace the session by another (a reference, or "" for a new one), open this one again with
+    what is in force now (True: the folder is trusted for this run), copy to the clipboard."""
 
     print: Callable[..., None]
     hint: Callable[[str], None]
@@ -65,6 +76,7 @@ class Stage(msgspec.Struct, frozen=True):
     edit: Callable[[], None]
     start: Callable[[Coroutine[Any, Any, None]], None]
     switch_session: Callable[[str], None]
+    reopen: Callable[[bool], None]
     copy: Callable[[str], None]
 
 

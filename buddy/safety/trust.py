@@ -133,6 +133,16 @@ class TrustStore:
             change for name in sorted(things) if (change := _change(name, known.get(name), things[name]))
         )
 
+    def refused(self, folder: Folder, things: Mapping[str, str]) -> bool:
+        """Whether the person said no to exactly these things: they need not be asked again."""
+        stored = self._read()
+        record = stored.folders.get(folder.root) if isinstance(stored, _Stored) else None
+        if record is None or record.trusted or record.identity != folder.identity:
+            return False
+        return {name: thing.digest for name, thing in record.things.items()} == {
+            name: _thing(text).digest for name, text in things.items()
+        }
+
     def remember(self, folder: Folder, things: Mapping[str, str], *, trusted: bool, now: float) -> str:
         """Store an answer, with what it was about. Returns "" or why it holds for this session only."""
         reason = not_storable(folder.root, self._home, self._temporary) if trusted else ""

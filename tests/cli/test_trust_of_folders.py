@@ -7,7 +7,6 @@ from pathlib import Path
 
 from buddy.cli.arguments import Options
 from buddy.cli.place import Place, find_place
-from buddy.cli.trust import remember_trust
 from buddy.safety.trust import TrustStore, folder_of
 from buddy.safety.trust_things import trusted_things
 from tests.headless.program import Desk
@@ -33,7 +32,8 @@ async def test_SEC_048_a_changed_hook_ends_the_trust_and_is_named(tmp_path: Path
         write(desk.repo, f".claude/commands/x{number}\x1b[2J.md", "!`id`")
     ran = await desk.run("exec", "hi")
     assert ran.told()[0].endswith(
-        "and 2 more changed since you trusted this folder; /trust shows how, and trusts it again"
+        "and 2 more changed since you trusted this folder; /trust show says how, "
+        "/trust always trusts it again"
     )
     assert ".claude/commands/x0⟨U+001B⟩[2J.md, " in ran.told()[0]
     assert "\x1b" not in ran.err
@@ -56,4 +56,3 @@ async def test_buddys_own_folders_are_its_own_wherever_they_were_moved(tmp_path:
         f"{desk.home}/.cache/buddy",
         f"{desk.repo}/my.toml",
     )
-    assert remember_trust(place, trusted=True).startswith(f"{desk.repo} is trusted; ")

@@ -17,7 +17,7 @@ from typing import Any
 
 from buddy.agent.events import TaskEvent
 from buddy.cli.arguments import parse
-from buddy.cli.interactive import Front
+from buddy.cli.interactive import Front, in_force
 from buddy.cli.place import find_place, read_settings
 from buddy.cli.sitting import sit
 from buddy.repl.at_desk import AtDesk
@@ -230,3 +230,4 @@ async def _sat(options: Any, place: Any, loaded: Any, front: Front) -> None:
         front.switch_to = None
         await sit(options, place, loaded, front, reference, "")
         reference = front.switch_to
+        options, place, loaded = in_force(options, place, loaded, front)

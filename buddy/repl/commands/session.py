@@ -283,7 +283,7 @@ async def status(context: Context, argument: str) -> None:
         ("session", desk.memory.session_id),
         ("saved", "yes" if desk.memory.save_state.saved else f"NO: {desk.memory.save_state.reason}"),
         ("workspace", desk.boundary.root),
-        ("trusted", "yes" if desk.trusted else "no: its buddy.toml is ignored (/trust)"),
+        ("trusted", "yes" if desk.trusted else "no: its configuration is ignored (/trust)"),
         ("model", f"{access.name} ({access.provider.lane} lane, {access.window.limit:,} tokens)"),
         ("mode", desk.policy.mode),
         ("sandbox", desk.sandbox.removeprefix("sandbox: ")),

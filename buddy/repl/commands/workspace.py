@@ -132,19 +132,28 @@ async def _reload_tools(context: Context) -> None:
     for problem in done.problems:
         context.stage.print(Note("warning", problem))
     if not own.trusted:
-        raise CommandError(
-            f"{own.folder} is not loaded until you trust this folder (/trust, then a new start)"
-        )
+        raise CommandError(f"{own.folder} is not loaded until you trust this folder (/trust)")
     said = [f"new or changed: {', '.join(done.added)}"] if done.added else []
     said += [f"gone: {', '.join(done.removed)}"] if done.removed else []
     context.stage.print(Note("info", "; ".join(said) or "own tools: nothing changed"))
 
 
-@command(family="workspace", usage="[off]", choices=("off",))
+@command(family="workspace", usage="[show|once|always|no]", choices=("show", "once", "always", "no"))
 async def trust(context: Context, argument: str) -> None:
-    """Trust this folder's configuration from now on (off: no longer)"""
-    said = context.desk.trust(argument != "off")
-    context.stage.print(PlainText(said))
+    """Show what this folder would configure; trust it for this run, until it changes, or not"""
+    word = {"off": "no"}.get(argument, argument)
+    if word not in ("", "show", "once", "always", "no"):
+        raise CommandError(f"expected show, once, always or no, found {argument!r}")
+    answer = await asyncio.to_thread(context.desk.trust, word)
+    context.stage.print(PlainText(answer.said))
+    if answer.changes == "no":
+        return
+    running = [str(task.number) for task in context.board.tasks.values() if task.running]
+    if running:
+        said = f"task {', '.join(running)} is running, so it holds from the next session on (/new)"
+        context.stage.print(Note("info", said))
+    else:
+        context.stage.reopen(answer.changes == "once")
 
 
 @command(family="workspace")
