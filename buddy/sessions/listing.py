@@ -3,6 +3,7 @@ things, found by their fixed beginning."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import msgspec
@@ -14,8 +15,8 @@ from buddy.sessions.identity import Signer
 from buddy.sessions.line import LineError, decode, payload
 from buddy.sessions.load import JOURNAL, read_header
 from buddy.sessions.lock import is_locked
-from buddy.sessions.records import VERSION, Renamed
-from buddy.sessions.scan import scan
+from buddy.sessions.records import VERSION, Renamed, SessionHeader
+from buddy.sessions.scan import last_line
 
 TAIL_BYTES = 65_536
 _NAMING = pattern(rb'\{"crc":"[0-9a-f]{8}","n":\d+,"kind":"(task|renamed)","task":(\d+),[^\n]*')
@@ -58,12 +59,34 @@ def brief(sessions: str, signer: Signer, files: JournalFiles) -> list[Brief]:
             last_at = _last_at(path, files)
         except OSError:
             continue
-        if header is None and not last_at:
-            foreign = False  # nothing was ever recorded: a creation that was interrupted
-        else:
-            foreign = header is None or header.session_id != session_id or not signer.made(header)
+        interrupted = header is None and not last_at  # while it was made: nothing was ever recorded
+        foreign = not interrupted and not _is_own(session_id, header, signer)
         found.append(Brief(session_id, directory, last_at, foreign))
     return sorted(found, key=lambda session: (session.last_at, session.session_id), reverse=True)
+
+
+def _is_own(session_id: str, header: SessionHeader | None, signer: Signer) -> bool:
+    return header is not None and header.session_id == session_id and signer.made(header)
+
+
+def newest_at(sessions: str, signer: Signer, files: JournalFiles) -> float:
+    """When the newest of this person's sessions was last saved; 0 when there is none. A start asks this: of
+    most sessions it reads the end only."""
+    for last_at, session_id in last_saved(sessions, files):
+        with contextlib.suppress(OSError):
+            header = read_header(os.path.join(sessions, session_id, JOURNAL), files)
+            if _is_own(session_id, header, signer):
+                return last_at
+    return 0.0
+
+
+def last_saved(sessions: str, files: JournalFiles) -> list[tuple[float, str]]:
+    """When each session was last saved, and its id, whoever made it; the newest first."""
+    found: list[tuple[float, str]] = []
+    for session_id in _ids(sessions):
+        with contextlib.suppress(OSError):
+            found.append((_last_at(os.path.join(sessions, session_id, JOURNAL), files), session_id))
+    return sorted(found, reverse=True)
 
 
 def summary(session: Brief, files: JournalFiles) -> SessionSummary:
@@ -104,9 +127,9 @@ def _last_at(path: str, files: JournalFiles) -> float:
     with files.opened(path, os.O_RDONLY) as descriptor:
         size = os.fstat(descriptor).st_size
         for start in (size - 4096, size - TAIL_BYTES, 0):
-            lines = scan(files.read_open(descriptor, max(0, start), size)).lines
-            if lines:
-                return lines[-1].line.at
+            line = last_line(files.read_open(descriptor, max(0, start), size))
+            if line is not None:
+                return line.at
     return 0.0
 
 

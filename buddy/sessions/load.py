@@ -16,7 +16,7 @@ from buddy.sessions.journal import EMPTY, Position
 from buddy.sessions.line import LineError, checksum, payload
 from buddy.sessions.records import KINDS, VERSION, SessionHeader
 from buddy.sessions.replay import Replay, SessionState, TaskRecord
-from buddy.sessions.scan import Found, Scan, scan
+from buddy.sessions.scan import Found, Scan, first_line, scan
 from buddy.sessions.snapshot import AgentSessionSnapshot, read_snapshot
 
 JOURNAL = "journal.jsonl"
@@ -106,11 +106,11 @@ def load(directory: str, signer: Signer, files: JournalFiles | None = None) -> L
 
 def read_header(path: str, files: JournalFiles) -> SessionHeader | None:
     """The first line, without reading the rest."""
-    lines = scan(files.read_all(path, 0, HEAD_BYTES)).lines
-    if not lines or lines[0].line.kind != "session":
+    line = first_line(files.read_all(path, 0, HEAD_BYTES))
+    if line is None or line.kind != "session":
         return None
     try:
-        return payload(lines[0].line, SessionHeader)
+        return payload(line, SessionHeader)
     except LineError:
         return None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator
+from contextlib import suppress
 
 import msgspec
 
@@ -61,6 +62,22 @@ def scan(data: bytes, offset: int = 0, after: int = 0) -> Scan:
     end = lines[-1].end if lines else offset
     unterminated = bool(lines) and data[end - offset - 1 : end - offset] != b"\n"
     return Scan(tuple(lines), tuple(problems), end, unterminated, offset + len(data) - end)
+
+
+def first_line(data: bytes) -> Line | None:
+    """The first good line; the others are not looked at."""
+    for start, raw, end in _split(data):
+        with suppress(LineError):
+            return _decoded(raw, start, end).line
+    return None
+
+
+def last_line(data: bytes) -> Line | None:
+    """The last good line of bytes that may begin within one; the others are not looked at."""
+    for raw in reversed(data.split(b"\n")):
+        with suppress(LineError):
+            return _decoded(raw.rstrip(b"\r"), 0, 0).line
+    return None
 
 
 def _split(data: bytes) -> Iterator[tuple[int, bytes, int]]:

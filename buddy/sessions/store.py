@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 
 from buddy.sessions import lock as locking
@@ -19,7 +20,7 @@ from buddy.sessions.folder import (
 from buddy.sessions.fork import copy_records
 from buddy.sessions.identity import Signer
 from buddy.sessions.journal import EMPTY
-from buddy.sessions.listing import Brief, SessionSummary, brief, summary
+from buddy.sessions.listing import Brief, SessionSummary, brief, last_saved, newest_at, summary
 from buddy.sessions.load import JOURNAL, LoadedSession, load
 from buddy.sessions.opened import OpenSession, Watch, open_writer, release_quietly
 from buddy.sessions.records import VERSION, SessionHeader
@@ -133,8 +134,14 @@ class SessionStore:
 
     def forget_old(self, *, max_age_s: float, max_count: int, current: str = "") -> tuple[str, ...]:
         """Remove sessions older than `max_age_s` or beyond the newest `max_count` (0: no such limit); their
-        ids. Never the current one, one in use, or a foreign one. Raises `FolderError`."""
+        ids. Never the current one, one in use, or a foreign one. A tenth more than `max_count` is let be, or
+        the end of every run would have to look at all of them. Raises `FolderError`."""
         self._check_folders()
+        saved = last_saved(self.folder, self._files)
+        oldest = min((at for at, _session_id in saved), default=math.inf)
+        is_old = max_age_s > 0 and self._watch.clock() - oldest > max_age_s
+        if not is_old and not 0 < max_count < len(saved) - max_count // 10:
+            return ()
         found = brief(self.folder, self._signer, self._files)
         own = [session for session in found if not session.foreign]
         now = self._watch.clock()
@@ -152,8 +159,7 @@ class SessionStore:
     async def _opened(
         self, loaded: LoadedSession, header: SessionHeader, lock: locking.SessionLock
     ) -> OpenSession:
-        others = await asyncio.to_thread(brief, self.folder, self._signer, self._files)
-        newest = max((session.last_at for session in others if not session.foreign), default=0.0)
+        newest = await asyncio.to_thread(newest_at, self.folder, self._signer, self._files)
         writer = open_writer(
             loaded, header, signer=self._signer, files=self._files, watch=self._watch, floor=newest + TICK_S
         )

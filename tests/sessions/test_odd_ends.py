@@ -9,13 +9,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from buddy.sessions.appender import Appender
 from buddy.sessions.files import JournalFiles
 from buddy.sessions.folder import FolderError, check_real, make_sessions_folder
 from buddy.sessions.line import LineError, decode, encode
 from buddy.sessions.lock import LockedError, acquire, is_locked
-from buddy.sessions.scan import scan
+from buddy.sessions.scan import first_line, last_line, scan
 from tests.sessions.desk import add_bytes, replied, said, store_in
 
 
@@ -159,3 +161,24 @@ async def test_a_fork_leaves_behind_a_grant_that_was_written_by_hand(tmp_path: P
     add_bytes(session.directory, encode(3, "grant", 0, 1.0, forged))
     add_bytes(session.directory, encode(4, "grant", 0, 1.0, {"grant_id": 7}))
     assert [grant.grant_id for grant in store.read(store.fork("last")).state.grants] == ["mine"]
+
+
+_LINES = st.lists(
+    st.one_of(
+        st.integers(1, 40).map(lambda at: encode(at, "focus", 1, float(at), {"text": "x" * at})),
+        st.sampled_from([b"\n", b"\r\n", b"no line\n", b'{"crc":"00000000",\n', b'{"crc":"']),
+        st.binary(max_size=30),
+    ),
+    max_size=8,
+)
+
+
+@given(_LINES, st.integers(0, 60))
+def test_one_end_is_found_as_in_the_whole(pieces: list[bytes], cut: int) -> None:
+    data = b"".join(pieces)[cut:]
+    good = [one.line for one in scan(data).lines]
+    assert first_line(data) == (good[0] if good else None)
+    last = last_line(data)
+    assert last is None if not good else last is not None and last.number <= good[-1].number
+    if last is not None and last.number == good[-1].number:
+        assert last == good[-1]

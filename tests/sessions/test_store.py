@@ -15,7 +15,7 @@ from buddy.sessions.lock import LockedError
 from buddy.sessions.opened import Watch
 from buddy.sessions.records import TaskChanged
 from buddy.sessions.store import ForeignSessionError, SessionError
-from tests.sessions.desk import add_bytes, call, replied, said, store_in
+from tests.sessions.desk import Faults, add_bytes, call, replied, said, store_in
 
 
 async def test_a_session_comes_back_as_it_was_left(tmp_path: Path):
@@ -256,6 +256,44 @@ async def test_sessions_are_forgotten_by_age_and_count_but_never_the_current_or_
     assert set(store.forget_old(max_age_s=0, max_count=1, current=ids[2])) == {ids[3]}
     assert {row.session_id for row in store.list()} == {ids[0], ids[2], ids[4]}
     await sessions[0].close()
+
+
+async def test_a_tenth_more_than_the_count_is_let_be(tmp_path: Path):
+    store = store_in(tmp_path)
+    for _ in range(11):
+        await (await store.create()).close()
+    assert store.forget_old(max_age_s=0, max_count=10) == ()
+    await (await store.create()).close()
+    assert len(store.forget_old(max_age_s=0, max_count=10)) == 2
+    assert len(store.list()) == 10
+
+
+async def test_a_start_and_an_end_open_each_older_session_once(tmp_path: Path):
+    opened: list[int] = []
+    for _ in range(7):
+        faults = Faults()
+        store = store_in(tmp_path, files=faults.files())
+        session = await store.create()
+        await session.close()
+        store.forget_old(max_age_s=3600, max_count=100, current=session.session_id)
+        opened.append(faults.counts["open"])
+    assert opened[6] - opened[2] == 2 * 4, (
+        "each of the four more is opened once at the start, once at the end"
+    )
+
+
+async def test_the_order_of_sessions_does_not_depend_on_foreign_ones(tmp_path: Path):
+    now = [1_000.0]
+    store = store_in(tmp_path, watch=Watch(clock=lambda: now[0]))
+    first = await store.create()
+    await first.close()
+    folder = tmp_path / "work/.buddyx/sessions/0000-0000-0000-0001"
+    folder.mkdir()
+    (folder / "journal.jsonl").write_bytes(encode(1, "task", 1, 9e9, TaskChanged("t", "idle")))
+    second = await store.create()
+    await second.close()
+    assert 1_000.0 < store.list()[1].last_at < 1_001.0
+    assert store.find("last") == second.directory
 
 
 async def test_a_session_is_deleted_unless_it_is_in_use(tmp_path: Path):
