@@ -49,6 +49,8 @@ async def sit(
         if options.fork and reference:
             reference = await asyncio.to_thread(store.fork, reference)
         async with open_desk(place, loaded, store, models, Wanted(reference, options, attended=True)) as desk:
+            if not front.previous:
+                _answer_with(desk, options.model)
             await _work(desk, options, front, log_path)
         await _closed(desk, front)
     except (SessionError, LockedError, FolderError, ConfigError) as error:
@@ -61,6 +63,14 @@ async def sit(
         front.print(Note("error", f"{where}{error.strerror}: the session can't be kept there"))
     finally:
         await front.settle()
+
+
+def _answer_with(desk: Desk, model: str) -> None:
+    """The model of the command line answers in the task in front of the session that was resumed with it; its
+    other tasks, and sessions gone to later, keep theirs."""
+    task = desk.board.task(desk.board.focus)
+    if model and task.model != model and not task.closed:
+        desk.board.change_model(task.number, model)
 
 
 def _said(error: Exception, reference: str) -> str:

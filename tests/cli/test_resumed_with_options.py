@@ -1,0 +1,101 @@
+"""Resuming with a model or a permission mode on the command line, and changing them afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.fake_llm.script import reply
+from tests.fake_llm.server import FakeLLM
+from tests.headless.program import Desk
+from tests.repl.sitting_desk import seated
+
+
+def desk_of(folder: Path, server: FakeLLM) -> Desk:
+    fast = {
+        "model": "openai/fast-model",
+        "api_key_env": "FAKE_LLM_KEY",
+        "base_url": f"{server.url}/v1",
+        "context_limit": 50_000,
+    }
+    keyless = {"model": "anthropic/claude-sonnet-4-5", "api_key_env": "MISSING_KEY"}
+    desk = Desk(folder, server.url, settings={"models": {"fast": fast, "keyless": keyless}})
+    desk.files(main__py="print(1)\n")
+    return desk
+
+
+async def test_a_session_goes_on_with_the_model_of_the_command_line(tmp_path: Path) -> None:
+    async with FakeLLM(lambda _asked: reply("Hello.")) as server:
+        desk = desk_of(tmp_path, server)
+        async with seated(desk, server) as sat:
+            await sat.turn("one")
+            await sat.turn("a second task &")
+        async with seated(desk, server, "-c", "-m", "fast") as sat:
+            assert sat.front.controller.facts().model == "fast"
+            await sat.turn("two")
+            assert sat.context.board.tasks[2].model == ""
+        async with seated(desk, server, "-c") as sat:
+            await sat.turn("three")
+        models = [asked.model for asked in server.requests]
+        assert (models[0], models[-2:]) == ("fake-model", ["fast-model", "fast-model"])
+
+
+async def test_a_model_chosen_after_a_resume_is_asked_and_kept(tmp_path: Path) -> None:
+    async with FakeLLM(lambda _asked: reply("Hello.")) as server:
+        desk = desk_of(tmp_path, server)
+        async with seated(desk, server, "-m", "fast") as sat:
+            await sat.turn("one")
+        async with seated(desk, server, "-c") as sat:
+            assert sat.front.controller.facts().model == "fast"
+            sat.say("/model openai/fake-model")
+            await sat.hints("model: openai/fake-model")
+            await sat.turn("two")
+            await sat.turn("on the side &")
+        async with seated(desk, server, "-c") as sat:
+            await sat.turn("three")
+        assert [asked.model for asked in server.requests] == ["fast-model", *["fake-model"] * 3]
+
+
+async def test_a_session_gone_to_later_keeps_its_own_model(tmp_path: Path) -> None:
+    async with FakeLLM(lambda _asked: reply("Hello.")) as server:
+        desk = desk_of(tmp_path, server)
+        async with seated(desk, server) as sat:
+            sat.say("/model openai/fake-model")
+            await sat.hints("model: openai/fake-model")
+            await sat.turn("one")
+            kept = sat.context.desk.memory.session_id
+        async with seated(desk, server, "-m", "fast") as sat:
+            await sat.turn("two")
+            mine = sat.context.desk.memory.session_id
+            sat.say(f"/resume {kept}")
+            await sat.reopened(mine)
+            await sat.turn("three")
+        assert [asked.model for asked in server.requests] == [
+            "fake-model",
+            "fast-model",
+            "fake-model",
+        ]
+
+
+async def test_a_model_without_its_key_is_said_when_it_is_asked_and_loses_nothing(tmp_path: Path) -> None:
+    async with FakeLLM(lambda _asked: reply("Hello.")) as server:
+        desk = desk_of(tmp_path, server)
+        async with seated(desk, server) as sat:
+            await sat.turn("one")
+        async with seated(desk, server, "-c", "-m", "keyless") as sat:
+            sat.say("two")
+            await sat.shows("MISSING_KEY")
+            await sat.quiet()
+            assert len(sat.context.board.tasks[1].history) >= 3
+
+
+async def test_the_permission_mode_of_the_command_line_holds_for_a_resumed_session(tmp_path: Path) -> None:
+    async with FakeLLM(lambda _asked: reply("Hello.")) as server:
+        desk = desk_of(tmp_path, server)
+        async with seated(desk, server) as sat:
+            await sat.turn("one")
+            assert sat.context.desk.policy.mode == "ask"
+        async with seated(desk, server, "-c", "--permission-mode", "plan") as sat:
+            assert (sat.context.desk.policy.mode, sat.front.controller.facts().mode) == ("plan", "plan")
+            sat.say("/mode edit")
+            await sat.hints("mode: edit")
+            assert sat.context.desk.policy.mode == "edit"
