@@ -155,10 +155,11 @@ def _remote(name: str) -> str:
 
 def _push_arguments(arguments: Any) -> tuple[str, ...]:
     upstream = ("--set-upstream",) if arguments.set_upstream else ()
-    branch = (checked_ref(arguments.branch, "branch"),) if arguments.branch else ()
-    if branch and branch[0].startswith(("+", ":")):
+    # Always named: without it the configuration decides, which may say all branches, or none.
+    branch = checked_ref(arguments.branch, "branch") if arguments.branch else "HEAD"
+    if branch.startswith(("+", ":")):
         raise ToolError("a forced push or a deletion is not offered here; use run_shell")
-    return ("push", *upstream, _remote(arguments.remote), *branch)
+    return ("push", *upstream, _remote(arguments.remote), branch)
 
 
 def _pull_arguments(arguments: Any) -> tuple[str, ...]:

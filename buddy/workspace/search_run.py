@@ -269,7 +269,7 @@ async def _names(
 async def _in_child(run: SearchRun, job: Job) -> Found:
     if run.children is None:
         raise ToolError("this pattern may take very long and nothing can watch over it here; make it simpler")
-    with tempfile.TemporaryDirectory(prefix="buddy-search-") as folder:
+    with tempfile.TemporaryDirectory(prefix=f"buddy-search-{os.getpid()}-") as folder:
         names = [os.path.join(folder, name) for name in ("job", "answer", "place")]
         _write_job(names[0], job)
         script = os.path.abspath(search_extract.__file__)

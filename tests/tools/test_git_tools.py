@@ -230,6 +230,18 @@ async def test_push_and_pull_reach_a_remote(tmp_path: Path) -> None:
         assert (folder / "c.txt").read_text() == "c\n"
 
 
+async def test_the_current_branch_alone_is_pushed_where_none_is_named(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        folder = repository(here.folder)
+        await identity(here)
+        git(tmp_path, "init", "-q", "--bare", "remote.git")
+        git(folder, "remote", "add", "origin", str(tmp_path / "remote.git"))
+        git(folder, "config", "remote.origin.push", "+refs/heads/*:refs/heads/*")
+        git(folder, "branch", "other")
+        await here.call(git_push)
+        assert git(tmp_path / "remote.git", "branch", "--format=%(refname:short)").split() == ["main"]
+
+
 async def test_an_approval_shows_the_command_and_what_the_repository_would_run(tmp_path: Path) -> None:
     async with desk(tmp_path) as here:
         folder = repository(here.folder)

@@ -1,0 +1,454 @@
+"""Cancelling a tool at a random moment, again and again: what is called, and what must hold afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import random
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from buddy.agent.history import is_legal
+from buddy.agent.messages import ToolMessage
+from buddy.agent.provider import ModelRequest
+from buddy.llm.scripted import Pause, Reply, Say, ScriptedCall
+from buddy.tools.ask_user import Questions
+from buddy.tools.plan import WallClock
+from buddy.tools.web import Hit, WebAccess
+from buddy.workspace.fetch import Fetcher
+from buddy.workspace.jobs import Jobs
+from buddy.workspace.launch import TerminalSize, shell_argv
+from buddy.workspace.process_tree import own_children
+from buddy.workspace.processes import Request
+from tests.board_desk import BoardDesk, board_desk, first_text, last_result
+from tests.tools.web_server import LOOPBACK, Names, reply, serving
+
+SUBAGENT = "count the files"
+SETTLED_S = 10.0
+"""A deadline against hanging: worker threads of a cancelled search end at their next look."""
+GIT = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
+IDENTITY = ("-c", "user.name=t", "-c", "user.email=t@t")
+
+Tree = dict[str, bytes]
+
+
+class Scenario(msgspec.Struct, frozen=True):
+    """One tool's call. `arguments` for a round; `prepare` before it; `may_become`: what files may hold
+    afterwards besides what they held before (None: may be gone)."""
+
+    arguments: Callable[[CancelDesk, int], Mapping[str, Any]]
+    prepare: Callable[[CancelDesk, int], Awaitable[None]] | None = None
+    may_become: Callable[[CancelDesk, int], dict[str, set[bytes | None]]] = lambda _desk, _round: {}
+    free: bool = False
+    """Whether the call itself changes files as it goes (a command, git): only what buddy leaves is judged."""
+    model: str = ""
+    answered: bool = True
+    """Whether the call ends by itself when nobody cancels it."""
+
+
+class CancelDesk:
+    """A project, a board with one task, and what the next reply of the model is."""
+
+    def __init__(self, desk: BoardDesk, url: str) -> None:
+        self.desk = desk
+        self.url = url
+        self.next_call: ScriptedCall | None = None
+        self.job = 0
+
+    @property
+    def root(self) -> Path:
+        return self.desk.root
+
+    def git(self, *words: str) -> None:
+        subprocess.run(
+            ("git", *IDENTITY, *words), cwd=self.root, check=True, capture_output=True, env=GIT, timeout=30
+        )
+
+    def committed(self, name: str) -> bytes:
+        """A file as it is in the last commit."""
+        return subprocess.run(
+            ("git", "show", f"HEAD:{name}"), cwd=self.root, check=True, capture_output=True, env=GIT
+        ).stdout
+
+    def put(self, name: str, content: str) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+
+    def tree(self) -> Tree:
+        """Every file's content, git's and buddy's own folders aside."""
+        found: Tree = {}
+        for folder, folders, names in os.walk(self.root):
+            folders[:] = [name for name in folders if name not in (".git", ".buddyx")]
+            for name in names:
+                path = os.path.join(folder, name)
+                with open(path, "rb") as file:
+                    found[os.path.relpath(path, self.root)] = file.read()
+        return found
+
+    async def job_on_a_terminal(self) -> None:
+        """A job to look after, started when the last one is gone."""
+        jobs = self.desk.board.task(1).services.services[Jobs]
+        assert isinstance(jobs, Jobs)
+        alive = [one for one in jobs.all() if one.state != "ended"]
+        if not alive:
+            loop = "while read line; do sleep 0.05; done"
+            request = Request(shell_argv(loop), str(self.root), 1, terminal=TerminalSize())
+            jobs.start(request, command=loop)
+            alive = [one for one in jobs.all() if one.state != "ended"]
+        self.job = alive[-1].id
+
+    async def turn(self, call: ScriptedCall, cancel_after_s: float | None) -> str:
+        """A turn with one call, cancelled after a while; the status of its result, "" when it never began."""
+        board = self.desk.board
+        self.next_call = call
+        board.submit(1, "go")
+        if cancel_after_s is not None:
+            await asyncio.wait({board.task(1).runner}, timeout=cancel_after_s)  # type: ignore[arg-type]
+            board.cancel(1)
+        await asyncio.wait_for(board.wait(1), 60)
+        results = [message for message in board.task(1).history if isinstance(message, ToolMessage)]
+        return results[-1].status if results else ""
+
+    def last_result(self) -> str:
+        """What the model read last of a tool."""
+        history = self.desk.board.task(1).history
+        return next((message.text for message in reversed(history) if isinstance(message, ToolMessage)), "")
+
+    def reset(self) -> None:
+        """An empty conversation, so that the next one is short."""
+        self.desk.board.reset(1)
+        self.next_call = None
+
+
+@asynccontextmanager
+async def cancel_desk(folder: Path) -> AsyncIterator[CancelDesk]:
+    """A repository with a remote, 300 source files, a slow web server, a subagent that takes its time."""
+
+    def script(request: ModelRequest) -> Reply:
+        if first_text(request) == SUBAGENT:
+            return (Pause(0.15), Say("300"))
+        call = holder[0].next_call
+        return (Say("done"),) if last_result(request) is not None or call is None else (call,)
+
+    async def page(_path: str, writer: asyncio.StreamWriter) -> None:
+        whole = reply(b"<h1>Hello</h1>" + b"<p>words</p>" * 2000, "text/html")
+        for at in range(0, len(whole), 4096):
+            writer.write(whole[at : at + 4096])
+            await writer.drain()
+            await asyncio.sleep(0.02)
+
+    holder: list[CancelDesk] = []
+    async with (
+        serving(page) as server,
+        board_desk(folder, script, repository=True) as desk,
+    ):
+        found = CancelDesk(desk, server.url())
+        holder.append(found)
+        _fill(found)
+        services = dict(desk.board.task(1).services.services)
+        fetcher = Fetcher(resolver=Names(site_example=("127.0.0.1",)), exceptions=LOOPBACK)
+        services[WebAccess] = WebAccess(fetcher, SlowSearch(), time.monotonic)
+        services[WallClock] = WallClock(lambda: datetime.now().astimezone())
+        task = desk.board.task(1)
+        task.services = msgspec.structs.replace(task.services, services=services)
+        watching = asyncio.ensure_future(_watched(desk))
+        try:
+            yield found
+        finally:
+            watching.cancel()
+
+
+async def _watched(desk: BoardDesk) -> None:
+    """A front end that keeps up: the provider is not read while nobody looks."""
+    while True:
+        desk.events(1)
+        await asyncio.sleep(0.005)
+
+
+class SlowSearch:
+    """A web search that takes a while."""
+
+    async def search(self, query: str, limit: int) -> list[Hit]:
+        await asyncio.sleep(0.1)
+        return [Hit(f"about {query}", "https://example.com/", "words")][:limit]
+
+
+def _fill(desk: CancelDesk) -> None:
+    for number in range(300):
+        words = "".join(f"def function_{number}_{line}(value): return value + {line}\n" for line in range(30))
+        desk.put(f"src/pkg{number % 10}/file_{number}.py", words)
+    desk.put("a.txt", "one\ntwo\nthree\n")
+    desk.put("big.txt", "words and more words\n" * 50_000)
+    desk.put("slow.txt", "a" * 5000 + "b\n")
+    desk.put("Makefile", "test:\n\t@for i in 1 2 3; do sleep 0.05; echo ok $$i; done\n")
+    desk.git("add", "-A")
+    desk.git("commit", "-qm", "begin")
+    desk.git("branch", "-qM", "main")
+    subprocess.run(
+        ("git", "clone", "-q", "--bare", str(desk.root), str(desk.root.parent / "remote.git")),
+        check=True,
+        env=GIT,
+        timeout=30,
+    )
+    desk.git("remote", "add", "origin", str(desk.root.parent / "remote.git"))
+    desk.git("config", "user.name", "t")
+    desk.git("config", "user.email", "t@t")
+
+
+# What is called
+
+
+LONG = "".join(f"line {number}\n" for number in range(2_000))
+PATCH = "*** Begin Patch\n*** Update File: a.txt\n@@\n-two\n+2\n*** Add File: n.txt\n+new\n*** End Patch\n"
+
+
+async def _plain_a(desk: CancelDesk, _round: int) -> None:
+    desk.put("a.txt", "one\ntwo\nthree\n")
+    for name in ("n.txt", "copy.txt", "moved.txt"):
+        (desk.root / name).unlink(missing_ok=True)
+
+
+async def _with_job(desk: CancelDesk, _round: int) -> None:
+    await desk.job_on_a_terminal()
+
+
+async def _changed(desk: CancelDesk, round_: int) -> None:
+    await _clean(desk, round_)
+    desk.put("a.txt", f"one\n{round_}\n")
+
+
+async def _staged(desk: CancelDesk, round_: int) -> None:
+    await _changed(desk, round_)
+    desk.git("add", "a.txt")
+
+
+async def _clean(desk: CancelDesk, _round: int) -> None:
+    desk.git("reset", "-q", "--hard")
+
+
+async def _ahead(desk: CancelDesk, round_: int) -> None:
+    await _staged(desk, round_)
+    desk.git("commit", "-qm", f"change {round_}", "--allow-empty")
+
+
+async def _behind(desk: CancelDesk, _round: int) -> None:
+    desk.git("reset", "-q", "--hard")
+    desk.git("clean", "-qfd", "-e", ".buddyx")
+
+
+def _job(desk: CancelDesk, _round: int) -> Mapping[str, Any]:
+    return {"job": desk.job}
+
+
+def fixed(**arguments: Any) -> Callable[[CancelDesk, int], Mapping[str, Any]]:
+    return lambda _desk, _round: arguments
+
+
+def becoming(**files: str | None) -> Callable[[CancelDesk, int], dict[str, set[bytes | None]]]:
+    names = {name.replace("_", "."): None if text is None else text.encode() for name, text in files.items()}
+    return lambda _desk, _round: {name: {content} for name, content in names.items()}
+
+
+SCENARIOS: dict[str, Scenario] = {
+    "read_file": Scenario(fixed(path="big.txt", offset=40_000)),
+    "write_file": Scenario(
+        fixed(path="n.txt", content=LONG), prepare=_plain_a, may_become=becoming(n_txt=LONG)
+    ),
+    "edit_file": Scenario(
+        fixed(path="a.txt", old="two", new="2"), _plain_a, becoming(a_txt="one\n2\nthree\n")
+    ),
+    "apply_patch": Scenario(
+        fixed(patch=PATCH), _plain_a, becoming(a_txt="one\n2\nthree\n", n_txt="new\n"), model="gpt-5"
+    ),
+    "list_files": Scenario(fixed(path="src/pkg1")),
+    "grep": Scenario(
+        lambda _desk, round_: {"pattern": ("(v+a*)+lue.*q$", "return.*x.*y.*z", "function_7")[round_ % 3]}
+    ),
+    "find_files": Scenario(fixed(pattern="**/*_7*.py")),
+    "find_definition": Scenario(fixed(name="function_77_3")),
+    "copy_file": Scenario(
+        fixed(source="a.txt", target="copy.txt"), _plain_a, becoming(copy_txt="one\ntwo\nthree\n")
+    ),
+    "move_file": Scenario(
+        fixed(source="a.txt", target="moved.txt"),
+        _plain_a,
+        becoming(moved_txt="one\ntwo\nthree\n", a_txt=None),
+    ),
+    "delete_file": Scenario(fixed(path="a.txt"), _plain_a, becoming(a_txt=None)),
+    "run_shell": Scenario(
+        fixed(command="sleep 0.15 & (setsid sleep 0.1 &); trap '' TERM; sleep 0.05; echo x")
+    ),
+    "list_jobs": Scenario(fixed(), _with_job),
+    "read_job": Scenario(lambda desk, _round: {"job": desk.job, "wait": 0.2}, _with_job),
+    "stop_job": Scenario(_job, _with_job),
+    "write_job": Scenario(lambda desk, _round: {"job": desk.job, "text": "hello\n"}, _with_job),
+    "send_keys": Scenario(lambda desk, _round: {"job": desk.job, "keys": ["x", "Enter"]}, _with_job),
+    "capture_pane": Scenario(_job, _with_job),
+    "git_status": Scenario(fixed(), _changed),
+    "git_diff": Scenario(fixed(), _changed),
+    "git_log": Scenario(fixed()),
+    "git_show": Scenario(fixed()),
+    "git_branch": Scenario(fixed()),
+    "git_add": Scenario(fixed(paths=["."]), _changed),
+    "git_commit": Scenario(fixed(message="a change"), _staged),
+    "git_checkout": Scenario(
+        lambda desk, round_: {
+            "ref": f"b{round_}-{len(os.listdir(desk.root / '.git/refs/heads'))}",
+            "create": True,
+        }
+    ),
+    "git_stash": Scenario(fixed(), _changed, lambda desk, _round: {"a.txt": {desk.committed("a.txt")}}),
+    "git_push": Scenario(fixed(), _ahead),
+    "git_pull": Scenario(fixed(branch="main"), _behind, free=True),
+    "run_tests": Scenario(fixed(framework="make")),
+    "web_fetch": Scenario(lambda desk, round_: {"url": f"{desk.url}?{round_}{random.random()}"}),
+    "web_search": Scenario(fixed(query="words")),
+    "delegate": Scenario(fixed(task=SUBAGENT, background=False)),
+    "ask_user": Scenario(fixed(questions=[{"question": "Which?", "options": ["a", "b"]}]), answered=False),
+    "todo": Scenario(fixed(items=[{"text": "one", "state": "active"}])),
+    "time": Scenario(fixed()),
+}
+
+
+# What must hold
+
+
+async def rounds(desk: CancelDesk, name: str, count: int, chance: random.Random) -> tuple[list[str], int]:
+    """Cancel a tool so many times; what was wrong, and how many calls were cancelled in the middle."""
+    scenario = SCENARIOS[name]
+    numbers = itertools.count()
+    if scenario.model:
+        desk.desk.board.change_model(1, scenario.model)
+    lasting = await _how_long(desk, name, scenario, next(numbers))
+    problems: list[str] = []
+    cancelled = 0
+    for at in range(count):
+        number = next(numbers)
+        if scenario.prepare is not None:
+            await scenario.prepare(desk, number)
+        before = await _settled(desk)
+        tree = desk.tree()
+        status = await desk.turn(_call(desk, name, scenario, number), chance.uniform(0, lasting))
+        cancelled += status == "cancelled"
+        problems += [
+            f"round {at}: {problem}" for problem in await _problems(desk, scenario, number, before, tree)
+        ]
+        if at == count - 1 or at % 20 == 19:
+            again = await _how_it_ends(desk, name, scenario, next(numbers))
+            if again != "ok":
+                problems.append(f"round {at}: the next call ended as {again!r}: {desk.last_result()[:500]}")
+        desk.reset()
+    return problems, cancelled
+
+
+def _call(desk: CancelDesk, name: str, scenario: Scenario, number: int) -> ScriptedCall:
+    return ScriptedCall(name, msgspec.json.encode(scenario.arguments(desk, number)).decode())
+
+
+async def _how_long(desk: CancelDesk, name: str, scenario: Scenario, number: int) -> float:
+    """How long the call takes when nobody cancels it; the second time, when everything is imported."""
+    await _how_it_ends(desk, name, scenario, number)
+    desk.reset()
+    started = time.monotonic()
+    await _how_it_ends(desk, name, scenario, number + 1_000_000)
+    desk.reset()
+    return min(time.monotonic() - started, 1.0)
+
+
+async def _how_it_ends(desk: CancelDesk, name: str, scenario: Scenario, number: int) -> str:
+    if scenario.prepare is not None:
+        await scenario.prepare(desk, number)
+    if scenario.answered:
+        return await desk.turn(_call(desk, name, scenario, number), None)
+    questions = desk.desk.board.task(1).services.services[Questions]
+    assert isinstance(questions, Questions)
+    turn = asyncio.ensure_future(desk.turn(_call(desk, name, scenario, number), None))
+    while not turn.done():
+        if questions.waiting():
+            questions.answer("1")
+        await asyncio.sleep(0.005)
+    return await turn
+
+
+class Held(msgspec.Struct, frozen=True):
+    """What the program holds at a quiet moment."""
+
+    children: int
+    descriptors: int
+    tasks: int
+    files: tuple[str, ...]
+
+
+def _held(desk: CancelDesk) -> Held:
+    # git's tmp_obj_… do not count: nobody reads them, and git takes them away by itself (gc).
+    me = os.getpid()
+    temporary = sorted(
+        name for name in os.listdir(tempfile.gettempdir()) if name.startswith(f"buddy-search-{me}-")
+    )
+    inside = sorted(
+        str(path.relative_to(desk.root))
+        for folder in (".git", ".buddyx")
+        for path in (desk.root / folder).rglob("*")
+        if path.name.endswith((".lock", ".tmp", ".part")) or path.name.startswith(".tmp")
+    )
+    return Held(
+        len(own_children()),
+        len(os.listdir("/proc/self/fd")),
+        len(asyncio.all_tasks()),
+        tuple(temporary + inside),
+    )
+
+
+async def _settled(desk: CancelDesk) -> Held:
+    """What is held once that no longer changes."""
+    last, same = _held(desk), 0
+    end = time.monotonic() + SETTLED_S
+    while same < 3 and time.monotonic() < end:
+        await asyncio.sleep(0.005)
+        now = _held(desk)
+        same = same + 1 if now == last else 0
+        last = now
+    return last
+
+
+async def _problems(desk: CancelDesk, scenario: Scenario, number: int, before: Held, tree: Tree) -> list[str]:
+    found = list(is_legal(desk.desk.board.task(1).history))
+    end = time.monotonic() + SETTLED_S
+    after = _held(desk)
+    while _more(before, after) and time.monotonic() < end:
+        await asyncio.sleep(0.01)
+        after = _held(desk)
+    found += _more(before, after)
+    if threading.active_count() > 60:
+        found.append(f"{threading.active_count()} threads")
+    if scenario.free:
+        return found
+    now = desk.tree()
+    allowed = scenario.may_become(desk, number)
+    for name in sorted({*tree, *now}):
+        content = now.get(name)
+        if content != tree.get(name) and content not in allowed.get(name, set()):
+            found.append(f"{name} is neither old nor new: {content if content is None else content[:80]!r}")
+    return found
+
+
+def _more(before: Held, after: Held) -> list[str]:
+    """What is held that was not."""
+    counts = (
+        ("processes", before.children, after.children),
+        ("descriptors", before.descriptors, after.descriptors),
+        ("asyncio tasks", before.tasks, after.tasks),
+    )
+    found = [f"{name}: {was} before, {now} after" for name, was, now in counts if now > was]
+    return found + [f"left behind: {name}" for name in after.files if name not in before.files]

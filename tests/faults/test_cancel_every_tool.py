@@ -1,0 +1,27 @@
+"""Cancelling in the middle of every tool: no survivor process, no partial file, a legal history."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from buddy.tools.builtin import BUILTIN_TOOLS
+from tests.faults.cancel_rounds import SCENARIOS, cancel_desk, rounds
+
+ROUNDS = int(os.environ.get("BUDDY_CANCELS", "4"))
+
+
+def test_every_tool_has_a_scenario() -> None:
+    assert sorted(SCENARIOS) == sorted(tool.name for tool in BUILTIN_TOOLS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [tool.name for tool in BUILTIN_TOOLS])
+async def test_a_tool_cancelled_at_any_moment_leaves_nothing_half_done(tmp_path: Path, name: str) -> None:
+    async with cancel_desk(tmp_path) as desk:
+        problems, _cancelled = await rounds(desk, name, ROUNDS, random.Random(name))
+
+    assert problems == []
