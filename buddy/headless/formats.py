@@ -36,6 +36,7 @@ from buddy.agent.messages import (
     calls_of,
     text_of,
 )
+from buddy.safety.policy_table import CLAUDE_NAMES, Mode
 from buddy.safety.sanitise import clean, one_line
 
 Write = Callable[[str], None]
@@ -49,7 +50,7 @@ class RunFacts(msgspec.Struct, frozen=True):
     cwd: str
     model: str
     tools: tuple[str, ...]
-    permission_mode: str
+    permission_mode: Mode
 
 
 class RunResult(msgspec.Struct, frozen=True):
@@ -167,7 +168,7 @@ class StreamJsonFormat:
                 "model": facts.model,
                 "tools": list(facts.tools),
                 "mcp_servers": [],
-                "permissionMode": facts.permission_mode,
+                "permissionMode": CLAUDE_NAMES[facts.permission_mode],
                 "slash_commands": [],
                 "skills": [],
             }

@@ -28,6 +28,8 @@ CLAUDE_MODES: dict[str, Mode] = {
 }
 """Claude's `permissionMode` names."""
 
+CLAUDE_NAMES: dict[Mode, str] = {mode: name for name, mode in CLAUDE_MODES.items()}
+
 _COLUMNS: tuple[Column, ...] = (
     "low_inside",
     "low_outside",

@@ -27,8 +27,7 @@ _SECRET_NAME = re.compile(
       \.env(?![\w]).*            # .env, .env.local, .env-prod
     | \.envrc | .+\.env
     | .*\.(?:pem|key|p12|pfx|jks|keystore|kdbx|ppk|keytab|tfvars|agekey)
-    | id_(?:rsa|dsa|ecdsa|ed25519|xmss)(?:[_.\-].*)?
-    | id_[^.]*
+    | id_(?:rsa|dsa|ecdsa|ed25519|xmss)\d*(?:[_.\-].*)?  # as ssh-keygen names them: id_ed25519_sk, id_rsa.old
     | service[-_]?account.*\.json
     | secrets?\.(?:ya?ml|json|toml|ini|env|properties)
     | client_secret.*\.json

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from buddy.safety.policy_facts import Facts
+from buddy.safety.redact import redact
 from buddy.safety.rules import Rule
 from buddy.safety.shell.names import INTERPRETERS, WRAPPERS, words
 from buddy.safety.shell.verdict import Subcommand
@@ -36,7 +37,12 @@ _NEEDS_A_WORD = words(
 
 def rules_to_save(facts: Facts) -> tuple[Rule, ...]:
     """The rules that would let this call run next time, shown to the person before they are saved; () when
-    nothing sensible can be saved."""
+    nothing sensible can be saved, or when a rule would hold a secret."""
+    rules = _rules(facts)
+    return () if any(redact(rule.shown) != rule.shown for rule in rules) else rules
+
+
+def _rules(facts: Facts) -> tuple[Rule, ...]:
     if facts.shell is not None:
         return _shell_rules(facts.shell.commands) if facts.shell.parsed else ()
     if facts.host:

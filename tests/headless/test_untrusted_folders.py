@@ -30,4 +30,4 @@ async def test_SEC_047_settings_of_an_untrusted_folder_are_not_used_and_that_is_
         assert ran.code == 0
         assert any("trust" in line for line in ran.told())
         (start,) = [one for one in ran.objects() if one.get("subtype") == "init"]
-        assert start["permissionMode"] == "ask"
+        assert start["permissionMode"] == "default"

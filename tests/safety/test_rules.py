@@ -482,3 +482,15 @@ def test_what_was_saved_allows_the_same_call_next_time(desk: ShellDesk) -> None:
     for command in ("npm test", "git add a", "make", "cd src && make && ls"):
         facts = shell(desk, command)
         assert decision(facts, *rules_to_save(facts)) == "allow", command
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "curl -H 'Authorization: Bearer sk-proj-Ab3dEf6hIj9kLmN0pQrS' https://x.example",
+        "deploy --token ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+        "git commit -m ok && psql postgres://u:Zx9-kk2-Qw3@db/x",
+    ],
+)
+def test_no_rule_is_offered_that_would_hold_a_secret(desk: ShellDesk, command: str) -> None:
+    assert rules_to_save(shell(desk, command)) == ()

@@ -241,3 +241,34 @@ def test_commands_inside_wrappers_are_found() -> None:
     for _ in range(9):
         nested = f"sh -c {nested}"
     assert len(inner_commands(("sh", "-c", nested))) < 200
+
+
+@pytest.mark.parametrize(
+    ("command", "protected"),
+    [
+        ("ls > $X", "it writes $X, which is only known when it runs and may be protected"),
+        ('ls 2>> "out/$X"', "it writes out/$X, which is only known when it runs and may be protected"),
+        ("ls &> ${X}", "it writes $X, which is only known when it runs and may be protected"),
+        ("ls | tee $X", "it writes …, which is only known when it runs and may be protected"),
+        ('ls > "$(x)"', "it writes …x, which is only known when it runs and may be protected"),
+        ("ls > `x`", "it writes …x…, which is only known when it runs and may be protected"),
+        ("bash -c 'ls > $X'", "it writes …, which is only known when it runs and may be protected"),
+        (
+            "while read -r x; do ls > $x; done",
+            "it writes $x, which is only known when it runs and may be protected",
+        ),
+        ("ls > $HOME/.bashrc", "~/.bashrc is protected: read by shells when they start"),
+        ("[[ a ]] > $HOME/.bashrc", "~/.bashrc is protected: read by shells when they start"),
+        ("[[ a ]] > ${PWD}/x", ""),
+        ("[[ a ]] > /tmp/x.$$", ""),
+        ("for f in a b; do sort $f > $f.sorted; done", ""),
+        ("ls | tee /dev/null", ""),
+        ("ls < $X", ""),
+    ],
+)
+def test_a_target_only_the_running_shell_knows_may_be_a_protected_file(
+    desk: ShellDesk, command: str, protected: str
+) -> None:
+    analysis = desk.analyse(command)
+
+    assert (analysis.decision, analysis.protected) == ("ask", protected)

@@ -17,6 +17,7 @@ from buddy.safety.shell.catastrophe import (
     protected_target,
     protected_write,
     suspicious_text,
+    unknown_target,
 )
 from buddy.safety.shell.commands import Programs
 from buddy.safety.shell.compound import Compound, Sequence, read_sequence
@@ -81,7 +82,7 @@ class Analyser:
         return msgspec.structs.replace(
             asked,
             catastrophic=asked.catastrophic or analysis.catastrophic,
-            protected=asked.protected or analysis.protected,
+            protected=analysis.protected,  # with the values of its loops known
         )
 
     def _judge_text(self, judged: Judged, text: str) -> None:
@@ -137,7 +138,7 @@ def _unclear(command: str, place: Place, unclear: UnclearError) -> Analysis:
                 None,
                 (
                     *(protected_write(argv, boundary) for argv in seen),
-                    *(protected_target(target, boundary) for target in targets),
+                    *(unknown_target(target, boundary) for target in targets),
                 ),
             ),
             "",
@@ -204,7 +205,7 @@ class _LineJudge:
             self._catastrophic = self._catastrophic or catastrophe(argv, self._place.boundary)
             self._protected = self._protected or protected_write(argv, self._place.boundary)
             for target in written_inside(argv):
-                self._protected = self._protected or protected_target(target, self._place.boundary)
+                self._protected = self._protected or unknown_target(target, self._place.boundary)
         self._reads.extend(judged.reads)
         self._found.append(Subcommand(judged.argv, literal=literal, reason=reason, inner=inner))
         return judged.lists
@@ -245,7 +246,14 @@ class _LineJudge:
         if sign == "<<<":
             expand((redirect.word,), self._place)
             return
-        target = expand_one(redirect.word, self._place)
+        try:
+            target = expand_one(redirect.word, self._place)
+        except UnclearError:
+            if ">" in sign:
+                self._protected = self._protected or unknown_target(
+                    _shown(redirect.word), self._place.boundary, redirect.word.text
+                )
+            raise
         if sign in (">&", "<&") and (target.isdecimal() or target == "-"):
             return
         if sign == "<":

@@ -15,6 +15,7 @@ from buddy.safety.shell.names import words
 from buddy.safety.shell.verdict import UNRESOLVED
 
 MAX_LOCATED = 100
+_STREAMS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 _STOPS = words("shutdown reboot halt poweroff telinit init")
 _FORMATS = re.compile(
     r"mkfs(?:\..+)?|mke2fs|mkswap|wipefs|fdisk|sfdisk|cfdisk|gdisk|sgdisk|parted|blkdiscard|hdparm|badblocks"
@@ -130,14 +131,26 @@ def protected_write(argv: tuple[str, ...], boundary: Boundary) -> str:
         return ""
     for word in argv[1:MAX_LOCATED]:
         value = word.partition("=")[2] if word.startswith(("of=", "--")) else word
-        reason = protected_target(value, boundary) if value and not value.startswith("-") else ""
+        judge = unknown_target if posixpath.basename(argv[0]) == "tee" else protected_target
+        reason = judge(value, boundary) if value and not value.startswith("-") else ""
         if reason:
             return reason
     return ""
 
 
+def unknown_target(path: str, boundary: Boundary, shown: str = "") -> str:
+    """The same for the target of a redirection: one that only the running shell knows may be any file.
+    `shown`: the target as it is written."""
+    reason = protected_target(path, boundary)
+    if reason or UNRESOLVED not in path:
+        return reason
+    return f"it writes {shown or path}, which is only known when it runs and may be protected"
+
+
 def protected_target(path: str, boundary: Boundary) -> str:
     """Why a path must not be written without asking, "" when it may."""
+    if path in _STREAMS:
+        return ""
     if _DEVICE.match(path):
         return f"{path} is a disk"
     try:

@@ -19,6 +19,13 @@ _PIECE = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _KEYWORDS = words("if then elif else fi for while until do done case esac in { } ! time coproc function")
+_KNOWN = {
+    **dict.fromkeys(("$HOME", "${HOME}"), "~"),
+    **dict.fromkeys(("$PWD", "${PWD}"), "."),
+    **dict.fromkeys(("$$", "$?", "$#", "$!", "$RANDOM", "$SECONDS", "$UID", "$PPID"), "0"),
+}
+"""Variables a target may hold: a folder that is known, or a number."""
+
 _MAX_DEPTH = 4
 _MAX_COMMANDS = 200
 _MAX_WORDS = 60
@@ -72,12 +79,14 @@ def written(text: str, depth: int = 0) -> tuple[str, ...]:
             target = [] if ">" in part else None
         elif target is None or kind == "double":
             continue
+        elif part in ("$(", "`"):
+            target.append(UNRESOLVED)
         elif kind in ("break", "blank"):
             if target:
                 found.append("".join(target))
             target = [] if not target and (kind == "blank" or part in ("|", "&")) else None
         else:
-            known = {"variable": UNRESOLVED, "single": part.strip("'"), "escape": part[1:]}
+            known = {"variable": _KNOWN.get(part, UNRESOLVED), "single": part.strip("'"), "escape": part[1:]}
             target.append(known.get(str(kind), part))
     if target:
         found.append("".join(target))
