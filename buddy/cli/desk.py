@@ -35,7 +35,7 @@ from buddy.safety.policy_facts import Facts
 from buddy.safety.policy_state import Policy
 from buddy.safety.policy_table import MODES, Mode, mode_named
 from buddy.safety.process_guard import guard_process
-from buddy.safety.redact import redact, redact_message
+from buddy.safety.redact import redact, redact_message, secret_spans
 from buddy.safety.shell.hardened import READ_ONLY_ENVIRONMENT
 from buddy.sessions.folder import FolderError
 from buddy.sessions.opened import OpenSession
@@ -214,6 +214,7 @@ async def _children(
     processes = ProcessSettings(
         spill_folder=os.path.join(session.directory, "output"),
         bounds=OutputBounds(head_bytes=half, tail_bytes=half),
+        find_secrets=lambda text: secret_spans(text, models.keys()),
     )
     async with ChildProcesses(environment, processes) as children:
         yield children

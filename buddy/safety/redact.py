@@ -8,7 +8,7 @@ untouched is not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from urllib.parse import quote
 
@@ -40,20 +40,50 @@ _FULL_LINE_CHARS = 60
 _MAX_KEY_CHARS = 20_000
 
 
+Finder = Callable[[str], Sequence[Span]]
+"""Finds the secrets of a text: in order, none inside another."""
+
+
+def secret_spans(text: str, keys: Sequence[str] = ()) -> list[Span]:
+    """Where the secrets of a text stand, in order and apart; what begins inside of one belongs to it. `keys`
+    are the person's own, found literally."""
+    spans = [*_own_keys(text, keys), *_private_keys(text), *find_shapes(text), *find_placed(text)]
+    apart: list[Span] = []
+    for start, end, kind in sorted(spans, key=itemgetter(0)):
+        # Stable: of two that start together the first names it.
+        if not apart or start >= apart[-1][1]:
+            apart.append((start, end, kind))
+        elif end > apart[-1][1]:
+            apart[-1] = (apart[-1][0], end, apart[-1][2])
+    return apart
+
+
 def redact(text: str, keys: Sequence[str] = ()) -> str:
     """The text with every secret replaced by ⟨redacted: kind⟩. `keys` are the person's own, taken out
     literally."""
-    spans = [*_own_keys(text, keys), *_private_keys(text), *find_shapes(text), *find_placed(text)]
+    spans = secret_spans(text, keys)
     if not spans:
         return text
     pieces: list[str] = []
     at = 0
-    for start, end, kind in sorted(
-        spans, key=itemgetter(0)
-    ):  # stable: of two that start together the first names it
-        if start >= at:
-            pieces.append(f"{text[at:start]}⟨redacted: {kind}⟩")
-        at = max(at, end)
+    for start, end, kind in spans:
+        pieces.append(f"{text[at:start]}⟨redacted: {kind}⟩")
+        at = end
+    return "".join([*pieces, text[at:]])
+
+
+def painted_over(text: str, spans: Sequence[Span]) -> str:
+    """The text with a star for every byte of these secrets, line ends kept: everything else stays where it
+    is."""
+    pieces: list[str] = []
+    at = 0
+    for start, end, _kind in spans:
+        lines = text[start:end].split("\n")
+        pieces += [
+            text[at:start],
+            "\n".join("*" * len(line.encode("utf-8", "surrogateescape")) for line in lines),
+        ]
+        at = end
     return "".join([*pieces, text[at:]])
 
 

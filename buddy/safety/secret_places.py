@@ -37,15 +37,32 @@ _COOKIES = re.compile(
 _NAME_BEFORE = re.compile(r"[A-Za-z0-9_.-]*\Z")
 _ADDRESS = re.compile(r"""://([^\s/:@"'<>⟨⟩]{0,200})(?::([^\s/@"'<>⟨⟩]{3,300}))?@""")
 _CURL_USER = re.compile(r"""(?a)(?<![\w-])-u ["']?[^\s:"']{1,60}:([^\s"'$<>⟨⟩]{5,300})""")
+_BESIDE = re.compile(
+    r"""(?xai) [\w-]{0,20}
+    (?: >(?P<inside>[^\s<>\\⟨⟩]{6,600})</
+      | \\?["'],[ ]{0,8}\\?["'](?P<argument>[^\s"'\\⟨⟩]{6,600})\\?["']
+      | ["']?,?(?:\s|\\[nrt]){1,80}\\?["']?value\\?["']?[ ]{0,8}[:=][ ]{0,8}
+        \\?["']?(?P<listed>[^\s"'\\⟨⟩]{6,600}) )
+    """
+)
+"""What follows a telling name where the value does not stand after a sign: an element, the next argument
+(`define('DB_PASSWORD', 'x')`), a name and a value in a list."""
+_BEFORE_BESIDE = {"inside": re.compile(r"<[\w.:-]*\Z"), "argument": re.compile(r"[\"'][\w-]*\Z")}
+_BEFORE_LISTED = re.compile(r"""(?i)name["']?[ ]{0,8}[:=][ ]{0,8}["']?[\w-]*\Z""")
+_LOGIN_OPTION = re.compile(r"""(?a)(?:sshpass|\blogin\b[^\n]{0,120}?) -p ?\\?["']?([^\s"'\\⟨⟩]{6,600})""")
 _ENVIRONMENT_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 _SECRET_KEY = re.compile(
     r"""(?xi) .*(?:api|access|secret|private|auth|sign(?:ing)?|encrypt(?:ion)?|master|service|client|account
       |storage|app(?:lication)?|hmac|jwt|session|deploy|subscription|license|webhook
-      |shared|cipher)[_.-]?key """
+      |shared|cipher)[_.-]?key(?:[_-]?(?:base|value|data|b64|base64))? """
 )
 _WEAK_KEY = re.compile(
     r"""(?xi) .*(?:public|primary|foreign|cache|partition|sort|index|idempotency|map|composite|row|hash
-      |node|group|registry)_?key """
+      |node|group|registry)_?key | --(?:recv|refresh|delete|list|export|fetch|sign|lsign|edit|check)-keys? """
+)
+_NETRC = re.compile(
+    r"""(?xa)(?:(?:\b|(?<=\\[nrt]))machine(?:\s|\\[nrt]){1,20}\S{1,200}?|\bdefault)(?:\s|\\[nrt]){1,20}
+    login(?:\s|\\[nrt]){1,20}\S{1,100}?(?:\s|\\[nrt]){1,20}pass\Z"""
 )
 _HEADER = re.compile(
     r"(?i)x-[a-z-]+|(?:proxy-)?authorization|api-key|private-token|ocp-apim-subscription-key"
@@ -54,7 +71,7 @@ _MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9]).{20,}")
 """Long and of all kinds of characters: no placeholder, whatever word it happens to hold."""
 _PLACEHOLDER = re.compile(
     r"""(?xi)
-      [$%{\[(*&@].* | .*(?:\.\.\.|…|\$\{|\{\{).* | (.)\1+ | [x*•.-]+
+      [$%{\[(*&@].* | .*(?:\.\.\.|…|\*\*\*|\$\{|\{\{).* | (.)\1+ | [x*•.-]+
     | .*(?:your|example|placeholder|change[_-]?me|replace|insert|dummy|sample|redacted|xxxx|todo|fixme).*
     | (?:(?:my|the|a|some|test|fake|user|db|root|admin|default)[_-]?)?
       (?:password|passwd|secret|token|key|pass|pwd|api[_-]?key|credentials?)\d{0,3}
@@ -66,6 +83,7 @@ _CODE = re.compile(
       [A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+ | [A-Za-z_-]+ | [0-9]+(?:\.[0-9]+)* | .*[()\[\]{}|].*
     """
 )
+_IDENTIFIER = re.compile(r"(?a)[A-Za-z_]\w*")
 _FILE = re.compile(r"[\w.-]*(?:/[\w.-]*)+")
 _WORDS_ALONE = re.compile(r"[a-z_-]+")
 _NUMBER = re.compile(r"[0-9][0-9_.]*")
@@ -78,6 +96,10 @@ def find_placed(text: str) -> Iterator[Span]:
     if "-u " in text:
         for found in _CURL_USER.finditer(text):
             if not _is_placeholder(found[1]):
+                yield found.start(1), found.end(1), _KIND
+    if " -p" in text:
+        for found in _LOGIN_OPTION.finditer(text):
+            if _looks_random(found[1], MIN_PASSWORD_CHARS):
                 yield found.start(1), found.end(1), _KIND
     folded = text.replace("İ", "i").lower()  # the one letter that lower() makes two of: positions must stay
     for word in _WORDS:
@@ -108,13 +130,30 @@ def _after_word(text: str, word: str, start: int, end: int) -> Span | None:
         return (cookies.start(1), cookies.end(1), "cookies") if cookies else None
     tail = _TAIL.match(text, end)
     if tail is None:
-        return None
+        return _beside(text, word, start, end)
     name = text[_start_of_name(text, start) : tail.end("rest")]
     value = tail["value"].rstrip(")]}.")
     first = tail.start("value")
     if not _is_secret(text, word, name, tail, value):
         return first, tail.end(), ""
     return first, _end_of_value(text, tail, first + len(value)), _KIND
+
+
+def _beside(text: str, word: str, start: int, end: int) -> Span | None:
+    found = _BESIDE.match(text, end)
+    if found is None:
+        return None
+    group = str(found.lastgroup)
+    before = _BEFORE_BESIDE.get(group, _BEFORE_LISTED)
+    if not before.search(text, max(0, start - _LOOK_BACK_CHARS), start):
+        return None
+    value, name = found[group], text[_start_of_name(text, start) : end]
+    secret = _looks_random(value, MIN_PASSWORD_CHARS) and (
+        word not in {"key", "auth"} or _is_telling_key(name)
+    )
+    if group == "argument" and _IDENTIFIER.fullmatch(value) and not _ENVIRONMENT_NAME.fullmatch(name):
+        secret = False  # a list of names
+    return found.start(group), found.end(group), _KIND if secret else ""
 
 
 def _start_of_name(text: str, start: int) -> int:
@@ -139,7 +178,7 @@ def _end_of_value(text: str, tail: re.Match[str], end: int) -> int:
 
 
 def _is_secret(text: str, word: str, name: str, tail: re.Match[str], value: str) -> bool:
-    if _is_placeholder(value):
+    if _is_placeholder(value) or _is_variable(name, value):
         return False
     quoted = tail["between"].strip("\"'`\\")
     between = quoted.strip(" \t\"'")
@@ -155,7 +194,14 @@ def _is_secret(text: str, word: str, name: str, tail: re.Match[str], value: str)
         return _NUMBER.fullmatch(value) is None
     if word == "key" and not _is_telling_key(name):
         return False
+    if tail["between"][-1] in "\"'`" and _MIXED.fullmatch(value):
+        return True  # quoted: a bracket in it is no code
     return _looks_random(value, MIN_PASSWORD_CHARS if word in {"pass", "pwd"} else MIN_RANDOM_CHARS)
+
+
+def _is_variable(name: str, value: str) -> bool:
+    """`x(v1_token=v1_token)`, `v1_token = _fresh_v1_token`: the name of another variable, no value."""
+    return _IDENTIFIER.fullmatch(value) is not None and (value in name or name.strip("_") in value)
 
 
 def _is_telling_key(name: str) -> bool:
@@ -166,9 +212,9 @@ def _is_telling_key(name: str) -> bool:
 
 def _is_option_or_netrc(text: str, name: str, at: int, value: str) -> bool:
     """`--token VALUE`, or `login NAME password VALUE`."""
-    if name.startswith("--"):
+    if name.startswith("--") and not _WEAK_KEY.fullmatch(name):
         return _looks_random(value, MIN_PASSWORD_CHARS)
-    return name == "password" and "login" in text[max(0, at - 160) : at]
+    return name == "password" and _NETRC.search(text, max(0, at - 400), at) is not None
 
 
 def _looks_random(value: str, min_chars: int) -> bool:

@@ -1,14 +1,16 @@
 """What a command wrote: beginning and end in memory, the whole on disk once it is long.
 
 Memory stays bounded however much arrives. The file is written only when head and tail together no longer
-hold everything; up to a cap, after which whoever owns the process is told to stop it.
+hold everything; up to a cap, after which whoever owns the process is told to stop it. Secrets are painted
+over in the file; what is given to a model or a person from memory is cleaned where it is given.
 """
 
 from __future__ import annotations
 
-import os
-
 import msgspec
+
+from buddy.safety.redact import Finder, secret_spans
+from buddy.workspace.spill import SpillFile
 
 HEAD_BYTES = 64 * 1024
 TAIL_BYTES = 64 * 1024
@@ -26,15 +28,14 @@ class OutputBounds(msgspec.Struct, frozen=True):
 class OutputLog:
     """The output of one command. `path` is where the whole goes when it is long."""
 
-    def __init__(self, path: str, bounds: OutputBounds) -> None:
+    def __init__(self, path: str, bounds: OutputBounds, find: Finder = secret_spans) -> None:
         self.path = path
         self.total = 0
         self.trouble = ""
         self._bounds = bounds
         self._head = bytearray()
         self._tail = bytearray()
-        self._file = -1
-        self._kept = 0
+        self._file = SpillFile(path, bounds.cap_bytes, find)
 
     @property
     def over_cap(self) -> bool:
@@ -44,7 +45,7 @@ class OutputLog:
     @property
     def spilled(self) -> bool:
         """Whether there is a file with the whole (up to the cap)."""
-        return self._kept > 0 and not self.trouble
+        return self._file.size > 0 and not self.trouble
 
     def add(self, data: bytes) -> None:
         """Take what was just read."""
@@ -64,22 +65,20 @@ class OutputLog:
         if self.trouble:
             return
         try:
-            if self._file < 0 and not self._kept:
-                self._file = _create(self.path)
-                data = bytes(self._head + self._tail)
-            # To the page cache: 64 kB cost about 20 µs, no reason to leave the loop's thread.
-            room = self._bounds.cap_bytes - self._kept
-            if self._file >= 0 and room > 0:
-                self._kept += _write_all(self._file, data[:room])
+            self._file.add(data if self._file.size else bytes(self._head + self._tail))
         except OSError as error:
-            self.trouble = f"the whole output could not be kept: {error.strerror}"
-            self.close()
+            self._give_up(error)
 
     def close(self) -> None:
-        """Nothing more will come: let go of the file. Reading goes on working."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        """Nothing more will come: finish the file. Reading goes on working."""
+        try:
+            self._file.close()
+        except OSError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        self.trouble = f"the whole output could not be kept: {error.strerror}"
+        self._file.abandon()
 
     def text(self) -> str:
         """What a model reads: everything, or both ends with a line between them that says what is missing
@@ -101,29 +100,15 @@ class OutputLog:
         tail_start = self.total - len(self._tail)
         if start >= tail_start:
             return start, bytes(self._tail[start - tail_start :][:limit])
-        if self.spilled and start < self._kept:
+        if self.spilled and start < self._file.size:
             return start, self._from_file(start, limit)
         return tail_start, bytes(self._tail[:limit])
 
     def _from_file(self, start: int, limit: int) -> bytes:
         try:
-            with open(self.path, "rb") as file:
-                file.seek(start)
-                return file.read(limit)
+            return self._file.read(start, limit)
         except OSError as error:
             return f"[the kept output cannot be read: {error.strerror}]".encode()
-
-
-def _create(path: str) -> int:
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-
-
-def _write_all(descriptor: int, data: bytes) -> int:
-    written = 0
-    while written < len(data):
-        written += os.write(descriptor, data[written:])
-    return written
 
 
 def render(head: bytes, tail: bytes, total: int, bounds: OutputBounds, where: str) -> str:

@@ -10,6 +10,7 @@ from types import TracebackType
 
 import msgspec
 
+from buddy.safety.redact import Finder, secret_spans
 from buddy.workspace.child import Child, Exit
 from buddy.workspace.ending import to_the_end
 from buddy.workspace.environment import ChildEnvironment
@@ -56,13 +57,14 @@ class Finished(msgspec.Struct, frozen=True):
 
 
 class ProcessSettings(msgspec.Struct, frozen=True):
-    """How children are run. `spill_folder` (made with mode 0700) takes long outputs; `grace_s` is the time
-    between TERM and KILL."""
+    """How children are run. `spill_folder` (made with mode 0700) takes long outputs, without what
+    `find_secrets` finds; `grace_s` is the time between TERM and KILL."""
 
     spill_folder: str
     limits: ProcessLimits = NO_LIMITS
     grace_s: float = 1.0
     bounds: OutputBounds = OutputBounds()
+    find_secrets: Finder = secret_spans
 
 
 class ChildProcesses:
@@ -109,7 +111,7 @@ class ChildProcesses:
         else:
             launched = launch_in_terminal(launch, tag, request.terminal)
         self._numbers.add(tag.number)
-        log = OutputLog(self._spill_path(tag), self.settings.bounds)
+        log = OutputLog(self._spill_path(tag), self.settings.bounds, self.settings.find_secrets)
         child = Child(launched, log, grace_s=self.settings.grace_s)
         self._children = [*(child for child in self._children if not child.is_closed), child]
         return child

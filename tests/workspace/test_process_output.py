@@ -18,6 +18,7 @@ def log(folder: Path, *pieces: bytes) -> OutputLog:
     made = OutputLog(str(folder / "spill" / "1.out"), SMALL)
     for piece in pieces:
         made.add(piece)
+    made.close()
     return made
 
 
@@ -56,6 +57,7 @@ def test_a_full_disk_costs_the_file_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "spill").mkdir()
     made = OutputLog("/dev/full", SMALL)
     made.add(b"0" * 40)
+    made.close()
     assert "could not be kept" in made.text()
 
 

@@ -1,0 +1,94 @@
+"""The file that takes a long output: every secret in it is painted over before it reaches the disk.
+
+What is painted over keeps its length, so a place in the file is the same place in the output. A secret may
+arrive in pieces: the end of what has come waits until more follows, or the output ends.
+"""
+
+from __future__ import annotations
+
+import os
+
+from buddy.safety.redact import Finder, painted_over, secret_spans
+
+BLOCK_BYTES = 32 * 1024
+"""How much is looked through at a time: a few milliseconds on the loop's thread."""
+WAITING_CHARS = 4 * 1024
+"""So much at least waits for what follows: a name and its secret may be some lines apart."""
+OPEN_CHARS = 128
+"""A secret that ends this close to the end may go on: an id, and the key that belongs to it."""
+
+
+class SpillFile:
+    """One file, made when the first bytes go to the disk; every method but `read` raises `OSError` where the
+    disk does."""
+
+    def __init__(self, path: str, cap_bytes: int, find: Finder = secret_spans) -> None:
+        self.path = path
+        self._cap = cap_bytes
+        self._find = find
+        self._waiting = bytearray()
+        self._written = 0
+        self._file = -1
+
+    @property
+    def size(self) -> int:
+        """How many bytes of the output it holds, on the disk or on the way there."""
+        return self._written + len(self._waiting)
+
+    def add(self, data: bytes) -> None:
+        """Take what comes next, up to the cap."""
+        self._waiting += data[: max(0, self._cap - self.size)]
+        if len(self._waiting) >= BLOCK_BYTES:
+            self._write(last=False)
+
+    def close(self) -> None:
+        """Nothing more will come: write what waits, let go of the file."""
+        try:
+            if self._waiting:
+                self._write(last=True)
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of the file as it is."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def read(self, start: int, limit: int) -> bytes:
+        """Up to `limit` bytes from a place in it. Raises `OSError`."""
+        if start >= self._written:
+            return bytes(self._waiting[start - self._written :][:limit])
+        with open(self.path, "rb") as file:
+            file.seek(start)
+            return file.read(min(limit, self._written - start))
+
+    def _write(self, *, last: bool) -> None:
+        text = self._waiting.decode("utf-8", "surrogateescape")
+        spans = self._find(text)
+        end = len(text)
+        if not last:
+            end = text.rfind("\n", 0, end - WAITING_CHARS) + 1 or end - WAITING_CHARS
+            across = [start for start, stop, _kind in spans if start < end < stop]
+            end = min([end, *across]) or len(text)  # one secret and nothing else: it is longer than any
+            spans = [span for span in spans if span[1] <= max(end, len(text) - OPEN_CHARS)]
+        before = [span for span in spans if span[0] < end]
+        after = [(start - end, stop - end, kind) for start, stop, kind in spans[len(before) :]]
+        data = painted_over(text[:end], before).encode("utf-8", "surrogateescape")
+        rest = painted_over(text[end:], after).encode("utf-8", "surrogateescape")
+        if self._file < 0:
+            self._file = _create(self.path)
+        _write_all(self._file, data)
+        self._written += len(data)
+        self._waiting = bytearray(rest)
+
+
+def _create(path: str) -> int:
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    written = 0
+    while written < len(data):
+        written += os.write(descriptor, data[written:])

@@ -1,0 +1,134 @@
+"""No secret of a long output reaches the disk, however it arrives; everything else stays where it is."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from buddy.safety.redact import secret_spans
+from buddy.workspace.output import OutputBounds, OutputLog
+from buddy.workspace.spill import BLOCK_BYTES, SpillFile
+from tests.safety.secrets_for_tests import PEM_LINES, PRIVATE_KEYS, SHAPED
+from tests.safety.secrets_published import IN_PLACE, SERVICE_ACCOUNT, WHOLE
+
+SECRETS = {**SHAPED, **{f"published {name}": text for name, text in WHOLE.items()}}
+
+
+def flood() -> bytes:
+    """Some hundred kilobytes of a build's words with every secret in them."""
+    words = random.Random(5)
+    lines: list[str] = []
+    for text in [
+        *SECRETS.values(),
+        *[key for name, key in PRIVATE_KEYS.items() if not name.startswith("cut")],
+        *(form.format(value) for form, value in IN_PLACE.values()),
+    ]:
+        lines += [f"[{words.random():.6f}] compiling module ü {words.randrange(10**6)}" for _ in range(60)]
+        lines += [text, ""]
+    return "\n".join([*lines, SERVICE_ACCOUNT, "the end\n"]).encode()
+
+
+def pieces(data: bytes, seed: int) -> list[bytes]:
+    cuts = random.Random(seed)
+    parts: list[bytes] = []
+    while data:
+        size = cuts.choice((1, 7, 100, 4096, 65536))
+        parts.append(data[:size])
+        data = data[size:]
+    return parts
+
+
+def found_in(text: str) -> list[str]:
+    whole = [name for name, secret in SECRETS.items() if secret in text]
+    placed = [name for name, (_form, secret) in IN_PLACE.items() if secret in text]
+    return whole + placed + [line for line in PEM_LINES if line in text]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_SEC_088_no_secret_of_a_long_output_reaches_the_disk(tmp_path: Path, seed: int) -> None:
+    data = flood()
+    log = OutputLog(str(tmp_path / "s" / "1.out"), OutputBounds(head_bytes=1000, tail_bytes=1000))
+    for piece in pieces(data, seed):
+        log.add(piece)
+        on_disk = tmp_path / "s" / "1.out"
+        if seed == 0 and on_disk.exists() and len(piece) > 60_000:
+            assert found_in(on_disk.read_text(errors="replace")) == []
+    log.close()
+    kept = (tmp_path / "s" / "1.out").read_bytes()
+    assert found_in(kept.decode()) == []
+    assert len(kept) == len(data)
+    changed = [at for at, (one, other) in enumerate(zip(data, kept, strict=True)) if one != other]
+    assert {kept[at] for at in changed} == {ord("*")}
+    assert kept.count("compiling module ü".encode()) == data.count("compiling module ü".encode())
+    assert log.read(len(data) - 8, 8) == (len(data) - 8, b"the end\n")
+    assert log.read(200_000, 100) == (200_000, kept[200_000:200_100])
+
+
+@pytest.mark.parametrize("name", ["GitHub classic", "AWS id and secret", "RSA key", "JWT"])
+def test_a_secret_cut_at_every_byte_is_painted_over(tmp_path: Path, name: str) -> None:
+    secret = WHOLE[name].encode()
+    for cut in range(1, len(secret), 7):
+        file = SpillFile(str(tmp_path / f"{cut}.out"), 10**9)
+        file.add(b"x\n" * ((BLOCK_BYTES - cut) // 2) + secret[:cut])
+        file.add(secret[cut:] + b"\ny\n")
+        file.close()
+        kept = (tmp_path / f"{cut}.out").read_text()
+        assert [line for line in secret.decode().split("\n") if len(line) > 15 and line in kept] == []
+        assert kept.endswith("\ny\n")
+
+
+def test_what_waits_can_be_read_and_ends_up_in_the_file(tmp_path: Path) -> None:
+    file = SpillFile(str(tmp_path / "1.out"), 10**9)
+    file.add(b"ab" * 10)
+    assert (file.read(2, 4), (tmp_path / "1.out").exists()) == (b"abab", False)
+    file.add(b"c" * BLOCK_BYTES)
+    assert 0 < (tmp_path / "1.out").stat().st_size < file.size
+    assert file.read(0, 4) == b"abab"
+    file.close()
+    assert (tmp_path / "1.out").stat().st_size == file.size == BLOCK_BYTES + 20
+
+
+def test_bytes_that_are_no_text_come_through_unchanged(tmp_path: Path) -> None:
+    data = random.Random(1).randbytes(300_000)
+    file = SpillFile(str(tmp_path / "1.out"), 10**9)
+    for piece in pieces(data, 3):
+        file.add(piece)
+    file.close()
+    kept = (tmp_path / "1.out").read_bytes()
+    assert len(kept) == len(data)
+    assert sum(one != other for one, other in zip(data, kept, strict=True)) < 100
+
+
+def test_the_persons_own_keys_are_painted_over_with_a_finder_that_knows_them(tmp_path: Path) -> None:
+    own = "schlüssel-ohne-form"
+    file = SpillFile(str(tmp_path / "1.out"), 10**9, lambda text: secret_spans(text, [own]))
+    file.add(f"before {own} after\n".encode())
+    file.add(b"z" * (2 * BLOCK_BYTES))
+    file.close()
+    kept = (tmp_path / "1.out").read_bytes()
+    assert kept.startswith(b"before " + b"*" * len(own.encode()) + b" after\nzz")
+
+
+def test_a_key_that_never_ends_does_not_wait_for_ever(tmp_path: Path) -> None:
+    file = SpillFile(str(tmp_path / "1.out"), 10**9)
+    file.add(b"-----BEGIN RSA PRIVATE KEY-----\n" + b"A" * 64 + b"\n")
+    for _ in range(2000):
+        file.add(b"Ab0/" * 16 + b"\n")
+    assert file.size > 3 * BLOCK_BYTES
+    assert (tmp_path / "1.out").stat().st_size > BLOCK_BYTES
+    file.close()
+    assert (tmp_path / "1.out").stat().st_size == file.size
+
+
+def test_the_cap_holds_and_a_disk_that_refuses_is_the_callers(tmp_path: Path) -> None:
+    file = SpillFile(str(tmp_path / "1.out"), 50_000)
+    for _ in range(20):
+        file.add(b"x" * 10_000)
+    file.close()
+    assert (tmp_path / "1.out").stat().st_size == 50_000
+    full = SpillFile("/dev/full", 10**9)
+    with pytest.raises(OSError, match="File exists"):
+        full.add(b"x" * BLOCK_BYTES)
+    full.abandon()
