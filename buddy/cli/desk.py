@@ -82,6 +82,7 @@ class Desk(msgspec.Struct, frozen=True):
     jobs: Jobs
     children: ChildProcesses
     undo: UndoLog
+    questions: Questions
     locks: FileLocks
     instructions: tuple[str, ...]
     notes: tuple[str, ...]
@@ -124,6 +125,7 @@ async def open_desk(
         policy = _policy(place, loaded.settings, rules, wanted.options, session)
         found = _instructions(place, loaded.settings)
         locks, approved = FileLocks(), Approved()
+        questions = Questions(attended=wanted.attended)
         tools = _tools(loaded.settings)
         own = OwnTools(os.path.join(place.boundary.root, ".buddyx", "ext"), tools, trusted=place.trusted)
         own_problems = (await asyncio.to_thread(own.load)).problems
@@ -147,7 +149,7 @@ async def open_desk(
                 FileLocks: locks,
                 Approved: approved,
                 OwnTools: own,
-                Questions: Questions(attended=wanted.attended),
+                Questions: questions,
             },
         )
         board = TaskBoard(
@@ -197,6 +199,7 @@ async def open_desk(
             jobs=jobs,
             children=children,
             undo=undo,
+            questions=questions,
             locks=locks,
             instructions=tuple(file.label for file in found.files),
             notes=(*notes, *own_problems, *session.loaded.problems, *left),

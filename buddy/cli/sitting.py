@@ -33,7 +33,7 @@ from buddy.sessions.folder import FolderError
 from buddy.sessions.lock import LockedError
 from buddy.sessions.store import ForeignSessionError, ReadOnlySessionError, SessionError
 from buddy.tasks.events import EventReader
-from buddy.tools.ask_user import Questions
+from buddy.tools.ask_user import OpenQuestion
 from buddy.workspace.file_index import FileIndex
 
 _log = logging.getLogger(__name__)
@@ -129,9 +129,15 @@ async def _work(desk: Desk, options: Options, front: Front, log_path: str) -> No
 
 def _listen(desk: Desk, front: Front) -> None:
     """Questions of models are printed when they come; `/answer` answers them."""
-    questions = desk.board.task(desk.board.focus).services.services.get(Questions)
-    if isinstance(questions, Questions):
-        questions.listeners.append(lambda one: front.print(PlainText(one.text())))
+
+    def said(one: OpenQuestion) -> None:
+        name = desk.board.task(one.task_id).title
+        front.print(
+            Note("info", f"task {one.task_id} asks{f': {name}' if name else ''}"), PlainText(one.text())
+        )
+        front.screen.touch()
+
+    desk.questions.listeners.append(said)
 
 
 async def _pump(reader: EventReader, front: Front) -> None:
@@ -184,6 +190,7 @@ def _port(desk: Desk, folder: FolderTrust, options: Options, log_path: str) -> D
         jobs=desk.jobs,
         children=desk.children,
         undo=desk.undo,
+        questions=desk.questions,
         locks=desk.locks,
         trusted=desk.place.trusted,
         trust=folder.answer,

@@ -149,7 +149,10 @@ class AtDesk:
         """What the screen shows but does not come as events."""
         context = self.context
         board, desk = context.board, context.desk
-        rows: list[QueueRow] = []
+        rows = [
+            QueueRow("question", one.task_id, f"{one.question.question} (/answer {one.number} …)")
+            for one in desk.questions.waiting()
+        ]
         for task in board.tasks.values():
             rows += [QueueRow("steer", task.number, text_of(message)) for message in task.steering]
             rows += [QueueRow("queue", task.number, text_of(message)) for message in task.queued]

@@ -17,6 +17,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from buddy.repl.commands.registry import CommandError, Commands, Kind
+from buddy.repl.commands.rewind import prompt_text, prompts_of
 from buddy.repl.file_names import SHOWN, in_folder
 from buddy.repl.port import Context
 from buddy.safety.sanitise import one_line
@@ -104,7 +105,10 @@ class DeskCompleter(Completer):
         typed = words[-1]
         if command.choices and len(words) == 1:
             return typed, [Offer(choice) for choice in command.choices if choice.startswith(typed)]
-        if len(words) != (2 if command.choices else 1) and command.completes != ("path",):
+        named_at = 2 if command.choices else 1
+        if len(words) == named_at + 1 and command.then:
+            return typed, [Offer(word) for word in command.then if word.startswith(typed)]
+        if len(words) != named_at and command.completes != ("path",):
             return "", ()
         return typed, [
             offer for kind in command.completes for offer in await self._of_kind(context, kind, typed)
@@ -120,6 +124,10 @@ class DeskCompleter(Completer):
                     Offer(str(one.number), f"task {one.task_id}: {one.event.call.name}") for one in waiting
                 ]
                 return [row for row in (*rows, Offer("all", "all that wait")) if row.text.startswith(typed)]
+            case "question":
+                return question_offers(context, typed)
+            case "prompt":
+                return prompt_offers(context, typed)
             case "command":
                 return command_offers(self._commands, typed, sign="")
             case "path":
@@ -160,6 +168,25 @@ def task_offers(context: Context, beginning: str, sign: str) -> list[Offer]:
         for task in context.board.tasks.values()
         if not task.closed and str(task.number).startswith(beginning)
     ]
+
+
+def question_offers(context: Context, typed: str) -> list[Offer]:
+    """The questions that wait for an answer."""
+    return [
+        Offer(str(one.number), f"task {one.task_id}: {one.question.question}")
+        for one in context.desk.questions.waiting()
+        if str(one.number).startswith(typed)
+    ]
+
+
+def prompt_offers(context: Context, typed: str) -> list[Offer]:
+    """The prompts a conversation can go back to, the newest first."""
+    task = context.board.task(context.focus)
+    return [
+        Offer(str(number), prompt_text(task, at))
+        for number, at in reversed(list(enumerate(prompts_of(task), 1)))
+        if str(number).startswith(typed)
+    ][:SHOWN]
 
 
 def session_offers(context: Context, typed: str) -> list[Offer]:

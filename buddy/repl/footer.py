@@ -27,6 +27,9 @@ def _parts(state: ViewState, look: Look) -> list[tuple[int, str, str]]:
     parts: list[tuple[int, str, str]] = []
     if state.inbox:
         parts.append((0, "marked", words.counted(len(state.inbox), "approval") + " waiting"))
+    questions = sum(row.kind == "question" for row in desk.queue)
+    if questions:
+        parts.append((0, "marked", words.counted(questions, "question") + " waiting"))
     parts.append((1, "bold" if desk.mode != "yolo" else "error", one_line(desk.mode, 20)))
     parts.append((3, "", one_line(desk.model, 40)))
     if task is not None:

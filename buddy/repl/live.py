@@ -22,6 +22,7 @@ from buddy.repl.style import (
 from buddy.repl.view_state import (
     Calling,
     InboxRow,
+    QueueRow,
     Retrying,
     TaskView,
     Thinking,
@@ -30,7 +31,7 @@ from buddy.repl.view_state import (
     Working,
     Writing,
 )
-from buddy.repl.width import fit_line, indented, wrap
+from buddy.repl.width import cells, fit_line, indented, wrap
 from buddy.safety.sanitise import clean, one_line, visible
 
 CHARS_PER_TOKEN = 4
@@ -41,6 +42,9 @@ def phase_text(state: ViewState, task: TaskView, now: float) -> str:
     asked = [row for row in state.inbox if row.task_id == task.task_id]
     if asked:
         return f"waiting for you {words.elapsed(now - asked[0].since)}"
+    if task.tools and any(row.kind == "question" and row.task_id == task.task_id for row in state.desk.queue):
+        since = next(iter(task.tools.values())).since
+        return f"waiting for your answer {words.elapsed(now - since)}"
     if task.tools:
         return _running(task, now)
     quiet = now - task.heard_at
@@ -184,11 +188,14 @@ def _answers(row: InboxRow) -> Line:
 
 
 def queue_lines(state: ViewState, columns: int, look: Look) -> list[Line]:
-    """Text that waits to be sent."""
+    """Questions that wait for an answer, and text that waits to be sent."""
     width = max(columns - 1, 10)
     rows = state.desk.queue
     lines: list[Line] = []
     for row in rows[:QUEUE_ROWS]:
+        if row.kind == "question":
+            lines.append(_question(row, width, look))
+            continue
         kind = {"steer": "next", "queue": "queued", "note": "note"}[row.kind]
         where = f" @{row.task_id}" if row.task_id != state.focus else ""
         line: Line = [("muted", f"{look.glyphs.arrow} {kind}{where}: "), ("", one_line(row.text, 300))]
@@ -196,3 +203,12 @@ def queue_lines(state: ViewState, columns: int, look: Look) -> list[Line]:
     if len(rows) > QUEUE_ROWS:
         lines.append([("muted", f"  and {len(rows) - QUEUE_ROWS} more")])
     return lines
+
+
+def _question(row: QueueRow, width: int, look: Look) -> Line:
+    """A question names its task; how it is answered stays readable however long it is."""
+    text, _, how = one_line(row.text, 300).rpartition(" (/answer ")
+    how = f" (/answer {how}"
+    head: Line = [("marked", "? "), ("", f"task {row.task_id} "), ("bold", text)]
+    shown = fit_line(head, max(width - cells(how), 10), look.glyphs.ellipsis)
+    return fit_line([*shown, ("muted", how)], width, look.glyphs.ellipsis)

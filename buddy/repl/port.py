@@ -16,6 +16,7 @@ from buddy.safety.policy_state import Policy
 from buddy.sessions.store import SessionStore
 from buddy.sessions.writer import SessionWriter
 from buddy.tasks.board import TaskBoard
+from buddy.tools.ask_user import Questions
 from buddy.workspace.jobs import Jobs
 from buddy.workspace.locks import FileLocks
 from buddy.workspace.processes import ChildProcesses
@@ -49,6 +50,7 @@ class DeskPort(msgspec.Struct, frozen=True):
     jobs: Jobs
     children: ChildProcesses
     undo: UndoLog
+    questions: Questions
     locks: FileLocks
     trusted: bool
     trust: Callable[[str], TrustAnswer]

@@ -20,9 +20,10 @@ KEPT_HELD = 400
 
 
 class QueueRow(msgspec.Struct, frozen=True):
-    """Text that waits to be sent: at the next tool boundary, or after the turn."""
+    """Text that waits: to be sent at the next tool boundary, or after the turn; a model's question, for an
+    answer."""
 
-    kind: Literal["steer", "queue", "note"]
+    kind: Literal["question", "steer", "queue", "note"]
     task_id: int
     text: str
 

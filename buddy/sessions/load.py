@@ -22,6 +22,8 @@ from buddy.sessions.snapshot import AgentSessionSnapshot, read_snapshot
 JOURNAL = "journal.jsonl"
 HEAD_BYTES = 65_536
 UNFINISHED_REASON = "buddy ended while this task was running"
+ASKED_AGAIN = frozenset({"ask_user"})
+"""Calls that do nothing but ask the person: one that began and was not answered is offered again."""
 
 
 class ResumedTask(msgspec.Struct, frozen=True):
@@ -167,7 +169,7 @@ def _trusted(state: SessionState, header: SessionHeader | None, signer: Signer) 
 
 def _resumed(record: TaskRecord) -> ResumedTask:
     history = record.history if record.partial is None else (*record.history, record.partial)
-    repair = repaired(history, {begun.call_id for begun in record.begun})
+    repair = repaired(history, {begun.call_id for begun in record.begun if begun.name not in ASKED_AGAIN})
     was_running = record.task.state in ("running", "waiting")
     task = record.task
     if was_running:

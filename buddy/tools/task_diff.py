@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Literal
 
 from buddy.agent.display import Diff, FileDiff
 from buddy.agent.tool import ToolError
 from buddy.tools.changing import difference
-from buddy.workspace.undo import NOTHING, FileVersions, UndoLog
+from buddy.workspace.files import load
+from buddy.workspace.renames import Renamed
+from buddy.workspace.undo import UndoEntry, UndoLog
+from buddy.workspace.versions import NOTHING, FileVersions
 
 
 def task_diff(log: UndoLog, task_id: int, cwd: str) -> Diff:
-    """A file's changes in a row are shown as one; where somebody else changed it in between, as several."""
+    """A file's changes in a row are shown as one; where somebody else changed it in between, as several. What
+    was moved or deleted whole comes last."""
+    return diff_of(log, log.entries(task_id), cwd)
+
+
+def diff_of(log: UndoLog, entries: Sequence[UndoEntry], cwd: str) -> Diff:
+    """The same, of these changes alone."""
     runs: dict[str, list[tuple[str, str]]] = {}
-    for entry in log.entries(task_id):
+    moved: list[FileDiff] = []
+    for entry in entries:
+        moved.extend(_moved(one, cwd) for one in entry.renames)
         for file in entry.files:
             _add(runs.setdefault(file.real, []), file)
     files = [
@@ -24,7 +36,20 @@ def task_diff(log: UndoLog, task_id: int, cwd: str) -> Diff:
         for before, after in pairs
         if before != after
     ]
-    return Diff(tuple(files))
+    return Diff((*files, *moved))
+
+
+def _moved(one: Renamed, cwd: str) -> FileDiff:
+    source = os.path.relpath(one.source, cwd)
+    if not one.trashed:
+        return FileDiff(source, "move", "", 0, 0, new_path=os.path.relpath(one.target, cwd))
+    if os.path.islink(one.target) or not os.path.isfile(one.target):
+        return FileDiff(source, "delete", "in the trash\n", 0, 0)
+    with suppress(OSError, ToolError):
+        kept = load(one.target, source)
+        found = difference(kept.data if kept else b"", b"")
+        return FileDiff(source, "delete", found.diff, found.added, found.removed)
+    return FileDiff(source, "delete", "no longer in the trash\n", 0, 0)
 
 
 def _add(pairs: list[tuple[str, str]], file: FileVersions) -> None:

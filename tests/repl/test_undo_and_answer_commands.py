@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from buddy.extend.own_tools import OwnTools
-from buddy.repl.blocks import Note, PlainText, ToolCall
-from buddy.repl.commands import workspace
+from buddy.repl.blocks import Note, PlainText, Table, ToolCall
+from buddy.repl.commands import trash, workspace
 from buddy.repl.commands.registry import CommandError
 from buddy.repl.port import Context
 from buddy.tools.ask_user import ask_user
 from buddy.tools.edit import edit_file
+from buddy.tools.file_moves import delete_file, move_file
 from buddy.tools.shell import run_shell
 from buddy.workspace.locks import FileLocks
 from tests.board_desk import BoardDesk, board_desk
@@ -37,7 +38,7 @@ class Person:
     async def types(self, line: str) -> list[Any]:
         name, _, argument = line.removeprefix("/").partition(" ")
         self._printed.clear()
-        command = next(one for one in workspace.COMMANDS if one.name == name)
+        command = next(one for one in (*workspace.COMMANDS, *trash.COMMANDS) if one.name == name)
         await command.run(self._context, argument)
         return list(self._printed)
 
@@ -60,6 +61,7 @@ async def person(root: Path, *, own: bool = False) -> AsyncIterator[Person]:
         port = SimpleNamespace(
             board=desk.board,
             undo=desk.undo,
+            questions=desk.questions,
             locks=services[FileLocks],
             boundary=desk.parts.boundary,
         )
@@ -168,3 +170,44 @@ async def test_tools_are_reloaded_and_listed_with_their_source(tmp_path: Path) -
         problem, said = await one.types("/tools reload")
         assert f"{path}:1: not loaded: ZeroDivisionError" in problem.text
         assert said == Note("info", "gone: mine")
+
+
+async def test_undo_names_both_ends_of_a_move_and_what_was_deleted(tmp_path: Path) -> None:
+    async with person(tmp_path) as one:
+        (one.root / "a.txt").write_text("1\n")
+        await one.desk.call(move_file, {"source": "a.txt", "target": "b.txt"})
+        await one.desk.call(delete_file, {"path": "b.txt"})
+        said = [await one.types(line) for line in ("/undo", "/undo @1", "/redo")]
+        assert said == [
+            [Note("info", "taken back: delete_file of task 1 on b.txt; /redo applies it again")],
+            [Note("info", "taken back: move_file of task 1 on a.txt, b.txt; /redo applies it again")],
+            [Note("info", "applied again: move_file of task 1 on a.txt, b.txt")],
+        ]
+        assert (one.root / "b.txt").read_text() == "1\n"
+
+
+async def test_restore_lists_the_trash_and_puts_back_by_name_path_or_the_last(tmp_path: Path) -> None:
+    async with person(tmp_path) as one:
+        with pytest.raises(CommandError, match="the trash is empty"):
+            await one.types("/restore")
+        (one.root / "sub").mkdir()
+        for name in ("a.txt", "sub/b.txt", "c.txt"):
+            (one.root / name).write_text(name)
+            await one.desk.call(delete_file, {"path": name})
+        (listed,) = await one.types("/restore list")
+        assert isinstance(listed, Table)
+        assert {row[1:3] for row in listed.rows} == {
+            (name, "task 1") for name in ("a.txt", "sub/b.txt", "c.txt")
+        }
+        said = [await one.types(f"/restore {which}") for which in ("last", "sub/b.txt", "a.txt")]
+        assert [text for (note,) in said for text in [note.text]] == [
+            "put back: c.txt",
+            "put back: sub/b.txt",
+            "put back: a.txt",
+        ]
+        await one.desk.call(delete_file, {"path": "c.txt"})
+        with pytest.raises(CommandError, match="nothing in the trash is called 'zz'; /restore lists"):
+            await one.types("/restore zz")
+        (one.root / "c.txt").write_text("other")
+        with pytest.raises(CommandError, match="exists again"):
+            await one.types("/restore c.txt")

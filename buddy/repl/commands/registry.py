@@ -13,7 +13,7 @@ from buddy.repl.port import Context
 
 Family = Literal["talk", "tasks", "approvals", "session", "models", "workspace", "setup", "screen"]
 Run = Callable[[Context, str], Awaitable[None]]
-Kind = Literal["task", "session", "model", "path", "command", "request"]
+Kind = Literal["task", "session", "model", "path", "command", "request", "question", "prompt"]
 """What an argument names: the completion offers what there is of it."""
 
 
@@ -24,8 +24,8 @@ class CommandError(Exception):
 class SlashCommand(msgspec.Struct, frozen=True):
     """A declared command. `usage` is what follows the name ("" for nothing); `destructive` ones must be
     written out, their prefixes don't work. `choices` completes the first argument; what the next one names
-    (the first, where there are no choices) is `completes`. `sends`: it sends
-    text, which must keep its order."""
+    (the first, where there are no choices) is `completes`, and `then` completes the one after. `sends`: it
+    sends text, which must keep its order."""
 
     name: str
     family: Family
@@ -36,6 +36,7 @@ class SlashCommand(msgspec.Struct, frozen=True):
     run: Run
     choices: tuple[str, ...]
     completes: tuple[Kind, ...]
+    then: tuple[str, ...]
     sends: bool
 
     def line(self) -> str:
@@ -52,6 +53,7 @@ def command(
     destructive: bool = False,
     choices: tuple[str, ...] = (),
     completes: tuple[Kind, ...] = (),
+    then: tuple[str, ...] = (),
     sends: bool = False,
 ) -> Callable[[Run], SlashCommand]:
     """Declare a command: an async function of (context, argument text). Its docstring's first line is its
@@ -71,6 +73,7 @@ def command(
             run=function,
             choices=choices,
             completes=completes,
+            then=then,
             sends=sends,
         )
 

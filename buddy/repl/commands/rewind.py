@@ -1,41 +1,139 @@
-"""Going back in a conversation: to before an earlier prompt. Files stay as they are; the journal keeps what
-was said."""
+"""Going back to before an earlier prompt: the conversation, the files, or both. The journal keeps what was
+said, and /redo applies again what was taken back; the person's own edits are never touched.
+"""
 
 from __future__ import annotations
 
-from buddy.agent.messages import Text, UserMessage, text_of
-from buddy.repl.blocks import Note, Table
+import asyncio
+import os
+import re
+from collections.abc import Sequence
+
+from buddy.agent.display import Diff
+from buddy.agent.messages import AssistantMessage, Call, Text, UserMessage, calls_of, text_of
+from buddy.agent.tool import ToolError
+from buddy.repl import words
+from buddy.repl.blocks import Note, Table, ToolCall
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.port import Context
-from buddy.safety.sanitise import one_line
+from buddy.safety.sanitise import one_line, visible
 from buddy.tasks.task import Task
+from buddy.tools.task_diff import diff_of
+from buddy.workspace.undo import UndoEntry
 
 SHOWN = 20
+MAX_NAMED = 8
+_ARGUMENT = re.compile(r"(?P<number>\d+)(?:\s+(?P<what>conversation|files|both))?")
 
 
-@command(family="session", usage="[N]")
+@command(
+    family="session",
+    usage="[N [conversation|files|both]]",
+    completes=("prompt",),
+    then=("conversation", "files", "both"),
+)
 async def rewind(context: Context, argument: str) -> None:
-    """Go back to before an earlier prompt (of the conversation; /undo takes edits back)"""
+    """Go back to before an earlier prompt: the conversation, the files changed since, or both"""
     task = context.board.task(context.focus)
     points = prompts_of(task)
     if not points:
         raise CommandError("there is no earlier prompt to go back to")
+    entries = await asyncio.to_thread(context.desk.undo.entries, task.number)
     if not argument:
-        rows = [
-            (str(number), one_line(text_of(task.history[at]), 100)) for number, at in enumerate(points, 1)
-        ]
-        context.stage.print(Table(("", "prompt"), tuple(rows[-SHOWN:])))
-        context.stage.hint("/rewind N goes back to before that prompt, and puts it into the line again")
+        _list(context, task, points, entries)
         return
-    if not argument.isdecimal() or not 1 <= int(argument) <= len(points):
-        raise CommandError(f"expected the number of a prompt, 1 to {len(points)}, found {argument!r}")
+    given = _ARGUMENT.fullmatch(argument)
+    if given is None or not 1 <= int(given["number"]) <= len(points):
+        raise CommandError(
+            f"expected the number of a prompt, 1 to {len(points)}, and conversation, files or both; "
+            f"found {argument!r}"
+        )
     if task.running:
         raise CommandError(f"task {task.number} is running; cancel it first (Esc)")
-    at = points[int(argument) - 1]
+    number, what = int(given["number"]), given["what"] or ""
+    at = points[number - 1]
+    changed = changes_since(task, at, entries)
+    if not what and changed:
+        await _offer(context, number, changed)
+        return
+    if what in ("files", "both"):
+        await _take_back(context, task, number, changed)
+    if what != "files":
+        await _go_back(context, task, at)
+        stay = "; files stay as they are" if what == "conversation" and changed else ""
+        context.stage.print(Note("info", f"back to before prompt {number}{stay}"))
+
+
+def _list(context: Context, task: Task, points: Sequence[int], entries: Sequence[UndoEntry]) -> None:
+    rows = [
+        (
+            str(number),
+            one_line(text_of(task.history[at]), 100),
+            words.counted(len(_paths(changes_since(task, at, entries))), "file"),
+        )
+        for number, at in enumerate(points, 1)
+    ]
+    context.stage.print(Table(("", "prompt", "changed since"), tuple(rows[-SHOWN:])))
+    context.stage.hint("/rewind N goes back to before that prompt, and puts it into the line again")
+
+
+def changes_since(task: Task, at: int, entries: Sequence[UndoEntry]) -> tuple[UndoEntry, ...]:
+    """The task's changes of files that stand, from the first call after this message on."""
+    calls = {
+        call.id for one in task.history[at:] if isinstance(one, AssistantMessage) for call in calls_of(one)
+    }
+    first = next((index for index, entry in enumerate(entries) if entry.call_id in calls), len(entries))
+    return tuple(entries[first:])
+
+
+async def _offer(context: Context, number: int, changed: tuple[UndoEntry, ...]) -> None:
+    """Files were changed since: what would be taken back is shown first, and nothing is done yet."""
+    cwd = context.desk.boundary.cwd
+    shown = await asyncio.to_thread(diff_of, context.desk.undo, changed, cwd)
+    context.stage.print(_block(context, shown, f"changed since prompt {number}"))
+    count = words.counted(len(_paths(changed)), "file")
+    context.stage.print(
+        Note(
+            "info",
+            f"{count} changed since prompt {number}; nothing is taken back yet. /rewind {number} both · "
+            f"/rewind {number} conversation (files stay) · /rewind {number} files (the conversation stays)",
+        )
+    )
+
+
+def _block(context: Context, shown: Diff, title: str) -> ToolCall:
+    call = Call("", "diff", "{}")
+    return ToolCall(call, title, "low", "ok", "", shown, 0.0, cached=False, task_id=context.focus)
+
+
+async def _take_back(context: Context, task: Task, number: int, changed: tuple[UndoEntry, ...]) -> None:
+    """Take the changes back, the newest first. Where one can't be, those after it are, and it is said."""
+    if not changed:
+        raise CommandError(f"task {task.number} has changed no file since prompt {number} that still stands")
+    undone: list[UndoEntry] = []
+    for _ in changed:
+        try:
+            undone.append(
+                await asyncio.to_thread(context.desk.undo.undo, context.desk.locks, task.number, merging=True)
+            )
+        except ToolError as error:
+            left = words.counted(len(changed) - len(undone), "change")
+            done = words.counted(len(undone), "change")
+            raise CommandError(f"{error} {done} taken back, {left} not; the conversation stays") from error
+    paths = [visible(os.path.relpath(path, context.desk.boundary.cwd)) for path in _paths(undone)]
+    more = len(paths) - MAX_NAMED
+    named = ", ".join(paths[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+    times = "/redo" if len(undone) == 1 else f"/redo, {len(undone)} times,"
+    context.stage.print(Note("info", f"taken back since prompt {number}: {named}; {times} applies it again"))
+
+
+def _paths(entries: Sequence[UndoEntry]) -> list[str]:
+    return sorted({path for entry in entries for path in entry.paths})
+
+
+async def _go_back(context: Context, task: Task, at: int) -> None:
     text = prompt_text(task, at)
     await _cut(context, task, at)
-    said = f"back to before prompt {argument}; files stay as they are (/undo takes edits back)"
-    context.stage.print(Note("info", said))
     context.stage.put(text)
 
 

@@ -12,7 +12,7 @@ from buddy.repl.blocks import Note, PlainText, Table, ToolCall
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.commands.tasks import task_number
 from buddy.repl.port import Context
-from buddy.tools.ask_user import Questions, Unanswered
+from buddy.tools.ask_user import Unanswered
 from buddy.tools.git import git_diff
 from buddy.tools.task_diff import task_diff
 from buddy.workspace.undo import UndoEntry
@@ -87,17 +87,15 @@ async def redo(context: Context, argument: str) -> None:
 
 
 def _named(context: Context, entry: UndoEntry) -> str:
-    paths = [os.path.relpath(file.real, context.desk.boundary.cwd) for file in entry.files]
+    paths = [os.path.relpath(path, context.desk.boundary.cwd) for path in entry.paths]
     shown = ", ".join(paths[:8]) + (f" and {len(paths) - 8} more" if len(paths) > 8 else "")
     return f"{entry.tool} of task {entry.task_id} on {shown}"
 
 
-@command(family="workspace", usage="[N] ANSWER")
+@command(family="tasks", usage="[N] ANSWER", completes=("question",))
 async def answer(context: Context, argument: str) -> None:
     """Answer a question of a model: an option's number or your words"""
-    questions = context.board.task(context.focus).services.services.get(Questions)
-    if not isinstance(questions, Questions):
-        raise CommandError("no question is waiting")
+    questions = context.desk.questions
     if not argument.strip():
         waiting = questions.waiting()
         if not waiting:

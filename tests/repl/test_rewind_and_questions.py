@@ -1,0 +1,165 @@
+"""/rewind with files, and the questions of models: shown, answered, asked again after a crash."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+
+from buddy.agent.messages import text_of
+from buddy.repl.completion import DeskCompleter
+from buddy.repl.live import inbox_lines, phase_text, queue_lines
+from buddy.repl.style import UNICODE, Look
+from buddy.repl.view_state import QueueRow
+from buddy.repl.width import line_cells, plain
+from tests.fake_llm.asked import Asked
+from tests.fake_llm.script import Reply, call, reply
+from tests.fake_llm.server import FakeLLM
+from tests.headless.program import Desk
+from tests.repl.sitting_desk import Sitting, seated, sitting
+
+EDIT = {"permissions": {"mode": "edit"}}
+LOOK = Look("default", UNICODE, ansi=True)
+
+
+def edits(asked: Asked) -> Reply:
+    """`write NAME TEXT` writes a file; anything else is only heard."""
+    if asked.turns[-1][0] == "user" and asked.last_user_text.startswith("write "):
+        _, name, text = asked.last_user_text.split(" ", 2)
+        return reply(call("write_file", path=name, content=text + "\n"))
+    return reply("done as asked")
+
+
+def asks(asked: Asked) -> Reply:
+    """Asks which database, and says the answer."""
+    if asked.turns[-1][0] == "user":
+        question = {"question": "Which database?", "options": ["sqlite", "postgres"]}
+        return reply(call("ask_user", questions=[question]))
+    return reply("You said: " + asked.turns[-1][1].split("→ ")[-1])
+
+
+def said(desk: Sitting) -> list[str]:
+    return [
+        text_of(one) for one in desk.context.board.task(1).history if one.__class__.__name__ == "UserMessage"
+    ]
+
+
+async def offered(desk: Sitting, line: str) -> list[str]:
+    completer = desk.front.completer.source
+    assert isinstance(completer, DeskCompleter)
+    event = CompleteEvent(completion_requested=True)
+    return [one.text async for one in completer.get_completions_async(Document(line), event)]
+
+
+async def test_rewind_offers_conversation_files_or_both_with_the_difference_first(tmp_path: Path) -> None:
+    async with sitting(tmp_path, edits, settings=EDIT) as desk:
+        await desk.turn("write a.txt one")
+        await desk.turn("write b.txt two")
+        await desk.turn("thanks")
+        shown = await desk.said("/rewind", "write a.txt one", "thanks")
+        assert [row.rsplit("│", 1)[-1].strip() for row in shown.splitlines() if "│" in row][-3:] == [
+            "2 files",
+            "1 file",
+            "0 files",
+        ]
+        await desk.said("/rewind 2", "+two", "1 file changed since prompt 2; nothing is taken back yet")
+        assert said(desk) == ["write a.txt one", "write b.txt two", "thanks"]
+        assert (desk.desk.repo / "b.txt").exists()
+        await desk.said("/rewind 3", "back to before prompt 3\n")
+        assert said(desk) == ["write a.txt one", "write b.txt two"]
+
+
+async def test_rewind_both_takes_files_and_conversation_back_and_redo_makes_them_again(
+    tmp_path: Path,
+) -> None:
+    async with sitting(tmp_path, edits, settings=EDIT) as desk:
+        await desk.turn("write a.txt one")
+        await desk.turn("write b.txt two")
+        await desk.turn("write c.txt three")
+        (desk.desk.repo / "mine.txt").write_text("the person's own\n")
+        await desk.said(
+            "/rewind 2 both", "taken back since prompt 2: b.txt, c.txt; /redo, 2 times,", "back to"
+        )
+        assert sorted(one.name for one in desk.desk.repo.glob("*.txt")) == ["a.txt", "mine.txt"]
+        assert said(desk) == ["write a.txt one"]
+        assert desk.paper.line == "write b.txt two"
+        await desk.said("/redo", "applied again: write_file of task 1 on b.txt")
+        await desk.said("/redo", "applied again: write_file of task 1 on c.txt")
+        assert (desk.desk.repo / "c.txt").read_text() == "three\n"
+
+
+async def test_rewind_of_files_or_of_the_conversation_alone(tmp_path: Path) -> None:
+    async with sitting(tmp_path, edits, settings=EDIT) as desk:
+        await desk.turn("write a.txt one")
+        await desk.turn("write b.txt two")
+        await desk.said("/rewind 2 files", "taken back since prompt 2: b.txt; /redo applies it again")
+        assert len(said(desk)) == 2
+        await desk.said("/rewind 2 files", "task 1 has changed no file since prompt 2 that still stands")
+        await desk.said("/rewind 1 conversation", "back to before prompt 1; files stay as they are")
+        assert (desk.desk.repo / "a.txt").exists()
+        assert said(desk) == []
+
+
+async def test_a_file_the_person_changed_since_is_never_touched(tmp_path: Path) -> None:
+    async with sitting(tmp_path, edits, settings=EDIT) as desk:
+        await desk.turn("write a.txt one")
+        await desk.turn("write b.txt two")
+        (desk.desk.repo / "a.txt").write_text("mine\n")
+        await desk.said("/rewind 1 both", "1 change taken back, 1 change not; the conversation stays")
+        assert (desk.desk.repo / "a.txt").read_text() == "mine\n"
+        assert not (desk.desk.repo / "b.txt").exists()
+        assert len(said(desk)) == 2
+        await desk.said("/rewind 1 everything", "expected the number of a prompt, 1 to 2, and conversation,")
+
+
+async def test_prompts_and_what_to_rewind_are_completed(tmp_path: Path) -> None:
+    async with sitting(tmp_path, edits, settings=EDIT) as desk:
+        await desk.turn("write a.txt one")
+        await desk.turn("thanks")
+        assert await offered(desk, "/rewind ") == ["2", "1"]
+        assert await offered(desk, "/rewind 1 ") == ["conversation", "files", "both"]
+        assert await offered(desk, "/rewind 1 f") == ["files"]
+        assert await offered(desk, "/rewind 1 files x") == []
+
+
+async def test_a_question_of_a_background_task_names_it_waits_and_is_answered(tmp_path: Path) -> None:
+    async with sitting(tmp_path, asks) as desk:
+        desk.say("choose one &")
+        await desk.shows("task 2 asks: choose one", "Which database?", "1. sqlite")
+        facts = desk.front.controller.facts()
+        assert facts.queue == (QueueRow("question", 2, "Which database? (/answer 1 …)"),)
+        desk.paper.touch()
+        state = desk.paper.state
+        assert plain(queue_lines(state, 80, LOOK)[0]) == "? task 2 Which database? (/answer 1 …)"
+        assert max(line_cells(line) for line in queue_lines(state, 30, LOOK)) <= 29
+        assert phase_text(state, state.task(2), state.task(2).heard_at).startswith("waiting for your answer")
+        assert inbox_lines(state, 0.0, 80, LOOK) == []
+        assert await offered(desk, "/answer ") == ["1"]
+        desk.say("/answer 1 2")
+        await desk.hints("answered question 1 of task 2")
+        await desk.shows("You said: postgres")
+        assert desk.front.controller.facts().queue == (QueueRow("note", 2, "choose one"),)
+        await desk.said("/answer", "no question is waiting")
+
+
+async def test_a_question_that_was_open_when_buddy_died_is_asked_again(tmp_path: Path) -> None:
+    async with FakeLLM(asks) as server:
+        desk = Desk(tmp_path, server.url)
+        desk.files(main__py="print(1)\n")
+        process = await desk.start("exec", "x")  # a session is made the way any is; its journal is cut below
+        await process.communicate()
+        journal = next((desk.repo / ".buddyx/sessions").glob("*/journal.jsonl"))
+        lines = journal.read_bytes().splitlines(keepends=True)
+        begun = next(at for at, line in enumerate(lines) if b'"tool_begin"' in line)
+        journal.write_bytes(b"".join(lines[: begun + 1]))
+        for snapshot in journal.parent.glob("snapshot*"):
+            snapshot.unlink()
+        async with seated(desk, server, "-c") as sat:
+            await sat.shows("task 1 is paused")
+            sat.say("/continue")
+            await sat.shows("Which database?")
+            await asyncio.sleep(0)
+            sat.say("/answer 1")
+            await sat.shows("You said: sqlite")
