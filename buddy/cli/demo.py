@@ -111,8 +111,10 @@ def demo(options: Options, environment: Mapping[str, str], modes: list[Any] | No
                 collect_from_here()
                 return asyncio.run(_plain(options, place, loaded))
             from buddy.cli.interactive import run_screen
+            from buddy.repl.leaving import interrupts_held
 
-            return asyncio.run(run_screen(options, place, loaded, "", modes))
+            with interrupts_held():
+                return asyncio.run(run_screen(options, place, loaded, "", modes))
         finally:
             os.chdir(started_in)
 

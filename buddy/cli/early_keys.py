@@ -21,7 +21,9 @@ _INPUT, _LOCAL, _CHARACTERS = 0, 3, 6
 @contextlib.contextmanager
 def keys_wait(fd: int) -> Generator[list[Any] | None]:
     """Inside, the terminal neither echoes nor edits what is typed; Ctrl-C interrupts as ever. Whatever ends
-    this, signals included, puts the terminal back. Yields how it was, None where it can't be had."""
+    this, signals included, puts the terminal back. Yields how it was, None where it can't be had.
+
+    Afterwards the program leaves, and a further interrupt would only break that: none is heard."""
     try:
         modes = termios.tcgetattr(fd)
     except termios.error:
@@ -37,16 +39,29 @@ def keys_wait(fd: int) -> Generator[list[Any] | None]:
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
-    heard = [number for number in _ENDS if signal.getsignal(number) != signal.SIG_IGN]
-    previous = {number: signal.signal(number, ended) for number in heard}
+    handlers = {**dict.fromkeys(_ENDS, ended), signal.SIGINT: _interrupted}
+    heard = [number for number in handlers if signal.getsignal(number) != signal.SIG_IGN]
+    previous = {number: signal.signal(number, handlers[number]) for number in heard}
     try:
         with contextlib.suppress(termios.error):
             termios.tcsetattr(fd, termios.TCSANOW, _silent(modes))
         yield modes
     finally:
+        signal.signal(signal.SIGINT, _ignored)
         put_back()
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        for number in _ENDS:
+            if number in previous:
+                signal.signal(number, previous[number])
+
+
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    """Interrupt once: a second one would break what the first one has to put back."""
+    signal.signal(signal.SIGINT, _ignored)
+    signal.default_int_handler(number, frame)
+
+
+def _ignored(_number: int, _frame: FrameType | None) -> None:
+    """Nothing. A handler rather than SIG_IGN, because children would inherit that."""
 
 
 def _silent(modes: list[Any]) -> list[Any]:

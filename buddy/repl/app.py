@@ -123,7 +123,7 @@ class Repl:
         loop = asyncio.get_running_loop()
         self._terminal.attach(loop, self.screen.touch)
         with contextlib.ExitStack() as stack:
-            stack.enter_context(interrupts_held())
+            stack.enter_context(interrupts_held(lambda: loop.call_soon_threadsafe(self._app.interrupt)))
             stack.callback(self._terminal.close)
             modes = (self._keyboard.fileno(), self._modes)
             stack.enter_context(terminal_restored(self._terminal, *modes, title=self._settings.title))
@@ -136,7 +136,7 @@ class Repl:
             self._jobs.start(self._show(events))
             try:
                 self._bars.refresh(self.screen.show)
-                await self._app.run_async(set_exception_handler=False)
+                await self._app.run_async(set_exception_handler=False, handle_sigint=False)
             except EOFError:
                 self._ending = "gone"
             finally:

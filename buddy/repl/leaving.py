@@ -31,10 +31,10 @@ def terminal_restored(terminal: Terminal, fd: int, modes: Modes | None, *, title
 
 
 @contextlib.contextmanager
-def interrupts_held() -> Generator[None]:
-    """An interrupt is a key while the screen is up, and nothing while it is put away: it must not break the
-    way out. A handler rather than SIG_IGN, because children would inherit that."""
-    previous = signal.signal(signal.SIGINT, lambda _number, _frame: None)
+def interrupts_held(heard: Callable[[], object] = lambda: None) -> Generator[None]:
+    """An interrupt is a key while the screen is up (`heard`), and nothing while it is put away: it must not
+    break the way out. A handler rather than SIG_IGN, because children would inherit that."""
+    previous = signal.signal(signal.SIGINT, lambda _number, _frame: heard())
     try:
         yield
     finally:

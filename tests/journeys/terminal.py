@@ -30,6 +30,13 @@ ENTER_S = 0.15
 """Before Enter, and between two keys of a person: what comes faster is taken for a paste."""
 
 
+def _as_a_shell_does() -> None:
+    """Take the terminal; and hear the signals that whoever started the tests may have ignored."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Terminal:
     """A terminal with buddy in it."""
 
@@ -48,7 +55,7 @@ class Terminal:
             cwd=desk.repo,
             env={**desk.variables(), "TERM": "xterm-256color"},
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_as_a_shell_does,
         )
         self._slave = slave
         os.set_blocking(self._master, False)
@@ -128,6 +135,11 @@ class Terminal:
         await self.until(lambda: self.process.poll() is not None, "the end")
         await asyncio.sleep(0.05)
         return self.process.returncode
+
+    @property
+    def master(self) -> int:
+        """Our side of the terminal."""
+        return self._master
 
     @property
     def tty(self) -> int:
