@@ -16,9 +16,10 @@ from buddy.sessions.records import CheckpointTaken
 from buddy.tasks.parts import BoardParts
 from buddy.tasks.task import Task
 from buddy.tasks.windows import TEST_TOOLS, TestWindows
+from buddy.workspace.approved import Approved
 from buddy.workspace.checkpoints import Mark
 
-KEEPS_ITSELF = frozenset({"edit_file", "write_file", "apply_patch", "copy_file"})
+KEEPS_ITSELF = frozenset({"edit_file", "write_file", "apply_patch", "copy_file", "move_file", "delete_file"})
 """Tools that put what they replace on disk before they do: they need no look at the whole tree."""
 
 
@@ -101,7 +102,7 @@ async def _changing(
     """Run a call that may change files, with the tree kept before and after. Whatever way it ends, what it
     did by then is its own."""
     checkpoints = around.parts.checkpoints
-    if checkpoints is None:
+    if checkpoints is None or _only_reads(around.task, call):
         return await _in_window(around, tool, arguments, context)
     if tool.name in KEEPS_ITSELF:
         result = await _in_window(around, tool, arguments, context)
@@ -125,6 +126,13 @@ async def _changing(
                     call,
                     {"before": taken.before, "after": taken.after, "entry": taken.entry_id},
                 )
+
+
+def _only_reads(task: Task, call: Call) -> bool:
+    """A command that was judged to change nothing, so that it ran without a question: two looks at the tree
+    would cost more than it does."""
+    approved = task.services.services.get(Approved)
+    return isinstance(approved, Approved) and approved.only_reads(call.id)
 
 
 def _record(around: Surroundings, call: Call, data: dict[str, str | int]) -> None:

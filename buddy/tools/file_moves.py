@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from buddy.agent.display import Diff, Display, FileDiff, Plain
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
@@ -13,9 +14,11 @@ from buddy.safety.paths import Boundary, Located, locate
 from buddy.tools.changing import FileChange, Loader, Plan, change, existing, located, preview
 from buddy.tools.near_names import missing
 from buddy.workspace.approved import Approved
-from buddy.workspace.files import explained, folder_of, refuse_irregular, status_of
+from buddy.workspace.files import explained, refuse_irregular, status_of
 from buddy.workspace.locks import FileLocks, in_thread
+from buddy.workspace.renames import Renamed, rename
 from buddy.workspace.trash import Trash
+from buddy.workspace.undo import UndoLog
 from buddy.workspace.views import FileViews
 
 ALIASES = {
@@ -23,6 +26,7 @@ ALIASES = {
     **dict.fromkeys(("to", "dst", "dest", "destination", "to_path", "target_path"), "target"),
 }
 MAX_COUNTED = 10_000
+T = TypeVar("T")
 
 
 def _into(ctx: ToolContext, source: Located, target: Located) -> Located:
@@ -138,7 +142,7 @@ async def move_file(ctx: ToolContext, source: str, target: str) -> ToolResult:
             raise ToolError(f"{start.shown} cannot be moved into itself")
         with ctx.service(FileLocks).holding(origin, end.real), explained(f"move {start.shown}"):
             _free(end)
-            _rename(origin, end)
+            _logged(ctx, "move_file", Renamed(origin, end.real), lambda: rename(origin, end.real))
         ctx.service(FileViews).moved(origin, end.real)
         kind = "folder" if stat.S_ISDIR(status.st_mode) else "file"
         shown = Diff((FileDiff(start.shown, "move", "", 0, 0, new_path=end.shown),))
@@ -147,9 +151,15 @@ async def move_file(ctx: ToolContext, source: str, target: str) -> ToolResult:
     return await in_thread(work)
 
 
-def _rename(origin: str, end: Located) -> None:
-    with folder_of(origin) as (old_folder, old), folder_of(end.real, create=True) as (folder, name):
-        os.rename(old, name, src_dir_fd=old_folder, dst_dir_fd=folder)
+def _logged(ctx: ToolContext, tool: str, renamed: Renamed, act: Callable[[], T]) -> T:
+    """Move something, with the way back on disk before it is moved."""
+    log = ctx.service(UndoLog)
+    entry = log.prepare_renames(ctx.task_id, ctx.call_id, tool, [renamed])
+    try:
+        return act()
+    except BaseException:
+        log.drop(entry)
+        raise
 
 
 def _delete_access(arguments: Any) -> Access:
@@ -194,7 +204,14 @@ async def delete_file(ctx: ToolContext, path: str) -> ToolResult:
         named = _named(target, origin, status)
         with ctx.service(FileLocks).holding(origin), explained(f"delete {target.shown}"):
             try:
-                trashed = ctx.service(Trash).take(origin, ctx.task_id)
+                trash = ctx.service(Trash)
+                place = trash.place()
+                trashed = _logged(
+                    ctx,
+                    "delete_file",
+                    Renamed(origin, place, trashed=True),
+                    lambda: trash.take(origin, ctx.task_id, place),
+                )
             except shutil.Error as error:
                 raise ToolError(
                     f"cannot move {target.shown} to the trash: {error}; it was not deleted"

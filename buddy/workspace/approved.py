@@ -43,6 +43,10 @@ class Approved:
         """What the environment of this call's command must hold."""
         return self._environments.get(call_id, {})
 
+    def only_reads(self, call_id: str) -> bool:
+        """Whether the command of this call was judged to change nothing."""
+        return call_id in self._environments
+
     def check_path(self, call_id: str, given: str, real: str) -> None:
         """Raise `ToolError` when the path leads elsewhere now."""
         judged = self._calls.get(call_id, {}).get(given)

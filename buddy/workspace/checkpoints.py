@@ -21,7 +21,8 @@ from buddy.workspace.checkpoint_git import CheckpointError, private_git
 from buddy.workspace.checkpoint_store import LINK_MODE, Bounds, CheckpointStore, Difference, State, Version
 from buddy.workspace.locks import in_thread
 from buddy.workspace.restore import LINK
-from buddy.workspace.undo import Effect, FileVersions, UndoLog
+from buddy.workspace.undo import Effect, UndoLog
+from buddy.workspace.versions import FileVersions
 
 MAX_EFFECT_FILES = 2_000
 MAX_EFFECT_BYTES = 64_000_000
@@ -150,8 +151,11 @@ class Checkpoints:
         names = [one.content for change in found for one in (change.before, change.after) if one is not None]
         contents = store.contents(names)
         effects: list[Effect] = []
+        moved = self._log.moved_since(mark.position)
         for change in found:
             real = os.path.join(self._root, change.path)
+            if any(real == path or real.startswith(path + "/") for path in moved):
+                continue
             effect = _effect(real, change, contents)
             known = logged.get(real)
             if effect is not None and known is not None:

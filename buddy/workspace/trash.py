@@ -17,6 +17,8 @@ import msgspec
 from buddy.agent.tool import ToolError
 from buddy.workspace.files import folder_of
 
+_THING = "it"
+
 
 class Trashed(msgspec.Struct, frozen=True):
     """One deleted file or folder. `deleted_at`: seconds since 1970."""
@@ -34,22 +36,14 @@ class Trash:
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
-    def take(self, real: str, task_id: int) -> Trashed:
-        """Move a file or folder into the trash. Raises `OSError`; then it still is where it was."""
-        name = os.path.basename(real)
-        now = time.time()
-        trashed = Trashed(f"{int(now)}-{secrets.token_hex(3)}", real, name, task_id, now)
-        box = os.path.join(self._folder, trashed.id)
-        os.makedirs(box, mode=0o700)
-        with open(os.path.join(box, "where.json"), "wb") as file:
-            file.write(msgspec.json.encode(trashed))
-        try:
-            with folder_of(real) as (parent, found):
-                _move(found, os.path.join(box, "it"), parent)
-        except BaseException:
-            shutil.rmtree(box, ignore_errors=True)
-            raise
-        return trashed
+    def place(self) -> str:
+        """A path in the trash for the next thing to take; nothing is made yet."""
+        return os.path.join(self._folder, f"{int(time.time())}-{secrets.token_hex(3)}", _THING)
+
+    def take(self, real: str, task_id: int, place: str = "") -> Trashed:
+        """Move a file or folder into the trash, to a `place` that was asked for before. Raises `OSError`;
+        then it still is where it was."""
+        return fill_box(os.path.dirname(place or self.place()), real, task_id)
 
     def list(self) -> tuple[Trashed, ...]:
         """What is in the trash, newest first."""
@@ -74,11 +68,30 @@ class Trash:
             raise ToolError(f"nothing in the trash is called {which!r}" if which else "the trash is empty")
         if os.path.lexists(found.real):
             raise ToolError(f"{found.real} exists again; move it away first")
-        box = os.path.join(self._folder, found.id)
-        with folder_of(found.real, create=True) as (parent, name):
-            _move_out(os.path.join(box, "it"), name, parent)
-        shutil.rmtree(box)
+        leave_box(os.path.join(self._folder, found.id), found.real)
         return found
+
+
+def fill_box(box: str, real: str, task_id: int) -> Trashed:
+    """Move a file or folder into a box of its own. Raises `OSError`; then it still is where it was."""
+    trashed = Trashed(os.path.basename(box), real, os.path.basename(real), task_id, time.time())
+    os.makedirs(box, mode=0o700)
+    try:
+        with open(os.path.join(box, "where.json"), "wb") as file:
+            file.write(msgspec.json.encode(trashed))
+        with folder_of(real) as (parent, found):
+            _move(found, os.path.join(box, _THING), parent)
+    except BaseException:
+        shutil.rmtree(box, ignore_errors=True)
+        raise
+    return trashed
+
+
+def leave_box(box: str, real: str) -> None:
+    """Put what is in a box at a path, which is free. Raises `OSError`; then it still is in the box."""
+    with folder_of(real, create=True) as (parent, name):
+        _move_out(os.path.join(box, _THING), name, parent)
+    shutil.rmtree(box)
 
 
 def _move(name: str, target: str, parent: int) -> None:

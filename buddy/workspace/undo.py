@@ -19,35 +19,13 @@ from buddy.workspace.blobs import BlobStore
 from buddy.workspace.disk import DISK, Disk, write_all
 from buddy.workspace.files import Loaded, digest_of, folder_of, temporary_name
 from buddy.workspace.locks import FileLocks
-from buddy.workspace.merge import merge_bytes
-from buddy.workspace.restore import Move, carry_out, is_link, look, mode_for, reversed_move, same_kind
-
-NOTHING = ""
-"""The hash of a file that does not exist."""
-
-
-class FileVersions(msgspec.Struct, frozen=True):
-    """One file of an entry: hashes before and after ("" when there is no file), the mode before (0: not
-    known), the name of the temporary file, which a crash may leave behind, and the mode after (0: the same as
-    before)."""
-
-    real: str
-    before: str
-    after: str
-    mode: int
-    temporary: str
-    mode_after: int = 0
-
-    def reversed(self) -> FileVersions:
-        """The change that takes this one back."""
-        return FileVersions(
-            self.real, self.after, self.before, self.mode_after or self.mode, self.temporary, self.mode
-        )
+from buddy.workspace.renames import Renamed, apply_again, take_back
+from buddy.workspace.versions import NOTHING, FileVersions, content_of, switch
 
 
 class UndoEntry(msgspec.Struct, frozen=True, tag="edit", tag_field="kind"):
     """One call's changes, taken back together. `effect`: what was found afterwards, of a call that did not
-    say what it changes (a command)."""
+    say what it changes (a command). `renames`: what was moved whole, not looked into."""
 
     id: int
     task_id: int
@@ -55,6 +33,13 @@ class UndoEntry(msgspec.Struct, frozen=True, tag="edit", tag_field="kind"):
     tool: str
     files: tuple[FileVersions, ...]
     effect: bool = False
+    renames: tuple[Renamed, ...] = ()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every path in the workspace that the entry changes."""
+        moved = [path for one in self.renames for path in (one.source, "" if one.trashed else one.target)]
+        return (*(file.real for file in self.files), *filter(None, moved))
 
 
 class Dropped(msgspec.Struct, frozen=True, tag="dropped", tag_field="kind"):
@@ -110,6 +95,7 @@ class UndoLog:
         self._undone: list[int] = []
         self._taken: dict[int, tuple[FileVersions, ...]] = {}
         self._applied: list[FileVersions | None] = []
+        self._moved: list[tuple[int, str]] = []
         self._last = 0
         self._loaded = False
 
@@ -134,6 +120,16 @@ class UndoLog:
             for intent in intents:
                 if intent.after is not None:
                     self._blobs.keep(intent.after)
+            self._add(entry)
+            return entry
+
+    def prepare_renames(self, task_id: int, call_id: str, tool: str, renames: Sequence[Renamed]) -> UndoEntry:
+        """Put on disk what is about to be moved whole. Raises `OSError`; then nothing may be moved."""
+        with self._guard:
+            self._load()
+            self._last += 1
+            entry = UndoEntry(self._last, task_id, call_id, tool, (), renames=tuple(renames))
+            self._append(entry)
             self._add(entry)
             return entry
 
@@ -175,12 +171,18 @@ class UndoLog:
         with self._guard:
             return tuple(file for file in self._applied[position:] if file is not None)
 
+    def moved_since(self, position: int) -> tuple[str, ...]:
+        """Paths below which everything was moved, by a call that said so, after a position."""
+        with self._guard:
+            return tuple(path for at, path in self._moved if at >= position)
+
     def content(self, digest: str) -> bytes | None:
         """A content that was kept, None for `NOTHING`. Raises `ToolError` when it is gone."""
-        return None if digest == NOTHING else self._blobs.load(digest)
+        return content_of(self._blobs, digest)
 
     def _add(self, entry: UndoEntry) -> None:
         self._applied.extend(entry.files)
+        self._moved.extend((len(self._applied), path) for path in entry.paths if entry.renames)
         self._entries[entry.id] = entry
         # A new edit ends redoing.
         self._undone = [done for done in self._undone if self._entries[done].task_id != entry.task_id]
@@ -202,9 +204,11 @@ class UndoLog:
             raise ToolError("there is no edit to take back")
         entry = standing[-1]
         # Files are locked before the log everywhere; the other order could wait in a circle with an edit.
-        with locks.holding(*(file.real for file in entry.files)), self._guard:
+        with locks.holding(*entry.paths), self._guard:
             if entry not in self.entries(task_id):
                 raise ToolError("that edit was taken back meanwhile")
+            take_back(entry.renames)
+            self._moved.extend((len(self._applied), path) for path in entry.paths if entry.renames)
             taken = self._switch([file.reversed() for file in entry.files], merging=merging)
             self._undone.append(entry.id)
             self._taken[entry.id] = taken
@@ -219,15 +223,22 @@ class UndoLog:
         if not ids:
             raise ToolError("nothing was taken back since the last edit")
         entry = self._entries[ids[-1]]
-        with locks.holding(*(file.real for file in entry.files)), self._guard:
+        with locks.holding(*entry.paths), self._guard:
             if entry.id not in self._undone:
                 raise ToolError("that edit was applied again meanwhile")
             taken = self._taken.get(entry.id)
             files = [file.reversed() for file in taken] if taken else list(entry.files)
+            apply_again(entry.renames)
+            self._moved.extend((len(self._applied), path) for path in entry.paths if entry.renames)
             self._switch(files, merging=merging)
             self._undone.remove(entry.id)
             self._append(Redone(entry.id))
         return entry
+
+    def _switch(self, files: Sequence[FileVersions], *, merging: bool) -> tuple[FileVersions, ...]:
+        changed = switch(files, self._blobs, self.disk, merging=merging)
+        self._applied.extend(changed)
+        return changed
 
     def _versions(self, intent: Intent) -> FileVersions:
         before = NOTHING if intent.before is None else self._blobs.store(intent.before.data)
@@ -276,69 +287,6 @@ class UndoLog:
             case Redone():
                 if line.id in self._undone:
                     self._undone.remove(line.id)
-
-    def _switch(self, files: Sequence[FileVersions], *, merging: bool) -> tuple[FileVersions, ...]:
-        """Bring files from their `before` to their `after`; what was changed, as it turned out."""
-        moves = [self._move(file, merging=merging) for file in files]
-        done: list[Move] = []
-        try:
-            for move in moves:
-                carry_out(move, self.disk)
-                done.append(move)
-        except (OSError, ToolError) as error:
-            for move in reversed(done):
-                with suppress(OSError, ToolError):
-                    carry_out(reversed_move(move), self.disk)
-            raise ToolError(f"could not restore: {error}; nothing was changed") from error
-        changed = tuple(_versions_of(move, file) for move, file in zip(moves, files, strict=True))
-        self._applied.extend(changed)
-        return changed
-
-    def _move(self, file: FileVersions, *, merging: bool) -> Move:
-        """What to write, after a look at what is there. Storing what is there first makes the step
-        reversible."""
-        shown = os.path.relpath(file.real)
-        now = look(file.real, shown)
-        found = NOTHING if now is None else now.digest
-        wanted = self.content(file.after)
-        mode = file.mode_after or file.mode
-        if found == file.after and same_kind(now, mode):
-            unchanged = now is None or mode_for(now, mode) in (0, now.mode)
-            return Move(file.real, shown, now, wanted, mode_for(now, mode), already=unchanged)
-        if found != file.before or not same_kind(now, file.mode):
-            if not merging:
-                raise ToolError(
-                    f"{shown} was changed by something else after that edit; taking the edit back would lose "
-                    "that. Nothing was changed."
-                )
-            wanted = self._merged(file, now, wanted, shown)
-        if now is not None:
-            self._blobs.store(now.data)
-        if wanted is not None:
-            self._blobs.store(wanted)
-        return Move(file.real, shown, now, wanted, mode_for(now, mode), already=False)
-
-    def _merged(self, file: FileVersions, now: Loaded | None, wanted: bytes | None, shown: str) -> bytes:
-        """The wanted content with what somebody else changed since. Raises `ToolError`."""
-        base = self.content(file.before)
-        if now is None or base is None or wanted is None or is_link(now.mode | file.mode):
-            what = "deleted" if now is None else "changed" if base is not None else "created"
-            raise ToolError(f"{shown} was {what} by something else since. Nothing was changed.")
-        merged = merge_bytes(base, now.data, wanted)
-        if isinstance(merged, bytes):
-            return merged
-        where = "" if merged is None else f" (lines {merged.first} to {merged.last} as the edit left them)"
-        raise ToolError(
-            f"{shown} was changed by something else in the same place{where}; taking the edit back would "
-            "lose that. Nothing was changed."
-        )
-
-
-def _versions_of(move: Move, file: FileVersions) -> FileVersions:
-    before = NOTHING if move.now is None else digest_of(move.now.data)
-    after = NOTHING if move.wanted is None else digest_of(move.wanted)
-    mode = 0 if move.now is None else move.now.mode
-    return FileVersions(move.real, before, after, mode, "", file.mode_after or file.mode)
 
 
 def _sweep(file: FileVersions) -> None:

@@ -12,10 +12,12 @@ from buddy.agent.events import Notice
 from buddy.agent.tool import ToolError
 from buddy.llm.scripted import Reply, Say, ScriptedCall
 from buddy.tools.edit import edit_file
+from buddy.tools.file_moves import delete_file, move_file
 from buddy.tools.read import read_file
 from buddy.tools.shell import run_shell
 from buddy.tools.task_diff import task_diff
 from buddy.tools.write import write_file
+from buddy.workspace.approved import Approved
 from tests.board_desk import BoardDesk, board_desk
 from tests.command_desk import until
 
@@ -135,3 +137,45 @@ async def test_forty_cancelled_commands_leave_a_log_that_takes_all_back(tmp_path
         while desk.undo.entries():
             undo(desk)
         assert (desk.root / "a.txt").read_text() == "0\n"
+
+
+async def test_a_command_judged_to_only_read_takes_no_checkpoint(tmp_path: Path) -> None:
+    async with board_desk(tmp_path, repository=True) as desk:
+        approved = desk.board.task(1).services.services[Approved]
+        assert isinstance(approved, Approved)
+        approved.harden("direct-1", {})
+        await desk.call(run_shell, {"command": "ls"})
+        assert not os.path.exists(tmp_path / "session/checkpoints")
+        await desk.call(run_shell, {"command": "ls"})
+        assert os.path.exists(tmp_path / "session/checkpoints")
+
+
+async def test_moves_and_deletions_need_no_look_at_the_tree(tmp_path: Path) -> None:
+    async with board_desk(tmp_path, repository=True) as desk:
+        (desk.root / "a.txt").write_text("a\n")
+        await desk.call(move_file, {"source": "a.txt", "target": "b.txt"})
+        await desk.call(delete_file, {"path": "b.txt"})
+        assert not os.path.exists(tmp_path / "session/checkpoints")
+        assert [undo(desk), undo(desk)] == ["delete_file", "move_file"]
+        assert (desk.root / "a.txt").read_text() == "a\n"
+
+
+async def test_what_another_task_moves_meanwhile_is_not_an_effect_of_a_command(tmp_path: Path) -> None:
+    async with board_desk(tmp_path, repository=True) as desk:
+        (desk.root / "a.txt").write_text("a\n")
+        (desk.root / "dir").mkdir()
+        (desk.root / "dir/c.txt").write_text("c\n")
+        other = desk.board.open()
+        wait = "echo x > x.txt; until [ -e go ]; do sleep 0.01; done"
+        running = asyncio.ensure_future(desk.call(run_shell, {"command": wait}))
+        await until(lambda: (desk.root / "x.txt").exists(), within_s=20)
+        await desk.call(move_file, {"source": "dir", "target": "lib"}, task=other)
+        await desk.call(delete_file, {"path": "a.txt"}, task=other)
+        (desk.root / "go").touch()
+        await running
+        undo(desk, 1)
+        left = sorted(str(path.relative_to(desk.root)) for path in desk.root.rglob("*.txt"))
+        assert [name for name in left if not name.startswith(".")] == ["lib/c.txt"]
+        undo(desk, 2)
+        undo(desk, 2)
+        assert (desk.root / "dir/c.txt").read_text() + (desk.root / "a.txt").read_text() == "c\na\n"

@@ -12,6 +12,7 @@ from buddy.repl.commands import (
     setup,
     talk,
     tasks,
+    trash,
     workspace,
 )
 from buddy.repl.commands.registry import Commands
@@ -21,6 +22,6 @@ def builtin_commands() -> Commands:
     """All of them, with the help over them."""
     registry: list[Commands] = []
     help_ = talk.help_command(lambda: registry[0])
-    families = (talk, tasks, aside, approvals, session, rewind, models, workspace, setup, display)
+    families = (talk, tasks, aside, approvals, session, rewind, models, workspace, trash, setup, display)
     registry.append(Commands((help_, *(one for family in families for one in family.COMMANDS))))
     return registry[0]

@@ -1,0 +1,80 @@
+"""Whole files and folders that were moved, or put into the trash, and the way back: nothing is read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+
+import msgspec
+
+from buddy.agent.tool import ToolError
+from buddy.safety.sanitise import visible
+from buddy.workspace.files import folder_of
+from buddy.workspace.trash import fill_box, leave_box
+
+
+class Renamed(msgspec.Struct, frozen=True):
+    """What stood at `source` is at `target` now: a place in the trash if `trashed`."""
+
+    source: str
+    target: str
+    trashed: bool = False
+
+
+def rename(source: str, target: str) -> None:
+    """Move a file or folder to a free path, folders on the way made. Raises `OSError`, `ToolError`."""
+    with folder_of(source) as (old_folder, old), folder_of(target, create=True) as (folder, name):
+        os.rename(old, name, src_dir_fd=old_folder, dst_dir_fd=folder)
+
+
+def take_back(renames: Sequence[Renamed]) -> None:
+    """Put everything back where it was. Raises `ToolError`; then nothing has changed."""
+    _all(tuple(reversed(renames)), back=True)
+
+
+def apply_again(renames: Sequence[Renamed]) -> None:
+    """Move everything again. Raises `ToolError`; then nothing has changed."""
+    _all(renames, back=False)
+
+
+def _all(renames: Sequence[Renamed], *, back: bool) -> None:
+    wanted = [one for one in renames if not _is_so(one, back=back)]
+    for one in wanted:
+        _check(one, back=back)
+    done: list[Renamed] = []
+    try:
+        for one in wanted:
+            _one(one, back=back)
+            done.append(one)
+    except (OSError, ToolError) as error:
+        for one in reversed(done):
+            with suppress(OSError, ToolError):
+                _one(one, back=not back)
+        raise ToolError(f"could not move: {error}; nothing was changed") from error
+
+
+def _is_so(one: Renamed, *, back: bool) -> bool:
+    """A crash came before the move, or the person has put it back already."""
+    here, there = (one.source, one.target) if back else (one.target, one.source)
+    return os.path.lexists(here) and not os.path.lexists(there)
+
+
+def _check(one: Renamed, *, back: bool) -> None:
+    start, end = (one.target, one.source) if back else (one.source, one.target)
+    if not os.path.lexists(start):
+        where = "in the trash any more" if one.trashed and back else "there any more"
+        raise ToolError(f"{visible(os.path.relpath(start))} is not {where}. Nothing was changed.")
+    if os.path.lexists(end):
+        raise ToolError(
+            f"{visible(os.path.relpath(end))} exists again; move it away first. Nothing was changed."
+        )
+
+
+def _one(one: Renamed, *, back: bool) -> None:
+    if not one.trashed:
+        rename(*((one.target, one.source) if back else (one.source, one.target)))
+    elif back:
+        leave_box(os.path.dirname(one.target), one.source)
+    else:
+        fill_box(os.path.dirname(one.target), one.source, 0)

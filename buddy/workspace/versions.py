@@ -1,0 +1,112 @@
+"""Files brought from one version to another and back: all of them, or none.
+
+What is there is looked at first; what somebody else changed since is never lost.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+
+import msgspec
+
+from buddy.agent.tool import ToolError
+from buddy.workspace.blobs import BlobStore
+from buddy.workspace.disk import Disk
+from buddy.workspace.files import Loaded, digest_of
+from buddy.workspace.merge import merge_bytes
+from buddy.workspace.restore import Move, carry_out, is_link, look, mode_for, reversed_move, same_kind
+
+NOTHING = ""
+"""The hash of a file that does not exist."""
+
+
+class FileVersions(msgspec.Struct, frozen=True):
+    """One file of an entry: hashes before and after ("" when there is no file), the mode before (0: not
+    known), the name of the temporary file, which a crash may leave behind, and the mode after (0: the same as
+    before)."""
+
+    real: str
+    before: str
+    after: str
+    mode: int
+    temporary: str
+    mode_after: int = 0
+
+    def reversed(self) -> FileVersions:
+        """The change that takes this one back."""
+        return FileVersions(
+            self.real, self.after, self.before, self.mode_after or self.mode, self.temporary, self.mode
+        )
+
+
+def content_of(blobs: BlobStore, digest: str) -> bytes | None:
+    """A content that was kept, None for `NOTHING`. Raises `ToolError` when it is gone."""
+    return None if digest == NOTHING else blobs.load(digest)
+
+
+def switch(
+    files: Sequence[FileVersions], blobs: BlobStore, disk: Disk, *, merging: bool
+) -> tuple[FileVersions, ...]:
+    """Bring files from their `before` to their `after`; what was changed, as it turned out."""
+    moves = [_move(file, blobs, merging=merging) for file in files]
+    done: list[Move] = []
+    try:
+        for move in moves:
+            carry_out(move, disk)
+            done.append(move)
+    except (OSError, ToolError) as error:
+        for move in reversed(done):
+            with suppress(OSError, ToolError):
+                carry_out(reversed_move(move), disk)
+        raise ToolError(f"could not restore: {error}; nothing was changed") from error
+    return tuple(_versions_of(move, file) for move, file in zip(moves, files, strict=True))
+
+
+def _move(file: FileVersions, blobs: BlobStore, *, merging: bool) -> Move:
+    """What to write, after a look at what is there. Storing what is there first makes the step
+    reversible."""
+    shown = os.path.relpath(file.real)
+    now = look(file.real, shown)
+    found = NOTHING if now is None else now.digest
+    wanted = content_of(blobs, file.after)
+    mode = file.mode_after or file.mode
+    if found == file.after and same_kind(now, mode):
+        unchanged = now is None or mode_for(now, mode) in (0, now.mode)
+        return Move(file.real, shown, now, wanted, mode_for(now, mode), already=unchanged)
+    if found != file.before or not same_kind(now, file.mode):
+        if not merging:
+            raise ToolError(
+                f"{shown} was changed by something else after that edit; taking the edit back would lose "
+                "that. Nothing was changed."
+            )
+        wanted = _merged(file, now, wanted, content_of(blobs, file.before))
+    if now is not None:
+        blobs.store(now.data)
+    if wanted is not None:
+        blobs.store(wanted)
+    return Move(file.real, shown, now, wanted, mode_for(now, mode), already=False)
+
+
+def _merged(file: FileVersions, now: Loaded | None, wanted: bytes | None, base: bytes | None) -> bytes:
+    """The wanted content with what somebody else changed since. Raises `ToolError`."""
+    shown = os.path.relpath(file.real)
+    if now is None or base is None or wanted is None or is_link(now.mode | file.mode):
+        what = "deleted" if now is None else "changed" if base is not None else "created"
+        raise ToolError(f"{shown} was {what} by something else since. Nothing was changed.")
+    merged = merge_bytes(base, now.data, wanted)
+    if isinstance(merged, bytes):
+        return merged
+    where = "" if merged is None else f" (lines {merged.first} to {merged.last} as the edit left them)"
+    raise ToolError(
+        f"{shown} was changed by something else in the same place{where}; taking the edit back would "
+        "lose that. Nothing was changed."
+    )
+
+
+def _versions_of(move: Move, file: FileVersions) -> FileVersions:
+    before = NOTHING if move.now is None else digest_of(move.now.data)
+    after = NOTHING if move.wanted is None else digest_of(move.wanted)
+    mode = 0 if move.now is None else move.now.mode
+    return FileVersions(move.real, before, after, mode, "", file.mode_after or file.mode)
