@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import msgspec
 
-from buddy.agent.cancel import TurnCancelled, run_cancellable, uninterrupted
+from buddy.agent.cancel import TurnCancelled, uninterrupted
 from buddy.agent.events import (
     ReplyFinished,
     ReplyStarted,
@@ -85,11 +85,13 @@ class _Stream:
         self.turn.host.partial(self.assembler.partial())
 
     async def finished(self, message: AssistantMessage) -> AssistantMessage:
-        """Count, record and announce a reply; a cut one without text is announced but not recorded."""
+        """Count, record and announce a reply; a cut one without text is announced but not recorded. Runs
+        uninterrupted."""
         host = self.turn.host
         settled, usage = host.meter.settle(self.asked.tokens, message)
         if worth_keeping(settled):
-            await self.turn.record(settled)
+            await host.record(settled)
+        await self.turn.saved()
         total_s = host.now() - self.started_at
         host.emit(ReplyFinished(settled, ReplyTiming(self.first_content_s, total_s)))
         host.emit(usage)
@@ -129,7 +131,7 @@ async def ask(turn: Turn) -> AssistantMessage:
     while True:
         stream = _Stream(turn, await _prepared(turn))
         try:
-            message = await run_cancellable(stream.run(), turn.host.cancelled)
+            message = await turn.beside.run(stream.run())
         except (TurnCancelled, asyncio.CancelledError):
             await stream.keep_what_was_shown()
             raise
@@ -234,7 +236,7 @@ async def _wait_before_retry(turn: Turn, error: ProviderError, attempt: int) -> 
             retryable=False,
         ) from error
     turn.emit(RetryScheduled(attempt, limits.tries, delay_s, error.kind, error.message))
-    await run_cancellable(_slept(turn, delay_s), turn.host.cancelled)
+    await turn.beside.run(_slept(turn, delay_s))
 
 
 async def _slept(turn: Turn, delay_s: float) -> None:

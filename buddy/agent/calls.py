@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from buddy.agent.cancel import run_cancellable
 from buddy.agent.display import Plain
 from buddy.agent.events import ToolProgress
 from buddy.agent.host import Allowed, Decision, Denied, Withdrawn
@@ -56,7 +55,7 @@ async def run_calls(turn: Turn, calls: Sequence[Call]) -> End | None:
     waiting = list(groups([_access(one) for one in prepared]))
     while waiting:
         group = [prepared[position] for position in waiting.pop(0).positions]
-        end = await run_cancellable(_run_group(turn, group), turn.host.cancelled)
+        end = await turn.beside.run(_run_group(turn, group))
         texts = await turn.host.steering()
         if texts or end is not None:
             for later in waiting:
@@ -123,7 +122,7 @@ async def _end_all(lives: Sequence[asyncio.Task[_Closed]]) -> None:
 
 
 async def _record(turn: Turn, closed: _Closed) -> End | None:
-    await turn.record(closed.message)
+    await turn.record_result(closed.message)
     return closed.end
 
 
@@ -198,7 +197,7 @@ async def _executed(turn: Turn, one: _Ready) -> tuple[ResultStatus, ToolResult]:
 
 async def _skip(turn: Turn, one: _Prepared, why: str) -> None:
     turn.open_call(one.call, one.tool.risk if one.tool else "high", None)
-    await turn.record(turn.close_call(one.call, "skipped", _said(why)))
+    await turn.record_result(turn.close_call(one.call, "skipped", _said(why)))
 
 
 def _said(text: str) -> ToolResult:

@@ -49,6 +49,10 @@ async def nothing_new() -> tuple[UserMessage, ...]:
     return ()
 
 
+def never_soon(message: Message) -> None:
+    """The host that records one thing after the other."""
+
+
 class Agent(msgspec.Struct, frozen=True):
     """Who answers, with which tools and words. `transform_context` and `convert_to_model` are pure functions
     from history to request; `compaction` is the view the turn starts with."""
@@ -91,6 +95,10 @@ class TurnHost(msgspec.Struct, frozen=True):
     `follow_ups` take what is waiting (one or all, as configured) out of their queues. `compact` finds a
     shorter view, or None. `meter` counts. `instructions` takes what the model has to know from now on because
     of what its calls touched; it stops nothing and opens the next request.
+
+    `record_soon` is how results are recorded where a host has it: the message is in the history when it
+    returns and safe when the future resolves, which has to be before the next reply is; None where it can't
+    be promised now, and `record` has to do. The model may be asked meanwhile, nothing else.
     """
 
     emit: Callable[[AgentUiEvent], None]
@@ -108,6 +116,7 @@ class TurnHost(msgspec.Struct, frozen=True):
     new_id: Callable[[], str]
     cancelled: asyncio.Event
     instructions: Callable[[], Awaitable[tuple[UserMessage, ...]]] = nothing_new
+    record_soon: Callable[[Message], asyncio.Future[Any] | None] = never_soon
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -76,7 +76,9 @@ async def _run(turn: Turn, prompts: tuple[UserMessage, ...]) -> Outcome:
 
 async def _closed(turn: Turn, end: End) -> None:
     try:
+        await turn.beside.close()
         await turn.answer_outstanding()
+        await turn.saved()
     finally:
         seconds = turn.host.now() - turn.started_at
         turn.emit(TurnFinished(end.outcome, end.reason, end.error, turn.replies, seconds))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
-from buddy.agent.cancel import uninterrupted
+from buddy.agent.cancel import Beside, uninterrupted
 from buddy.agent.compaction import CompactedView
 from buddy.agent.display import Plain
 from buddy.agent.events import AgentUiEvent, Notice, SteeringAccepted, ToolFinished, ToolStarted, TurnOutcome
@@ -48,6 +50,8 @@ class Turn:
         self.replies_since_prompt = 0
         self.compacted_for_overflow = False
         self.took_in = False
+        self.beside = Beside(host.cancelled)
+        self._saving: list[asyncio.Future[Any]] = []
         self._open: dict[str, float] = {}
         self._closed: dict[str, ToolMessage] = {}
 
@@ -76,8 +80,21 @@ class Turn:
         """Make a message part of the history, memory and disk together: a cancellation waits until it is
         done."""
         await uninterrupted(self.host.record(message))
-        if isinstance(message, ToolMessage):
-            self._closed.pop(message.call_id, None)
+
+    async def record_result(self, result: ToolMessage) -> None:
+        """Make a result part of the history. It reaches the disk while the model is asked."""
+        saved = self.host.record_soon(result)
+        if saved is None:
+            await self.record(result)
+        else:
+            self._saving.append(saved)
+        self._closed.pop(result.call_id, None)
+
+    async def saved(self) -> None:
+        """Wait until every result is safe."""
+        while self._saving:
+            await self._saving[0]
+            del self._saving[0]
 
     async def take_in(self, texts: Sequence[UserMessage]) -> None:
         """Text that waited becomes part of the history."""
@@ -93,4 +110,4 @@ class Turn:
                 if call.id not in self._open:
                     self.open_call(call, "high", None)
                 self.close_call(call, "cancelled", ToolResult(CANCELLED_TEXT, Plain(CANCELLED_TEXT)))
-            await self.record(self._closed[call.id])
+            await self.record_result(self._closed[call.id])

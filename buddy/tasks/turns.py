@@ -94,6 +94,14 @@ def host_of(shared: TurnParts, task: Task) -> TurnHost:
         await board.memory.record_message(task.number, cleaned)
         task.history.append(cleaned)
 
+    def record_soon(message: Message) -> asyncio.Future[int] | None:
+        if not board.memory.save_state.saved:
+            return None
+        cleaned = board.redact(message)
+        saved = board.memory.record_message(task.number, cleaned, urgent=False)
+        task.history.append(cleaned)
+        return saved
+
     async def decide(call: Call, tool: Tool, arguments: msgspec.Struct) -> Decision:
         return await _decided(shared, task, call, tool, arguments)
 
@@ -134,6 +142,7 @@ def host_of(shared: TurnParts, task: Task) -> TurnHost:
         new_id=clock.new_id,
         cancelled=task.cancelled,
         instructions=instructions,
+        record_soon=record_soon,
     )
 
 
