@@ -53,6 +53,7 @@ class Beside:
             if not child.done():
                 child.cancel()
                 await _ended(child)
+            work.close()  # cancelled before its first step it would be reported as never awaited
         if child.cancelled():
             if self._cancelled.is_set():
                 raise TurnCancelled
