@@ -34,7 +34,8 @@ FRAGMENTS = (
     '+ , . / : @ _ é [ ] [a \\$HOME \'$HOME\' "\\$x" "a\\b" "\\\\" "a\'b" \'a"b\' 1 2 10 > >> < 2>&1 '
     "2>/dev/null >/dev/null </dev/null &>/dev/null <<<w <<'E' <<E E ; ;; && || | |& & ( ) NL NLNL "
     "\\NL $ $( ` $(( "
-    '{a..c} ~+ TAB if then fi for do done in { } time [[ ]] $x ${x} ${x:-y} $# $1 $@ "$@" '
+    '{a..c} {1..3} x{2..1}y $((1+2)) "$((3*(1+2)))" $((1)+(2)) ~+ TAB if then fi for do '
+    'done in { } time [[ ]] $x ${x} ${x:-y} $# $1 $@ "$@" '
     "$'\\x41' <( >( 3>&- "
     '2>&- >&2 9<>f LC_ALL=C A+=b a[1]=2 $"x" "a$" \'a\' "#" \\# "!" -- \'\'a ""b ~\'\' \'\'~ {,} '
     "{a,} {a,'b'} {$x,b}"

@@ -251,7 +251,7 @@ def test_words_are_expanded_as_bash_does(desk: ShellDesk) -> None:
         ("x {a,{b,c}}", "braces that are nested, open or partly quoted"),
         ("x {a", "braces that are nested, open or partly quoted"),
         ("x {a,'b'}", "braces that are nested, open or partly quoted"),
-        ("x {1..3}", "a brace sequence"),
+        ("x {01..03}", "a brace sequence"),
         ("x {a,b}$HOME", "braces together with variables or a tilde"),
         ("x {~,b}", "braces together with variables or a tilde"),
         ("x {,a}", "braces that make an empty word"),

@@ -15,7 +15,7 @@ from buddy.safety.paths import locate
 from buddy.safety.shell.names import words
 from buddy.safety.shell.place import Place, glob_expression, is_public
 from buddy.safety.shell.verdict import UNRESOLVED
-from buddy.safety.shell.words import Piece, UnclearError, Word, word_of
+from buddy.safety.shell.words import SUM, Piece, UnclearError, Word, word_of
 
 MAX_ENTRIES = 4000
 MAX_MATCHES = 300
@@ -81,9 +81,7 @@ def _braces(word: Word) -> Iterator[Word]:
     if not all(_BRACED.fullmatch(text) for text in bare):
         raise UnclearError("braces that are nested, open or partly quoted", construct=True)
     groups = [group for text in bare for group in re.findall(r"\{([^{}]*)\}", text)]
-    if any(".." in group for group in groups):
-        raise UnclearError("a brace sequence", construct=True)
-    if not any("," in group for group in groups):
+    if not any("," in group or ".." in group for group in groups):
         yield word
         return
     if any(piece.kind.endswith("variable") for piece in word.pieces) or any("~" in text for text in bare):
@@ -104,13 +102,29 @@ def _alternatives(piece: Piece) -> list[Piece]:
     if piece.kind != "bare":
         return [piece]
     texts = [""]
-    for part in re.split(r"(\{[^{}]*,[^{}]*\})", piece.text):
-        is_group = part.startswith("{") and part.endswith("}") and "," in part
-        options = part[1:-1].split(",") if is_group else [part]
+    for part in re.split(r"(\{[^{}]*(?:,|\.\.)[^{}]*\})", piece.text):
+        is_group = part.startswith("{") and part.endswith("}")
+        options = [part]
+        if is_group and "," in part:
+            options = part[1:-1].split(",")
+        elif is_group and ".." in part:
+            options = _sequence(part[1:-1])
         texts = [text + option for text in texts for option in options]
         if len(texts) > MAX_MATCHES:
             raise UnclearError("braces that make too many words", construct=True)
     return [Piece(text, "bare") for text in texts]
+
+
+def _sequence(text: str) -> list[str]:
+    """`1..5`: whole numbers without leading zeros, counted by one."""
+    found = re.fullmatch(r"(0|[1-9]\d{0,5})\.\.(0|[1-9]\d{0,5})", text)
+    if found is None:
+        raise UnclearError("a brace sequence", construct=True)
+    first, last = int(found[1]), int(found[2])
+    if abs(last - first) > MAX_MATCHES:
+        raise UnclearError("braces that make too many words", construct=True)
+    step = 1 if last >= first else -1
+    return [str(number) for number in range(first, last + step, step)]
 
 
 def _resolved(word: Word, place: Place) -> tuple[list[Piece], bool]:
@@ -129,7 +143,7 @@ def _resolved(word: Word, place: Place) -> tuple[list[Piece], bool]:
                 **dict(reversed(place.variables)),
             }
             value = known.get(piece.text)
-            if value is None and piece.text not in HARMLESS_VARIABLES and piece.text not in known:
+            if value is None and piece.text not in HARMLESS_VARIABLES | {SUM} and piece.text not in known:
                 raise UnclearError(f"the value of ${piece.text} is not known", construct=True)
             is_opaque = is_opaque or value is None
             value = UNRESOLVED if value is None else value

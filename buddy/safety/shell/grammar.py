@@ -9,14 +9,14 @@ from __future__ import annotations
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
-from buddy.safety.shell.words import Piece, Redirect, Simple, UnclearError, Word, word_of
+from buddy.safety.shell.words import ARITHMETIC, SUM, Piece, Redirect, Simple, UnclearError, Word, word_of
 
 _STRUCTURE = frozenset({"program", "list", "pipeline", "redirected_statement", "negated_command"})
 _SILENT = frozenset({"comment", "heredoc_body", "heredoc_end", "&&", "||", "|", ";", "\n", "!"})
 _WORDS = frozenset(
     {
         "word", "number", "string", "raw_string", "ansi_c_string", "concatenation", "simple_expansion",
-        "expansion", "test_operator",
+        "expansion", "test_operator", "brace_expression", "arithmetic_expansion",
     }
 )  # fmt: skip
 _COMPOUNDS = frozenset(
@@ -226,7 +226,7 @@ class _Walk:
     def _pieces(self, node: Node, pieces: list[Piece]) -> None:
         text = self._text(node)
         match node.type:
-            case "word" | "number" | "test_operator":
+            case "word" | "number" | "test_operator" | "brace_expression":
                 _bare(text, pieces)
             case "raw_string":
                 pieces.append(Piece(text[1:-1], "quoted"))
@@ -234,7 +234,7 @@ class _Walk:
                 pieces.append(Piece(_ansi(text[2:-1]), "quoted"))
             case "string":
                 self._string(node, pieces)
-            case "simple_expansion" | "expansion":
+            case "simple_expansion" | "expansion" | "arithmetic_expansion":
                 pieces.append(Piece(self._variable(node), "variable"))
             case "concatenation":
                 self._concatenation(node, pieces)
@@ -258,7 +258,7 @@ class _Walk:
         pieces.append(Piece("", "quoted"))
         start = node.start_byte + 1
         for child in node.children:
-            if child.type in ("simple_expansion", "expansion"):
+            if child.type in ("simple_expansion", "expansion", "arithmetic_expansion"):
                 pieces.append(Piece(self._unescaped(start, child.start_byte), "quoted"))
                 pieces.append(Piece(self._variable(child), "quoted variable"))
                 start = child.end_byte
@@ -273,6 +273,10 @@ class _Walk:
         return "\\".join(parts)
 
     def _variable(self, node: Node) -> str:
+        if node.type == "arithmetic_expansion":
+            if not ARITHMETIC.fullmatch(self._text(node)):
+                raise UnclearError("arithmetic", construct=True)
+            return SUM
         named = [child for child in node.children if child.is_named]
         signs = [child.type for child in node.children if not child.is_named]
         if len(named) != 1 or named[0].type not in ("variable_name", "special_variable_name"):

@@ -10,7 +10,17 @@ import re
 from typing import Never
 
 from buddy.agent.pattern import pattern
-from buddy.safety.shell.words import Line, Piece, Redirect, Simple, UnclearError, Word, word_of
+from buddy.safety.shell.words import (
+    ARITHMETIC,
+    SUM,
+    Line,
+    Piece,
+    Redirect,
+    Simple,
+    UnclearError,
+    Word,
+    word_of,
+)
 
 MAX_WORDS = 300
 MAX_BRACKETS = 40
@@ -297,6 +307,9 @@ class Lexer:
                 raise UnclearError("a parameter expansion", construct=True)
             self._at = found.end() + 1
             pieces.append(Piece(found.group(), kind))
+        elif rest == "(" and (sum_ := ARITHMETIC.match(self._text, self._at)):
+            self._at = sum_.end()
+            pieces.append(Piece(SUM, kind))
         elif rest == "'" and not quoted:
             pieces.append(Piece(self._ansi(), "quoted"))
         elif rest and rest in _SPECIAL:

@@ -26,15 +26,25 @@ _PS_CLUSTERS = words(
     "-e -A -a -f -F -l -d -j -H -L -T -ef -eF -elf -efl -eLf -efL -ejH -eH -efH -Af -fA -Al -efww -efw "
     "-ely -al"
 )
+_FORMAT = re.compile(
+    r"(?:[^%…]|%%|%\([^()…]*\)T|%[-+ #0']*(?:\d+|\*)?(?:\.(?:\d+|\*)?)?[hlLjzt]*[diouxXeEfFgGaAcsbqQ])*",
+    re.DOTALL,
+)
 _SET = re.compile(r"[-+][eux]+")
 
 
 def printf(judged: Judged) -> None:
-    """printf: everything but -v, which assigns."""
-    if len(judged.argv) < 2 or (
-        judged.argv[1].startswith(("-", UNRESOLVED)) and judged.argv[1] not in ("--", "-")
-    ):
+    """printf: everything but -v and %n, which assign: `printf x%n PATH` would lead to the workspace's
+    programs."""
+    words_ = list(judged.argv[1:])
+    if words_[:1] == ["--"]:
+        words_.pop(0)
+    elif words_[:1] and words_[0].startswith(("-", UNRESOLVED)) and words_[0] != "-":
         raise RefusedError("printf with an option")
+    if not words_:
+        raise RefusedError("printf without a format")
+    if len(words_) > 1 and not _FORMAT.fullmatch(words_[0]):
+        raise RefusedError("printf with a format that may assign to a variable")
 
 
 def echo(_judged: Judged) -> None:
