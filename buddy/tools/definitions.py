@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import re
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
@@ -16,12 +19,13 @@ from buddy.tools.search import Place, checked_pattern, place_of, search_run
 from buddy.workspace.definition_patterns import BY_EXTENSION, defines, extension_of
 from buddy.workspace.launch import trusted_program
 from buddy.workspace.processes import Request
-from buddy.workspace.search_extract import Found
+from buddy.workspace.search_extract import MAX_FILE_BYTES, Found, regular_bytes
 from buddy.workspace.search_run import SearchRun, find, stoppable
 
 MAX_LINES = 20_000
 MAX_SHOWN = 50
 MAX_TAGGED_FILES = 400
+MAX_PARSED_BYTES = 1_500_000
 _NAME = pattern(r"[^\W\d][\w$]*[?!=]?")
 
 
@@ -64,13 +68,39 @@ async def find_definition(
     corpus = msgspec.structs.replace(place.corpus, files=known)
     found = await find(run, pattern, corpus, first=0, last=MAX_LINES)
     lines = {(found.files[hit.file][0], hit.line): hit.text for hit in found.hits}
-    tagged = await _by_ctags(run, place, found, short)
-    if tagged:
-        return _answer(place, short, tagged, lines, "ctags")
     looks = [Definition(file, line, "") for (file, line), text in lines.items() if defines(file, text, short)]
+    likely = {one.path for one in looks}
+    files = sorted((file for file, _ in found.files), key=lambda file: file not in likely)
+    parsed, known_files = await stoppable(run, lambda stopped: _by_trees(place, files, short, stopped))
+    rest = [file for file in files if file not in known_files]
+    tagged = await _by_ctags(run, place, rest, short)
+    ends = {extension_of(one.path) for one in tagged}
+    looks = [one for one in looks if one.path not in known_files and extension_of(one.path) not in ends]
+    ways = (("tree-sitter", parsed), ("ctags", tagged), ("the looks of the lines", looks))
+    way = " and ".join(name for name, definitions in ways if definitions)
     return (
-        _answer(place, short, looks, lines, "the looks of the lines") if looks else _none(place, short, found)
+        _answer(place, short, [*parsed, *tagged, *looks], lines, way) if way else _none(place, short, found)
     )
+
+
+def _by_trees(
+    place: Place, files: list[str], name: str, stopped: Callable[[], bool]
+) -> tuple[list[Definition], frozenset[str]]:
+    """What tree-sitter says about files, and which ones it spoke about."""
+    trees = importlib.import_module("buddy.workspace.definition_trees").Trees()  # late: 20 ms, seldom needed
+    definitions: list[Definition] = []
+    told: set[str] = set()
+    room = MAX_PARSED_BYTES
+    for file in files:
+        if stopped() or room <= 0:
+            break
+        source = regular_bytes(os.path.join(place.corpus.top, file), MAX_FILE_BYTES)
+        defined = trees.definitions(extension_of(file), source, name) if source is not None else None
+        if defined is not None and source is not None:
+            room -= len(source)
+            told.add(file)
+            definitions += [Definition(file, one.line, one.kind) for one in defined]
+    return definitions, frozenset(told)
 
 
 def _answer(
@@ -104,23 +134,23 @@ def _none(place: Place, name: str, found: Found) -> ToolResult:
     return ToolResult(text, FileList(text, (), 0))
 
 
-async def _by_ctags(run: SearchRun, place: Place, found: Found, name: str) -> list[Definition]:
+async def _by_ctags(run: SearchRun, place: Place, names: list[str], name: str) -> list[Definition]:
     """What universal-ctags says about the files that mention the name; nothing where it is not installed."""
     children = run.children
-    if children is None or not found.files or len(found.files) > MAX_TAGGED_FILES:
+    if children is None or not names or len(names) > MAX_TAGGED_FILES:
         return []
     ctags = trusted_program("ctags", children.environment.variables.get("PATH", ""), run.workspace)
     if ctags is None:
         return []
     # --options=NONE first: no configuration of the workspace is read, which could name programs to run.
     options = ("--options=NONE", "--sort=no", "-x", "--_xformat=%n:%K:%N:%F")
-    files = [f"./{file}" for file, _ in found.files if "\n" not in file]
+    files = [f"./{file}" for file in names if "\n" not in file]
     output: list[bytes] = []
     request = Request((ctags, *options, *files), place.corpus.top, run.task_id, sandboxed=False)
     done = await children.run(request, timeout_s=run.left_s, cancelled=run.cancelled, listener=output.append)
     if not done.ok:
         return []
-    known = {file for file, _ in found.files}
+    known = frozenset(names)
     definitions: list[Definition] = []
     for text in b"".join(output).decode("utf-8", "surrogateescape").splitlines():
         line, kind, tag, file = (*text.split(":", 3), "", "", "")[:4]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Sequence
 from typing import Literal
 
@@ -12,7 +11,7 @@ import msgspec
 from buddy.agent.display import FileList, Plain
 from buddy.agent.tool import ToolResult
 from buddy.safety.sanitise import visible
-from buddy.workspace.search_extract import MAX_FILE_BYTES, Found, Hit, cut, decoded
+from buddy.workspace.search_extract import MAX_FILE_BYTES, Found, Hit, cut, decoded, regular_bytes
 from buddy.workspace.search_run import Corpus
 from buddy.workspace.walk import Walked
 
@@ -212,11 +211,5 @@ def _around(path: str, hits: Sequence[Hit], context: int) -> list[tuple[int, str
 
 def _text_of(path: str) -> str | None:
     """The file once more; None when it is gone or has become something else."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        return decoded(file.read(MAX_FILE_BYTES))
+    data = regular_bytes(path, MAX_FILE_BYTES)
+    return None if data is None else decoded(data)

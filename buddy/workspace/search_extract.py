@@ -146,6 +146,16 @@ def _read(path: str, name: str, found: Found) -> bytes | None:
         return None
 
 
+def regular_bytes(path: str, limit: int) -> bytes | None:
+    """A regular file's content, at most so much; None when it is gone or has become something else."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(limit) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+
+
 def _all(descriptor: int, size: int) -> bytes:
     data = os.read(descriptor, max(size, PROBE_BYTES) + 1)
     while size < MAX_FILE_BYTES and len(data) > size:  # it grew, or /proc says 0

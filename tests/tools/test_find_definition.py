@@ -1,0 +1,215 @@
+"""Where names are defined, language by language: what a parser says, and what is said without one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from buddy.agent.tool import ToolContext
+from buddy.safety.paths import Boundary
+from buddy.tools.definitions import find_definition
+from buddy.workspace.approved import Approved
+from buddy.workspace.definition_trees import GRAMMARS, MAX_FILE_BYTES, Trees
+from buddy.workspace.environment import ChildEnvironment
+from buddy.workspace.processes import ChildProcesses, ProcessSettings
+
+# Behind ⇒, which is cut off, stands what a line defines; other lines only use the name.
+SOURCES: dict[str, tuple[str, str]] = {
+    "decorated.py": (
+        "load",
+        "import load\nfrom load import load as x\n@wraps(load)\ndef load(path): ⇒function\n"
+        "    return load(path)\n"
+        "class Store:\n    @cached\n    async def load(self, load=None): ⇒method\n"
+        "        load = self.load()\n"
+        "    load = property(load) ⇒variable\nload: Loader = make() ⇒variable\nprint(load, {'load': 1})\n"
+        "store.load = 3\n# def load():\n'''\ndef load(): pass\n'''\n",
+    ),
+    "types.py": ("Name", "type Name = str ⇒type\nclass Name[T]: ⇒class\n    x: Name\nname = Name()\n"),
+    "old.js": (
+        "render",
+        "function render(a) { ⇒function\n  return render(a - 1);\n}\n"
+        "View.prototype.render = function () {}; ⇒function\n"
+        "class View {\n  render() { ⇒method\n    const render = this.render;\n    render();\n  }\n"
+        "  static async render(a) {} ⇒method\n}\nconst parts = { render: () => 1, other: 2 }; ⇒function\n"
+        "export const render = async () => {}; ⇒function\nimport { render } from './render';\n"
+        "let x = { render };\n",
+    ),
+    "top.js": (
+        "LIMIT",
+        "export const LIMIT = 3; ⇒variable\nif (x > LIMIT) { const LIMIT = 4; }\nvar y = LIMIT;\n",
+    ),
+    "types.ts": (
+        "Shape",
+        "export interface Shape { area(): number } ⇒interface\nexport type Shape = { x: Shape } ⇒type\n"
+        "enum Shape { A } ⇒enum\nabstract class Shape {} ⇒class\nnamespace Shape {} ⇒namespace\n"
+        "function f(s: Shape): Shape { return s }\ndeclare function Shape(): void ⇒function\n",
+    ),
+    "members.ts": (
+        "area",
+        "interface S { area(): number } ⇒method\nabstract class A {\n  abstract area(): number; ⇒method\n"
+        "  private area = () => 1; ⇒function\n}\nx.area();\n",
+    ),
+    "view.tsx": (
+        "Page",
+        "export function Page() { ⇒function\n  return <Page title='x' />;\n}\nexport default Page;\n",
+    ),
+    "main.go": (
+        "Serve",
+        "package main\n\ntype Serve struct{} ⇒type\n\nfunc Serve(x int) error { ⇒function\n"
+        "\treturn Serve(x)\n}\n\n"
+        "func (s *Server) Serve() {} ⇒method\n\ntype I interface {\n\tServe() error ⇒method\n}\n\n"
+        "const Serve = 1 ⇒constant\n"
+        "var (\n\tServe = 2 ⇒variable\n)\n// func Serve() {}\n",
+    ),
+    "lib.rs": (
+        "Parse",
+        "pub struct Parse { x: u8 } ⇒struct\nenum Parse { A } ⇒enum\n"
+        "pub trait Parse { fn go(&self); } ⇒trait\n"
+        "type Parse = u8; ⇒type\nimpl Parse for Other {}\nimpl Parse { }\nmod Parse {} ⇒module\n"
+        "enum Other { Parse(u8), No } ⇒enum member\nuse crate::Parse;\nlet x = Parse { x: 1 };\n"
+        "macro_rules! Parse { () => {} } ⇒macro\n",
+    ),
+    "fns.rs": (
+        "run",
+        "pub async fn run<T>(x: T) -> T { ⇒function\n    run(x)\n}\ntrait R { fn run(&self); } ⇒function\n"
+        "const run: u8 = 1; ⇒constant\nstatic mut run: u8 = 1; ⇒variable\n"
+        "fn other(run: u8) { let run = run; }\n",
+    ),
+    "Main.java": (
+        "Node",
+        "public final class Node<T> { ⇒class\n  private Node<T> next;\n"
+        "  Node(int x) { this.next = new Node(x); } ⇒constructor\n"
+        "  Node<T> Node() { return null; } ⇒method\n  int Node = 1; ⇒field\n}\n"
+        "interface Node {} ⇒interface\n"
+        "record Node(int a) {} ⇒record\nenum Node { A } ⇒enum\nenum E { Node, B } ⇒enum member\n"
+        "@interface Node {} ⇒annotation\n",
+    ),
+    "list.c": (
+        "list",
+        "struct list; \nstruct list { struct list *next; }; ⇒struct\ntypedef struct list list; ⇒type\n"
+        "static struct list *list(int x); \nstatic struct list *list(int x) { ⇒function\n"
+        "  return list(x);\n}\n"
+        "#define list 3 ⇒macro\n#define list(x) (x) ⇒macro\nextern int list;\nint list = 3; ⇒variable\n"
+        "enum { list, other }; ⇒enum member\nvoid f(struct list list) { int list = 1; }\n"
+        "int (*list)(void); \n",
+    ),
+    "list.cpp": (
+        "List",
+        "namespace List { ⇒namespace\ntemplate <class T> class List : public Base { ⇒class\n public:\n"
+        "  List() {} ⇒function\n  void add(List other);\n};\n}\nList::List(int x) : a(x) {} ⇒function\n"
+        "void List::add(List other) { List x; }\nusing List = std::vector<int>; ⇒type\n"
+        "std::unique_ptr<List> make();\n",
+    ),
+    "out.cpp": (
+        "add",
+        "struct A { int add(int); };\nint A::add(int x) { return x; } ⇒function\n"
+        "const std::string& ns::A::add() const { return add(1); } ⇒function\n",
+    ),
+    "shop.rb": (
+        "total",
+        "module Shop\n  class Cart\n    def total ⇒method\n      total = @items.sum\n      total\n    end\n"
+        "    def self.total(x) = x ⇒method\n    attr_reader :total\n  end\nend\nputs cart.total\n",
+    ),
+    "const.rb": (
+        "Cart",
+        "class Shop::Cart < Cart ⇒class\nend\nCart = Struct.new(:a) ⇒constant\nmodule Cart ⇒module\n"
+        "end\nCart.new\n",
+    ),
+    "question.rb": ("empty?", "def empty? ⇒method\n  items.empty?\nend\n"),
+    "index.php": (
+        "render",
+        "<html><?php\nfunction render($x) { return render($x); } ⇒function\nclass A {\n"
+        "  public static function render() { ⇒method\n    $this->render();\n  }\n"
+        "  const render = 1; ⇒constant\n}\n"
+        "$render = 3;\n",
+    ),
+    "types.php": (
+        "Kind",
+        "<?php\ninterface Kind {} ⇒interface\ntrait Kind {} ⇒trait\nenum Kind { case A; } ⇒enum\n"
+        "final class Kind {} ⇒class\n"
+        "new Kind();\n",
+    ),
+    "build.sh": (
+        "build",
+        "build() { ⇒function\n  echo build\n}\nfunction build { ⇒function\n  :\n}\nbuild=1\n"
+        'build "$build"\n# build() {\n',
+    ),
+}
+
+
+def expected(text: str) -> tuple[str, list[tuple[int, str]]]:
+    """A source without its marks, and what it defines."""
+    lines = text.split("\n")
+    marks = [(at, line.partition("⇒")[2]) for at, line in enumerate(lines, 1) if "⇒" in line]
+    return "\n".join(line.partition("⇒")[0].rstrip() for line in lines), marks
+
+
+@pytest.mark.parametrize("file", sorted(SOURCES))
+def test_a_parser_tells_definitions_from_uses(file: str) -> None:
+    name, text = SOURCES[file]
+    source, marks = expected(text)
+
+    found = Trees().definitions(file.rpartition(".")[2], source.encode(), name)
+
+    assert found is not None
+    assert sorted({(one.line, one.kind) for one in found}) == marks
+
+
+def test_every_grammar_is_installed_here_and_nobody_has_one_for_prose() -> None:
+    trees = Trees()
+    assert [end for end in GRAMMARS if trees.definitions(end, b"", "x") is None] == []
+    assert trees.definitions("md", b"", "x") is None
+    assert trees.definitions("py", b"#" * (MAX_FILE_BYTES + 1), "x") is None
+
+
+@pytest.mark.parametrize(
+    "source", [b"def load(:\n  ((((", b"\xff\xfe\x00", b"class load\0:", "def löad(): 1".encode()]
+)
+def test_broken_files_break_nothing(source: bytes) -> None:
+    assert Trees().definitions("py", source, "löad") is not None
+
+
+@pytest.fixture
+async def context(tmp_path: Path) -> AsyncGenerator[ToolContext]:
+    root = tmp_path.resolve() / "work"
+    root.mkdir()
+    environment = ChildEnvironment({"PATH": os.environ["PATH"]}, "s")
+    async with ChildProcesses(environment, ProcessSettings(str(tmp_path / "out"))) as children:
+        services: dict[type, object] = {
+            Boundary: Boundary(str(root), str(root), "/nonexistent-home"),
+            Approved: Approved(),
+            ChildProcesses: children,
+        }
+        yield ToolContext(1, "c", lambda _text: None, asyncio.Event(), services)
+
+
+async def asked(context: ToolContext, name: str) -> list[str]:
+    result = await find_definition.run(context, find_definition.decode(json.dumps({"name": name})))
+    return result.text.splitlines()
+
+
+async def test_the_answer_names_what_it_is_and_who_said_so(context: ToolContext) -> None:
+    root = Path(context.service(Boundary).root)
+    (root / "a.py").write_text("class A:\n    def load(self): ...\n\nA().load()\n")
+    (root / "a.swift").write_text("func load() {}\nload()\n")
+    (root / "big.py").write_text("def load(): ...\n" + "#" * MAX_FILE_BYTES)
+
+    found = await asked(context, "A.load")
+
+    assert found[0] == "a.py:2: def load(self): ...  (method)"
+    assert [line.split(": ")[0] for line in found[1:3]] == ["a.swift:1", "big.py:1"]
+    assert found[-1].startswith("[3 definitions of load, found by tree-sitter and ")
+
+
+async def test_a_file_that_only_uses_the_name_is_not_guessed_at(context: ToolContext) -> None:
+    root = Path(context.service(Boundary).root)
+    (root / "a.py").write_text("'''\ndef load(): in a docstring\n'''\nload()\n")
+
+    assert (await asked(context, "load"))[0].startswith(
+        "no definition of load found in .; 2 lines in 1 source"
+    )
