@@ -95,6 +95,7 @@ class DisplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     enter_while_running: Literal["steer", "queue"] = "steer"
     title: bool = True
     bell: bool = True
+    notifications: Literal["auto", "off", "osc9", "osc99", "osc777"] = "auto"
     fold_lines: int = 6
 
 

@@ -221,6 +221,7 @@ def open_surface(
         )
         return LineSurface(line)
     from buddy.cli.screen_surface import ScreenSurface  # prompt_toolkit: 60 ms a dumb terminal does not need
+    from buddy.repl.announce import notifications_of
     from buddy.repl.app import Settings
     from buddy.repl.start import open_repl
 
@@ -230,6 +231,7 @@ def open_surface(
             vi=display.vi,
             title=display.title,
             bell=display.bell,
+            notifications=notifications_of(display.notifications, environ),
             history_path=os.path.join(place.where.state, "history"),
             environ=environ,
         ),

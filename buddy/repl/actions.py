@@ -82,6 +82,7 @@ class Actions:
 
     def do(self, action: Action) -> None:
         """Carry out one action."""
+        self._editor.touched()
         match action:
             case "send":
                 self._send()

@@ -18,6 +18,7 @@ from prompt_toolkit.input import Input
 from buddy.agent.events import TaskEvent
 from buddy.repl import outside
 from buddy.repl.actions import Actions
+from buddy.repl.announce import Announcer, Notifications
 from buddy.repl.bars import Bars
 from buddy.repl.blocks import Block
 from buddy.repl.editor import Editor
@@ -45,6 +46,7 @@ class Settings(msgspec.Struct, frozen=True):
     vi: bool
     title: bool
     bell: bool
+    notifications: Notifications
     history_path: str | None
     environ: Mapping[str, str]
 
@@ -84,8 +86,16 @@ class Repl:
             look=settings.look,
             clock=clock,
             desk=desk,
-            title=settings.title,
-            bell=settings.bell,
+            announcer=Announcer(
+                self.state,
+                output,
+                title=settings.title,
+                bell=settings.bell,
+                kind=settings.notifications,
+                inside_tmux="TMUX" in settings.environ,
+                clock=clock,
+                typed_at=lambda: self.editor.touched_at,
+            ),
             colour=self._painter.code,
         )
         self._act = act

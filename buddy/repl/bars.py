@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from buddy.repl.announce import Announcer
 from buddy.repl.arriving import Colour, uncoloured
 from buddy.repl.blocks import Block
 from buddy.repl.chrome import hint_lines, top_lines
@@ -17,7 +18,7 @@ HINT_S = 4.0
 
 
 class Bars:
-    """The lines above and below the input, the window title and the bell."""
+    """The lines above and below the input, and what the terminal is told beside them."""
 
     def __init__(
         self,
@@ -27,8 +28,7 @@ class Bars:
         look: Look,
         clock: Callable[[], float],
         desk: Callable[[], DeskFacts],
-        title: bool,
-        bell: bool,
+        announcer: Announcer,
         colour: Colour = uncoloured,
     ) -> None:
         self._state = state
@@ -36,14 +36,12 @@ class Bars:
         self._look = look
         self._clock = clock
         self._desk = desk
-        self._with_title = title
+        self._announcer = announcer
         self._colour = colour
-        self._with_bell = bell
         self._top: list[Line] = []
         self._footer: Line = []
         self._marked_fits = True
         self._hint, self._hint_until = "", 0.0
-        self._title = self._rung = ""
 
     def refresh(self, show: Callable[[Sequence[Block]], None]) -> tuple[int, bool]:
         """Before a frame. How many rows stand above the input, and whether they change by themselves; `show`
@@ -57,7 +55,7 @@ class Bars:
             self._state, now, size.columns, size.rows, self._look, self._colour
         )
         self._footer = footer_line(self._state, size.columns, self._look)
-        self._announce()
+        self._announcer.announce()
         live = self._state.running() or self._state.desk.own
         ticks = bool(live or self._state.inbox or now < self._hint_until)
         return len(self._top), ticks
@@ -86,17 +84,3 @@ class Bars:
         size = self._output.get_size()
         hint = self._hint if self._clock() < self._hint_until else ""
         return [*hint_lines(text, hint, size.columns, size.rows, self._look), self._footer]
-
-    def _announce(self) -> None:
-        """Title and bell when something waits."""
-        waiting, running = len(self._state.inbox), len(self._state.running())
-        title = (
-            f"buddy: {waiting} waiting" if waiting else f"buddy: {running} running" if running else "buddy"
-        )
-        if self._with_title and title != self._title:
-            self._title = title
-            self._output.set_title(title)
-        newest = self._state.inbox[-1].request_id if self._state.inbox else ""
-        if self._with_bell and newest and newest != self._rung:
-            self._output.write_raw("\a")
-        self._rung = newest

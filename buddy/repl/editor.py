@@ -20,12 +20,14 @@ _COMPLETABLE = re.compile(r"(?:^\s*/[\w?-]*(?:\s.*)?|(?:^|\s)@(?:\\ |[^\s@])*|^\
 
 
 class Editor:
-    """Owns the buffer. Long pastes stand in it as `[pasted #1, 842 lines]` until the line is sent."""
+    """Owns the buffer. Long pastes stand in it as `[pasted #1, 842 lines]` until the line is sent.
+    `touched_at`: when the person last did something at the keyboard."""
 
     def __init__(self, history: History, completer: Completer | None, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._pastes: dict[int, str] = {}
         self._begun_at = 0.0
+        self.touched_at = float("-inf")
         self._was_empty = True
         self._pasted = False
         self.buffer = Buffer(
@@ -36,6 +38,10 @@ class Editor:
             complete_while_typing=Condition(self.is_completable) if completer is not None else False,
             on_text_changed=self._changed,
         )
+
+    def touched(self) -> None:
+        """A key was pressed that does not change the text."""
+        self.touched_at = self._clock()
 
     @property
     def text(self) -> str:
@@ -53,6 +59,7 @@ class Editor:
         return self.buffer.complete_state is not None or _COMPLETABLE.search(before) is not None
 
     def _changed(self, buffer: Buffer) -> None:
+        self.touched_at = self._clock()
         if not buffer.text:
             self._was_empty, self._pasted = True, False
         elif self._was_empty:

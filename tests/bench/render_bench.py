@@ -85,7 +85,15 @@ def child(mode: str, tasks: int) -> None:
         ]
 
     look = choose_look(environ=os.environ, color="auto", theme="default", encoding="utf-8", is_terminal=True)
-    settings = Settings(look=look, vi=False, title=False, bell=False, history_path=None, environ=os.environ)
+    settings = Settings(
+        look=look,
+        vi=False,
+        title=False,
+        bell=False,
+        notifications="off",
+        history_path=None,
+        environ=os.environ,
+    )
     lines: list[str] = []
     repl = open_repl(settings=settings, desk=lambda: facts, act=act, log=lines.append)
     if mode == "demo":

@@ -60,7 +60,9 @@ def main(mode: str, log_path: str) -> int:
         await asyncio.Event().wait()
 
     look = choose_look(environ=os.environ, color="auto", theme="default", encoding="utf-8", is_terminal=True)
-    settings = Settings(look=look, vi=False, title=True, bell=True, history_path=None, environ=os.environ)
+    settings = Settings(
+        look=look, vi=False, title=True, bell=True, notifications="off", history_path=None, environ=os.environ
+    )
     repl = open_repl(settings=settings, desk=desk, act=act, log=log)
     ending = asyncio.run(repl.run(events()))
     log(f"ended {ending}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncGenerator, Callable
 
 import pyte
@@ -12,6 +13,7 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import create_pipe_input
 
 from buddy.agent.events import TaskEvent
+from buddy.repl.announce import Notifications
 from buddy.repl.app import Repl, Settings
 from buddy.repl.intents import Intent
 from buddy.repl.output import FrameOutput
@@ -59,7 +61,12 @@ class Stage:
     """A running REPL with its levers."""
 
     def __init__(
-        self, terminal: FakeTerminal, keyboard: object, settings: Settings, completer: Completer | None
+        self,
+        terminal: FakeTerminal,
+        keyboard: object,
+        settings: Settings,
+        completer: Completer | None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.terminal = terminal
         self.keyboard = keyboard
@@ -83,6 +90,7 @@ class Stage:
             act=self.intents.append,
             log=self.log.append,
             completer=completer,
+            clock=clock,
         )
 
     async def events(self) -> AsyncGenerator[list[TaskEvent], None]:
@@ -134,18 +142,22 @@ async def running_repl(
     completer: Completer | None = None,
     environ: dict[str, str] | None = None,
     look: Look | None = None,
+    bell: bool = False,
+    notifications: Notifications = "off",
+    clock: Callable[[], float] = time.monotonic,
 ) -> AsyncGenerator[Stage, None]:
     """A REPL that has drawn its first frame; it is ended, and its errors raised, at the end."""
     settings = Settings(
         look=look or Look("default", UNICODE, ansi=True),
         vi=vi,
         title=False,
-        bell=False,
+        bell=bell,
+        notifications=notifications,
         history_path=history_path,
         environ=environ or {},
     )
     with create_pipe_input() as keyboard:
-        stage = Stage(FakeTerminal(columns, rows), keyboard, settings, completer)
+        stage = Stage(FakeTerminal(columns, rows), keyboard, settings, completer, clock)
         task = asyncio.ensure_future(stage.repl.run(stage.events()))
         stage.ended = task
         try:

@@ -1,0 +1,135 @@
+"""What the terminal is told beside the screen: its title, the bell, and a notification of the desktop when
+something waits or ends while nobody types.
+
+A notification is a control sequence that a terminal which does not know it may print: one is sent only to
+terminals known to take it. Terminals are not asked for their focus, because that mode would outlive a killed
+program in the person's shell: nobody having typed for a while stands for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from buddy.repl.output import FrameOutput
+from buddy.repl.view_state import ViewState
+from buddy.safety.sanitise import one_line
+
+AWAY_S = 15.0
+MAX_CHARS = 80
+
+Notifications = Literal["off", "osc9", "osc99", "osc777"]
+
+_PROGRAMS: Mapping[str, Notifications] = {
+    "iTerm.app": "osc9",
+    "ghostty": "osc9",
+    "WezTerm": "osc777",
+    "kitty": "osc99",
+}
+
+
+def notifications_of(wanted: str, environ: Mapping[str, str]) -> Notifications:
+    """The kind of notification for this terminal. What the setting names is taken; `auto` only where the
+    terminal is known to take one. Inside tmux that is iTerm2, which says so through it; what else stands
+    behind tmux or screen is not known."""
+    match wanted:
+        case "osc9" | "osc99" | "osc777":
+            return wanted
+        case "off":
+            return "off"
+        case _:
+            pass
+    if environ.get("STY"):
+        return "off"
+    if environ.get("TMUX"):
+        return "osc9" if environ.get("LC_TERMINAL") == "iTerm2" else "off"
+    term = environ.get("TERM", "")
+    if environ.get("KITTY_WINDOW_ID") or term == "xterm-kitty":
+        return "osc99"
+    if term == "foot" or term.startswith("foot-"):
+        return "osc777"
+    return _PROGRAMS.get(environ.get("TERM_PROGRAM", ""), "off")
+
+
+def notification(kind: Notifications, text: str, *, inside_tmux: bool) -> str:
+    """The sequence for a notification, "" for none. The text is one short line without control characters,
+    and can't be taken for another of the terminal's commands (`OSC 9;4` is progress)."""
+    said = one_line(f"buddy: {text}", MAX_CHARS)
+    match kind:
+        case "off":
+            return ""
+        case "osc9":
+            sequence = f"\x1b]9;{said}\x07"
+        case "osc99":
+            sequence = f"\x1b]99;i=buddy:o=unfocused;{said}\x1b\\"
+        case "osc777":
+            sequence = f"\x1b]777;notify;buddy;{said.replace(';', ',')}\x1b\\"
+    return f"\x1bPtmux;{sequence.replace(chr(27), chr(27) * 2)}\x1b\\" if inside_tmux else sequence
+
+
+class Announcer:
+    """Says what waits and what ended. `typed_at` is when the person last pressed a key."""
+
+    def __init__(
+        self,
+        state: ViewState,
+        output: FrameOutput,
+        *,
+        title: bool,
+        bell: bool,
+        kind: Notifications,
+        inside_tmux: bool,
+        clock: Callable[[], float],
+        typed_at: Callable[[], float],
+    ) -> None:
+        self._state = state
+        self._output = output
+        self._with_title = title
+        self._with_bell = bell
+        self._kind: Notifications = kind
+        self._inside_tmux = inside_tmux
+        self._clock = clock
+        self._typed_at = typed_at
+        self._title = ""
+        self._rung: set[str] = set()
+        self._notified: set[str] = set()
+        self._running: set[int] = set()
+
+    def announce(self) -> None:
+        """Before a frame: title, bell and notification go out with it."""
+        waiting = self._waiting()
+        self._set_title(len(waiting))
+        if self._with_bell and waiting.keys() - self._rung:
+            self._output.write_raw("\a")
+        self._rung = set(waiting)
+        ended = self._ended()
+        if self._clock() - self._typed_at() < AWAY_S:
+            return
+        for text in (*(waiting[key] for key in waiting if key not in self._notified), *ended):
+            self._output.write_raw(notification(self._kind, text, inside_tmux=self._inside_tmux))
+        self._notified = set(waiting)
+
+    def _waiting(self) -> dict[str, str]:
+        """What waits for the person, and how it is said."""
+        waiting = {
+            f"approval {row.request_id}": f"task {row.task_id} asks: {row.title}" for row in self._state.inbox
+        }
+        for row in self._state.desk.queue:
+            if row.kind == "question":
+                waiting[f"question {row.task_id} {row.text}"] = f"task {row.task_id} asks: {row.text}"
+        return waiting
+
+    def _ended(self) -> list[str]:
+        """The tasks whose turn ended since the last frame."""
+        running = {task.task_id for task in self._state.running()}
+        ended, self._running = self._running - running, running
+        return [f"task {number} has ended {self._state.name(number)}".rstrip() for number in sorted(ended)]
+
+    def _set_title(self, waiting: int) -> None:
+        running = len(self._state.running())
+        title = (
+            f"buddy: {waiting} waiting" if waiting else f"buddy: {running} running" if running else "buddy"
+        )
+        if self._with_title and title != self._title:
+            self._title = title
+            self._output.set_title(title)
