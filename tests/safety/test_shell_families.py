@@ -255,7 +255,7 @@ uniq a -c
 ! rm x
 cd src extra
 cd ''
-cd nosuch
+cd nosuch; ls
 cd a
 ls; cd src
 cd src | ls

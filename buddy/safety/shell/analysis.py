@@ -35,6 +35,7 @@ MAX_COMMANDS = 20
 MAX_SEEN = 1000
 MAX_JUDGED = 300
 _COMPOUND = re.compile(r"\(|(?:\A|[\s;])(?:\{|for|if|while)\s")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _WRITES = frozenset({">", ">>", ">|", "&>", "&>>", "<>"})
 _STREAMS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 
@@ -102,6 +103,8 @@ def _check_text(command: str) -> None:
         raise UnclearError(f"{len(command)} characters are too many to judge; at most {MAX_CHARS}")
     if not command.strip():
         raise UnclearError("the command is empty")
+    if command.isascii() and not _CONTROL.search(command):
+        return
     for char in command:
         if (char < " " and char not in "\n\t") or char == "\x7f":
             raise UnclearError(f"a control character, U+{ord(char):04X}")
@@ -121,7 +124,9 @@ def _unclear(command: str, place: Place, unclear: UnclearError) -> Analysis:
         commands.append(Subcommand(argv, literal=False, reason=unclear.reason, inner=inner))
     seen = seen[:MAX_SEEN]
     disaster = next(filter(None, (catastrophe(argv, boundary) for argv in seen)), "")
-    targets = [*written(command), *(target for argv in seen for target in written_inside(argv))]
+    targets = dict.fromkeys(
+        (*written(command), *(target for argv in seen for target in written_inside(argv)))
+    )
     disaster = disaster or bomb(command[:MAX_CHARS])
     if not disaster and not unclear.construct:
         disaster = suspicious_text(command[:MAX_CHARS])
@@ -157,6 +162,8 @@ class _LineJudge:
         self._reads: list[Located] = []
         self._catastrophic = ""
         self._protected = ""
+        self._all_follow = False
+        """Whether nothing of the list runs once its first command fails."""
 
     def judge(self, line: Line) -> Analysis:
         self._commands(line)
@@ -170,6 +177,8 @@ class _LineJudge:
             piped = "|" in line.connectors[position : position + 2][:1] or line.connectors[
                 position + 1 : position + 2
             ] == ("|",)
+            if position == 0:
+                self._all_follow = set(line.connectors[1:]) <= {"&&", "|"}
             feed = self._simple(simple, feed, may_move=position == 0 and not piped)
 
     def _verdict(self) -> Analysis:
@@ -281,7 +290,7 @@ class _LineJudge:
             raise RefusedError("cd without one known folder")
         if not may_move:
             raise RefusedError("cd anywhere but at the start is not followed")
-        self._place = self._place.inside(folders[0])
+        self._place = self._place.inside(folders[0], may_miss=self._all_follow)
 
 
 class _SequenceJudge(_LineJudge):
@@ -305,6 +314,8 @@ class _SequenceJudge(_LineJudge):
                 feed = None
             else:
                 first = may_move and position == 0 and not before and not after
+                if first:
+                    self._all_follow = set(sequence.connectors[1:]) <= {"&&", "|"}
                 feed = self._simple(item, feed if before else None, may_move=first)
 
     def _compound(self, item: Compound) -> None:

@@ -36,7 +36,7 @@ def catastrophe(argv: tuple[str, ...], boundary: Boundary) -> str:
     """Why a command may destroy far more than a project can lose, "" when it does not look like it."""
     if not argv:
         return ""
-    name, rest = posixpath.basename(argv[0]), argv[1:]
+    name, rest = argv[0].rpartition("/")[2], argv[1:]
     if name in _STOPS or (name == "systemctl" and any(word in _STOPS | {"kexec"} for word in rest)):
         return f"{name} stops the machine"
     if _FORMATS.fullmatch(name):
@@ -123,15 +123,14 @@ def _too_much(operand: str, boundary: Boundary) -> str:
 
 def protected_write(argv: tuple[str, ...], boundary: Boundary) -> str:
     """Why a command that writes would touch a protected file, "" when it would not."""
-    if not argv or posixpath.basename(argv[0]) not in _WRITERS:
+    name = argv[0].rpartition("/")[2] if argv else ""
+    if name not in _WRITERS:
         return ""
-    if posixpath.basename(argv[0]) in ("sed", "perl") and not any(
-        re.match(r"-\w*i|--in", word) for word in argv
-    ):
+    if name in ("sed", "perl") and not any(re.match(r"-\w*i|--in", word) for word in argv):
         return ""
     for word in argv[1:MAX_LOCATED]:
         value = word.partition("=")[2] if word.startswith(("of=", "--")) else word
-        judge = unknown_target if posixpath.basename(argv[0]) == "tee" else protected_target
+        judge = unknown_target if name == "tee" else protected_target
         reason = judge(value, boundary) if value and not value.startswith("-") else ""
         if reason:
             return reason

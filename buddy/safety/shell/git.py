@@ -218,7 +218,7 @@ def _stash(judged: Judged) -> None:
 
 def _remote(judged: Judged) -> None:
     rest = judged.argv[1:]
-    if rest in ((), ("-v",), ("--verbose",)):
+    if rest in ((), ("-v",), ("--verbose",), ("show",)):
         return
     if rest[0] == "get-url" and all(re.fullmatch(r"--all|--push|\w[\w.-]*", word) for word in rest[1:]):
         return

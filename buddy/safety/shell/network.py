@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 
 from buddy.safety.shell.names import words
@@ -49,12 +48,13 @@ def uses_network(argv: tuple[str, ...]) -> bool:
     """Whether a command would talk to another machine, as far as its words tell."""
     if not argv:
         return False
-    name = posixpath.basename(argv[0])
+    name = argv[0].rpartition("/")[2]
     if name in _ALWAYS:
         return True
     if name == "rsync":
         return any(re.match(r"[^/]+:|rsync:", word) for word in argv[1:])
-    plain = [word for word in argv[1:] if not word.startswith("-")]
-    if name == "yarn" and not plain:
-        return True
-    return bool(plain) and plain[0] in _SUBCOMMANDS.get(name, ())
+    subcommands = _SUBCOMMANDS.get(name)
+    if subcommands is None:
+        return False
+    first = next((word for word in argv[1:] if not word.startswith("-")), "")
+    return first in subcommands or (name == "yarn" and not first)

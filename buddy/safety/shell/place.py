@@ -63,12 +63,13 @@ class Place(msgspec.Struct, frozen=True):
         it."""
         return msgspec.structs.replace(self, variables=((name, value), *self.variables))
 
-    def inside(self, folder: str) -> Place:
-        """The same place one `cd` later. Raises `RefusedError` for a folder that is not in the workspace."""
+    def inside(self, folder: str, *, may_miss: bool = False) -> Place:
+        """The same place one `cd` later. Raises `RefusedError` for a folder that is not in the workspace, or
+        that is not there unless it `may_miss`."""
         located = _located(self.boundary, folder)
         if not located.inside:
             raise RefusedError(f"it changes to {located.shown}, outside the workspace")
-        if not os.path.isdir(located.real):
+        if not os.path.isdir(located.real) and not (may_miss and not os.path.lexists(located.path)):
             raise RefusedError(f"it changes to {located.shown}, which is no folder")
         boundary = msgspec.structs.replace(self.boundary, cwd=located.real)
         return msgspec.structs.replace(self, boundary=boundary)

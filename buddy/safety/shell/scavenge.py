@@ -6,7 +6,6 @@ any input.
 
 from __future__ import annotations
 
-import posixpath
 import re
 
 from buddy.safety.shell.names import SHELLS, WRAPPERS, words
@@ -14,7 +13,7 @@ from buddy.safety.shell.verdict import UNRESOLVED
 
 _PIECE = re.compile(
     r"""(?P<single>'[^']*'?)|(?P<break>\$\(|`|&&|\|\||[;&|()\n]|<\(|>\()|(?P<blank>[ \t]+)|(?P<escape>\\.)
-    |(?P<variable>\$\{[^}]*\}|\$\w+|\$[?$\#!@*-])|(?P<double>")|(?P<redirect>\d*(?:<<<|<<-?|>>|<>|[<>]&?)\s*)
+    |(?P<variable>\$\{[^}]*\}|\$\w+|\$[?$\#!@*-])|(?P<double>"+)|(?P<redirect>\d*(?:<<<|<<-?|>>|<>|[<>]&?)\s*)
     |(?P<plain>[^'$`;&|()\n \t\\"<>]+|.)""",
     re.VERBOSE | re.DOTALL,
 )
@@ -95,7 +94,7 @@ def written(text: str, depth: int = 0) -> tuple[str, ...]:
 
 def written_inside(argv: tuple[str, ...]) -> tuple[str, ...]:
     """The same for the texts that a program might take for commands."""
-    name = posixpath.basename(argv[0]) if argv else ""
+    name = argv[0].rpartition("/")[2] if argv else ""
     if name not in WRAPPERS and name not in SHELLS:
         return ()
     return tuple(target for word in argv[1:_MAX_WORDS] if ">" in word for target in written(word))
@@ -115,7 +114,7 @@ def inner_commands(argv: tuple[str, ...], depth: int = 0) -> tuple[tuple[str, ..
     """Every argv a wrapper could start: each rest of its words, and each command in a text it is given."""
     if not argv or depth > _MAX_DEPTH:
         return ()
-    name = posixpath.basename(argv[0])
+    name = argv[0].rpartition("/")[2]
     found: list[tuple[str, ...]] = []
     if name not in WRAPPERS and name not in SHELLS:
         return ()
