@@ -15,6 +15,7 @@ class ToolRegistry:
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         self._tools: dict[str, Tool] = {}
         self._aliases: dict[str, str] = {}
+        self._definitions: tuple[ToolDefinition, ...] | None = None
         for tool in tools:
             self.register(tool)
 
@@ -23,12 +24,14 @@ class ToolRegistry:
         if tool.name in self._tools:
             raise ValueError(f"two tools are named {tool.name!r}; give one another name")
         self._tools[tool.name] = tool
+        self._definitions = None
         for alias in tool.aliases:
             self._aliases.setdefault(alias, tool.name)
 
     def remove(self, name: str) -> None:
         """Take a tool and its aliases out, if it is there."""
         if self._tools.pop(name, None) is not None:
+            self._definitions = None
             self._aliases = {alias: target for alias, target in self._aliases.items() if target != name}
 
     def get(self, name: str) -> Tool | None:
@@ -44,8 +47,11 @@ class ToolRegistry:
         return tuple(tool for tool in self.list_all() if tool.category == category)
 
     def list_definitions(self) -> tuple[ToolDefinition, ...]:
-        """What a model is told, sorted by name."""
-        return tuple(tool.definition() for tool in self.list_all())
+        """What a model is told, sorted by name: the same tuple until a tool comes or goes, so that whoever
+        encoded it need not compare schemas."""
+        if self._definitions is None:
+            self._definitions = tuple(tool.definition() for tool in self.list_all())
+        return self._definitions
 
     def unknown(self, name: str) -> str:
         """What the model reads when it calls a tool that is not there."""

@@ -4,10 +4,11 @@ client is made when the first request needs it."""
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
+from functools import cache
 
 from buddy.agent.provider import ModelDelta, ModelRequest
 from buddy.llm.anthropic_decoder import AnthropicDecoder
-from buddy.llm.direct import Endpoint, HttpClient, Post, host_of, stream_reply
+from buddy.llm.direct import Endpoint, HttpClient, OneClient, Post, host_of, stream_reply
 from buddy.llm.quirks import AnthropicQuirks, anthropic_quirks
 from buddy.llm.wire_anthropic import LANE, AnthropicWire
 
@@ -26,26 +27,19 @@ class Anthropic:
         quirks: Callable[[str, str], AnthropicQuirks] = anthropic_quirks,
     ) -> None:
         self._endpoint = endpoint
-        self._make_client = client
+        self._client = OneClient(endpoint, client)
         self._quirks = quirks
-        self._client: HttpClient | None = None
-        self._wires: dict[str, AnthropicWire] = {}
         self._host = host_of(endpoint.base_url)
         self._url = messages_url(endpoint.base_url)
+        self._wire = cache(self._new_wire)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         """The reply in pieces."""
-        return stream_reply(self._http, lambda: self._post(request), AnthropicDecoder(self._host))
+        return stream_reply(self._client.get, lambda: self._post(request), AnthropicDecoder(self._host))
 
     async def aclose(self) -> None:
         """Close the connections."""
-        if self._client is not None:
-            await self._client.aclose()
-
-    def _http(self) -> HttpClient:
-        if self._client is None:
-            self._client = self._make_client(self._endpoint)
-        return self._client
+        await self._client.aclose()
 
     def _post(self, request: ModelRequest) -> Post:
         key = self._endpoint.key()
@@ -60,13 +54,10 @@ class Anthropic:
             is_bearer = quirks.auth == "authorization"
             headers[quirks.auth] = f"Bearer {key}" if is_bearer else key
         headers.update(self._endpoint.headers)
-        return Post(self._url, headers, self._wire(request.model, quirks).body(request), self._host, key)
+        return Post(self._url, headers, self._wire(request.model).body(request), self._host, key)
 
-    def _wire(self, model: str, quirks: AnthropicQuirks) -> AnthropicWire:
-        wire = self._wires.get(model)
-        if wire is None:
-            wire = self._wires[model] = AnthropicWire(quirks, model, self._endpoint.max_output_tokens)
-        return wire
+    def _new_wire(self, model: str) -> AnthropicWire:
+        return AnthropicWire(self._quirks(self._host, model), model, self._endpoint.max_output_tokens)
 
 
 def messages_url(base_url: str) -> str:

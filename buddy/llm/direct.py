@@ -71,6 +71,26 @@ class HttpClient(Protocol):
         ...
 
 
+class OneClient:
+    """The HTTP client of a lane: made when the first request needs it, closed with the lane."""
+
+    def __init__(self, endpoint: Endpoint, make: Callable[[Endpoint], HttpClient]) -> None:
+        self._endpoint = endpoint
+        self._make = make
+        self._made: HttpClient | None = None
+
+    def get(self) -> HttpClient:
+        """The client."""
+        if self._made is None:
+            self._made = self._make(self._endpoint)
+        return self._made
+
+    async def aclose(self) -> None:
+        """Close its connections, if there are any."""
+        if self._made is not None:
+            await self._made.aclose()
+
+
 class Post(msgspec.Struct, frozen=True):
     """One request, ready to be sent. `key` is known here only to be kept out of error sentences."""
 

@@ -301,6 +301,16 @@ def test_tools_are_listed_by_name_whatever_order_they_came_in() -> None:
     assert [one.name for one in registry.list_definitions()] == ["look", "zoom"]
 
 
+def test_what_a_model_is_told_is_the_same_tuple_until_a_tool_comes_or_goes() -> None:
+    registry = ToolRegistry([look])
+    told = registry.list_definitions()
+    assert registry.list_definitions() is told
+    registry.register(zoom)
+    assert [one.name for one in registry.list_definitions()] == ["look", "zoom"]
+    registry.remove("zoom")
+    assert registry.list_definitions() == told
+
+
 def test_a_tool_is_found_by_its_name_and_its_aliases() -> None:
     registry = ToolRegistry([look, zoom])
     assert (registry.get("look"), registry.get("peek")) == (look, look)
