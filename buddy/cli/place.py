@@ -78,7 +78,7 @@ def read_settings(place: Place, options: Options) -> Loaded:
         arguments["agent"] = {"model": options.model}
     if options.color:
         arguments["display"] = {"color": options.color}
-    return load(
+    loaded = load(
         where=place.where,
         workspace=place.boundary.root,
         trusted=place.trusted,
@@ -86,6 +86,11 @@ def read_settings(place: Place, options: Options) -> Loaded:
         arguments=arguments,
         user_file=options.config,
     )
+    servers = ", ".join(sorted(loaded.settings.mcp_servers))
+    if not servers:
+        return loaded
+    note = f"[mcp_servers] {servers}: this version connects to no MCP server; their tools are missing"
+    return msgspec.structs.replace(loaded, warnings=(*loaded.warnings, note))
 
 
 def _directory(path: str) -> str:
