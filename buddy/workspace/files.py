@@ -22,6 +22,8 @@ from buddy.safety.sanitise import visible
 from buddy.workspace.disk import DISK, Disk, write_all
 
 MAX_EDIT_BYTES = 50_000_000
+_GROWN_BYTES = 65_536
+"""How much more is read than a file's size says: what asks for the limit sets that much memory aside."""
 _KERNEL_ROOTS = ("/proc/", "/sys/", "/dev/")
 _KINDS = (
     (stat.S_ISLNK, "a link that was not there before"),
@@ -178,7 +180,7 @@ def load(real: str, shown: str, *, max_bytes: int = MAX_EDIT_BYTES) -> Loaded | 
                 f"{shown} has {status.st_size:,} bytes; at most {max_bytes:,} can be handled. "
                 "Use a shell command."
             )
-        data = file.read(max_bytes + 1)
+        data = file.read(min(status.st_size + _GROWN_BYTES, max_bytes + 1))
         if len(data) > max_bytes:
             raise ToolError(f"{shown} grew past {max_bytes:,} bytes while it was read")
         return Loaded(data, stat.S_IMODE(status.st_mode), stamp_of(status))
