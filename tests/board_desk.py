@@ -27,6 +27,7 @@ from buddy.llm.scripted import Reply, Say, ScriptedProvider
 from buddy.safety.paths import Boundary
 from buddy.safety.policy_state import Policy
 from buddy.safety.rules import RuleSet
+from buddy.sessions.files import JournalFiles
 from buddy.sessions.writer import SessionWriter
 from buddy.tasks.board import TaskBoard
 from buddy.tasks.events import EventReader
@@ -121,10 +122,11 @@ async def board_desk(
     attended: bool = True,
     tools: Sequence[Tool] = BUILTIN_TOOLS,
     task_budget: Budget | None = None,
+    files: JournalFiles | None = None,
 ) -> AsyncIterator[BoardDesk]:
     """A board with one open task in `root/work`. Everything is allowed."""
     root = Path(os.path.realpath(root))
-    store = store_in(root)
+    store = store_in(root, files=files)
     work = root / "work"
     if repository:
         subprocess.run(("git", "init", "-q"), cwd=work, check=True)  # noqa: ASYNC221

@@ -1,0 +1,103 @@
+"""A result goes to the disk while the model is asked; with a disk that refuses, nothing goes further than
+that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from buddy.agent.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from buddy.agent.tool import Tool, ToolContext, tool
+from buddy.llm.scripted import Reply, Say, ScriptedCall, ScriptedProvider
+from buddy.sessions.scan import scan
+from tests.board_desk import BoardDesk, board_desk
+from tests.sessions.desk import Failing, Faults
+
+PATIENCE_S = 30
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    end = asyncio.get_running_loop().time() + PATIENCE_S
+    while not condition():
+        assert asyncio.get_running_loop().time() < end, "it never came"
+        await asyncio.sleep(0.005)
+
+
+def kinds(desk: BoardDesk) -> list[str]:
+    """The kinds of lines in the journal, of one turn."""
+    lines = scan(Path(desk.parts.memory.journal.path).read_bytes()).lines
+    wanted = ("message", "tool_begin", "tool_end")
+    return [one.line.kind for one in lines if one.line.kind in wanted]
+
+
+def roles(history: list[Message]) -> list[type[Message]]:
+    return [type(message) for message in history]
+
+
+def is_saved(desk: BoardDesk) -> bool:
+    return desk.parts.memory.save_state.saved
+
+
+def requests(desk: BoardDesk) -> int:
+    provider = desk.parts.model("").provider
+    assert isinstance(provider, ScriptedProvider)
+    return len(provider.requests)
+
+
+TWO_CALLS = [
+    Reply((ScriptedCall("breaks", "{}"),)),
+    Reply((ScriptedCall("breaks", "{}"),)),
+    Reply((Say("done"),)),
+]
+A_TURN = ["message", "message", *(["tool_begin", "tool_end", "message", "message"] * 2)]
+
+
+def breaking(disk: Failing, ran: list[str], before: Callable[[], Awaitable[None]]) -> Tool:
+    @tool(risk="low")
+    async def breaks(ctx: ToolContext) -> str:
+        """Break the disk, the first time."""
+        ran.append(ctx.call_id)
+        if len(ran) == 1:
+            disk.on = True
+            await before()
+        return f"ran {len(ran)}"
+
+    return breaks
+
+
+async def test_a_disk_that_refuses_the_result_holds_the_next_reply_and_its_calls(tmp_path: Path) -> None:
+    async def nothing() -> None: ...
+
+    disk, ran = Failing("sync"), list[str]()
+    tools = [breaking(disk, ran, nothing)]
+    async with board_desk(tmp_path, TWO_CALLS, tools=tools, files=Faults(disk).files()) as desk:
+        runner = desk.board.submit(1, "go")
+        await until(lambda: not is_saved(desk) and requests(desk) == 2)
+        history = desk.board.task(1).history
+        assert roles(history) == [UserMessage, AssistantMessage, ToolMessage], "the reply waits"
+        assert len(ran) == 1, "and so does what it calls"
+        disk.on = False
+        await asyncio.wait_for(runner, PATIENCE_S)
+        assert (len(ran), len(history)) == (2, 6)
+        await desk.parts.memory.journal.flush()
+        assert kinds(desk) == A_TURN
+
+
+async def test_a_disk_that_already_refuses_holds_the_next_request(tmp_path: Path) -> None:
+    async def noticed() -> None:
+        desks[0].parts.memory.rename(name="other", title="")
+        await until(lambda: not is_saved(desks[0]))
+
+    disk, ran, desks = Failing("write"), list[str](), list[BoardDesk]()
+    tools = [breaking(disk, ran, noticed)]
+    async with board_desk(tmp_path, TWO_CALLS, tools=tools, files=Faults(disk).files()) as desk:
+        desks.append(desk)
+        runner = desk.board.submit(1, "go")
+        await until(lambda: not is_saved(desk) and desk.parts.memory.save_state.waiting >= 3)
+        assert requests(desk) == 1, "the name, the end of the call and its result wait"
+        assert roles(desk.board.task(1).history) == [UserMessage, AssistantMessage]
+        disk.on = False
+        await asyncio.wait_for(runner, PATIENCE_S)
+        await desk.parts.memory.journal.flush()
+        assert kinds(desk) == A_TURN
