@@ -10,6 +10,8 @@ from typing import Literal
 import msgspec
 
 from buddy.agent.tool import ToolError
+from buddy.safety.git_files import files_that_wait
+from buddy.safety.sanitise import visible
 from buddy.workspace.git_config import (
     CONFIG_LIMIT_S,
     inert_options,
@@ -79,6 +81,7 @@ def find_repository(cwd: str, workspace: str) -> Repository:
 async def run_git(run: GitRun, arguments: tuple[str, ...], kind: GitKind) -> Finished:
     """Run one git command to its end. Raises `ToolError` when git is missing or takes too long."""
     git = _program(run)
+    _check_files(run.repository)
     if kind == "read":
         options = inert_options(parse_settings(await _configuration(run, git)))
     else:
@@ -90,6 +93,12 @@ async def run_git(run: GitRun, arguments: tuple[str, ...], kind: GitKind) -> Fin
             f"git {arguments[0]} was stopped after {LIMIT_S[kind]:.0f} s. Its output:\n{finished.text}"
         )
     return finished
+
+
+def _check_files(repository: Repository) -> None:
+    waiting = files_that_wait(repository.cwd, repository.top, os.path.join(repository.top, ".git"))
+    if waiting:
+        raise ToolError(f"expected a file, found a pipe or a device that git would wait for: {visible(waiting[0])}")
 
 
 def _program(run: GitRun) -> str:

@@ -116,7 +116,7 @@ def looking(asked: Asked) -> Reply:
 @pytest.mark.timeout(240)
 @requires("strace", "rg")
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in REPOSITORIES if name not in ("linked_state", "pipes")])
+@pytest.mark.parametrize("name", [name for name in REPOSITORIES if name != "linked_state"])
 async def test_SEC_051_SEC_063_a_model_that_looks_at_everything_starts_nothing_of_the_repository(
     tmp_path: Path, name: str
 ) -> None:

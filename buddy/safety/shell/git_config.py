@@ -10,6 +10,7 @@ import mmap
 import os
 import re
 
+from buddy.safety.git_files import files_that_wait, read_regular
 from buddy.safety.paths import is_beneath
 
 MAX_CONFIG_BYTES = 200_000
@@ -39,6 +40,9 @@ def executing_keys(cwd: str, root: str) -> tuple[str, ...]:
         return (f"{git_dir}: a repository without a work tree",)
     if not is_beneath(os.path.realpath(git_dir), root) and is_beneath(work_tree, root) and work_tree != root:
         return (f"{git_dir}: a repository whose data lies elsewhere",)
+    waiting = files_that_wait(cwd, work_tree, git_dir)
+    if waiting:
+        return tuple(f"{path}: a pipe or a device, git would wait for it" for path in waiting)
     found: list[str] = []
     for directory in _git_dirs(work_tree, git_dir):
         for name in ("config", "config.worktree"):
@@ -71,11 +75,7 @@ def _git_file(path: str) -> str:
 
 
 def _read(path: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            return file.read(MAX_CONFIG_BYTES + 1).decode(errors="replace")
-    except OSError:
-        return ""
+    return read_regular(path, MAX_CONFIG_BYTES + 1).decode(errors="replace")
 
 
 def _git_dirs(work_tree: str, git_dir: str) -> list[str]:

@@ -1,0 +1,58 @@
+"""Files git opens without a look at what they are: a pipe in the place of one makes every git command wait
+for ever. A clone cannot bring pipes, an unpacked archive can.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+
+IN_FOLDERS = (".gitignore", ".gitattributes", ".mailmap", ".gitmodules")
+IN_GIT_FOLDER = (
+    *("config", "config.worktree", "index", "HEAD", "commondir", "packed-refs", "shallow", "logs/HEAD"),
+    *("info/exclude", "info/attributes", "info/grafts", "info/sparse-checkout", "objects/info/alternates"),
+)
+
+
+def files_that_wait(cwd: str, work_tree: str, git_dir: str) -> tuple[str, ...]:
+    """Those of the files git reads for a command in `cwd` that are no files: pipes, sockets, devices."""
+    return tuple(path for path in _read_by_git(cwd, work_tree, git_dir) if _waits(path))
+
+
+def _read_by_git(cwd: str, work_tree: str, git_dir: str) -> Iterator[str]:
+    for name in IN_GIT_FOLDER:
+        yield os.path.join(git_dir, name)
+    folder: str = cwd
+    while True:
+        for name in IN_FOLDERS:
+            yield os.path.join(folder, name)
+        above = os.path.dirname(folder)
+        if folder in (work_tree, above):
+            return
+        folder = above
+
+
+def _waits(path: str) -> bool:
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def read_regular(path: str, max_bytes: int) -> bytes:
+    """The beginning of a regular file, b"" when it is none or cannot be read; never waits."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except (OSError, ValueError):
+        return b""
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return b""
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(max_bytes)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
