@@ -66,12 +66,34 @@ def parameters_schema(record: type[msgspec.Struct]) -> dict[str, Any]:
     """The JSON schema of a record, without references and titles."""
     (schema,), components = msgspec.json.schema_components([record], ref_template="{name}")
     inlined = cast(dict[str, Any], _inline(schema, components))
+    properties = {name: _short(value) for name, value in inlined.get("properties", {}).items()}
+    required: list[str] = inlined.get("required", [])
     return {
         "type": "object",
-        "properties": inlined.get("properties", {}),
-        "required": inlined.get("required", []),
+        "properties": properties,
+        **({"required": required} if required else {}),
         "additionalProperties": False,
     }
+
+
+def _short(schema: dict[str, Any]) -> dict[str, Any]:
+    """A parameter without what every model assumes: these texts travel with each request. A default that is
+    empty says only "optional", which `required` says; so does null, which is accepted all the same; what a
+    record is for stands in the tool's description."""
+    kinds: list[dict[str, Any]] = schema.get("anyOf", [])
+    if {"type": "null"} in kinds and len(kinds) == 2:
+        (kept,) = (kind for kind in kinds if kind != {"type": "null"})
+        schema = {**kept, **{key: value for key, value in schema.items() if key != "anyOf"}}
+    short = {
+        key: value for key, value in schema.items() if key != "default" or value not in ("", False, None, [])
+    }
+    if "items" in short:
+        short["items"] = _short(short["items"])
+        if "properties" in short["items"]:
+            short["items"].pop("description", None)
+    if "properties" in short:
+        short["properties"] = {name: _short(value) for name, value in short["properties"].items()}
+    return short
 
 
 def _inline(schema: Any, components: Mapping[str, Any]) -> Any:

@@ -130,9 +130,8 @@ class Questions:
 async def ask_user(
     ctx: ToolContext, questions: Annotated[list[Question], Meta(min_length=1, max_length=4)]
 ) -> ToolResult:
-    """Ask the person one to four questions that only they can decide (a preference, a trade-off, something
-    you can't find out), each with the options you see. Don't ask for what you can look up, nor for
-    permission: that is asked by itself."""
+    """Ask the person what only they can decide, each question with the options you see. Not what you can
+    look up, nor for permission: that is asked by itself."""
     service = ctx.services.get(Questions)
     if not isinstance(service, Questions) or not service.attended:
         raise ToolError(

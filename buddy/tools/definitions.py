@@ -54,8 +54,7 @@ async def find_definition(
     name: Annotated[str, Meta(description="Exact name of a function, class, method, type or constant")],
     path: Annotated[str, Meta(description="File or folder")] = ".",
 ) -> ToolResult:
-    """Find where a name is defined: path:line and the line. The answer says whether a parser or the looks of
-    the lines decided. Use grep for where it is used."""
+    """Find where a name is defined: path:line, the line, what it is. Use grep for where it is used."""
     short = re.split(r"\.|::|#", name.strip().removesuffix("()"))[-1]
     if not _NAME().fullmatch(short):
         raise ToolError(f"expected the name of a function, class or type, found {visible(name[:80])!r}")

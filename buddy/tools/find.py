@@ -50,8 +50,7 @@ async def find_files(
     limit: int = 200,
 ) -> ToolResult:
     """Find files by name, newest first. A pattern without a slash is about the name, in any folder; with one
-    about the path below `path`, where ** stands for any folders. Ignored files are only counted. Use grep to
-    search contents."""
+    about the path below `path`, where ** stands for any folders. Ignored files are only counted."""
     if limit < 1:
         raise ToolError(f"limit is {limit}; expected how many paths to give, at least 1")
     matches = glob_matcher(pattern)

@@ -41,8 +41,8 @@ def job_line(job: JobStatus) -> str:
     argument_aliases={"job_id": "job", "id": "job", "bash_id": "job"},
 )
 async def read_job(ctx: ToolContext, job: int, offset: int = 0, wait: float = 0) -> ToolResult:
-    """Read what a job wrote, from byte `offset` on (negative: from the end). The result says which offset to
-    ask for next. `wait`: so many seconds (at most 60) for the job to write something new or to end."""
+    """Read what a job wrote, from byte `offset` on (negative: from the end); the result says what comes
+    next. `wait`: seconds, at most 60, for it to write something new or to end."""
     jobs = ctx.service(Jobs)
     found = jobs.get(job)
     if wait > 0 and offset >= 0:

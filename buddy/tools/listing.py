@@ -126,8 +126,8 @@ def _access(arguments: Any) -> Access:
     cache_s=30,
 )
 async def list_files(ctx: ToolContext, path: str = ".") -> ToolResult:
-    """List what is in one folder, with sizes: folders first, then files. Ignored entries are counted, not
-    shown. To find files in folders below use find_files."""
+    """List one folder, with sizes: folders first. Ignored entries are only counted. find_files looks in the
+    folders below as well."""
 
     def work() -> ToolResult:
         target = located(ctx, path)

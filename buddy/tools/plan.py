@@ -41,8 +41,8 @@ class WallClock(msgspec.Struct, frozen=True):
 
 @tool(risk="low", category="plan", access=no_access, aliases=("todo_write", "update_plan", "TodoWrite"))
 async def todo(ctx: ToolContext, items: list[PlanItem]) -> ToolResult:
-    """Write the plan of this task: all its steps, each with a state (pending, active, done, dropped). The
-    list replaces the one before. Use it for work of three steps or more; keep one step active."""
+    """Write the plan of this task: all its steps; it replaces the one before. For work of three steps or
+    more; keep one step active."""
     if len(items) > MAX_ITEMS:
         raise ToolError(f"expected at most {MAX_ITEMS} steps, found {len(items)}; write coarser ones")
     plan = ctx.service(Plan)

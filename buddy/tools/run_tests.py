@@ -45,9 +45,9 @@ async def run_tests(
     cwd: str = "",
     timeout: float = 600,
 ) -> ToolResult:
-    """Run the project's tests (pytest, npm, cargo, go or make, whichever it uses) and tell how many passed,
-    failed and were skipped, and which failed. `target` is a file, folder or test name in the runner's own
-    way of naming; `cwd` a subfolder with a project of its own; `timeout` is in seconds."""
+    """Run the project's tests with the runner it uses: how many passed, failed and were skipped, and which
+    failed. `target`: a file, folder or test as the runner names it; `cwd`: a subfolder with a project of its
+    own; `timeout`: seconds."""
     folder = _folder(ctx, cwd)
     suite = find_suite(folder, target, framework)
     reader, feed = ResultReader(), ProgressFeed(ctx.progress)

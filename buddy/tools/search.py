@@ -199,9 +199,9 @@ async def grep(
     limit: int = 100,
     offset: int = 0,
 ) -> ToolResult:
-    """Search file contents. Answers with matching lines grouped by file, with line numbers. Ignored, binary
-    and secret files are left out, and the answer says so; name a file as path to search it all the same. Use
-    find_files to search for names and find_definition for where something is defined."""
+    """Search file contents: matching lines with their numbers, grouped by file. Ignored, binary and secret
+    files are left out, and the answer says so; name one as `path` to search it all the same. find_files
+    searches for names, find_definition for where something is defined."""
     if limit < 1 or offset < 0 or context < 0:
         raise ToolError("expected limit of at least 1, offset and context of at least 0")
     prepared = checked_pattern(pattern, literal=literal, ignore_case=ignore_case, multiline=multiline)

@@ -74,15 +74,11 @@ async def run_shell(
     background: bool = False,
     pty: bool = False,
 ) -> ToolResult:
-    """Run a command with bash and return its output and exit code.
-
-    Nothing can be typed into it: stdin is empty. Each command starts in the working directory (or `cwd`); a
-    `cd` does not last. `wait`: true waits for the end, a duration like "10m" waits so long, false returns at
-    once. `timeout`: seconds to wait instead of the default. A command that is not done by then goes on as a
-    job (read_job, stop_job). `background`: true is the same as `wait`: false. `pty`: true starts it as a job
-    on a terminal, for programs that need one (send_keys, capture_pane). Long output is shortened in the
-    middle; the result says where the whole is.
-    """
+    """Run a command with bash; answers with its output and exit code. stdin is empty. Each command starts in
+    the working directory (or `cwd`): a `cd` does not last. `wait`: so long, a duration like "10m", or false
+    for not at all (as is `background`: true); `timeout`: the same in seconds. What is not done by then goes
+    on as a job (read_job, stop_job). `pty`: true starts a job on a terminal (send_keys, capture_pane). Long
+    output is cut in the middle; the result says where all of it is."""
     settings = _settings(ctx)
     boundary = ctx.service(Boundary)
     if not command.strip():

@@ -12,6 +12,7 @@ import msgspec
 from buddy.agent.tool import ToolError
 from buddy.safety.git_files import files_that_wait
 from buddy.safety.sanitise import visible
+from buddy.workspace.ending import uninterrupted
 from buddy.workspace.git_config import (
     CONFIG_LIMIT_S,
     inert_options,
@@ -24,6 +25,8 @@ from buddy.workspace.processes import ChildProcesses, Finished, Request
 
 GitKind = Literal["read", "write", "network"]
 LIMIT_S: dict[GitKind, float] = {"read": 30.0, "write": 300.0, "network": 300.0}
+FINISH_S: dict[GitKind, float] = {"read": 0.0, "write": 3.0, "network": 1.0}
+"""How long a cancelled git may go on: ended in the middle of a stash or checkout it leaves files missing."""
 
 
 class GitLock:
@@ -98,7 +101,9 @@ async def run_git(run: GitRun, arguments: tuple[str, ...], kind: GitKind) -> Fin
 def _check_files(repository: Repository) -> None:
     waiting = files_that_wait(repository.cwd, repository.top, os.path.join(repository.top, ".git"))
     if waiting:
-        raise ToolError(f"expected a file, found a pipe or a device that git would wait for: {visible(waiting[0])}")
+        raise ToolError(
+            f"expected a file, found a pipe or a device that git would wait for: {visible(waiting[0])}"
+        )
 
 
 def _program(run: GitRun) -> str:
@@ -120,7 +125,30 @@ async def _configuration(run: GitRun, git: str) -> str:
 
 async def _run(run: GitRun, argv: tuple[str, ...], kind: GitKind, limit_s: float) -> Finished:
     request = Request(argv, run.repository.cwd, run.task_id, env=_environment(run, kind), sandboxed=False)
-    return await run.children.run(request, timeout_s=limit_s, cancelled=run.cancelled)
+    if kind == "read":
+        return await run.children.run(request, timeout_s=limit_s, cancelled=run.cancelled)
+    stop = asyncio.Event()
+    working = asyncio.ensure_future(run.children.run(request, timeout_s=limit_s, cancelled=stop))
+    waiter = asyncio.ensure_future(run.cancelled.wait())
+    try:
+        await asyncio.wait({working, waiter}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiter.cancel()
+        if not working.done():
+            await uninterrupted(_finished(working, stop, FINISH_S[kind]))
+    if run.cancelled.is_set():
+        raise asyncio.CancelledError
+    return working.result()
+
+
+async def _finished(working: asyncio.Future[Finished], stop: asyncio.Event, within_s: float) -> None:
+    """Let a git that writes come to its end before it is ended."""
+    await asyncio.wait({working}, timeout=within_s)
+    if not working.done():
+        stop.set()
+        await asyncio.wait({working})
+    if not working.cancelled():
+        working.exception()  # looked at, so that it is not reported as lost
 
 
 def _environment(run: GitRun, kind: GitKind) -> dict[str, str]:

@@ -52,35 +52,30 @@ def refused(arguments: Any) -> str:
     return str(error.value)
 
 
-def test_a_signature_is_a_schema_with_everything_inlined() -> None:
+def test_a_signature_is_a_schema_with_everything_inlined_and_nothing_that_goes_without_saying() -> None:
     assert change.parameters == {
         "type": "object",
         "properties": {
             "path": {"type": "string", "description": "Where"},
-            "old": {"type": "string", "default": ""},
+            "old": {"type": "string"},
             "count": {"type": "integer", "default": 1},
-            "exact": {"type": "boolean", "default": False},
+            "exact": {"type": "boolean"},
             "mode": {"enum": ["many", "one"], "default": "one"},
             "edits": {
                 "type": "array",
                 "description": "Several",
-                "default": [],
                 "items": {
                     "type": "object",
-                    "description": "One change.",
                     "properties": {
                         "old": {"type": "string"},
                         "new": {"type": "string"},
-                        "all": {"type": "boolean", "default": False},
+                        "all": {"type": "boolean"},
                     },
                     "required": ["old", "new"],
                     "additionalProperties": False,
                 },
             },
-            "options": {
-                "anyOf": [{"type": "object", "additionalProperties": {"type": "string"}}, {"type": "null"}],
-                "default": None,
-            },
+            "options": {"type": "object", "additionalProperties": {"type": "string"}},
         },
         "required": ["path"],
         "additionalProperties": False,

@@ -13,7 +13,7 @@ from buddy.tools.git import file_of_ref, git_branch, git_diff, git_log, git_show
 from buddy.tools.git_changes import git_add, git_checkout, git_commit, git_pull, git_push, git_stash
 from buddy.workspace.git import GitLock
 from buddy.workspace.git_diff import parse_diff
-from tests.command_desk import Desk, desk
+from tests.command_desk import Desk, desk, processes_with, until
 from tests.tools.test_git_hostile import config, git, program, repository
 
 
@@ -228,6 +228,29 @@ async def test_push_and_pull_reach_a_remote(tmp_path: Path) -> None:
         git(tmp_path / "other", "push", "-q")
         await here.call(git_pull, branch="main")
         assert (folder / "c.txt").read_text() == "c\n"
+
+
+@pytest.mark.parametrize(("hook_s", "committed"), [(0.3, True), (60, False)])
+async def test_a_cancelled_git_that_writes_may_end_by_itself_and_is_ended_when_it_does_not(
+    tmp_path: Path, hook_s: float, committed: bool
+) -> None:
+    async with desk(tmp_path) as here:
+        folder = repository(here.folder)
+        await identity(here)
+        hook = folder / ".git" / "hooks" / "pre-commit"
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/begun\nsleep {hook_s}\n")
+        hook.chmod(0o755)
+        (folder / "new.txt").write_text("new\n")
+        git(folder, "add", "new.txt")
+        call = asyncio.ensure_future(here.call(git_commit, message="a change"))
+        await until((tmp_path / "begun").exists)
+        here.context.cancelled.set()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert ("a change" in git(folder, "log", "--format=%s")) == committed
+        assert not (folder / ".git" / "index.lock").exists()
+        assert not processes_with(str(hook))
 
 
 async def test_the_current_branch_alone_is_pushed_where_none_is_named(tmp_path: Path) -> None:
