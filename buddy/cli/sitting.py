@@ -151,7 +151,7 @@ async def _greet(desk: Desk, front: Front) -> None:
     history = board.task(board.focus).history
     if history and desk.session.session_id == front.previous:  # opened again: all of it is on the screen
         return
-    if history:
+    if any(task.history for task in board.tasks.values()):
         front.print(*blocks_of(history, board.focus))
         for task in board.tasks.values():
             if task.state == "paused":

@@ -11,6 +11,7 @@ import gc
 import importlib
 import logging
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable, MutableMapping
@@ -36,6 +37,10 @@ LATER_MODULES = (
     # For providers it reaches through the OpenAI client: 0.6 s, imported on the event loop otherwise.
     "openai.resources",
 )
+
+SWITCH_S = 0.0002
+"""How long the import keeps the interpreter from a thread that wants it. A key takes it six times over (each
+system call gives it away); with Python's 5 ms, its echo took 40 ms (`tests/bench/import_echo.py`)."""
 
 NOISY_MODULES = r"(?:litellm|pydantic|openai|mcp|httpx|aiohttp)(?:\..*)?$"
 LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "litellm")
@@ -84,6 +89,14 @@ class LitellmLibrary:
         return await asyncio.shield(asyncio.wrap_future(self._future))
 
     def _run(self, future: Future[Any]) -> None:
+        usual = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_S)
+        try:
+            self._fulfil(future)
+        finally:
+            sys.setswitchinterval(usual)
+
+    def _fulfil(self, future: Future[Any]) -> None:
         try:
             module = self._import()
         except Exception as error:  # noqa: BLE001 - whatever an import raises belongs to whoever awaits it

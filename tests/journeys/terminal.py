@@ -40,7 +40,9 @@ def _as_a_shell_does() -> None:
 class Terminal:
     """A terminal with buddy in it."""
 
-    def __init__(self, desk: Desk, program: Sequence[str], *, columns: int, rows: int) -> None:
+    def __init__(
+        self, desk: Desk, program: Sequence[str], *, columns: int, rows: int, term: str = "xterm-256color"
+    ) -> None:
         self.screen = pyte.HistoryScreen(columns, rows, history=5000, ratio=0.5)
         self.output = b""
         self._stream = pyte.ByteStream(self.screen)
@@ -53,7 +55,7 @@ class Terminal:
             stdout=slave,
             stderr=slave,
             cwd=desk.repo,
-            env={**desk.variables(), "TERM": "xterm-256color"},
+            env={**desk.variables(), "TERM": term},
             start_new_session=True,
             preexec_fn=_as_a_shell_does,
         )
@@ -150,14 +152,20 @@ class Terminal:
         """Whether the line discipline is as it was before."""
         return termios.tcgetattr(self._slave) == self.before
 
+    def hang_up(self) -> None:
+        """Take the terminal away, as a connection that breaks does."""
+        if self._master >= 0:
+            asyncio.get_running_loop().remove_reader(self._master)
+            os.close(self._master)
+            os.close(self._slave)
+            self._master = -1
+
     def close(self) -> None:
         """Kill what is left, close the terminal."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        asyncio.get_running_loop().remove_reader(self._master)
-        os.close(self._master)
-        os.close(self._slave)
+        self.hang_up()
 
 
 @contextlib.asynccontextmanager
@@ -168,9 +176,10 @@ async def on_terminal(
     rows: int = 36,
     program: Sequence[str] = (sys.executable, "-m", "buddy"),
     ready: str = "❯",
+    term: str = "xterm-256color",
 ) -> AsyncGenerator[Terminal]:
     """buddy (or another program) on a terminal, its prompt drawn."""
-    terminal = Terminal(desk, (*program, *arguments), columns=columns, rows=rows)
+    terminal = Terminal(desk, (*program, *arguments), columns=columns, rows=rows, term=term)
     try:
         await terminal.until(lambda: any(ready in row for row in terminal.rows()), "the prompt")
         yield terminal

@@ -22,6 +22,7 @@ from buddy.llm.litellm_import import (
     FIRST_CALL_MODULES,
     HTTP_HANDLERS,
     LATER_MODULES,
+    SWITCH_S,
     LitellmLibrary,
 )
 from buddy.llm.litellm_provider import LitellmProvider
@@ -53,6 +54,7 @@ class Importer:
             self.seen = {
                 "environment": dict(self.environment),
                 "gc": gc.isenabled(),
+                "switch_s": sys.getswitchinterval(),
                 "daemon": threading.current_thread().daemon,
                 "main": threading.current_thread() is threading.main_thread(),
             }
@@ -80,6 +82,7 @@ async def test_it_happens_once_in_a_daemon_thread_with_everything_set_before() -
         # What the person set stays.
         "environment": {**BEFORE_IMPORT, "LITELLM_MODE": "DEV"},
         "gc": False,
+        "switch_s": pytest.approx(SWITCH_S),
         "daemon": True,
         "main": False,
     }
