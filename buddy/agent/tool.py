@@ -134,19 +134,21 @@ def tool(
     argument_aliases: Mapping[str, str] | None = None,
     cache_s: float = 0,
     source: str = "built-in",
-) -> Callable[[Callable[..., Awaitable[ToolResult | str]]], Tool]:
+) -> Callable[[Callable[..., Awaitable[ToolResult | str] | ToolResult | str]], Tool]:
     """Declare a tool. A tool that says nothing about its access may change anything unless its risk is
-    low."""
+    low. A function that is not async runs in a thread, so that it keeps nobody waiting."""
 
-    def declare(function: Callable[..., Awaitable[ToolResult | str]]) -> Tool:
+    def declare(function: Callable[..., Any]) -> Tool:
         record = arguments_type(function)
         doc = description or inspect.cleandoc(function.__doc__ or "")
         if not doc:
             raise TypeError(f"tool {function.__name__} needs a docstring: it is what the model reads")
 
+        called = function if inspect.iscoroutinefunction(function) else _in_thread(function)
+
         async def run(ctx: ToolContext, arguments: msgspec.Struct) -> ToolResult:
             given = {field: getattr(arguments, field) for field in record.__struct_fields__}
-            result = await function(ctx, **given)
+            result = await called(ctx, **given)
             return ToolResult(result) if isinstance(result, str) else result
 
         return Tool(
@@ -166,3 +168,11 @@ def tool(
         )
 
     return declare
+
+
+def _in_thread(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+    async def called(ctx: ToolContext, **given: Any) -> Any:
+        result = await asyncio.to_thread(function, ctx, **given)
+        return await result if inspect.isawaitable(result) else result
+
+    return called

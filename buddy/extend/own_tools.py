@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
 from types import ModuleType
 from typing import Any, Protocol, cast
 
@@ -20,6 +20,7 @@ import msgspec
 
 from buddy.agent.registry import ToolRegistry
 from buddy.agent.tool import Tool
+from buddy.extend.own_code import IMPORT_LIMIT_S, caught, contained, run_code
 
 GROUP = "buddy.tools"
 MAX_FILE_BYTES = 1_000_000
@@ -115,24 +116,42 @@ class OwnTools:
         return digest, from_source(path, source, builtin)
 
 
-def from_source(path: str, source: bytes, known: Mapping[int, Tool]) -> Found:
-    """The tools a file defines; those in `known` (by id) it only imported. Runs its code."""
+def from_source(
+    path: str, source: bytes, known: Mapping[int, Tool], limit_s: float = IMPORT_LIMIT_S
+) -> Found:
+    """The tools a file defines; those in `known` (by id) it only imported. Runs its code, which has to end in
+    time."""
     digest = hashlib.sha256(os.fsencode(path) + b"\0" + source).hexdigest()[:12]
     stem = os.path.splitext(os.path.basename(path))[0]
     name = f"buddy_ext_{stem}_{digest}"
     module = ModuleType(name)
     module.__file__ = path
     sys.modules[name] = module  # annotations of records are looked up there
-    try:
+
+    def define() -> None:
         exec(compile(source, path, "exec"), module.__dict__)  # noqa: S102 - code the person trusted
-    # An extension's border: whatever its code does, SystemExit included, the program goes on without it.
-    except (Exception, SystemExit) as error:  # noqa: BLE001
-        del sys.modules[name]
-        _log.warning("own tools of %s were not loaded", path, exc_info=error)
+
+    error = _run_quietly(define, path, limit_s)
+    if error is not None:
+        sys.modules.pop(name, None)
         return Found((), (f"{_place(error, path)}: not loaded: {type(error).__name__}: {error}",))
     tools = [value for value in vars(module).values() if isinstance(value, Tool) and id(value) not in known]
-    unique = {id(tool): msgspec.structs.replace(tool, source=path) for tool in tools}
+    unique = {id(tool): contained(msgspec.structs.replace(tool, source=path)) for tool in tools}
     return Found(tuple(unique.values()), ())
+
+
+def _run_quietly(
+    work: Callable[[], None], what: str, limit_s: float = IMPORT_LIMIT_S
+) -> BaseException | None:
+    """Run an extension's code; what it prints and why it failed are in the log."""
+    printed: list[str] = []
+    with caught(printed.append):
+        error = run_code(work, limit_s)
+    if printed:
+        _log.info("own tools of %s printed: %s", what, "".join(printed)[:2000])
+    if error is not None:
+        _log.warning("own tools of %s were not loaded", what, exc_info=error)
+    return error
 
 
 def _place(error: BaseException, path: str) -> str:
@@ -202,18 +221,16 @@ def from_entry_points(points: Iterable[EntryPoint]) -> Found:
     problems: list[str] = []
     for point in sorted(points, key=lambda point: point.name):
         source = point.dist.name if point.dist is not None else point.value
-        try:
-            loaded = point.load()
-        # An extension's border, as above.
-        except (Exception, SystemExit) as error:  # noqa: BLE001
-            _log.warning("tools of %s were not loaded", point.value, exc_info=error)
+        held: list[object] = []
+        error = _run_quietly(lambda point=point, held=held: held.append(point.load()), point.value)
+        if error is not None:
             problems.append(f"{source} ({point.value}): not loaded: {type(error).__name__}: {error}")
             continue
-        several = _tools_in(loaded)
+        several = _tools_in(held[0])
         if several is None:
             problems.append(f"{source} ({point.value}): expected a tool or a list of tools")
             continue
-        tools.extend(msgspec.structs.replace(one, source=source) for one in several)
+        tools.extend(contained(msgspec.structs.replace(one, source=source)) for one in several)
     return Found(tuple(tools), tuple(problems))
 
 

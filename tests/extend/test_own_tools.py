@@ -12,7 +12,7 @@ import pytest
 
 from buddy.agent.registry import ToolRegistry
 from buddy.agent.tool import ToolContext, tool
-from buddy.extend.own_tools import OwnTools, Reloaded, from_entry_points
+from buddy.extend.own_tools import OwnTools, Reloaded, from_entry_points, from_source
 
 SHOUT = '''
 from buddy.agent.tool import ToolContext, tool
@@ -189,3 +189,119 @@ def test_packages_name_tools_by_entry_points(tmp_path: Path) -> None:
     ]
     assert "expected a tool or a list of tools" in found.problems[0]
     assert "AttributeError" in found.problems[1]
+
+
+ODD = '''
+import asyncio, sys, threading, time
+from buddy.agent.tool import ToolContext, ToolResult, tool
+print("while loading")
+sys.stderr.write("and this\\n")
+
+@tool(risk="low")
+def slow(ctx: ToolContext, seconds: float) -> str:
+    """Not async."""
+    print("from", threading.current_thread() is threading.main_thread())
+    time.sleep(seconds)
+    return "slept"
+
+@tool(risk="low")
+async def leaves(ctx: ToolContext, how: str) -> str:
+    """Raises."""
+    raise {"exit": SystemExit(3), "key": KeyboardInterrupt(), "base": BaseException("odd")}[how]
+
+@tool(risk="low")
+async def talks(ctx: ToolContext, word: str, first: float) -> str:
+    """Prints."""
+    await asyncio.sleep(first)
+    print(word)
+    sys.stderr.write(word.upper())
+    return "said"
+
+@tool(risk="low")
+async def nothing(ctx: ToolContext) -> None:
+    """Returns nothing."""
+
+@tool(risk="low")
+async def number(ctx: ToolContext) -> int:
+    """Returns a number."""
+    return 7
+'''
+
+
+async def called(folder: Folder, name: str, progress: list[str] | None = None, **given: object) -> str:
+    tool = folder.registry.get(name)
+    assert tool is not None
+    heard = progress if progress is not None else []
+    context = ToolContext(1, "c", heard.append, asyncio.Event(), {})
+    return (await tool.run(context, tool.arguments(**given))).text
+
+
+async def test_what_a_tool_prints_reaches_the_model_and_never_the_terminal(
+    folder: Folder, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder.put("odd.py", ODD)
+    outs = (sys.stdout, sys.stderr)
+    assert folder.own.load().problems == ()
+    heard: list[str] = []
+    assert await called(folder, "talks", heard, word="hi", first=0.0) == "said\n[printed]\nhi\nHI"
+    assert "".join(heard) == "hi\nHI"
+    assert await called(folder, "nothing") == "the tool returned nothing"
+    assert await called(folder, "number") == "7"
+    assert (sys.stdout, sys.stderr) == outs
+    assert capfd.readouterr() == ("", "")
+
+
+async def test_tools_that_overlap_and_end_in_any_order_leave_the_streams_as_they_were(folder: Folder) -> None:
+    folder.put("odd.py", ODD)
+    folder.own.load()
+    outs = (sys.stdout, sys.stderr)
+    waits = (0.05, 0.0, 0.03, 0.01)
+    answers = await asyncio.gather(
+        *(called(folder, "talks", word=f"w{n}", first=s) for n, s in enumerate(waits))
+    )
+    assert all(answer.startswith("said") for answer in answers)
+    assert (sys.stdout, sys.stderr) == outs
+
+
+async def test_a_function_that_is_not_async_keeps_nobody_waiting(folder: Folder) -> None:
+    folder.put("odd.py", ODD)
+    folder.own.load()
+    ticks = 0
+    slow = asyncio.ensure_future(called(folder, "slow", seconds=0.3))
+    while not slow.done():
+        await asyncio.sleep(0.01)
+        ticks += 1
+    assert await slow == "slept\n[printed]\nfrom False"
+    assert ticks > 5
+
+
+@pytest.mark.parametrize("how", ["exit", "key", "base"])
+async def test_a_tool_that_wants_to_end_the_program_only_crashes(folder: Folder, how: str) -> None:
+    folder.put("odd.py", ODD)
+    folder.own.load()
+    with pytest.raises(RuntimeError, match="the tool raised"):
+        await called(folder, "leaves", how=how)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+        ("raise BaseException('odd')", "BaseException: odd"),
+        ("import sys\nsys.exit(0)", "SystemExit: 0"),
+        ("def f(): f()\nf()", "RecursionError"),
+    ],
+)
+def test_a_file_that_wants_to_end_the_program_is_not_loaded(folder: Folder, code: str, said: str) -> None:
+    folder.put("a.py", code)
+    folder.put("shout.py", SHOUT)
+    (problem,) = folder.own.load().problems
+    assert said in problem
+    assert "shout" in folder.names()
+
+
+def test_a_file_that_never_ends_is_left_behind(tmp_path: Path) -> None:
+    found = from_source(str(tmp_path / "a.py"), b"import time\nwhile True: time.sleep(1)", {}, 0.2)
+    assert [problem.partition(": ")[2] for problem in found.problems] == [
+        "not loaded: TimeoutError: it was still running after 0.2 s"
+    ]
