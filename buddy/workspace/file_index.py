@@ -6,7 +6,7 @@ import re
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, islice
 
 from buddy.workspace.ignore import IgnoreTree
@@ -16,6 +16,8 @@ from buddy.workspace.walk import walk
 MAX_FILES = 100_000
 FRESH_S = 5.0
 MAX_SCORED = 500
+SLICE = 1_000
+"""Paths that are looked at in one go: 1 ms."""
 
 
 def score(path: str, text: str) -> int:
@@ -80,10 +82,20 @@ def _together(paths: Paths, wanted: str) -> list[int]:
 def _in_order(paths: Paths, wanted: str) -> list[int]:
     if any(sign not in paths.joined for sign in wanted):
         return []
-    # Possessive, so that a line is looked at once: 100,000 paths in a few milliseconds.
+    # Possessive: a line is looked at once, 100,000 paths in 80 ms at most. In slices, because one call
+    # of the regular expression engine keeps the interpreter to itself, and a key would wait for all of it.
     steps = "".join(f"[^\\n{in_class(sign)}]*+{re.escape(sign)}" for sign in wanted)
-    matches = re.finditer(f"^{steps}", paths.joined, re.MULTILINE)
+    pattern = re.compile(f"^{steps}", re.MULTILINE)
+    matches = (match for begin, end in _slices(paths) for match in pattern.finditer(paths.joined, begin, end))
     return [bisect_right(paths.starts, match.start()) - 1 for match in islice(matches, MAX_SCORED)]
+
+
+def _slices(paths: Paths) -> Iterator[tuple[int, int]]:
+    """Where each `SLICE` paths begin and end in the joined text, without the line end after them."""
+    for first in range(0, len(paths.paths), SLICE):
+        after = min(first + SLICE, len(paths.paths))
+        yield paths.starts[first], paths.starts[after] - 1
+        time.sleep(0)  # a thread that waits for the interpreter gets it now, not after 5 ms
 
 
 class FileIndex:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
+import re
 import subprocess
 import time
 from collections.abc import AsyncGenerator
@@ -21,7 +23,7 @@ from buddy.tools.find import find_files
 from buddy.tools.search import grep
 from buddy.workspace.approved import Approved
 from buddy.workspace.environment import ChildEnvironment
-from buddy.workspace.file_index import FileIndex, Paths, best
+from buddy.workspace.file_index import MAX_SCORED, FileIndex, Paths, best, score
 from buddy.workspace.processes import ChildProcesses, ProcessSettings
 from buddy.workspace.search_run import SearchSettings
 
@@ -362,6 +364,18 @@ def test_files_are_completed_by_a_few_letters() -> None:
     assert best(paths, "sapy", 2) == ["src/app.py", "src/apple/tree.py"]
     assert best(paths, "zzz", 5) == []
     assert best(paths, "", 1) == ["src/app.py"]
+
+
+@pytest.mark.parametrize("text", ["ab", "cba", "f9", "a/b", "zz", "afc1", "ü"])
+def test_slices_find_what_one_look_at_everything_finds(text: str) -> None:
+    source = random.Random(7)
+    names = ["".join(source.choice("abcfü/19") for _ in range(source.randrange(1, 12))) for _ in range(3_500)]
+    paths = Paths(sorted({*names, "a" * 40, "b", "z/z"}))
+    together = [path for path in paths.paths if text in path]
+    letters = re.compile(".*".join(map(re.escape, text)))
+    wanted = together or [path for path in paths.paths if letters.search(path)]
+    ranked = sorted((-score(path, text), path) for path in wanted[:MAX_SCORED])
+    assert best(paths, text, 40) == [path for _, path in ranked[:40]]
 
 
 def test_the_index_lists_in_the_background_and_leaves_out_what_is_ignored(tmp_path: Path) -> None:
