@@ -34,8 +34,7 @@ class DaySpending:
         """A reply was paid for."""
         path = self._path()
         try:
-            os.makedirs(self._folder, mode=0o700, exist_ok=True)
-            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = self._open(path)
         except OSError:
             self._unwritten += usd
             return
@@ -61,6 +60,13 @@ class DaySpending:
             with contextlib.suppress(ValueError):
                 self._total += max(0.0, float(line))
         return self._total + self._unwritten
+
+    def _open(self, path: str) -> int:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        with contextlib.suppress(FileNotFoundError):
+            return os.open(path, flags, 0o600)
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        return os.open(path, flags, 0o600)
 
     def _path(self) -> str:
         day = self._today()
