@@ -12,17 +12,30 @@ from buddy.tasks.board import TaskBoard, TaskError
 from buddy.tasks.task import Task
 
 KEEP_TURNS = 1
+MAX_FAILURES = 2
+ADVICE = "Take another model (/model), go back to before the long part (/rewind), or begin anew (/new)."
 
 
 async def compact_task(board: TaskBoard, number: int, focus: str) -> str:
-    """Summarise everything but the last turn; the summary. Raises `TaskError`; the old view then stays."""
+    """Summarise everything but the last turn; the summary. Raises `TaskError`; the old view then stays. What
+    failed twice is not asked a third time of the same model."""
     task = board.task(number)
     if task.running:
         raise TaskError(f"task {number} is running; compact it when it is done, or cancel it first")
     through = _boundary(task)
     if through == 0:
         raise TaskError("there is nothing to summarise yet: only the last turn is there, and it is kept")
-    summary = await _summary(board, task, through, focus)
+    failures = _failures(task, through)
+    if failures >= MAX_FAILURES:
+        raise TaskError(f"the summary failed {failures} times; it is not asked for again. {ADVICE}")
+    try:
+        summary = await _summary(board, task, through, focus)
+    except TaskError as error:
+        task.failed_summaries = (through, task.model, failures + 1)
+        if failures + 1 < MAX_FAILURES:
+            raise
+        raise TaskError(f"{error}. That was the second time. {ADVICE}") from error
+    task.failed_summaries = (0, "", 0)
     compaction = Compaction(through, summary)
     await board.parts.memory.record_compaction(number, compaction)
     task.compaction = compaction
@@ -37,6 +50,12 @@ async def uncompact_task(board: TaskBoard, number: int) -> None:
         raise TaskError("nothing was compacted")
     await board.parts.memory.record_compaction(number, None)
     task.compaction = None
+
+
+def _failures(task: Task, through: int) -> int:
+    """How often a summary of the same part by the same model has failed."""
+    part, model, count = task.failed_summaries
+    return count if (part, model) == (through, task.model) else 0
 
 
 def _boundary(task: Task) -> int:

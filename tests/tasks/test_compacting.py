@@ -76,6 +76,22 @@ async def test_REL_022_a_summary_that_is_none_leaves_everything_as_it_was(
         assert desk.texts(1)[-1] == "ok"
 
 
+async def test_REL_022_what_failed_twice_is_not_asked_again_and_advice_is_given(tmp_path: Path) -> None:
+    async with board_desk(tmp_path) as desk:
+        await talked(desk)
+        lane = desk.script(says(" "), says(" "), says("ok"), says("Short."))
+        before = len(lane.requests)
+        with pytest.raises(TaskError, match=r"stays whole$"):
+            await compact_task(desk.board, 1, "")
+        with pytest.raises(TaskError, match=r"second time\. Take another model \(/model\), go back"):
+            await compact_task(desk.board, 1, "")
+        with pytest.raises(TaskError, match=r"failed 2 times; it is not asked for again\. Take another"):
+            await compact_task(desk.board, 1, "")
+        assert len(lane.requests) == before + 2
+        await desk.turn(1, "next")
+        assert await compact_task(desk.board, 1, "") == "Short.", "of another part it is"
+
+
 async def test_there_is_nothing_to_summarise_in_the_last_turn_and_nothing_while_it_runs(
     tmp_path: Path,
 ) -> None:
