@@ -14,24 +14,24 @@ async def first_run_text(problem: str, known: Catalogue, environment: Mapping[st
     servers = await find_local_servers()
     lines = ["Welcome to buddy. It needs a model before it can answer:", f"  {problem}", ""]
     if found:
-        lines.append(
-            f"Keys in your environment: {', '.join(found)}. Choose their model with buddy -m PROVIDER/MODEL,"
-        )
-        lines.append("or for good: buddy init, then set [api] model.")
+        lines += [
+            f"Keys in your environment: {', '.join(found)}.",
+            "  Choose a model of theirs:  buddy -m PROVIDER/MODEL",
+            "  or for good:               buddy init, then set [api] model",
+        ]
     else:
-        lines.append(
-            "With a key:  export OPENAI_API_KEY=…  (or ANTHROPIC_API_KEY, …), or: buddy login openai"
-        )
-        lines.append("             then buddy init, and set [api] model. buddy models lists what there is.")
+        lines += [
+            "With a key:",
+            "  export OPENAI_API_KEY=…  (or ANTHROPIC_API_KEY, …), or: buddy login openai",
+            "  then buddy init, and set [api] model; buddy models lists what there is",
+        ]
     for server in servers:
         model = server.models[0] if server.models else "MODEL"
-        lines.append(f"Found {server.provider} on this machine at {server.base_url}: put into buddy.toml")
-        lines.append(
-            f'             [api]  model = "{server.provider}/{model}"  base_url = "{server.base_url}"'
-        )
+        lines += [
+            f"Found {server.provider} on this machine at {server.base_url}: put into buddy.toml",
+            f'  [api]  model = "{server.provider}/{model}"  base_url = "{server.base_url}"',
+        ]
     if not servers:
-        lines.append(
-            "Locally:     start Ollama, LM Studio, llama.cpp or vLLM; buddy finds them, no key needed."
-        )
-    lines.append("Just look:   buddy demo  runs the whole program with a scripted model.")
+        lines += ["Locally, without a key:", "  start Ollama, LM Studio, llama.cpp or vLLM: buddy finds it"]
+    lines += ["Just look:", "  buddy demo  runs the whole program with a scripted model"]
     return "\n".join(lines)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from buddy.repl.style import Glyphs, Line
-from buddy.repl.width import line_cells, wrap
+from buddy.repl.width import cells, line_cells, plain, wrap
 
 MIN_COLUMN = 4
+WORD = 18
+"""Longer words may be broken."""
 
 
 def table_lines(rows: list[list[Line]], width: int, glyphs: Glyphs, *, header: bool) -> list[Line]:
@@ -14,9 +16,9 @@ def table_lines(rows: list[list[Line]], width: int, glyphs: Glyphs, *, header: b
     if count == 0:
         return []
     filled = [row + [[] for _ in range(count - len(row))] for row in rows]
-    if count * (MIN_COLUMN + 3) - 3 > width:
-        return _stacked(filled, width)
     widths = _widths(filled, width - 3 * (count - 1))
+    if widths is None:
+        return _stacked(filled, width)
     lines: list[Line] = []
     for index, row in enumerate(filled):
         lines += _row(row, widths, glyphs)
@@ -26,21 +28,32 @@ def table_lines(rows: list[list[Line]], width: int, glyphs: Glyphs, *, header: b
     return lines
 
 
-def _widths(rows: list[list[Line]], room: int) -> list[int]:
-    """The widest cell of each column; while they do not fit, the widest columns give way."""
-    widths = [max(max(line_cells(row[column]) for row in rows), 1) for column in range(len(rows[0]))]
+def _widths(rows: list[list[Line]], room: int) -> list[int] | None:
+    """The widest cell of each column; while they do not fit, the wide columns give way, down to their longest
+    word. None when even that is too wide."""
+    columns = [[row[index] for row in rows] for index in range(len(rows[0]))]
+    widths = [max(max(map(line_cells, column)), 1) for column in columns]
     if sum(widths) <= room:
         return widths
-    fair = room // len(widths)
-    small = sum(size for size in widths if size <= fair)
-    wide = [column for column, size in enumerate(widths) if size > fair]
-    wanted = sum(widths[column] for column in wide)
-    left = room - small
-    for column in wide:
-        widths[column] = max(MIN_COLUMN, left * widths[column] // wanted)
-    while sum(widths) > room:
-        widths[widths.index(max(widths))] -= 1
-    return widths
+    floors = [
+        min(size, max(MIN_COLUMN, min(WORD, max(map(_longest_word, column)))))
+        for size, column in zip(widths, columns, strict=True)
+    ]
+    left = room - sum(floors)
+    if left < 0:
+        return None
+    fitted = floors
+    while left > 0:
+        # A cell more for the column that has the smallest share of what it wants.
+        wanting = [at for at, size in enumerate(fitted) if size < widths[at]]
+        narrow = min(wanting, key=lambda at: (fitted[at] / widths[at], at))
+        fitted[narrow] += 1
+        left -= 1
+    return fitted
+
+
+def _longest_word(cell: Line) -> int:
+    return max((cells(word) for word in plain(cell).split()), default=0)
 
 
 def _row(row: list[Line], widths: list[int], glyphs: Glyphs) -> list[Line]:

@@ -257,3 +257,28 @@ def test_what_the_person_wants_to_see_decides_folding_and_thoughts() -> None:
     assert "thought for" in Painter(plain).ansi(Thought("hm", 1), 80)
     seen = msgspec.structs.replace(call, already_shown=True)
     assert "line 0" not in Painter(plain).ansi(seen, 80)
+
+
+def test_a_narrow_table_breaks_between_words_or_stands_in_one_column() -> None:
+    rows = (("apply_patch", "medium", "Change several files with one patch"),)
+    table = Table(("tool", "risk", "what it does"), rows)
+    assert drawn(table, 40) == [
+        "tool        │ risk   │ what it does",
+        "────────────┼────────┼─────────────────",
+        "apply_patch │ medium │ Change several",
+        "            │        │ files with one",
+        "            │        │ patch",
+    ]
+    assert drawn(table, 24) == [
+        "tool",
+        "risk",
+        "what it does",
+        "",
+        *rows[0][:2],
+        "Change several files",
+        "with one patch",
+    ]
+
+
+def test_a_table_without_a_header_has_no_rule() -> None:
+    assert drawn(Table((), (("a", "b"),)), 20) == ["a │ b"]

@@ -67,7 +67,7 @@ async def log(context: Context, argument: str) -> None:
     path = context.desk.log_path
     if not path:
         raise CommandError("there is no log")
-    context.stage.print(PlainText("\n".join([path, *await asyncio.to_thread(_tail, path)])))
+    context.stage.print(PlainText("\n".join([path, *(await asyncio.to_thread(_tail, path) or ["(empty)"])])))
 
 
 def _tail(path: str) -> list[str]:

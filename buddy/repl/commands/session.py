@@ -20,6 +20,7 @@ from buddy.sessions.lock import LockedError
 from buddy.sessions.replay import SessionState
 from buddy.sessions.store import SessionError
 from buddy.tasks.compacting import compact_task, uncompact_task
+from buddy.tasks.parts import ModelAccess
 
 
 @command(
@@ -283,15 +284,22 @@ async def status(context: Context, argument: str) -> None:
         ("session", desk.memory.session_id),
         ("saved", "yes" if desk.memory.save_state.saved else f"NO: {desk.memory.save_state.reason}"),
         ("workspace", desk.boundary.root),
-        ("trusted", "yes" if desk.trusted else "no: its configuration is ignored (/trust)"),
-        ("model", f"{access.name} ({access.provider.lane} lane, {access.window.limit:,} tokens)"),
+        ("trusted", "yes" if desk.trusted else "no (/trust says what of it would be in force)"),
+        ("model", _model(access)),
         ("mode", desk.policy.mode),
         ("sandbox", desk.sandbox.removeprefix("sandbox: ")),
         ("instructions", ", ".join(desk.instructions) or "none"),
         ("tools", str(len(board.parts.tools.list_all()))),
         ("jobs", str(len(desk.jobs.all()))),
     )
-    context.stage.print(Table(("", ""), rows))
+    context.stage.print(Table((), rows))
+
+
+def _model(access: ModelAccess) -> str:
+    if access.provider.lane == "none":
+        return "none: set one with -m, /model or buddy init"
+    guess = ", a guess" if access.window.guessed else ""
+    return f"{access.name} ({access.provider.lane} lane, {access.window.limit:,} tokens{guess})"
 
 
 COMMANDS = (session, resume, fork, new, rename, reset, compact, context_, export, status)

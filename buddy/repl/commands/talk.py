@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from buddy.repl.blocks import PlainText
+from buddy.repl.blocks import PlainText, Table
 from buddy.repl.commands.registry import Commands, SlashCommand, command
 from buddy.repl.keys import KEY_HELP
 from buddy.repl.port import Context
@@ -20,28 +20,37 @@ _FAMILIES = {
     "screen": "screen",
 }
 
-FIRST_WORDS = """\
-Type what you want and press Enter; the prompt stays free while the model works, and Esc stops it.
-  more while it works      Enter steers it at its next step, Tab (or /queue) waits until it is done
-  a second task            write tests for it &        @2 use pytest        /ps        /fg 2
-  it asks for an approval  y, a, p or n and Enter, when you are ready; what you type is never taken for one
-  files, shell             @path attaches a file, !command runs one and shares it, !!command keeps it private
-  coming back              /session, /resume, buddy resume --last        the keys: ? and Enter"""
+FIRST_WORDS = (
+    "Type what you want and press Enter; the prompt stays free while the model works, and Esc stops it."
+)
+EXAMPLES = (
+    ("more while it works", "Enter steers it at its next step, Tab (or /queue) waits until it is done"),
+    ("a second task", "write tests for it & · @2 use pytest · /ps · /fg 2"),
+    (
+        "it asks for an approval",
+        "y, a, p or n and Enter, when you are ready; no other key is taken for an answer",
+    ),
+    ("files, shell", "@path attaches a file, !command runs one and shares it, !!command keeps it private"),
+    ("coming back", "/session, /resume, buddy resume --last"),
+    ("the keys", "/keys, or ? and Enter"),
+)
 
 
-def help_text(commands: Commands, name: str = "") -> str:
-    """The help, generated from the registry; of one command if named."""
-    if name:
-        one = commands.find(name.removeprefix("/"))
-        also = f"\nalso: {', '.join('/' + alias for alias in one.aliases)}" if one.aliases else ""
-        return f"{one.line()}\n  {one.help}{also}"
-    lines = [FIRST_WORDS, ""]
+def help_tables(commands: Commands) -> tuple[Table, ...]:
+    """The help, generated from the registry, one table a family."""
+    tables = [Table((), EXAMPLES)]
     for family, title in _FAMILIES.items():
-        members = [one for one in commands.all() if one.family == family]
-        if members:
-            lines.append(title)
-            lines += [f"  {one.line():<36} {one.help}" for one in members]
-    return "\n".join(lines)
+        rows = tuple((one.line(), one.help) for one in commands.all() if one.family == family)
+        if rows:
+            tables.append(Table((title, ""), rows))
+    return tuple(tables)
+
+
+def help_of(commands: Commands, name: str) -> str:
+    """One command. Raises `CommandError`."""
+    one = commands.find(name.removeprefix("/"))
+    also = f"\nalso: {', '.join('/' + alias for alias in one.aliases)}" if one.aliases else ""
+    return f"{one.line()}\n  {one.help}{also}"
 
 
 def help_command(commands: Callable[[], Commands]) -> SlashCommand:
@@ -50,7 +59,10 @@ def help_command(commands: Callable[[], Commands]) -> SlashCommand:
     @command(family="talk", name="help", usage="[COMMAND]", aliases=("h", "?"), completes=("command",))
     async def help_(context: Context, argument: str) -> None:
         """List the commands, or explain one"""
-        context.stage.print(PlainText(help_text(commands(), argument)))
+        if argument:
+            context.stage.print(PlainText(help_of(commands(), argument)))
+        else:
+            context.stage.print(PlainText(FIRST_WORDS), *help_tables(commands()))
 
     return help_
 
@@ -58,7 +70,7 @@ def help_command(commands: Callable[[], Commands]) -> SlashCommand:
 @command(family="talk")
 async def keys(context: Context, argument: str) -> None:
     """List the keys"""
-    context.stage.print(PlainText("\n".join(f"{name:24} {what}" for name, what in KEY_HELP)))
+    context.stage.print(Table((), KEY_HELP))
 
 
 @command(family="talk", aliases=("exit", "q"), destructive=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 
+from buddy.agent.display import Diff
 from buddy.agent.messages import Call
 from buddy.agent.tool import ToolContext, ToolError
 from buddy.extend.own_tools import OwnTools
@@ -30,6 +31,9 @@ async def diff(context: Context, argument: str) -> None:
         result = await git_diff.run(call_context, git_diff.arguments(path=argument, ref="", staged=False))
     except ToolError as error:
         raise CommandError(str(error)) from error
+    if isinstance(result.display, Diff) and not result.display.files:
+        context.stage.print(Note("info", "nothing changed since the last commit"))
+        return
     call = Call("", "git_diff", "{}")
     context.stage.print(
         ToolCall(
