@@ -22,6 +22,9 @@ from buddy.workspace.checkpoints import Mark
 KEEPS_ITSELF = frozenset({"edit_file", "write_file", "apply_patch", "copy_file", "move_file", "delete_file"})
 """Tools that put what they replace on disk before they do: they need no look at the whole tree."""
 
+LOOK_EVERY_S = 1.0
+"""How old a look at the files a task has read may be; it takes some microseconds a file."""
+
 
 class Writes:
     """Counts what changed files, so that tasks look for changes only when there were any; knows whose tests
@@ -69,7 +72,7 @@ async def execute(
             parts.cache.invalidate_writes(access, lambda path: path)
         seconds = parts.clock.now() - started
         parts.memory.tool_end(task.number, call.id, status, seconds)
-    text = await _with_changes(task, writes, result.text, access)
+    text = await _with_changes(task, writes, result.text, access, parts.clock.now())
     return msgspec.structs.replace(result, text=parts.redact_text(text))
 
 
@@ -151,12 +154,12 @@ async def _in_window(
     return msgspec.structs.replace(result, text=result.text + window.told())
 
 
-async def _with_changes(task: Task, writes: Writes, text: str, access: Access) -> str:
-    """The result, and what became different in files the model has read: after a shell command, and when
-    anybody else wrote."""
-    if writes.count == task.seen_writes and not access.anything:
+async def _with_changes(task: Task, writes: Writes, text: str, access: Access, now: float) -> str:
+    """The result, and what became different in files the model has read: looked for after a shell command,
+    when anybody else of us wrote, and now and then, because the person writes too."""
+    if writes.count == task.seen_writes and not access.anything and now - task.looked_at < LOOK_EVERY_S:
         return text
-    task.seen_writes = writes.count
+    task.seen_writes, task.looked_at = writes.count, now
     changes = await asyncio.to_thread(task.services.changes)
     if not changes:
         return text

@@ -69,6 +69,7 @@ class Task:
         self.deadline: asyncio.TimerHandle | None = None
         self.started_at = 0.0
         self.seen_writes = 0
+        self.looked_at = 0.0
         self.failed_summaries: tuple[int, str, int] = (0, "", 0)
 
     @property

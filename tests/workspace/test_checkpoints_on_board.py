@@ -11,8 +11,10 @@ import pytest
 from buddy.agent.events import Notice
 from buddy.agent.tool import ToolError
 from buddy.llm.scripted import Reply, Say, ScriptedCall
+from buddy.tasks.execution import LOOK_EVERY_S
 from buddy.tools.edit import edit_file
 from buddy.tools.file_moves import delete_file, move_file
+from buddy.tools.listing import list_files
 from buddy.tools.read import read_file
 from buddy.tools.shell import run_shell
 from buddy.tools.task_diff import task_diff
@@ -179,3 +181,24 @@ async def test_what_another_task_moves_meanwhile_is_not_an_effect_of_a_command(t
         undo(desk, 2)
         undo(desk, 2)
         assert (desk.root / "dir/c.txt").read_text() + (desk.root / "a.txt").read_text() == "c\na\n"
+
+
+async def test_what_the_person_and_an_undo_changed_is_told_with_the_next_result(tmp_path: Path) -> None:
+    async with board_desk(tmp_path, repository=True) as desk:
+        for name in ("a.txt", "b.txt"):
+            (desk.root / name).write_text("one\ntwo\n")
+            await desk.call(read_file, {"path": name})
+        await desk.call(edit_file, {"path": "a.txt", "old": "two", "new": "2"})
+        undo(desk, 1)
+        (desk.root / "b.txt").write_text("one\nperson\n")
+        desk.board.task(1).looked_at -= LOOK_EVERY_S
+        told = await desk.call(list_files, {})
+        assert told.text.partition("[files you have read changed]\n")[2].split("\n") == [
+            "b.txt changed since you read it:",
+            "-2     two",
+            "+2     person",
+            "a.txt changed since you read it:",
+            "-2     2",
+            "+2     two",
+        ]
+        assert "changed" not in (await desk.call(list_files, {})).text
