@@ -9,17 +9,23 @@ may change, make or remove a file in the workspace, the home folder or /tmp.
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import hashlib
+import io
+import lzma
 import os
 import random
 import shlex
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
+import zipfile
 from pathlib import Path
 
-from buddy.safety.shell import files, git_options, search, sed, system, text
+from buddy.safety.shell import archives, files, git_options, machine, packages, search, sed, system, text
 from buddy.safety.shell.hardened import READ_ONLY_ENVIRONMENT
 from buddy.safety.shell.options import Table, known_options
 from tests.safety.test_shell_lists import DANGEROUS, EVERYDAY
@@ -27,6 +33,7 @@ from tests.shell_desk import ShellDesk, lines_of, make_desk
 
 OPERANDS = [
     *("a", "b", "f", "f.json", "src", "src/main.py", "build", ".", "./a", "--", "-", "*.json", "*", "x", "y"),
+    *("a.gz", "a.xz", "a.bz2", "a.tar", "a.zip"),
     *("1", "3", "' '", "''", "'one two'", "OUT", "./OUT", "$HOME", "HEAD"),
 ]
 VALUES = [
@@ -142,6 +149,7 @@ PROGRAMS = [
     *("'a hello'", "'1i\\\nOUT'", "'$!{h;d};x;G'", "'s,a,b,gp'", "':a;N;$!ba;s/\\n/ /g'", "'/a/,/b/{=;l}'"),
     *(".", "'.a'", "'.[]'", "keys", "env", "'$ENV'", "input", "'\"\\(1)\"'", "length"),
 ]
+_PACKERS = ("gzip", "gunzip", "zcat", "bzip2", "bunzip2", "bzcat", "xz", "unxz", "xzcat")
 JOINTS = (" | ", " && ", "; ", " || ", "\n")
 ENDINGS = [
     "",
@@ -172,12 +180,27 @@ def _spec(judge: object, name: str) -> str:
         "egrep": search.GREP,
         "rg": search.RG,
         "fd": search.FD,
+        "tar": "-txcvzjJaf -f:text --list --extract --file:text --exclude:text --delete --to-command:text",
+        "unzip": "-lvtZopqd -d:text -x:text",
+        "openssl": "-in:text -noout -out:text",
+        "yq": "-r -i -s:text -o:text -P -e",
+        "ip": "-br -4 -b:text addr link route show set",
+        **dict.fromkeys(_PACKERS, "-cdklqtvf --stdout --decompress --list --test --keep --force"),
+        **dict.fromkeys(("nm", "objdump", "readelf", "size"), "-a -A -C -D -d -h -s -t -x -l -S @f"),
     }
     return known.get(name, "-n -c -l -s -a")
 
 
 def _specs() -> dict[str, str]:
-    tables = {**files.FILES, **text.TEXT, **search.SEARCH, **system.SYSTEM}
+    tables = {
+        **files.FILES,
+        **text.TEXT,
+        **search.SEARCH,
+        **system.SYSTEM,
+        **machine.MACHINE,
+        **archives.ARCHIVES,
+        **packages.PACKAGES,
+    }
     found = {name: _spec(judge, name) for name, judge in tables.items()}
     found |= {f"git {name}": spec for name, spec in git_options.READ_ONLY.items()}
     found |= {"git branch": git_options.BRANCH, "git tag": git_options.TAG, "git stash list": git_options.LOG}
@@ -316,6 +339,19 @@ def approved(desk: ShellDesk, count: int, seed: int) -> list[str]:
     )
 
 
+def _pack(desk: ShellDesk) -> None:
+    """An archive of each kind, whose files nobody has unpacked yet."""
+    packed = b"packed\n"
+    for name, pack in (("a.gz", gzip.compress), ("a.xz", lzma.compress), ("a.bz2", bz2.compress)):
+        (desk.root / name).write_bytes(pack(packed))
+    with zipfile.ZipFile(desk.root / "a.zip", "w") as archive:
+        archive.writestr("unpacked.txt", packed)
+    with tarfile.open(desk.root / "a.tar", "w") as tape:
+        member = tarfile.TarInfo("unpacked.txt")
+        member.size = len(packed)
+        tape.addfile(member, io.BytesIO(packed))
+
+
 def corpus_desk(folder: Path) -> ShellDesk:
     """A desk with a repository that has a history."""
     desk = make_desk(folder)
@@ -326,6 +362,8 @@ def corpus_desk(folder: Path) -> ShellDesk:
     desk.git("stash")
     (desk.root / "b").write_text("changed too\n")
     (desk.root / "OLD").write_text("")
+    _pack(desk)
+    (desk.home / ".npm").mkdir()  # npm makes it before it looks at anything
     (folder / "tmp").mkdir(exist_ok=True)
     run(folder.resolve(), ["true"])
     return desk

@@ -18,5 +18,8 @@ READ_ONLY_ENVIRONMENT = {
     "GIT_CONFIG_VALUE_3": "explicit",
     "GIT_CONFIG_KEY_4": "log.showSignature",
     "GIT_CONFIG_VALUE_4": "false",
+    "npm_config_logs_max": "0",
+    "npm_config_update_notifier": "false",
 }
-"""git then writes no index and starts no program of the repository's choice."""
+"""git then writes no index and starts no program of the repository's choice, npm writes no log and asks
+nobody for a newer version of itself."""
