@@ -142,8 +142,11 @@ class Models:
             await lane.aclose()
 
     def keys(self) -> list[str]:
-        """Keys in use, to be kept out of everything that is written."""
-        return [key.value for key in self._keys if key.value]
+        """Keys in use and those of the environment, to be kept out of everything that is written: a prompt is
+        written before the request that needs the key."""
+        used = [key.value for key in self._keys if key.value]
+        given = (self._place.environment.get(name, "") for name in self.key_names())
+        return list(dict.fromkeys([*used, *filter(None, given)]))
 
     def key_names(self) -> frozenset[str]:
         """Environment variables that hold keys: children never see them."""

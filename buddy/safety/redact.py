@@ -27,12 +27,12 @@ from buddy.agent.messages import (
 )
 from buddy.agent.pattern import pattern
 from buddy.safety.secret_places import find_placed
-from buddy.safety.secret_shapes import Span, find_shapes
+from buddy.safety.secret_shapes import GAP, Span, find_shapes
 
 MIN_OWN_KEY_CHARS = 8
 _BEGIN_KEY = pattern(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----")
 _END_KEY = pattern(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----")
-_KEY_BODY = pattern(r"(?:\s|\\[nr]|[A-Za-z0-9+/=]{16,})*")
+_KEY_BODY = pattern(rf"(?:{GAP}|[A-Za-z0-9+/=]{{16,}})*")
 _PUTTY_KEY = pattern(r"Private-Lines: {0,4}\d{1,4}(?:(?:\s|\\[nr]){1,4}[A-Za-z0-9+/=]{16,100})*")
 _KEY_LINE = pattern(r"[A-Za-z0-9+/=]{1,100}")
 _BETWEEN_LINES = pattern(r"\s|\\[nr]")

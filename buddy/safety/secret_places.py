@@ -11,7 +11,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from buddy.safety.secret_shapes import Span
+from buddy.agent.pattern import pattern
+from buddy.safety.secret_shapes import GAP, Span
 
 MIN_BITS = 2.5
 """Shannon entropy per character: repeated and counted-up values stay below, random ones are above."""
@@ -20,7 +21,7 @@ MIN_PASSWORD_CHARS = 6
 
 _KIND = "secret value"
 _WORDS = ("key", "token", "secret", "pass", "pwd", "credential", "auth", "bearer", "cookie")
-_TAIL = re.compile(
+_TAIL = pattern(
     r"""(?xai)
     (?P<rest> (?:orization|w(?:or)?d|phrase|s)?
       (?:[_-]?(?:key|token|secret|base|value|data|string|prod|production|dev|staging|test|live|old|new|b64
@@ -30,46 +31,44 @@ _TAIL = re.compile(
     (?P<value> [^\s"'`,;<>\\⟨⟩=&]{5,600} )
     """
 )
-_MORE_VALUE = re.compile(r"""[^\s"'`,;<>\\⟨⟩&]{0,4000}""")
-_COOKIES = re.compile(
+_MORE_VALUE = pattern(r"""[^\s"'`,;<>\\⟨⟩&]{0,4000}""")
+_COOKIES = pattern(
     r"""(?ai)s?\\{0,4}["']?[ ]{0,4}:[ ]{0,4}\\{0,4}["']?([^\s=;"'\\]{1,100}=[^\r\n"'\\⟨⟩]{6,4000})"""
 )
-_NAME_BEFORE = re.compile(r"[A-Za-z0-9_.-]*\Z")
-_ADDRESS = re.compile(r"""://([^\s/:@"'<>⟨⟩]{0,200})(?::([^\s/@"'<>⟨⟩]{3,300}))?@""")
-_CURL_USER = re.compile(r"""(?a)(?<![\w-])-u ["']?[^\s:"']{1,60}:([^\s"'$<>⟨⟩]{5,300})""")
-_BESIDE = re.compile(
-    r"""(?xai) [\w-]{0,20}
-    (?: >(?P<inside>[^\s<>\\⟨⟩]{6,600})</
-      | \\?["'],[ ]{0,8}\\?["'](?P<argument>[^\s"'\\⟨⟩]{6,600})\\?["']
-      | ["']?,?(?:\s|\\[nrt]){1,80}\\?["']?value\\?["']?[ ]{0,8}[:=][ ]{0,8}
-        \\?["']?(?P<listed>[^\s"'\\⟨⟩]{6,600}) )
+_NAME_BEFORE = pattern(r"[A-Za-z0-9_.-]*\Z")
+_ADDRESS = pattern(r"""://([^\s/:@"'<>⟨⟩]{0,200})(?::([^\s/@"'<>⟨⟩]{3,300}))?@""")
+_CURL_USER = pattern(r"""(?a)(?<![\w-])-u ["']?[^\s:"']{1,60}:([^\s"'$<>⟨⟩]{5,300})""")
+_BESIDE = pattern(
+    rf"""(?xai) [\w-]{{0,20}}
+    (?: >(?P<inside>[^\s<>\\⟨⟩]{{6,600}})</
+      | \\?["'],[ ]{{0,8}}\\?["'](?P<argument>[^\s"'\\⟨⟩]{{6,600}})\\?["']
+      | ["']?,?{GAP}{{1,80}}\\?["']?value\\?["']?[ ]{{0,8}}[:=][ ]{{0,8}}
+        \\?["']?(?P<listed>[^\s"'\\⟨⟩]{{6,600}}) )
     """
 )
 """What follows a telling name where the value does not stand after a sign: an element, the next argument
 (`define('DB_PASSWORD', 'x')`), a name and a value in a list."""
-_BEFORE_BESIDE = {"inside": re.compile(r"<[\w.:-]*\Z"), "argument": re.compile(r"[\"'][\w-]*\Z")}
-_BEFORE_LISTED = re.compile(r"""(?i)name["']?[ ]{0,8}[:=][ ]{0,8}["']?[\w-]*\Z""")
-_LOGIN_OPTION = re.compile(r"""(?a)(?:sshpass|\blogin\b[^\n]{0,120}?) -p ?\\?["']?([^\s"'\\⟨⟩]{6,600})""")
-_ENVIRONMENT_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
-_SECRET_KEY = re.compile(
+_BEFORE_BESIDE = {"inside": pattern(r"<[\w.:-]*\Z"), "argument": pattern(r"[\"'][\w-]*\Z")}
+_BEFORE_LISTED = pattern(r"""(?i)name["']?[ ]{0,8}[:=][ ]{0,8}["']?[\w-]*\Z""")
+_LOGIN_OPTION = pattern(r"""(?a)(?:sshpass|\blogin\b[^\n]{0,120}?) -p ?\\?["']?([^\s"'\\⟨⟩]{6,600})""")
+_ENVIRONMENT_NAME = pattern(r"[A-Z][A-Z0-9_]*")
+_SECRET_KEY = pattern(
     r"""(?xi) .*(?:api|access|secret|private|auth|sign(?:ing)?|encrypt(?:ion)?|master|service|client|account
       |storage|app(?:lication)?|hmac|jwt|session|deploy|subscription|license|webhook
       |shared|cipher)[_.-]?key(?:[_-]?(?:base|value|data|b64|base64))? """
 )
-_WEAK_KEY = re.compile(
+_WEAK_KEY = pattern(
     r"""(?xi) .*(?:public|primary|foreign|cache|partition|sort|index|idempotency|map|composite|row|hash
       |node|group|registry)_?key | --(?:recv|refresh|delete|list|export|fetch|sign|lsign|edit|check)-keys? """
 )
-_NETRC = re.compile(
-    r"""(?xa)(?:(?:\b|(?<=\\[nrt]))machine(?:\s|\\[nrt]){1,20}\S{1,200}?|\bdefault)(?:\s|\\[nrt]){1,20}
-    login(?:\s|\\[nrt]){1,20}\S{1,100}?(?:\s|\\[nrt]){1,20}pass\Z"""
+_NETRC = pattern(
+    rf"""(?xa)(?:(?:\b|(?<=\\[nrt]))machine{GAP}{{1,40}}\S{{1,200}}?|\bdefault){GAP}{{1,40}}
+    login{GAP}{{1,40}}\S{{1,100}}?{GAP}{{1,40}}pass\Z"""
 )
-_HEADER = re.compile(
-    r"(?i)x-[a-z-]+|(?:proxy-)?authorization|api-key|private-token|ocp-apim-subscription-key"
-)
-_MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9]).{20,}")
+_HEADER = pattern(r"(?i)x-[a-z-]+|(?:proxy-)?authorization|api-key|private-token|ocp-apim-subscription-key")
+_MIXED = pattern(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9]).{20,}")
 """Long and of all kinds of characters: no placeholder, whatever word it happens to hold."""
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER = pattern(
     r"""(?xi)
       [$%{\[(*&@].* | .*(?:\.\.\.|…|\*\*\*|\$\{|\{\{).* | (.)\1+ | [x*•.-]+
     | .*(?:your|example|placeholder|change[_-]?me|replace|insert|dummy|sample|redacted|xxxx|todo|fixme).*
@@ -78,15 +77,15 @@ _PLACEHOLDER = re.compile(
     | true | false | none | null | undefined | string | required | optional
     """
 )
-_CODE = re.compile(
+_CODE = pattern(
     r"""(?x)
       [A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+ | [A-Za-z_-]+ | [0-9]+(?:\.[0-9]+)* | .*[()\[\]{}|].*
     """
 )
-_IDENTIFIER = re.compile(r"(?a)[A-Za-z_]\w*")
-_FILE = re.compile(r"[\w.-]*(?:/[\w.-]*)+")
-_WORDS_ALONE = re.compile(r"[a-z_-]+")
-_NUMBER = re.compile(r"[0-9][0-9_.]*")
+_IDENTIFIER = pattern(r"(?a)[A-Za-z_]\w*")
+_FILE = pattern(r"[\w.-]*(?:/[\w.-]*)+")
+_WORDS_ALONE = pattern(r"[a-z_-]+")
+_NUMBER = pattern(r"[0-9][0-9_.]*")
 _LOOK_BACK_CHARS = 64
 
 
@@ -94,11 +93,11 @@ def find_placed(text: str) -> Iterator[Span]:
     """Where values stand that their place gives away, in no order."""
     yield from _in_addresses(text)
     if "-u " in text:
-        for found in _CURL_USER.finditer(text):
+        for found in _CURL_USER().finditer(text):
             if not _is_placeholder(found[1]):
                 yield found.start(1), found.end(1), _KIND
     if " -p" in text:
-        for found in _LOGIN_OPTION.finditer(text):
+        for found in _LOGIN_OPTION().finditer(text):
             if _looks_random(found[1], MIN_PASSWORD_CHARS):
                 yield found.start(1), found.end(1), _KIND
     folded = text.replace("İ", "i").lower()  # the one letter that lower() makes two of: positions must stay
@@ -114,7 +113,7 @@ def find_placed(text: str) -> Iterator[Span]:
 def _in_addresses(text: str) -> Iterator[Span]:
     if "://" not in text:
         return
-    for found in _ADDRESS.finditer(text):
+    for found in _ADDRESS().finditer(text):
         user, password = found.groups()
         if password is None:
             if _looks_random(user, MIN_RANDOM_CHARS):
@@ -126,9 +125,9 @@ def _in_addresses(text: str) -> Iterator[Span]:
 def _after_word(text: str, word: str, start: int, end: int) -> Span | None:
     """The value that a telling word names: with a kind when it is a secret, without when it is none."""
     if word == "cookie":
-        cookies = _COOKIES.match(text, end)
+        cookies = _COOKIES().match(text, end)
         return (cookies.start(1), cookies.end(1), "cookies") if cookies else None
-    tail = _TAIL.match(text, end)
+    tail = _TAIL().match(text, end)
     if tail is None:
         return _beside(text, word, start, end)
     name = text[_start_of_name(text, start) : tail.end("rest")]
@@ -140,24 +139,24 @@ def _after_word(text: str, word: str, start: int, end: int) -> Span | None:
 
 
 def _beside(text: str, word: str, start: int, end: int) -> Span | None:
-    found = _BESIDE.match(text, end)
+    found = _BESIDE().match(text, end)
     if found is None:
         return None
     group = str(found.lastgroup)
     before = _BEFORE_BESIDE.get(group, _BEFORE_LISTED)
-    if not before.search(text, max(0, start - _LOOK_BACK_CHARS), start):
+    if not before().search(text, max(0, start - _LOOK_BACK_CHARS), start):
         return None
     value, name = found[group], text[_start_of_name(text, start) : end]
     secret = _looks_random(value, MIN_PASSWORD_CHARS) and (
         word not in {"key", "auth"} or _is_telling_key(name)
     )
-    if group == "argument" and _IDENTIFIER.fullmatch(value) and not _ENVIRONMENT_NAME.fullmatch(name):
+    if group == "argument" and _IDENTIFIER().fullmatch(value) and not _ENVIRONMENT_NAME().fullmatch(name):
         secret = False  # a list of names
     return found.start(group), found.end(group), _KIND if secret else ""
 
 
 def _start_of_name(text: str, start: int) -> int:
-    found = _NAME_BEFORE.search(text, max(0, start - _LOOK_BACK_CHARS), start)
+    found = _NAME_BEFORE().search(text, max(0, start - _LOOK_BACK_CHARS), start)
     first = found.start() if found else start
     written_line_end = text[first - 1 : first] == "\\" and text[first] in "nrt"  # JSON inside a text
     return first + written_line_end
@@ -173,7 +172,7 @@ def _end_of_value(text: str, tail: re.Match[str], end: int) -> int:
             while text[closing - 1] == "\\":
                 closing -= 1
             return closing
-    more = _MORE_VALUE.match(text, end)
+    more = _MORE_VALUE().match(text, end)
     return more.end() if more and end == tail.end() else end
 
 
@@ -187,47 +186,47 @@ def _is_secret(text: str, word: str, name: str, tail: re.Match[str], value: str)
     if not between:
         return _is_option_or_netrc(text, name, tail.start(), value)
     if tail["scheme"]:
-        return not _WORDS_ALONE.fullmatch(value)
-    if _HEADER.fullmatch(name) and between == ":":
-        return not _CODE.fullmatch(value)
-    if quoted == "=" and word not in {"key", "auth"} and _ENVIRONMENT_NAME.fullmatch(name):
-        return _NUMBER.fullmatch(value) is None
+        return not _WORDS_ALONE().fullmatch(value)
+    if _HEADER().fullmatch(name) and between == ":":
+        return not _CODE().fullmatch(value)
+    if quoted == "=" and word not in {"key", "auth"} and _ENVIRONMENT_NAME().fullmatch(name):
+        return _NUMBER().fullmatch(value) is None
     if word == "key" and not _is_telling_key(name):
         return False
-    if tail["between"][-1] in "\"'`" and _MIXED.fullmatch(value):
+    if tail["between"][-1] in "\"'`" and _MIXED().fullmatch(value):
         return True  # quoted: a bracket in it is no code
     return _looks_random(value, MIN_PASSWORD_CHARS if word in {"pass", "pwd"} else MIN_RANDOM_CHARS)
 
 
 def _is_variable(name: str, value: str) -> bool:
     """`x(v1_token=v1_token)`, `v1_token = _fresh_v1_token`: the name of another variable, no value."""
-    return _IDENTIFIER.fullmatch(value) is not None and (value in name or name.strip("_") in value)
+    return _IDENTIFIER().fullmatch(value) is not None and (value in name or name.strip("_") in value)
 
 
 def _is_telling_key(name: str) -> bool:
-    if _SECRET_KEY.fullmatch(name):
+    if _SECRET_KEY().fullmatch(name):
         return True
-    return name.isupper() and "_" in name and not _WEAK_KEY.fullmatch(name)
+    return name.isupper() and "_" in name and not _WEAK_KEY().fullmatch(name)
 
 
 def _is_option_or_netrc(text: str, name: str, at: int, value: str) -> bool:
     """`--token VALUE`, or `login NAME password VALUE`."""
-    if name.startswith("--") and not _WEAK_KEY.fullmatch(name):
+    if name.startswith("--") and not _WEAK_KEY().fullmatch(name):
         return _looks_random(value, MIN_PASSWORD_CHARS)
-    return name == "password" and _NETRC.search(text, max(0, at - 400), at) is not None
+    return name == "password" and _NETRC().search(text, max(0, at - 400), at) is not None
 
 
 def _looks_random(value: str, min_chars: int) -> bool:
-    if len(value) < min_chars or _is_placeholder(value) or _CODE.fullmatch(value):
+    if len(value) < min_chars or _is_placeholder(value) or _CODE().fullmatch(value):
         return False
-    if _FILE.fullmatch(value) and not _MIXED.fullmatch(value):
+    if _FILE().fullmatch(value) and not _MIXED().fullmatch(value):
         return False
     mixed = any(sign.isdigit() for sign in value) and any(sign.isalpha() for sign in value)
     return mixed and bits(value) >= MIN_BITS
 
 
 def _is_placeholder(value: str) -> bool:
-    return _PLACEHOLDER.fullmatch(value) is not None and not _MIXED.fullmatch(value)
+    return _PLACEHOLDER().fullmatch(value) is not None and not _MIXED().fullmatch(value)
 
 
 def bits(value: str) -> float:

@@ -21,6 +21,8 @@ _AFTER = "(?![A-Za-z0-9])"
 
 
 MIN_SECRET_CHARS = 14
+GAP = r"(?:\s|\\[nrt]|(?<=[\sn])\d{1,6}(?=\t|\\t))"
+"""White space, also as JSON writes it, and the line numbers of a file that was read."""
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -66,7 +68,7 @@ SHAPES: tuple[Shape, ...] = (
     *_rows(
         "AWS key",
         "AKIA ASIA ABIA ACCA",
-        r"[A-Z0-9]{16}(?:(?:[\s,:;\"']|\\[nrt]){1,4}[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=]))?",
+        r"[A-Z0-9]{16}(?:(?:[,:;\"']|" + GAP + r"){1,16}[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=]))?",
     ),
     *_rows("Alibaba access key", "LTAI", f"{_ALNUM}{{16,24}}"),
     *_rows("Azure storage key", "AccountKey= SharedAccessKey=", "[A-Za-z0-9+/]{40,}={0,2}"),

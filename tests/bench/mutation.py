@@ -1,9 +1,10 @@
-"""Mutation testing of the policy and the analyser: small faults, each of which some test must see.
+"""Mutation testing of what keeps buddy safe: small faults, each of which some test must see.
 
-    python -m tests.bench.mutation [COUNT] [SEED] [MODULE …]
+    python -m tests.bench.mutation [COUNT] [SEED] [AREA or MODULE …]
 
-A copy of the tree is mutated, one fault at a time, and the safety tests run until the first failure. What
-survives is listed: either a test is missing or the code does not matter.
+COUNT mutants are drawn from each area (policy, analyser, paths, sanitiser, network, secrets). A copy of the
+tree is mutated, one fault at a time, and the tests of the area run until the first failure. What survives is
+listed: either a test is missing or the code does not matter.
 """
 
 from __future__ import annotations
@@ -16,35 +17,49 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SAFETY = "buddy/safety"
-MODULES = (
-    "policy",
-    "policy_table",
-    "policy_state",
-    "policy_answers",
-    "rules",
-    "rules_match",
-    "rules_save",
-    "rules_load",
-    "grants",
-)
-TESTS = (
-    "tests/safety/test_policy.py",
-    "tests/safety/test_rules.py",
-    "tests/safety/test_shell_lists.py",
-    "tests/safety/test_shell_cases.py",
-    "tests/safety/test_shell_programs.py",
-    "tests/safety/test_shell_families.py",
-    "tests/safety/test_shell_git.py",
-    "tests/safety/test_shell_effects.py",
-    "tests/safety/test_shell_parsers.py",
-    "tests/safety/test_shell_picks.py",
-    "tests/safety/test_shell_compound.py",
-    "tests/safety/test_shell_lists_review.py",
-)
+
+
+@dataclass(frozen=True)
+class Area:
+    """Modules that belong together (names below `buddy/safety`, or patterns), and the tests that watch
+    them."""
+
+    modules: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+AREAS = {
+    "policy": Area(
+        ("policy*", "rules*", "grants"),
+        ("policy", "policy_args", "rules", "shell_lists", "shell_cases"),
+    ),
+    "analyser": Area(
+        ("shell/*",),
+        (
+            *(
+                "shell_cases",
+                "shell_parsers",
+                "shell_programs",
+                "shell_families",
+                "shell_git",
+                "shell_effects",
+            ),
+            *("shell_picks", "shell_compound", "shell_lists_review", "shell_lists", "policy"),
+        ),
+    ),
+    "paths": Area(
+        ("paths", "descriptors", "protected", "protected_names"),
+        ("paths", "paths_descriptors", "paths_protected", "policy"),
+    ),
+    "sanitiser": Area(("sanitise", "escapes", "untrusted"), ("sanitise", "sanitise_manuals", "trust")),
+    "network": Area(("url_guard", "addresses", "suspicious"), ("url_guard",)),
+    "secrets": Area(("redact", "secret_shapes", "secret_places"), ("redact", "secrets_published")),
+}
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq,
     ast.NotEq: ast.Eq,
@@ -108,20 +123,28 @@ def _apply(node: ast.AST, name: str) -> None:
             raise AssertionError(name)
 
 
-def all_mutants(names: list[str]) -> list[tuple[str, int, str, str]]:
-    paths = [f"{SAFETY}/{name}.py" for name in MODULES]
-    paths += sorted(str(path.relative_to(ROOT)) for path in (ROOT / SAFETY / "shell").glob("*.py"))
-    chosen = [path for path in paths if not names or any(name in path for name in names)]
-    return [(path, *mutant) for path in chosen for mutant in mutants((ROOT / path).read_text())]
+def mutants_of(area: Area, names: list[str]) -> list[tuple[str, int, str, str]]:
+    """Every mutant of the area's modules; of those named only, when some are."""
+    paths = sorted({path for pattern in area.modules for path in (ROOT / SAFETY).glob(f"{pattern}.py")})
+    chosen = [str(path.relative_to(ROOT)) for path in paths]
+    return [
+        (path, *mutant)
+        for path in chosen
+        if not names or any(name in path for name in names)
+        for mutant in mutants((ROOT / path).read_text())
+    ]
 
 
-def killed(copy_root: Path, path: str, source: str) -> bool:
+def killed(copy_root: Path, path: str, source: str, tests: tuple[str, ...]) -> bool:
     """Whether some test fails with this source in place."""
     target = copy_root / path
+    files = [
+        file for name in tests if (file := f"tests/safety/test_{name}.py") and (copy_root / file).exists()
+    ]
     target.write_text(source)
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--timeout=60", *TESTS]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--timeout=60", *files]
     try:
-        result = subprocess.run(command, cwd=copy_root, capture_output=True, timeout=240, check=False)
+        result = subprocess.run(command, cwd=copy_root, capture_output=True, timeout=300, check=False)
     except subprocess.TimeoutExpired:
         return True
     finally:
@@ -129,25 +152,34 @@ def killed(copy_root: Path, path: str, source: str) -> bool:
     return result.returncode != 0
 
 
+def tried(copy_root: Path, name: str, chosen: list[tuple[str, int, str, str]]) -> int:
+    """How many mutants of an area were killed; the others are printed."""
+    survived = 0
+    for path, line, fault, source in chosen:
+        if not killed(copy_root, path, source, AREAS[name].tests):
+            survived += 1
+            text = (ROOT / path).read_text().splitlines()[line - 1].strip()
+            print(f"survived {path}:{line} {fault}: {text}", flush=True)
+    return len(chosen) - survived
+
+
 def main(arguments: list[str]) -> int:
-    count, seed, names = int((arguments or ["100"])[0]), int((arguments[1:] or ["1"])[0]), arguments[2:]
-    found = all_mutants(names)
-    chosen = random.Random(seed).sample(found, min(count, len(found)))
-    survivors: list[str] = []
+    count, seed, words = int((arguments or ["30"])[0]), int((arguments[1:] or ["1"])[0]), arguments[2:]
+    names = [word for word in words if word not in AREAS]
+    weakest = 1.0
     with tempfile.TemporaryDirectory() as folder:
         copy_root = Path(folder) / "copy"
         copy_root.mkdir()
         for name in ("buddy", "tests"):
             shutil.copytree(ROOT / name, copy_root / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", copy_root)
-        for path, line, name, source in chosen:
-            if not killed(copy_root, path, source):
-                survivors.append(
-                    f"{path}:{line} {name}: {(ROOT / path).read_text().splitlines()[line - 1].strip()}"
-                )
-                print("survived", survivors[-1], flush=True)
-    print(f"{len(chosen)} of {len(found)} mutants tried, {len(chosen) - len(survivors)} killed")
-    return 0 if len(survivors) <= len(chosen) // 5 else 1
+        for name in [word for word in words if word in AREAS] or list(AREAS):
+            found = mutants_of(AREAS[name], names)
+            chosen = random.Random(seed).sample(found, min(count, len(found)))
+            good = tried(copy_root, name, chosen)
+            print(f"{name}: {len(chosen)} of {len(found)} mutants tried, {good} killed", flush=True)
+            weakest = min(weakest, good / max(1, len(chosen)))
+    return 0 if weakest >= 0.8 else 1
 
 
 if __name__ == "__main__":

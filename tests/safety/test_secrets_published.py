@@ -47,6 +47,9 @@ def test_SEC_088_a_secret_is_found_by_what_stands_around_it(name: str) -> None:
     assert secret not in redact(f"before\n{text}\nafter\n")
     inside = json.dumps(secret)[1:-1]
     assert inside not in redact(json.dumps({"content": f"x\n{text}\n"}))
+    numbered = "\n".join(f"{at:6}\t{line}" for at, line in enumerate(text.split("\n"), 99))
+    assert secret not in redact(numbered)
+    assert inside not in redact(json.dumps(numbered))
     assert redact(text).startswith(text[:4])
 
 
