@@ -7,7 +7,6 @@ here and nowhere else; who may set what is decisions.md's "Configuration".
 
 from __future__ import annotations
 
-import difflib
 import os
 import stat
 from collections.abc import Mapping, Sequence
@@ -324,6 +323,8 @@ def _convertible(value: Any, record: type[msgspec.Struct], where: str) -> None:
 def _known_names(table: Table, known: Sequence[str], path: str, section: str) -> None:
     for name in table:
         if name not in known:
+            import difflib  # here: 1 ms that only a misspelled setting needs
+
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
             raise ConfigError(f"{path}: {section}unknown name {name!r}{hint}")

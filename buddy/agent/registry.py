@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 from buddy.agent.provider import ToolDefinition
@@ -55,6 +54,8 @@ class ToolRegistry:
 
     def unknown(self, name: str) -> str:
         """What the model reads when it calls a tool that is not there."""
+        import difflib  # here: 1 ms that a start need not pay
+
         near = difflib.get_close_matches(name[:80], [*self._tools, *self._aliases], n=1)
         hint = f" Did you mean {self._aliases.get(near[0], near[0])}?" if near else ""
         return f"there is no tool named {name[:80]!r}.{hint} Available: {', '.join(sorted(self._tools))}"

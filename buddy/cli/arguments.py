@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import Literal
 
@@ -161,6 +160,8 @@ def _money(value: str, name: str) -> float:
 
 
 def _unknown(word: str) -> str:
+    import difflib  # here: 1 ms that a start need not pay
+
     near = difflib.get_close_matches(word.partition("=")[0], [*_FLAGS, *_VALUES, "--version"], n=1)
     hint = f"; did you mean {near[0]}?" if near else "; buddy --help lists them"
     return f"unknown option {word!r}{hint}"

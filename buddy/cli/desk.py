@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import random
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -331,7 +330,7 @@ def _clock() -> Clock:
         now=time.monotonic,
         wall=time.time,
         sleep=asyncio.sleep,
-        random=random.random,
+        random=lambda: int.from_bytes(os.urandom(6), "big") / 2**48,
         new_id=lambda: os.urandom(8).hex(),
     )
 

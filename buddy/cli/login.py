@@ -6,13 +6,12 @@ import getpass
 import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 from buddy.cli.arguments import Options, UsageError
 from buddy.cli.models import catalogue
 from buddy.cli.place import find_place, read_settings
 from buddy.config import ConfigError, profile_of
-from buddy.llm.credentials import CredentialsError, save_credential
+from buddy.llm.credentials import FILE_NAME, CredentialsError, save_credential
 from buddy.llm.keys import KeyMissingError, checked
 from buddy.llm.routes import UnknownModelError, route
 
@@ -26,7 +25,7 @@ def login(options: Options, environment: Mapping[str, str]) -> int:
         profile = profile_of(settings, name)
         owner = _provider(profile.model or name, profile.base_url)
         key = checked(_asked(owner), "what was typed")
-        path = Path(place.where.data) / "credentials.json"
+        path = os.path.join(place.where.data, FILE_NAME)
         save_credential(path, owner, key)
     except (ConfigError, KeyMissingError, CredentialsError, UnknownModelError) as error:
         sys.stderr.write(f"buddy: {error}\n")

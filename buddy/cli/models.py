@@ -7,26 +7,23 @@ import importlib.util
 import os
 import sys
 import time
-from collections.abc import AsyncGenerator
-from pathlib import Path
+from collections.abc import AsyncGenerator, Callable
 
 from buddy.agent.budget import Price, Window
 from buddy.agent.host import Sampling
 from buddy.agent.messages import Usage
 from buddy.agent.provider import Alive, ModelDelta, ModelRequest, Provider, ProviderError
+from buddy.cli.lanes import DirectLane, KeyOf, direct_lane, litellm_lanes
 from buddy.cli.place import Place
 from buddy.cli.redacted_provider import RedactedProvider
 from buddy.config import ConfigError, Profile, Settings, profile_of
 from buddy.extend.templates import template_path
-from buddy.llm.anthropic import Anthropic
 from buddy.llm.catalog import GUESSED_CONTEXT, Catalogue, Match, context_limit, cost_usd, read_catalogue
+from buddy.llm.credentials import FILE_NAME
 from buddy.llm.direct import Endpoint
 from buddy.llm.governor import Governor
 from buddy.llm.http_choice import client_for
 from buddy.llm.keys import KeyMissingError, KeyResolver, KeySource
-from buddy.llm.litellm_import import LitellmLibrary
-from buddy.llm.litellm_provider import LitellmProvider
-from buddy.llm.openai_chat import OpenAIChat
 from buddy.llm.routes import Route, UnknownModelError, route
 from buddy.llm.watchdog import WatchedProvider, WatchLimits
 from buddy.tasks.parts import ModelAccess
@@ -37,7 +34,7 @@ DEFAULT_RESERVE = 16_384
 
 def catalogue() -> Catalogue:
     """The models that ship with buddy."""
-    return read_catalogue(Path(template_path("models.toml")))
+    return read_catalogue(template_path("models.toml"))
 
 
 class _Key:
@@ -97,10 +94,10 @@ class Models:
         self._settings = settings
         self._place = place
         self._catalogue: Catalogue | None = None
-        self._library: LitellmLibrary | None = None
+        self._litellm: Callable[[Route, KeyOf], Provider] | None = None
         self._made: dict[str, ModelAccess] = {}
         self._keys: list[_Key] = []
-        self._lanes: list[OpenAIChat | Anthropic] = []
+        self._lanes: list[DirectLane] = []
         self._governors: dict[tuple[str, str], Governor] = {}
 
     def access(self, name: str) -> ModelAccess:
@@ -187,22 +184,16 @@ class Models:
         key = _Key(self._resolver(found, profile))
         self._keys.append(key)
         if found.lane == "litellm":
-            lane = LitellmProvider(
-                self._litellm(),
-                key=key.resolve,
-                base_url=found.base_url,
-                api=found.api,
-                timeout_s=self._settings.network.total_s,
-            )
-            return WatchedProvider(lane, self._limits())
+            if self._litellm is None:
+                self._litellm = litellm_lanes(self._settings.network.total_s)
+            return WatchedProvider(self._litellm(found, key.resolve), self._limits())
         endpoint = Endpoint(
             base_url=found.base_url,
             key=lambda: key.value,
             connect_s=self._settings.network.connect_s,
             max_output_tokens=found.match.info.max_output if found.match else 0,
         )
-        make = Anthropic if found.wire == "anthropic" else OpenAIChat
-        lane = make(endpoint, lambda where: client_for(where, self._place.environment))
+        lane = direct_lane(found.wire, endpoint, lambda where: client_for(where, self._place.environment))
         self._lanes.append(lane)
         return WatchedProvider(_Keyed(lane, key), self._limits())
 
@@ -225,15 +216,10 @@ class Models:
         return KeyResolver(
             source,
             environment=self._place.environment,
-            credentials=Path(self._place.where.data) / "credentials.json",
+            credentials=os.path.join(self._place.where.data, FILE_NAME),
             now=time.monotonic,
             warn=_warn,
         )
-
-    def _litellm(self) -> LitellmLibrary:
-        if self._library is None:
-            self._library = LitellmLibrary()
-        return self._library
 
     def _window(self, found: Route, profile: Profile) -> Window:
         unknown = profile.context_limit == 0 and found.match is None
@@ -268,12 +254,12 @@ def _price(match: Match | None) -> Price:
     return price
 
 
-def _litellm_prices() -> Path | None:
+def _litellm_prices() -> str | None:
     """litellm's own table inside its wheel, found without importing it."""
     spec = importlib.util.find_spec("litellm")
     if spec is None or spec.origin is None:
         return None
-    return Path(os.path.dirname(spec.origin)) / "model_prices_and_context_window_backup.json"
+    return os.path.join(os.path.dirname(spec.origin), "model_prices_and_context_window_backup.json")
 
 
 def _warn(text: str) -> None:

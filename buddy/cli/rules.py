@@ -10,7 +10,6 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
-import tomli_w
 
 from buddy.agent.tool import Tool, ToolError
 from buddy.cli.place import Place
@@ -81,6 +80,8 @@ class RuleFiles:
 
 def write_settings(path: str, table: dict[str, Any]) -> None:
     """Replace a settings file of buddy's own, whole or not at all. Raises `ConfigError`."""
+    import tomli_w  # here: most runs save no settings
+
     temporary = f"{path}.{os.getpid()}.new"
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)

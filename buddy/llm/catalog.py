@@ -6,9 +6,9 @@ happens at import.
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -21,6 +21,7 @@ Api = Literal["chat", "responses"]
 How = Literal["exact", "alias", "prefix", "substring"]
 
 BOUNDARIES = "-@:/"
+COLUMNS = 12
 GUESSED_CONTEXT = 8192
 OWN_MODELS_FIRST = (
     "openai",
@@ -86,7 +87,7 @@ class Catalogue(msgspec.Struct, frozen=True):
     """All rows by id, every spelling of a name (lower case) with the id it means, and the providers by name
     and alias."""
 
-    models: dict[str, ModelInfo]
+    models: Mapping[str, ModelInfo]
     names: dict[str, str]
     providers: dict[str, Provider]
 
@@ -170,7 +171,7 @@ def _between_boundaries(name: str) -> Iterator[str]:
 
 
 def context_limit(
-    configured: int, catalogue: Catalogue, name: str, litellm_file: Path | None
+    configured: int, catalogue: Catalogue, name: str, litellm_file: str | os.PathLike[str] | None
 ) -> ContextLimit:
     """The context window: configured, from the catalogue, from litellm's own file (read only then), or a
     guess."""
@@ -214,10 +215,11 @@ class _PriceRow(msgspec.Struct):
     max_tokens: Any = None
 
 
-def read_price_file(path: Path) -> dict[str, int]:
+def read_price_file(path: str | os.PathLike[str]) -> dict[str, int]:
     """Names (lower case) and context windows of litellm's price map; empty when the file is not there."""
     try:
-        rows = msgspec.json.decode(path.read_bytes(), type=dict[str, _PriceRow])
+        with open(path, "rb") as file:
+            rows = msgspec.json.decode(file.read(), type=dict[str, _PriceRow])
     except (OSError, msgspec.DecodeError):
         return {}
     return {
@@ -227,29 +229,66 @@ def read_price_file(path: Path) -> dict[str, int]:
     }
 
 
-def read_catalogue(path: Path) -> Catalogue:
+def read_catalogue(path: str | os.PathLike[str]) -> Catalogue:
     """The catalogue in a file. Raises `OSError`, and `ValueError` where a row is malformed."""
-    return parse_catalogue(path.read_text(encoding="utf-8"))
+    with open(path, encoding="utf-8") as file:
+        return parse_catalogue(file.read())
 
 
 def parse_catalogue(text: str) -> Catalogue:
     """The catalogue in a text. Raises `ValueError` naming the row that is malformed."""
     data = tomllib.loads(text)
     rows = [
-        _model(provider, line)
+        _split(provider, line)
         for provider, block in data.get("models", {}).items()
         for line in block.splitlines()
         if line and not line.startswith("#")
     ]
-    models = {row.id: row for row in rows}
     providers: dict[str, Provider] = {}
     for name, fields in data.get("providers", {}).items():
         provider = msgspec.convert({**fields, "name": name}, Provider)
         providers.update(dict.fromkeys((name, *provider.aliases), provider))
-    return Catalogue(models, _names(rows), providers)
+    return Catalogue(_Rows(rows), _names(rows), providers)
 
 
-def _names(rows: list[ModelInfo]) -> dict[str, str]:
+class _Row(msgspec.Struct, frozen=True):
+    """A row as it is written."""
+
+    id: str
+    provider: str
+    name: str
+    aliases: tuple[str, ...]
+    cells: list[str]
+
+
+class _Rows(Mapping[str, ModelInfo]):
+    """The rows by id, understood when they are asked for: a start asks for one of 289."""
+
+    def __init__(self, rows: list[_Row]) -> None:
+        self._written = {row.id: row for row in rows}
+        self._read: dict[str, ModelInfo] = {}
+
+    def __getitem__(self, key: str) -> ModelInfo:
+        """Raises `KeyError`, and `ValueError` where a number of the row is none."""
+        if key not in self._read:
+            self._read[key] = _model(self._written[key])
+        return self._read[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._written)
+
+    def __len__(self) -> int:
+        return len(self._written)
+
+
+def _split(provider: str, line: str) -> _Row:
+    cells = line.split()
+    if len(cells) != COLUMNS:
+        raise ValueError(f"models.toml, {provider}: expected {COLUMNS} columns, found {line!r}")
+    return _Row(f"{provider}/{cells[0]}", provider, cells[0], _words(cells[-1]), cells)
+
+
+def _names(rows: list[_Row]) -> dict[str, str]:
     """Ids first, then bare names and aliases; of several rows with one name that of its maker."""
     rank = {provider: place for place, provider in enumerate(OWN_MODELS_FIRST)}
     names = {row.id.lower(): row.id for row in rows}
@@ -260,13 +299,12 @@ def _names(rows: list[ModelInfo]) -> dict[str, str]:
     return names
 
 
-def _model(provider: str, line: str) -> ModelInfo:
-    cells = line.split()
+def _model(row: _Row) -> ModelInfo:
+    name, api, context, output, *dollars, able, efforts, tiers, _aliases = row.cells
     try:
-        name, api, context, output, *dollars, able, efforts, tiers, aliases = cells
         return ModelInfo(
-            id=f"{provider}/{name}",
-            provider=provider,
+            id=row.id,
+            provider=row.provider,
             name=name,
             api="responses" if api == "responses" else "chat",
             context=int(context),
@@ -275,10 +313,10 @@ def _model(provider: str, line: str) -> ModelInfo:
             capabilities=frozenset(_words(able)),
             efforts=_words(efforts),
             tiers=tuple(_tier(cell) for cell in _words(tiers)),
-            aliases=_words(aliases),
+            aliases=row.aliases,
         )
     except ValueError as error:
-        raise ValueError(f"models.toml, {provider}: expected 12 columns, found {line!r}") from error
+        raise ValueError(f"models.toml, {row.id}: expected numbers, found {' '.join(row.cells)!r}") from error
 
 
 def _words(cell: str) -> tuple[str, ...]:

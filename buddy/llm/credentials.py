@@ -6,7 +6,6 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 
@@ -17,10 +16,10 @@ class CredentialsError(Exception):
     """The file cannot be read or written: one sentence."""
 
 
-def read_credentials(path: Path, warn: Callable[[str], None]) -> dict[str, str]:
+def read_credentials(path: str | os.PathLike[str], warn: Callable[[str], None]) -> dict[str, str]:
     """Provider → key; empty when nothing was saved. Raises `CredentialsError`."""
     try:
-        with path.open("rb") as file:
+        with open(path, "rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             content = file.read()
     except FileNotFoundError:
@@ -38,25 +37,26 @@ def read_credentials(path: Path, warn: Callable[[str], None]) -> dict[str, str]:
         ) from error
 
 
-def save_credential(path: Path, provider: str, key: str) -> None:
+def save_credential(path: str | os.PathLike[str], provider: str, key: str) -> None:
     """Remember a key (or forget it: ""). The file is written beside its place and moved there, so that it is
     whole at every instant and never readable by others. Raises `CredentialsError`."""
     saved = read_credentials(path, warn=lambda _: None)
     saved.pop(provider, None)
     if key:
         saved[provider] = key
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    folder, name = os.path.split(path)
+    fresh = os.path.join(folder, f".{name}.{os.getpid()}")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
-            fresh.unlink()
+            os.unlink(fresh)
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(msgspec.json.format(msgspec.json.encode(dict(sorted(saved.items()))), indent=2))
             file.flush()
             os.fsync(file.fileno())
-        fresh.replace(path)
+        os.replace(fresh, path)
     except OSError as error:
         with contextlib.suppress(OSError):
-            fresh.unlink()
+            os.unlink(fresh)
         raise CredentialsError(f"{path} could not be written ({error.strerror})") from error

@@ -13,7 +13,6 @@ import shlex
 import signal
 import stat
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -55,7 +54,7 @@ class KeyResolver:
         source: KeySource,
         *,
         environment: Mapping[str, str],
-        credentials: Path,
+        credentials: str | os.PathLike[str],
         now: Callable[[], float],
         warn: Callable[[str], None],
         keyring: Callable[[str], str] | None = None,
@@ -80,7 +79,7 @@ class KeyResolver:
         if source.command:
             return await self._commanded()
         if source.file:
-            return self._read(Path(source.file).expanduser())
+            return self._read(os.path.expanduser(source.file))
         for name in (source.env, source.default_env):
             value = self._environment.get(name, "").strip() if name else ""
             if value:
@@ -90,9 +89,9 @@ class KeyResolver:
             return saved
         raise KeyMissingError(_missing(source))
 
-    def _read(self, path: Path) -> str:
+    def _read(self, path: str) -> str:
         try:
-            with path.open("rb") as file:
+            with open(path, "rb") as file:
                 self._check_mode(path, file.fileno())
                 content = file.read(MAX_KEY_BYTES)
         except OSError as error:
@@ -101,7 +100,7 @@ class KeyResolver:
             ) from error
         return checked(content.decode("utf-8", "replace"), f"the key file {path}")
 
-    def _check_mode(self, path: Path, descriptor: int) -> None:
+    def _check_mode(self, path: str, descriptor: int) -> None:
         mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
         if mode & 0o077 and str(path) not in self._warned:
             self._warned.add(str(path))

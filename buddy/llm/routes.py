@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Literal
 
 import msgspec
@@ -80,6 +79,8 @@ def _needs_responses(match: Match | None) -> bool:
 
 
 def _unknown(catalogue: Catalogue, name: str) -> str:
+    import difflib  # here: 1 ms that a start need not pay
+
     near = difflib.get_close_matches(name.lower(), catalogue.names, n=3, cutoff=0.5)
     ids = list(dict.fromkeys(catalogue.names[one] for one in near))
     hint = f"near names: {', '.join(ids)}" if ids else "`buddy models` lists the known ones"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 
 from buddy.agent.pattern import pattern
@@ -145,7 +144,7 @@ def _step(parent: int, name: str, flags: int, mode: int, whole: str) -> int:
 
 
 def _replace_in(parent: int, name: str, data: bytes, mode: int) -> None:
-    temporary = f".buddy-{secrets.token_hex(8)}.tmp"
+    temporary = f".buddy-{os.urandom(8).hex()}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(temporary, flags, 0o600, dir_fd=parent)
     try:

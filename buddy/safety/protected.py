@@ -6,12 +6,12 @@ never matters: the file system may not care about it either.
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Sequence
 
 import msgspec
 
+from buddy.agent.pattern import pattern
 from buddy.safety.protected_names import (
     OWN,
     PROTECTED_ANYWHERE,
@@ -22,7 +22,7 @@ from buddy.safety.protected_names import (
     SYSTEM_ROOTS,
 )
 
-_SECRET_NAME = re.compile(
+_SECRET_NAME = pattern(
     r"""(?x)
       \.env(?![\w]).*            # .env, .env.local, .env-prod
     | \.envrc | .+\.env
@@ -39,12 +39,12 @@ _SECRET_ENDS = (
     *(" ", ".", ".env", ".pem", ".key", ".p12", ".pfx", ".jks"),
     *(".keystore", ".kdbx", ".ppk", ".keytab", ".tfvars", ".agekey"),
 )
-_EXAMPLE = re.compile(
+_EXAMPLE = pattern(
     r"\.env.*[._\-](?:example|sample|template|tmpl|dist|defaults?|schema)|example\.env|.*\.pub"
 )
-_PROCESS_SECRETS = re.compile(r"/proc/[^/]+/(?:task/[^/]+/)?(?:environ|mem|auxv|maps|fd)(?:/.*)?")
-_RUN_BY_PYTHON = re.compile(r".*/site-packages/(?:.*/)?(?:[^/]*\.pth|usercustomize\.py)|.*/sitecustomize\.py")
-_IGNORED_BY_SOME_FILE_SYSTEMS = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\u206a-\u206f\ufeff]")
+_PROCESS_SECRETS = pattern(r"/proc/[^/]+/(?:task/[^/]+/)?(?:environ|mem|auxv|maps|fd)(?:/.*)?")
+_RUN_BY_PYTHON = pattern(r".*/site-packages/(?:.*/)?(?:[^/]*\.pth|usercustomize\.py)|.*/sitecustomize\.py")
+_IGNORED_BY_SOME_FILE_SYSTEMS = pattern("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\u206a-\u206f\ufeff]")
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ def protected_reason(path: str, places: Places) -> str:
         reason = PROTECTED_ANYWHERE.get(part)
         if reason:
             return reason
-    if _RUN_BY_PYTHON.fullmatch(text):
+    if _RUN_BY_PYTHON().fullmatch(text):
         return "run whenever Python starts"
     for directory in places.own:
         if _beneath(text, _folded(directory)):
@@ -77,15 +77,15 @@ def secret_reason(path: str, places: Places) -> str:
     text = _folded(path)
     parts = text.split("/")
     name = parts[-1]
-    if _EXAMPLE.fullmatch(name):
+    if _EXAMPLE().fullmatch(name):
         return ""
     for part in parts:
         reason = SECRET_ANYWHERE.get(part)
         if reason:
             return reason
-    if _SECRET_NAME.fullmatch(name):
+    if _SECRET_NAME().fullmatch(name):
         return "its name says that it holds secrets"
-    if _PROCESS_SECRETS.fullmatch(text):
+    if _PROCESS_SECRETS().fullmatch(text):
         return "memory or environment of a process"
     return _listed(text, SECRET_AT_HOME, places.home) or _listed(text, SECRET_ROOTS, "")
 
@@ -134,7 +134,7 @@ def _folded(path: str) -> str:
     if path.isascii():
         text = path.lower()
     else:
-        visible = _IGNORED_BY_SOME_FILE_SYSTEMS.sub("", path)
+        visible = _IGNORED_BY_SOME_FILE_SYSTEMS().sub("", path)
         text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", visible).casefold())
     if ". " in text or "./" in text or " /" in text or text.endswith((" ", ".")):
         text = "/".join(part.rstrip(" .") for part in text.split("/"))

@@ -5,7 +5,7 @@ The delimiter holds a random id made after the text was written, so the text can
 
 from __future__ import annotations
 
-import secrets
+import os
 
 from buddy.safety.sanitise import one_line
 
@@ -14,7 +14,7 @@ MAX_SOURCE_CHARS = 300
 
 def new_id() -> str:
     """A delimiter's id nobody can guess."""
-    return secrets.token_hex(8)
+    return os.urandom(8).hex()
 
 
 def untrusted(text: str, source: str, id: str) -> str:  # noqa: A002 - the word for it everywhere

@@ -6,14 +6,14 @@ Pure, and strict: every line has to carry the mark of the same form, with the ne
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
-_NUMBER = re.compile(r"[ ]*(\d{1,9})")
-_ANY = re.compile(r"[ ]*\d{1,9}(?:\t|→|\||:| [ |])")
-_VISIBLE_START = re.compile(r"[·→]+")
-_VISIBLE_END = re.compile(r"[·→]+$")
+from buddy.agent.pattern import pattern
+
+_NUMBER = pattern(r"[ ]*(\d{1,9})")
+_ANY = pattern(r"[ ]*\d{1,9}(?:\t|→|\||:| [ |])")
+_VISIBLE_START = pattern(r"[·→]+")
+_VISIBLE_END = pattern(r"[·→]+$")
 _BLANKS = str.maketrans("·→", " \t")
 
 
@@ -51,7 +51,7 @@ class Form(msgspec.Struct, frozen=True):
         first = -1
         texts: list[str] = []
         for at, line in enumerate(lines):
-            match = _NUMBER.match(line)
+            match = _NUMBER().match(line)
             if match is None:
                 return None
             rest = line[match.end() :]
@@ -82,13 +82,13 @@ FORMS = (
 
 def carries_marks(text: str) -> bool:
     """Whether some line looks as if it carried a number."""
-    return any(_ANY.match(line) for line in text.split("\n"))
+    return any(_ANY().match(line) for line in text.split("\n"))
 
 
 def _with_real_blanks(line: str) -> str:
     line = (
-        _VISIBLE_START.sub(lambda marks: marks.group().translate(_BLANKS), line, count=1)
+        _VISIBLE_START().sub(lambda marks: marks.group().translate(_BLANKS), line, count=1)
         if line[:1] in "·→"
         else line
     )
-    return _VISIBLE_END.sub(lambda marks: marks.group().translate(_BLANKS), line)
+    return _VISIBLE_END().sub(lambda marks: marks.group().translate(_BLANKS), line)

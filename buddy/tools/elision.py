@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
 
 _MARKS = "#/*-<!>{}()[];%'\" \t"
@@ -27,7 +28,7 @@ _KINDS = (
     rf"{_THINGS} {_SAME}",
     "unchanged|omitted|as before|no changes?|same as (?:before|above)",
 )
-_STANDS_FOR = re.compile("|".join(f"(?:{kind})" for kind in _KINDS), re.IGNORECASE)
+_STANDS_FOR = pattern("|".join(f"(?:{kind})" for kind in _KINDS), re.IGNORECASE)
 _MAX_CHARS = 100
 
 
@@ -61,7 +62,7 @@ def _stands_for_others(line: str) -> bool:
     if not words:
         return False
     head, _, tail = line.partition(words)
-    return _has_dots(head + tail) and _STANDS_FOR.fullmatch(words) is not None
+    return _has_dots(head + tail) and _STANDS_FOR().fullmatch(words) is not None
 
 
 def _has_dots(text: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from itertools import islice
 
@@ -35,6 +34,8 @@ def near_names(found: Located, boundary: Boundary, most: int = 3) -> tuple[str, 
 
 
 def _like(folder: str, name: str) -> list[str]:
+    import difflib  # here: 1 ms that a start need not pay
+
     names = _entries(folder)
     lowered = {entry.lower(): entry for entry in names}
     close = difflib.get_close_matches(name.lower(), lowered, n=3, cutoff=0.6)

@@ -16,15 +16,16 @@ import re
 
 import msgspec
 
+from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
 
 _BEGIN, _END = "*** Begin Patch", "*** End Patch"
 _ADD, _DELETE, _UPDATE, _MOVE = "*** Add File: ", "*** Delete File: ", "*** Update File: ", "*** Move to: "
 _END_OF_FILE = "*** End of File"
-_FENCE = re.compile(r"```\w*[ \t]*\n(.*)\n```", re.DOTALL)
-_POSITION = re.compile(r" -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@.*")
+_FENCE = pattern(r"```\w*[ \t]*\n(.*)\n```", re.DOTALL)
+_POSITION = pattern(r" -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@.*")
 NO_NEWLINE = "\\ No newline"
-_HEREDOC = re.compile(r"(?:\S+[ \t]+|\S+\n\S+[ \t]+)?<<-?\s*(['\"]?)(\w+)\1[ \t]*\n(.*)\n\2[ \t]*", re.DOTALL)
+_HEREDOC = pattern(r"(?:\S+[ \t]+|\S+\n\S+[ \t]+)?<<-?\s*(['\"]?)(\w+)\1[ \t]*\n(.*)\n\2[ \t]*", re.DOTALL)
 
 
 class Hunk(msgspec.Struct, frozen=True):
@@ -105,10 +106,10 @@ def patch_paths(sections: tuple[Section, ...]) -> tuple[str, ...]:
 def _body(text: str) -> list[str]:
     """The lines between the markers, without a here-document around them."""
     trimmed = text.replace("\r\n", "\n").strip()
-    fenced = _FENCE.fullmatch(trimmed)
+    fenced = _FENCE().fullmatch(trimmed)
     if fenced:
         trimmed = fenced.group(1).strip()
-    wrapped = _HEREDOC.fullmatch(trimmed)
+    wrapped = _HEREDOC().fullmatch(trimmed)
     if wrapped:
         trimmed = wrapped.group(3).strip()
     lines = trimmed.split("\n")
@@ -190,7 +191,7 @@ class _Parser:
         while self._at < len(self._lines) and self._is_anchor(self._lines[self._at]):
             headed = True
             anchor = self._lines[self._at][2:]
-            position = _POSITION.fullmatch(anchor)
+            position = _POSITION().fullmatch(anchor)
             if position:
                 line = int(position.group(1))
             elif anchor.strip():

@@ -6,13 +6,12 @@ second `@@` are not: what they name may stand anywhere before the hunk.
 
 from __future__ import annotations
 
-import re
-
+from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
 from buddy.tools.patch_format import NO_NEWLINE, AddFile, DeleteFile, Hunk, Section, UpdateFile
 
-_GIT = re.compile(r"diff --git (?:\"?a/(.+?)\"?) (?:\"?b/(.+?)\"?)")
-_POSITION = re.compile(r"@@(?: -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@.*| \.\.\. @@.*| ?)")
+_GIT = pattern(r"diff --git (?:\"?a/(.+?)\"?) (?:\"?b/(.+?)\"?)")
+_POSITION = pattern(r"@@(?: -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@.*| \.\.\. @@.*| ?)")
 _NOWHERE = "/dev/null"
 
 
@@ -47,7 +46,7 @@ class _Reader:
 
     def _section(self) -> Section:
         old = new = ""
-        named = _GIT.fullmatch(self._lines[self._at])
+        named = _GIT().fullmatch(self._lines[self._at])
         if named:
             old, new = named.group(1), named.group(2)
             self._at += 1
@@ -96,7 +95,7 @@ class _Reader:
     def _hunks(self) -> tuple[Hunk, ...]:
         hunks: list[Hunk] = []
         while self._starts("@@"):
-            position = _POSITION.fullmatch(self._lines[self._at])
+            position = _POSITION().fullmatch(self._lines[self._at])
             if position is None:
                 raise self._unexpected("a hunk header like '@@ -1,4 +1,5 @@'")
             self._at += 1

@@ -6,11 +6,11 @@ where the quoted text would begin. Cheap, bounded, and only ever shown, never wr
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 
+from buddy.agent.pattern import pattern
 from buddy.tools.matching import Match, line_of, line_starts
 
 MAX_SHOWN_LINES = 12
@@ -20,7 +20,7 @@ _MAX_WORDS = 40
 _MAX_PLACES_OF_A_WORD = 16
 _MAX_FREQUENT = 3
 _MAX_LINE = 300
-_WORD = re.compile(r"\w{2,}|[^\w\s]{2,}")
+_WORD = pattern(r"\w{2,}|[^\w\s]{2,}")
 _LEGEND = "(leading and trailing blanks: · is a space, → a tab)"
 
 
@@ -115,7 +115,7 @@ def _words(old_lines: list[str]) -> list[tuple[str, int]]:
     for at, line in enumerate(old_lines):
         if len(line.strip()) > 3:
             found.setdefault(line.strip()[:_MAX_LINE], at)
-        for word in _WORD.findall(line[:2000])[:40]:
+        for word in _WORD().findall(line[:2000])[:40]:
             found.setdefault(word, at)
     longest = sorted(found.items(), key=lambda item: -len(item[0]))
     return longest[:_MAX_WORDS]

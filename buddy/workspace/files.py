@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import secrets
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -201,7 +200,7 @@ class Replacement(msgspec.Struct, frozen=True):
 
 def temporary_name() -> str:
     """A name for a file that is about to take another's place."""
-    return f".buddy-{secrets.token_hex(6)}.tmp"
+    return f".buddy-{os.urandom(6).hex()}.tmp"
 
 
 def replace(new: Replacement, disk: Disk = DISK) -> Stamp:

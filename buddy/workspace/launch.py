@@ -8,7 +8,6 @@ dies with the thread that started it.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -58,6 +57,8 @@ def unwrapped(launch: Launch) -> Launch:
 def trusted_program(name: str, path: str = "", workspace: str = "") -> str | None:
     """A program from the fixed trusted directories, else from `path` without anything relative or inside the
     workspace."""
+    import shutil  # here: 2 ms, with the compressors it knows, that a start need not pay
+
     found = shutil.which(name, path=":".join(TRUSTED_PATH))
     if found or not path:
         return found

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-
 import msgspec
 
 MAX_COMPARED_LINES = 3000
@@ -73,6 +71,8 @@ def _common_tail(before: str, after: str, most: int) -> int:
 
 
 def _changes(old: list[str], new: list[str], middle: _Middle) -> tuple[LineChange, ...]:
+    import difflib  # here: 1 ms that a start need not pay
+
     base = middle.lines_before
     if len(old) + len(new) > MAX_COMPARED_LINES or not old or not new:
         return (LineChange(base, tuple(old), base, tuple(new)),)

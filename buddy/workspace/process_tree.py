@@ -7,7 +7,6 @@ falls back to the process group.
 from __future__ import annotations
 
 import os
-import secrets
 import signal
 import sys
 
@@ -51,7 +50,7 @@ def new_tag() -> Tag:
     """A tag nobody else has."""
     me = read_process(os.getpid())
     started = me.started if me else 0
-    return Tag(f"{os.getpid()}.{started}.{secrets.token_hex(6)}", secrets.randbits(48))
+    return Tag(f"{os.getpid()}.{started}.{os.urandom(6).hex()}", int.from_bytes(os.urandom(6), "big"))
 
 
 def read_process(pid: int) -> ProcessInfo | None:

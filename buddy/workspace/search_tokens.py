@@ -12,17 +12,19 @@ from typing import Literal
 
 import msgspec
 
+from buddy.agent.pattern import pattern
+
 Kind = Literal["char", "class", "dot", "anchor", "open", "look", "close", "or", "repeat", "back", "flags"]
 
-QUANTIFIER = re.compile(r"([*+?]|\{(?:\d+(?:,\d*)?|,\d+)\})([?+]?)")
-_GROUP = re.compile(
+QUANTIFIER = pattern(r"([*+?]|\{(?:\d+(?:,\d*)?|,\d+)\})([?+]?)")
+_GROUP = pattern(
     r"\(\?(?:#(?P<comment>[^)]*)\)|P=(?P<back>\w+)\)|P?<(?P<name>[A-Za-z_]\w*)>|(?P<look><?[=!])|(?P<atomic>>)"
     r"|(?P<flags>[a-zA-Z]*(?:-[a-zA-Z]+)?)(?P<end>[:)])|\((?P<condition>\w+)\))"
 )
 _NUMBERED = {
-    "x": re.compile(r"x(?:([0-9A-Fa-f]{2})|\{([0-9A-Fa-f]{1,6})\})"),
-    "u": re.compile(r"u(?:([0-9A-Fa-f]{4})|\{([0-9A-Fa-f]{1,6})\})"),
-    "U": re.compile(r"U(?:([0-9A-Fa-f]{8}))()"),
+    "x": pattern(r"x(?:([0-9A-Fa-f]{2})|\{([0-9A-Fa-f]{1,6})\})"),
+    "u": pattern(r"u(?:([0-9A-Fa-f]{4})|\{([0-9A-Fa-f]{1,6})\})"),
+    "U": pattern(r"U(?:([0-9A-Fa-f]{8}))()"),
 }
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "a": "\a", "e": "\x1b", "0": "\0"}
 _POSIX = {
@@ -85,7 +87,7 @@ def _token(pattern: str, at: int, before: list[Token]) -> tuple[Token | None, in
         case "^" | "$":
             return Token("anchor", char, char), at + 1
         case "*" | "+" | "?" | "{":
-            found = QUANTIFIER.match(pattern, at)
+            found = QUANTIFIER().match(pattern, at)
             if found is None:
                 return literal(char), at + 1
             if not before or before[-1].kind in ("open", "look", "or", "flags"):
@@ -119,7 +121,7 @@ def _escaped_char(pattern: str, at: int) -> tuple[str, int]:
     """The character an escape stands for, and where the pattern goes on."""
     char = pattern[at + 1 : at + 2]
     if char in _NUMBERED:
-        found = _NUMBERED[char].match(pattern, at + 1)
+        found = _NUMBERED[char]().match(pattern, at + 1)
         number = int(found[1] or found[2], 16) if found else -1
         if found is None or number > 0x10FFFF or 0xD800 <= number < 0xE000:
             raise PatternError(f"\\{char} at position {at} needs the number of a character, as in \\x41")
@@ -139,7 +141,7 @@ def _escaped_char(pattern: str, at: int) -> tuple[str, int]:
 def _group(pattern: str, at: int) -> tuple[Token | None, int]:
     if pattern[at : at + 2] != "(?":
         return Token("open", "("), at + 1
-    found = _GROUP.match(pattern, at)
+    found = _GROUP().match(pattern, at)
     if found is None:
         raise PatternError(
             f"unknown group {pattern[at : at + 4]!r} at position {at}; write \\( for a bracket"

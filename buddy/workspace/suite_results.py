@@ -10,10 +10,12 @@ import re
 
 import msgspec
 
+from buddy.agent.pattern import pattern
+
 MAX_LINE_BYTES = 10_000
 MAX_NAMES = 100
-ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-WORD = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed|todo|pending)")
+ESCAPE = pattern(r"\x1b\[[0-9;?]*[A-Za-z]")
+WORD = pattern(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed|todo|pending)")
 KIND = {
     "passed": "passed",
     "xpassed": "passed",
@@ -36,29 +38,27 @@ KIND = {
 }
 
 SUMMARIES = (
-    re.compile(r"=* ?(?:\d+ [a-z]+(?:, )?)+ in [\d.]+s(?: \([\d:]+\))? ?=*"),  # pytest
-    re.compile(r"Tests:\s+.*\d+ total"),  # jest
-    re.compile(r"\s*Tests\s+\d+ .*\(\d+\)"),  # vitest
+    pattern(r"=* ?(?:\d+ [a-z]+(?:, )?)+ in [\d.]+s(?: \([\d:]+\))? ?=*"),  # pytest
+    pattern(r"Tests:\s+.*\d+ total"),  # jest
+    pattern(r"\s*Tests\s+\d+ .*\(\d+\)"),  # vitest
 )
 ADDED = (
-    re.compile(
-        r"test result: \w+\. (?P<passed>\d+) passed; (?P<failed>\d+) failed; (?P<skipped>\d+) ignored.*"
-    ),
-    re.compile(r"\s*(?P<count>\d+) (?P<kind>passing|failing|pending)(?: \(.*\))?"),  # mocha
-    re.compile(r"(?:#|ℹ) (?P<kind>pass|fail|skipped|todo) (?P<count>\d+)"),  # node
+    pattern(r"test result: \w+\. (?P<passed>\d+) passed; (?P<failed>\d+) failed; (?P<skipped>\d+) ignored.*"),
+    pattern(r"\s*(?P<count>\d+) (?P<kind>passing|failing|pending)(?: \(.*\))?"),  # mocha
+    pattern(r"(?:#|ℹ) (?P<kind>pass|fail|skipped|todo) (?P<count>\d+)"),  # node
 )
-GO_TEST = re.compile(r"(?P<indent>\s*)--- (?P<kind>PASS|FAIL|SKIP): (?P<name>\S+) \([\d.]+s\)")
-UNITTEST_RAN = re.compile(r"Ran (\d+) tests? in [\d.]+s")
-UNITTEST_END = re.compile(r"(?:OK|FAILED)(?: \((?P<counts>.*)\))?")
+GO_TEST = pattern(r"(?P<indent>\s*)--- (?P<kind>PASS|FAIL|SKIP): (?P<name>\S+) \([\d.]+s\)")
+UNITTEST_RAN = pattern(r"Ran (\d+) tests? in [\d.]+s")
+UNITTEST_END = pattern(r"(?:OK|FAILED)(?: \((?P<counts>.*)\))?")
 FAILED_NAMES = (
-    re.compile(r"(?:FAILED|ERROR) (?P<name>\S+::\S.*?|\S+\.py)(?: - .*)?"),  # pytest
-    re.compile(r"test (?P<name>\S+) \.\.\. FAILED"),  # cargo
-    re.compile(r"\s*● (?P<name>.+ › .+)"),  # jest
-    re.compile(r"\s*FAIL\s+(?P<name>\S+ > .+)"),  # vitest
-    re.compile(r"not ok \d+ -? ?(?P<name>.+)"),  # TAP
-    re.compile(r"✖ (?P<name>(?!failing tests:).+?) \([\d.]+ms\)"),  # node
-    re.compile(r"(?:FAIL|ERROR): (?P<name>\S+ \(\S+\))"),  # unittest
-    re.compile(r"  \d+\) (?P<name>.+?):?"),  # mocha
+    pattern(r"(?:FAILED|ERROR) (?P<name>\S+::\S.*?|\S+\.py)(?: - .*)?"),  # pytest
+    pattern(r"test (?P<name>\S+) \.\.\. FAILED"),  # cargo
+    pattern(r"\s*● (?P<name>.+ › .+)"),  # jest
+    pattern(r"\s*FAIL\s+(?P<name>\S+ > .+)"),  # vitest
+    pattern(r"not ok \d+ -? ?(?P<name>.+)"),  # TAP
+    pattern(r"✖ (?P<name>(?!failing tests:).+?) \([\d.]+ms\)"),  # node
+    pattern(r"(?:FAIL|ERROR): (?P<name>\S+ \(\S+\))"),  # unittest
+    pattern(r"  \d+\) (?P<name>.+?):?"),  # mocha
 )
 
 
@@ -92,7 +92,7 @@ class ResultReader:
         *lines, rest = bytes(self._line).split(b"\n")
         self._line = bytearray(rest[:MAX_LINE_BYTES])
         for line in lines:
-            self._read(ESCAPE.sub("", line[:MAX_LINE_BYTES].decode("utf-8", "replace")).rstrip())
+            self._read(ESCAPE().sub("", line[:MAX_LINE_BYTES].decode("utf-8", "replace")).rstrip())
 
     def counts(self) -> SuiteCounts:
         """What was read, at the end."""
@@ -105,15 +105,15 @@ class ResultReader:
     def _read(self, line: str) -> None:
         if not line:
             return
-        if any(pattern.fullmatch(line) for pattern in SUMMARIES):
+        if any(summary().fullmatch(line) for summary in SUMMARIES):
             self._add_words(line)
-        for pattern in ADDED:
-            if found := pattern.fullmatch(line):
+        for added in ADDED:
+            if found := added().fullmatch(line):
                 self._add_groups(found.groupdict())
         self._read_go(line)
         self._read_unittest(line)
-        for pattern in FAILED_NAMES:
-            if (found := pattern.fullmatch(line)) and len(self._names) < MAX_NAMES:
+        for failed in FAILED_NAMES:
+            if (found := failed().fullmatch(line)) and len(self._names) < MAX_NAMES:
                 self._names.setdefault(found["name"][:500])
 
     def _add(self, kind: str, count: int) -> None:
@@ -121,7 +121,7 @@ class ResultReader:
         self._known = True
 
     def _add_words(self, line: str) -> None:
-        for found in WORD.finditer(line):
+        for found in WORD().finditer(line):
             self._add(found[2], int(found[1]))
 
     def _add_groups(self, groups: dict[str, str]) -> None:
@@ -132,7 +132,7 @@ class ResultReader:
             self._add(kind, int(count))
 
     def _read_go(self, line: str) -> None:
-        found = GO_TEST.fullmatch(line)
+        found = GO_TEST().fullmatch(line)
         if found is None:
             return
         if not found["indent"]:  # a test with subtests is counted once
@@ -142,9 +142,9 @@ class ResultReader:
 
     def _read_unittest(self, line: str) -> None:
         """unittest says how many ran, and then how many of those did not pass."""
-        if ran := UNITTEST_RAN.fullmatch(line):
+        if ran := UNITTEST_RAN().fullmatch(line):
             self._ran = int(ran[1])
-        elif self._ran >= 0 and (end := UNITTEST_END.fullmatch(line)):
+        elif self._ran >= 0 and (end := UNITTEST_END().fullmatch(line)):
             numbers = dict(re.findall(r"([\w ]+?)=(\d+)", (end["counts"] or "").replace(", ", ",")))
             failed = int(numbers.get("failures", 0)) + int(numbers.get("errors", 0))
             skipped = int(numbers.get("skipped", 0))
