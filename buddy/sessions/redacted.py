@@ -47,5 +47,9 @@ def _redacted(value: Value) -> Value:
             return msgspec.structs.replace(value, **changed) if changed else value
         case tuple():
             return cast(Value, tuple(_redacted(item) for item in cast("tuple[Any, ...]", value)))
+        case list():
+            return cast(Value, [_redacted(item) for item in cast("list[Any]", value)])
+        case dict():
+            return cast(Value, {key: _redacted(item) for key, item in cast("dict[str, Any]", value).items()})
         case _:
             return value
