@@ -32,7 +32,7 @@ class SessionHeader(msgspec.Struct, frozen=True):
 
 class TaskChanged(msgspec.Struct, frozen=True):
     """A task as it now is. `parent` is the task it works for, 0 for none. Seen first with `copy_of` it starts
-    with the first `copied` messages of that task's history."""
+    with the first `copied` messages of that task's history. `tools`: the names it may use, None for all."""
 
     title: str
     state: TaskState
@@ -42,6 +42,7 @@ class TaskChanged(msgspec.Struct, frozen=True):
     closed: bool = False
     copy_of: int = 0
     copied: int = 0
+    tools: tuple[str, ...] | None = None
 
 
 class QueueChanged(msgspec.Struct, frozen=True):

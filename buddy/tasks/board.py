@@ -102,9 +102,9 @@ class TaskBoard:
                 meter=self.meter(record.task.model, record.usage),
                 services=self.parts.services(record.number),
             )
-            task.state = record.task.state
-            task.reason = record.task.reason
+            task.state, task.reason = record.task.state, record.task.reason
             task.closed = record.task.closed
+            task.tools = None if record.task.tools is None else frozenset(record.task.tools)
             task.background = record.number != focus
             task.history = list(record.history)
             task.not_run = one.not_run_calls

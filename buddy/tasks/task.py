@@ -87,6 +87,7 @@ class Task:
             parent=self.parent,
             model=self.model,
             closed=self.closed,
+            tools=None if self.tools is None else tuple(sorted(self.tools)),
         )
 
     def last_answer(self) -> str:

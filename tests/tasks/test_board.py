@@ -424,7 +424,7 @@ async def test_the_whole_desk_comes_back(tmp_path: Path) -> None:
     async with board_desk(tmp_path) as desk:
         desk.script(says("one"))
         desk.script(says("two"), model="other")
-        desk.board.open("second", model="other")
+        desk.board.open("second", model="other").tools = frozenset({"read_file"})
         await desk.turn(1, "a")
         await desk.turn(2, "b")
         desk.board.set_focus(2)
@@ -439,6 +439,7 @@ async def test_the_whole_desk_comes_back(tmp_path: Path) -> None:
                 (1, "a", ""), (2, "second", "other"),
             ]  # fmt: skip
             assert (board.focus, again.texts(1), again.texts(2)) == (2, ["a", "one"], ["b", "two"])
+            assert (board.task(1).tools, board.task(2).tools) == (None, frozenset({"read_file"}))
             assert board.task(1).meter.total.input_tokens > 0
             again.script(says("three"))
             await again.turn(1, "c")

@@ -237,3 +237,13 @@ async def test_at_most_forty_lines_of_the_new_region_are_shown(desk: Desk) -> No
     desk.put("a.txt", "x\n")
     result = await desk.call(edit_file, path="a.txt", old="x", new="\n".join(map(str, range(200))))
     assert len(result.text.split("\n")) == 42
+
+
+async def test_REL_064_extended_attributes_stay(desk: Desk) -> None:
+    path = desk.put("a.txt", "one\n")
+    try:
+        os.setxattr(path, "user.note", b"kept")
+    except OSError:
+        pytest.skip("capability missing: extended attributes")
+    await desk.call(edit_file, path="a.txt", old="one", new="two")
+    assert (os.getxattr(path, "user.note"), path.read_bytes()) == (b"kept", b"two\n")
