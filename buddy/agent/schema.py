@@ -15,6 +15,7 @@ from typing import Any, Never, cast, get_args, get_type_hints
 
 import msgspec
 
+from buddy.agent.lenient import choices, fitted
 from buddy.agent.pattern import pattern
 
 MAX_ARGUMENT_CHARS = 1_000_000
@@ -22,7 +23,7 @@ MAX_DEPTH = 64
 _PUNCTUATION = pattern(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 
 
-class ArgumentsError(Exception):
+class ArgumentsError(ValueError):
     """Arguments a tool cannot take. The message is what the model reads."""
 
 
@@ -171,6 +172,7 @@ def decode_arguments(text: str, record: type[msgspec.Struct], aliases: Mapping[s
     if unknown:
         names = ", ".join(repr(name[:80]) for name in unknown[:8])
         raise ArgumentsError(f"unknown argument {names}; expected {_expected(record)}")
+    fitted(given, record, parse_json)
     try:
         return msgspec.convert(given, record, strict=False)
     except msgspec.ValidationError as error:
@@ -204,4 +206,12 @@ def _expected(record: type[msgspec.Struct]) -> str:
     fields = msgspec.structs.fields(record)
     if not fields:
         return "no arguments"
-    return ", ".join(f"{field.name} ({'required' if field.required else 'optional'})" for field in fields)
+    return ", ".join(
+        f"{field.name} ({'required' if field.required else 'optional'}{_words(field.type)})"
+        for field in fields
+    )
+
+
+def _words(kind: Any) -> str:
+    words = choices(kind)
+    return f": {', '.join(words)}" if words else ""

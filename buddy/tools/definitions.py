@@ -55,7 +55,10 @@ async def find_definition(
     path: Annotated[str, Meta(description="File or folder")] = ".",
 ) -> ToolResult:
     """Find where a name is defined: path:line, the line, what it is. Use grep for where it is used."""
-    short = re.split(r"\.|::|#", name.strip().removesuffix("()"))[-1]
+    bare = re.sub(
+        r"^(?:async\s+)?(?:def|class|function|func|fn|type|interface|struct)\s+", "", name.strip("` \"'")
+    )
+    short = re.split(r"\.|::|#", bare.partition("(")[0])[-1].strip()
     if not _NAME().fullmatch(short):
         raise ToolError(f"expected the name of a function, class or type, found {visible(name[:80])!r}")
     run = search_run(ctx)

@@ -71,7 +71,7 @@ def _plain_paths(paths: list[str]) -> tuple[str, ...]:
     category="git",
     access=_writes_workspace,
     preview=_preview(lambda arguments: ("add", "--", *arguments.paths)),
-    argument_aliases={"files": "paths"},
+    argument_aliases={"files": "paths", "path": "paths", "file": "paths"},
 )
 async def git_add(ctx: ToolContext, paths: list[str]) -> ToolResult:
     """Stage files, or everything under a folder ("." for the working directory)."""
@@ -86,7 +86,7 @@ async def git_add(ctx: ToolContext, paths: list[str]) -> ToolResult:
     preview=_preview(
         lambda arguments: ("commit", f"--message={arguments.message}", *(arguments.paths or ()))
     ),
-    argument_aliases={"msg": "message", "files": "paths"},
+    argument_aliases={"msg": "message", "m": "message", "files": "paths", "path": "paths"},
 )
 async def git_commit(ctx: ToolContext, message: str, paths: list[str] | None = None) -> ToolResult:
     """Commit what is staged, or exactly the named files."""

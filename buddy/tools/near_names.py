@@ -26,11 +26,20 @@ def near_names(found: Located, boundary: Boundary, most: int = 3) -> tuple[str, 
     """Existing paths the given one may have meant: the same name elsewhere in the workspace, like names in
     the same folder. Only names inside the workspace are told."""
     folder, name = os.path.split(found.real)
-    near: list[str] = []
+    near = _respelled(found, boundary)
     if is_beneath(folder, boundary.root):
-        near.extend(os.path.join(folder, like) for like in _like(folder, name))
+        like_it = (os.path.join(folder, like) for like in _like(folder, name))
+        near.extend(path for path in like_it if path not in near)
     near.extend(path for path in _same_name(boundary.root, name) if path not in near)
     return tuple(visible(os.path.relpath(path, boundary.cwd)) for path in near[:most])
+
+
+def _respelled(found: Located, boundary: Boundary) -> list[str]:
+    """The path without quotes and blanks around it, with slashes for backslashes, if that is there."""
+    text = found.given.strip(" \t\r\n'\"`").replace("\\", "/").rstrip("/")
+    path = os.path.normpath(os.path.join(boundary.cwd, text))
+    known = bool(text) and path != found.real and is_beneath(path, boundary.root) and os.path.lexists(path)
+    return [path] if known else []
 
 
 def _like(folder: str, name: str) -> list[str]:

@@ -12,6 +12,12 @@ from buddy.agent.display import Checklist, ChecklistItem, Plain
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, no_access, tool
 
 MAX_ITEMS = 50
+_OTHER_WORDS = {
+    **dict.fromkeys(("todo", "open", "not_started"), "pending"),
+    **dict.fromkeys(("in_progress", "doing", "started", "current"), "active"),
+    **dict.fromkeys(("completed", "complete", "finished"), "done"),
+    **dict.fromkeys(("cancelled", "canceled", "skipped"), "dropped"),
+}
 _MARKS = {"pending": "[ ]", "active": "[>]", "done": "[x]", "dropped": "[-]"}
 
 
@@ -19,7 +25,9 @@ class PlanItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One step."""
 
     text: Annotated[str, msgspec.Meta(min_length=1, max_length=400)]
-    state: Literal["pending", "active", "done", "dropped"] = "pending"
+    state: Annotated[
+        Literal["pending", "active", "done", "dropped"], msgspec.Meta(extra={"also": _OTHER_WORDS})
+    ] = "pending"
 
 
 class Plan:
@@ -39,7 +47,17 @@ class WallClock(msgspec.Struct, frozen=True):
     now: Callable[[], datetime]
 
 
-@tool(risk="low", category="plan", access=no_access, aliases=("todo_write", "update_plan", "TodoWrite"))
+@tool(
+    risk="low",
+    category="plan",
+    access=no_access,
+    aliases=("todo_write", "update_plan", "TodoWrite"),
+    argument_aliases={
+        **dict.fromkeys(("todos", "plan", "tasks", "steps"), "items"),
+        **dict.fromkeys(("content", "step", "task", "title", "description"), "text"),
+        "status": "state",
+    },
+)
 async def todo(ctx: ToolContext, items: list[PlanItem]) -> ToolResult:
     """Write the plan of this task: all its steps; it replaces the one before. For work of three steps or
     more; keep one step active."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pyte
 
 from buddy.agent.tool import ToolError
@@ -86,8 +88,19 @@ class ScreenModel:
             return bytes([ord(name[2].upper()) & 0x1F])
         if len(name) == 1:
             return name.encode()
+        if meant := _otherwise_spelled(name):
+            return self.key(meant)
         names = ", ".join([*NAMED, *ARROWS])
         raise ToolError(
             f"expected a key name ({names}, C-c, M-x) or one character, found {name[:40]!r}; "
             "send longer text with write_job"
         )
+
+
+def _otherwise_spelled(name: str) -> str:
+    """The key's name for "enter", "ctrl-c", "Ctrl+C", "^C", "alt-x"; "" for anything else."""
+    held = re.fullmatch(r"(?:(ctrl|control|c)|(alt|meta|m))[-+](.)|\^(.)", name, re.IGNORECASE)
+    if held is not None:
+        meant = f"M-{held[3]}" if held[2] else f"C-{held[3] or held[4]}"
+        return meant if meant != name and meant.isascii() else ""
+    return next((known for known in (*NAMED, *ARROWS) if known.lower() == name.lower() != known), "")

@@ -165,6 +165,13 @@ async def test_few_matches_come_with_their_surroundings(desk: SearchDesk) -> Non
     assert "--" in (await desk.grep("line (5|95)$")).splitlines()
 
 
+@pytest.mark.parametrize("path", ["src\\a.py", "'src/a.py'", " src/a.py ", "`src/a.py`"])
+async def test_a_path_spelled_oddly_is_refused_with_the_right_one(desk: SearchDesk, path: str) -> None:
+    desk.put("src/a.py", "x\n")
+
+    assert (await desk.grep("x", path=path)).endswith("does not exist. Did you mean src/a.py?")
+
+
 async def test_many_matches_are_given_in_pages(desk: SearchDesk) -> None:
     for n in range(5):
         desk.put(f"{n}.txt", "hit\n" * 50)

@@ -204,7 +204,8 @@ async def test_old_ended_jobs_are_forgotten(tmp_path: Path) -> None:
     ("name", "sent"),
     [
         ("Enter", b"\r"), ("Tab", b"\t"), ("Up", b"\x1b[A"), ("C-c", b"\x03"), ("C-[", b"\x1b"),
-        ("M-x", b"\x1bx"),
+        ("M-x", b"\x1bx"), ("enter", b"\r"), ("ctrl-c", b"\x03"), ("Ctrl+C", b"\x03"), ("^C", b"\x03"),
+        ("alt-x", b"\x1bx"), ("pageup", b"\x1b[5~"),
         ("M-Up", b"\x1b\x1b[A"), ("F5", b"\x1b[15~"), ("F12", b"\x1b[24~"), ("é", "é".encode()), ("^", b"^"),
     ],
 )  # fmt: skip

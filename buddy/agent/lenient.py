@@ -1,0 +1,108 @@
+"""Arguments that mean one thing only but are written another way: made what the tool declares.
+
+Weak models write null for what they leave out, one text where a list is wanted, a list as a JSON text, "5s"
+for seconds, Make for make. Whatever could mean two things is left as it is and refused by the validation, and
+so is what stands in place of a text: it may be a path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, cast, get_args, get_origin
+
+import msgspec
+
+_SECONDS = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|sec|secs|seconds?|min|mins|minutes?)\s*", re.IGNORECASE)
+Parse = Callable[[str], Any]
+"""Strict JSON; raises `ValueError`."""
+
+
+def fitted(given: dict[str, Any], record: type[msgspec.Struct], parse: Parse) -> None:
+    """Change values in place where what they mean is certain."""
+    for field in msgspec.structs.fields(record):
+        if field.name not in given:
+            continue
+        value = given[field.name]
+        if value is None and not field.required and type(None) not in _sides(field.type):
+            del given[field.name]
+        else:
+            given[field.name] = _fitting(value, field.type, parse)
+
+
+def also(kind: Any) -> Mapping[str, str]:
+    """Other words for the values of a type: `Annotated[Literal["a"], Meta(extra={"also": {"b": "a"}})]`."""
+    for side in (kind, *get_args(kind)):
+        for note in get_args(side)[1:] if get_origin(side) is Annotated else ():
+            if isinstance(note, msgspec.Meta) and note.extra:
+                return cast("Mapping[str, str]", note.extra.get("also", {}))
+    return {}
+
+
+def choices(kind: Any) -> tuple[str, ...]:
+    """The words a type allows; none when it is no choice."""
+    found = (get_args(side) for side in _sides(kind) if get_origin(side) is Literal)
+    return next(found, ())
+
+
+def _sides(kind: Any) -> list[Any]:
+    """A type without notes; the sides of a union."""
+    if get_origin(kind) is Annotated:
+        return _sides(get_args(kind)[0])
+    if get_origin(kind) in (None, list, dict, tuple, Literal):
+        return [kind]
+    return [one for side in get_args(kind) for one in _sides(side)]
+
+
+def _fitting(value: Any, kind: Any, parse: Parse) -> Any:
+    sides = _sides(kind)
+    lists = [side for side in sides if get_origin(side) is list]
+    if lists and str not in sides:
+        return _as_list(value, get_args(lists[0])[0], parse)
+    if isinstance(value, str):
+        return _from_text(value, kind, sides)
+    return cast(object, value)
+
+
+def _as_list(value: Any, item: Any, parse: Parse) -> Any:
+    sides = _sides(item)
+    if isinstance(value, str):
+        value = _parsed(value, parse) or ([value] if str in sides else value)
+    elif isinstance(value, dict):
+        value = [value]
+    record = next(
+        (side for side in sides if isinstance(side, type) and issubclass(side, msgspec.Struct)), None
+    )
+    if record is None or not isinstance(value, list):
+        return value
+    required = [field.name for field in msgspec.structs.fields(record) if field.required]
+    items: list[Any] = []
+    for one in cast("list[Any]", value):
+        one = {required[0]: one} if isinstance(one, str) and len(required) == 1 else one
+        if isinstance(one, dict):
+            fitted(cast("dict[str, Any]", one), record, parse)
+        items.append(one)
+    return items
+
+
+def _parsed(text: str, parse: Parse) -> list[Any] | None:
+    """The list a text spells, None when it spells none."""
+    if not text.lstrip().startswith("["):
+        return None
+    try:
+        found = parse(text)
+    except ValueError:
+        return None
+    return cast("list[Any]", found) if isinstance(found, list) else None
+
+
+def _from_text(value: str, kind: Any, sides: list[Any]) -> Any:
+    words = choices(kind)
+    if words and value not in words:
+        plain = value.strip().lower().replace("-", "_")
+        return plain if plain in words else also(kind).get(plain, value)
+    seconds = _SECONDS.fullmatch(value) if float in sides and str not in sides else None
+    if seconds is None:
+        return value
+    unit = seconds[2].lower()
+    return float(seconds[1]) * (0.001 if unit == "ms" else 60 if unit.startswith("m") else 1)
