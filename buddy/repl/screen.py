@@ -23,6 +23,10 @@ from buddy.repl.style import FRAMES_PER_S
 from buddy.repl.width import ansi_cells
 
 FRAME_S = 1 / FRAMES_PER_S
+FRAME_SHARE = 4
+LONGEST_PACE_S = 0.2
+"""Frames take a quarter of the time at most: where one takes long (fifty tasks, a busy machine) they come
+less often, so that keys do not wait behind them; five times a second in any case."""
 PAINT_BUDGET_S = 0.02
 CATCH_UP_S = 0.003
 KEPT_BLOCKS = 300
@@ -57,8 +61,7 @@ class Screen:
         self._pending: deque[Block] = deque()
         self._blocks: deque[Block] = deque(maxlen=KEPT_BLOCKS)
         self._raw: list[str] = []
-        self._is_held = False
-        self._dirty = False
+        self._is_held, self._pace = False, FRAME_S
         self._timer: asyncio.TimerHandle | None = None
         self._clock: asyncio.TimerHandle | None = None
         self._repair_timer: asyncio.TimerHandle | None = None
@@ -75,9 +78,8 @@ class Screen:
 
     def touch(self) -> None:
         """Something live changed: draw it with the next frame."""
-        self._dirty = True
         if self._timer is None and self._app.loop is not None:
-            self._plan(self._last_frame + FRAME_S - time.monotonic())
+            self._plan(self._last_frame + self._pace - time.monotonic())
 
     def _plan(self, delay: float) -> None:
         if self._app.loop is not None and not self._app.loop.is_closed():
@@ -87,15 +89,16 @@ class Screen:
         self._timer = None
         if self._is_held or self._app.is_away or self._is_stalled() or not self._app.is_running:
             return
+        begun = time.monotonic()
         rows, ticks = self._prepare()
         shrank, self._live_rows = rows < self._live_rows, rows
-        self._dirty = False
         with self._output.frame():
             if self._pending or self._raw or shrank:
                 self._commit()
             else:
                 self._app.draw()
         self._last_frame = time.monotonic()
+        self._pace = min(max(FRAME_S, FRAME_SHARE * (self._last_frame - begun)), LONGEST_PACE_S)
         self._drawn()
         if self._pending:
             self._plan(CATCH_UP_S)
