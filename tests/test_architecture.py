@@ -35,6 +35,14 @@ HEAVY = (
 )
 """What `buddy exec` on the direct lane does without: each costs 10 ms to 2 s to import."""
 
+ONLY_LATE = ("pathlib", "difflib", "shutil", "tempfile", "tomli_w", "secrets")
+"""What `buddy exec` does without until something special happens: 1 to 3 ms each."""
+
+OTHER_LANES = {
+    "chat": ("buddy.llm.anthropic", "buddy.llm.litellm_provider", "buddy.llm.litellm_import"),
+    "anthropic": ("buddy.llm.openai_chat", "buddy.llm.litellm_provider", "buddy.llm.litellm_import"),
+}
+
 
 def test_the_layers_hold() -> None:
     linter = Path(sys.executable).parent / "lint-imports"
@@ -136,8 +144,27 @@ def test_help_imports_no_model_and_no_terminal() -> None:
 @pytest.mark.parametrize("lane", ["chat", "anthropic"])
 async def test_exec_on_the_direct_lane_imports_only_what_it_needs(tmp_path: Path, lane: str) -> None:
     found = await _loaded_by_exec(tmp_path, lane, call("read_file", path="a.txt"))
-    assert [name for name in HEAVY if name in found] == []
+    assert [name for name in (*HEAVY, *ONLY_LATE, *OTHER_LANES[lane]) if name in found] == []
     assert [name for name in found if name.startswith("buddy.repl")] == []
+
+
+def test_no_regular_expression_is_compiled_while_modules_are_imported() -> None:
+    """They cost 20 ms together: `buddy.agent.pattern` compiles them when they are used."""
+    script = (
+        "import json, re, sys\n"
+        "found, compiled = [], re._compiler.compile\n"
+        "def watched(text, flags=0):\n"
+        "    frame = sys._getframe(1)\n"
+        "    while frame.f_globals['__name__'] == 're':\n"
+        "        frame = frame.f_back\n"
+        "    found.append((frame.f_globals['__name__'], frame.f_lineno))\n"
+        "    return compiled(text, flags)\n"
+        "re._compiler.compile = watched\n"
+        "import buddy.cli.headless, buddy.llm.openai_chat, buddy.llm.anthropic\n"
+        "print(json.dumps([one for one in found if one[0].startswith('buddy.')]))"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert json.loads(ran.stdout) == []
 
 
 async def test_a_shell_command_loads_nothing_heavy_either(tmp_path: Path) -> None:

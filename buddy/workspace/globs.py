@@ -23,7 +23,7 @@ def glob_matcher(pattern: str) -> Callable[[str], bool]:
         text = f"{text}**" if text.endswith("/") else text
         spelled = os.fsencode(text if "/" in text else f"**/{text}")
         found = wild(spelled, slashes=True)
-        if found is NEVER or not text:
+        if found is NEVER() or not text:
             raise ToolError(
                 f"{pattern!r} is no pattern for names; expected one like *.py, src/**/*.ts, a[0-9]"
             )

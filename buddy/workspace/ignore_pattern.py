@@ -12,6 +12,8 @@ import re
 
 import msgspec
 
+from buddy.agent.pattern import pattern
+
 _CLASSES = {
     b"alnum": b"0-9A-Za-z",
     b"alpha": b"A-Za-z",
@@ -26,8 +28,8 @@ _CLASSES = {
     b"upper": b"A-Z",
     b"xdigit": b"0-9A-Fa-f",
 }
-_SPECIAL = re.compile(rb"[*?\[\\]")
-NEVER = re.compile(rb"(?!)")
+_SPECIAL = pattern(rb"[*?\[\\]")
+NEVER = pattern(rb"(?!)")
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -64,10 +66,10 @@ def parse_rule(line: bytes) -> Rule | None:
         return None
     by_name = b"/" not in pattern
     pattern = pattern if by_name else pattern.removeprefix(b"/")
-    special = _SPECIAL.search(pattern)
+    special = _SPECIAL().search(pattern)
     literal = os.fsdecode(pattern) if special is None else None
     tail = pattern[1:]
-    suffix = os.fsdecode(tail) if by_name and pattern[:1] == b"*" and not _SPECIAL.search(tail) else None
+    suffix = os.fsdecode(tail) if by_name and pattern[:1] == b"*" and not _SPECIAL().search(tail) else None
     beginning = os.fsdecode(pattern[: special.start()] if special else pattern)
     return Rule(negated, only_folders, by_name, literal, suffix, beginning, _regex(pattern, special, by_name))
 
@@ -111,12 +113,12 @@ def wild(pattern: bytes, *, slashes: bool, before: bytes = b"") -> re.Pattern[by
         elif char == b"[":
             found = _bracket(pattern, at, slashes=slashes)
             if found is None:
-                return NEVER
+                return NEVER()
             piece, at = found
             out.append(piece)
         elif char == b"\\":
             if at + 1 == len(pattern):
-                return NEVER
+                return NEVER()
             out.append(re.escape(pattern[at + 1 : at + 2]))
             at += 2
         else:

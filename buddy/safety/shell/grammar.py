@@ -274,7 +274,7 @@ class _Walk:
 
     def _variable(self, node: Node) -> str:
         if node.type == "arithmetic_expansion":
-            if not ARITHMETIC.fullmatch(self._text(node)):
+            if not ARITHMETIC().fullmatch(self._text(node)):
                 raise UnclearError("arithmetic", construct=True)
             return SUM
         named = [child for child in node.children if child.is_named]

@@ -307,7 +307,7 @@ class Lexer:
                 raise UnclearError("a parameter expansion", construct=True)
             self._at = found.end() + 1
             pieces.append(Piece(found.group(), kind))
-        elif rest == "(" and (sum_ := ARITHMETIC.match(self._text, self._at)):
+        elif rest == "(" and (sum_ := ARITHMETIC().match(self._text, self._at)):
             self._at = sum_.end()
             pieces.append(Piece(SUM, kind))
         elif rest == "'" and not quoted:

@@ -3,15 +3,16 @@ commands."""
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 import msgspec
 
+from buddy.agent.pattern import pattern
+
 SUM = "((…))"
 """Stands where a variable's name would for arithmetic on plain numbers: a value that says nothing."""
 
-ARITHMETIC = re.compile(r"\$\(\((?:[0-9+*/% -]|\([0-9+*/% -]{1,20}\)){1,40}\)\)")
+ARITHMETIC = pattern(r"\$\(\((?:[0-9+*/% -]|\([0-9+*/% -]{1,20}\)){1,40}\)\)")
 """With balanced brackets: `$((1) + (2))` is a command substitution to bash."""
 
 PieceKind = Literal["bare", "quoted", "variable", "quoted variable"]
