@@ -398,7 +398,7 @@ def test_tools_that_start_another_version_of_themselves_are_asked_where_a_file_n
 def test_patterns_for_secrets_are_told_from_ordinary_ones() -> None:
     assert [
         pattern_names_secret(pattern)
-        for pattern in ("*.pem", ".env*", "id_*", "[.]env", "*", "*.py", ".e*", ".env")
+        for pattern in ("*.pem", ".env*", "id_*", "[.]env", "*", "*.py", ".e*", ".??*", ".git*", ".env")
     ] == [
         True,
         True,
@@ -406,6 +406,8 @@ def test_patterns_for_secrets_are_told_from_ordinary_ones() -> None:
         True,
         False,
         False,
+        True,
+        True,
         False,
         False,
     ]

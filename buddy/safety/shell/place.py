@@ -186,10 +186,12 @@ def _located(boundary: Boundary, given: str) -> Located:
 
 
 def pattern_names_secret(pattern: str) -> bool:
-    """Whether a glob names secret files in particular: it fits one of their names and no ordinary one."""
+    """Whether a glob names secret files in particular: it fits one of their names and no ordinary one, or it
+    is one for hidden files that fits `.env`."""
     if not re.search(r"[*?\[]", pattern):
         return False
-    return _singles_out(glob_expression(pattern))
+    expression = glob_expression(pattern)
+    return _singles_out(expression) or (pattern.startswith(".") and expression.fullmatch(".env") is not None)
 
 
 def expression_names_secret(expression: str) -> bool:
