@@ -13,7 +13,9 @@ from typing import Annotated, Any, Literal, cast, get_args, get_origin
 
 import msgspec
 
-_SECONDS = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|sec|secs|seconds?|min|mins|minutes?)\s*", re.IGNORECASE)
+from buddy.agent.pattern import pattern
+
+_SECONDS = pattern(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|sec|secs|seconds?|min|mins|minutes?)\s*", re.IGNORECASE)
 Parse = Callable[[str], Any]
 """Strict JSON; raises `ValueError`."""
 
@@ -101,7 +103,7 @@ def _from_text(value: str, kind: Any, sides: list[Any]) -> Any:
     if words and value not in words:
         plain = value.strip().lower().replace("-", "_")
         return plain if plain in words else also(kind).get(plain, value)
-    seconds = _SECONDS.fullmatch(value) if float in sides and str not in sides else None
+    seconds = _SECONDS().fullmatch(value) if float in sides and str not in sides else None
     if seconds is None:
         return value
     unit = seconds[2].lower()
