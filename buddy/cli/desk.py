@@ -210,7 +210,7 @@ async def _children(
     place: Place, settings: Settings, session: OpenSession, models: Models
 ) -> AsyncGenerator[ChildProcesses]:
     environment = ChildEnvironment(
-        variables=place.environment, session_id=session.session_id, forbidden=models.key_names()
+        variables=place.environment, session_id=session.session_id, forbidden=models.key_names
     )
     half = settings.tools.shell_output_bytes // 2
     processes = ProcessSettings(

@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable
+from functools import cached_property
 
 from buddy.agent.budget import Price, Window
 from buddy.agent.host import Sampling
@@ -142,9 +143,14 @@ class Models:
         """Keys in use and those of the environment, to be kept out of everything that is written: a prompt is
         written before the request that needs the key."""
         used = [key.value for key in self._keys if key.value]
-        given = (self._place.environment.get(name, "") for name in self.key_names())
-        return list(dict.fromkeys([*used, *filter(None, given)]))
+        return list(dict.fromkeys([*used, *self._given_keys]))
 
+    @cached_property
+    def _given_keys(self) -> tuple[str, ...]:
+        given = (self._place.environment.get(name, "") for name in self.key_names)
+        return tuple(filter(None, given))
+
+    @cached_property
     def key_names(self) -> frozenset[str]:
         """Environment variables that hold keys: children never see them."""
         profiles = (self._settings.api, *self._settings.models.values())
