@@ -82,9 +82,9 @@ class ScreenModel:
         if name in ARROWS:
             prefix = "\x1bO" if APPLICATION_CURSOR_KEYS in self._screen.mode else "\x1b["
             return (prefix + ARROWS[name]).encode()
-        if name[:2] == "M-" and len(name) > 2:
+        if name[:2] == "M-" and len(name) > 2 and name[2:4] != "M-":
             return b"\x1b" + self.key(name[2:])
-        if name[:2] == "C-" and len(name) == 3 and "@" <= name[2].upper() <= "_":
+        if name[:2] == "C-" and len(name) == 3 and name.isascii() and "@" <= name[2].upper() <= "_":
             return bytes([ord(name[2].upper()) & 0x1F])
         if len(name) == 1:
             return name.encode()

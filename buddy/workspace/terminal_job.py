@@ -27,6 +27,7 @@ class Terminal:
         from buddy.workspace.screen_model import ScreenModel  # pyte: 20 ms, only for terminal jobs
 
         self._model = ScreenModel(size)
+        self._child = child
         self._backlog = bytearray()
         self._timer: asyncio.TimerHandle | None = None
         self._descriptor = child.duplicate_descriptor()
@@ -86,7 +87,7 @@ class Terminal:
                     await asyncio.sleep(0.01)
 
     def _write_some(self, data: bytes) -> int:
-        if self._descriptor < 0:
+        if self._descriptor < 0 or self._child.is_closed:
             raise ToolError("the job has ended; nothing can be typed into it")
         try:
             return os.write(self._descriptor, data)

@@ -184,6 +184,16 @@ async def test_typing_into_a_job_that_ended_says_so(tmp_path: Path) -> None:
             await here.call(write_job, job=1, text="x")
 
 
+async def test_typing_in_the_moment_a_job_ends_says_so(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        await here.call(run_shell, command="sleep 0.5; seq 1 3000", pty=True)
+        child = here.jobs.get(1).child
+        while not child.is_closed:
+            await asyncio.sleep(0)
+        with pytest.raises(ToolError, match="the job has ended"):
+            await here.call(write_job, job=1, text="x")
+
+
 async def test_a_flood_on_a_terminal_shows_its_end(tmp_path: Path) -> None:
     async with desk(tmp_path) as here:
         await here.call(run_shell, command="seq 1 300000; echo over; sleep 60", pty=True)
@@ -219,7 +229,9 @@ def test_arrow_keys_follow_the_mode_the_program_chose() -> None:
     assert (model.key("Up"), model.key("Enter")) == (b"\x1bOA", b"\r")
 
 
-@pytest.mark.parametrize("name", ["", "Entr", "C-", "C-ä", "hello"])
+@pytest.mark.parametrize(
+    "name", ["", "Entr", "C-", "C-ä", "C-ß", "^ß", "c-ﬀ", "C-1", "c-1", "hello", "M-" * 3000 + "x"]
+)
 def test_unknown_keys_are_refused_with_the_known_ones(name: str) -> None:
     with pytest.raises(ToolError, match="expected a key name"):
         ScreenModel(TerminalSize()).key(name)
