@@ -1,8 +1,7 @@
 """Settings as one frozen record: read, merge, validate.
 
 Precedence: arguments > environment (`BUDDY_*`) > project `buddy.toml` (only when trusted, and only what a
-project may set) > `settings.toml` (what buddy saved itself) > user `buddy.toml` > defaults. Files are read
-here and nowhere else; who may set what is decisions.md's "Configuration".
+project may set) > `settings.toml` (what buddy saved itself) > user `buddy.toml` > defaults.
 """
 
 from __future__ import annotations
@@ -95,6 +94,7 @@ class DisplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     title: bool = True
     bell: bool = True
     notifications: Literal["auto", "off", "osc9", "osc99", "osc777"] = "auto"
+    progress: Literal["auto", "on", "off"] = "auto"
     fold_lines: int = 6
 
 

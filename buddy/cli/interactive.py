@@ -223,6 +223,7 @@ def open_surface(
     from buddy.cli.screen_surface import ScreenSurface  # prompt_toolkit: 60 ms a dumb terminal does not need
     from buddy.repl.announce import notifications_of
     from buddy.repl.app import Settings
+    from buddy.repl.progress import progress_taken
     from buddy.repl.start import open_repl
 
     repl = open_repl(
@@ -232,6 +233,7 @@ def open_surface(
             title=display.title,
             bell=display.bell,
             notifications=notifications_of(display.notifications, environ),
+            progress=progress_taken(display.progress, environ),
             history_path=os.path.join(place.where.state, "history"),
             environ=environ,
         ),

@@ -1,5 +1,5 @@
-"""What the terminal is told beside the screen: its title, the bell, and a notification of the desktop when
-something waits or ends while nobody types.
+"""What the terminal is told beside the screen: its title, the bell, the mark of work going on, and a
+notification of the desktop when something waits or ends while nobody types.
 
 A notification is a control sequence that a terminal which does not know it may print: one is sent only to
 terminals known to take it. Terminals are not asked for their focus, because that mode would outlive a killed
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from buddy.repl.output import FrameOutput
+from buddy.repl.progress import Progress
 from buddy.repl.view_state import ViewState
 from buddy.safety.sanitise import one_line
 
@@ -78,6 +79,7 @@ class Announcer:
         title: bool,
         bell: bool,
         kind: Notifications,
+        progress: bool,
         inside_tmux: bool,
         clock: Callable[[], float],
         typed_at: Callable[[], float],
@@ -90,15 +92,18 @@ class Announcer:
         self._inside_tmux = inside_tmux
         self._clock = clock
         self._typed_at = typed_at
+        self._progress = Progress(output.write_raw if progress else None, clock, inside_tmux=inside_tmux)
         self._title = ""
         self._rung: set[str] = set()
         self._notified: set[str] = set()
         self._running: set[int] = set()
 
     def announce(self) -> None:
-        """Before a frame: title, bell and notification go out with it."""
+        """Before a frame: title, progress, bell and notification go out with it."""
         waiting = self._waiting()
         self._set_title(len(waiting))
+        running = bool(self._state.running() or self._state.desk.own)
+        self._progress.show("waiting" if waiting else "running" if running else "none")
         if self._with_bell and waiting.keys() - self._rung:
             self._output.write_raw("\a")
         self._rung = set(waiting)
@@ -108,6 +113,10 @@ class Announcer:
         for text in (*(waiting[key] for key in waiting if key not in self._notified), *ended):
             self._output.write_raw(notification(self._kind, text, inside_tmux=self._inside_tmux))
         self._notified = set(waiting)
+
+    def withdraw(self) -> None:
+        """Somebody else gets the terminal: no mark of ours stays in it."""
+        self._progress.show("none")
 
     def _waiting(self) -> dict[str, str]:
         """What waits for the person, and how it is said."""

@@ -31,6 +31,7 @@ from buddy.repl.lazy_paint import LazyPainter
 from buddy.repl.leaving import Ending, crashes_end, interrupts_held, signals_end, terminal_restored
 from buddy.repl.log_stream import streams_to
 from buddy.repl.output import FrameOutput, Terminal
+from buddy.repl.progress import progress_sequence
 from buddy.repl.screen import Screen
 from buddy.repl.style import Look
 from buddy.repl.view import fold
@@ -47,6 +48,7 @@ class Settings(msgspec.Struct, frozen=True):
     title: bool
     bell: bool
     notifications: Notifications
+    progress: bool
     history_path: str | None
     environ: Mapping[str, str]
 
@@ -80,22 +82,26 @@ class Repl:
         self._jobs = Jobs(self._crashed)
         self._painter = LazyPainter(settings.look)
         self.editor = Editor(open_history(settings.history_path, log), completer, clock)
+        inside_tmux = "TMUX" in settings.environ
+        self._after = progress_sequence("none", inside_tmux=inside_tmux) if settings.progress else ""
+        announcer = Announcer(
+            self.state,
+            output,
+            title=settings.title,
+            bell=settings.bell,
+            kind=settings.notifications,
+            progress=settings.progress,
+            inside_tmux=inside_tmux,
+            clock=clock,
+            typed_at=lambda: self.editor.touched_at,
+        )
         self._bars = Bars(
             self.state,
             output,
             look=settings.look,
             clock=clock,
             desk=desk,
-            announcer=Announcer(
-                self.state,
-                output,
-                title=settings.title,
-                bell=settings.bell,
-                kind=settings.notifications,
-                inside_tmux="TMUX" in settings.environ,
-                clock=clock,
-                typed_at=lambda: self.editor.touched_at,
-            ),
+            announcer=announcer,
             colour=self._painter.code,
         )
         self._act = act
@@ -125,6 +131,7 @@ class Repl:
             is_stalled=lambda: terminal.is_stalled,
             prepare=lambda: self._bars.refresh(self.screen.show),
             drawn=lambda: None if terminal.is_stalled else self._bars.note_seen(),
+            lending=announcer.withdraw,
         )
 
     async def run(self, events: AsyncIterator[list[TaskEvent]]) -> Ending:
@@ -136,7 +143,8 @@ class Repl:
             stack.enter_context(interrupts_held(lambda: loop.call_soon_threadsafe(self._app.interrupt)))
             stack.callback(self._terminal.close)
             modes = (self._keyboard.fileno(), self._modes)
-            stack.enter_context(terminal_restored(self._terminal, *modes, title=self._settings.title))
+            restored = terminal_restored(self._terminal, *modes, title=self._settings.title, also=self._after)
+            stack.enter_context(restored)
             stack.enter_context(streams_to(self._log))
             stack.enter_context(signals_end(loop, self.end, self.suspend, self.screen.repair))
             stack.enter_context(crashes_end(loop, self._crashed))

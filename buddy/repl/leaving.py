@@ -19,14 +19,17 @@ POP_TITLE = "\x1b[23;2t"
 
 
 @contextlib.contextmanager
-def terminal_restored(terminal: Terminal, fd: int, modes: Modes | None, *, title: bool) -> Generator[None]:
-    """Modes, colours, cursor, title and line discipline are put back, whatever happens inside."""
+def terminal_restored(
+    terminal: Terminal, fd: int, modes: Modes | None, *, title: bool, also: str = ""
+) -> Generator[None]:
+    """Modes, colours, cursor, title and line discipline are put back, whatever happens inside; `also` is
+    written with them."""
     if title:
         terminal.write(PUSH_TITLE.encode())
     try:
         yield
     finally:
-        terminal.write((RESET_MODES + (POP_TITLE if title else "")).encode())
+        terminal.write((RESET_MODES + also + (POP_TITLE if title else "")).encode())
         set_terminal_modes(fd, modes)
 
 

@@ -38,9 +38,8 @@ Paint = Callable[[Block, int], str]
 
 
 class Screen:
-    """What is on the terminal. `prepare` is called before each paced frame and says how many rows the live
-    part takes and whether it will change by itself within a second; `drawn` after everything reached the
-    terminal."""
+    """What is on the terminal. `prepare`, before each paced frame, says how many rows the live part takes and
+    whether it changes by itself; `drawn` follows each frame; `lending` is before another program's turn."""
 
     def __init__(
         self,
@@ -51,6 +50,7 @@ class Screen:
         is_stalled: Callable[[], bool],
         prepare: Callable[[], tuple[int, bool]],
         drawn: Callable[[], None],
+        lending: Callable[[], None] = lambda: None,
     ) -> None:
         self._app: InlineApplication = application
         self._output = output
@@ -58,6 +58,7 @@ class Screen:
         self._is_stalled = is_stalled
         self._prepare = prepare
         self._drawn = drawn
+        self._lending = lending
         self._pending: deque[Block] = deque()
         self._blocks: deque[Block] = deque(maxlen=KEPT_BLOCKS)
         self._raw: list[str] = []
@@ -65,8 +66,7 @@ class Screen:
         self._timer: asyncio.TimerHandle | None = None
         self._clock: asyncio.TimerHandle | None = None
         self._repair_timer: asyncio.TimerHandle | None = None
-        self._last_frame = 0.0
-        self._live_rows = 0
+        self._last_frame, self._live_rows = 0.0, 0
         self._columns = output.get_size().columns
         application.may_draw = lambda: not (self._is_held or is_stalled())
         application.on_resize = self.resized
@@ -224,6 +224,7 @@ class Screen:
     @contextlib.asynccontextmanager
     async def lent(self) -> AsyncGenerator[None]:
         """Another program has the terminal inside: an editor, a pager, the shell after a suspend."""
+        self._lending()
         async with in_terminal():
             try:
                 yield

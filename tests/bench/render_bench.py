@@ -91,6 +91,7 @@ def child(mode: str, tasks: int) -> None:
         title=False,
         bell=False,
         notifications="off",
+        progress=False,
         history_path=None,
         environ=os.environ,
     )

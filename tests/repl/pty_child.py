@@ -61,7 +61,14 @@ def main(mode: str, log_path: str) -> int:
 
     look = choose_look(environ=os.environ, color="auto", theme="default", encoding="utf-8", is_terminal=True)
     settings = Settings(
-        look=look, vi=False, title=True, bell=True, notifications="off", history_path=None, environ=os.environ
+        look=look,
+        vi=False,
+        title=True,
+        bell=True,
+        notifications="off",
+        history_path=None,
+        environ=os.environ,
+        progress=True,
     )
     repl = open_repl(settings=settings, desk=desk, act=act, log=log)
     ending = asyncio.run(repl.run(events()))

@@ -144,6 +144,7 @@ async def running_repl(
     look: Look | None = None,
     bell: bool = False,
     notifications: Notifications = "off",
+    progress: bool = False,
     clock: Callable[[], float] = time.monotonic,
 ) -> AsyncGenerator[Stage, None]:
     """A REPL that has drawn its first frame; it is ended, and its errors raised, at the end."""
@@ -153,6 +154,7 @@ async def running_repl(
         title=False,
         bell=bell,
         notifications=notifications,
+        progress=progress,
         history_path=history_path,
         environ=environ or {},
     )

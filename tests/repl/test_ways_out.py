@@ -104,7 +104,12 @@ class Child:
             switches = re.findall(rb"\x1b\[\?" + number + rb"([hl])", self.output)
             assert not switches or switches[-1] == wanted, (number, switches[-3:])
         assert self.output.rindex(b"\x1b[0m") > self.output.rindex(b"\x1b[?2026l") - 200
+        assert self.progress()[-1:] == [b"0"]
         assert self.output.count(b"\x1b[22;2t") == self.output.count(b"\x1b[23;2t") == 1
+
+    def progress(self) -> list[bytes]:
+        """The marks of work going on, in order."""
+        return re.findall(rb"\x1b\]9;4;([0-9;]+)\x07", self.output)
 
     def close(self) -> None:
         if self.process.poll() is None:
@@ -200,10 +205,13 @@ def test_REL_057_suspended_the_terminal_is_the_shells_and_comes_back(
     child.until(lambda: stopped(child.pid))
     child.read()
     assert termios.tcgetattr(child.slave)[:4] == child.before[:4]
+    assert child.progress() == ([b"3", b"0"] if mode == "stream" else [])
     assert re.findall(rb"\x1b\[\?2004([hl])", child.output)[-1] == b"l"
     mark = len(child.output)
     os.killpg(child.pid, signal.SIGCONT)
     child.until(lambda: child.is_raw() and b"my draft" in child.output[mark:])
+    if mode == "stream":
+        child.until(lambda: child.progress()[2:] == [b"3"])
     assert re.findall(rb"\x1b\[\?2004([hl])", child.output)[-1] == b"h"
     child.signal(signal.SIGTERM)
     child.exit_code()
