@@ -46,7 +46,8 @@ def _leave(code: int) -> None:
             try:
                 stream.flush()
             except (OSError, ValueError):
-                code = code or 1  # whoever read it is gone
+                # Whoever read it is gone, or the disk is full: of what goes on, it is no matter.
+                code = code or int(stream is sys.stdout)
     os._exit(code)
 
 

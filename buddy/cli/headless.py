@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 
 from buddy.agent.messages import Usage
 from buddy.cli.arguments import Options, UsageError
@@ -33,6 +34,10 @@ NOTHING = Expanded((), ())
 ONE_TOKEN = Usage(1, 0, 0, 0, 0, estimated=True)
 
 
+class _OutputError(Exception):
+    """Stdout takes nothing more; somebody still reads stderr."""
+
+
 def run_headless(options: Options, environment: Mapping[str, str]) -> int:
     """Run one prompt. Returns the exit code."""
     try:
@@ -47,7 +52,8 @@ def run_headless(options: Options, environment: Mapping[str, str]) -> int:
             )
         start_log(place.where, debug=options.debug)
         collect_from_here()
-        return asyncio.run(_run(options, place, loaded, prompt))
+        with _root(options, place, loaded) as root:
+            return asyncio.run(_run(options, place, loaded, prompt, root))
     except (ConfigError, FolderError) as error:
         return _told(str(error), CONFIGURATION)
     except (SessionError, LockedError, TaskError) as error:
@@ -56,16 +62,33 @@ def run_headless(options: Options, environment: Mapping[str, str]) -> int:
         return _told(f"the session is not saved: {error}", 1)
     except BrokenPipeError:
         raise  # whoever read stdout is gone: no matter of the session
+    except _OutputError as error:
+        kept = "nothing is kept" if options.ephemeral else "the session keeps what was answered"
+        return _told(f"standard output: {error}; {kept}", 1)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _told(f"{where}{error.strerror}; the session can't be kept there", CONFIGURATION)
 
 
-async def _run(options: Options, place: Place, loaded: Loaded, prompt: str) -> int:
+@contextlib.contextmanager
+def _root(options: Options, place: Place, loaded: Loaded) -> Generator[str]:
+    """Where the session lies: in the workspace or where the settings say, "". An ephemeral one of a workspace
+    that can't be written lies in a temporary folder."""
+    writable = os.access(place.boundary.root, os.W_OK)
+    if writable or loaded.settings.session.directory or not options.ephemeral or options.fork:
+        yield ""
+        return
+    import tempfile  # here: 3 ms that only such a run needs
+
+    with tempfile.TemporaryDirectory(prefix="buddy-") as folder:
+        yield folder
+
+
+async def _run(options: Options, place: Place, loaded: Loaded, prompt: str, root: str) -> int:
     models = Models(loaded.settings, place)
     models.access(options.model)  # an unknown model or a missing key is said before anything is written
     reference = options.resume or ("last" if options.resume_last else "")
-    store = session_store(place, loaded.settings, _err)
+    store = session_store(place, loaded.settings, _err, root=root)
     if options.fork and reference:
         reference = await asyncio.to_thread(store.fork, reference)
     wanted = Wanted(reference, options, attended=False)
@@ -180,15 +203,21 @@ def _format(options: Options, out: Callable[[str], None]) -> Format:
 def _out(text: str) -> None:
     if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison] - it is when the stream was closed
         return
-    sys.stdout.buffer.write(text.encode("utf-8", "replace"))
-    sys.stdout.buffer.flush()
+    try:
+        sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _OutputError(error.strerror) from error
 
 
 def _err(text: str) -> None:
     if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison] - it is when the stream was closed
         return
-    sys.stderr.buffer.write(text.encode("utf-8", "replace"))
-    sys.stderr.buffer.flush()
+    with contextlib.suppress(OSError):  # a full disk, or nobody reads: no reason to stop the work
+        sys.stderr.buffer.write(text.encode("utf-8", "replace"))
+        sys.stderr.buffer.flush()
 
 
 def _told(text: str, code: int) -> int:

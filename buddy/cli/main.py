@@ -134,7 +134,8 @@ def _crash_hook(
 
 
 def _tell(text: str) -> None:
-    sys.stderr.write(text)
+    with contextlib.suppress(OSError):  # the exit code is still right
+        sys.stderr.write(text)
 
 
 def _told(text: str, code: int) -> int:

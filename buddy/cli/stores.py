@@ -13,12 +13,14 @@ from buddy.sessions.opened import Watch
 from buddy.sessions.store import SessionStore
 
 
-def session_store(place: Place, settings: Settings, tell: Callable[[str], None]) -> SessionStore:
-    """The store of this workspace. `tell` hears NOT SAVED, and that it is saved again."""
+def session_store(
+    place: Place, settings: Settings, tell: Callable[[str], None], *, root: str = ""
+) -> SessionStore:
+    """The store of this workspace, or one in `root`. `tell` hears NOT SAVED, and that it is saved again."""
 
     def saving(state: SaveState) -> None:
         tell("saved again\n" if state.saved else f"NOT SAVED: {state.reason}\n")
 
     watch = Watch(saving=saving, warn=lambda text: tell(f"buddy: {text}\n"))
-    root = os.path.expanduser(settings.session.directory) or place.boundary.root
+    root = root or os.path.expanduser(settings.session.directory) or place.boundary.root
     return SessionStore(root, load_signer(place.where.state), watch=watch)

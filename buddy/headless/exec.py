@@ -118,16 +118,18 @@ class _Signals:
         self._number = number
         self._watch = watch
         self._count = 0
+        ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        # `nohup buddy …`, or a run in the background of a script: what was to be ignored stays ignored.
+        self._heard = [one for one in ends if signal.getsignal(one) != signal.SIG_IGN]
 
     def install(self) -> None:
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, self._fired, False)
-        loop.add_signal_handler(signal.SIGTERM, self._fired, True)
-        loop.add_signal_handler(signal.SIGHUP, self._fired, True)
+        for one in self._heard:
+            loop.add_signal_handler(one, self._fired, one != signal.SIGINT)
 
     def remove(self) -> None:
         loop = asyncio.get_running_loop()
-        for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for one in self._heard:
             loop.remove_signal_handler(one)
 
     def _fired(self, terminated: bool) -> None:
