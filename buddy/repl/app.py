@@ -26,11 +26,12 @@ from buddy.repl.history import open_history
 from buddy.repl.inline import build_application
 from buddy.repl.intents import Cancel, Intent
 from buddy.repl.jobs import Jobs
-from buddy.repl.keys import Facts, bindings
+from buddy.repl.keys import Facts, bindings, escape_s
 from buddy.repl.lazy_paint import LazyPainter
 from buddy.repl.leaving import Ending, crashes_end, interrupts_held, signals_end, terminal_restored
 from buddy.repl.log_stream import streams_to
 from buddy.repl.output import FrameOutput, Terminal
+from buddy.repl.printed import wraps_again
 from buddy.repl.progress import progress_sequence
 from buddy.repl.screen import Screen
 from buddy.repl.style import Look
@@ -121,6 +122,7 @@ class Repl:
             below=lambda: self._bars.below(self.editor.text),
             look=settings.look,
             vi=settings.vi,
+            escape_s=escape_s(settings.environ),
             keyboard=keyboard,
             output=output,
         )
@@ -132,6 +134,7 @@ class Repl:
             prepare=lambda: self._bars.refresh(self.screen.show),
             drawn=lambda: None if terminal.is_stalled else self._bars.note_seen(),
             lending=announcer.withdraw,
+            wraps_again=wraps_again(settings.environ),
         )
 
     async def run(self, events: AsyncIterator[list[TaskEvent]]) -> Ending:

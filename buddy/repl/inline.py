@@ -12,7 +12,7 @@ from prompt_toolkit.key_binding import KeyBindings
 
 from buddy.repl.editor import Editor
 from buddy.repl.fragments import color_depth, toolkit_style
-from buddy.repl.keys import ESCAPE_S, SEQUENCE_S, teach_shift_enter
+from buddy.repl.keys import SEQUENCE_S, teach_shift_enter
 from buddy.repl.layout import build_layout
 from buddy.repl.output import FrameOutput
 from buddy.repl.resize import reflowed_cursor_row
@@ -24,6 +24,7 @@ class InlineApplication(Application[None]):
 
     on_resize: Callable[[], None] | None = None
     may_draw: Callable[[], bool] | None = None
+    _tallest = 0
 
     def draw(self) -> None:
         """Draw now."""
@@ -43,6 +44,15 @@ class InlineApplication(Application[None]):
     def is_away(self) -> bool:
         """Whether another program has the terminal."""
         return self._running_in_terminal
+
+    def take_tallest(self) -> int:
+        """The rows it has taken at most since this was asked last."""
+        tallest, self._tallest = self._tallest, self._drawn_rows()
+        return max(tallest, self._tallest)
+
+    def _drawn_rows(self) -> int:
+        screen = self.renderer.last_rendered_screen
+        return screen.height if screen is not None else 0
 
     def wanted_height(self) -> int:
         """Rows the application is about to take."""
@@ -68,6 +78,7 @@ class InlineApplication(Application[None]):
     def _redraw(self, render_as_done: bool = False) -> None:
         if render_as_done or self.may_draw is None or self.may_draw():
             super()._redraw(render_as_done)
+            self._tallest = max(self._tallest, self._drawn_rows())
 
     def _on_resize(self) -> None:
         if self.on_resize is not None:
@@ -82,6 +93,7 @@ def build_application(
     below: Callable[[], Sequence[Line]],
     look: Look,
     vi: bool,
+    escape_s: float,
     keyboard: Input,
     output: FrameOutput,
 ) -> InlineApplication:
@@ -106,5 +118,5 @@ def build_application(
         input=keyboard,
         output=output,
     )
-    app.ttimeoutlen, app.timeoutlen = ESCAPE_S, SEQUENCE_S
+    app.ttimeoutlen, app.timeoutlen = escape_s, SEQUENCE_S
     return app

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from prompt_toolkit.application import get_app
@@ -36,8 +36,13 @@ Action = Literal[
 ]
 
 ESCAPE_S = 0.003
-"""How long the rest of an escape sequence may take. A terminal writes a sequence in one piece, and ssh sends
-it in one packet; what is waited here is waited between Esc and a closed stream."""
+"""How long the rest of an escape sequence may take where the terminal runs on this machine: it writes a
+sequence in one piece. What is waited here is waited between Esc and a cancelled turn."""
+FAR_ESCAPE_S = 0.05
+"""The same where the keys come over a network. A line that is slow or loses packets delivers a sequence in
+pieces, and the first piece alone is an Esc: an arrow key would cancel the turn."""
+_FAR = ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY")
+"""What sshd sets; mosh-server is started by it and hands them on."""
 SEQUENCE_S = 0.15
 """`timeoutlen`: how long a key waits for the second one of a pair. While a turn runs Esc does not wait for
 one: Alt+Enter comes in one piece and leaves the second key in the queue."""
@@ -62,6 +67,11 @@ KEY_HELP: tuple[tuple[str, str], ...] = (
     ("Ctrl+L Ctrl+Z", "repaint, suspend"),
     ("y a p n", "answer the marked request: once, session, rule, no"),
 )
+
+
+def escape_s(environ: Mapping[str, str]) -> float:
+    """How long the rest of an escape sequence may take where this is the environment."""
+    return FAR_ESCAPE_S if any(environ.get(name) for name in _FAR) else ESCAPE_S
 
 
 def teach_shift_enter() -> None:

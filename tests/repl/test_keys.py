@@ -25,6 +25,7 @@ from buddy.repl.intents import (
     TaskPanel,
     ToBackground,
 )
+from buddy.repl.keys import ESCAPE_S, FAR_ESCAPE_S, escape_s
 from buddy.repl.view_state import DeskFacts, QueueRow
 from tests.repl.events_for_tests import Tape
 from tests.repl.screen_harness import Stage, running_repl
@@ -63,6 +64,43 @@ async def test_esc_cancels_the_running_turn_and_keeps_what_is_typed() -> None:
         stage.type("\x1b")
         await stage.until(lambda: stage.intents == [Cancel()])
         assert stage.repl.editor.text == "draft"
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"TERM": "xterm"}, ESCAPE_S),
+        ({"SSH_CONNECTION": ""}, ESCAPE_S),
+        ({"SSH_CONNECTION": "192.0.2.1 50000 192.0.2.2 22"}, FAR_ESCAPE_S),
+        ({"SSH_CLIENT": "192.0.2.1 50000 22"}, FAR_ESCAPE_S),
+        ({"SSH_TTY": "/dev/pts/1"}, FAR_ESCAPE_S),
+    ],
+)
+def test_the_rest_of_a_sequence_is_waited_for_longer_where_keys_come_over_a_network(
+    environ: dict[str, str], expected: float
+) -> None:
+    assert escape_s(environ) == expected
+
+
+async def test_an_arrow_key_that_arrives_in_pieces_over_ssh_does_not_cancel_the_turn() -> None:
+    """A try in which this machine itself paused for longer than the piece may take says nothing."""
+    loop = asyncio.get_running_loop()
+    for _ in range(20):
+        async with running_repl(environ={"SSH_CONNECTION": "192.0.2.1 50000 192.0.2.2 22"}) as stage:
+            await running_turn(stage)
+            stage.type("ac")
+            await stage.shows("ac")
+            sent = loop.time()
+            stage.type("\x1b")
+            await asyncio.sleep(ESCAPE_S * 3)
+            stage.type("[D")
+            in_time = loop.time() - sent < FAR_ESCAPE_S
+            stage.type("b")
+            await stage.until(lambda: "b" in stage.repl.editor.text)
+            if in_time:
+                assert (stage.repl.editor.text, stage.intents) == ("abc", [])
+                return
+    raise AssertionError("the machine is too busy to type in time")
 
 
 async def test_esc_twice_on_an_empty_idle_line_offers_to_rewind() -> None:
