@@ -52,11 +52,10 @@ class Grammar:
 
 
 class _Walk:
-    """Collects commands, words and redirections of one tree. A node kind it doesn't know is
-    `UnclearError`."""
+    """Collects commands and redirections of one tree. A node kind it doesn't know is `UnclearError`."""
 
     def __init__(self, source: bytes, *, compounds: bool) -> None:
-        self._source = source
+        self._words = _Words(source)
         self._structure = _STRUCTURE | _COMPOUNDS if compounds else _STRUCTURE
         self._silent = _SILENT | _COMPOUND_WORDS if compounds else _SILENT
         self._found: list[tuple[int, Simple]] = []
@@ -64,9 +63,6 @@ class _Walk:
     def program(self, root: Node) -> tuple[Simple, ...]:
         self._statement(root, [])
         return tuple(command for _, command in sorted(self._found, key=lambda item: item[0]))
-
-    def _text(self, node: Node) -> str:
-        return self._source[node.start_byte : node.end_byte].decode()
 
     def _statement(self, node: Node, redirects: list[Redirect]) -> None:
         kind = node.type
@@ -95,7 +91,9 @@ class _Walk:
     def _head(self, node: Node) -> None:
         """The words of a for, up to its body."""
         words = [
-            Word((Piece(self._text(child), "bare"),)) if position < _FOR_HEAD else self._word(child)
+            Word((Piece(self._words.text(child), "bare"),))
+            if position < _FOR_HEAD
+            else self._words.word(child)
             for position, child in enumerate(node.children)
             if child.type not in _AFTER_FOR_HEAD
         ]
@@ -156,11 +154,11 @@ class _Walk:
             if child.type == "variable_assignment":
                 assignments.append(self._assignment(child))
             elif child.type == "command_name":
-                words.append(self._word(child.children[0]))
+                words.append(self._words.word(child.children[0]))
             elif child.type.endswith("_redirect"):
                 redirects.append(self._redirect(child, words))
             else:
-                words.append(self._word(child))
+                words.append(self._words.word(child))
         simple = Simple(tuple(assignments), tuple(words), tuple(redirects + outer))
         self._found.append((node.start_byte, simple))
 
@@ -176,9 +174,9 @@ class _Walk:
             if child.type in _TEST_STRUCTURE:
                 self._test_words(child, words)
             elif child.type in _WORDS:
-                words.append(self._word(child))
+                words.append(self._words.word(child))
             elif not child.is_named:
-                words.append(Word((Piece(self._text(child), "bare"),)))
+                words.append(Word((Piece(self._words.text(child), "bare"),)))
             else:
                 raise UnclearError(f"the grammar finds a {child.type} in a test", construct=True)
 
@@ -186,20 +184,20 @@ class _Walk:
         name, sign, *value = node.children
         if name.type != "variable_name" or sign.type != "=" or len(value) > 1:
             raise UnclearError("an odd assignment", construct=True)
-        return self._text(name), self._word(value[0]) if value else word_of([])
+        return self._words.text(name), self._words.word(value[0]) if value else word_of([])
 
     def _redirect(self, node: Node, more: list[Word]) -> Redirect:
         fd, sign = "", ""
         target: Word | None = None
         for child in node.children:
             if child.type == "file_descriptor":
-                fd = self._text(child)
+                fd = self._words.text(child)
             elif child.type == "heredoc_start":
                 target = self._mark(child)
             elif child.type in _WORDS and target is None:
-                target = self._word(child)
+                target = self._words.word(child)
             elif child.type in _WORDS and node.type == "file_redirect":
-                more.append(self._word(child))
+                more.append(self._words.word(child))
             elif not child.is_named and not sign:
                 sign = child.type
             elif node.type == "heredoc_redirect":
@@ -211,20 +209,33 @@ class _Walk:
         return Redirect(fd, sign, target)
 
     def _mark(self, node: Node) -> Word:
-        text = self._text(node)
+        text = self._words.text(node)
         if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
             return word_of([Piece(text[1:-1], "quoted")])
         if text.startswith("\\"):
             return word_of([Piece(text[1:], "quoted")])
         return word_of([Piece(text, "bare")])
 
-    def _word(self, node: Node) -> Word:
+
+class _Words:
+    """Reads the words of one tree, quoting and expansions told apart. A node kind it doesn't know is
+    `UnclearError`."""
+
+    def __init__(self, source: bytes) -> None:
+        self._source = source
+
+    def text(self, node: Node) -> str:
+        """What stands there, as it is written."""
+        return self._source[node.start_byte : node.end_byte].decode()
+
+    def word(self, node: Node) -> Word:
+        """A word, its quoting told apart."""
         pieces: list[Piece] = []
         self._pieces(node, pieces)
         return word_of(pieces)
 
     def _pieces(self, node: Node, pieces: list[Piece]) -> None:
-        text = self._text(node)
+        text = self.text(node)
         match node.type:
             case "word" | "number" | "test_operator" | "brace_expression":
                 _bare(text, pieces)
@@ -250,7 +261,7 @@ class _Walk:
             if child.is_named:
                 self._pieces(child, pieces)
             else:
-                _bare(self._text(child), pieces)
+                _bare(self.text(child), pieces)
 
     def _string(self, node: Node, pieces: list[Piece]) -> None:
         """What stands between the expansions is taken from the source: the grammar's own string contents miss
@@ -274,7 +285,7 @@ class _Walk:
 
     def _variable(self, node: Node) -> str:
         if node.type == "arithmetic_expansion":
-            if not ARITHMETIC().fullmatch(self._text(node)):
+            if not ARITHMETIC().fullmatch(self.text(node)):
                 raise UnclearError("arithmetic", construct=True)
             return SUM
         named = [child for child in node.children if child.is_named]
@@ -283,7 +294,7 @@ class _Walk:
             raise UnclearError("a parameter expansion", construct=True)
         if signs not in (["$"], ["${", "}"]):
             raise UnclearError("a parameter expansion", construct=True)
-        return self._text(named[0])
+        return self.text(named[0])
 
 
 def _bare(text: str, pieces: list[Piece]) -> None:
