@@ -26,7 +26,7 @@ from buddy.sessions.line import checksum, encode
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 5.0
 LINGER_S = 0.005
-"""How long a record that is not urgent waits for company: a tool turn has three of them."""
+"""How long a record nobody waits for lingers, for company: a tool turn has three of them."""
 
 
 class NotSavedError(Exception):
@@ -116,11 +116,11 @@ class Journal:
         return self._appender.path
 
     def append(
-        self, kind: str, data: object, task_id: int = 0, *, urgent: bool = True
+        self, kind: str, data: object, task_id: int = 0, *, linger_s: float = 0.0
     ) -> asyncio.Future[int]:
         """Number a record and hand it to the thread. The future resolves to the number once the record is on
-        the disk; nobody has to wait for it, and where nobody does, it is not `urgent`. Raises
-        `NotSavedError` when the journal is closed."""
+        the disk; nobody has to wait for it, and where nobody does, it may linger. Raises `NotSavedError` when
+        the journal is closed."""
         if self._closing:
             raise NotSavedError(f"the journal {self.path} is closed; a {kind} record came too late")
         self.last_at = max(self._clock(), self.last_at)
@@ -129,10 +129,10 @@ class Journal:
         saved: asyncio.Future[int] = self._loop.create_future()
         with self._lock:
             self._waiting.append(_Waiting(self.last_number, line, saved))
-        if urgent:
+        if linger_s <= 0:
             self._ring()
-        elif self._linger is None:
-            self._linger = self._loop.call_later(LINGER_S, self._ring)
+        else:
+            self._ring_within(linger_s)
         return saved
 
     async def record(self, kind: str, data: object, task_id: int = 0) -> int:
@@ -189,6 +189,13 @@ class Journal:
                     return
         finally:
             self._post(self._given_up, reason)
+
+    def _ring_within(self, seconds: float) -> None:
+        until = self._loop.time() + seconds
+        if self._linger is None or self._linger.when() > until:
+            if self._linger is not None:
+                self._linger.cancel()
+            self._linger = self._loop.call_at(until, self._ring)
 
     def _ring(self) -> None:
         """Let the thread take everything that waits."""

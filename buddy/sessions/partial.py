@@ -23,16 +23,30 @@ from buddy.agent.messages import (
 from buddy.sessions.records import PartGrowth, PartialGrown
 from buddy.sessions.redacted import redacted_reply
 
-INTERVAL_S = 0.8
-"""With the sync behind it, below the second that may be lost."""
+INTERVAL_S = 0.7
+"""With the loop's own pause before it, `LINGER_S` and the sync behind it below the second that may be
+lost."""
+LINGER_S = 0.1
+"""How long growth waits for that of other tasks: fifty tasks make ten writes a second, not seventy."""
+
+Clean = Callable[[AssistantMessage], AssistantMessage]
+"""Takes secrets out of a reply."""
 
 
 class PartialWriter:
     """Takes the reply as it is so far, as often as it likes to come, and appends its growth at most once in
-    `interval_s`. Lives on the event loop; one for each task."""
+    `interval_s`. Only then it is cleaned, which takes time with its length. Lives on the event loop; one for
+    each task."""
 
-    def __init__(self, append: Callable[[PartialGrown], object], *, interval_s: float = INTERVAL_S) -> None:
+    def __init__(
+        self,
+        append: Callable[[PartialGrown], object],
+        *,
+        clean: Clean = redacted_reply,
+        interval_s: float = INTERVAL_S,
+    ) -> None:
         self._append = append
+        self._clean = clean
         self._interval_s = interval_s
         self._written: AssistantMessage | None = None
         self._latest: AssistantMessage | None = None
@@ -63,7 +77,7 @@ class PartialWriter:
         self._timer = None
         if self._latest is None:
             return
-        reply = redacted_reply(self._latest)
+        reply = self._clean(self._latest)
         known = self._written if self._written is not None and self._written.id == reply.id else None
         growth = grown(known.parts if known is not None else (), reply.parts)
         if growth:

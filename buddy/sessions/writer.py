@@ -16,8 +16,9 @@ from buddy.agent.events import ApprovalRequested, ApprovalResolved, TokenUsage
 from buddy.agent.messages import AssistantMessage, Message, ResultStatus, UserMessage
 from buddy.sessions.files import JournalFiles
 from buddy.sessions.identity import Signer
-from buddy.sessions.journal import Journal, NotSavedError, SaveState
-from buddy.sessions.partial import PartialWriter
+from buddy.sessions.journal import LINGER_S, Journal, NotSavedError, SaveState
+from buddy.sessions.partial import LINGER_S as PARTIAL_LINGER_S
+from buddy.sessions.partial import Clean, PartialWriter
 from buddy.sessions.records import (
     BudgetSet,
     CheckpointTaken,
@@ -35,7 +36,7 @@ from buddy.sessions.records import (
     ToolBegun,
     ToolEnded,
 )
-from buddy.sessions.redacted import redacted_record
+from buddy.sessions.redacted import redacted_record, redacted_reply
 from buddy.sessions.replay import Replay, SessionState
 from buddy.sessions.snapshot import AgentSessionSnapshot, snapshot_of, write_snapshot
 
@@ -99,17 +100,18 @@ class SessionWriter:
         the queue. One that nothing waits for before the model is asked again is not `urgent`."""
         if isinstance(message, AssistantMessage) and task_id in self._partials:
             self._partials[task_id].done()
-        return self._record("message", message, task_id, urgent=urgent)
+        return self._record("message", message, task_id, linger_s=0.0 if urgent else LINGER_S)
 
-    def record_partial(self, task_id: int, reply: AssistantMessage) -> None:
-        """A reply as it is so far; written to within a second, in pieces."""
+    def record_partial(self, task_id: int, reply: AssistantMessage, clean: Clean = redacted_reply) -> None:
+        """A reply as it is so far; written to within a second, in pieces, without its secrets. The `clean` of
+        a task's first reply serves all."""
         partial = self._partials.get(task_id)
         if partial is None:
 
             def append(grown: PartialGrown) -> Saved:
-                return self._record("partial", grown, task_id)
+                return self._record("partial", grown, task_id, linger_s=PARTIAL_LINGER_S)
 
-            partial = self._partials[task_id] = PartialWriter(append)
+            partial = self._partials[task_id] = PartialWriter(append, clean=clean)
         partial.update(reply)
 
     def record_task(self, task_id: int, task: TaskChanged) -> Saved:
@@ -137,11 +139,11 @@ class SessionWriter:
 
     def tool_end(self, task_id: int, call_id: str, status: ResultStatus, seconds: float) -> Saved:
         """A call came back. Its result follows at once, and both go to the disk together."""
-        return self._record("tool_end", ToolEnded(call_id, status, seconds), task_id, urgent=False)
+        return self._record("tool_end", ToolEnded(call_id, status, seconds), task_id, linger_s=LINGER_S)
 
     def record_usage(self, task_id: int, usage: TokenUsage) -> Saved:
         """A task's totals. What the reply led to follows at once."""
-        return self._record("usage", usage, task_id, urgent=False)
+        return self._record("usage", usage, task_id, linger_s=LINGER_S)
 
     def record_compaction(self, task_id: int, compaction: Compaction | None) -> Saved:
         """The view on the history that is sent from now on."""
@@ -155,7 +157,7 @@ class SessionWriter:
 
     def record_checkpoint(self, task_id: int, checkpoint: CheckpointTaken) -> Saved:
         """A saved state of the working tree. The end of its call follows at once."""
-        return self._record("checkpoint", checkpoint, task_id, urgent=False)
+        return self._record("checkpoint", checkpoint, task_id, linger_s=LINGER_S)
 
     def record_job(self, task_id: int, job: JobChanged) -> Saved:
         """A process a tool left running."""
@@ -198,9 +200,9 @@ class SessionWriter:
         if self._snapshot is not None:
             await self._snapshot
 
-    def _record(self, kind: str, record: Record, task_id: int = 0, *, urgent: bool = True) -> Saved:
+    def _record(self, kind: str, record: Record, task_id: int = 0, *, linger_s: float = 0.0) -> Saved:
         record = redacted_record(record)
-        saved = self.journal.append(kind, record, task_id, urgent=urgent)
+        saved = self.journal.append(kind, record, task_id, linger_s=linger_s)
         self._replay.apply(record, task_id)
         if self.journal.size - self._snapshot_offset > max(SNAPSHOT_MIN_BYTES, self._snapshot_size):
             self._start_snapshot()

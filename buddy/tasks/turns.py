@@ -127,8 +127,8 @@ def host_of(shared: TurnParts, task: Task) -> TurnHost:
     return TurnHost(
         emit=emit,
         record=record,
-        partial=lambda message: board.memory.record_partial(
-            task.number, cast(AssistantMessage, board.redact(message))
+        partial=lambda reply: board.memory.record_partial(
+            task.number, reply, lambda message: cast(AssistantMessage, board.redact(message))
         ),
         decide=decide,
         execute=run,

@@ -13,7 +13,7 @@ import pytest
 
 from buddy.sessions.appender import Appender
 from buddy.sessions.files import JournalFiles
-from buddy.sessions.journal import Journal, NotSavedError, SaveState
+from buddy.sessions.journal import LINGER_S, Journal, NotSavedError, SaveState
 from buddy.sessions.scan import scan
 from tests.sessions.desk import Failing, Faults
 
@@ -70,28 +70,39 @@ async def test_records_that_wait_together_are_synced_together(tmp_path: Path):
     await journal.close()
 
 
-async def test_a_record_that_is_not_urgent_goes_with_the_next_one(tmp_path: Path):
+async def test_a_record_that_may_linger_goes_with_the_next_one(tmp_path: Path):
     faults = Faults(lambda _operation, _count: None)
     journal = journal_at(tmp_path / "j", faults.files())
-    company = [journal.append(KIND, DATA, urgent=False) for _ in range(3)]
+    company = [journal.append(KIND, DATA, linger_s=LINGER_S) for _ in range(3)]
     last = journal.append(KIND, DATA)
     assert await asyncio.gather(*company, last) == [1, 2, 3, 4]
     assert faults.counts["sync"] == 1
     await journal.close()
 
 
-async def test_a_record_that_is_not_urgent_gets_there_alone_by_a_flush_and_by_the_end(tmp_path: Path):
+async def test_a_record_that_may_linger_gets_there_alone_by_a_flush_and_by_the_end(tmp_path: Path):
     journal = journal_at(tmp_path / "j")
-    assert await journal.append(KIND, DATA, urgent=False) == 1, "by itself, a moment later"
+    assert await journal.append(KIND, DATA, linger_s=LINGER_S) == 1, "by itself, a moment later"
     assert numbers_in(tmp_path / "j") == [1]
-    second = journal.append(KIND, DATA, urgent=False)
+    second = journal.append(KIND, DATA, linger_s=LINGER_S)
     await journal.flush()
     assert second.done()
     assert numbers_in(tmp_path / "j") == [1, 2]
-    third = journal.append(KIND, DATA, urgent=False)
+    third = journal.append(KIND, DATA, linger_s=LINGER_S)
     await journal.close()
     assert await third == 3
     assert numbers_in(tmp_path / "j") == [1, 2, 3]
+
+
+async def test_the_shortest_wait_counts_for_all_that_linger(tmp_path: Path):
+    faults = Faults(lambda _operation, _count: None)
+    journal = journal_at(tmp_path / "j", faults.files())
+    patient = journal.append(KIND, DATA, linger_s=3600)
+    hurried = journal.append(KIND, DATA, linger_s=LINGER_S)
+    last = journal.append(KIND, DATA, linger_s=3600)
+    assert await asyncio.gather(patient, hurried, last) == [1, 2, 3]
+    assert faults.counts["sync"] == 1
+    await journal.close()
 
 
 async def test_a_cancelled_wait_does_not_take_the_record_back(tmp_path: Path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from buddy.agent.messages import AssistantPart, Call, ServerItem, Text, Thinking
+from buddy.agent.messages import AssistantMessage, AssistantPart, Call, ServerItem, Text, Thinking, text_of
 from buddy.sessions.partial import PartialWriter, grown, regrown
 from buddy.sessions.records import PartGrowth, PartialGrown
 from tests.sessions.desk import replied
@@ -97,6 +97,22 @@ async def test_leaving_writes_what_is_not_written_yet():
     partial.update(replied("a1", "Hello", finish="cut"))
     partial.flush()
     assert lines[-1].growth == (PartGrowth(0, 3, Text("lo")),)
+
+
+async def test_a_reply_is_cleaned_when_it_is_written_not_whenever_it_comes():
+    lines: list[PartialGrown] = []
+    cleaned: list[str] = []
+
+    def clean(reply: AssistantMessage) -> AssistantMessage:
+        cleaned.append(text_of(reply))
+        return replied(reply.id, text_of(reply).replace("hunter2", "***"), finish="cut")
+
+    partial = PartialWriter(lines.append, clean=clean, interval_s=30)
+    for text in ("It", "It is", "It is hunter2"):
+        partial.update(replied("a1", text, finish="cut"))
+    await asyncio.sleep(0.01)
+    assert cleaned == ["It is hunter2"]
+    assert [line.growth for line in lines] == [(PartGrowth(0, 0, Text("It is ***")),)]
 
 
 async def test_another_reply_starts_from_nothing():
