@@ -129,15 +129,11 @@ class Journal:
         saved: asyncio.Future[int] = self._loop.create_future()
         with self._lock:
             self._waiting.append(_Waiting(self.last_number, line, saved))
-        if linger_s <= 0:
-            self._ring()
-        else:
-            self._ring_within(linger_s)
+        self._ring_within(linger_s)
         return saved
 
     async def record(self, kind: str, data: object, task_id: int = 0) -> int:
-        """Append and wait until it is on the disk, however long that takes; the number. Cancelling the wait
-        does not take the record back."""
+        """Append and wait until it is on the disk. Cancelling the wait does not take the record back."""
         return await self.append(kind, data, task_id)
 
     async def flush(self) -> None:
@@ -192,7 +188,9 @@ class Journal:
 
     def _ring_within(self, seconds: float) -> None:
         until = self._loop.time() + seconds
-        if self._linger is None or self._linger.when() > until:
+        if seconds <= 0:
+            self._ring()
+        elif self._linger is None or self._linger.when() > until:
             if self._linger is not None:
                 self._linger.cancel()
             self._linger = self._loop.call_at(until, self._ring)
