@@ -14,6 +14,7 @@ from contextlib import suppress
 
 import msgspec
 
+from buddy.safety.protected import Places, secret_reason
 from buddy.workspace.checkpoint_git import CheckpointError, PrivateGit
 
 LINK_MODE = 0o120000
@@ -32,8 +33,8 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, frozen=True):
-    """The working tree at a moment. `left_out` are files that are not in it: too large, unreadable, or
-    repositories of their own."""
+    """The working tree at a moment. `left_out` are files that are not in it: too large, unreadable, secret,
+    or repositories of their own."""
 
     tree: str
     left_out: tuple[str, ...]
@@ -55,10 +56,12 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class CheckpointStore:
-    """The states of one working tree."""
+    """The states of one working tree. Files whose names say that they hold secrets are left out: no copy of
+    them is made."""
 
-    def __init__(self, git: PrivateGit, bounds: Bounds | None = None) -> None:
+    def __init__(self, git: PrivateGit, places: Places, bounds: Bounds | None = None) -> None:
         self._git = git
+        self._places = places
         self._bounds = bounds or Bounds()
         self._tree = ""
 
@@ -117,7 +120,7 @@ class CheckpointStore:
                 left_out.append(path)  # a repository of its own, or a folder where a file was
                 if not path.endswith("/"):
                     dropped.append(path)
-            elif self._fits(real, status):
+            elif self._fits(real, status) and not secret_reason(real, self._places):
                 taken.append(path)
                 size += status.st_size
             else:

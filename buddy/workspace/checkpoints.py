@@ -4,7 +4,7 @@ A call that says which files it writes keeps them itself before it does (`UndoLo
 tree is looked at before and after, and what became different goes into the same log, so that one undo covers
 edits and commands. What nobody's call did (the person's own edits, between calls) never gets there.
 
-Files that git ignores are not covered.
+Files that git ignores are not covered, nor files whose names say that they hold secrets.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from contextlib import suppress
 import msgspec
 
 from buddy.agent.tool import ToolError
+from buddy.safety.protected import Places
 from buddy.workspace.checkpoint_git import CheckpointError, private_git
 from buddy.workspace.checkpoint_store import LINK_MODE, Bounds, CheckpointStore, Difference, State, Version
 from buddy.workspace.locks import in_thread
@@ -111,7 +112,10 @@ class Checkpoints:
         with self._guard:
             store = self._opened()
             after = store.take()
-            found = store.differences(mark.before.tree, after.tree)
+            # What only one of the states could take looks made or removed there.
+            unknown = {*mark.before.left_out, *after.left_out}
+            both = store.differences(mark.before.tree, after.tree)
+            found = [one for one in both if one.path not in unknown]
             notes = self._notes(after)
             if len(found) > MAX_EFFECT_FILES:
                 notes.append(f"{mark.tool} changed {len(found):,} files: too many for /undo")
@@ -135,12 +139,15 @@ class Checkpoints:
         if not fresh:
             return []
         names = ", ".join(fresh[:3]) + (f" and {len(fresh) - 3} more" if len(fresh) > 3 else "")
-        return [f"not covered by /undo (too large, unreadable, or a repository of its own): {names}"]
+        why = "too large, unreadable, secret, or a repository of its own"
+        return [f"not covered by /undo ({why}): {names}"]
 
     def _opened(self) -> CheckpointStore:
         if self._store is None:
             self._store = CheckpointStore(
-                private_git(self._folder, self._root, self._variables), self._bounds
+                private_git(self._folder, self._root, self._variables),
+                Places(self._variables.get("HOME", "")),
+                self._bounds,
             )
         return self._store
 

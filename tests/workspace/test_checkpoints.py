@@ -7,6 +7,7 @@ import hashlib
 import os
 import random
 import subprocess
+import zlib
 from contextlib import suppress
 from pathlib import Path
 
@@ -196,7 +197,9 @@ async def test_a_large_file_is_left_out_and_that_is_said_once(tmp_path: Path) ->
     place.put("big", b"x" * 2000)
     taken = await place.shell("echo y >> big; echo small > s")
     assert taken.paths == ("s",)
-    assert taken.notes == ("not covered by /undo (too large, unreadable, or a repository of its own): big",)
+    assert taken.notes == (
+        "not covered by /undo (too large, unreadable, secret, or a repository of its own): big",
+    )
     assert (await place.shell("echo z >> big")).notes == ()
 
 
@@ -332,3 +335,47 @@ async def test_no_sequence_of_work_touches_the_persons_edits_index_head_or_stash
 def _try(place: Place, what: str, task_id: int) -> None:
     with suppress(ToolError):
         getattr(place.log, what)(place.locks, task_id, merging=True)
+
+
+async def test_secret_files_are_not_copied_and_that_is_said(place: Place) -> None:
+    """Tracked, new, changed, removed: nothing of them stands below the session's folder, and no undo pretends
+    to know them."""
+    place.put("committed.pem", "certificate-one\n")
+    place.put("a.txt", "one\n")
+    place.put(".env", "PASSWORD=hunter-two\n")
+    if (place.root / ".git").exists():
+        place.git("add", "committed.pem", "a.txt")
+        place.git("commit", "-qm", "start")
+    taken = await place.shell(
+        "echo certificate-two > committed.pem; echo PASSWORD=number-three > .env; echo two > a.txt; "
+        "echo new-four > id_rsa; chmod +x a.txt"
+    )
+    assert taken.paths == ("a.txt",)
+    (note,) = taken.notes
+    assert note.startswith(
+        "not covered by /undo (too large, unreadable, secret, or a repository of its own): "
+    )
+    assert {".env", "committed.pem", "id_rsa"} == set(note.rpartition(": ")[2].split(", "))
+    await place.shell("rm .env id_rsa; git add -A . 2>/dev/null; true")
+    place.log.undo(place.locks)
+    assert (place.root / "a.txt").read_text() == "one\n"
+    assert (place.root / "committed.pem").read_text() == "certificate-two\n"
+    stored = place.root / ".buddyx/sessions/s"
+    kept = subprocess.run(
+        ("sh", "-c", "git --git-dir=\"$0\"/checkpoints/* cat-file --batch --batch-all-objects 2>/dev/null; "
+         'cat $(find "$0" -type f)', str(stored)),
+        capture_output=True, check=False,
+    ).stdout  # fmt: skip
+    for secret in (b"hunter-two", b"number-three", b"new-four", b"certificate-two"):
+        assert secret not in kept
+    names = [zlib.decompress(one.read_bytes()) for one in stored.rglob("objects/??/*")]
+    assert names
+    assert not [data for data in names if b"hunter" in data or b"certificate" in data or b"-four" in data]
+
+
+async def test_a_file_that_grew_too_large_is_not_taken_for_a_removed_one(tmp_path: Path) -> None:
+    place = Place(tmp_path, repository=True, bounds=Bounds(max_file_bytes=10))
+    place.put("grows", "small\n")
+    taken = await place.shell("seq 1 100 > grows")
+    assert (taken.paths, taken.entry_id) == ((), 0)
+    assert taken.notes[0].endswith(": grows")

@@ -104,7 +104,9 @@ async def test_the_person_is_told_what_is_not_covered(tmp_path: Path) -> None:
         desk.board.submit(1, "go")
         await desk.board.wait(1)
         told = [event.text for event in desk.events(1) if isinstance(event, Notice)]
-        assert told == ["not covered by /undo (too large, unreadable, or a repository of its own): in/"]
+        assert told == [
+            "not covered by /undo (too large, unreadable, secret, or a repository of its own): in/"
+        ]
 
 
 async def test_only_one_tasks_hunks_are_taken_back_and_shown(tmp_path: Path) -> None:
