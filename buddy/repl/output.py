@@ -226,3 +226,13 @@ def terminal_size(fd: int) -> Size:
     except OSError:
         return Size(rows=24, columns=80)
     return Size(rows=size.lines or 24, columns=size.columns or 80)
+
+
+def up_and_clear(rows: int) -> str:
+    """Go some rows up and clear from there on: what stands above stays."""
+    return (f"\x1b[{rows}A" if rows else "") + "\r" + CLEAR_DOWN
+
+
+def clear_screen(rows: int) -> str:
+    """Clear all rows, one by one: a terminal told to clear its screen may move it into the scrollback."""
+    return "\x1b[H" + "\r\x1b[2K\x1b[B" * (rows - 1) + "\r\x1b[2K\x1b[H"

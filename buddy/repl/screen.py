@@ -15,12 +15,12 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 
 from prompt_toolkit.application.run_in_terminal import in_terminal
 
-from buddy.repl.blocks import Block, gap_before
+from buddy.repl.blocks import Block
 from buddy.repl.inline import InlineApplication
-from buddy.repl.output import CLEAR_DOWN, FrameOutput
-from buddy.repl.resize import REPAIR_AFTER_S, reflowed_rows
+from buddy.repl.output import FrameOutput, clear_screen, up_and_clear
+from buddy.repl.printed import Paint, Printed
+from buddy.repl.resize import REPAIR_AFTER_S
 from buddy.repl.style import FRAMES_PER_S
-from buddy.repl.width import ansi_cells
 
 FRAME_S = 1 / FRAMES_PER_S
 FRAME_SHARE = 4
@@ -29,12 +29,8 @@ LONGEST_PACE_S = 0.2
 less often, so that keys do not wait behind them; five times a second in any case."""
 PAINT_BUDGET_S = 0.02
 CATCH_UP_S = 0.003
-KEPT_BLOCKS = 300
 HOLD_S = 0.012
 """What was asked for goes before showing it: a frame is 1 to 5 ms of the 20 a cancelled stream may live."""
-
-Paint = Callable[[Block, int], str]
-"""Draws a block for a number of columns."""
 
 
 class Screen:
@@ -51,23 +47,22 @@ class Screen:
         prepare: Callable[[], tuple[int, bool]],
         drawn: Callable[[], None],
         lending: Callable[[], None] = lambda: None,
+        wraps_again: bool = True,
     ) -> None:
         self._app: InlineApplication = application
         self._output = output
-        self._paint = paint
+        self._printed = Printed(paint)
+        self._wraps_again = wraps_again
         self._is_stalled = is_stalled
-        self._prepare = prepare
-        self._drawn = drawn
-        self._lending = lending
+        self._prepare, self._drawn, self._lending = prepare, drawn, lending
         self._pending: deque[Block] = deque()
-        self._blocks: deque[Block] = deque(maxlen=KEPT_BLOCKS)
         self._raw: list[str] = []
-        self._is_held, self._pace = False, FRAME_S
+        self._is_held, self._is_unknown, self._pace = False, False, FRAME_S
         self._timer: asyncio.TimerHandle | None = None
         self._clock: asyncio.TimerHandle | None = None
         self._repair_timer: asyncio.TimerHandle | None = None
         self._last_frame, self._live_rows = 0.0, 0
-        self._columns = output.get_size().columns
+        self._size = output.get_size()
         application.may_draw = lambda: not (self._is_held or is_stalled())
         application.on_resize = self.resized
 
@@ -122,29 +117,22 @@ class Screen:
 
     def _commit(self) -> None:
         """Erase, write, draw. As many blocks as fit the time a key may wait; the rest with the next frame."""
-        text = self._painted()
+        deadline, text = time.monotonic() + PAINT_BUDGET_S, ""
+        while self._pending and (not text or time.monotonic() < deadline):
+            text += self._printed.add(self._pending.popleft(), self._size.columns)
+        self._settle()
         self._app.erase()
         for sequence in self._raw:
             self._output.write_raw(sequence)
         self._raw.clear()
         self._output.write_raw(text.replace("\n", "\r\n"))
         self._app.draw()
+        self._printed.wrote(text)
+        self._settle()
 
-    def _painted(self) -> str:
-        columns = self._output.get_size().columns
-        deadline = time.monotonic() + PAINT_BUDGET_S
-        parts: list[str] = []
-        while self._pending and (not parts or time.monotonic() < deadline):
-            parts.append(self._one(self._pending.popleft(), columns))
-        return "".join(parts)
-
-    def _one(self, block: Block, columns: int) -> str:
-        text = self._paint(block, columns)
-        if not text:
-            return ""
-        gap = gap_before(self._blocks[-1] if self._blocks else None, block)
-        self._blocks.append(block)
-        return "\n" + text if gap else text
+    def _settle(self) -> None:
+        """The application may have been taller for a while: what it pushed up does not come back."""
+        self._printed.leave_room(self._size.rows - self._app.take_tallest())
 
     def _keep_ticking(self, ticks: bool) -> None:
         """Clocks in the live region go on while something runs."""
@@ -161,64 +149,69 @@ class Screen:
 
     def resized(self) -> None:
         """Take the application off by the old geometry, draw it by the new one; tidy up when it is over."""
+        before, self._size = self._size, self._output.get_size()
         if not self._app.is_running or self._app.is_away or self._is_stalled():
-            self._columns = self._output.get_size().columns
+            self._printed.leave_room(0)
             return
-        columns = self._output.get_size().columns
+        self._printed.leave_room(before.rows - self._app.take_tallest())
+        widths = self._app.drawn_widths()
         with self._output.frame():
-            if columns < self._columns:
-                self._app.correct_for_reflow(columns)
+            if self._wraps_again and self._size.columns < before.columns:
+                self._app.correct_for_reflow(self._size.columns)
             self._app.erase()
             self._prepare()
             self._app.draw()
-        previous, self._columns = self._columns, columns
+        fits = self._printed.wrapped_again(before, self._size, widths)
+        self._is_unknown |= not (self._wraps_again and fits)
+        self._settle()
         if self._repair_timer is not None:
             self._repair_timer.cancel()
         if self._app.loop is not None:
-            self._repair_timer = self._app.loop.call_later(REPAIR_AFTER_S, self.repair, previous)
+            self._repair_timer = self._app.loop.call_later(REPAIR_AFTER_S, self._refit)
 
-    def repair(self, drawn_for: int | None = None) -> None:
-        """Draw the last screenful again from its sources, at the width the terminal has now. `drawn_for`:
-        the columns the blocks on the screen were drawn for."""
+    def _refit(self) -> None:
+        """Draw the blocks that are wholly on the screen again, at the width the terminal has now. Where the
+        terminal does not wrap lines, or was too small for the application, draw all of it."""
+        if self._is_unknown:
+            self.repair()
+            return
         self._repair_timer = None
         if not self._app.is_running or self._app.is_away or self._is_stalled():
             return
-        size = self._output.get_size()
-        rows, _ticks = self._prepare()
-        self._live_rows = rows
+        self._live_rows, _ticks = self._prepare()
+        self._settle()
         with self._output.frame():
             self._app.erase()
-            room = max(size.rows - self._app.wanted_height(), 0)
-            lines = self._last_lines(size.columns, room)
-            self._output.write_raw(self._clear(size.rows, size.columns, drawn_for or size.columns, room))
-            self._output.write_raw("".join(line + "\r\n" for line in lines))
+            taken, text = self._printed.again(self._size.columns)
+            self._output.write_raw(up_and_clear(taken) + text.replace("\n", "\r\n"))
             self._app.draw()
+        self._settle()
         self._drawn()
 
-    def _last_lines(self, columns: int, room: int) -> list[str]:
-        lines: list[str] = []
-        blocks = list(self._blocks)
-        for index in range(len(blocks) - 1, -1, -1):
-            if len(lines) >= room:
-                break
-            before = blocks[index - 1] if index else None
-            painted = self._paint(blocks[index], columns).split("\n")[:-1]
-            lines = ([""] if gap_before(before, blocks[index]) else []) + painted + lines
-        return lines[-room:] if room else []
-
-    def _clear(self, rows: int, columns: int, drawn_for: int, room: int) -> str:
-        """From the top of the screen where all of it is ours; else from where our first block begins: what
-        the shell printed before stays."""
-        ours = reflowed_rows(map(ansi_cells, self._last_lines(drawn_for, rows)), columns)
-        if ours >= room:
-            return "\x1b[H" + "\r\x1b[2K\x1b[B" * (rows - 1) + "\r\x1b[2K\x1b[H"
-        return (f"\x1b[{ours}A" if ours else "") + "\r" + CLEAR_DOWN
+    def repair(self) -> None:
+        """Draw the last screenful again from its sources, whatever stands there."""
+        self._repair_timer = None
+        if not self._app.is_running or self._app.is_away or self._is_stalled():
+            return
+        self._live_rows, _ticks = self._prepare()
+        columns, rows = self._size.columns, self._size.rows
+        with self._output.frame():
+            self._app.erase()
+            room = max(rows - self._app.wanted_height(), 0)
+            lines = self._printed.last(columns, room)
+            ours = self._printed.standing(columns, rows)
+            self._output.write_raw(up_and_clear(ours) if ours < room else clear_screen(rows))
+            self._output.write_raw("".join(line + "\r\n" for line in lines))
+            self._app.draw()
+        self._printed.drawn_again(columns, len(lines))
+        self._is_unknown = False
+        self._settle()
+        self._drawn()
 
     def clear(self) -> None:
         """Empty the screen; the scrollback and the conversation stay."""
-        rows = self._output.get_size().rows
-        self._blocks.clear()
-        self._raw.append("\x1b[H" + "\r\x1b[2K\x1b[B" * (rows - 1) + "\r\x1b[2K\x1b[H")
+        self._printed.clear()
+        self._raw.append(clear_screen(self._size.rows))
         self.touch()
 
     @contextlib.asynccontextmanager
@@ -230,6 +223,8 @@ class Screen:
                 yield
             finally:
                 self._output.forget_modes()
+                self._size = self._output.get_size()
+                self._printed.leave_room(0)
         self._live_rows = 0
         self.touch()
 

@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator
 from buddy.agent import events as ev
 from buddy.agent.messages import Text, UserMessage
 from buddy.repl.app import Settings
+from buddy.repl.blocks import Note
 from buddy.repl.intents import Intent, Prompt
 from buddy.repl.start import open_repl
 from buddy.repl.style import choose_look
@@ -47,6 +48,11 @@ def main(mode: str, log_path: str) -> int:
         if mode == "crash_source":
             await asyncio.sleep(0.2)
             raise RuntimeError("the source is broken")
+        if mode == "many":
+            for number in range(40):
+                text = f"paragraph {number} says a few words that take more than one line."
+                repl.print(Note("info", text))
+                await asyncio.sleep(0)
         if mode in ("stream", "clear"):
             prompt = UserMessage("u", (Text("go"),), "prompt")
             yield [

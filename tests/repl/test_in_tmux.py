@@ -92,3 +92,19 @@ def test_a_prompt_in_the_first_row_leaves_nothing_in_the_scrollback(
     tmux("send-keys", "C-d", "C-d")
     tmux.until(lambda: "back" in tmux.screen())
     assert not [line for line in tmux.screen(past=True) if "─" in line or "ask" in line]
+
+
+def test_resizing_with_pauses_draws_again_what_is_on_the_screen_and_nothing_twice(
+    window: Callable[[str, int, int], Tmux],
+) -> None:
+    tmux = window("many", 100, 30)
+    tmux.until(lambda: any("paragraph 39 " in line for line in tmux.screen()))
+    for columns, rows in ((60, 25), (40, 27), (90, 22), (20, 30), (100, 28), (30, 20), (100, 30)):
+        tmux("resize-window", "-x", str(columns), "-y", str(rows))
+        tmux.until(lambda rule="─" * (columns - 1): tmux.screen().count(rule) == 1)
+        time.sleep(0.5)  # as a person does who looks at it: each size is tidied up
+    said = [f"paragraph {number} says a few words that take more than one line." for number in range(40)]
+    text = " ".join(" ".join(tmux.screen(past=True)).split())
+    assert [sentence for sentence in said if text.count(sentence) != 1] == []
+    assert text.count("paragraph") == len(said)
+    assert f"{said[-1][:58]}" in "\n".join(tmux.screen())

@@ -74,7 +74,8 @@ async def test_printing_keeps_what_is_typed() -> None:
 
 
 async def test_after_a_resize_the_last_screenful_is_drawn_again_at_the_new_width() -> None:
-    async with running_repl(columns=60, rows=14) as stage:
+    # A terminal that does not wrap lines again, as this one in memory.
+    async with running_repl(columns=60, rows=14, environ={"TERM": "linux"}) as stage:
         tape = Tape(at=None)
         text = "Words that fill a line of sixty columns, nearly. " * 4
         stage.send(tape.turn("go"), tape.reply(), tape.text(text))

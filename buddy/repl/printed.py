@@ -1,0 +1,133 @@
+"""What was printed above the application: the blocks as they were drawn, and how many rows of them are surely
+still on the screen.
+
+Rows that scrolled into the terminal's memory can't be changed any more. A block of which some rows are there
+must not be drawn again after a resize, or those would stand twice; nor may it be taken off, or they would be
+lost. The count is therefore one from below: every doubt makes it smaller.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from prompt_toolkit.data_structures import Size
+
+from buddy.repl.blocks import Block, gap_before
+from buddy.repl.resize import reflowed_rows, rows_of
+from buddy.repl.width import ansi_cells
+
+KEPT_BLOCKS = 300
+
+Paint = Callable[[Block, int], str]
+"""Draws a block for a number of columns."""
+
+
+def wraps_again(environ: Mapping[str, str]) -> bool:
+    """Whether the terminal wraps its lines again when its width changes, as all do but a few old ones."""
+    return not (environ.get("XTERM_VERSION") or environ.get("STY") or environ.get("TERM") == "linux")
+
+
+class _Drawn(NamedTuple):
+    block: Block
+    columns: int
+    gap: bool
+
+
+class Printed:
+    """The last blocks, and `rows`: how many rows at the end of them are on the screen, at least."""
+
+    def __init__(self, paint: Paint) -> None:
+        self._paint = paint
+        self._drawn: deque[_Drawn] = deque(maxlen=KEPT_BLOCKS)
+        self.rows = 0
+
+    def add(self, block: Block, columns: int) -> str:
+        """A block's text for this width, with the gap before it; "" for one that shows nothing."""
+        text = self._paint(block, columns)
+        if not text:
+            return ""
+        gap = gap_before(self._drawn[-1].block if self._drawn else None, block)
+        self._drawn.append(_Drawn(block, columns, gap))
+        return "\n" + text if gap else text
+
+    def wrote(self, text: str) -> None:
+        """Text of blocks has reached the screen."""
+        self.rows += text.count("\n")
+
+    def leave_room(self, rows: int) -> None:
+        """Only so many rows are above the application: the others are out of reach."""
+        self.rows = min(self.rows, max(rows, 0))
+
+    def clear(self) -> None:
+        """Nothing of it is on the screen, nor to be drawn again."""
+        self._drawn.clear()
+        self.rows = 0
+
+    def wrapped_again(self, before: Size, after: Size, application: Sequence[int]) -> bool:
+        """The terminal has another size, and has wrapped everything again, the rows of the application too:
+        what stands at its end stays on the screen, with the empty rows below. Whether the application did."""
+        empty = max(before.rows - self.rows - len(application), 0)
+        kept = rows = 0
+        for width in self._widths_from_the_end():
+            kept += rows_of(width, before.columns)
+            if kept > self.rows:
+                break
+            rows += rows_of(width, after.columns)
+        room = after.rows - reflowed_rows(application, after.columns)
+        self.rows = max(min(rows, room - empty), 0)
+        return room >= 0
+
+    def again(self, columns: int) -> tuple[int, str]:
+        """What a new width calls for: the rows to take off at the end, as the terminal has wrapped them, and
+        the text that goes there. Only blocks that are wholly on the screen, from the first one on that was
+        drawn for another width."""
+        kept = list(self._drawn)
+        first, taken = len(kept), 0
+        wanted: tuple[int, int] = (first, 0)
+        while first:
+            first -= 1
+            taken += reflowed_rows(map(ansi_cells, self._lines(kept[first])), columns)
+            if taken > self.rows:
+                break
+            if kept[first].columns != columns:
+                wanted = (first, taken)
+        first, taken = wanted
+        for at in range(first, len(kept)):
+            self._drawn[at] = kept[at]._replace(columns=columns)
+        lines = [line for one in list(self._drawn)[first:] for line in self._lines(one)]
+        self.rows += len(lines) - taken
+        return taken, "".join(line + "\n" for line in lines)
+
+    def last(self, columns: int, room: int) -> list[str]:
+        """The last lines of it, at most `room`, drawn for a width."""
+        lines: list[str] = []
+        for one in reversed(self._drawn):
+            if len(lines) >= room:
+                break
+            lines = self._lines(one._replace(columns=columns)) + lines
+        return lines[-room:] if room else []
+
+    def standing(self, columns: int, room: int) -> int:
+        """How many rows the last lines of it take as they stand, wrapped at a width; at most `room` lines
+        count."""
+        widths = self._widths_from_the_end()
+        return reflowed_rows((width for width, _ in zip(widths, range(room), strict=False)), columns)
+
+    def drawn_again(self, columns: int, rows: int) -> None:
+        """The last `rows` rows were drawn for this width."""
+        self.rows = rows
+        for at in range(len(self._drawn) - 1, -1, -1):
+            if rows <= 0:
+                return
+            self._drawn[at] = self._drawn[at]._replace(columns=columns)
+            rows -= len(self._lines(self._drawn[at]))
+
+    def _lines(self, one: _Drawn) -> list[str]:
+        text = self._paint(one.block, one.columns).split("\n")[:-1]
+        return ["", *text] if one.gap else text
+
+    def _widths_from_the_end(self) -> Iterator[int]:
+        for one in reversed(self._drawn):
+            yield from map(ansi_cells, reversed(self._lines(one)))

@@ -1,0 +1,84 @@
+"""What of the printed blocks is surely on the screen, after everything a terminal does with it."""
+
+from __future__ import annotations
+
+import pytest
+from prompt_toolkit.data_structures import Size
+
+from buddy.repl.blocks import Block, Note
+from buddy.repl.printed import Printed, wraps_again
+from buddy.repl.width import split_at
+
+
+def drawn(block: Block, columns: int) -> str:
+    """A note's words, cut at the width less one; a note without words shows nothing."""
+    assert isinstance(block, Note)
+    rest, lines = block.text, ""
+    while rest:
+        line, rest = split_at(rest, columns - 1)
+        lines += f"{line}\n"
+    return lines
+
+
+def printed(*texts: str, columns: int = 21, rows: int = 10, application: int = 3) -> Printed:
+    made = Printed(drawn)
+    for text in texts:
+        made.wrote(made.add(Note("info", text), columns))
+    made.leave_room(rows - application)
+    return made
+
+
+def size(columns: int, rows: int) -> Size:
+    return Size(rows=rows, columns=columns)
+
+
+def test_only_as_many_rows_as_are_above_the_application_are_on_the_screen() -> None:
+    assert printed("a", "b", "").rows == 2
+    assert printed(*"abcdefghi").rows == 7
+    made = printed(*"abcdefghi", application=8)
+    made.leave_room(7)  # the application is small again; what it pushed up does not come back
+    assert made.rows == 2
+
+
+def test_a_block_that_wraps_is_taken_off_as_the_terminal_wrapped_it_and_drawn_again() -> None:
+    made = printed("x" * 15, "y" * 20, rows=5)
+    assert made.wrapped_again(size(21, 5), size(11, 8), [20, 2, 3])
+    assert made.rows == 4
+    assert made.again(11) == (4, "x" * 10 + "\n" + "x" * 5 + "\n" + "y" * 10 + "\n" + "y" * 10 + "\n")
+    assert made.again(11) == (0, "")
+    assert made.rows == 4
+
+
+def test_a_block_of_which_a_row_has_scrolled_away_stays_as_it_is() -> None:
+    made = printed("x" * 20, "y" * 20, "z", rows=7)
+    made.wrapped_again(size(21, 7), size(11, 7), [20, 1, 1])
+    assert made.rows == 2  # of five; one row was empty, the application takes four
+    assert made.again(11) == (1, "z\n")
+    made.wrapped_again(size(11, 7), size(21, 7), [10, 1, 1])
+    assert made.rows == 1
+
+
+def test_a_height_that_changes_draws_nothing_again() -> None:
+    made = printed(*"abcdefghi")
+    made.wrapped_again(size(21, 10), size(21, 6), [20, 1, 1])
+    assert made.rows == 3
+    assert made.again(21) == (0, "")
+
+
+def test_where_the_application_itself_did_not_fit_that_is_said() -> None:
+    made = printed(*"abcdefghi")
+    assert not made.wrapped_again(size(21, 10), size(2, 3), [20, 1, 1])
+    assert made.rows == 0
+
+
+def test_what_was_cleared_is_not_drawn_again() -> None:
+    made = printed("x" * 20)
+    made.clear()
+    assert made.again(11) == (0, "")
+    assert made.last(11, 5) == []
+
+
+@pytest.mark.parametrize("environ", [{"TERM": "linux"}, {"XTERM_VERSION": "XTerm(390)"}, {"STY": "1.pts"}])
+def test_some_terminals_do_not_wrap_lines_again(environ: dict[str, str]) -> None:
+    assert not wraps_again(environ)
+    assert wraps_again({"TERM": "xterm-256color"})
