@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
+import msgspec
+import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from buddy.agent.messages import text_of
+from buddy.repl.commands.registry import CommandError
+from buddy.repl.commands.rewind import rewind
 from buddy.repl.completion import DeskCompleter
 from buddy.repl.live import inbox_lines, phase_text, queue_lines
+from buddy.repl.port import Context
 from buddy.repl.style import UNICODE, Look
 from buddy.repl.view_state import QueueRow
 from buddy.repl.width import line_cells, plain
+from buddy.workspace.undo import UndoEntry
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, call, reply
 from tests.fake_llm.server import FakeLLM
@@ -69,6 +76,40 @@ async def test_rewind_offers_conversation_files_or_both_with_the_difference_firs
         assert (desk.desk.repo / "b.txt").exists()
         await desk.said("/rewind 3", "back to before prompt 3\n")
         assert said(desk) == ["write a.txt one", "write b.txt two"]
+
+
+class UndoInterrupted:
+    """The undo log, and a person who sends a prompt as soon as something was taken back."""
+
+    def __init__(self, desk: Sitting, line: str) -> None:
+        self._desk = desk
+        self._line = line
+        self._undo = desk.context.desk.undo
+        self._loop = asyncio.get_running_loop()
+        self.entries = self._undo.entries
+
+    def undo(self, *args: Any, **kwargs: Any) -> UndoEntry:
+        entry = self._undo.undo(*args, **kwargs)
+
+        async def send() -> None:
+            self._desk.say(self._line)
+            await self._desk.until(lambda: self._desk.context.board.task(1).running, "a turn")
+
+        asyncio.run_coroutine_threadsafe(send(), self._loop).result()
+        return entry
+
+
+async def test_a_turn_that_began_while_files_were_taken_back_keeps_its_conversation(tmp_path: Path) -> None:
+    async with sitting(tmp_path, edits, settings=EDIT) as desk:
+        await desk.turn("write a.txt one")
+        undo = UndoInterrupted(desk, "write b.txt two")
+        context = desk.context
+        port = msgspec.structs.replace(context.desk, undo=undo)  # type: ignore[arg-type]  # stands for it
+        with pytest.raises(CommandError, match="task 1 was sent something meanwhile; the conversation stays"):
+            await rewind.run(Context(port, context.stage, context.own), "1 both")
+        await desk.quiet()
+        assert said(desk) == ["write a.txt one", "write b.txt two"]
+        assert not (desk.desk.repo / "a.txt").exists()
 
 
 async def test_rewind_both_takes_files_and_conversation_back_and_redo_makes_them_again(

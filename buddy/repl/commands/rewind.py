@@ -50,6 +50,7 @@ async def rewind(context: Context, argument: str) -> None:
         )
     if task.running:
         raise CommandError(f"task {task.number} is running; cancel it first (Esc)")
+    said = len(task.history)
     number, what = int(given["number"]), given["what"] or ""
     at = points[number - 1]
     changed = changes_since(task, at, entries)
@@ -59,6 +60,8 @@ async def rewind(context: Context, argument: str) -> None:
     if what in ("files", "both"):
         await _take_back(context, task, number, changed)
     if what != "files":
+        if task.running or len(task.history) != said:
+            raise CommandError(f"task {task.number} was sent something meanwhile; the conversation stays")
         await _go_back(context, task, at)
         stay = "; files stay as they are" if what == "conversation" and changed else ""
         context.stage.print(Note("info", f"back to before prompt {number}{stay}"))
@@ -158,16 +161,17 @@ def prompt_text(task: Task, at: int) -> str:
 
 
 async def _cut(context: Context, task: Task, kept: int) -> None:
+    """Memory and journal change in one step, so that a prompt sent meanwhile comes after it in both."""
     memory = context.board.parts.memory
-    await memory.replace_history(task.number, "rewound", kept)
-    if task.compaction is not None and task.compaction.through > kept:
-        await memory.record_compaction(task.number, None)
-        task.compaction = None
+    memory.replace_history(task.number, "rewound", kept)
     del task.history[kept:]
+    if task.compaction is not None and task.compaction.through > kept:
+        memory.record_compaction(task.number, None)
+        task.compaction = None
     task.not_run = ()
     task.state, task.reason = "idle", ""
     task.services.forget_shown()
-    memory.record_task(task.number, task.record())
+    await memory.record_task(task.number, task.record())
 
 
 COMMANDS = (rewind,)
