@@ -16,6 +16,7 @@ from buddy.safety.protected import Places, secret_reason
 MAX_FILE_BYTES = 128 * 1024
 MAX_IMPORT_DEPTH = 5
 MAX_IMPORTS = 50
+MAX_NAMES = 1000  # different names looked up on the disk
 _IMPORT = pattern(r"(?m)^[ \t]*@([^\s@]+)[ \t]*$")
 
 
@@ -35,6 +36,7 @@ class _Reader:
         self._root = root
         self._places = Places(home)
         self._imports_left = MAX_IMPORTS
+        self._found: dict[str, str] = {}
 
     def read(self, path: str, chain: list[str]) -> str:
         """A file and what it imports; `chain` are the files that are being read already."""
@@ -45,8 +47,8 @@ class _Reader:
         def imported(match: re.Match[str]) -> str:
             if len(inside) > MAX_IMPORT_DEPTH or self._imports_left == 0:
                 return match[0]
-            target = os.path.join(os.path.dirname(real), match[1])
-            if "\0" in target or os.path.realpath(target) in inside or not os.path.isfile(target):
+            target = self._find(os.path.join(os.path.dirname(real), match[1]))
+            if not target or target in inside:
                 return match[0]
             self._imports_left -= 1
             try:
@@ -55,6 +57,14 @@ class _Reader:
                 return match[0]
 
         return _IMPORT().sub(imported, text).strip()
+
+    def _find(self, name: str) -> str:
+        """The file behind a name; "" where there is none, and for every new name once too many were seen."""
+        if name not in self._found:
+            if "\0" in name or len(self._found) >= MAX_NAMES:
+                return ""
+            self._found[name] = os.path.realpath(name) if os.path.isfile(name) else ""
+        return self._found[name]
 
     def _bytes(self, real: str) -> bytes:
         if not is_beneath(real, self._root):

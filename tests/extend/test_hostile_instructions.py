@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from buddy.extend.instruction_text import MAX_IMPORTS, Unreadable, instruction_text, without_comments
+from buddy.extend.instruction_text import (
+    MAX_IMPORTS,
+    MAX_NAMES,
+    Unreadable,
+    instruction_text,
+    without_comments,
+)
 from buddy.extend.instructions import BUDGET_BYTES, Instructions, find, for_directory
 from tests.safety.secrets_for_tests import SHAPED
 
@@ -84,6 +90,15 @@ def test_imports_of_imports_end(root: Path) -> None:
     assert len(found.files[0].text.encode()) <= BUDGET_BYTES
     shown = instruction_text(str(root / "AGENTS.md"), root=str(root), home=str(root.parent))
     assert len(re.findall(r"(?m)^\d$", shown)) == MAX_IMPORTS
+
+
+def test_only_so_many_names_are_looked_up(root: Path) -> None:
+    names = [f"n{number}.md" for number in range(MAX_NAMES + 1)]
+    for name in (names[-2], names[-1]):
+        (root / name).write_text("imported")
+    (root / "AGENTS.md").write_text("\n".join(f"@{name}" for name in names))
+    shown = instruction_text(str(root / "AGENTS.md"), root=str(root), home=str(root.parent))
+    assert shown.split("\n")[-2:] == ["imported", f"@{names[-1]}"]
 
 
 def test_a_huge_file_is_read_in_part(root: Path) -> None:
