@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from buddy.agent.provider import ProviderError
+from buddy.llm.connecting import first_connected, interleaved, is_literal
 from buddy.llm.connection_errors import broken_answer, unreachable
 from buddy.llm.http1 import Body, Head, HttpError, body_of, split_head, unzip
 
@@ -235,17 +236,21 @@ class PlainClient:
             raise
 
     async def _connect(self, target: Target) -> Connection:
+        context = self._tls() if target.is_tls else None
+        name = target.host if target.is_tls else None
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._connect_s):
-                _, connection = await loop.create_connection(
-                    Connection,
-                    target.host,
-                    target.port,
-                    ssl=self._tls() if target.is_tls else None,
-                    server_hostname=target.host if target.is_tls else None,
-                    happy_eyeballs_delay=HAPPY_EYEBALLS_S,
-                )
+                if is_literal(target.host):
+                    _, connection = await loop.create_connection(
+                        Connection, target.host, target.port, ssl=context, server_hostname=name
+                    )
+                else:
+                    found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+                    made = await first_connected(interleaved(found), HAPPY_EYEBALLS_S)
+                    _, connection = await loop.create_connection(
+                        Connection, sock=made, ssl=context, server_hostname=name
+                    )
         except (OSError, UnicodeError) as error:
             raise unreachable(error, target.host) from error
         return connection
