@@ -1,18 +1,43 @@
-"""`buddy permissions test`: what would be asked about, and why. Judges; runs nothing."""
+"""`buddy permissions test`: what would be asked about, and why. Judges; runs nothing.
+
+Every line of stdin gets an answer, whatever it holds and whatever goes wrong with it: what cannot be judged
+is asked about, and says why.
+"""
 
 from __future__ import annotations
 
+import codecs
 import json
+import math
 import os
+import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import BinaryIO, cast
 
+import msgspec
+
+from buddy.agent.schema import parse_json
 from buddy.cli.arguments import Options, UsageError
 from buddy.safety.paths import Boundary
-from buddy.safety.policy_command import CommandVerdict, judge_command
+from buddy.safety.policy_command import judge_command
+from buddy.safety.policy_table import Decision
 from buddy.safety.sanitise import visible
 from buddy.safety.shell.analysis import Analyser
 from buddy.sessions.folder import workspace_root
+
+MAX_LINE_BYTES = 1 << 20
+
+Judge = Callable[[str], tuple[Decision, str]]
+"""Decision and reason for a command."""
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One line of stdin: a command, or why there is none."""
+
+    identity: object
+    command: str | None
+    wrong: str = ""
 
 
 def permissions(options: Options, environment: Mapping[str, str]) -> int:
@@ -20,38 +45,100 @@ def permissions(options: Options, environment: Mapping[str, str]) -> int:
     trusted, in the default mode, without a sandbox and without anybody's rules."""
     if not options.words or options.words[0] != "test":
         raise UsageError('expected: buddy permissions test "git log" …, or JSON lines on stdin with --json')
-    cwd = os.path.realpath(os.getcwd())
-    home = os.path.realpath(environment.get("HOME") or os.path.expanduser("~"))
-    boundary = Boundary(os.path.realpath(workspace_root(cwd)), cwd, home)
-    analyser = Analyser()
+    judge = _judge_here(environment)
     commands = options.words[1:]
-    if not commands and sys.stdin.isatty():
+    if commands:
+        for number, command in enumerate(commands, 1):
+            _tell(Request(str(number), command), judge, as_json=options.json)
+        return 0
+    if sys.stdin.isatty():
         raise UsageError("expected commands as arguments, or JSON lines on stdin")
-    asked = ((str(number), one) for number, one in enumerate(commands, 1)) if commands else _lines()
-    for identity, command in asked:
-        verdict = judge_command(command, boundary, analyser)
-        _tell(identity, command, verdict, as_json=options.json or not commands)
+    asked = 0
+    for request in requests(sys.stdin.buffer):
+        _tell(request, judge, as_json=True)
+        asked += 1
+    if not asked:
+        sys.stderr.write("nothing on stdin; expected JSON lines with id and command\n")
     return 0
 
 
-def _lines() -> Iterator[tuple[object, str]]:
-    for number, line in enumerate(sys.stdin.buffer, 1):
-        if not line.strip():
-            continue
-        try:
-            given = json.loads(line.decode("utf-8", "surrogateescape"))
-            identity, command = given["id"], given["command"]
-        except (ValueError, KeyError, TypeError):
-            raise UsageError(f'line {number} of stdin is not a JSON object with "id" and "command"') from None
-        if not isinstance(command, str):
-            raise UsageError(f'line {number} of stdin: "command" must be text')
-        yield identity, command
+def _judge_here(environment: Mapping[str, str]) -> Judge:
+    try:
+        cwd = os.path.realpath(os.getcwd())
+    except FileNotFoundError:
+        raise UsageError("the current directory is gone; start in one that exists") from None
+    home = os.path.realpath(environment.get("HOME") or os.path.expanduser("~"))
+    boundary = Boundary(os.path.realpath(workspace_root(cwd)), cwd, home)
+    analyser = Analyser()
+
+    def judge(command: str) -> tuple[Decision, str]:
+        verdict = judge_command(command, boundary, analyser)
+        return verdict.decision, verdict.why
+
+    return judge
 
 
-def _tell(identity: object, command: str, verdict: CommandVerdict, *, as_json: bool) -> None:
+def answered(request: Request, judge: Judge) -> tuple[Decision, str]:
+    """Decision and reason for one line. Never raises: a fault in one answer must not cost the others."""
+    if request.command is None:
+        return "ask", request.wrong
+    try:
+        return judge(request.command)
+    except Exception as error:  # noqa: BLE001 - the border of one line: what failed is said, asking is safe
+        return "ask", f"buddy failed to judge it, so it asks: {type(error).__name__}: {str(error)[:200]}"
+
+
+def requests(stream: BinaryIO) -> Iterator[Request]:
+    """The lines of a stream that are not empty, none of them read beyond a megabyte."""
+    number = 0
+    while line := stream.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES:
+            identity = _first_identity(line)
+            while line and not line.endswith(b"\n"):
+                line = stream.readline(MAX_LINE_BYTES)
+            yield _wrong(number, identity, f"is longer than {MAX_LINE_BYTES} bytes")
+        elif line.strip():
+            yield _request(number, line)
+
+
+def _request(number: int, line: bytes) -> Request:
+    try:
+        text = line.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape").strip()
+        given = cast("object", parse_json(text))
+    except ValueError as error:
+        found = str(error).removeprefix("arguments are ").removesuffix(" Send one JSON object.")
+        return _wrong(number, _first_identity(line), f"is {found[:200]}")
+    if not isinstance(given, dict):
+        return _wrong(number, None, 'is not a JSON object with "id" and "command"')
+    fields = cast("dict[str, object]", given)
+    identity = fields.get("id")
+    if "id" not in fields:
+        return _wrong(number, None, 'has no "id"')
+    if isinstance(identity, float) and not math.isfinite(identity):
+        return _wrong(number, None, 'has an "id" that is too large a number')
+    command = fields.get("command")
+    if not isinstance(command, str):
+        return _wrong(number, identity, 'has no "command" that is text')
+    return Request(identity, command)
+
+
+def _first_identity(line: bytes) -> object:
+    """The id at the start of a line that is too long or broken, so that its answer can be told from
+    others."""
+    found = re.match(rb'\s*\{\s*"id"\s*:\s*("[^"\\\x00-\x1f]{0,200}"|0|-?[1-9]\d{0,17})\s*,', line)
+    return json.loads(found[1].decode("utf-8", "surrogateescape")) if found else None
+
+
+def _wrong(number: int, identity: object, what: str) -> Request:
+    return Request(identity, None, f"line {number} of stdin {what}")
+
+
+def _tell(request: Request, judge: Judge, *, as_json: bool) -> None:
+    decision, why = answered(request, judge)
     if as_json:
-        answer = {"id": identity, "decision": verdict.decision, "why": verdict.why}
+        answer = {"id": request.identity, "decision": decision, "why": why}
         sys.stdout.write(json.dumps(answer) + "\n")
     else:
-        sys.stdout.write(f"{verdict.decision:<6} {visible(command)}\n       {visible(verdict.why)}\n")
+        sys.stdout.write(f"{decision:<6} {visible(request.command or '')}\n       {visible(why)}\n")
     sys.stdout.flush()

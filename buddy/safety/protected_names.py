@@ -113,7 +113,7 @@ SYSTEM_ROOTS: tuple[tuple[str, str], ...] = (
 
 SECRET_ANYWHERE: dict[str, str] = {
     **_each(
-        """.ssh .gnupg .aws .azure .netrc _netrc .pgpass .my.cnf .pypirc .git-credentials .htpasswd
+        """.ssh .gnupg .aws .azure .netrc _netrc .npmrc .pgpass .my.cnf .pypirc .git-credentials .htpasswd
         .dockercfg .vault-token .password-store .s3cfg .boto credentials.json terraform.tfstate
         .credentials.json oauth_creds.json application_default_credentials.json kubeconfig .claude.json""",
         "holds credentials",

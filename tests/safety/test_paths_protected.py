@@ -181,6 +181,7 @@ def test_a_model_checkpoint_named_pth_is_an_ordinary_file() -> None:
         "id_ed25519_sk",
         "id_rsa2",
         ".netrc",
+        ".npmrc",
         "terraform.tfstate",
         "prod.tfvars",
         "service-account-prod.json",
@@ -239,7 +240,6 @@ def test_files_that_hold_secrets_ask_to_be_read(path: str) -> None:
         "/etc/hosts",
         "package.json",
         "secrets.py",
-        ".npmrc",
     ],
 )
 def test_examples_public_keys_and_ordinary_files_do_not(path: str) -> None:

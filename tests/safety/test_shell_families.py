@@ -328,8 +328,9 @@ def test_searching_for_secrets_where_secret_files_lie_is_asked(desk: ShellDesk) 
 
     assert [line for line in hunting + dumping if desk.analyse(line).read_only] == []
     assert [line for line in plain if not desk.analyse(line).read_only] == []
-    (desk.root / ".env").unlink()
-    assert [line for line in hunting + dumping[:3] if not desk.analyse(line).read_only] == []
+    (desk.root / ".env").unlink()  # it may be there when the command runs
+    assert [line for line in hunting + dumping if desk.analyse(line).read_only] == []
+    assert [line for line in plain if not desk.analyse(line).read_only] == []
 
 
 def test_the_parent_that_older_shells_match_is_only_named_by_ls_d(desk: ShellDesk) -> None:

@@ -105,7 +105,7 @@ def _check_text(command: str) -> None:
         raise UnclearError("the command is empty")
     if command.isascii() and not _CONTROL.search(command):
         return
-    for char in command:
+    for char in dict.fromkeys(command):
         if (char < " " and char not in "\n\t") or char == "\x7f":
             raise UnclearError(f"a control character, U+{ord(char):04X}")
         if char > "~" and unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"):

@@ -62,7 +62,7 @@ def catastrophe(argv: tuple[str, ...], boundary: Boundary) -> str:
 
 
 def _executes_rm(rest: tuple[str, ...]) -> bool:
-    return any(word in ("-exec", "-execdir") for word in rest) and any(
+    return ("-exec" in rest or "-execdir" in rest) and any(
         posixpath.basename(word) in ("rm", "shred", "unlink") for word in rest
     )
 

@@ -12,6 +12,7 @@ from buddy.safety.shell.awk import AWK
 from buddy.safety.shell.files import FILES
 from buddy.safety.shell.find import find_with
 from buddy.safety.shell.git import git
+from buddy.safety.shell.hunts import check_everything
 from buddy.safety.shell.jq import jq
 from buddy.safety.shell.machine import MACHINE
 from buddy.safety.shell.names import SHOWS_NO_CONTENT, words
@@ -95,6 +96,7 @@ class Programs:
             _look_up(judged, judged.argv[0])
         found = judged.stands_for
         if found and judged.argv[0] not in SHOWS_NO_CONTENT and _takes_unknown(judged):
+            check_everything(judged, found.roots, found.filters)
             check_secrets(judged, found.roots, found.filters)
         judge(judged)
 

@@ -184,9 +184,12 @@ def _picks_secret(judged: Judged, pattern: str) -> bool:
 
 def _executed(judged: Judged, rest: list[str], word: str) -> tuple[str, ...]:
     """The command after -exec, the name of a found file standing for `{}`. What find hands over starts with a
-    start folder, so it cannot be an option; -execdir hands over `./name`."""
+    start folder, so it cannot be an option. -execdir would run the command in every
+    folder, where names mean other files."""
     if word in ("-ok", "-okdir"):
         raise RefusedError(f"find {word} waits for an answer")
+    if word == "-execdir":
+        raise RefusedError("find -execdir runs a command in every folder it comes to")
     argv: list[str] = []
     while rest:
         piece = rest.pop(0)

@@ -8,8 +8,17 @@ import re
 from buddy.safety.shell.git_config import executing_keys, repository_around
 from buddy.safety.shell.git_index import tracked_paths
 from buddy.safety.shell.git_options import BRANCH, LOG, READ_ONLY, STASH_SHOW, TAG
+from buddy.safety.shell.hunts import check_hunt, hunts
 from buddy.safety.shell.options import Given, parse
-from buddy.safety.shell.picks import Filter, any_of, content_filter, glob_filter, searched
+from buddy.safety.shell.picks import (
+    Candidate,
+    Filter,
+    any_of,
+    content_filter,
+    glob_filter,
+    no_hidden,
+    searched,
+)
 from buddy.safety.shell.place import Feed, Judged, RefusedError
 from buddy.safety.shell.search import dialect_of, values
 from buddy.safety.shell.walk import check_links, check_search, check_secrets
@@ -28,6 +37,7 @@ _HARMLESS_CONFIG = re.compile(
     r"|context|interhunkcontext|wserrorhighlight|colormoved|indentheuristic)|blame\.\w+)=[\w, -]*"
     r"|core\.pager=(?:cat)?|core\.fsmonitor=(?:false)?|log\.showsignature=false"
 )
+_REVISION = re.compile(r"(?:HEAD|main|master|origin/.*|[0-9a-f]{7,40}|.*\.\..*)(?:[~^@].*)?")
 _CONFIG_KEY = re.compile(r"[A-Za-z][\w-]*(?:\.[^\s]+)?\.[A-Za-z][\w-]*")
 
 
@@ -119,6 +129,8 @@ def _take_up(judged: Judged, name: str, given: Given, operands: tuple[str, ...])
         unsure = given.has("-v", "--invert-match", "-f", "--not")
         expression = None if unsure else searched(patterns, dialect_of(judged, given, "basic"))
         check_search(judged, operands if given.after_dashes else (), expression, tuple(filters))
+        pathspecs = tuple(word for word in operands if given.after_dashes or not _REVISION.fullmatch(word))
+        check_hunt(judged, pathspecs, patterns, expression, tuple(filters))
         found = content_filter(expression)
         filters.extend([found] if found else [])
     if name == "ls-files":
@@ -131,10 +143,16 @@ def _take_up(judged: Judged, name: str, given: Given, operands: tuple[str, ...])
 
 
 def _tracked(cwd: str) -> Filter:
-    """Only files that git knows."""
+    """Only files that git knows. Of those that are only imagined, it may know what is not hidden."""
     work_tree, git_dir = repository_around(cwd)
     known = tracked_paths(work_tree) if work_tree else None
-    return lambda file: bool(git_dir) and (known is None or file.path in known)
+
+    def is_tracked(file: Candidate) -> bool:
+        if file.text is not None:
+            return no_hidden(file)
+        return bool(git_dir) and (known is None or file.path in known)
+
+    return is_tracked
 
 
 def _pathspec(operand: str) -> Filter | None:
@@ -153,6 +171,8 @@ def _check_values(judged: Judged, given: Given) -> None:
             judged.read(value.rpartition(":")[2])
         if value and re.search(r"%G|%\(\*?(?:signature|contents:signature)", value):
             raise RefusedError("git formats with signatures start gpg")
+        if name in ("-S", "-G") and value and hunts(value):
+            raise RefusedError("it searches the history for secrets")
 
 
 def _judge_operands(judged: Judged, operands: tuple[str, ...]) -> None:

@@ -16,7 +16,7 @@ from buddy.safety.shell.words import MAX_CHARS
 MAX_SECRET_BYTES = 65_536
 _LONG_LINE = 500
 _HUNTED = re.compile(
-    r"(?i)pass(?:word|wd|phrase)|secret|token|api.?key|credential|private.?key|access.?key|aws_|auth|bearer"
+    r"(?i)pass(?:word|wd|phrase)|secret|token(?!i[sz])|api.?key|credential|private.?key|access.?key|aws_|auth(?!or)|bearer"
     r"|sk-|ghp_|akia|\A(?:\(\?:)?[\^(]?(?:\.[*+]?|\\[wSW][*+]?|\[[^\]]*\][*+]?|=)?[$)]*\Z"
 )
 _PLAIN_GLOB = re.compile(r"[\w.*?/+@, -]*")
@@ -30,10 +30,12 @@ _ODD_POSIX = re.compile(
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A file that may be taken up: its place, and the spelling under which a command would name it."""
+    """A file that may be taken up: its place, and the spelling under which a command would name it; `text`
+    when it is only imagined."""
 
     path: str
     shown: str
+    text: str | None = None
 
     @property
     def name(self) -> str:
@@ -94,7 +96,9 @@ def content_filter(expression: re.Pattern[str] | None) -> Filter | None:
     """The files in which a search may find something."""
     if expression is None:
         return None
-    return lambda file: _may_match(expression, file.path)
+    return lambda file: (
+        _may_match(expression, file.path) if file.text is None else expression.search(file.text) is not None
+    )
 
 
 def _may_match(expression: re.Pattern[str], path: str) -> bool:

@@ -6,6 +6,7 @@ import re
 
 import msgspec
 
+from buddy.safety.shell.hunts import check_hunt
 from buddy.safety.shell.names import words
 from buddy.safety.shell.options import Given, parse
 from buddy.safety.shell.picks import (
@@ -121,18 +122,21 @@ def grep(judged: Judged) -> None:
     listing = given.has(*_LISTS)
     if recursive and not (listing and shows_others):
         check_search(judged, files, expression, filters)
-    _check_found(judged, expression)
+    if recursive:
+        check_hunt(judged, files, patterns, expression, filters)
+    _check_found(judged, patterns, expression)
     if (recursive or files) and listing:
         judged.lists = _names(files, nul=given.has("-Z", "--null"), filters=filters, expression=expression)
     elif not files and not recursive:
         judged.lists = _filtered(judged, given, patterns, expression)
 
 
-def _check_found(judged: Judged, expression: re.Pattern[str] | None) -> None:
+def _check_found(judged: Judged, patterns: tuple[str, ...], expression: re.Pattern[str] | None) -> None:
     """The same for files that another program found."""
     found = judged.stands_for
     if found is not None and any(UNRESOLVED in word for word in judged.argv):
         check_search(judged, found.roots, expression, found.filters)
+        check_hunt(judged, found.roots, patterns, expression, found.filters)
 
 
 def _filtered(
@@ -167,6 +171,7 @@ def rg(judged: Judged) -> None:
         return
     filters = _rg_filters(given)
     expression: re.Pattern[str] | None = None
+    patterns: tuple[str, ...] = ()
     if given.has("--files"):
         files = given.operands
     else:
@@ -181,7 +186,8 @@ def rg(judged: Judged) -> None:
         check_links(judged, files)
     if not given.has("--files"):
         check_search(judged, files, expression, filters)
-        _check_found(judged, expression)
+        check_hunt(judged, files, patterns, expression, filters)
+        _check_found(judged, patterns, expression)
     if given.has("-l", "--files", "--files-with-matches", "--files-without-match"):
         judged.lists = _names(files, nul=given.has("-0", "--null"), filters=filters, expression=expression)
 
