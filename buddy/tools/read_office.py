@@ -12,13 +12,22 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from xml.etree import ElementTree
+from xml.parsers import expat
 
 from buddy.agent.tool import ToolError
 
 MAX_PART_BYTES = 20_000_000
 MAX_PARTS = 500
 MAX_CHARS = 2_000_000
-_BROKEN = (zipfile.BadZipFile, zlib.error, ElementTree.ParseError, OSError, LookupError, ValueError)
+_BROKEN = (
+    zipfile.BadZipFile,
+    zlib.error,
+    expat.ExpatError,
+    ElementTree.ParseError,
+    OSError,
+    LookupError,
+    ValueError,
+)
 _SLIDE = re.compile(r"ppt/slides/slide(\d+)\.xml")
 _SHEET = re.compile(r"xl/worksheets/sheet(\d+)\.xml")
 _ENDS_LINE = frozenset({"p", "h", "br", "cr", "tr", "row", "table-row", "line-break"})
@@ -29,7 +38,7 @@ def office_text(data: bytes, shown: str) -> str:
     """The text of a document, lines for paragraphs and rows, tabs between cells. Raises `ToolError`."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return "\n".join(_texts(archive, shown))[:MAX_CHARS]
+            return _bounded(_texts(archive, shown))
     except _BROKEN as error:
         raise ToolError(
             f"{shown} is an Office document ({len(data):,} bytes) that cannot be read: {error}. "
@@ -37,6 +46,18 @@ def office_text(data: bytes, shown: str) -> str:
         ) from error
     except (NotImplementedError, RuntimeError) as error:  # an odd compression, or a password
         raise ToolError(f"{shown} is an Office document that cannot be unpacked: {error}") from error
+
+
+def _bounded(texts: Iterator[str]) -> str:
+    """The texts up to the bound; what comes after is not even unpacked."""
+    taken: list[str] = []
+    room = MAX_CHARS
+    for text in texts:
+        taken.append(text[:room])
+        room -= len(taken[-1]) + 1
+        if room <= 0:
+            break
+    return "\n".join(taken)
 
 
 def _texts(archive: zipfile.ZipFile, shown: str) -> Iterator[str]:
@@ -74,9 +95,20 @@ def _part(archive: zipfile.ZipFile, name: str) -> ElementTree.Element:
         data = file.read(MAX_PART_BYTES + 1)
     if len(data) > MAX_PART_BYTES:
         raise ValueError(f"{name} in it is larger than {MAX_PART_BYTES:,} bytes")
-    if b"<!DOCTYPE" in data[:10_000] or b"<!ENTITY" in data:
-        raise ValueError(f"{name} in it declares entities")
+    _refuse_declarations(data, name)
     return ElementTree.fromstring(data)  # noqa: S314 - entities are refused above, and the size is bounded
+
+
+def _refuse_declarations(data: bytes, name: str) -> None:
+    """Raise `ValueError` where entities could be declared. Asks the parser: in UTF-16 or EBCDIC no search for
+    bytes would find them."""
+
+    def refuse(*_doctype: object) -> None:
+        raise ValueError(f"{name} in it declares entities")
+
+    parser = expat.ParserCreate()
+    parser.StartDoctypeDeclHandler = refuse
+    parser.Parse(data, True)
 
 
 def _plain(root: ElementTree.Element) -> str:
@@ -120,7 +152,7 @@ def _rows(root: ElementTree.Element, shared: list[str]) -> str:
 
 def _cell(cell: ElementTree.Element, shared: list[str]) -> str:
     value = next((one.text or "" for one in cell if _local(one) == "v"), "")
-    if cell.get("t") == "s" and value.isdigit() and int(value) < len(shared):
+    if cell.get("t") == "s" and value.isdecimal() and int(value) < len(shared):
         return shared[int(value)]
     if cell.get("t") == "inlineStr":
         return "".join(one.text or "" for one in cell.iter() if _local(one) == "t")

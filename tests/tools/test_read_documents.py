@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import codecs
 import io
 import os
 import struct
 import tracemalloc
 import zipfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -196,12 +198,18 @@ async def test_broken_pdfs_never_crash_and_say_nothing_on_the_terminal(
     assert capfd.readouterr() == ("", "")
 
 
-def office(**parts: str) -> bytes:
+def packed(parts: Mapping[str, bytes]) -> bytes:
+    """An archive of these files."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in parts.items():
-            archive.writestr(name.replace("__", "/").replace("_xml", ".xml"), text)
+        for name, data in parts.items():
+            archive.writestr(name, data)
     return out.getvalue()
+
+
+def office(**parts: str) -> bytes:
+    named = {name.replace("__", "/").replace("_xml", ".xml"): text for name, text in parts.items()}
+    return packed({name: text.encode() for name, text in named.items()})
 
 
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
@@ -261,6 +269,23 @@ async def test_hostile_documents_are_refused_within_bounds(desk: Desk) -> None:
         desk.put(name, data)
         answer = await desk.ask(read_file, path=name)
         assert (name, answer.startswith("refused"), said in answer) == (name, True, True)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "cp037"])
+async def test_entities_are_found_in_every_encoding_the_parser_knows(desk: Desk, encoding: str) -> None:
+    start = f'<?xml version="1.0" encoding="{encoding}"?>'
+    told = start.encode("ascii" if encoding == "cp037" else encoding)
+    rest = '<!DOCTYPE d [<!ENTITY a "aaaaaaaaaa">]><d>&a;</d>'.encode(encoding)
+    desk.put("laughs.docx", packed({"word/document.xml": told + rest.removeprefix(codecs.BOM_UTF16)}))
+    answer = await desk.ask(read_file, path="laughs.docx")
+    assert answer.startswith("refused")
+    assert encoding == "cp037" or "declares entities" in answer
+
+
+async def test_what_comes_after_the_longest_text_is_not_unpacked(desk: Desk) -> None:
+    slides = {f"ppt/slides/slide{n}.xml": f"<s><t>{'x' * 1_500_000}</t></s>".encode() for n in (1, 2)}
+    desk.put("a.pptx", packed({**slides, "ppt/slides/slide3.xml": b"no XML"}))
+    assert "slide 2" in await desk.ask(read_file, path="a.pptx")
 
 
 async def test_a_document_of_deep_nesting_is_read_without_recursion(desk: Desk) -> None:
