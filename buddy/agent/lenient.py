@@ -15,7 +15,9 @@ import msgspec
 
 from buddy.agent.pattern import pattern
 
-_SECONDS = pattern(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|sec|secs|seconds?|min|mins|minutes?)\s*", re.IGNORECASE)
+_SECONDS = pattern(
+    r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|sec|secs|seconds?|min|mins|minutes?)\s*", re.IGNORECASE
+)
 Parse = Callable[[str], Any]
 """Strict JSON; raises `ValueError`."""
 
@@ -69,7 +71,8 @@ def _fitting(value: Any, kind: Any, parse: Parse) -> Any:
 def _as_list(value: Any, item: Any, parse: Parse) -> Any:
     sides = _sides(item)
     if isinstance(value, str):
-        value = _parsed(value, parse) or ([value] if str in sides else value)
+        spelled = _parsed(value, parse)
+        value = spelled if spelled is not None else [value] if str in sides else value
     elif isinstance(value, dict):
         value = [value]
     record = next(
