@@ -33,6 +33,10 @@ HOLD_S = 0.012
 """What was asked for goes before showing it: a frame is 1 to 5 ms of the 20 a cancelled stream may live."""
 
 
+def _no_timer() -> asyncio.TimerHandle | None:
+    return None
+
+
 class Screen:
     """What is on the terminal. `prepare`, before each paced frame, says how many rows the live part takes and
     whether it changes by itself; `drawn` follows each frame; `lending` is before another program's turn."""
@@ -58,9 +62,7 @@ class Screen:
         self._pending: deque[Block] = deque()
         self._raw: list[str] = []
         self._is_held, self._is_unknown, self._pace = False, False, FRAME_S
-        self._timer: asyncio.TimerHandle | None = None
-        self._clock: asyncio.TimerHandle | None = None
-        self._repair_timer: asyncio.TimerHandle | None = None
+        self._timer = self._clock = self._repair_timer = _no_timer()
         self._last_frame, self._live_rows = 0.0, 0
         self._size = output.get_size()
         application.may_draw = lambda: not (self._is_held or is_stalled())
@@ -143,7 +145,7 @@ class Screen:
             self._clock = self._app.loop.call_later(1.0, self.touch)
 
     def write(self, sequence: str) -> None:
-        """A control sequence (a title, the bell) with the next frame."""
+        """A control sequence with the next frame."""
         self._output.write_raw(sequence)
         self.touch()
 
@@ -200,6 +202,8 @@ class Screen:
             room = max(rows - self._app.wanted_height(), 0)
             lines = self._printed.last(columns, room)
             ours = self._printed.standing(columns, rows)
+            if ours < room and not self._printed.rows:  # the shell printed below it: it stands as it was
+                lines, ours = [], 0
             self._output.write_raw(up_and_clear(ours) if ours < room else clear_screen(rows))
             self._output.write_raw("".join(line + "\r\n" for line in lines))
             self._app.draw()

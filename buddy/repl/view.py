@@ -233,8 +233,6 @@ def _reply_finished(task: TaskView, event: ev.ReplyFinished, at: float) -> list[
     blocks = [*_close_thought(task, at), *_close_text(task)]
     if event.message.finish == "cut":
         blocks.append(Note("warning", "the answer broke off here"))
-    elif event.message.finish == "length":
-        blocks.append(Note("warning", "the answer reached the model's length limit"))
     elif event.message.finish == "filter":
         blocks.append(Note("warning", "the provider's content filter ended the answer"))
     task.phase = Working(at)

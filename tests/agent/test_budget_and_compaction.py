@@ -111,6 +111,10 @@ def test_a_price_that_is_not_known_is_said() -> None:
     counter = TokenMeter(window=Window(1, guessed=True, reserve=0), price=lambda _usage: None)
     _, event = counter.settle(1, replied(Text("ok"), usage=used(1, 1)))
     assert (event.cost_usd, event.cost_known) == (0, False)
+    again = TokenMeter(
+        window=Window(1, guessed=True, reserve=0), price=lambda _usage: None, spent=used(1_000, 100)
+    )
+    assert not again.cost_known  # after a resume too: it is not nothing
 
 
 def test_the_window_warns_at_80_percent_and_compacts_before_the_reserve() -> None:

@@ -95,6 +95,7 @@ async def test_cancel_gives_queued_text_back(tmp_path: Path) -> None:
         desk.act(Cancel())
         await desk.until(lambda: desk.paper.line == "and then this")
         await desk.shows("cancelled")
+        assert "(cancelled)" not in await desk.said("/ps", "be slow")
 
 
 async def test_continue_and_retry_go_on_where_something_is_open(tmp_path: Path) -> None:

@@ -100,6 +100,18 @@ async def test_after_a_resize_the_last_screenful_is_drawn_again_at_the_new_width
         )
 
 
+async def test_after_a_suspend_what_was_printed_above_the_shells_lines_is_not_printed_twice() -> None:
+    async with running_repl() as stage:
+        stage.repl.print(Note("info", "one"), Note("info", "two"))
+        await stage.shows("two")
+        async with stage.repl.screen.lent():
+            stage.terminal.write(b"[1]+ Stopped\r\n$ fg\r\n")
+        stage.repl.screen.repair()
+        await stage.shows_rows("one", "two", "[1]+ Stopped", "$ fg", "─" * 59, "❯", "ask")
+        stage.repl.print(Note("info", "three"))
+        await stage.shows_rows("one", "two", "[1]+ Stopped", "$ fg", "three", "─" * 59, "❯", "ask")
+
+
 async def test_repainting_keeps_what_the_shell_printed_before() -> None:
     async with running_repl() as stage:
         stage.repl.print(Note("info", "one"), Note("info", "two"))

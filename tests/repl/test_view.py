@@ -130,7 +130,6 @@ def test_steering_and_notices_come_after_the_text_before_them() -> None:
     ("finish", "text"),
     [
         ("cut", "the answer broke off here"),
-        ("length", "the answer reached the model's length limit"),
         ("filter", "the provider's content filter ended the answer"),
     ],
 )

@@ -50,7 +50,7 @@ async def ps(context: Context, argument: str) -> None:
 def _row(context: Context, task: Task, now: float) -> tuple[str, ...]:
     where = "▸" if task.number == context.focus else "&" if task.background else " "
     state = f"{task.state} {words.seconds(now - task.started_at)}" if task.running else task.state
-    if task.reason and not task.running:
+    if task.reason and not task.running and task.reason != task.state:
         state += f" ({task.reason})"
     total = task.meter.total
     tokens = words.tokens(total.input_tokens + total.output_tokens)
