@@ -6,12 +6,19 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+def _has_two_disks() -> bool:
+    """Where the system's memory is mounted, it is another disk than that of the tests."""
+    shared = Path("/dev/shm")
+    return os.access(shared, os.W_OK) and shared.stat().st_dev != Path(tempfile.gettempdir()).stat().st_dev
 
 
 def _bwrap_works() -> bool:
@@ -28,6 +35,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "strace": lambda: shutil.which("strace") is not None,
     "setpriv": lambda: os.geteuid() != 0 or os.system("setpriv --bounding-set=-dac_override true") == 0,
     "unshare": lambda: sys.platform == "linux" and os.system("unshare -rm true 2>/dev/null") == 0,
+    "two disks": _has_two_disks,
     "tmux": lambda: shutil.which("tmux") is not None,
 }
 

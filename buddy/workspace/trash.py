@@ -9,10 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import time
+from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
 from buddy.agent.tool import ToolError
+from buddy.safety.sanitise import visible
 from buddy.workspace.files import folder_of
 
 _THING = "it"
@@ -70,51 +73,78 @@ class Trash:
         return found
 
 
-def fill_box(box: str, real: str, task_id: int) -> Trashed:
-    """Move a file or folder into a box of its own. Raises `OSError`; then it still is where it was."""
+def fill_box(box: str, real: str, task_id: int, *, remove: Callable[[str], None] | None = None) -> Trashed:
+    """Move a file or folder into a box of its own. Raises `OSError`; then it still is where it was. Raises
+    `ToolError` where it is on another disk and what was copied could not be removed whole: then all of it is
+    in the box. `remove` takes away what was copied."""
     trashed = Trashed(os.path.basename(box), real, os.path.basename(real), task_id, time.time())
     os.makedirs(box, mode=0o700)
     try:
         with open(os.path.join(box, "where.json"), "wb") as file:
             file.write(msgspec.json.encode(trashed))
-        with folder_of(real) as (parent, found):
-            _move(found, os.path.join(box, _THING), parent)
+        with folder_of(real) as (parent, _name):
+            copied = _moved_or_copied(real, os.path.join(box, _THING), parent)
     except BaseException:
         import shutil  # here, as everywhere: 2 ms that a start need not pay
 
         shutil.rmtree(box, ignore_errors=True)
         raise
+    if copied:
+        _removed(real, remove or _delete, trashed.id)
     return trashed
+
+
+def _removed(real: str, remove: Callable[[str], None], box_id: str) -> None:
+    """Take away what is in the trash by now. From here on the copy may be the only one of a part."""
+    try:
+        with folder_of(real) as (parent, _name):
+            remove(_reached(parent, real))
+    except OSError as error:
+        raise ToolError(
+            f"{visible(os.path.basename(real))} could not be removed whole: {error.strerror or error}. "
+            f"All of it is in the trash, as {box_id}."
+        ) from error
 
 
 def leave_box(box: str, real: str) -> None:
     """Put what is in a box at a path, which is free. Raises `OSError`; then it still is in the box."""
-    with folder_of(real, create=True) as (parent, name):
-        _move_out(os.path.join(box, _THING), name, parent)
+    with folder_of(real, create=True) as (parent, _name):
+        _move_out(os.path.join(box, _THING), real, parent)
     import shutil  # here, as everywhere: 2 ms that a start need not pay
 
     shutil.rmtree(box)
 
 
-def _move(name: str, target: str, parent: int) -> None:
+def _moved_or_copied(real: str, target: str, parent: int) -> bool:
+    """Move something into the trash; True where it was only copied, to another disk."""
     try:
-        os.rename(name, target, src_dir_fd=parent)
+        os.rename(os.path.basename(real), target, src_dir_fd=parent)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        source = f"/proc/self/fd/{parent}/{name}" if os.path.isdir("/proc/self/fd") else name
-        _copy(source, target)
-        _delete(source)
+        _copy(_reached(parent, real), target)
+        return True
+    return False
 
 
-def _move_out(source: str, name: str, parent: int) -> None:
+def _move_out(source: str, real: str, parent: int) -> None:
     try:
-        os.rename(source, name, dst_dir_fd=parent)
+        os.rename(source, os.path.basename(real), dst_dir_fd=parent)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        target = f"/proc/self/fd/{parent}/{name}" if os.path.isdir("/proc/self/fd") else name
-        _copy(source, target)
+        target = _reached(parent, real)
+        try:
+            _copy(source, target)
+        except BaseException:
+            with suppress(OSError):  # there may be no beginning of it
+                _delete(target)
+            raise
+
+
+def _reached(parent: int, real: str) -> str:
+    """The path through its open folder, where the system has one: it can't be led elsewhere."""
+    return f"/proc/self/fd/{parent}/{os.path.basename(real)}" if os.path.isdir("/proc/self/fd") else real
 
 
 def _copy(source: str, target: str) -> None:
