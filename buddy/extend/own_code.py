@@ -7,11 +7,13 @@ import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from buddy.agent.tool import Tool, ToolContext, ToolResult
+from buddy.extend.own_loop import OwnLoop, from_thread
 
 IMPORT_LIMIT_S = 10.0
 MAX_PRINTED_CHARS = 8_000
@@ -87,8 +89,17 @@ def run_code(work: Callable[[], None], limit_s: float = IMPORT_LIMIT_S) -> BaseE
     return raised[0] if raised else None
 
 
-def contained(tool: Tool) -> Tool:
-    """The tool, so that it neither writes to the terminal nor ends the program."""
+def contained(tool: Tool, loop: OwnLoop) -> Tool:
+    """The tool, so that it neither writes to the terminal nor ends the program nor keeps it waiting."""
+
+    async def guarded(arguments: msgspec.Struct, ctx: ToolContext) -> object:
+        try:
+            return await tool.run(ctx, arguments)
+        except (Exception, asyncio.CancelledError):
+            raise
+        except BaseException as error:
+            # SystemExit or KeyboardInterrupt inside an event loop would end it, or the whole program.
+            raise RuntimeError(f"the tool raised {type(error).__name__}: {error}") from error
 
     async def run(ctx: ToolContext, arguments: msgspec.Struct) -> ToolResult:
         printed: list[str] = []
@@ -96,16 +107,11 @@ def contained(tool: Tool) -> Tool:
         def hear(text: str) -> None:
             if sum(map(len, printed)) < MAX_PRINTED_CHARS:
                 printed.append(text)
-            ctx.progress(text)
+            show(text)
 
-        try:
-            with caught(hear):
-                result: object = await tool.run(ctx, arguments)
-        except (Exception, asyncio.CancelledError):
-            raise
-        except BaseException as error:
-            # SystemExit or KeyboardInterrupt inside the event loop would end the whole program.
-            raise RuntimeError(f"the tool raised {type(error).__name__}: {error}") from error
+        show = from_thread(asyncio.get_running_loop(), ctx.progress)
+        with caught(hear):
+            result = await loop.run(tool.name, partial(guarded, arguments), ctx)
         return _with_printed(result, "".join(printed)[:MAX_PRINTED_CHARS])
 
     return msgspec.structs.replace(tool, run=run)

@@ -21,6 +21,7 @@ import msgspec
 from buddy.agent.registry import ToolRegistry
 from buddy.agent.tool import Tool
 from buddy.extend.own_code import IMPORT_LIMIT_S, caught, contained, run_code
+from buddy.extend.own_loop import OwnLoop
 
 GROUP = "buddy.tools"
 MAX_FILE_BYTES = 1_000_000
@@ -51,6 +52,7 @@ class OwnTools:
         self._registry = registry
         self._files: dict[str, tuple[str, Found]] = {}
         self._plugins: Found | None = None
+        self._loop = OwnLoop()
 
     def load(self) -> Reloaded:
         """Read the folder's files in the order of their names, and the packages once. Files whose content is
@@ -60,7 +62,7 @@ class OwnTools:
         files = self._sources(problems) if self.trusted else {}
         self._files = {path: self._file(path, source) for path, source in files.items()}
         if self._plugins is None:
-            self._plugins = from_entry_points(installed_points())
+            self._plugins = from_entry_points(installed_points(), self._loop)
         for name in before:
             self._registry.remove(name)
         kept: dict[str, Tool] = {}
@@ -113,11 +115,11 @@ class OwnTools:
         if known is not None and known[0] == digest:
             return known
         builtin = {id(tool): tool for tool in self._registry.list_all()}
-        return digest, from_source(path, source, builtin)
+        return digest, from_source(path, source, builtin, self._loop)
 
 
 def from_source(
-    path: str, source: bytes, known: Mapping[int, Tool], limit_s: float = IMPORT_LIMIT_S
+    path: str, source: bytes, known: Mapping[int, Tool], loop: OwnLoop, limit_s: float = IMPORT_LIMIT_S
 ) -> Found:
     """The tools a file defines; those in `known` (by id) it only imported. Runs its code, which has to end in
     time."""
@@ -136,7 +138,7 @@ def from_source(
         sys.modules.pop(name, None)
         return Found((), (f"{_place(error, path)}: not loaded: {type(error).__name__}: {error}",))
     tools = [value for value in vars(module).values() if isinstance(value, Tool) and id(value) not in known]
-    unique = {id(tool): contained(msgspec.structs.replace(tool, source=path)) for tool in tools}
+    unique = {id(tool): contained(msgspec.structs.replace(tool, source=path), loop) for tool in tools}
     return Found(tuple(unique.values()), ())
 
 
@@ -215,7 +217,7 @@ def _content(path: str) -> bytes:
         return b""
 
 
-def from_entry_points(points: Iterable[EntryPoint]) -> Found:
+def from_entry_points(points: Iterable[EntryPoint], loop: OwnLoop) -> Found:
     """The tools of installed packages: each entry point names a `Tool` or several."""
     tools: list[Tool] = []
     problems: list[str] = []
@@ -230,7 +232,7 @@ def from_entry_points(points: Iterable[EntryPoint]) -> Found:
         if several is None:
             problems.append(f"{source} ({point.value}): expected a tool or a list of tools")
             continue
-        tools.extend(contained(msgspec.structs.replace(one, source=source)) for one in several)
+        tools.extend(contained(msgspec.structs.replace(one, source=source), loop) for one in several)
     return Found(tuple(tools), tuple(problems))
 
 

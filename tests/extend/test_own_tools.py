@@ -12,6 +12,7 @@ import pytest
 
 from buddy.agent.registry import ToolRegistry
 from buddy.agent.tool import ToolContext, tool
+from buddy.extend.own_loop import OwnLoop
 from buddy.extend.own_tools import OwnTools, Reloaded, from_entry_points, from_source
 
 SHOUT = '''
@@ -180,7 +181,7 @@ def test_packages_name_tools_by_entry_points(tmp_path: Path) -> None:
             EntryPoint(name, f"plugin_for_this_test:{value}", "buddy.tools")
             for name, value in (("a", "shout"), ("b", "several"), ("c", "wrong"), ("d", "missing"))
         ]
-        found = from_entry_points(points)
+        found = from_entry_points(points, OwnLoop())
     finally:
         sys.path.remove(str(tmp_path))
     assert [(tool.name, tool.source) for tool in found.tools] == [
@@ -275,6 +276,83 @@ async def test_a_function_that_is_not_async_keeps_nobody_waiting(folder: Folder)
     assert ticks > 5
 
 
+BLOCKING = '''
+import asyncio
+import time
+from buddy.agent.tool import ToolContext, tool
+
+lock = asyncio.Lock()
+
+@tool(risk="low")
+async def blocks(ctx: ToolContext, seconds: float) -> str:
+    """Blocks."""
+    ctx.progress("begun")
+    time.sleep(seconds)
+    return "blocked"
+
+@tool(risk="low")
+async def waits(ctx: ToolContext) -> str:
+    """Waits to be cancelled."""
+    async with lock:
+        ctx.progress("waits")
+        await ctx.cancelled.wait()
+        return "heard of it"
+
+@tool(risk="low")
+async def locked(ctx: ToolContext) -> str:
+    """Takes the lock that all of them share."""
+    async with lock:
+        return "locked"
+'''
+
+
+async def test_an_async_tool_that_blocks_keeps_nobody_waiting_and_can_be_cancelled(folder: Folder) -> None:
+    folder.put("blocking.py", BLOCKING)
+    assert folder.own.load().problems == ()
+    heard: list[str] = []
+    blocked = asyncio.ensure_future(called(folder, "blocks", heard, seconds=4.0))
+    while heard != ["begun"]:
+        await asyncio.sleep(0.01)
+    blocked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await blocked
+
+
+async def test_after_a_tool_blocked_their_loop_the_next_gets_a_new_one_and_says_who_it_was(
+    tmp_path: Path,
+) -> None:
+    loop = OwnLoop(answers_within_s=0.1)
+    found = from_source(str(tmp_path / "blocking.py"), BLOCKING.encode(), {}, loop)
+    tools = {tool.name: tool for tool in found.tools}
+    heard: list[str] = []
+    ctx = ToolContext(1, "c", heard.append, asyncio.Event(), {})
+    blocked = asyncio.ensure_future(tools["blocks"].run(ctx, tools["blocks"].arguments(seconds=1.0)))
+    while heard != ["begun"]:
+        await asyncio.sleep(0.01)
+    assert (await tools["locked"].run(ctx, tools["locked"].arguments())).text == "locked"
+    assert heard[1:] == ["[blocks blocks the event loop of own tools (asyncio.to_thread helps)]\n"]
+    assert not blocked.done()
+    assert (await blocked).text == "blocked"
+
+
+async def test_own_tools_share_a_loop_and_hear_of_a_cancel(folder: Folder) -> None:
+    folder.put("blocking.py", BLOCKING)
+    folder.own.load()
+    tool = folder.registry.get("waits")
+    assert tool is not None
+    heard: list[str] = []
+    context = ToolContext(1, "c", heard.append, asyncio.Event(), {})
+    waiting = asyncio.ensure_future(tool.run(context, tool.arguments()))
+    while not heard:
+        await asyncio.sleep(0.01)
+    locked = asyncio.ensure_future(called(folder, "locked"))
+    await asyncio.sleep(0.05)
+    assert not locked.done()
+    context.cancelled.set()
+    assert (await waiting).text == "heard of it"
+    assert await locked == "locked"
+
+
 @pytest.mark.parametrize("how", ["exit", "key", "base"])
 async def test_a_tool_that_wants_to_end_the_program_only_crashes(folder: Folder, how: str) -> None:
     folder.put("odd.py", ODD)
@@ -301,7 +379,7 @@ def test_a_file_that_wants_to_end_the_program_is_not_loaded(folder: Folder, code
 
 
 def test_a_file_that_never_ends_is_left_behind(tmp_path: Path) -> None:
-    found = from_source(str(tmp_path / "a.py"), b"import time\nwhile True: time.sleep(1)", {}, 0.2)
+    found = from_source(str(tmp_path / "a.py"), b"import time\nwhile True: time.sleep(1)", {}, OwnLoop(), 0.2)
     assert [problem.partition(": ")[2] for problem in found.problems] == [
         "not loaded: TimeoutError: it was still running after 0.2 s"
     ]
