@@ -21,16 +21,17 @@ from buddy.workspace.approved import Approved
 from buddy.workspace.content import decode
 from buddy.workspace.disk import Disk
 from buddy.workspace.files import Loaded, Replacement, explained, load, remove, replace, status_of
-from buddy.workspace.linediff import Unified, unified
+from buddy.workspace.linediff import Comparison, Unified, compared, unified
 from buddy.workspace.locks import FileLocks, in_thread
 from buddy.workspace.undo import Intent, UndoLog
+from buddy.workspace.versions import FileVersions
 from buddy.workspace.views import FileViews
 
 
 class FileChange(msgspec.Struct, frozen=True):
     """One file's change. `before` None: it does not exist yet; `after` None: it goes. `whole`: the model gave
     the whole content. `moved_to`: where the content goes on living (the change that creates it is another
-    one)."""
+    one). `compared`: how its text differs, where that was worked out already."""
 
     located: Located
     before: Loaded | None
@@ -38,6 +39,7 @@ class FileChange(msgspec.Struct, frozen=True):
     whole: bool
     mode: int | None = None
     moved_to: str = ""
+    compared: Comparison | None = None
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -120,7 +122,7 @@ def _carry_out(ctx: ToolContext, tool: str, changes: Sequence[FileChange]) -> No
     try:
         for item, versions in zip(changes, entry.files, strict=True):
             with explained(f"write {item.located.shown}"):
-                _write(ctx, item, versions.temporary, log.disk)
+                _write(ctx, item, versions, log.disk)
             done.append(item)
     except BaseException:
         undone = [_take_back(item, log.disk) for item in reversed(done)]
@@ -129,7 +131,7 @@ def _carry_out(ctx: ToolContext, tool: str, changes: Sequence[FileChange]) -> No
         raise
 
 
-def _write(ctx: ToolContext, item: FileChange, temporary: str, disk: Disk) -> None:
+def _write(ctx: ToolContext, item: FileChange, versions: FileVersions, disk: Disk) -> None:
     views = ctx.service(FileViews)
     real, shown = item.located.real, item.located.shown
     if item.after is None:
@@ -137,8 +139,9 @@ def _write(ctx: ToolContext, item: FileChange, temporary: str, disk: Disk) -> No
             remove(real, shown, item.before)
         views.gone(real)
         return
-    new = Replacement(real, shown, item.after, item.before, item.mode, temporary)
-    views.wrote(real, item.before, item.after, replace(new, disk), whole=item.whole)
+    new = Replacement(real, shown, item.after, item.before, item.mode, versions.temporary)
+    stamp = replace(new, disk)
+    views.wrote(real, item.before, item.after, versions.after, stamp, whole=item.whole)
 
 
 def _take_back(item: FileChange, disk: Disk) -> bool:
@@ -169,7 +172,10 @@ def shown_as_diff(changes: Sequence[FileChange]) -> Diff:
 
 
 def _plain(item: FileChange) -> FileDiff:
-    found = difference(item.before.data if item.before else b"", item.after or b"")
+    if item.compared is not None and item.compared.changes:
+        found = unified(item.compared)
+    else:
+        found = difference(item.before.data if item.before else b"", item.after or b"")
     kind: Literal["add", "update", "delete"] = "update"
     if item.before is None:
         kind = "add"
@@ -191,7 +197,7 @@ def difference(before: bytes, after: bytes) -> Unified:
     if old is None or new is None:
         same = before == after
         return Unified("" if same else f"binary: {len(before):,} → {len(after):,} bytes\n", 0, 0)
-    found = unified(old.text, new.text)
+    found = unified(compared(old.text, new.text))
     if not found.diff and before != after:
         return Unified("line ends or encoding differ\n", 0, 0)
     return found

@@ -16,6 +16,7 @@ from buddy.tools.edited_regions import summary
 from buddy.tools.refusals import stale
 from buddy.workspace.content import EMPTY, Content, decode
 from buddy.workspace.files import Loaded
+from buddy.workspace.linediff import compared
 from buddy.workspace.views import FileViews, View, changed_lines
 
 ALIASES = {
@@ -78,10 +79,9 @@ class _Planner:
                 raise ToolError(f"{error}\n{stale(target.shown, lines, whole=whole)}") from error
             raise
         data = outcome.content.encode(outcome.content.raw)
-        text = summary(target.shown, content.text, outcome.content.text) + _remarks(
-            target, outcome, changed=changed
-        )
-        return Plan((FileChange(target, before, data, whole=before is None),), text)
+        found = compared(content.text, outcome.content.text)
+        text = summary(target.shown, found) + _remarks(target, outcome, changed=changed)
+        return Plan((FileChange(target, before, data, whole=before is None, compared=found),), text)
 
 
 def _remarks(target: Located, outcome: EditedText, *, changed: bool) -> str:

@@ -29,6 +29,7 @@ from buddy.tools.refusals import stale
 from buddy.tools.write import new_bytes, require_known
 from buddy.workspace.content import decode, line_count
 from buddy.workspace.files import Loaded
+from buddy.workspace.linediff import compared
 from buddy.workspace.views import FileViews, changed_lines
 
 ALIASES = {"input": "patch", "patch_text": "patch", "patchText": "patch", "diff": "patch"}
@@ -116,7 +117,7 @@ def _updated(ctx: ToolContext, target: Located, before: Loaded, section: UpdateF
     refuse_elided("\n".join(added_lines(section.hunks)), content.text)
     if outcome.content.raw == content.raw and not section.move_to:
         raise ToolError(f"{target.shown} would stay as it is; nothing was changed")
-    text = summary(target.shown, content.text, outcome.content.text)
+    text = summary(target.shown, compared(content.text, outcome.content.text))
     if outcome.loose:
         text += f"\nNote: some lines did not match exactly: {', '.join(outcome.loose)} differed."
     return content.encode(outcome.content.raw), text

@@ -16,6 +16,7 @@ from buddy.tools.elision import refuse_elided
 from buddy.tools.refusals import stale
 from buddy.workspace.content import EMPTY, Content, decode, line_count, with_line_ends
 from buddy.workspace.files import Loaded
+from buddy.workspace.linediff import compared
 from buddy.workspace.merge import Merged, merge
 from buddy.workspace.views import FileViews, View, changed_lines
 
@@ -75,8 +76,9 @@ def _merged(target: Located, before: Loaded, view: View | None, content: str) ->
     data, _ = new_bytes(found.text, before)
     lines, _ = changed_lines(view, before)
     text = (
-        f"{summary(target.shown, now.text, found.text)}\nNote: {target.shown} had changed since you read it, "
-        "in other lines than yours. Both changes are in it now. The other one was:\n" + "\n".join(lines)
+        f"{summary(target.shown, compared(now.text, found.text))}\n"
+        f"Note: {target.shown} had changed since you read it, in other lines than yours. Both changes are in "
+        "it now. The other one was:\n" + "\n".join(lines)
     )
     return Plan((FileChange(target, before, data, whole=False),), text)
 
@@ -106,7 +108,7 @@ class _Planner:
         if before is None:
             text = f"{target.shown}: created, {lines} lines, {len(data):,} bytes"
         else:
-            text = summary(target.shown, old.text, "" if now is None else now.text)
+            text = summary(target.shown, compared(old.text, "" if now is None else now.text))
         return Plan((FileChange(target, before, data, whole=True),), text)
 
 

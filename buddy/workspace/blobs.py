@@ -18,9 +18,10 @@ class BlobStore:
         self._folder = folder
         self._disk = disk
 
-    def store(self, data: bytes) -> str:
-        """Keep a content; returns its hash. Raises `OSError`; then nothing is kept."""
-        digest = digest_of(data)
+    def store(self, data: bytes, digest: str = "") -> str:
+        """Keep a content; returns its hash, which need not be worked out again where the caller knows it.
+        Raises `OSError`; then nothing is kept."""
+        digest = digest or digest_of(data)
         path = os.path.join(self._folder, digest)
         if os.path.exists(path):
             return digest
@@ -38,10 +39,10 @@ class BlobStore:
             os.close(descriptor)
         return digest
 
-    def keep(self, data: bytes) -> None:
-        """Keep a content if that is possible, without waiting for the disk: something that is only needed to
-        merge. A content that did not make it is noticed when it is read."""
-        path = os.path.join(self._folder, digest_of(data))
+    def keep(self, data: bytes, digest: str) -> None:
+        """Keep a content of this hash if that is possible, without waiting for the disk: something that is
+        only needed to merge. A content that did not make it is noticed when it is read."""
+        path = os.path.join(self._folder, digest)
         if os.path.exists(path):
             return
         beside = f"{path}.{os.getpid()}.{threading.get_ident()}"

@@ -8,6 +8,9 @@ MAX_COMPARED_LINES = 3000
 """Blocks longer than this are shown as replaced whole: comparing takes time that grows with the square."""
 
 
+_STEP = 8192
+
+
 class LineChange(msgspec.Struct, frozen=True):
     """Lines `old` (from `old_start`, counted from 0) became `new` (from `new_start`)."""
 
@@ -17,7 +20,7 @@ class LineChange(msgspec.Struct, frozen=True):
     new: tuple[str, ...]
 
 
-class _Middle(msgspec.Struct, frozen=True):
+class Middle(msgspec.Struct, frozen=True):
     """What is left of two texts without the lines they start and end with alike: positions in both, on line
     borders, and how many lines come before."""
 
@@ -27,29 +30,81 @@ class _Middle(msgspec.Struct, frozen=True):
     lines_before: int
 
 
+class Window(msgspec.Struct, frozen=True):
+    """Some lines of a text with their line ends; `start` is the number of the first, from 0."""
+
+    start: int
+    lines: list[str]
+
+    def between(self, first: int, stop: int) -> list[str]:
+        """Lines by their number in the whole text."""
+        return self.lines[max(0, first - self.start) : max(0, stop - self.start)]
+
+    @property
+    def stop(self) -> int:
+        """The number after the last line."""
+        return self.start + len(self.lines)
+
+
+def _window(text: str, middle: Middle, stop: int, context: int) -> Window:
+    """The lines from where two texts begin to differ to `stop`, and so many around them."""
+    start, first = middle.head, middle.lines_before
+    while first > 0 and middle.lines_before - first < context:
+        start = text.rfind("\n", 0, start - 1) + 1
+        first -= 1
+    for _ in range(context):
+        stop = text.find("\n", stop) + 1 or len(text)
+    return Window(first, _lines(text[start:stop]))
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """Two texts, what changed between them, in order, and where."""
+
+    before: str
+    after: str
+    changes: tuple[LineChange, ...]
+    middle: Middle
+
+    def old_lines(self, context: int) -> Window:
+        """The lines of the old text that changed, and so many around them."""
+        return _window(self.before, self.middle, self.middle.old_stop, context)
+
+    def new_lines(self, context: int) -> Window:
+        """The lines of the new text that changed, and so many around them."""
+        return _window(self.after, self.middle, self.middle.new_stop, context)
+
+
+def compared(before: str, after: str) -> Comparison:
+    """Two texts side by side."""
+    if before == after:
+        return Comparison(before, after, (), Middle(0, 0, 0, 0))
+    middle = _middle(before, after)
+    old, new = before[middle.head : middle.old_stop], after[middle.head : middle.new_stop]
+    return Comparison(before, after, _changes(_lines(old), _lines(new), middle), middle)
+
+
 def line_changes(before: str, after: str) -> tuple[LineChange, ...]:
     """What changed, in order; empty when nothing did. A missing final newline makes its last line differ."""
-    if before == after:
-        return ()
-    middle = _middle(before, after)
-    return _changes(
-        _lines(before[middle.head : middle.old_stop]), _lines(after[middle.head : middle.new_stop]), middle
-    )
+    return compared(before, after).changes
 
 
-def _middle(before: str, after: str) -> _Middle:
+def _middle(before: str, after: str) -> Middle:
     head = _common_head(before, after)
     head = before.rfind("\n", 0, head) + 1
     tail = _common_tail(before, after, min(len(before), len(after)) - head)
     # The last lines are alike from behind the first newline in the common end on.
     first_kept = before.find("\n", len(before) - tail)
     tail = len(before) - first_kept - 1 if first_kept >= 0 else 0
-    return _Middle(head, len(before) - tail, len(after) - tail, before.count("\n", 0, head))
+    return Middle(head, len(before) - tail, len(after) - tail, before.count("\n", 0, head))
 
 
 def _common_head(before: str, after: str) -> int:
-    """How many characters both start with, by halving: comparing slices is much faster than characters."""
+    """How many characters both start with, in steps and then by halving: comparing slices is much faster than
+    characters."""
     low, high = 0, min(len(before), len(after))
+    while low + _STEP < high and before.startswith(after[low : low + _STEP], low):
+        low += _STEP
+    high = min(high, low + _STEP)
     while low < high:
         half = (low + high + 1) // 2
         if before[low:half] == after[low:half]:
@@ -61,6 +116,11 @@ def _common_head(before: str, after: str) -> int:
 
 def _common_tail(before: str, after: str, most: int) -> int:
     low, high = 0, most
+    while low + _STEP < high and before.endswith(
+        after[len(after) - low - _STEP : len(after) - low], 0, len(before) - low
+    ):
+        low += _STEP
+    high = min(high, low + _STEP)
     while low < high:
         half = (low + high + 1) // 2
         if before[len(before) - half : len(before) - low] == after[len(after) - half : len(after) - low]:
@@ -70,7 +130,7 @@ def _common_tail(before: str, after: str, most: int) -> int:
     return low
 
 
-def _changes(old: list[str], new: list[str], middle: _Middle) -> tuple[LineChange, ...]:
+def _changes(old: list[str], new: list[str], middle: Middle) -> tuple[LineChange, ...]:
     import difflib  # here: 1 ms that a start need not pay
 
     base = middle.lines_before
@@ -99,45 +159,18 @@ class Unified(msgspec.Struct, frozen=True):
     removed: int
 
 
-def unified(before: str, after: str, *, context: int = 3) -> Unified:
+def unified(found: Comparison, *, context: int = 3) -> Unified:
     """The unified diff of two texts."""
-    if before == after:
+    changes = found.changes
+    if not changes:
         return Unified("", 0, 0)
-    changes = line_changes(before, after)
-    window = _window(before, changes, context)
+    window = found.old_lines(context)
     pieces: list[str] = []
     for group in _grouped(changes, context):
         pieces.extend(_hunk(window, group, context))
     added = sum(len(change.new) for change in changes)
     removed = sum(len(change.old) for change in changes)
     return Unified("".join(pieces), added, removed)
-
-
-class _Window(msgspec.Struct, frozen=True):
-    """The lines of the old text that hunks may show; `start` is the number of the first, from 0."""
-
-    start: int
-    lines: list[str]
-
-    def between(self, first: int, stop: int) -> list[str]:
-        """Lines by their number in the whole text."""
-        return self.lines[max(0, first - self.start) : max(0, stop - self.start)]
-
-    @property
-    def stop(self) -> int:
-        """The number after the last line."""
-        return self.start + len(self.lines)
-
-
-def _window(before: str, changes: tuple[LineChange, ...], context: int) -> _Window:
-    first = max(0, changes[0].old_start - context)
-    stop = changes[-1].old_start + len(changes[-1].old) + context
-    lines = before.split("\n", stop)
-    rest = lines.pop() if len(lines) > stop or not lines[-1] else None
-    kept = [line + "\n" for line in lines[first:]]
-    if rest is None and kept:
-        kept[-1] = kept[-1][:-1]  # the last line of a text that does not end with a newline
-    return _Window(first, kept)
 
 
 def _grouped(changes: tuple[LineChange, ...], context: int) -> list[list[LineChange]]:
@@ -152,7 +185,7 @@ def _grouped(changes: tuple[LineChange, ...], context: int) -> list[list[LineCha
     return groups
 
 
-def _hunk(window: _Window, group: list[LineChange], context: int) -> list[str]:
+def _hunk(window: Window, group: list[LineChange], context: int) -> list[str]:
     first, last = group[0], group[-1]
     start = max(window.start, first.old_start - context)
     stop = min(window.stop, last.old_start + len(last.old) + context)

@@ -117,9 +117,9 @@ class UndoLog:
             self._last += 1
             entry = UndoEntry(self._last, task_id, call_id, tool, tuple(map(self._versions, intents)))
             self._append(entry)
-            for intent in intents:
+            for intent, versions in zip(intents, entry.files, strict=True):
                 if intent.after is not None:
-                    self._blobs.keep(intent.after)
+                    self._blobs.keep(intent.after, versions.after)
             self._add(entry)
             return entry
 
@@ -241,7 +241,9 @@ class UndoLog:
         return changed
 
     def _versions(self, intent: Intent) -> FileVersions:
-        before = NOTHING if intent.before is None else self._blobs.store(intent.before.data)
+        before = (
+            NOTHING if intent.before is None else self._blobs.store(intent.before.data, intent.before.digest)
+        )
         after = NOTHING if intent.after is None else digest_of(intent.after)
         mode = 0 if intent.before is None else intent.before.mode
         return FileVersions(intent.real, before, after, mode, temporary_name())

@@ -13,7 +13,7 @@ import msgspec
 
 from buddy.agent.tool import ToolError
 from buddy.workspace.content import decode
-from buddy.workspace.files import Loaded, Stamp, digest_of, load, stamp_of
+from buddy.workspace.files import Loaded, Stamp, load, stamp_of
 from buddy.workspace.linediff import brief_changes
 
 MAX_VIEWS = 500
@@ -78,14 +78,16 @@ class FileViews:
         self.put(real, view)
         return view
 
-    def wrote(self, real: str, before: Loaded | None, data: bytes, stamp: Stamp, *, whole: bool) -> None:
-        """The task changed a file itself. `whole`: the model gave the whole content; otherwise it knows as
-        much as it did before."""
+    def wrote(
+        self, real: str, before: Loaded | None, data: bytes, digest: str, stamp: Stamp, *, whole: bool
+    ) -> None:
+        """The task changed a file itself: `data`, its hash, its outside. `whole`: the model gave the whole
+        content; otherwise it knows as much as it did before."""
         view = self._views.get(real)
         knew_all = view is not None and view.whole and before is not None and view.digest == before.digest
         content = decode(data)
         text = None if content is None else _kept(content.text)
-        self.put(real, View(digest_of(data), stamp, whole or knew_all, text))
+        self.put(real, View(digest, stamp, whole or knew_all, text))
 
     def gone(self, real: str) -> None:
         """The file is no more."""

@@ -5,9 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buddy.workspace.linediff import Unified, brief_changes, line_changes, unified
+from buddy.workspace.linediff import Unified, brief_changes, compared, line_changes
+from buddy.workspace.linediff import unified as unified_of
 
 TEXTS = st.text(alphabet="ab\n", max_size=20)
+
+
+def unified(before: str, after: str, *, context: int = 3) -> Unified:
+    return unified_of(compared(before, after), context=context)
 
 
 def test_a_unified_diff_groups_near_changes_and_separates_far_ones() -> None:
@@ -53,3 +58,24 @@ def test_a_diff_holds_what_is_needed_to_make_the_new_text(before: str, after: st
 def test_brief_changes_say_whether_they_are_all() -> None:
     assert brief_changes("a\nb\n", "a\nc\n", max_lines=5) == (("-2     b", "+2     c"), True)
     assert brief_changes("a\nb\n", "a\nc\n", max_lines=1) == (("-2     b",), False)
+
+
+@given(TEXTS, TEXTS, st.integers(0, 4))
+def test_windows_around_a_change_are_the_lines_of_the_whole_text(
+    before: str, after: str, context: int
+) -> None:
+    if before == after:
+        return
+    found = compared(before, after)
+    for text, window in ((before, found.old_lines(context)), (after, found.new_lines(context))):
+        lines = text.splitlines(keepends=True)
+        assert window.lines == lines[window.start : window.stop]
+        assert window.start >= 0
+        assert window.stop <= len(lines)
+
+
+def test_what_two_long_texts_have_in_common_is_found_in_steps() -> None:
+    lines = [f"line {number}\n" for number in range(8000)]
+    changed = [*lines[:4000], "other\n", *lines[4001:]]
+    (change,) = line_changes("".join(lines), "".join(changed))
+    assert (change.old_start, change.old, change.new) == (4000, ("line 4000\n",), ("other\n",))
