@@ -24,6 +24,7 @@ def keys_wait(fd: int) -> Generator[list[Any] | None]:
     this, signals included, puts the terminal back. Yields how it was, None where it can't be had.
 
     Afterwards the program leaves, and a further interrupt would only break that: none is heard."""
+    _wait_for_the_terminal(fd)
     try:
         modes = termios.tcgetattr(fd)
     except termios.error:
@@ -52,6 +53,14 @@ def keys_wait(fd: int) -> Generator[list[Any] | None]:
         for number in _ENDS:
             if number in previous:
                 signal.signal(number, previous[number])
+
+
+def _wait_for_the_terminal(fd: int) -> None:
+    """A job of the background stops here, as any that sets the terminal does. What the terminal is set to
+    before it comes to the front is the shell's line editing: it would be what is put back."""
+    with contextlib.suppress(OSError):  # not the terminal of this session: nobody else's job has it
+        if os.tcgetpgrp(fd) != os.getpgrp():
+            os.kill(0, signal.SIGTTOU)
 
 
 def _interrupted(number: int, frame: FrameType | None) -> None:

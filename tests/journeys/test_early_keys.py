@@ -161,3 +161,37 @@ async def test_the_editor_finds_the_terminal_as_it_was_before_buddy(tmp_path: Pa
             stty = ("stty", "-g")
             now = await asyncio.to_thread(subprocess.check_output, stty, stdin=terminal.tty, text=True)
             assert modes.read_text() == now
+
+
+SHELL = """
+import os, signal, sys, termios, tty
+from buddy.cli.early_keys import keys_wait
+
+before = termios.tcgetattr(0)
+tty.setraw(0)  # the shell edits its line
+job = os.fork()
+if job == 0:
+    os.setpgid(0, 0)
+    with keys_wait(0) as modes:
+        os._exit(10 if modes == before else 11)
+stopped = os.WIFSTOPPED(os.waitpid(job, os.WUNTRACED)[1])
+termios.tcsetattr(0, termios.TCSANOW, before)  # fg
+os.tcsetpgrp(0, job)
+os.kill(job, signal.SIGCONT)
+code = os.waitstatus_to_exitcode(os.waitpid(job, 0)[1])
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+os.tcsetpgrp(0, os.getpgrp())
+termios.tcsetattr(0, termios.TCSANOW, before)
+print("stopped" if stopped else "went on", code)
+"""
+"""A shell that starts a job in the background and brings it to the front."""
+
+
+async def test_started_in_the_background_it_takes_the_terminal_as_it_is_when_brought_to_the_front(
+    tmp_path: Path,
+) -> None:
+    async with FakeLLM([]) as server:
+        desk = desk_for(tmp_path, server.url)
+        async with on_terminal(desk, program=(sys.executable, "-c", SHELL), ready="10") as terminal:
+            assert terminal.rows() == ["stopped 10"]
+            assert await terminal.exit_code() == 0

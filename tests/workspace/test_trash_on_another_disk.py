@@ -1,4 +1,4 @@
-"""What is deleted on another disk than that of the trash is copied first: nothing is lost where a step fails."""
+"""Deleted from another disk than the one of the trash: copied first, and no step that fails loses anything."""
 
 from __future__ import annotations
 
