@@ -126,18 +126,16 @@ def _broken(word: Line, room: int, width: int) -> Iterable[Span | None]:
     for style, text in word:
         rest = text
         while rest:
-            if cells(rest) <= room:
-                yield style, rest
-                room -= cells(rest)
-                break
-            if room <= 0 or (room < width and cells(rest[0]) > room):
+            head, tail = split_at(rest, room)  # never measures all of the rest: it may be megabytes
+            size = cells(head)
+            if (tail or size > room) and (room <= 0 or (room < width and cells(rest[0]) > room)):
                 yield None
                 room = width
                 continue
-            head, rest = split_at(rest, room)
             yield style, head
-            yield from ((None,) if rest else ())
-            room = width if rest else room - cells(head)
+            yield from ((None,) if tail else ())
+            room = width if tail else room - size
+            rest = tail
 
 
 def indented(lines: Iterable[Line], first: Line, rest: Line) -> list[Line]:

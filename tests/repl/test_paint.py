@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import msgspec
 import pytest
 
@@ -25,7 +27,7 @@ from buddy.repl.blocks import (
 )
 from buddy.repl.paint import Painter
 from buddy.repl.style import ASCII, UNICODE, Look
-from buddy.repl.width import cells
+from buddy.repl.width import cells, wrap
 
 PLAIN = Painter(Look("mono", UNICODE, ansi=False))
 COLOR = Painter(Look("default", UNICODE, ansi=True))
@@ -282,3 +284,13 @@ def test_a_narrow_table_breaks_between_words_or_stands_in_one_column() -> None:
 
 def test_a_table_without_a_header_has_no_rule() -> None:
     assert drawn(Table((), (("a", "b"),)), 20) == ["a │ b"]
+
+
+def test_a_word_ten_times_as_long_takes_about_ten_times_as_long() -> None:
+    def seconds(count: int) -> float:
+        began = time.process_time()
+        assert len(wrap([("", "Ì" * count)], 98)) == -(-count // 98)
+        return time.process_time() - began
+
+    short = min(seconds(10_000) for _ in range(3))
+    assert seconds(100_000) < 40 * short  # 100 times when the rest is measured at every cut

@@ -45,7 +45,7 @@ def test_a_text_without_quotes_is_scavenged_alike_both_ways(text: str) -> None:
     assert with_a_quote[-1] == ("",)
 
 
-@pytest.mark.parametrize("piece", ["''", '""', "$HOME", "\\a", '"$HOME"', "$'\\t'", "["])
+@pytest.mark.parametrize("piece", ["''", '""', "$HOME", "\\a", "$'\\t'", "["])
 def test_a_word_of_a_thousand_pieces_is_asked_about_and_still_looked_through(
     tmp_path: Path, piece: str
 ) -> None:
