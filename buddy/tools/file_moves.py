@@ -28,11 +28,15 @@ MAX_COUNTED = 10_000
 T = TypeVar("T")
 
 
+def _inside(source: str, target: str) -> str:
+    """The path meant where the target is a folder: in it, under the same name."""
+    return os.path.join(target, os.path.basename(source.rstrip("/")))
+
+
 def _into(ctx: ToolContext, source: Located, target: Located) -> Located:
-    """A folder as target means: in it, under the same name."""
     status = status_of(target.real)
     if status is not None and stat.S_ISDIR(status.st_mode):
-        return locate(ctx.service(Boundary), os.path.join(target.path, os.path.basename(source.path)))
+        return located(ctx, _inside(source.given, target.given))
     return target
 
 
@@ -52,7 +56,9 @@ def _plan_copy(ctx: ToolContext, targets: Any, loader: Loader) -> Plan:
 
 
 def _copy_access(arguments: Any) -> Access:
-    return Access(reads=(arguments.source,), writes=(arguments.target,))
+    # Whether the target is a folder is not known here: both paths are judged.
+    inside = _inside(arguments.source, arguments.target)
+    return Access(reads=(arguments.source,), writes=(arguments.target, inside))
 
 
 def _copy_preview(ctx: ToolContext, arguments: Any) -> Diff:
@@ -75,7 +81,8 @@ async def copy_file(ctx: ToolContext, source: str, target: str) -> ToolResult:
 
 
 def _move_access(arguments: Any) -> Access:
-    return Access(reads=(arguments.source,), writes=(arguments.source, arguments.target))
+    inside = _inside(arguments.source, arguments.target)
+    return Access(reads=(arguments.source,), writes=(arguments.source, arguments.target, inside))
 
 
 def _found(ctx: ToolContext, target: Located) -> os.stat_result:
@@ -112,11 +119,11 @@ def _refuse_whole_workspace(boundary: Boundary, target: Located) -> None:
 def _move_preview(ctx: ToolContext, arguments: Any) -> Display:
     source, target = (locate(ctx.service(Boundary), path) for path in (arguments.source, arguments.target))
     _found(ctx, source)
-    target = _into(ctx, source, target)
-    _free(target)
-    for found, given in ((source, arguments.source), (target, arguments.target)):
-        ctx.service(Approved).remember(ctx.call_id, given, found.real)
-    return Diff((FileDiff(source.shown, "move", "", 0, 0, new_path=target.shown),))
+    end = _into(ctx, source, target)
+    _free(end)
+    for found in (source, target, end):
+        ctx.service(Approved).remember(ctx.call_id, found.given, found.real)
+    return Diff((FileDiff(source.shown, "move", "", 0, 0, new_path=end.shown),))
 
 
 @tool(
@@ -134,8 +141,7 @@ async def move_file(ctx: ToolContext, source: str, target: str) -> ToolResult:
     def work() -> ToolResult:
         start = located(ctx, source)
         status = _found(ctx, start)
-        end = _into(ctx, start, locate(ctx.service(Boundary), target))
-        ctx.service(Approved).check_path(ctx.call_id, target, end.real)
+        end = _into(ctx, start, located(ctx, target))
         origin = _itself(ctx.service(Boundary), start)
         if end.real == origin or end.real.startswith(origin + "/"):
             raise ToolError(f"{start.shown} cannot be moved into itself")
