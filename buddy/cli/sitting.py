@@ -16,8 +16,9 @@ from buddy.cli.first_run import first_run_text
 from buddy.cli.interactive import Front
 from buddy.cli.models import Models
 from buddy.cli.place import Place
-from buddy.cli.stores import session_store
+from buddy.cli.stores import KEEP_ELSEWHERE, session_store
 from buddy.cli.trust import FolderTrust
+from buddy.cli.typing_pause import TypingPause
 from buddy.config import IGNORED, ConfigError, Loaded
 from buddy.llm.scripted import Pace
 from buddy.repl.at_desk import AtDesk
@@ -43,7 +44,7 @@ async def sit(
     options: Options, place: Place, loaded: Loaded, front: Front, reference: str, log_path: str
 ) -> None:
     """Open a session ("" is a new one), work with it until the person leaves or switches, close it."""
-    models = _models(options, place, loaded)
+    models = _models(options, place, loaded, front)
     store = session_store(place, loaded.settings, lambda text: front.print(Note("warning", text.strip())))
     try:
         if options.fork and reference:
@@ -60,7 +61,9 @@ async def sit(
             front.previous = ""
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        front.print(Note("error", f"{where}{error.strerror}: the session can't be kept there"))
+        front.print(
+            Note("error", f"{where}{error.strerror}: the session can't be kept there; {KEEP_ELSEWHERE}")
+        )
     finally:
         await front.settle()
 
@@ -83,9 +86,9 @@ def _said(error: Exception, reference: str) -> str:
             return str(error)
 
 
-def _models(options: Options, place: Place, loaded: Loaded) -> Models:
+def _models(options: Options, place: Place, loaded: Loaded, front: Front) -> Models:
     if options.command != "demo":
-        return Models(loaded.settings, place)
+        return Models(loaded.settings, place, TypingPause(front.screen.typed_at))
     return DemoModels(loaded.settings, place, pace=Pace(characters=6, seconds=0.02))
 
 

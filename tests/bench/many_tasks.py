@@ -138,7 +138,7 @@ def traced(pid: int, given: argparse.Namespace) -> subprocess.Popen[bytes] | Non
     if not given.trace:
         return None
     seconds = str(max(1, int(given.keys * given.gap)))
-    options = ("-r", "500", "-d", seconds, "-f", "raw", "-o", given.trace, "-p", str(pid))
+    options = ("--nonblocking", "-r", "500", "-d", seconds, "-f", "raw", "-o", given.trace, "-p", str(pid))
     return subprocess.Popen(["py-spy", "record", *options], stdout=subprocess.DEVNULL)
 
 
