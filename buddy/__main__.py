@@ -32,7 +32,8 @@ def _leave(code: int) -> None:
     a thread still imports litellm, whose objects import again when they are deleted (every second run that
     failed within a second of the import).
 
-    What is registered for the end is done, what was written is flushed. Where a thread is to be waited for,
+    What was written is flushed; what is registered for the end is done, unless a thread is left behind, which
+    may hold what that needs. Where a thread is to be waited for,
     or somebody watches (a debugger, coverage), this returns and the interpreter ends as usual."""
     threading = sys.modules.get("threading")
     others = [one for one in threading.enumerate() if one is not threading.main_thread()] if threading else []
@@ -45,10 +46,17 @@ def _leave(code: int) -> None:
         if stream is not None:  # pyright: ignore[reportUnnecessaryComparison] - it is when it was closed
             try:
                 stream.flush()
-            except (OSError, ValueError):
-                # Whoever read it is gone, or the disk is full: of what goes on, it is no matter.
-                code = code or int(stream is sys.stdout)
+            except (OSError, ValueError) as error:
+                if stream is sys.stdout and not code:  # otherwise something has been said already
+                    _tell_unwritten(error)
+                    code = 1
     os._exit(code)
+
+
+def _tell_unwritten(error: OSError | ValueError) -> None:
+    """Say that stdout is not whole, unless whoever read it is gone."""
+    if isinstance(error, OSError) and not isinstance(error, BrokenPipeError) and sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison] - as above
+        sys.stderr.write(f"buddy: standard output: {error.strerror}\n")
 
 
 def _is_watched() -> bool:

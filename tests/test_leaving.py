@@ -84,17 +84,27 @@ async def test_a_long_answer_is_whole_in_a_pipe_that_is_read_slowly(tmp_path: Pa
     assert (ran.code, b"".join(pieces).decode()) == (0, answer), ran.err
 
 
-def test_what_cannot_be_written_at_the_end_is_a_failure(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "unbuffered", "told"),
+    [
+        (["--version"], "", "standard output: No space left on device"),
+        (["models"], "", "not everything could be written: No space left on device"),
+        (["models"], "1", "not everything could be written: No space left on device"),
+    ],
+)
+def test_what_cannot_be_written_is_a_failure_and_is_said(
+    tmp_path: Path, words: list[str], unbuffered: str, told: str
+) -> None:
     with open("/dev/full", "w") as full:
         ran = subprocess.run(
-            [sys.executable, "-m", "buddy", "--version"],
-            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
+            [sys.executable, "-m", "buddy", *words],
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": unbuffered},
             stdout=full,
             stderr=subprocess.PIPE,
             timeout=60,
             check=False,
         )
-    assert (ran.returncode, ran.stderr) == (1, b"")
+    assert (ran.returncode, ran.stderr.decode()) == (1, f"buddy: {told}\n")
 
 
 async def test_the_session_is_closed_on_the_disk(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ from buddy.cli.arguments import Options, UsageError, help_text, parse
 
 CONFIGURATION = 4
 USAGE = 2
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def run(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
@@ -33,6 +35,10 @@ def run(arguments: Sequence[str], environment: Mapping[str, str] | None = None) 
     except BrokenPipeError:
         _silence_stdout()
         return 1
+    except OSError as error:
+        if error.errno not in _FULL or error.filename is not None:
+            raise
+        return _told(f"not everything could be written: {error.strerror}", 1)
 
 
 def _dispatched(options: Options, environment: Mapping[str, str]) -> int:

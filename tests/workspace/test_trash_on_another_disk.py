@@ -1,4 +1,4 @@
-"""Deleted from another disk than the one of the trash: copied first, and no step that fails loses anything."""
+"""Deleted from another disk than the one of the trash: copied first; no step that fails loses anything."""
 
 from __future__ import annotations
 
