@@ -33,8 +33,8 @@ def _leave(code: int) -> None:
     failed within a second of the import).
 
     What was written is flushed; what is registered for the end is done, unless a thread is left behind, which
-    may hold what that needs. Where a thread is to be waited for,
-    or somebody watches (a debugger, coverage), this returns and the interpreter ends as usual."""
+    may hold what that needs. Where a thread is to be waited for, or somebody watches (a debugger, coverage),
+    this returns and the interpreter ends as usual."""
     threading = sys.modules.get("threading")
     others = [one for one in threading.enumerate() if one is not threading.main_thread()] if threading else []
     if any(not one.daemon for one in others) or _is_watched():

@@ -124,7 +124,8 @@ class Defined(NamedTuple):
 class Trees:
     """Parsers, made when first asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, grammars: Mapping[str, tuple[str, str]] = GRAMMARS) -> None:
+        self._grammars = grammars
         self._parsers: dict[str, Parser | None] = {}
 
     def definitions(self, extension: str, source: bytes, name: str) -> list[Defined] | None:
@@ -144,17 +145,16 @@ class Trees:
 
     def _parser(self, extension: str) -> Parser | None:
         if extension not in self._parsers:
-            self._parsers[extension] = _made(extension)
+            self._parsers[extension] = _made(*self._grammars.get(extension, ("", "")))
         return self._parsers[extension]
 
 
-def _made(extension: str) -> Parser | None:
-    module, function = GRAMMARS.get(extension, ("", ""))
+def _made(module: str, function: str) -> Parser | None:
     try:
         language: Callable[[], object] = getattr(importlib.import_module(module), function)
-    except (ImportError, ValueError):  # the grammar is not installed, or nobody has one
-        return None
-    return Parser(Language(language()))
+        return Parser(Language(language()))
+    except (ImportError, AttributeError, ValueError):
+        return None  # the grammar is not installed, or of another time than the parser; or nobody has one
 
 
 def _kind(leaf: Node) -> str:

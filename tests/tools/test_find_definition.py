@@ -213,3 +213,12 @@ async def test_a_file_that_only_uses_the_name_is_not_guessed_at(context: ToolCon
     assert (await asked(context, "load"))[0].startswith(
         "no definition of load found in .; 2 lines in 1 source"
     )
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    [("no_such_grammar", "language"), ("tree_sitter_python", "of_another_time"), ("", "")],
+    ids=["not installed", "of another time", "nobody has one"],
+)
+def test_a_grammar_that_cannot_be_used_says_nothing_about_a_file(grammar: tuple[str, str]) -> None:
+    assert Trees({"py": grammar}).definitions("py", b"def load(): ...", "load") is None
