@@ -15,7 +15,7 @@ from buddy.cli.desk import Wanted, mode_of, open_desk
 from buddy.cli.log import start_log
 from buddy.cli.models import Models
 from buddy.cli.place import Place, check_yolo, find_place, read_settings
-from buddy.cli.stores import session_store
+from buddy.cli.stores import KEEP_ELSEWHERE, session_store
 from buddy.config import ConfigError, Loaded
 from buddy.extend.mentions import Expanded
 from buddy.headless.exec import ExecRun, run_exec
@@ -67,7 +67,9 @@ def run_headless(options: Options, environment: Mapping[str, str]) -> int:
         return _told(f"standard output: {error}; {kept}", 1)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        return _told(f"{where}{error.strerror}; the session can't be kept there", CONFIGURATION)
+        return _told(
+            f"{where}{error.strerror}: the session can't be kept there; {KEEP_ELSEWHERE}", CONFIGURATION
+        )
 
 
 @contextlib.contextmanager

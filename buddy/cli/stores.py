@@ -12,6 +12,8 @@ from buddy.sessions.journal import SaveState
 from buddy.sessions.opened import Watch
 from buddy.sessions.store import SessionStore
 
+KEEP_ELSEWHERE = "BUDDY_SESSION_DIRECTORY=… (or [session] directory) names a folder that can be written"
+
 
 def session_store(
     place: Place, settings: Settings, tell: Callable[[str], None], *, root: str = ""

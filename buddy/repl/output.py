@@ -29,6 +29,10 @@ CLEAR_DOWN = "\x1b[K\x1b[C\x1b[J\b"
 """Clears everything below from the first column. Not a plain `CSI J`: from the screen's first cell tmux takes
 that for clearing the screen, and moves what stands there into the scrollback."""
 LAST_WRITE_S = 1.0
+PICTURE = "\ufe0f"
+_JOINERS = f"\u200d{PICTURE}"
+FIRST_EMOJI = "\u2600"
+"""A joiner behind anything before that belongs to a script, which it shapes."""
 
 
 class Terminal(Protocol):
@@ -191,6 +195,15 @@ class FrameOutput(Vt100_Output):
         """Another program had the terminal: paste mode has to be said again."""
         self._paste_sent = False
         self._cursor_sent = True
+
+    def write(self, data: str) -> None:
+        """A cell of the application. Emoji are written apart, not joined into one picture: terminals
+        disagree about how wide that is, and everything behind it would stand where the cursor is not."""
+        if not data.isascii() and data[-1] in _JOINERS:
+            rest = data.rstrip(_JOINERS)
+            if rest and (data[-1] == PICTURE or rest[0] >= FIRST_EMOJI):
+                data = rest
+        super().write(data)
 
     def erase_down(self) -> None:
         """Clear what is below the cursor, which stands in the first column; once per frame."""

@@ -78,6 +78,14 @@ def test_modes_switched_there_and_back_in_a_frame_are_not_mentioned() -> None:
     assert written == ["\x1b[?2004h", "\x1b[?2026hx\x1b[?2026l", "\x1b[?2004h"]
 
 
+def test_emoji_are_written_apart_where_terminals_disagree_about_their_width() -> None:
+    output, written = collected()
+    for cell in ("\U0001f469\u200d", "\U0001f467", "❤\ufe0f", "\u0915\u094d\u200d", "e\u0301"):
+        output.write(cell)
+    output.flush()
+    assert written == ["\U0001f469\U0001f467❤\u0915\u094d\u200de\u0301"]
+
+
 def test_SEC_085_a_title_is_short_and_holds_no_control_characters() -> None:
     output, written = collected()
     output.set_title("a\x07b\x1b]52;c;aGk=\x07\n\x9dc\u202e" + "long " * 60)
