@@ -105,7 +105,7 @@ def _read(descriptor: int, max_bytes: int) -> bytes:
     with os.fdopen(descriptor, "rb", buffering=0) as file:
         pieces: list[bytes] = []
         left = max_bytes
-        while left > 0 and (piece := file.read(min(left, 1 << 20))):
+        while piece := file.read(min(left, 1 << 20)):  # nothing when nothing is left
             pieces.append(piece)
             left -= len(piece)
         return b"".join(pieces)

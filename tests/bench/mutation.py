@@ -36,7 +36,7 @@ class Area:
 AREAS = {
     "policy": Area(
         ("policy*", "rules*", "grants"),
-        ("policy", "policy_args", "rules", "shell_lists", "shell_cases"),
+        ("policy", "policy_args", "edges", "rules", "shell_lists", "shell_cases"),
     ),
     "analyser": Area(
         ("shell/*",),
@@ -49,15 +49,26 @@ AREAS = {
                 "shell_git",
                 "shell_effects",
             ),
-            *("shell_picks", "shell_compound", "shell_lists_review", "shell_lists", "policy"),
+            *(
+                "shell_picks",
+                "shell_compound",
+                "shell_hunts",
+                "shell_scavenge",
+                "edges",
+                "shell_lists_review",
+                "shell_lists",
+                "policy",
+            ),
         ),
     ),
     "paths": Area(
         ("paths", "descriptors", "protected", "protected_names"),
-        ("paths", "paths_descriptors", "paths_protected", "policy"),
+        ("paths", "paths_descriptors", "paths_protected", "edges", "policy"),
     ),
-    "sanitiser": Area(("sanitise", "escapes", "untrusted"), ("sanitise", "sanitise_manuals", "trust")),
-    "network": Area(("url_guard", "addresses", "suspicious"), ("url_guard",)),
+    "sanitiser": Area(
+        ("sanitise", "escapes", "untrusted"), ("edges", "sanitise", "sanitise_manuals", "trust")
+    ),
+    "network": Area(("url_guard", "addresses", "suspicious"), ("url_guard", "edges")),
     "secrets": Area(("redact", "secret_shapes", "secret_places"), ("redact", "secrets_published")),
 }
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {

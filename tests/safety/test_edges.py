@@ -1,0 +1,215 @@
+"""Edges of ranges, limits and orders: each line here is a small fault that no other test would see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from buddy.agent.tool import ToolError
+from buddy.safety.grants import ASK
+from buddy.safety.paths import MAX_LINKS, Boundary, locate
+from buddy.safety.policy import Verdict, judge
+from buddy.safety.policy_facts import Facts
+from buddy.safety.policy_table import Mode
+from buddy.safety.rules import Rule, RuleSet
+from buddy.safety.rules_save import rules_to_save
+from buddy.safety.sanitise import Sanitiser, clean
+from buddy.safety.suspicious import suspicious_url
+from buddy.safety.url_guard import Judged, Refused, judge_url, resolve_and_judge
+from tests.shell_desk import ShellDesk, make_desk
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> ShellDesk:
+    return make_desk(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        ("\x1b[1@x", "x"),
+        ("\x1b[1~x", "x"),
+        ("\x1b[1[x", "x"),
+        ("\x1b Fx", "x"),
+        ("\x1b/Fx", "x"),
+        ("\x1b0x", "x"),
+        ("\x1b~x", "x"),
+        ("\x1b([1mx", "1mx"),
+        ("\x1b(]0;x", "0;x"),
+    ],
+)
+def test_a_sequence_ends_where_the_standard_says(given: str, left: str) -> None:
+    assert clean(given) == left
+    whole = Sanitiser()
+    assert "".join(map(whole.feed, given)) + whole.finish() == left
+
+
+DROPPED = (
+    *(0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180F, 0x2065, 0x3164, 0xFFA0, 0xFDD0, 0xFDEF),
+    *(0xFE00, 0xFE0F, 0xFFF0, 0xFFF8, 0xFFFE, 0xFFFF, 0x1FFFE, 0x1FFFF, 0xE0000, 0xE0100, 0xE01EF, 0xE0FFF),
+    0x10FFFF,
+)
+KEPT = (0x34E, 0x350, 0x115E, 0x1161, 0x17B3, 0x17B6, 0x180A, 0x1810, 0x3163, 0x3165, 0xFDCF, 0xFDF0, 0xFE10)
+KEPT_TOO = (0xFF9F, 0xFFA1, 0xFFFD, 0x1FFFD, 0x20000, 0xE1000)
+
+
+def test_what_is_never_seen_is_dropped_to_the_last_character_and_no_further() -> None:
+    assert [hex(code) for code in DROPPED if clean(f"a{chr(code)}") != "a"] == []
+    kept = (*KEPT, *KEPT_TOO)
+    assert [hex(code) for code in kept if clean(f"a{chr(code)}") != f"a{chr(code)}"] == []
+
+
+@pytest.mark.parametrize("before", ["", "x"])
+def test_blank_lines_are_counted_from_the_first_on(before: str) -> None:
+    """At the start as in the middle, whole as piece by piece."""
+    text = before + "\n" * (6 if before else 5) + "y"
+    counted = clean(text, blank_lines=2)
+    assert counted == f"{before}\n\n\n⟨{3 if before else 2} blank lines⟩\ny"
+    pieces = Sanitiser(blank_lines=2)
+    assert "".join(map(pieces.feed, text)) + pieces.finish() == counted
+
+
+def test_a_chain_of_links_is_followed_to_the_limit_and_no_further(tmp_path: Path) -> None:
+    root = tmp_path.resolve()
+    boundary = Boundary(str(root), str(root), str(root))
+    (root / "link0").write_text("")
+    for number in range(1, MAX_LINKS + 2):
+        (root / f"link{number}").symlink_to(f"link{number - 1}")
+    assert locate(boundary, f"link{MAX_LINKS}").real == str(root / "link0")
+    with pytest.raises(ToolError, match="too many links"):
+        locate(boundary, f"link{MAX_LINKS + 1}")
+
+
+def test_a_link_may_say_its_way_oddly_and_be_long(tmp_path: Path) -> None:
+    root = tmp_path.resolve()
+    boundary = Boundary(str(root), str(root), str(root))
+    (root / "sub").mkdir()
+    for name, target in (
+        ("a", "sub//file"),
+        ("b", f"{root}//sub/./file"),
+        ("c", "./sub/"),
+        ("d", "sub//.//"),
+    ):
+        (root / name).symlink_to(target)
+    found = {name: locate(boundary, name).real for name in "abcd"}
+    sub = str(root / "sub")
+    assert found == {"a": f"{sub}/file", "b": f"{sub}/file", "c": sub, "d": sub}
+    deep = "/".join(["long" * 5] * 70)
+    assert locate(boundary, deep).real == f"{root}/{deep}"
+    assert locate(boundary, str(root)).shown == "."
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port"),
+    [
+        ("http://8.8.8.8:1/", "8.8.8.8", 1),
+        ("http://8.8.8.8:65535/", "8.8.8.8", 65535),
+        ("http://0x08080808/", "8.8.8.8", 80),
+        ("http://0x8.010.8.8/", "8.8.8.8", 80),
+        ("http://8.8.0x808/", "8.8.8.8", 80),
+    ],
+)
+def test_ports_and_numbers_are_read_to_their_ends(url: str, host: str, port: int) -> None:
+    judged = judge_url(url)
+    assert isinstance(judged, Judged)
+    assert (judged.host, judged.port) == (host, port)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://8.8.8.8:0/", "port 0 does not exist"),
+        ("http://8.8.8.8:65536/", "port 65536 does not exist"),
+        ("http://1.2.3.4.0/", "1.2.3.4.0 is not an address"),
+        ("http://1.2.3.4.5.0/", "1.2.3.4.5.0 is not an address"),
+        ("http://8.8.8.256/", "8.8.8.256 is not an address"),
+        ("http://8.256.8.8/", "8.256.8.8 is not an address"),
+    ],
+)
+def test_beyond_their_ends_they_are_refused(url: str, why: str) -> None:
+    assert judge_url(url) == Refused(why)
+
+
+@pytest.mark.parametrize("host", ["0x7f.1", "0x", "[2607:f8b0::5efe:a00:1]", "[2607:f8b0::200:5efe:a00:1]"])
+def test_private_places_in_odd_numbers_are_refused(host: str) -> None:
+    assert isinstance(judge_url(f"http://{host}/"), Refused)
+
+
+async def test_a_name_server_that_fails_without_a_number_is_quoted() -> None:
+    async def fails(host: str, port: int) -> Sequence[str]:
+        raise OSError("no route")
+
+    assert await resolve_and_judge("e.example", 80, fails) == Refused("e.example cannot be found: no route")
+
+
+RANDOM = "q7Zk3Xv9Lm2Rt8Wp5Bn1Hd6"
+
+
+@pytest.mark.parametrize(
+    ("tail", "why"),
+    [
+        (f"?q={RANDOM[:18]}", "its query holds a long random text, as a secret would be"),
+        (f"?q={RANDOM[:17]}", ""),
+        (f"{RANDOM[:20]}", "its path holds a long random text, as a secret would be"),
+        (f"{RANDOM[:19]}", ""),
+        ("a1/b2", ""),
+        ("aaaaaaaaaaaaaaaaaaaaaaaaaaa1", ""),
+        ("thequickbrownfoxjumpsoverthelazydog", ""),
+        ("xkQvbzWnmpLrtyHgfdkwcsa", ""),
+        ("xkQvbzWnmpLrtyHgfdKwcsa", "its path holds a long random text, as a secret would be"),
+        ("?q=" + "a+" * 249, ""),
+        ("?q=" + "a+" * 249 + "b", "its query is 501 characters long"),
+    ],
+)
+def test_what_carries_data_away_is_told_from_words_at_the_limit(tail: str, why: str) -> None:
+    assert suspicious_url(f"https://e.example/{tail}") == why
+
+
+def decide(facts: Facts, mode: Mode, *rules: Rule) -> Verdict:
+    return judge(facts, mode, RuleSet(rules), (), ASK, trusted=True, now=0.0)
+
+
+def facts(desk: ShellDesk, **more: Any) -> Facts:
+    return Facts(
+        **{"tool": "edit_file", "risk": "medium", "root": str(desk.root), "home": str(desk.home), **more}
+    )
+
+
+def test_plan_mode_is_stricter_than_any_rule_that_allows(desk: ShellDesk) -> None:
+    edit = facts(desk, writes=(locate(desk.boundary, "src/main.py"),))
+    allow = Rule("edit", "allow", "user", path="src/**")
+    assert decide(edit, "ask", allow).decision == "allow"
+    assert decide(edit, "plan", allow).decision == "deny"
+
+
+def test_an_edit_that_a_mode_lets_through_is_not_called_reading(desk: ShellDesk) -> None:
+    verdict = decide(facts(desk, writes=(locate(desk.boundary, "src/main.py"),)), "edit")
+    assert (verdict.decision, verdict.decided_by) == ("allow", "mode")
+
+
+def test_the_reason_names_the_path_that_is_the_reason(desk: ShellDesk) -> None:
+    both = tuple(locate(desk.boundary, name) for name in ("src/main.py", "../other/x"))
+    verdict = decide(facts(desk, tool="read_file", risk="low", reads=both), "ask")
+    assert verdict.decision == "ask"
+    assert "other/x" in verdict.reason
+    assert "main.py" not in verdict.reason
+
+
+def test_only_what_was_asked_about_can_be_saved(desk: ShellDesk) -> None:
+    def shell(command: str) -> Facts:
+        return facts(desk, tool="run_shell", risk="high", anything=True, shell=desk.analyse(command))
+
+    asked, runs = decide(shell("make test"), "ask"), decide(shell("make test"), "yolo")
+    assert [bool(asked.rules_to_save), runs.decision, runs.rules_to_save] == [True, "allow", ()]
+    assert rules_to_save(shell("'' x")) == ()
+
+
+@pytest.mark.parametrize(
+    "command", ["tar -txf f", "tar -xtf f", "tar txf f", "tar tfx f", "tar -tIf sh f", "tar -tf f -x"]
+)
+def test_tar_lists_only_when_every_letter_does(desk: ShellDesk, command: str) -> None:
+    assert not desk.analyse(command).read_only
+    assert desk.analyse("tar -tvf f").read_only
