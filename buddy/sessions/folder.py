@@ -89,7 +89,10 @@ def _make(path: str) -> bool:
         check_real(path)
         return False
     except OSError as error:
-        raise FolderError(f"can't create {path}: {error.strerror}") from error
+        raise FolderError(
+            f"can't create {path}: {error.strerror}; BUDDY_SESSION_DIRECTORY=… (or [session] directory) names "
+            "a folder that can be written"
+        ) from error
     os.chmod(path, 0o700)
     return True
 

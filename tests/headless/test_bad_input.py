@@ -430,7 +430,9 @@ async def test_REL_007_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -
         desk.repo.chmod(0o500)
         ran = await desk.run("exec", "hi")
         desk.repo.chmod(0o700)
-    assert "ermission denied" in said(ran, 4)
+    told = said(ran, 4)
+    assert "ermission denied" in told
+    assert "BUDDY_SESSION_DIRECTORY" in told
     assert server.requests == []
 
 
