@@ -50,6 +50,7 @@ def _redacted(value: Value) -> Value:
         case list():
             return cast(Value, [_redacted(item) for item in cast("list[Any]", value)])
         case dict():
-            return cast(Value, {key: _redacted(item) for key, item in cast("dict[str, Any]", value).items()})
+            items = cast("dict[str, Any]", value).items()
+            return cast(Value, {redact(key): _redacted(item) for key, item in items})
         case _:
             return value

@@ -4,6 +4,7 @@ has none."""
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from buddy.safety.redact import redact
 from buddy.sessions.export import exported
 from tests.fake_llm.script import Reply, call, reply, think
 from tests.fake_llm.server import FakeLLM
-from tests.headless.program import Desk
+from tests.headless.program import Desk, running, until
 from tests.safety.secrets_for_tests import SHAPED
 from tests.safety.secrets_published import IN_PLACE, SERVICE_ACCOUNT, WHOLE
 
@@ -96,11 +97,22 @@ async def test_SEC_088_nothing_a_run_leaves_behind_or_sends_back_holds_a_secret(
     await session.close()
 
 
-async def test_SEC_088_a_run_that_is_killed_in_the_middle_of_a_secret_leaves_none(tmp_path: Path) -> None:
-    async with FakeLLM(
-        [reply(*(f"{secret}\n" for secret in SECRETS.values()), chars=5, delay_s=0.002)]
-    ) as server:
+def cleaned(desk: Desk) -> int:
+    """How many secrets were taken out of what lies in the sessions' folder."""
+    files = (desk.repo / ".buddyx").rglob("*")
+    return sum(path.read_text(errors="replace").count("redacted: ") for path in files if path.is_file())
+
+
+@pytest.mark.parametrize("count", [1, 3, 12])
+async def test_SEC_088_a_run_that_is_killed_in_the_middle_of_a_secret_leaves_none(
+    tmp_path: Path, count: int
+) -> None:
+    script = [reply(*(f"{secret}\n" for secret in SECRETS.values()), chars=5, delay_s=0.002)]
+    async with FakeLLM(script) as server:
         desk = Desk(tmp_path, server.url)
-        process = await desk.start("exec", "hi")
-        await process.wait()
+        async with running(desk, "exec", "--debug", f"My key is {SHAPED['OpenAI']}") as process:
+            await until(lambda: cleaned(desk) >= count)
+            process.kill()
+            assert await process.wait() == -signal.SIGKILL
     assert left_behind(desk) == {}
+    assert 0 < cleaned(desk) < len(SECRETS)

@@ -39,8 +39,10 @@ def test_what_holds_no_text_of_others_is_the_same_object() -> None:
 
 
 def test_the_command_of_a_job_is_cleaned_in_its_data() -> None:
-    job = JobChanged("j", "running", {"command": f"curl {KEY}", "list": [KEY, {"deep": KEY}], "pid": 3})
-    clean = {"command": f"curl {GONE}", "list": [GONE, {"deep": GONE}], "pid": 3}
+    job = JobChanged(
+        "j", "running", {"command": f"curl {KEY}", "list": [KEY, {"deep": KEY}], "pid": 3, KEY: 1}
+    )
+    clean = {"command": f"curl {GONE}", "list": [GONE, {"deep": GONE}], "pid": 3, GONE: 1}
     assert redacted_record(job) == JobChanged("j", "running", clean)
 
 
