@@ -89,9 +89,19 @@ async def change(ctx: ToolContext, tool: str, paths: Sequence[str], plan: Planne
                 digest = "" if target.before is None else target.before.digest
                 ctx.service(Approved).check_content(ctx.call_id, target.located.given, digest)
             _carry_out(ctx, tool, made.changes)
-            return made.text, shown_as_diff(made.changes)
+            return made.text + _links_left(made.changes), shown_as_diff(made.changes)
 
     return await in_thread(work)
+
+
+def _links_left(changes: Sequence[FileChange]) -> str:
+    """What the model must know of files with several names: only the one it gave has the new content."""
+    return "".join(
+        f"\nNote: {item.located.shown} was a hard link; its other names ({item.before.links - 1}) keep the "
+        "old content."
+        for item in changes
+        if item.before is not None and item.before.links > 1 and item.after is not None
+    )
 
 
 def preview(ctx: ToolContext, paths: Sequence[str], plan: Planner) -> Diff:

@@ -87,7 +87,7 @@ def _read(ctx: ToolContext, path: str, offset: int, limit: int) -> ToolResult:
                     return _answer(page, target, offset, "")
             # Asked for its size and not for the limit: that much memory would be set aside first.
             data = _whole(file.read(min(status.st_size + BINARY_PROBE_BYTES, MAX_PARSED_BYTES + 1)), target)
-    loaded = Loaded(data, stat.S_IMODE(status.st_mode), stamp_of(status))
+    loaded = Loaded(data, stat.S_IMODE(status.st_mode), stamp_of(status), status.st_nlink)
     return _of_kind(ctx, target, loaded, kind, offset, limit)
 
 

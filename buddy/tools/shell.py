@@ -75,10 +75,11 @@ async def run_shell(
     pty: bool = False,
 ) -> ToolResult:
     """Run a command with bash; answers with its output and exit code. stdin is empty. Each command starts in
-    the working directory (or `cwd`): a `cd` does not last. `wait`: so long, a duration like "10m", or false
-    for not at all (as is `background`: true); `timeout`: the same in seconds. What is not done by then goes
-    on as a job (read_job, stop_job). `pty`: true starts a job on a terminal (send_keys, capture_pane). Long
-    output is cut in the middle; the result says where all of it is."""
+    the working directory (or `cwd`): a `cd` does not last. `wait`: how long to wait for its end, like "10m",
+    or false for not at all (the same as `background`: true); `timeout`: that in seconds. What is not done by
+    then goes on as a job (read_job, stop_job). `pty`: true starts a job on a terminal (send_keys,
+    capture_pane). Long output is cut in the middle; the result says where all of it is.
+    """
     settings = _settings(ctx)
     boundary = ctx.service(Boundary)
     if not command.strip():

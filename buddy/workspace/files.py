@@ -46,11 +46,12 @@ class Stamp(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True, dict=True):
-    """A file's bytes, with what must survive replacing it."""
+    """A file's bytes, with what must survive replacing it. `links`: how many names the file has."""
 
     data: bytes
     mode: int
     stamp: Stamp
+    links: int
 
     @cached_property
     def digest(self) -> str:
@@ -183,7 +184,7 @@ def load(real: str, shown: str, *, max_bytes: int = MAX_EDIT_BYTES) -> Loaded | 
         data = file.read(min(status.st_size + _GROWN_BYTES, max_bytes + 1))
         if len(data) > max_bytes:
             raise ToolError(f"{shown} grew past {max_bytes:,} bytes while it was read")
-        return Loaded(data, stat.S_IMODE(status.st_mode), stamp_of(status))
+        return Loaded(data, stat.S_IMODE(status.st_mode), stamp_of(status), status.st_nlink)
 
 
 class Replacement(msgspec.Struct, frozen=True):

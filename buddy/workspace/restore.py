@@ -47,7 +47,7 @@ def look(real: str, shown: str) -> Loaded | None:
     with folder_of(real) as (folder, name):
         target = os.readlink(name, dir_fd=folder)
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    return Loaded(os.fsencode(target), LINK, stamp_of(status))
+    return Loaded(os.fsencode(target), LINK, stamp_of(status), status.st_nlink)
 
 
 def is_link(mode: int) -> bool:

@@ -247,3 +247,12 @@ async def test_REL_064_extended_attributes_stay(desk: Desk) -> None:
         pytest.skip("capability missing: extended attributes")
     await desk.call(edit_file, path="a.txt", old="one", new="two")
     assert (os.getxattr(path, "user.note"), path.read_bytes()) == (b"kept", b"two\n")
+
+
+async def test_the_other_names_of_a_hard_link_are_told(desk: Desk) -> None:
+    path = desk.put("a.txt", "one\n")
+    os.link(path, desk.root / "b.txt")
+    answer = await desk.ask(edit_file, path="a.txt", old="one", new="two")
+    assert answer.endswith("\nNote: a.txt was a hard link; its other names (1) keep the old content.")
+    assert (desk.bytes("a.txt"), desk.bytes("b.txt")) == (b"two\n", b"one\n")
+    assert "hard link" not in await desk.ask(edit_file, path="a.txt", old="two", new="three")
