@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -65,6 +66,7 @@ class _Planner:
             case AddFile():
                 return _added(ctx, target, loaded, section.content)
             case DeleteFile():
+                _refuse_link(target, "delete_file")
                 before = existing(target, loaded, ctx.service(Boundary))
                 return [FileChange(target, before, None, whole=True)], f"{target.shown}: deleted"
             case UpdateFile():
@@ -86,6 +88,15 @@ def _refuse_twice(sections: Sequence[Section], named: dict[str, Located]) -> Non
                 "Nothing was changed."
             )
         seen.add(real)
+
+
+def _refuse_link(target: Located, instead: str) -> None:
+    """Raise `ToolError` where the file that would go is not the one that is named, but where that leads."""
+    if os.path.islink(target.path):
+        raise ToolError(
+            f"{target.shown} is a link, and the file it leads to would be gone. Nothing was changed. "
+            f"{instead} takes the link itself; or name the file."
+        )
 
 
 def _added(
@@ -132,6 +143,7 @@ def _moved(
     target: Located,
     loader: Loader,
 ) -> tuple[list[FileChange], str]:
+    _refuse_link(source, "move_file")
     there = loader(target)
     if there is not None and there.data:
         require_known(target, there, ctx.service(FileViews).get(target.real), "moving another file over it")

@@ -247,3 +247,16 @@ async def test_a_last_line_said_to_have_no_end_has_none(desk: Desk) -> None:
     hunk = ("@@", " a", "-b", "\\ No newline at end of file", "+c", "\\ No newline at end of file")
     assert await applied(desk, "a\nb", *hunk) == "a\nc"
     assert await applied(desk, "a\nb", "@@", "-b", "\\ No newline at end of file", "+c") == "a\nc\n"
+
+
+@pytest.mark.parametrize(
+    "section", ["*** Delete File: l.txt", "*** Update File: l.txt\n*** Move to: b.txt\n@@\n-one\n+two"]
+)
+async def test_a_link_does_not_take_the_file_it_leads_to_with_it(desk: Desk, section: str) -> None:
+    desk.put("a.txt", "one\n")
+    (desk.root / "l.txt").symlink_to("a.txt")
+    answer = await desk.ask(apply_patch, patch=f"*** Begin Patch\n{section}\n*** End Patch")
+    assert "is a link, and the file it leads to would be gone. Nothing was changed" in answer
+    assert desk.bytes("a.txt") == b"one\n"
+    assert (desk.root / "l.txt").is_symlink()
+    assert not (desk.root / "b.txt").exists()
