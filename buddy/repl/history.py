@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterable
 
 from prompt_toolkit.history import History, InMemoryHistory
 
+from buddy.safety.redact import redact
+
 KEPT_LINES = 5000
 READ_BYTES = 2_000_000
 
 
 class LineHistory(History):
     """One JSON string per line, newest last. Lines that begin with a blank are not written, as in a shell.
-    A full or read-only disk loses history, nothing else."""
+    Keys and tokens of known shapes come back while the program runs, and are never
+    written. A full or read-only disk loses history, nothing else."""
 
     def __init__(self, path: str, log: Callable[[str], None]) -> None:
         super().__init__()
@@ -41,7 +44,7 @@ class LineHistory(History):
         try:
             fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             with open(fd, "w", encoding="ascii") as file:
-                file.write(json.dumps(string) + "\n")
+                file.write(json.dumps(redact(string)) + "\n")
         except OSError as error:
             self._log(f"input history was not written: {error}")
 
