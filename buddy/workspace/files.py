@@ -115,6 +115,7 @@ def _open_folder(folder: str, *, create: bool) -> int:
             following = _step(current, part, flags, create=create)
         except OSError as error:
             if error.errno in {errno.ELOOP, errno.ENOTDIR, errno.EMLINK}:
+                _refuse_plain_file(current, part, folder)
                 raise ToolError(
                     f"{visible(part)} in {visible(folder)} is a link or no folder (it may have been swapped "
                     "since the path was checked); nothing was touched"
@@ -124,6 +125,13 @@ def _open_folder(folder: str, *, create: bool) -> int:
             os.close(current)
         current = following
     return current
+
+
+def _refuse_plain_file(parent: int, name: str, folder: str) -> None:
+    """Raise `ToolError` where simply a file stands where a folder was meant."""
+    with suppress(OSError):
+        if stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+            raise ToolError(f"{visible(name)} in {visible(folder)} is a file; expected a folder")
 
 
 def _step(parent: int, name: str, flags: int, *, create: bool) -> int:

@@ -115,3 +115,9 @@ def test_risks_are_those_of_the_table() -> None:
         "move_file": "high",
         "delete_file": "high",
     }
+
+
+async def test_a_file_where_a_folder_was_meant_is_named(desk: Desk) -> None:
+    desk.put("a.txt", "one\n")
+    answer = await desk.ask(write_file, path="a.txt/b.txt", content="x")
+    assert answer == f"refused: a.txt in {desk.root}/a.txt is a file; expected a folder"
