@@ -231,7 +231,7 @@ async def test_status_context_cost_model_and_budget(tmp_path: Path) -> None:
         await desk.quiet()
         await desk.said("/status", "fake-model", "saved", "yes", "ask")
         await desk.said("/context", "system prompt and instructions", "you", "the model", "100.0k")
-        await desk.said("/cost", "session: 15 tokens")
+        await desk.said("/cost", "session: 15 tokens, $0.00 and what has no known price")
         await desk.said("/model", "▸", "fast", "openai/fast")
         desk.say("/model fast")
         await desk.hints("model: fast")
@@ -253,7 +253,10 @@ async def test_diff_undo_redo_tools_trust_and_jobs(tmp_path: Path) -> None:
         await desk.turn("overwrite new.py")
         assert (desk.desk.repo / "new.py").exists()
         (desk.desk.repo / "main.py").write_text("print(2)\n")
-        await desk.said("/diff", "+print(2)")
+        await desk.said("/diff", "new, not in git yet: new.py", "+print(2)")
+        added = await asyncio.create_subprocess_exec("git", "add", "main.py", cwd=desk.desk.repo)
+        assert await added.wait() == 0
+        await desk.said("/diff main.py", "+print(2)")  # what is staged has changed too
         await desk.said("/undo", "taken back: write_file of task 1 on new.py; /redo applies it again")
         assert not (desk.desk.repo / "new.py").exists()
         await desk.said("/redo", "applied again: write_file")

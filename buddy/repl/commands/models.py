@@ -72,7 +72,9 @@ async def cost(context: Context, argument: str) -> None:
         )
     context.stage.print(Table(("task", "in", "of it cached", "out", "cost", "what"), tuple(rows)))
     dollars, tokens = context.board.spent()
-    context.stage.print(Note("info", f"session: {words.tokens(tokens)} tokens, {words.money(dollars)}"))
+    known = all(task.meter.cost_known for task in context.board.tasks.values())
+    money = words.money(dollars) if known else f"{words.money(dollars)} and what has no known price"
+    context.stage.print(Note("info", f"session: {words.tokens(tokens)} tokens, {money}"))
 
 
 @command(family="models", usage="[N] DOLLARS|off")

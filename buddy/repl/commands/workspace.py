@@ -14,9 +14,11 @@ from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.commands.tasks import task_number
 from buddy.repl.port import Context
 from buddy.tools.ask_user import Unanswered
-from buddy.tools.git import git_diff
+from buddy.tools.git import git_diff, git_status
 from buddy.tools.task_diff import task_diff
 from buddy.workspace.undo import UndoEntry
+
+NO_COMMIT = "## No commits yet"
 
 
 @command(family="workspace", usage="[PATH|@N]", completes=("path",))
@@ -28,11 +30,17 @@ async def diff(context: Context, argument: str) -> None:
     task = context.board.task(context.focus)
     call_context = ToolContext(task.number, "", lambda _text: None, asyncio.Event(), task.services.services)
     try:
-        result = await git_diff.run(call_context, git_diff.arguments(path=argument, ref="", staged=False))
+        status = await git_status.run(call_context, git_status.arguments(path=argument))
+        ref = "" if status.text.startswith(NO_COMMIT) else "HEAD"
+        result = await git_diff.run(call_context, git_diff.arguments(path=argument, ref=ref, staged=False))
     except ToolError as error:
         raise CommandError(str(error)) from error
+    new = [line[3:] for line in status.text.splitlines() if line.startswith("?? ")]
+    if new:
+        context.stage.print(Note("info", f"new, not in git yet: {', '.join(new)}"))
     if isinstance(result.display, Diff) and not result.display.files:
-        context.stage.print(Note("info", "nothing changed since the last commit"))
+        if not new:
+            context.stage.print(Note("info", "nothing changed since the last commit"))
         return
     call = Call("", "git_diff", "{}")
     context.stage.print(
