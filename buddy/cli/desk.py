@@ -120,6 +120,8 @@ async def open_desk(
         news = JobNews()
         jobs = await stack.enter_async_context(Jobs(children, news.changed))
         undo = UndoLog(os.path.join(session.directory, "undo"))
+        if wanted.session:
+            await asyncio.to_thread(undo.entries)  # what a program that was killed left beside files goes
         rules = RuleFiles(place, loaded)
         policy = _policy(place, loaded.settings, rules, wanted.options, session)
         found = _instructions(place, loaded.settings)
@@ -286,8 +288,8 @@ def _remember(approved: Approved) -> Callable[[str, Facts], None]:
     def judged(call_id: str, facts: Facts) -> None:
         for located in (*facts.reads, *facts.writes):
             approved.remember(call_id, located.given, located.real)
-        if facts.shell is not None and facts.shell.read_only:
-            approved.harden(call_id, READ_ONLY_ENVIRONMENT)
+        reads = facts.shell is not None and facts.shell.read_only
+        approved.harden(call_id, READ_ONLY_ENVIRONMENT if reads else {})
 
     return judged
 

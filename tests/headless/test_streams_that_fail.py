@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -93,3 +94,15 @@ async def test_an_ephemeral_run_in_a_folder_that_cannot_be_written_leaves_nothin
     assert (ran.code, ran.out) == (0, "ok\n"), ran.err
     assert list((tmp_path / "temporary").iterdir()) == []
     assert not (desk.repo / "new.txt").exists()
+
+
+async def test_what_a_killed_run_left_beside_a_file_goes_when_the_session_goes_on(tmp_path: Path) -> None:
+    async with FakeLLM([reply(WRITES), reply("ok"), reply("again")]) as server:
+        desk = Desk(tmp_path, server.url)
+        await desk.run("exec", *YOLO, "hi")
+        (log,) = desk.repo.glob(".buddyx/sessions/*/undo/log.jsonl")
+        (name,) = re.findall(r"[.]buddy-[0-9a-f]+[.]tmp", log.read_text())
+        (desk.repo / name).write_text("half of i")
+        ran = await desk.run("exec", "--continue", "on")
+    assert (ran.code, ran.out) == (0, "again\n"), ran.err
+    assert not (desk.repo / name).exists()
