@@ -34,9 +34,8 @@ _BLANKS = pattern("[ \n]*")
 _BLANK_LINES = pattern(r"\n(?: *\n){2,}")
 _SPACES = pattern(f" {{{MAX_SPACES + 1},}}")
 _INVISIBLE_LETTERS = frozenset({0x115F, 0x1160, 0x3164, 0xFFA0, 0x2065, *range(0xFFF0, 0xFFF9)})
-_INVISIBLE_MARKS = frozenset(
-    {0x034F, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)}
-)
+_INVISIBLE_MARKS = frozenset({0x034F, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10)})
+"""Those of the plane of tags are dropped with all of it."""
 _CACHED = 0x10000
 
 

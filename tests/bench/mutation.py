@@ -5,6 +5,17 @@
 COUNT mutants are drawn from each area (policy, analyser, paths, sanitiser, network, secrets). A copy of the
 tree is mutated, one fault at a time, and the tests of the area run until the first failure. What survives is
 listed: either a test is missing or the code does not matter.
+
+Survivors that change nothing anybody could see, and why:
+
+- `frozen=True` of a record, a default that every caller gives (policy, protected): a reader's promise.
+- The length of a quotation in an error ([:80], [:200]: paths, descriptors, url_guard).
+- sanitise `_CACHED`, `code < _CACHED`: the size of a cache. `text.isascii() or …`, `_is_plain(text) and …`,
+  `sign < "\\u0300"`: short ways to what the long way says too. `first < 0`: the long way cuts and joins the
+  text at its last character.
+- descriptors `getattr(os, "O_DIRECTORY", 0)` and the like: the default is for systems without the name.
+  The length of the random part of a temporary name.
+- protected `tail.startswith(name) and …`: a quick look before the exact one.
 """
 
 from __future__ import annotations
