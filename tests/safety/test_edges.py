@@ -214,3 +214,25 @@ def test_only_what_was_asked_about_can_be_saved(desk: ShellDesk) -> None:
 def test_tar_lists_only_when_every_letter_does(desk: ShellDesk, command: str) -> None:
     assert not desk.analyse(command).read_only
     assert desk.analyse("tar -tvf f").read_only
+
+
+@pytest.mark.parametrize(
+    ("url", "decision"),
+    [
+        ("https://docs.python.org/3/", "allow"),
+        ("https://DOCS.python.org./3/", "allow"),
+        ("https://docs.python.org.evil.example/", "ask"),
+        ("https://evil-docs.python.org/", "ask"),
+        ("https://docs.python.org@evil.example/", "refused"),
+        ("https://sub.good.example/", "allow"),
+        ("https://notgood.example/", "ask"),
+    ],
+)
+def test_SEC_071_a_rule_for_a_host_allows_that_host_alone(desk: ShellDesk, url: str, decision: str) -> None:
+    allowed = [Rule("fetch", "allow", "user", host=host) for host in ("docs.python.org", ".good.example")]
+    judged = judge_url(url)
+    if isinstance(judged, Refused):
+        assert decision == "refused"
+        return
+    fetch = facts(desk, tool="web_fetch", risk="high", host=judged.host)
+    assert decide(fetch, "ask", *allowed).decision == decision
