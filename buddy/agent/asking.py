@@ -42,7 +42,11 @@ class _Stream:
         host = turn.host
         self.reply_id = host.new_id()
         self.assembler = ReplyAssembler(
-            self.reply_id, model=turn.agent.model, lane=turn.agent.provider.lane, new_id=host.new_id
+            self.reply_id,
+            model=turn.agent.model,
+            lane=turn.agent.provider.lane,
+            new_id=host.new_id,
+            taken=host.call_ids,
         )
         self.started_at = host.now()
         self.first_content_s = 0.0

@@ -99,6 +99,9 @@ class TurnHost(msgspec.Struct, frozen=True):
     `record_soon` is how results are recorded where a host has it: the message is in the history when it
     returns and safe when the future resolves, which has to be before the next reply is; None where it can't
     be promised now, and `record` has to do. The model may be asked meanwhile, nothing else.
+
+    `call_ids` are the ids that calls have had, in this conversation and in those that share it: no other call
+    gets one of them.
     """
 
     emit: Callable[[AgentUiEvent], None]
@@ -117,6 +120,7 @@ class TurnHost(msgspec.Struct, frozen=True):
     cancelled: asyncio.Event
     instructions: Callable[[], Awaitable[tuple[UserMessage, ...]]] = nothing_new
     record_soon: Callable[[Message], asyncio.Future[Any] | None] = never_soon
+    call_ids: set[str] = msgspec.field(default_factory=set[str])
 
 
 class Outcome(msgspec.Struct, frozen=True):

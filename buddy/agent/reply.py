@@ -105,11 +105,20 @@ class ReplyAssembler:
     """Feed it every delta of one stream; ask for `finish()` at its end, or `partial()` when it broke.
 
     `new_id` makes ids for calls that came without one (or with one that was taken); by default they derive
-    from the reply's id. `reply_id` is public.
+    from the reply's id. `taken` are the ids of other replies' calls, and takes those of this one: some
+    servers count from 0 in every reply. `reply_id` is public.
     """
 
-    def __init__(self, reply_id: str, model: str, lane: str, new_id: Callable[[], str] | None = None) -> None:
+    def __init__(
+        self,
+        reply_id: str,
+        model: str,
+        lane: str,
+        new_id: Callable[[], str] | None = None,
+        taken: set[str] | None = None,
+    ) -> None:
         self.reply_id = reply_id
+        self._taken = taken if taken is not None else set[str]()
         self._model = model
         self._lane = lane
         self._new_id = new_id
@@ -249,11 +258,11 @@ class ReplyAssembler:
         return call
 
     def _free_id(self, wanted: str) -> str:
-        taken = {call.id for call in self._calls}
-        number = len(taken)
-        while not wanted or wanted in taken:
+        number = len(self._calls)
+        while not wanted or wanted in self._taken:
             number += 1
             wanted = self._new_id() if self._new_id else f"{self.reply_id}-{number}"
+        self._taken.add(wanted)
         return wanted
 
     def _take_usage(self, usage: Usage) -> None:

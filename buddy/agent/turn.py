@@ -16,11 +16,13 @@ from buddy.agent.host import Agent, TurnHost
 from buddy.agent.loop_guard import LoopGuard
 from buddy.agent.messages import (
     CANCELLED_TEXT,
+    AssistantMessage,
     Call,
     Message,
     ResultStatus,
     ToolMessage,
     UserMessage,
+    calls_of,
     unanswered,
 )
 from buddy.agent.tool import Risk, ToolResult, call_title
@@ -51,6 +53,9 @@ class Turn:
         self.compacted_for_overflow = False
         self.took_in = False
         self.beside = Beside(host.cancelled)
+        host.call_ids.update(
+            call.id for one in history if isinstance(one, AssistantMessage) for call in calls_of(one)
+        )
         self._saving: list[asyncio.Future[Any]] = []
         self._open: dict[str, float] = {}
         self._closed: dict[str, ToolMessage] = {}

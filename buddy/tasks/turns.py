@@ -53,7 +53,8 @@ class PausingProvider:
 
 
 class TurnParts(msgspec.Struct, frozen=True):
-    """What the turns of all tasks share."""
+    """What the turns of all tasks share. `call_ids`: those their calls have had; what was judged, begun or
+    changed is kept by them."""
 
     board: BoardParts
     hub: EventHub
@@ -61,6 +62,7 @@ class TurnParts(msgspec.Struct, frozen=True):
     writes: Writes
     changed: Callable[[Task], None]
     delegations: Delegations
+    call_ids: set[str] = msgspec.field(default_factory=set[str])
 
 
 def agent_of(shared: TurnParts, task: Task, access: ModelAccess, is_foreground: Callable[[], bool]) -> Agent:
@@ -143,6 +145,7 @@ def host_of(shared: TurnParts, task: Task) -> TurnHost:
         cancelled=task.cancelled,
         instructions=instructions,
         record_soon=record_soon,
+        call_ids=shared.call_ids,
     )
 
 

@@ -34,7 +34,8 @@ class Approved:
             self._calls.popitem(last=False)
 
     def harden(self, call_id: str, environment: Mapping[str, str]) -> None:
-        """The command of this call was judged under the condition that its environment holds these."""
+        """The command of this call was judged under the condition that its environment holds these; nothing,
+        where it may change something."""
         self._environments[call_id] = environment
         while len(self._environments) > MAX_CALLS:
             self._environments.popitem(last=False)
@@ -45,7 +46,7 @@ class Approved:
 
     def only_reads(self, call_id: str) -> bool:
         """Whether the command of this call was judged to change nothing."""
-        return call_id in self._environments
+        return bool(self.environment(call_id))
 
     def check_path(self, call_id: str, given: str, real: str) -> None:
         """Raise `ToolError` when the path leads elsewhere now."""

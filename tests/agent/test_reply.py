@@ -219,6 +219,19 @@ def test_REL_030_ids_that_are_missing_or_taken_are_made_up_and_unique():
     assert found == ["new1", "x", "new2", "new3", "new4"]
 
 
+def test_an_id_another_reply_has_had_is_made_up_anew():
+    ids = itertools.count(1)
+    taken = {"call_0"}
+    found: list[str] = []
+    for number in (1, 2):
+        assembler = ReplyAssembler(f"r{number}", "m", "chat", lambda: f"new{next(ids)}", taken)
+        assembler.feed(CallPiece(0, "call_0", "f", "{}"))
+        assembler.feed(CallPiece(1, "call_1", "f", "{}"))
+        assembler.feed(CALLS)
+        found += [part.id for part in assembler.finish().parts if isinstance(part, Call)]
+    assert found == ["new1", "call_1", "new2", "new3"]
+
+
 def test_an_id_that_comes_late_does_not_change_the_one_that_was_shown():
     assert calls(
         CallPiece(0, "", "f", ""), CallPiece(0, "late", "", '{"a":1}'), CallPiece(0, "late", "", "")

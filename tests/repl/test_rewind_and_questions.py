@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from buddy.repl.view_state import QueueRow
 from buddy.repl.width import line_cells, plain
 from buddy.workspace.undo import UndoEntry
 from tests.fake_llm.asked import Asked
-from tests.fake_llm.script import Reply, call, reply
+from tests.fake_llm.script import Reply, ToolCall, call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import Desk
 from tests.repl.sitting_desk import Sitting, seated, sitting
@@ -76,6 +77,25 @@ async def test_rewind_offers_conversation_files_or_both_with_the_difference_firs
         assert (desk.desk.repo / "b.txt").exists()
         await desk.said("/rewind 3", "back to before prompt 3\n")
         assert said(desk) == ["write a.txt one", "write b.txt two"]
+
+
+def edits_as_call_0(asked: Asked) -> Reply:
+    """The same from a server that counts its calls from 0 in every reply."""
+    answer = edits(asked)
+    parts = tuple(
+        dataclasses.replace(part, id="call_0") if isinstance(part, ToolCall) else part
+        for part in answer.parts
+    )
+    return dataclasses.replace(answer, parts=parts)
+
+
+async def test_calls_whose_ids_a_server_gives_again_are_told_apart(tmp_path: Path) -> None:
+    async with sitting(tmp_path, edits_as_call_0, settings=EDIT) as desk:
+        await desk.turn("write a.txt one")
+        await desk.turn("write b.txt two")
+        await desk.said("/rewind 2", "1 file changed since prompt 2")
+        await desk.said("/rewind 2 both", "taken back since prompt 2: b.txt; /redo applies it again")
+        assert (desk.desk.repo / "a.txt").read_text() == "one\n"
 
 
 class UndoInterrupted:

@@ -147,7 +147,7 @@ async def test_a_command_judged_to_only_read_takes_no_checkpoint(tmp_path: Path)
     async with board_desk(tmp_path, repository=True) as desk:
         approved = desk.board.task(1).services.services[Approved]
         assert isinstance(approved, Approved)
-        approved.harden("direct-1", {})
+        approved.harden("direct-1", {"GIT_OPTIONAL_LOCKS": "0"})
         await desk.call(run_shell, {"command": "ls"})
         assert not os.path.exists(tmp_path / "session/checkpoints")
         await desk.call(run_shell, {"command": "ls"})
@@ -204,3 +204,11 @@ async def test_what_the_person_and_an_undo_changed_is_told_with_the_next_result(
             "+2     two",
         ]
         assert "changed" not in (await desk.call(list_files, {})).text
+
+
+def test_a_call_that_is_judged_again_as_writing_is_not_taken_for_one_that_reads() -> None:
+    approved = Approved()
+    approved.harden("c1", {"GIT_OPTIONAL_LOCKS": "0"})
+    assert approved.only_reads("c1")
+    approved.harden("c1", {})
+    assert (approved.only_reads("c1"), approved.environment("c1")) == (False, {})
