@@ -51,7 +51,7 @@ _SAMPLES = tuple(
     "".join(pieces)  # in pieces, so that nobody takes this file for one with secrets
     for pieces in (
         ("API_KEY", "=sk", "-9q8w7g6z5k4j3h2v1b0n", "m8g7z6q5w4k3j"),
-        ("SECRET_KEY", "=q7q9z8w6k5j4h3v2"),
+        ("SECRET", "_KEY=", "q7q9z8w6", "k5j4h3v2"),
         ("AWS_ACCESS_KEY_ID", "=AK", "IAQ7Z8Q9W6K5J4H3V2"),
         ("GITHUB_TOKEN", "=gh", "p_q9w8g7z6k5j4h3v2b1n0", "m9q8w7g6z5k4j3h2"),
         ("password", ": hunter2"),
