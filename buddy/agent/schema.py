@@ -15,7 +15,7 @@ from typing import Any, Never, cast, get_args, get_type_hints
 
 import msgspec
 
-from buddy.agent.lenient import choices, fitted
+from buddy.agent.lenient import choices, fields_of, fitted
 from buddy.agent.pattern import pattern
 
 MAX_ARGUMENT_CHARS = 1_000_000
@@ -185,7 +185,7 @@ def _rename(given: dict[str, Any], record: type[msgspec.Struct], aliases: Mappin
     for alias, name in aliases.items():
         if alias in given and alias not in names and name in names and name not in given:
             given[name] = given.pop(alias)
-    for field in msgspec.structs.fields(record):
+    for field in fields_of(record):
         inner = _record_in(field.type) if field.name in given and aliases else None
         if inner is None:
             continue
@@ -203,7 +203,7 @@ def _record_in(kind: Any) -> type[msgspec.Struct] | None:
 
 
 def _expected(record: type[msgspec.Struct]) -> str:
-    fields = msgspec.structs.fields(record)
+    fields = fields_of(record)
     if not fields:
         return "no arguments"
     return ", ".join(
