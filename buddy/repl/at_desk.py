@@ -167,6 +167,7 @@ class AtDesk:
             extra=self._extra(context),
             own=context.own.rows(),
             numbers={one.event.request_id: one.number for one in board.inbox.waiting()},
+            usage=board.task(board.focus).meter.report(),
         )
 
     def _extra(self, context: Context) -> tuple[str, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from buddy.agent.events import TokenUsage
 from buddy.repl import words
 from buddy.repl.style import Line, Look
-from buddy.repl.view_state import TaskView, ViewState
+from buddy.repl.view_state import ViewState
 from buddy.repl.width import fit_line, line_cells
 from buddy.safety.sanitise import one_line
 
@@ -23,7 +24,6 @@ def footer_line(state: ViewState, columns: int, look: Look) -> Line:
 def _parts(state: ViewState, look: Look) -> list[tuple[int, str, str]]:
     """(how dispensable, style, text), in the order they are shown."""
     desk = state.desk
-    task = state.tasks.get(state.focus)
     parts: list[tuple[int, str, str]] = []
     if state.inbox:
         parts.append((0, "marked", words.counted(len(state.inbox), "approval") + " waiting"))
@@ -32,8 +32,8 @@ def _parts(state: ViewState, look: Look) -> list[tuple[int, str, str]]:
         parts.append((0, "marked", words.counted(questions, "question") + " waiting"))
     parts.append((1, "bold" if desk.mode != "yolo" else "error", one_line(desk.mode, 20)))
     parts.append((3, "", one_line(desk.model, 40)))
-    if task is not None:
-        parts += [part for part in _numbers(task) if look.numbers or "context" in part[2]]
+    if desk.usage is not None:
+        parts += [part for part in _numbers(desk.usage) if look.numbers or "context" in part[2]]
     running = len(state.running())
     if running:
         parts.append((2, "phase", words.counted(running, "task") + " running"))
@@ -42,16 +42,16 @@ def _parts(state: ViewState, look: Look) -> list[tuple[int, str, str]]:
     return [part for part in parts if part[2]]
 
 
-def _numbers(task: TaskView) -> list[tuple[int, str, str]]:
-    used, limit = task.context
+def _numbers(usage: TokenUsage) -> list[tuple[int, str, str]]:
+    tokens = usage.total.input_tokens + usage.total.output_tokens
     parts: list[tuple[int, str, str]] = []
-    if limit:
-        share = used / limit
+    if usage.context_tokens and usage.context_limit:
+        share = usage.context_tokens / usage.context_limit
         parts.append((4, "warning" if share >= CONTEXT_WARNING else "", f"{share:.0%} context"))
-    if task.tokens:
-        parts.append((6, "", f"{words.tokens(task.tokens)} tokens"))
-    if task.cost is not None:
-        parts.append((5, "", words.money(task.cost)))
+    if tokens:
+        parts.append((6, "", f"{words.tokens(tokens)} tokens"))
+        if usage.cost_known:
+            parts.append((5, "", words.money(usage.cost_usd)))
     return parts
 
 

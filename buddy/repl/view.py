@@ -118,7 +118,7 @@ def _fold(state: ViewState, task: TaskView, event: ev.AgentUiEvent, at: float) -
         case ev.ApprovalResolved():
             return _resolved(state, task, event)
         case ev.TokenUsage():
-            _usage(task, event)
+            task.turn_tokens += event.last.output_tokens
             return []
         case ev.RetryScheduled():
             task.phase = Retrying(at + event.delay_s, _RETRY_WORDS[event.kind])
@@ -293,13 +293,6 @@ def _resolved(state: ViewState, task: TaskView, event: ev.ApprovalResolved) -> l
         return []
     state.inbox.remove(row)
     return [ApprovalAnswered(row.title, task.task_id, event.answer, event.by)]
-
-
-def _usage(task: TaskView, event: ev.TokenUsage) -> None:
-    task.context = (event.context_tokens, event.context_limit)
-    task.cost = event.cost_usd if event.cost_known else None
-    task.tokens = event.total.input_tokens + event.total.output_tokens
-    task.turn_tokens += event.last.output_tokens
 
 
 def _turn_finished(state: ViewState, task: TaskView, event: ev.TurnFinished, at: float) -> list[Block]:

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from buddy.agent.display import Display
-from buddy.agent.events import RiskName
+from buddy.agent.events import RiskName, TokenUsage
 from buddy.agent.messages import Call
 from buddy.repl.blocks import Block, Foldable
 from buddy.repl.markdown import MarkdownStream
@@ -40,7 +40,8 @@ class OwnRow(msgspec.Struct, frozen=True):
 class DeskFacts(msgspec.Struct, frozen=True):
     """What is shown but does not come as events. `focus` is the task in front; `names` are the titles of
     tasks; `extra` are further words for the footer (a budget, a warning); `own` is what the person started
-    beside the tasks; `numbers` are the numbers of requests for approval, by their ids."""
+    beside the tasks; `numbers` are the numbers of requests for approval, by their ids; `usage` is what the
+    task in front has used, also before this start of the program."""
 
     focus: int
     mode: str
@@ -51,6 +52,7 @@ class DeskFacts(msgspec.Struct, frozen=True):
     extra: tuple[str, ...] = ()
     own: tuple[OwnRow, ...] = ()
     numbers: Mapping[str, int] = {}
+    usage: TokenUsage | None = None
 
 
 NO_DESK = DeskFacts(focus=1, mode="ask", model="", sandbox="", queue=(), names={})
@@ -130,9 +132,6 @@ class TaskView:
         self.output_tokens = 0
         self.held: deque[Block] = deque(maxlen=KEPT_HELD)
         self.last_reply: list[Block] = []
-        self.context: tuple[int, int] = (0, 0)
-        self.cost: float | None = None
-        self.tokens = 0
         self.turn_tokens = 0
 
     @property

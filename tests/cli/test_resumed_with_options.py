@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.fake_llm.script import reply
+from buddy.repl.footer import footer_line
+from buddy.repl.style import UNICODE, Look
+from tests.fake_llm.script import Tokens, reply
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import Desk
-from tests.repl.sitting_desk import seated
+from tests.repl.sitting_desk import Sitting, seated
 
 
 def desk_of(folder: Path, server: FakeLLM) -> Desk:
@@ -99,3 +101,38 @@ async def test_the_permission_mode_of_the_command_line_holds_for_a_resumed_sessi
             sat.say("/mode edit")
             await sat.hints("mode: edit")
             assert sat.context.desk.policy.mode == "edit"
+
+
+def footer(sat: Sitting) -> str:
+    """What stands below the line now."""
+    sat.paper.touch()
+    return "".join(
+        text for _style, text in footer_line(sat.paper.state, 200, Look("mono", UNICODE, ansi=False))
+    )
+
+
+async def test_a_resumed_session_says_at_once_what_it_has_used(tmp_path: Path) -> None:
+    async with FakeLLM(lambda _asked: reply("Hello.", usage=Tokens(12_000, 500))) as server:
+        desk = desk_of(tmp_path, server)
+        async with seated(desk, server) as sat:
+            assert "context" not in footer(sat)
+            await sat.turn("one")
+            await sat.turn("two")
+            left = footer(sat)
+            assert "12% context" in left
+            assert "25.0k tokens" in left
+        async with seated(desk, server, "-c") as sat:
+            assert footer(sat) == left
+            await sat.said("/context", "in use", "12.5k")
+            await sat.said("/cost", "session: 25.0k tokens")
+            await sat.said("/ps", "25.0k")
+            await sat.said("/status", "12.5k of 100.0k tokens (12%)", "25.0k tokens")
+
+
+async def test_the_footer_goes_with_the_window_of_another_model(tmp_path: Path) -> None:
+    answer = reply("Hello.", usage=Tokens(12_000, 500))
+    async with FakeLLM([answer]) as server, seated(desk_of(tmp_path, server), server) as sat:
+        await sat.turn("one")
+        sat.say("/model fast")
+        await sat.hints("model: fast")
+        assert "25% context" in footer(sat)

@@ -220,12 +220,10 @@ def test_the_live_region_stays_within_its_rows_and_columns() -> None:
 
 def test_the_footer_drops_what_matters_least_when_it_is_narrow() -> None:
     state, tape = ViewState(), Tape()
-    state.desk = DeskFacts(1, "ask", "openai/gpt-5.2", "sandbox: bwrap", (), {})
     total = Usage(12000, 345, 0, 0, 0, estimated=False)
-    folded(
-        state, tape.turn(), tape.event(ev.TokenUsage(total, total, 50_000, 100_000, 0.123, cost_known=True))
-    )
-    folded(state, tape.tool(), tape.asked())
+    usage = ev.TokenUsage(total, total, 50_000, 100_000, 0.123, cost_known=True)
+    state.desk = DeskFacts(1, "ask", "openai/gpt-5.2", "sandbox: bwrap", (), {}, usage=usage)
+    folded(state, tape.turn(), tape.tool(), tape.asked())
     wide = plain(footer_line(state, 120, LOOK))
     assert wide == (
         "1 approval waiting · ask · openai/gpt-5.2 · 50% context · 12.3k tokens · $0.12 "

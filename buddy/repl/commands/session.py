@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable
 
-from buddy.agent.budget import message_tokens
+from buddy.agent.budget import TokenMeter, message_tokens
 from buddy.agent.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from buddy.repl import words
 from buddy.repl.blocks import Note, PlainText, Table, TaskHeading
@@ -19,6 +19,7 @@ from buddy.sessions.folder import FolderError
 from buddy.sessions.lock import LockedError
 from buddy.sessions.replay import SessionState
 from buddy.sessions.store import SessionError
+from buddy.tasks.board import TaskBoard
 from buddy.tasks.compacting import compact_task, uncompact_task
 from buddy.tasks.parts import ModelAccess
 
@@ -279,13 +280,16 @@ def _export(target: str, state: SessionState, kind: ExportFormat, redact: Callab
 async def status(context: Context, argument: str) -> None:
     """Show the session, the model, the mode and what is loaded"""
     desk, board = context.desk, context.board
-    access = board.parts.model(board.task(board.focus).model)
+    task = board.task(board.focus)
+    access = board.parts.model(task.model)
     rows = (
         ("session", desk.memory.session_id),
         ("saved", "yes" if desk.memory.save_state.saved else f"NO: {desk.memory.save_state.reason}"),
         ("workspace", desk.boundary.root),
         ("trusted", "yes" if desk.trusted else "no (/trust says what of it would be in force)"),
         ("model", _model(access)),
+        ("context", _filled(task.meter)),
+        ("used", _used(board)),
         ("mode", desk.policy.mode),
         ("sandbox", desk.sandbox.removeprefix("sandbox: ")),
         ("instructions", ", ".join(desk.instructions) or "none"),
@@ -293,6 +297,18 @@ async def status(context: Context, argument: str) -> None:
         ("jobs", str(len(desk.jobs.all()))),
     )
     context.stage.print(Table((), rows))
+
+
+def _filled(meter: TokenMeter) -> str:
+    used, limit = meter.context_tokens, meter.window.limit
+    return f"{words.tokens(used)} of {words.tokens(limit)} tokens ({used / limit:.0%})"
+
+
+def _used(board: TaskBoard) -> str:
+    """What the session has used; dollars as far as prices are known."""
+    dollars, tokens = board.spent()
+    known = all(task.meter.cost_known for task in board.tasks.values())
+    return f"{words.tokens(tokens)} tokens" + (f", {words.money(dollars)}" if known or dollars else "")
 
 
 def _model(access: ModelAccess) -> str:
