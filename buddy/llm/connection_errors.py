@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from buddy.agent.provider import ProviderError
 
 
-def unreachable(error: BaseException, host: str, *, proxy: str = "") -> ProviderError:
-    """No answer at all: the request could not be sent, or nothing came back."""
+def unreachable(error: BaseException, host: str, *, address: str = "", proxy: str = "") -> ProviderError:
+    """No answer at all: the request could not be sent, or nothing came back. `address` is the host with its
+    port, where it is known."""
     if proxy:
         return _behind_proxy(error, host, proxy)
     for cause in _causes(error):
@@ -30,13 +31,13 @@ def unreachable(error: BaseException, host: str, *, proxy: str = "") -> Provider
             case socket.gaierror():
                 return _told(f"the name of {host} could not be resolved; check the network and base_url")
             case ConnectionRefusedError():
-                return _told(f"{host} refused the connection; is the server running, is base_url right?")
+                return _refused(address or host)
             case TimeoutError():
                 return _told(f"{host} could not be reached in time; check the network")
             case ConnectionResetError() | BrokenPipeError():
                 return ProviderError("cut", f"{host} closed the connection before answering")
             case OSError() if f"Errno {errno.ECONNREFUSED}" in str(cause):  # several addresses, all refused
-                return _told(f"{host} refused the connection; is the server running, is base_url right?")
+                return _refused(address or host)
             case _:
                 pass
     names = {type(cause).__name__ for cause in _causes(error)}
@@ -62,6 +63,12 @@ def _behind_proxy(error: BaseException, host: str, proxy: str) -> ProviderError:
 def broken_answer(error: BaseException, host: str) -> ProviderError:
     """The answer broke off after it had begun."""
     return ProviderError("cut", f"the connection to {host} broke while the answer arrived ({_reason(error)})")
+
+
+def _refused(address: str) -> ProviderError:
+    return _told(
+        f"nothing answers at {address} (connection refused); is the server running, is base_url right?"
+    )
 
 
 def _told(sentence: str, *, retryable: bool = True) -> ProviderError:

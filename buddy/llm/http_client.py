@@ -57,13 +57,13 @@ class HttpxClient:
 
     async def post(self, url: str, headers: Mapping[str, str], content: bytes) -> HttpxAnswer:
         """Send and wait for the headers of the answer."""
-        host = target_of(url).host
+        target = target_of(url)
         check_headers(headers)
         try:
             request = self._client.build_request("POST", url, headers=headers, content=content)
-            return HttpxAnswer(await self._client.send(request, stream=True), host)
+            return HttpxAnswer(await self._client.send(request, stream=True), target.host)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise unreachable(error, host, proxy=self._proxy) from error
+            raise unreachable(error, target.host, address=target.address, proxy=self._proxy) from error
 
     async def aclose(self) -> None:
         """Close every connection."""

@@ -24,6 +24,7 @@ from buddy.llm.litellm_chunks import ChunkReader, UsageChunks
 from buddy.llm.litellm_closing import hang_up
 from buddy.llm.litellm_import import LitellmLibrary, LitellmUnavailableError
 from buddy.llm.litellm_tap import Tap
+from buddy.llm.plain_client import target_of
 
 ANTHROPIC_MODELS = pattern(r"claude|anthropic", re.IGNORECASE)
 LOOP_SHARE_S = 0.004
@@ -105,7 +106,9 @@ class LitellmProvider:
         except ProviderError:
             raise
         except Exception as error:  # the lane's border: providers raise what they like
-            raise error_of(error, owner, key=key, has_begun=reader.has_begun) from error
+            raise error_of(
+                error, owner, key=key, has_begun=reader.has_begun, base_url=self._base_url
+            ) from error
         finally:
             if stream is not None:
                 await hang_up(stream)
@@ -159,14 +162,18 @@ def provider_of(model: str) -> str:
     return model.partition("/")[0] if "/" in model else "the provider"
 
 
-def error_of(error: Exception, provider: str, *, key: str, has_begun: bool) -> ProviderError:
+def error_of(
+    error: Exception, provider: str, *, key: str, has_begun: bool, base_url: str = ""
+) -> ProviderError:
     """What an exception of litellm means: by its HTTP status, which is right, then by its text; its class
     only tells whether there was an answer at all. `has_begun`: part of the answer had arrived."""
     # In the middle of a stream the real one is wrapped.
     error = getattr(error, "original_exception", None) or error
     causes = _causes(error)
     if TRANSPORT_ERRORS & {type(one).__name__ for one in causes}:
-        return broken_answer(error, provider) if has_begun else unreachable(error, provider)
+        if has_begun:
+            return broken_answer(error, provider)
+        return unreachable(error, provider, address=target_of(base_url).address if base_url else "")
     text = _text(error)
     if NO_SUCH_PROVIDER in text:
         return ProviderError(

@@ -39,6 +39,11 @@ class Target(msgspec.Struct, frozen=True):
     authority: str
     path: str
 
+    @property
+    def address(self) -> str:
+        """Host and port, for a person."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
 
 class Connection(asyncio.Protocol):
     """One connection: what arrived and was not read yet."""
@@ -230,7 +235,7 @@ class PlainClient:
             connection.close()
             if is_kept and not data:
                 raise _Stale from error
-            raise unreachable(error, target.host) from error
+            raise unreachable(error, target.host, address=target.address) from error
         except BaseException:
             connection.close()
             raise
@@ -252,7 +257,7 @@ class PlainClient:
                         Connection, sock=made, ssl=context, server_hostname=name
                     )
         except (OSError, UnicodeError) as error:
-            raise unreachable(error, target.host) from error
+            raise unreachable(error, target.host, address=target.address) from error
         return connection
 
     def _tls(self) -> ssl.SSLContext:

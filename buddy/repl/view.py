@@ -6,6 +6,7 @@ answer; the rest is held until somebody brings it to the front.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from buddy.agent import events as ev
@@ -43,10 +44,10 @@ from buddy.tools.arguments_so_far import ArgumentsSoFar
 LAST_LINE_CHARS = 400
 THOUGHT_TAIL = 600
 KEPT_ERROR_CHARS = 20_000
+WHY_CHARS = 60
 _RETRY_WORDS = {
     "rate_limit": "429 rate limit",
     "overloaded": "overloaded",
-    "server": "server error",
     "cut": "connection cut",
     "context_overflow": "context overflow",
     "auth": "authentication",
@@ -55,6 +56,9 @@ _RETRY_WORDS = {
     "bad_request": "bad request",
     "content_filter": "content filter",
 }
+
+
+_SENTENCE_END = re.compile(r"[;:] | \(")
 
 
 def fold(state: ViewState, event: ev.TaskEvent) -> list[Block]:
@@ -121,7 +125,7 @@ def _fold(state: ViewState, task: TaskView, event: ev.AgentUiEvent, at: float) -
             task.turn_tokens += event.last.output_tokens
             return []
         case ev.RetryScheduled():
-            task.phase = Retrying(at + event.delay_s, _RETRY_WORDS[event.kind])
+            task.phase = Retrying(at + event.delay_s, _why(event))
             again = f"again in {words.seconds(event.delay_s)}"
             return [Note("hint", f"{event.message} (attempt {event.attempt} of {event.attempts}, {again})")]
         case ev.ContextCompacted():
@@ -136,6 +140,13 @@ def _fold(state: ViewState, task: TaskView, event: ev.AgentUiEvent, at: float) -
             return [Note(event.level, event.text)]
         case ev.TurnFinished():
             return _turn_finished(state, task, event, at)
+
+
+def _why(event: ev.RetryScheduled) -> str:
+    """Why a request is sent again, in few words. "server" means anything from a refused connection to a 502:
+    there the message's first words say it."""
+    beginning = _SENTENCE_END.split(event.message, maxsplit=1)[0]
+    return _RETRY_WORDS.get(event.kind) or one_line(beginning, WHY_CHARS)
 
 
 def _begin_turn(task: TaskView, at: float) -> None:

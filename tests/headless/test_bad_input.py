@@ -183,10 +183,11 @@ async def test_REL_033_a_wait_nobody_would_want_is_not_waited(tmp_path: Path) ->
 async def test_an_unreachable_server_is_said(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound and not listening: nobody else gets the port
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        desk = desk_of(tmp_path, url, settings=ONCE)
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        desk = desk_of(tmp_path, f"http://{address}", settings=ONCE)
         line = said(await desk.run("exec", "hi"), 75)
-    assert line == "127.0.0.1 refused the connection; is the server running, is base_url right?"
+    told = f"nothing answers at {address} (connection refused); is the server running, is base_url right?"
+    assert line == told
     assert await desk.prompts() == ["hi"]
 
 

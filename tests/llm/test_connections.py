@@ -82,9 +82,12 @@ async def failure(url: str, client: str, connect_s: float = 5) -> ProviderError:
 
 @BOTH
 async def test_REL_038_a_refused_connection_names_the_server_and_what_to_check(client):
-    error = await failure(f"http://127.0.0.1:{free_port()}", client)
+    address = f"127.0.0.1:{free_port()}"
+    error = await failure(f"http://{address}", client)
     assert (error.kind, error.retryable) == ("server", True)
-    assert error.message == "127.0.0.1 refused the connection; is the server running, is base_url right?"
+    assert error.message == (
+        f"nothing answers at {address} (connection refused); is the server running, is base_url right?"
+    )
 
 
 @BOTH
