@@ -181,7 +181,8 @@ class AtDesk:
 
 def typed_text(intent: Intent) -> str:
     """What the person typed for an intent, so that it can be put back into the line when it failed; "" for
-    keys and answers."""
+    keys and answers, and for a command of one line: as in a shell it is recalled by Up, and what is typed
+    next isn't appended to it."""
     match intent:
         case Prompt(text) | Queue(text):
             return text
@@ -190,7 +191,7 @@ def typed_text(intent: Intent) -> str:
         case ToTask(number, text, aside):
             return f"@{number}{'?' if aside else ''} {text}"
         case Slash(line):
-            return line if " " in line else ""
+            return line if "\n" in line else ""
         case ShellLine(command, private):
             return f"{'!!' if private else '!'}{command}"
         case (

@@ -383,3 +383,17 @@ async def test_a_prompt_of_the_command_line_is_sent_first(tmp_path: Path) -> Non
         await desk.quiet()
         assert desk.server.requests[0].last_user_text == "explain this"
         assert isinstance(desk.desk, Desk)
+
+
+async def test_a_command_that_is_wrong_leaves_the_line_to_what_is_typed_next(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda _asked: reply("an answer")) as desk:
+        for line, told in {
+            "/hlep me": "did you mean /help?",
+            "/budget much": "expected an amount",
+            "/model nonsense of a name": "expected one profile or model",
+            "/fg 9": "there is no task 9",
+        }.items():
+            await desk.said(line, told)
+            assert desk.paper.line == "", line
+        await desk.said("/hlep me\nand more", "did you mean /help?")
+        assert desk.paper.line == "/hlep me\nand more", "several lines are work to write again"
