@@ -107,6 +107,37 @@ def test_what_cannot_be_written_is_a_failure_and_is_said(
     assert (ran.returncode, ran.stderr.decode()) == (1, f"buddy: {told}\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["models", "zzz"], 1),
+        (["sessions"], 0),
+        (["login", "zzz"], 4),
+        (["permissions", "test"], 0),
+        (["permissions", "zzz"], 2),
+        (["--nonsense"], 2),
+    ],
+)
+@pytest.mark.parametrize("at_start", ["", "import sys\nsys.setprofile(lambda *_: None)"])
+def test_a_full_stderr_does_not_change_how_a_command_ends(
+    tmp_path: Path, words: list[str], code: int, at_start: str
+) -> None:
+    """The second time the interpreter is taken down as usual, which flushes what is left."""
+    (tmp_path / "sitecustomize.py").write_text(at_start)
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "buddy", *words],
+            cwd=tmp_path,
+            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": f"{tmp_path}:{ROOT}"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=full,
+            timeout=60,
+            check=False,
+        )
+    assert ran.returncode == code
+
+
 async def test_the_session_is_closed_on_the_disk(tmp_path: Path) -> None:
     async with FakeLLM([reply("Hello")]) as server:
         desk = Desk(tmp_path, server.url)

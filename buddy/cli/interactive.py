@@ -23,6 +23,7 @@ from buddy.cli.collector import collect_from_here
 from buddy.cli.log import start_log
 from buddy.cli.place import Place, check_yolo, find_place, place_again, read_settings
 from buddy.cli.surface import LineSurface, Surface
+from buddy.cli.telling import tell
 from buddy.config import ConfigError, Loaded
 from buddy.repl.blocks import Block, Note, ToolCall
 from buddy.repl.controller import Controller
@@ -43,7 +44,7 @@ def run_interactive(options: Options, environment: Mapping[str, str], modes: lis
     try:
         loaded = read_settings(place, options)
     except ConfigError as error:
-        sys.stderr.write(f"buddy: {error}\n")
+        tell(f"buddy: {error}\n")
         return 4
     log_path = start_log(place.where, debug=options.debug)
     with interrupts_held():  # a key while the screen is up; before and after it, what is begun is finished

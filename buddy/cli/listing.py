@@ -10,6 +10,7 @@ from buddy.cli.arguments import Options
 from buddy.cli.models import catalogue
 from buddy.cli.place import find_place, read_settings
 from buddy.cli.stores import session_store
+from buddy.cli.telling import tell
 from buddy.config import ConfigError
 from buddy.llm.catalog import ModelInfo
 from buddy.safety.sanitise import one_line
@@ -22,7 +23,7 @@ def models(options: Options) -> int:
     for info in found:
         sys.stdout.write(_model_line(info) + "\n")
     if not found:
-        sys.stderr.write(f"buddy: no model has {' '.join(words)!r} in its name; buddy models lists all\n")
+        tell(f"buddy: no model has {' '.join(words)!r} in its name; buddy models lists all\n")
         return 1
     return 0
 
@@ -38,9 +39,9 @@ def sessions(options: Options, environment: Mapping[str, str]) -> int:
     """The sessions of this folder, newest first."""
     try:
         place = find_place(options, environment)
-        store = session_store(place, read_settings(place, options).settings, _tell)
+        store = session_store(place, read_settings(place, options).settings, tell)
     except ConfigError as error:
-        sys.stderr.write(f"buddy: {error}\n")
+        tell(f"buddy: {error}\n")
         return 4
     found = store.list()
     for one in found:
@@ -58,9 +59,5 @@ def sessions(options: Options, environment: Mapping[str, str]) -> int:
         tasks = f"{one.tasks} task{'' if one.tasks == 1 else 's'}"
         sys.stdout.write(f"{one.session_id}  {at}  {tasks:<9} {title}{f'  ({marks})' if marks else ''}\n")
     if not found:
-        sys.stderr.write(f"buddy: there are no sessions in {place.boundary.root}\n")
+        tell(f"buddy: there are no sessions in {place.boundary.root}\n")
     return 0
-
-
-def _tell(text: str) -> None:
-    sys.stderr.write(text)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import time
 
+from buddy.cli.telling import tell
 from buddy.config import Directories
 from buddy.safety.redact import redact
 
@@ -32,7 +32,7 @@ def start_log(where: Directories, *, debug: bool) -> str:
     except OSError as error:
         root.addHandler(logging.NullHandler())
         if debug:
-            sys.stderr.write(f"buddy: no log: {path}: {error.strerror}\n")
+            tell(f"buddy: no log: {path}: {error.strerror}\n")
         return ""
     handler = logging.StreamHandler(open(descriptor, "a", encoding="utf-8", errors="backslashreplace"))  # noqa: SIM115 - lives as long as the program
     handler.setFormatter(_Redacting("%(asctime)s %(levelname)s %(name)s: %(message)s"))
@@ -40,5 +40,5 @@ def start_log(where: Directories, *, debug: bool) -> str:
     root.setLevel(logging.DEBUG if debug else logging.WARNING)
     logging.captureWarnings(capture=True)
     if debug:
-        sys.stderr.write(f"buddy: log: {path}\n")
+        tell(f"buddy: log: {path}\n")
     return path

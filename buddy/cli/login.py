@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from buddy.cli.arguments import Options, UsageError
 from buddy.cli.models import catalogue
 from buddy.cli.place import find_place, read_settings
+from buddy.cli.telling import tell
 from buddy.config import ConfigError, profile_of
 from buddy.llm.credentials import FILE_NAME, CredentialsError, save_credential
 from buddy.llm.keys import KeyMissingError, checked
@@ -28,7 +29,7 @@ def login(options: Options, environment: Mapping[str, str]) -> int:
         path = os.path.join(place.where.data, FILE_NAME)
         save_credential(path, owner, key)
     except (ConfigError, KeyMissingError, CredentialsError, UnknownModelError) as error:
-        sys.stderr.write(f"buddy: {error}\n")
+        tell(f"buddy: {error}\n")
         return 4
     sys.stdout.write(f"saved the key of {owner} in {path} (readable by you alone)\n")
     return 0

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from buddy.cli.arguments import Options, UsageError, help_text, parse
+from buddy.cli.telling import tell
 
 CONFIGURATION = 4
 USAGE = 2
@@ -133,19 +134,14 @@ def _crash_hook(
         from buddy.safety.process_guard import crash_hook  # 10 ms that only a crash pays
 
         keys = [value for name, value in environment.items() if name.upper().endswith(_KEY_NAMES)]
-        _tell("buddy crashed; this is a mistake in buddy, not in what you did\n")
-        crash_hook(_tell, keys)(kind, error, trace)
+        tell("buddy crashed; this is a mistake in buddy, not in what you did\n")
+        crash_hook(tell, keys)(kind, error, trace)
 
     return crashed
 
 
-def _tell(text: str) -> None:
-    with contextlib.suppress(OSError):  # the exit code is still right
-        sys.stderr.write(text)
-
-
 def _told(text: str, code: int) -> int:
-    _tell(f"buddy: {text}\n")
+    tell(f"buddy: {text}\n")
     return code
 
 

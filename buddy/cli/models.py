@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import sys
 import time
 from collections.abc import AsyncGenerator, Callable
 from functools import cached_property
@@ -17,6 +16,7 @@ from buddy.agent.provider import Alive, ModelDelta, ModelRequest, Provider, Prov
 from buddy.cli.lanes import DirectLane, KeyOf, direct_lane, litellm_lanes
 from buddy.cli.place import Place
 from buddy.cli.redacted_provider import RedactedProvider
+from buddy.cli.telling import tell
 from buddy.config import ConfigError, Profile, Settings, profile_of
 from buddy.extend.templates import template_path
 from buddy.llm.catalog import GUESSED_CONTEXT, Catalogue, Match, context_limit, cost_usd, read_catalogue
@@ -271,4 +271,4 @@ def _litellm_prices() -> str | None:
 
 
 def _warn(text: str) -> None:
-    sys.stderr.write(f"buddy: {text}\n")
+    tell(f"buddy: {text}\n")

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 
+from buddy.cli.telling import tell
 from buddy.config import directories
 from buddy.extend.templates import template_text
 
@@ -28,7 +29,7 @@ def init(environment: Mapping[str, str]) -> int:
             file.write(template_text("buddy.toml"))
         os.replace(temporary, path)
     except OSError as error:
-        sys.stderr.write(f"buddy: {error.filename or path}: {error.strerror}; nothing was written\n")
+        tell(f"buddy: {error.filename or path}: {error.strerror}; nothing was written\n")
         return 1
     sys.stdout.write(f"wrote {path}\nSet a key (export OPENAI_API_KEY=… or buddy login), then start: buddy\n")
     return 0
