@@ -12,7 +12,7 @@ from types import TracebackType
 from buddy.safety.redact import redact
 from buddy.safety.sanitise import clean
 
-if sys.platform != "win32":  # buddy runs on Windows through WSL; importing it must work everywhere
+if sys.platform != "win32":  # pragma: no branch - on Windows through WSL; importing must work everywhere
     import resource
 
 PR_SET_DUMPABLE = 4

@@ -24,7 +24,7 @@ from buddy.agent.tool import ToolError
 from buddy.safety.descriptors import read_regular
 from buddy.safety.paths import is_beneath
 
-if sys.platform != "win32":  # buddy runs on Windows through WSL; importing it must work everywhere
+if sys.platform != "win32":  # pragma: no branch - on Windows through WSL; importing must work everywhere
     import fcntl
 
 MAX_STORE_BYTES = 20_000_000

@@ -64,6 +64,7 @@ AREAS = {
                 "shell_picks",
                 "shell_compound",
                 "shell_hunts",
+                "shell_packages",
                 "shell_scavenge",
                 "edges",
                 "shell_lists_review",

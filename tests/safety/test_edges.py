@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +13,7 @@ from typing import Any
 import pytest
 
 from buddy.agent.tool import ToolError
+from buddy.safety.descriptors import open_beneath, replace_beneath
 from buddy.safety.grants import ASK
 from buddy.safety.paths import MAX_LINKS, Boundary, locate
 from buddy.safety.policy import Verdict, judge
@@ -16,7 +21,7 @@ from buddy.safety.policy_facts import Facts
 from buddy.safety.policy_table import Mode
 from buddy.safety.rules import Rule, RuleSet
 from buddy.safety.rules_save import rules_to_save
-from buddy.safety.sanitise import Sanitiser, clean
+from buddy.safety.sanitise import Sanitiser, clean, visible
 from buddy.safety.suspicious import suspicious_url
 from buddy.safety.url_guard import Judged, Refused, judge_url, resolve_and_judge
 from tests.shell_desk import ShellDesk, make_desk
@@ -81,6 +86,55 @@ def test_a_chain_of_links_is_followed_to_the_limit_and_no_further(tmp_path: Path
     assert locate(boundary, f"link{MAX_LINKS}").real == str(root / "link0")
     with pytest.raises(ToolError, match="too many links"):
         locate(boundary, f"link{MAX_LINKS + 1}")
+    assert os.stat(root / f"link{MAX_LINKS}").st_size == 0  # the kernel's limit is ours
+    with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
+        os.stat(root / f"link{MAX_LINKS + 1}")
+
+
+def test_a_file_made_is_its_owners_alone_unless_said_otherwise(tmp_path: Path) -> None:
+    os.close(open_beneath(str(tmp_path), "new", os.O_WRONLY | os.O_CREAT))
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o600
+
+
+def test_what_is_being_written_is_its_owners_alone_until_it_is_whole(tmp_path: Path) -> None:
+    """The mode of the file comes with its last byte: nobody reads along, nobody starts half a program."""
+    seen: set[int] = set()
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            for entry in os.scandir(tmp_path):
+                try:
+                    if entry.name.startswith(".buddy-") and entry.stat().st_size < len(data):
+                        seen.add(entry.stat().st_mode & 0o777)
+                except FileNotFoundError:
+                    continue
+
+    data = bytes(32_000_000)
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    deadline = time.monotonic() + 30
+    while not seen and time.monotonic() < deadline:
+        replace_beneath(str(tmp_path), "file", data, 0o755)
+    done.set()
+    watcher.join()
+    assert seen == {0o600}
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a" + " " * 16 + "b", "a" + " " * 16 + "b"),
+        ("a" + " " * 17 + "b", "a⟨17 spaces⟩b"),
+        ("é" + " " * 16 + "b", "é" + " " * 16 + "b"),
+        ("é" + " " * 17 + "b", "é⟨17 spaces⟩b"),
+        ("a" + "\u0301" * 4, "a\u0301\u0301⟨U+0301⟩⟨U+0301⟩"),
+        ("a~\x7f", "a~⟨U+007F⟩"),
+    ],
+)
+def test_what_is_decided_on_is_seen_whole(text: str, shown: str) -> None:
+    assert visible(text) == shown
 
 
 def test_a_link_may_say_its_way_oddly_and_be_long(tmp_path: Path) -> None:
@@ -209,11 +263,17 @@ def test_only_what_was_asked_about_can_be_saved(desk: ShellDesk) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["tar -txf f", "tar -xtf f", "tar txf f", "tar tfx f", "tar -tIf sh f", "tar -tf f -x"]
+    "command",
+    [
+        *("tar -txf f", "tar -xtf f", "tar txf f", "tar tfx f", "tar -tIf sh f", "tar -tf f -x"),
+        *("tar tff f f", "tar tff f", "tar xf f", "tar txf", "tar -f f -x -t"),
+    ],
 )
 def test_tar_lists_only_when_every_letter_does(desk: ShellDesk, command: str) -> None:
     assert not desk.analyse(command).read_only
-    assert desk.analyse("tar -tvf f").read_only
+    assert desk.allowed("tar -tvf f⏎tar -tff⏎tar -tf f.tar -v⏎tar tfv f".replace("⏎", "\n")) == [
+        *("tar -tvf f", "tar -tff", "tar -tf f.tar -v", "tar tfv f")
+    ]
 
 
 @pytest.mark.parametrize(

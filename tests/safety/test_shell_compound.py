@@ -215,6 +215,13 @@ def test_the_grammar_refuses_a_redirection_of_a_compound_by_itself() -> None:
         Grammar().commands("(ls) > x", compounds=True)
 
 
+@pytest.mark.parametrize("command", ['ls "$((x))"', 'ls "$((a[0]))"', "ls $((x=1))"])
+def test_the_grammar_refuses_arithmetic_with_names_by_itself(command: str) -> None:
+    """A name in arithmetic may be a subscript, and a subscript a command."""
+    with pytest.raises(UnclearError, match=r"^arithmetic$"):
+        Grammar().commands(command)
+
+
 WORDS = [
     "for",
     "in",
