@@ -174,7 +174,7 @@ def _inbox_row(row: InboxRow, number: int, now: float, width: int, look: Look, *
         missing = len(lines) - APPROVAL_LINES + 1
         lines = [
             *lines[: APPROVAL_LINES - 1],
-            [("warning", f"  {missing} more lines above in the scrollback")],
+            [("warning", f"  {words.counted(missing, 'more line')} above in the scrollback")],
         ]
     lines += wrap([("muted", "  " + visible(row.reason))], width)[:1] if row.reason else []
     return [*lines, *wrap(_answers(row), width)]

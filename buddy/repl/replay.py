@@ -8,6 +8,7 @@ from typing import cast
 
 from buddy.agent.display import Plain
 from buddy.agent.messages import AssistantMessage, Call, Message, ToolMessage, UserMessage, calls_of, text_of
+from buddy.repl import words
 from buddy.repl.blocks import Block, Markdown, Note, ToolCall, UserPrompt
 
 SHOWN_MESSAGES = 60
@@ -21,7 +22,9 @@ def blocks_of(history: Sequence[Message], task_id: int) -> list[Block]:
     blocks: list[Block] = []
     left_out = max(0, len(history) - SHOWN_MESSAGES)
     if left_out:
-        blocks.append(Note("hint", f"{left_out} earlier messages are not shown; /export writes them all"))
+        blocks.append(
+            Note("hint", f"not shown: {words.counted(left_out, 'earlier message')}; /export writes all")
+        )
     calls: dict[str, Call] = {}
     for message in history[left_out:]:
         match message:

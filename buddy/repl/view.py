@@ -130,12 +130,8 @@ def _fold(state: ViewState, task: TaskView, event: ev.AgentUiEvent, at: float) -
             return [Note("hint", f"{event.message} (attempt {event.attempt} of {event.attempts}, {again})")]
         case ev.ContextCompacted():
             before, after = words.tokens(event.tokens_before), words.tokens(event.tokens_after)
-            return [
-                Note(
-                    "info",
-                    f"context compacted: {before} to {after} tokens, {event.dropped} messages shortened",
-                )
-            ]
+            shortened = f"{words.counted(event.dropped, 'message')} shortened"
+            return [Note("info", f"context compacted: {before} to {after} tokens, {shortened}")]
         case ev.Notice():
             return [Note(event.level, event.text)]
         case ev.TurnFinished():

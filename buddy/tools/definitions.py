@@ -15,6 +15,7 @@ from buddy.agent.display import FileList
 from buddy.agent.pattern import pattern
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.sanitise import visible
+from buddy.tools.counting import counted
 from buddy.tools.search import Place, checked_pattern, place_of, search_run
 from buddy.workspace.definition_patterns import BY_EXTENSION, defines, extension_of
 from buddy.workspace.launch import trusted_program
@@ -126,7 +127,8 @@ def _answer(
 
 def _none(place: Place, name: str, found: Found) -> ToolResult:
     uses = (
-        f"{found.total:,} lines in {len(found.files):,} source files mention it"
+        f"{counted(found.total, 'line')} in {counted(len(found.files), 'source file')}"
+        f" {'mentions' if found.total == 1 else 'mention'} it"
         if found.total
         else (f"none of {found.searched:,} source files mentions it")
     )

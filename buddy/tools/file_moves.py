@@ -11,6 +11,7 @@ from buddy.agent.display import Diff, Display, FileDiff, Plain
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, Located, locate
 from buddy.tools.changing import FileChange, Loader, Plan, change, existing, located, preview
+from buddy.tools.counting import counted
 from buddy.tools.near_names import missing
 from buddy.workspace.approved import Approved
 from buddy.workspace.files import explained, refuse_irregular, status_of
@@ -52,7 +53,7 @@ def _plan_copy(ctx: ToolContext, targets: Any, loader: Loader) -> Plan:
     before = existing(source, loader(source), ctx.service(Boundary))
     _free(target)
     made = FileChange(target, None, before.data, whole=False, mode=before.mode)
-    return Plan((made,), f"{source.shown}: copied to {target.shown}, {len(before.data):,} bytes")
+    return Plan((made,), f"{source.shown}: copied to {target.shown}, {counted(len(before.data), 'byte')}")
 
 
 def _copy_access(arguments: Any) -> Access:
@@ -181,13 +182,13 @@ def _delete_preview(ctx: ToolContext, arguments: Any) -> Display:
 
 def _named(target: Located, origin: str, status: os.stat_result) -> str:
     if not stat.S_ISDIR(status.st_mode):
-        return f"{target.shown} ({status.st_size:,} bytes)"
+        return f"{target.shown} ({counted(status.st_size, 'byte')})"
     count = 0
     for _, _, files in os.walk(origin):
         count += len(files)
         if count > MAX_COUNTED:
             return f"folder {target.shown} (more than {MAX_COUNTED:,} files)"
-    return f"folder {target.shown} ({count:,} files)"
+    return f"folder {target.shown} ({counted(count, 'file')})"
 
 
 @tool(

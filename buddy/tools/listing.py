@@ -14,6 +14,7 @@ from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, Located
 from buddy.safety.sanitise import visible
 from buddy.tools.changing import located
+from buddy.tools.counting import counted
 from buddy.tools.near_names import missing
 from buddy.workspace.files import explained, status_of
 from buddy.workspace.ignore import IgnoreTree
@@ -47,7 +48,7 @@ def list_folder(ctx: ToolContext, target: Located) -> ToolResult:
         entries, ignored, more = _entries(ctx, target)
     entries.sort(key=lambda entry: (entry.kind != "folder", entry.name.lower(), entry.name))
     lines = [_line(entry) for entry in entries[:MAX_ENTRIES]]
-    notes = [f"{len(entries)} entries" if entries else "empty"]
+    notes = [counted(len(entries), "entry", "entries") if entries else "empty"]
     if len(entries) > MAX_ENTRIES:
         notes.append(f"the first {MAX_ENTRIES} are shown")
     if ignored:

@@ -12,6 +12,7 @@ from buddy.agent.display import Diff
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, Located
 from buddy.tools.changing import FileChange, Loader, Plan, change, existing, preview
+from buddy.tools.counting import counted
 from buddy.tools.edited_regions import summary
 from buddy.tools.elision import refuse_elided
 from buddy.tools.patch_apply import patched
@@ -105,7 +106,8 @@ def _added(
     if before is not None and before.data:
         require_known(target, before, ctx.service(FileViews).get(target.real), "replacing it whole")
     data, _ = new_bytes(content, before)
-    text = f"{target.shown}: {'created' if before is None else 'replaced'}, {line_count(content)} lines"
+    done = "created" if before is None else "replaced"
+    text = f"{target.shown}: {done}, {counted(line_count(content), 'line')}"
     return [FileChange(target, before, data, whole=True)], text
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from buddy.agent.tool import ToolError
+from buddy.tools.counting import counted
 from buddy.tools.optional import optional
 
 MAX_CHARS = 50_000
@@ -66,7 +67,9 @@ def pdf_pages(data: bytes, shown: str, offset: int = 1, clock: Callable[[], floa
         raise ToolError(f"{shown} is a PDF that cannot be read: {error}") from error
     start = max(0, total + offset) if offset < 0 else offset - 1
     if start >= total:
-        raise ToolError(f"{shown} has {total} pages; offset {offset} is past its end (it counts pages)")
+        raise ToolError(
+            f"{shown} has {counted(total, 'page')}; offset {offset} is past its end (it counts pages)"
+        )
     return _read(reader, start, total, broken, clock)
 
 

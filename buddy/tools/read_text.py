@@ -7,6 +7,8 @@ from typing import BinaryIO
 
 import msgspec
 
+from buddy.tools.counting import counted
+
 MAX_LINES = 2000
 MAX_BYTES = 50_000
 MAX_LINE_CHARS = 2000
@@ -159,10 +161,15 @@ def position(page: Page, shown: str, offset: int) -> str:
     if not page.lines:
         if page.total == 0:
             return f"{shown} is empty"
-        return f"{shown} has {total} lines; offset {offset} is past its end"
-    where = f"lines {page.first}–{page.last} of {total}" if page.first else f"last {len(page.lines)} lines"
+        lines = "many lines" if page.total is None else counted(page.total, "line")
+        return f"{shown} has {lines}; offset {offset} is past its end"
+    where = (
+        f"lines {page.first}–{page.last} of {total}"
+        if page.first
+        else f"last {counted(len(page.lines), 'line')}"
+    )
     more = ""
     if page.first and (page.total is None or page.last < page.total):
         more = f"; offset={page.last + 1} for more"
-    cut = f"; {page.cut} lines cut at {MAX_LINE_CHARS:,} characters" if page.cut else ""
+    cut = f"; {counted(page.cut, 'line')} cut at {MAX_LINE_CHARS:,} characters" if page.cut else ""
     return f"[{shown}: {where}{more}{cut}]"

@@ -11,6 +11,7 @@ from buddy.agent.display import Diff
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Located
 from buddy.tools.changing import FileChange, Loader, Plan, change, preview
+from buddy.tools.counting import counted
 from buddy.tools.edited_regions import summary
 from buddy.tools.elision import refuse_elided
 from buddy.tools.refusals import stale
@@ -106,7 +107,7 @@ class _Planner:
         now = decode(data)
         lines = 0 if now is None else line_count(now.text)
         if before is None:
-            text = f"{target.shown}: created, {lines} lines, {len(data):,} bytes"
+            text = f"{target.shown}: created, {counted(lines, 'line')}, {counted(len(data), 'byte')}"
         else:
             text = summary(target.shown, compared(old.text, "" if now is None else now.text))
         return Plan((FileChange(target, before, data, whole=True),), text)

@@ -63,7 +63,7 @@ async def test_folders_move_and_not_into_themselves(desk: Desk) -> None:
 async def test_a_deleted_file_is_in_the_trash_and_comes_back(desk: Desk) -> None:
     desk.put("dir/a.txt", "1")
     answer = await desk.ask(delete_file, path="dir/a.txt")
-    assert answer.startswith("dir/a.txt (1 bytes): deleted (in the trash as ")
+    assert answer.startswith("dir/a.txt (1 byte): deleted (in the trash as ")
     assert not (desk.root / "dir/a.txt").exists()
     assert [item.name for item in desk.trash.list()] == ["a.txt"]
     desk.trash.restore()

@@ -56,7 +56,7 @@ async def test_empty_and_past_the_end_are_told_apart(desk: Desk) -> None:
     desk.put("empty.txt", "")
     desk.put("a.txt", "one\n")
     assert await desk.ask(read_file, path="empty.txt") == "empty.txt is empty"
-    assert await desk.ask(read_file, path="a.txt", offset=9) == "a.txt has 1 lines; offset 9 is past its end"
+    assert await desk.ask(read_file, path="a.txt", offset=9) == "a.txt has 1 line; offset 9 is past its end"
 
 
 async def test_at_most_two_thousand_lines_and_fifty_kilobytes(desk: Desk) -> None:
@@ -73,7 +73,7 @@ async def test_long_lines_are_cut_and_said_so(desk: Desk) -> None:
     desk.put("a.txt", "z" * 5000 + "\nshort\n")
     text = await desk.ask(read_file, path="a.txt")
     assert "… (cut: the line has 5,000 characters)" in text
-    assert "1 lines cut at 2,000 characters" in text
+    assert "1 line cut at 2,000 characters" in text
 
 
 async def test_what_makes_a_file_odd_is_told(desk: Desk) -> None:
@@ -124,8 +124,8 @@ async def test_ignored_entries_are_counted_and_an_ignored_folder_asked_for_is_li
     context = ToolContext(1, "c", print, asyncio.Event(), {**desk.services(), IgnoreRules: rules})
     listed = [await list_files.run(context, list_files.decode(text)) for text in ("{}", '{"path": "out"}')]
     assert [result.text for result in listed] == [
-        ".: 1 entries, 1 ignored\na.py  1 B",
-        "out: 1 entries\nb.o  1 B",
+        ".: 1 entry, 1 ignored\na.py  1 B",
+        "out: 1 entry\nb.o  1 B",
     ]
 
 

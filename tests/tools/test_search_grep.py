@@ -357,7 +357,7 @@ async def test_a_name_without_a_definition_is_told_with_its_uses(desk: SearchDes
     desk.put("a.py", "print(Thing)\n")
 
     assert await desk.ask(find_definition, name="Thing") == (
-        "no definition of Thing found in .; 1 lines in 1 source files mention it."
+        "no definition of Thing found in .; 1 line in 1 source file mentions it."
     )
     assert (await desk.ask(find_definition, name="a b")).startswith(
         "refused: expected the name of a function"
