@@ -14,8 +14,10 @@ Survivors that change nothing anybody could see, and why:
   `sign < "\\u0300"`: short ways to what the long way says too. `first < 0`: the long way cuts and joins the
   text at its last character.
 - descriptors `getattr(os, "O_DIRECTORY", 0)` and the like: the default is for systems without the name.
-  The length of the random part of a temporary name.
-- protected `tail.startswith(name) and …`: a quick look before the exact one.
+  The length of the random part of a temporary name; the mode given where a folder is opened, not made.
+- protected `tail.startswith(name) and …`, paths `len(name) > MAX_NAME_BYTES // 4 and …`: a quick look before
+  the exact one. paths `given.startswith(known + "/")`, the first line of sanitise `visible`: short ways.
+- archives `set(before) <= _TAR_LETTERS`: letters before f never hold an f, so they are never all of the set.
 """
 
 from __future__ import annotations

@@ -158,6 +158,18 @@ def test_files_python_runs_by_itself_ask(path: str) -> None:
     assert locate(BOUNDARY, path).protected == "run whenever Python starts"
 
 
+@pytest.mark.parametrize(
+    "path", ["~/binary/x", "~/.local/binary", "~/.npmrc-notes", "/usrlocal/x", "/etcetera"]
+)
+def test_a_longer_name_with_a_protected_beginning_is_not_protected(path: str) -> None:
+    assert locate(BOUNDARY, path).protected == ""
+
+
+@pytest.mark.parametrize("path", ["~/.kube-notes", "~/.npmrc-notes", "/etc/shadow-notes", "/run/secretsanta"])
+def test_a_longer_name_with_a_secret_beginning_is_not_secret(path: str) -> None:
+    assert locate(BOUNDARY, path).secret == ""
+
+
 def test_a_model_checkpoint_named_pth_is_an_ordinary_file() -> None:
     assert locate(BOUNDARY, "models/best.pth").protected == ""
 
