@@ -185,6 +185,7 @@ class PlainClient:
         self._make_context = tls or trusting_the_system
         self._context: ssl.SSLContext | None = None
         self._idle: list[tuple[Target, Connection]] = []
+        self._is_closed = False
 
     async def post(self, url: str, headers: Mapping[str, str], content: bytes) -> PlainAnswer:
         """Send and wait for the headers of the answer."""
@@ -198,7 +199,8 @@ class PlainClient:
         return await self._ask(await self._connect(target), request, target)
 
     async def aclose(self) -> None:
-        """Close every connection that is not in use."""
+        """Close every connection that is not in use, and those in use as soon as their answer is let go."""
+        self._is_closed = True
         for _, connection in self._idle:
             connection.close()
         self._idle.clear()
@@ -283,6 +285,9 @@ class PlainClient:
         return None
 
     def _keep(self, target: Target, connection: Connection) -> None:
+        if self._is_closed:
+            connection.close()
+            return
         connection.idle_since = time.monotonic()
         self._idle.append((target, connection))
 

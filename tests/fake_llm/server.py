@@ -43,6 +43,7 @@ class FakeLLM:
         self._strikes: Counter[tuple[str, int]] = Counter()
         self._taken = 0
         self._changed = asyncio.Condition()
+        self._is_over = False
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
@@ -53,6 +54,7 @@ class FakeLLM:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._is_over = True
         if self._server is not None:
             self._server.close()
         tasks = [connection.task for connection in self._connections if connection.task]
@@ -62,11 +64,18 @@ class FakeLLM:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for _ in range(3):  # one that was being accepted is made, told and closed in rounds of the loop
+            await asyncio.sleep(0)
 
     @property
     def port(self) -> int:
         """The port it listens on."""
         return self._port
+
+    @property
+    def connections(self) -> frozenset[Connection]:
+        """All there were so far."""
+        return frozenset(self._connections)
 
     @property
     def url(self) -> str:
@@ -96,9 +105,12 @@ class FakeLLM:
     # --- connections ---
 
     def _connect(self) -> Connection:
-        connection = Connection(self._serve)
+        connection = Connection(self._refuse if self._is_over else self._serve)
         self._connections.add(connection)
         return connection
+
+    async def _refuse(self, connection: Connection) -> None:
+        raise Gone
 
     async def _serve(self, connection: Connection) -> None:
         method, target, headers = await connection.read_head()

@@ -18,6 +18,8 @@ from buddy.llm.direct import Endpoint
 from buddy.llm.http_choice import client_for, proxy_for
 from buddy.llm.openai_chat import OpenAIChat
 from buddy.llm.plain_client import PlainClient, target_of, trusting_the_system
+from tests.fake_llm.script import reply
+from tests.fake_llm.server import FakeLLM
 from tests.lane_desk import CLIENTS, lane, pieces_of, reply_of, request
 
 BOTH = pytest.mark.parametrize("client", ["plain", "httpx"])
@@ -197,6 +199,19 @@ async def test_a_connection_the_server_closed_meanwhile_is_replaced_unnoticed():
 
     assert await talk(answer, times=3) == ["hi", "hi", "hi"]
     assert connections >= 3
+
+
+async def test_a_connection_whose_answer_outlives_the_client_is_not_kept() -> None:
+    async with FakeLLM([reply("late")]) as server:
+        client = PlainClient(connect_s=5)
+        answer = await client.post(f"{server.url}/v1/chat/completions", {}, b'{"stream": true}')
+        async for _ in answer.body():
+            pass
+        await client.aclose()
+        await answer.aclose()
+        (connection,) = server.connections
+        async with asyncio.timeout(20):
+            await connection.gone.wait()
 
 
 async def test_a_request_is_not_repeated_once_a_fresh_connection_broke():

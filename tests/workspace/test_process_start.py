@@ -144,10 +144,12 @@ async def test_a_wrapper_sees_the_whole_launch_and_can_be_left_out(tmp_path: Pat
 async def test_descendants_carry_the_tag_even_without_environment_and_session(tmp_path: Path) -> None:
     async with desk(tmp_path) as here:
         child = here.children.start(here.request("(env -i setsid /bin/sleep 50 &); sleep 50; true"))
-        await until(lambda: len(members(child.tree.tag, child.tree.leader)) >= 3)
-        found = members(child.tree.tag, child.tree.leader)
-        assert {tag_number(pid) for pid in found} == {child.tree.tag.number}
-        assert len({process.session for process in found.values()}) == 2
+
+        def found() -> dict[int, ProcessInfo]:
+            return members(child.tree.tag, child.tree.leader)
+
+        await until(lambda: len(found()) == 3 and len({one.session for one in found().values()}) == 2)
+        assert {tag_number(pid) for pid in found()} == {child.tree.tag.number}
         await child.end("test")
         assert members(child.tree.tag, child.tree.leader) == {}
 
