@@ -252,9 +252,7 @@ class TaskBoard:
 
     def reset(self, number: int) -> None:
         """Empty a conversation. The journal keeps what was said."""
-        task = self._free(number)
-        task.history.clear()
-        task.compaction = None
+        self._free(number).forget()
         self.parts.memory.replace_history(number, "reset", 0)
 
     def change_model(self, number: int, name: str) -> None:

@@ -77,6 +77,13 @@ class Task:
         """Whether a turn is under way."""
         return self.runner is not None and not self.runner.done()
 
+    def forget(self) -> None:
+        """Empty the conversation, and what is only true of it."""
+        self.history.clear()
+        self.compaction = None
+        self.not_run = ()
+        self.meter.context_tokens = 0
+
     def record(self) -> TaskChanged:
         """The task as the journal keeps it."""
         state = "running" if self.running else self.state

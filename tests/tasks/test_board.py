@@ -451,7 +451,9 @@ async def test_reset_empties_the_conversation_on_disk_too(tmp_path: Path) -> Non
     async with board_desk(tmp_path) as desk:
         desk.script(says("one"), says("two"))
         await desk.turn(1, "a")
+        before = desk.board.task(1).meter.context_tokens
         desk.board.reset(1)
+        assert (before > 0, desk.board.task(1).meter.context_tokens) == (True, 0)
         await desk.turn(1, "b")
         assert desk.texts(1) == ["b", "two"]
         assert [text_of(one) for one in (await desk.reloaded())[1]] == ["b", "two"]
