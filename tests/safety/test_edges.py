@@ -153,6 +153,9 @@ def test_a_link_may_say_its_way_oddly_and_be_long(tmp_path: Path) -> None:
     assert found == {"a": f"{sub}/file", "b": f"{sub}/file", "c": sub, "d": sub}
     deep = "/".join(["long" * 5] * 70)
     assert locate(boundary, deep).real == f"{root}/{deep}"
+    longest = f"{root}/{'x/' * 1930}"
+    longest += "e" * (4095 - len(longest.encode()))
+    assert locate(boundary, longest).real == longest
     beside = Boundary(f"{root}/sub", str(root), "/nowhere")
     assert [locate(one, str(root)).shown for one in (boundary, beside)] == [".", "."]
 
