@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,15 +14,17 @@ from buddy.llm.import_pauses import pauses
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def package(tmp_path: Path) -> Iterator[str]:
     """A package of three modules that import each other."""
     folder = tmp_path / "paused_package"
     folder.mkdir()
     (folder / "__init__.py").write_text("from paused_package import first\n")
     (folder / "first.py").write_text("from paused_package import second\n")
     (folder / "second.py").write_text("")
-    monkeypatch.syspath_prepend(tmp_path)
-    return "paused_package"
+    sys.path.insert(0, str(tmp_path))
+    importlib.invalidate_caches()
+    yield "paused_package"
+    sys.path.remove(str(tmp_path))
 
 
 def forget(package: str) -> None:

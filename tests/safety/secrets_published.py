@@ -152,7 +152,7 @@ IN_PLACE: dict[str, tuple[str, str]] = {
     "basic authentication": ("https://ann:{}@git.example/o/r.git", made(22)),
     "ADO.NET": ("Server=db;Database=x;User Id=sa;Password={};", "Pw" + made(12) + "!"),
     "JDBC": ("jdbc:postgresql://db/x?user=app&password={}", made(16)),
-    ".npmrc": ("//registry.npmjs.org/:_authToken={}", uuid(4)),
+    ".npmrc": ("//packages.example.com/:_authToken={}", uuid(4)),
     ".npmrc old": ("_auth={}", base64.b64encode(b"ann:" + made(16).encode()).decode()),
     ".pypirc": ("[pypi]\nusername = ann\npassword = {}", made(20)),
     ".netrc": ("machine api.example\n  login ann\n  password {}", made(20)),

@@ -75,7 +75,7 @@ def test_painting_over_moves_nothing() -> None:
         f"index {made(7, '0123456789abcdef')}..{made(7, '0123456789abcdef', 5)} 100644",
         f"id: {uuid()}  trace={uuid(8)}",
         f"data:image/png;base64,{base64.b64encode(random.Random(4).randbytes(4000)).decode()}",
-        f'"integrity": "sha512-{made(86)}==", "resolved": "https://registry.npmjs.org/a/-/a-1.0.0.tgz"',
+        f'"integrity": "sha512-{made(86)}==", "resolved": "https://packages.example.com/a/-/a-1.0.0.tgz"',
         f"numpy==2.1.0 --hash=sha256:{made(64, '0123456789abcdef')}",
         f"h1:{made(43)}= go.sum golang.org/x/text v0.3.0/go.mod",
         'function a(e,t){return e.token=t.key,n(function(r){r.password&&o(r.secret)})}var p={key:"value"}',
