@@ -20,7 +20,8 @@ def _answered(arguments: list[str]) -> int:
     if arguments in (["--version"], ["-V"], ["version"]):
         from buddy import __version__
 
-        sys.stdout.write(f"buddy {__version__}\n")
+        if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison] - it is when it was closed
+            sys.stdout.write(f"buddy {__version__}\n")
         return 0
     from buddy.cli.main import run  # after --version: it costs 20 ms and more
 

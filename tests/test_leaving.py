@@ -138,6 +138,36 @@ def test_a_full_stderr_does_not_change_how_a_command_ends(
     assert ran.returncode == code
 
 
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--version"], 0),
+        (["--help"], 0),
+        (["models", "gpt"], 0),
+        (["models", "zzz"], 1),
+        (["permissions", "test", "ls"], 0),
+        (["login", "zzz"], 4),
+        (["init"], 0),
+        (["--nonsense"], 2),
+        (["exec", "hi"], 4),
+    ],
+)
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_as_good_as_nothing(
+    tmp_path: Path, closed: str, words: list[str], code: int
+) -> None:
+    ran = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "buddy", *words],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ran.returncode, b"Traceback" in ran.stderr) == (code, False), ran.stderr
+
+
 async def test_the_session_is_closed_on_the_disk(tmp_path: Path) -> None:
     async with FakeLLM([reply("Hello")]) as server:
         desk = Desk(tmp_path, server.url)

@@ -203,8 +203,6 @@ def _format(options: Options, out: Callable[[str], None]) -> Format:
 
 
 def _out(text: str) -> None:
-    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison] - it is when the stream was closed
-        return
     try:
         sys.stdout.buffer.write(text.encode("utf-8", "replace"))
         sys.stdout.buffer.flush()
@@ -215,8 +213,6 @@ def _out(text: str) -> None:
 
 
 def _err(text: str) -> None:
-    if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison] - it is when the stream was closed
-        return
     with contextlib.suppress(OSError):  # a full disk, or nobody reads: no reason to stop the work
         sys.stderr.buffer.write(text.encode("utf-8", "replace"))
         sys.stderr.buffer.flush()

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
 from buddy.cli.arguments import Options, UsageError, help_text, parse
 from buddy.cli.telling import tell
@@ -80,8 +80,8 @@ def _dispatched(options: Options, environment: Mapping[str, str]) -> int:
 
 
 def _worked(options: Options, environment: Mapping[str, str]) -> int:
-    is_typed = _is_terminal(sys.stdin)
-    if options.command == "exec" or options.print or not (is_typed and _is_terminal(sys.stdout)):
+    is_typed = sys.stdin.isatty()
+    if options.command == "exec" or options.print or not (is_typed and sys.stdout.isatty()):
         if options.command != "exec" and not options.print and not options.words and is_typed:
             sys.stdout.write(help_text())
             return USAGE
@@ -100,26 +100,24 @@ def _keys_waiting(
     """What is typed while everything is imported waits for the input line. A dumb terminal has none: there
     the terminal itself echoes and edits."""
     is_dumb = environment.get("TERM", "") in ("dumb", "unknown", "")
-    if is_dumb or not (is_wanted and _is_terminal(sys.stdin) and _is_terminal(sys.stdout)):
+    if is_dumb or not (is_wanted and sys.stdin.isatty() and sys.stdout.isatty()):
         return contextlib.nullcontext()
     from buddy.cli.early_keys import keys_wait  # only where there is a terminal
 
     return keys_wait(sys.stdin.fileno())
 
 
-def _is_terminal(stream: IO[str] | None) -> bool:
-    """Python's own streams are None when they were closed (`<&-`)."""
-    return stream is not None and stream.isatty()
-
-
 def _open_closed_streams() -> None:
     """Streams that were closed are opened on nothing, or the first files of a session would take their
-    numbers and get what is written to them."""
+    numbers and get what is written to them. Python's own are None then, and nobody else asks for that."""
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - lives as long as the program
 
 
 _KEY_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
