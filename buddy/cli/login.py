@@ -11,8 +11,9 @@ from buddy.cli.arguments import Options, UsageError
 from buddy.cli.models import catalogue
 from buddy.cli.place import find_place, read_settings
 from buddy.cli.telling import tell
-from buddy.config import ConfigError, profile_of
+from buddy.config import ConfigError, Profile, Settings, profile_of
 from buddy.llm.credentials import FILE_NAME, CredentialsError, save_credential
+from buddy.llm.keyring_store import Keyring
 from buddy.llm.keys import KeyMissingError, checked
 from buddy.llm.routes import UnknownModelError, route
 
@@ -21,18 +22,43 @@ def login(options: Options, environment: Mapping[str, str]) -> int:
     """Ask for the key of a profile's provider and save it. Returns the exit code."""
     place = find_place(options, environment)
     try:
-        settings = read_settings(place, options).settings
-        name = options.words[0] if options.words else ""
-        profile = profile_of(settings, name)
-        owner = _provider(profile.model or name, profile.base_url)
+        profile = _meant(read_settings(place, options).settings, options.words[0] if options.words else "")
+        owner = _provider(profile.model, profile.base_url)
         key = checked(_asked(owner), "what was typed")
-        path = os.path.join(place.where.data, FILE_NAME)
-        save_credential(path, owner, key)
+        kept = _kept(os.path.join(place.where.data, FILE_NAME), owner, key)
     except (ConfigError, KeyMissingError, CredentialsError, UnknownModelError) as error:
         tell(f"buddy: {error}\n")
         return 4
-    sys.stdout.write(f"saved the key of {owner} in {path} (readable by you alone)\n")
+    sys.stdout.write(f"saved the key of {owner} in {kept}\n")
+    for name in _first_asked(profile, owner):
+        if environment.get(name, "").strip():
+            tell(f"buddy: {name} is set in the environment and goes before it\n")
     return 0
+
+
+def _meant(settings: Settings, name: str) -> Profile:
+    """The profile of a name; a provider's name means nothing of a profile that is not called so."""
+    if name in catalogue().providers and name not in settings.models:
+        return Profile(model=name)
+    return profile_of(settings, name)
+
+
+def _first_asked(profile: Profile, owner: str) -> tuple[str, ...]:
+    """The variables that go before a saved key."""
+    known = catalogue().providers.get(owner)
+    usual = known.key_env if known is not None and not profile.base_url else ""
+    return tuple(dict.fromkeys(name for name in (profile.api_key_env, usual) if name))
+
+
+def _kept(path: str, owner: str, key: str) -> str:
+    """Save the key; returns where, for the person. The file is asked before the keyring: an older key in it
+    would go before the new one. Raises `CredentialsError`."""
+    if Keyring().save(owner, key):
+        if os.path.exists(path):
+            save_credential(path, owner, "")
+        return "the keyring"
+    save_credential(path, owner, key)
+    return f"{path} (readable by you alone)"
 
 
 def _provider(model: str, base_url: str) -> str:
@@ -46,5 +72,8 @@ def _provider(model: str, base_url: str) -> str:
 
 def _asked(owner: str) -> str:
     if sys.stdin.isatty():
-        return getpass.getpass(f"key of {owner} (not shown): ")
+        try:
+            return getpass.getpass(f"key of {owner} (not shown): ")
+        except EOFError:  # Ctrl+D
+            return ""
     return os.read(sys.stdin.fileno(), 16_384).decode("utf-8", "replace")

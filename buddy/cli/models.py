@@ -24,6 +24,7 @@ from buddy.llm.credentials import FILE_NAME
 from buddy.llm.direct import Endpoint
 from buddy.llm.governor import Governor
 from buddy.llm.http_choice import client_for
+from buddy.llm.keyring_store import Keyring
 from buddy.llm.keys import KeyMissingError, KeyResolver, KeySource
 from buddy.llm.routes import Route, UnknownModelError, route
 from buddy.llm.watchdog import WatchedProvider, WatchLimits
@@ -153,6 +154,11 @@ class Models:
         return tuple(filter(None, given))
 
     @cached_property
+    def _keyring(self) -> Keyring | None:
+        """None where the extra is not installed: no request has to wait for a thread that says so."""
+        return Keyring() if importlib.util.find_spec("keyring") else None
+
+    @cached_property
     def key_names(self) -> frozenset[str]:
         """Environment variables that hold keys: children never see them."""
         profiles = (self._settings.api, *self._settings.models.values())
@@ -227,6 +233,7 @@ class Models:
             credentials=os.path.join(self._place.where.data, FILE_NAME),
             now=time.monotonic,
             warn=_warn,
+            keyring=self._keyring.read if self._keyring else None,
         )
 
     def _window(self, found: Route, profile: Profile) -> Window:

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import os
 import shlex
 import signal
 import stat
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import Any
 
 import msgspec
 
@@ -24,7 +22,6 @@ COMMAND_TIMEOUT_S = 30.0
 COMMAND_LIFE_S = 300.0
 """How long the output of a key command is used again: such keys may expire within the hour."""
 MAX_KEY_BYTES = 16_384
-KEYRING_SERVICE = "buddy"
 
 
 class KeyMissingError(Exception):
@@ -174,23 +171,6 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     await process.wait()
-
-
-def keyring_reader(importer: Callable[[str], Any] = importlib.import_module) -> Callable[[str], str] | None:
-    """A function that asks the desktop's keyring, None when the `keyring` extra is not installed."""
-    try:
-        # Late: an optional extra that loads every backend it finds.
-        keyring = importer("keyring")
-    except ImportError:
-        return None
-
-    def read(provider: str) -> str:
-        try:
-            return keyring.get_password(KEYRING_SERVICE, provider) or ""
-        except keyring.errors.KeyringError:
-            return ""
-
-    return read
 
 
 def _missing(source: KeySource) -> str:

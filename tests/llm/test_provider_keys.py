@@ -16,7 +16,8 @@ import pytest
 
 from buddy.agent.provider import ModelDelta, ModelRequest, ProviderError, TextPiece
 from buddy.llm.credentials import CredentialsError, read_credentials, save_credential
-from buddy.llm.keys import KeyedProvider, KeyMissingError, KeyResolver, KeySource, keyring_reader, no_key
+from buddy.llm.keyring_store import Keyring
+from buddy.llm.keys import KeyedProvider, KeyMissingError, KeyResolver, KeySource, no_key
 
 NEVER = "sk-never-shown-1234567890"
 
@@ -187,24 +188,33 @@ async def test_the_keyring_is_asked_last(desk: Desk) -> None:
     assert asked == ["openai"]
 
 
-def test_the_keyring_extra_may_be_missing_or_locked() -> None:
-    class KeyringError(Exception):
-        pass
+def test_the_keyring_may_be_missing_locked_or_keep_nothing() -> None:
+    kept: dict[tuple[str, str], str] = {}
 
     def missing(name: str) -> Any:
         raise ImportError(name)
 
-    def locked(service: str, user: str) -> str:
-        raise KeyringError
+    def locked(*_: str) -> str:
+        raise RuntimeError
 
-    errors = SimpleNamespace(KeyringError=KeyringError)
-    assert keyring_reader(missing) is None
-    read = keyring_reader(lambda _: SimpleNamespace(get_password=locked, errors=errors))
-    assert read is not None
-    assert read("openai") == ""
-    read = keyring_reader(lambda _: SimpleNamespace(get_password=lambda *_: "sk-ring", errors=errors))
-    assert read is not None
-    assert read("openai") == "sk-ring"
+    def put(service: str, provider: str, key: str) -> None:
+        kept[service, provider] = key
+
+    def found(service: str, provider: str) -> str | None:
+        return kept.get((service, provider))
+
+    def keyring(**functions: Callable[..., object]) -> Keyring:
+        return Keyring(lambda _: SimpleNamespace(**functions))
+
+    for useless in (
+        Keyring(missing),
+        keyring(get_password=locked, set_password=locked),
+        keyring(get_password=lambda *_: None, set_password=lambda *_: None),
+    ):
+        assert (useless.save("openai", "sk-1"), useless.read("openai")) == (False, "")
+    there = keyring(get_password=found, set_password=put)
+    assert (there.save("openai", "sk-2"), there.read("openai"), there.read("groq")) == (True, "sk-2", "")
+    assert kept == {("buddy", "openai"): "sk-2"}
 
 
 def test_a_key_source_does_not_show_its_key() -> None:
