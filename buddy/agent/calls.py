@@ -90,27 +90,23 @@ async def _run_group(turn: Turn, group: Sequence[_Prepared]) -> End | None:
     questions are asked in order first."""
     if len(group) == 1:
         return await _record(turn, await _life(turn, group[0]))
-    if all(isinstance(one, _Broken) or one.tool.risk == "low" for one in group):
-        return await _together(turn, [asyncio.ensure_future(_life(turn, one)) for one in group])
+    all_low = all(isinstance(one, _Broken) or one.tool.risk == "low" for one in group)
     lives: list[asyncio.Task[_Closed]] = []
     try:
         for one in group:
-            decision = await _opened(turn, one)
-            lives.append(asyncio.ensure_future(_rest(turn, one, decision)))
-    except BaseException:
-        await _end_all(lives)
-        raise
-    return await _together(turn, lives)
-
-
-async def _together(turn: Turn, lives: Sequence[asyncio.Task[_Closed]]) -> End | None:
-    end: End | None = None
-    try:
-        for life in lives:
-            await asyncio.wait({life})
-            end = await _record(turn, life.result()) or end
+            rest = _life(turn, one) if all_low else _rest(turn, one, await _opened(turn, one))
+            lives.append(asyncio.ensure_future(rest))
+        return await _recorded(turn, lives)
     finally:
         await _end_all(lives)
+
+
+async def _recorded(turn: Turn, lives: Sequence[asyncio.Task[_Closed]]) -> End | None:
+    """Record each result in the model's order; returns why the turn must end, None where it goes on."""
+    end: End | None = None
+    for life in lives:
+        await asyncio.wait({life})
+        end = await _record(turn, life.result()) or end
     return end
 
 

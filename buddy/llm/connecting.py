@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from itertools import chain, zip_longest
 from typing import Any
 
+from buddy.agent.cleanup import on_failure
+
 Address = tuple[int, int, int, str, tuple[Any, ...]]
 """As `getaddrinfo` gives it: family, type, protocol, canonical name, where."""
 Attempt = asyncio.Task[socket.socket]
@@ -72,12 +74,9 @@ async def _first(attempts: Sequence[Attempt], limit_s: float | None) -> Attempt 
 async def _connected(address: Address) -> socket.socket:
     family, kind, protocol, _name, where = address
     made = socket.socket(family, kind, protocol)
-    try:
+    with on_failure(made.close):
         made.setblocking(False)
         await asyncio.get_running_loop().sock_connect(made, where)
-    except BaseException:
-        made.close()
-        raise
     return made
 
 

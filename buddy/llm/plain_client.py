@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from buddy.agent.cleanup import on_failure
 from buddy.agent.provider import ProviderError
 from buddy.llm.connecting import first_connected, interleaved, is_literal
 from buddy.llm.connection_errors import broken_answer, unreachable
@@ -217,30 +218,22 @@ class PlainClient:
         self, connection: Connection, request: bytes, target: Target, *, is_kept: bool = False
     ) -> PlainAnswer:
         data = b""
-        try:
-            connection.write(request)
-            while True:
-                more = await connection.read()
-                if not more:
-                    if is_kept and not data:
-                        raise _Stale
-                    raise ConnectionResetError("no answer")
-                data += more
-                found = split_head(data)
-                if found is not None:
-                    head, rest = found
-                    return PlainAnswer(connection, head, rest, target.host, lambda it: self._keep(target, it))
-        except HttpError as error:
-            connection.close()
-            raise ProviderError("server", f"{target.host} gave an unusable answer: {error}") from error
-        except OSError as error:
-            connection.close()
-            if is_kept and not data:
-                raise _Stale from error
-            raise unreachable(error, target.host, address=target.address) from error
-        except BaseException:
-            connection.close()
-            raise
+        with on_failure(connection.close):
+            try:
+                connection.write(request)
+                while (found := split_head(data)) is None:
+                    more = await connection.read()
+                    if not more:
+                        raise ConnectionResetError("no answer")
+                    data += more
+            except HttpError as error:
+                raise ProviderError("server", f"{target.host} gave an unusable answer: {error}") from error
+            except OSError as error:
+                if is_kept and not data:
+                    raise _Stale from error
+                raise unreachable(error, target.host, address=target.address) from error
+        head, rest = found
+        return PlainAnswer(connection, head, rest, target.host, lambda it: self._keep(target, it))
 
     async def _connect(self, target: Target) -> Connection:
         context = self._tls() if target.is_tls else None

@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 
+from buddy.agent.cleanup import on_failure
 from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
 from buddy.safety.sanitise import visible
@@ -74,12 +75,9 @@ def open_regular(path: str) -> int:
                 f"{visible(path)} is a socket or a device; only regular files are read"
             ) from error
         raise
-    try:
+    with on_failure(os.close, descriptor):
         _demand_regular(descriptor, path)
         _refuse_kernel_file(_name_of(descriptor), path)
-    except BaseException:
-        os.close(descriptor)
-        raise
     return descriptor
 
 
@@ -92,11 +90,8 @@ def read_beneath(directory: str | int, relative: str, max_bytes: int = MAX_READ_
     """The first `max_bytes` of a regular file beneath a directory. Raises as `open_beneath` and
     `open_regular` do."""
     descriptor = open_beneath(directory, relative, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-    try:
+    with on_failure(os.close, descriptor):
         _demand_regular(descriptor, relative)
-    except BaseException:
-        os.close(descriptor)
-        raise
     return _read(descriptor, max_bytes)
 
 
@@ -120,14 +115,12 @@ def _components(relative: str) -> list[str]:
 
 def _descend(directory: str | int, parts: list[str]) -> tuple[int, str]:
     current = os.dup(directory) if isinstance(directory, int) else os.open(directory, _DIRECTORY)
-    try:
-        for part in parts[:-1]:
+    for part in parts[:-1]:
+        try:
             following = _step(current, part, _DIRECTORY, 0, "/".join(parts))
+        finally:
             os.close(current)
-            current = following
-    except BaseException:
-        os.close(current)
-        raise
+        current = following
     return current, parts[-1]
 
 
@@ -147,7 +140,7 @@ def _replace_in(parent: int, name: str, data: bytes, mode: int) -> None:
     temporary = f".buddy-{os.urandom(8).hex()}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(temporary, flags, 0o600, dir_fd=parent)
-    try:
+    with on_failure(os.unlink, temporary, dir_fd=parent):
         with os.fdopen(descriptor, "wb", buffering=0) as file:
             view = memoryview(data)
             while view:
@@ -155,9 +148,6 @@ def _replace_in(parent: int, name: str, data: bytes, mode: int) -> None:
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
-    except BaseException:
-        os.unlink(temporary, dir_fd=parent)
-        raise
 
 
 def _refuse_kernel_file(real: str, given: str) -> None:

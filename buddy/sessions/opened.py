@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from buddy.agent.cleanup import on_failure
 from buddy.sessions.appender import Appender
 from buddy.sessions.files import JournalFiles
 from buddy.sessions.folder import make_private
@@ -65,14 +66,11 @@ class OpenSession:
         the old folder is gone. Raises `OSError` or `LockedError`, and then nothing has changed."""
         await asyncio.to_thread(make_private, directory)
         lock = await asyncio.to_thread(acquire, directory, self._files)
-        try:
+        with on_failure(lock.release):
             path = os.path.join(directory, JOURNAL)
             if os.path.lexists(path):
                 raise FileExistsError(f"there is a session in {directory} already; choose another folder")
             await self.writer.journal.move_to(path)
-        except BaseException:
-            lock.release()
-            raise
         self._lock.release()
         self._lock = lock
         self.writer.moved(directory)

@@ -56,15 +56,13 @@ async def execute(
     await writes.windows.clear(task.number, tool, access, progress)
     await parts.memory.tool_begin(task.number, call.id, tool.name)
     started = parts.clock.now()
-    status: ResultStatus = "cancelled"
+    status: ResultStatus = "error"
     try:
         with writes.windows.writing(task.number, tool, access):
             result = await _answered(around, call, tool, arguments, progress, access)
         status = "ok" if result.ok else "error"
     except asyncio.CancelledError:
-        raise
-    except BaseException:
-        status = "error"
+        status = "cancelled"
         raise
     finally:
         if not access.read_only:

@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from buddy.agent.cleanup import on_failure
 from buddy.agent.display import Diff, FileDiff
 from buddy.agent.tool import ToolContext, ToolError
 from buddy.safety.paths import Boundary, Located, locate
@@ -23,7 +24,7 @@ from buddy.workspace.disk import Disk
 from buddy.workspace.files import Loaded, Replacement, explained, load, remove, replace, status_of
 from buddy.workspace.linediff import Comparison, Unified, compared, unified
 from buddy.workspace.locks import FileLocks, in_thread
-from buddy.workspace.undo import Intent, UndoLog
+from buddy.workspace.undo import Intent, UndoEntry, UndoLog
 from buddy.workspace.versions import FileVersions
 from buddy.workspace.views import FileViews
 
@@ -129,16 +130,11 @@ def _carry_out(ctx: ToolContext, tool: str, changes: Sequence[FileChange]) -> No
             [Intent(change.located.real, change.before, change.after) for change in changes],
         )
     done: list[FileChange] = []
-    try:
+    with on_failure(_take_all_back, done, log, entry):
         for item, versions in zip(changes, entry.files, strict=True):
             with explained(f"write {item.located.shown}"):
                 _write(ctx, item, versions, log.disk)
             done.append(item)
-    except BaseException:
-        undone = [_take_back(item, log.disk) for item in reversed(done)]
-        if all(undone):
-            log.drop(entry)
-        raise
 
 
 def _write(ctx: ToolContext, item: FileChange, versions: FileVersions, disk: Disk) -> None:
@@ -152,6 +148,13 @@ def _write(ctx: ToolContext, item: FileChange, versions: FileVersions, disk: Dis
     new = Replacement(real, shown, item.after, item.before, item.mode, versions.temporary)
     stamp = replace(new, disk)
     views.wrote(real, item.before, item.after, versions.after, stamp, whole=item.whole)
+
+
+def _take_all_back(done: Sequence[FileChange], log: UndoLog, entry: UndoEntry) -> None:
+    """Where one file stays changed, the way back stays too."""
+    undone = [_take_back(item, log.disk) for item in reversed(done)]
+    if all(undone):
+        log.drop(entry)
 
 
 def _take_back(item: FileChange, disk: Disk) -> bool:

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from buddy.agent.cleanup import on_failure
 from buddy.agent.display import Diff, Display, FileDiff, Plain
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, Located, locate
@@ -161,11 +162,8 @@ def _logged(ctx: ToolContext, tool: str, renamed: Renamed, act: Callable[[], T])
     """Move something, with the way back on disk before it is moved."""
     log = ctx.service(UndoLog)
     entry = log.prepare_renames(ctx.task_id, ctx.call_id, tool, [renamed])
-    try:
+    with on_failure(log.drop, entry):
         return act()
-    except BaseException:
-        log.drop(entry)
-        raise
 
 
 def _delete_access(arguments: Any) -> Access:

@@ -6,6 +6,7 @@ import os
 import threading
 from contextlib import suppress
 
+from buddy.agent.cleanup import on_failure
 from buddy.agent.tool import ToolError
 from buddy.workspace.disk import Disk, write_all
 from buddy.workspace.files import digest_of
@@ -28,15 +29,12 @@ class BlobStore:
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         beside = f"{path}.{os.getpid()}.{threading.get_ident()}"
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            write_all(self._disk, descriptor, data)
+        with on_failure(os.unlink, beside):
+            try:
+                write_all(self._disk, descriptor, data)
+            finally:
+                os.close(descriptor)
             os.rename(beside, path)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(beside)
-            raise
-        finally:
-            os.close(descriptor)
         return digest
 
     def keep(self, data: bytes, digest: str) -> None:

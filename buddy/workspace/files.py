@@ -17,6 +17,7 @@ from functools import cached_property
 
 import msgspec
 
+from buddy.agent.cleanup import on_failure
 from buddy.agent.tool import ToolError
 from buddy.safety.sanitise import visible
 from buddy.workspace.disk import DISK, Disk, write_all
@@ -227,7 +228,7 @@ def replace(new: Replacement, disk: Disk = DISK) -> Stamp:
 def _write_beside(folder: int, name: str, temporary: str, new: Replacement, disk: Disk) -> Stamp:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(temporary, flags, 0o666 if new.was is None else 0o600, dir_fd=folder)
-    try:
+    with on_failure(_unlink_if_there, temporary, folder):
         try:
             if new.was is not None:
                 _keep_outside(folder, name, descriptor, new)
@@ -238,10 +239,11 @@ def _write_beside(folder: int, name: str, temporary: str, new: Replacement, disk
             return stamp_of(os.fstat(descriptor))
         finally:
             os.close(descriptor)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=folder)
-        raise
+
+
+def _unlink_if_there(name: str, folder: int) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
 
 
 def _keep_outside(folder: int, name: str, descriptor: int, new: Replacement) -> None:

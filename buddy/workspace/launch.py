@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from buddy.agent.cleanup import on_failure
 from buddy.agent.tool import ToolError
 from buddy.workspace.child import Launched
 from buddy.workspace.environment import TRUSTED_PATH
@@ -92,35 +93,31 @@ def shell_argv(command: str) -> tuple[str, ...]:
 def launch_with_pipe(launch: Launch, tag: Tag) -> Launched:
     """Start a process that writes both its streams into one pipe. Raises `ToolError`."""
     reading, writing = os.pipe()
-    try:
-        if sys.platform == "linux":
-            _enlarge(reading)
-        process = _start(launch, tag, stdin=subprocess.DEVNULL, out=writing)
-    except BaseException:
-        os.close(reading)
-        raise
-    finally:
-        os.close(writing)
-    os.set_blocking(reading, False)
+    with on_failure(os.close, reading):
+        try:
+            if sys.platform == "linux":
+                _enlarge(reading)
+            process = _start(launch, tag, stdin=subprocess.DEVNULL, out=writing)
+        finally:
+            os.close(writing)
+        os.set_blocking(reading, False)
     return Launched(process, reading, tag)
 
 
 def launch_in_terminal(launch: Launch, tag: Tag, size: TerminalSize) -> Launched:
     """Start a process on a terminal of its own; the descriptor is the terminal's other side."""
     ours, theirs = os.openpty()
-    try:
-        resize(ours, size)
-        # Opening it by name makes it the controlling terminal of the session that bash leads.
-        script = 'exec 0<>"$1" 1>&0 2>&0; shift; exec "$@"'
-        front = (bash_path(), "--noprofile", "--norc", "-c", script, "buddy-terminal", os.ttyname(theirs))
-        wrapped = msgspec.structs.replace(launch, argv=(*front, *launch.argv))
-        process = _start(wrapped, tag, stdin=theirs, out=theirs)
-    except BaseException:
-        os.close(ours)
-        raise
-    finally:
-        os.close(theirs)
-    os.set_blocking(ours, False)
+    with on_failure(os.close, ours):
+        try:
+            resize(ours, size)
+            # Opening it by name makes it the controlling terminal of the session that bash leads.
+            script = 'exec 0<>"$1" 1>&0 2>&0; shift; exec "$@"'
+            front = (bash_path(), "--noprofile", "--norc", "-c", script, "buddy-terminal", os.ttyname(theirs))
+            wrapped = msgspec.structs.replace(launch, argv=(*front, *launch.argv))
+            process = _start(wrapped, tag, stdin=theirs, out=theirs)
+        finally:
+            os.close(theirs)
+        os.set_blocking(ours, False)
     return Launched(process, ours, tag)
 
 

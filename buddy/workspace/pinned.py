@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack
 from typing import cast
 
 import httpcore
@@ -111,11 +112,11 @@ class PinnedTransport:
             ],
             extensions={"timeout": {"connect": CONNECT_SECONDS, "read": READ_SECONDS, "write": READ_SECONDS}},
         )
-        try:
-            return PinnedAnswer(pool, await pool.handle_async_request(request))
-        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
-            await pool.aclose()
-            raise ConnectionError(str(error) or type(error).__name__) from error
-        except BaseException:
-            await pool.aclose()
-            raise
+        async with AsyncExitStack() as failing:
+            failing.push_async_callback(pool.aclose)
+            try:
+                answer = PinnedAnswer(pool, await pool.handle_async_request(request))
+            except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
+                raise ConnectionError(str(error) or type(error).__name__) from error
+            failing.pop_all()
+            return answer

@@ -14,6 +14,7 @@ from contextlib import suppress
 
 import msgspec
 
+from buddy.agent.cleanup import on_failure
 from buddy.agent.tool import ToolError
 from buddy.safety.sanitise import visible
 from buddy.workspace.files import folder_of
@@ -79,16 +80,11 @@ def fill_box(box: str, real: str, task_id: int, *, remove: Callable[[str], None]
     in the box. `remove` takes away what was copied."""
     trashed = Trashed(os.path.basename(box), real, os.path.basename(real), task_id, time.time())
     os.makedirs(box, mode=0o700)
-    try:
+    with on_failure(_discard, box):
         with open(os.path.join(box, "where.json"), "wb") as file:
             file.write(msgspec.json.encode(trashed))
         with folder_of(real) as (parent, _name):
             copied = _moved_or_copied(real, os.path.join(box, _THING), parent)
-    except BaseException:
-        import shutil  # here, as everywhere: 2 ms that a start need not pay
-
-        shutil.rmtree(box, ignore_errors=True)
-        raise
     if copied:
         _removed(real, remove or _delete, trashed.id)
     return trashed
@@ -134,12 +130,8 @@ def _move_out(source: str, real: str, parent: int) -> None:
         if error.errno != errno.EXDEV:
             raise
         target = _reached(parent, real)
-        try:
+        with on_failure(_discard, target):
             _copy(source, target)
-        except BaseException:
-            with suppress(OSError):  # there may be no beginning of it
-                _delete(target)
-            raise
 
 
 def _reached(parent: int, real: str) -> str:
@@ -154,6 +146,15 @@ def _copy(source: str, target: str) -> None:
         shutil.copytree(source, target, symlinks=True)
     else:
         shutil.copy2(source, target, follow_symlinks=False)
+
+
+def _discard(path: str) -> None:
+    """Take away what there is of something that did not become whole, as far as that goes."""
+    import shutil  # here, as everywhere: 2 ms that a start need not pay
+
+    shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):  # it was a file, or there is no beginning of it
+        os.unlink(path)
 
 
 def _delete(path: str) -> None:
