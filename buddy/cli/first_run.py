@@ -2,36 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from buddy.llm.catalog import Catalogue
-from buddy.llm.local_servers import find_local_servers
+from buddy.llm.local_servers import LocalServer, find_local_servers
+
+SHOWN_MODELS = 4
 
 
 async def first_run_text(problem: str, known: Catalogue, environment: Mapping[str, str]) -> str:
     """What to set, which keys and local servers there are, and the demo."""
-    found = sorted({p.key_env for p in known.providers.values() if p.key_env and environment.get(p.key_env)})
-    servers = await find_local_servers()
+    keys = sorted({p.key_env for p in known.providers.values() if p.key_env and environment.get(p.key_env)})
+    return welcome(problem, keys, await find_local_servers())
+
+
+def welcome(problem: str, keys: Sequence[str], servers: Sequence[LocalServer]) -> str:
+    """The screen, for the key variables that are set and the servers that answer. Every command in it can be
+    typed as it stands."""
     lines = ["Welcome to buddy. It needs a model before it can answer:", f"  {problem}", ""]
-    if found:
+    for server in servers:
+        lines.append(f"Found {server.provider} on this machine, at {server.base_url}:")
+        if server.models:
+            lines.append(f"  buddy -m {server.provider}/{server.models[0]}")
+            lines += [f"  (or {_few(server.models[1:])})"] if len(server.models) > 1 else []
+        else:
+            lines.append(f"  it has no model yet; with one:  buddy -m {server.provider}/MODEL")
+    if keys:
         lines += [
-            f"Keys in your environment: {', '.join(found)}.",
+            f"Keys in your environment: {', '.join(keys)}.",
             "  Choose a model of theirs:  buddy -m PROVIDER/MODEL",
-            "  or for good:               buddy init, then set [api] model",
         ]
     else:
         lines += [
             "With a key:",
             "  export OPENAI_API_KEY=…  (or ANTHROPIC_API_KEY, …), or: buddy login openai",
-            "  then buddy init, and set [api] model; buddy models lists what there is",
-        ]
-    for server in servers:
-        model = server.models[0] if server.models else "MODEL"
-        lines += [
-            f"Found {server.provider} on this machine at {server.base_url}: put into buddy.toml",
-            f'  [api]  model = "{server.provider}/{model}"  base_url = "{server.base_url}"',
+            "  then  buddy -m openai/MODEL; buddy models lists what there is",
         ]
     if not servers:
         lines += ["Locally, without a key:", "  start Ollama, LM Studio, llama.cpp or vLLM: buddy finds it"]
-    lines += ["Just look:", "  buddy demo  runs the whole program with a scripted model"]
+    lines += [
+        "For good:",
+        "  buddy init  writes a buddy.toml; set [api] model there",
+        "Just look:",
+        "  buddy demo  runs the whole program with a scripted model",
+    ]
     return "\n".join(lines)
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN_MODELS]) + (", …" if len(names) > SHOWN_MODELS else "")
