@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,16 @@ def _has_two_disks() -> bool:
     return os.access(shared, os.W_OK) and shared.stat().st_dev != Path(tempfile.gettempdir()).stat().st_dev
 
 
+def _takes_attributes() -> bool:
+    """Whether files of the tests can have extended attributes."""
+    with tempfile.NamedTemporaryFile() as file:
+        try:
+            os.setxattr(file.name, "user.note", b"")
+        except (OSError, AttributeError):  # this disk, or this system, has none
+            return False
+    return True
+
+
 def _bwrap_works() -> bool:
     if shutil.which("bwrap") is None:
         return False
@@ -29,18 +40,29 @@ def _bwrap_works() -> bool:
 
 CAPABILITIES: dict[str, Callable[[], bool]] = {
     "shared": lambda: (SHARED / "recorded").is_dir(),
+    "linux": lambda: sys.platform == "linux",
+    "proc": lambda: os.path.exists("/proc/self/stat"),
+    "root": lambda: os.geteuid() == 0,
     "rg": lambda: shutil.which("rg") is not None,
+    "make": lambda: shutil.which("make") is not None,
+    "openssl": lambda: shutil.which("openssl") is not None,
     "bwrap": _bwrap_works,
     "landlock": lambda: sys.platform == "linux" and Path("/sys/kernel/security/landlock").exists(),
     "strace": lambda: shutil.which("strace") is not None,
     "setpriv": lambda: os.geteuid() != 0 or os.system("setpriv --bounding-set=-dac_override true") == 0,
     "unshare": lambda: sys.platform == "linux" and os.system("unshare -rm true 2>/dev/null") == 0,
     "two disks": _has_two_disks,
+    "extended attributes": _takes_attributes,
     "tmux": lambda: shutil.which("tmux") is not None,
 }
 
 
 def requires(*names: str) -> pytest.MarkDecorator:
     """Skip a test where the machine lacks one of these capabilities."""
-    missing = [name for name in names if not CAPABILITIES[name]()]
+    missing = [name for name in names if not _has(name)]
     return pytest.mark.skipif(bool(missing), reason=f"capability missing: {', '.join(missing)}")
+
+
+@cache
+def _has(name: str) -> bool:
+    return CAPABILITIES[name]()

@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,61 @@ def test_the_agent_room_knows_nothing_but_the_standard_library_and_msgspec() -> 
 
 def test_no_type_checking_tricks() -> None:
     assert [str(path) for path in MODULES if "TYPE_CHECKING" in path.read_text()] == []
+
+
+BORDERS = {
+    "agent/calls.py _executed": "a tool call: whatever a tool raises, only its call ends",
+    "agent/loop.py _run": "a turn: its last event names what broke it; raised again",
+    "tasks/board.py TaskBoard._run": "a task: whatever happens in one, only it fails",
+    "llm/litellm_provider.py LitellmProvider.stream": "a provider lane: providers raise what they like",
+    "llm/litellm_import.py LitellmLibrary._fulfil": "a provider lane: its import fails for whoever awaits it",
+    "extend/own_code.py run_code.guarded": "an extension: code of the person's own",
+    "extend/own_code.py contained.guarded": "an extension: a tool of the person's own",
+    "llm/keyring_store.py Keyring.read": "an extension: backends of the keyring raise what they like",
+    "llm/keyring_store.py Keyring.save": "an extension: as above",
+    "tools/web_searches.py DdgsSearch._blocking": "an extension: the package's errors share no base",
+    "cli/interactive.py _sit": "the front end's top level",
+    "cli/permissions.py answered": "a front end: one answer of many, and asking is safe",
+}
+"""Where anything at all may be caught, and why. Clean-up needs none: `on_failure`, `finally`, `with`."""
+
+
+def test_only_the_borders_catch_everything() -> None:
+    found = [f"{path.relative_to(PACKAGE)} {where}" for path in MODULES for where in _broad(path)]
+    assert sorted(found) == sorted(BORDERS)
+
+
+def test_tests_are_skipped_only_through_the_named_capabilities() -> None:
+    """`tests/capabilities.py` is the one list; what is skipped is counted at the end of a run."""
+    names = {"skip", "skipif", "importorskip", "xfail", "skipIf", "skipUnless"}
+    found = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "tests").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in names
+    }
+    assert found == {"tests/capabilities.py"}
+
+
+def _broad(path: Path) -> Iterator[str]:
+    """The functions of a module that catch `Exception`, `BaseException` or everything."""
+
+    def look(node: ast.AST, where: tuple[str, ...]) -> Iterator[str]:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            where = (*where, node.name)
+        if isinstance(node, ast.Try | ast.TryStar) and any(map(_catches_everything, node.handlers)):
+            yield ".".join(where)
+        for child in ast.iter_child_nodes(node):
+            yield from look(child, where)
+
+    return look(ast.parse(path.read_text()), ())
+
+
+def _catches_everything(handler: ast.ExceptHandler) -> bool:
+    names = {
+        node.id for node in ast.walk(handler.type or ast.Name("BaseException")) if isinstance(node, ast.Name)
+    }
+    return bool(names & {"Exception", "BaseException"})
 
 
 def test_test_folders_are_no_packages() -> None:

@@ -25,7 +25,7 @@ from buddy.workspace.strays import strays
 from tests.capabilities import requires
 from tests.command_desk import desk, processes_with, until, zombie_children
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+linux = requires("proc")
 
 FAMILIES = {
     "child": "sleep {n} & sleep {n}; true",
@@ -411,10 +411,7 @@ async def test_REL_049_a_memory_hog_and_a_disk_filler_hit_their_limits(tmp_path:
         assert nested.text.split() == ["292968", "976", "100", "0", "20"]
 
 
-@linux
-@pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="limits of root's processes do not count"
-)
+@requires("proc", "root", "setpriv")  # a limit of processes counts for other users than root
 async def test_REL_049_a_fork_bomb_stops_at_its_limit_and_dies_with_its_command(
     tmp_path: Path, zombies_before: list[int]
 ) -> None:

@@ -27,6 +27,7 @@ from buddy.sessions.opened import OpenSession, Watch
 from buddy.sessions.records import TaskChanged
 from buddy.sessions.scan import scan
 from buddy.sessions.store import ReadOnlySessionError, SessionStore
+from tests.capabilities import requires
 from tests.faults.scripted_desk import check, play
 from tests.sessions.desk import OPERATIONS, Failing, Faults, add_bytes, replied, said, store_in
 
@@ -189,6 +190,7 @@ async def test_REL_004_on_a_full_disk_the_run_waits_and_goes_on_when_there_is_ro
     await session.close()
 
 
+@requires("unshare")
 async def test_REL_004_a_real_full_file_system(tmp_path: Path):
     """A 64 KB file system in an unprivileged mount namespace, where the machine allows one."""
     script = """
@@ -220,8 +222,6 @@ async def main():
 asyncio.run(main())
 """
     mount = f"mount -t tmpfs -o size=128k none {tmp_path} && head -c 40000 /dev/zero > {tmp_path}/filler"
-    if not mount_namespaces_work():
-        pytest.skip("capability missing: unprivileged mount namespaces")
     run = await asyncio.create_subprocess_exec(
         *["unshare", "-Urm", "sh", "-c", f'{mount} && exec "$0" -c "$1" {tmp_path}', sys.executable, script],
         cwd=ROOT,
@@ -230,10 +230,6 @@ asyncio.run(main())
     )
     out, error = await run.communicate()
     assert out.startswith(b"ok"), error.decode()
-
-
-def mount_namespaces_work() -> bool:
-    return subprocess.run(["unshare", "-Urm", "true"], capture_output=True, check=False).returncode == 0
 
 
 async def test_REL_005_a_file_size_limit_is_a_full_disk(tmp_path: Path):

@@ -5,14 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 from buddy.safety.process_guard import crash_hook, crash_report
 from buddy.safety.untrusted import new_id, untrusted
+from tests.capabilities import requires
 from tests.safety.secrets_for_tests import SHAPED
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux")
+@requires("linux")
 def test_SEC_087_the_process_is_not_dumpable_and_leaves_no_core() -> None:
     script = (
         "import os, ctypes, resource\n"

@@ -13,6 +13,7 @@ from buddy.agent.tool import ToolError
 from buddy.tools.edit import edit_file
 from buddy.tools.read import read_file
 from buddy.tools.write import write_file
+from tests.capabilities import requires
 from tests.files_desk import Desk
 
 
@@ -239,12 +240,10 @@ async def test_at_most_forty_lines_of_the_new_region_are_shown(desk: Desk) -> No
     assert len(result.text.split("\n")) == 42
 
 
+@requires("extended attributes")
 async def test_REL_064_extended_attributes_stay(desk: Desk) -> None:
     path = desk.put("a.txt", "one\n")
-    try:
-        os.setxattr(path, "user.note", b"kept")
-    except OSError:
-        pytest.skip("capability missing: extended attributes")
+    os.setxattr(path, "user.note", b"kept")
     await desk.call(edit_file, path="a.txt", old="one", new="two")
     assert (os.getxattr(path, "user.note"), path.read_bytes()) == (b"kept", b"two\n")
 

@@ -14,14 +14,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pypdf
 import pytest
+from PIL import Image as pillow
 
 from buddy.tools.read import read_file
 from buddy.tools.read_pdf import pdf_pages
 from tests.files_desk import Desk
-
-pillow: Any = pytest.importorskip("PIL.Image")
-pypdf: Any = pytest.importorskip("pypdf")
 
 
 @pytest.fixture

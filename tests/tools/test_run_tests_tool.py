@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from buddy.agent.tool import Access, ToolError
 from buddy.tools.run_tests import run_tests
 from buddy.workspace.suite_results import ResultReader, SuiteCounts
 from buddy.workspace.suites import find_suite
+from tests.capabilities import requires
 from tests.command_desk import desk, processes_with, until
 
 
@@ -165,7 +165,7 @@ async def test_a_real_run_tells_counts_and_failing_names(tmp_path: Path) -> None
         assert one.ok
 
 
-@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@requires("make")
 async def test_make_is_run_and_an_output_without_counts_is_told(tmp_path: Path) -> None:
     async with desk(tmp_path) as here:
         write(here.folder, Makefile="test:\n\t@echo fine\n")
@@ -181,6 +181,7 @@ async def test_a_missing_runner_is_explained(tmp_path: Path) -> None:
             await here.call(run_tests)
 
 
+@requires("make")
 async def test_at_its_time_limit_a_run_is_ended_with_everything_it_started(tmp_path: Path) -> None:
     mark = "54321.125"
     async with desk(tmp_path) as here:
@@ -191,6 +192,7 @@ async def test_at_its_time_limit_a_run_is_ended_with_everything_it_started(tmp_p
         assert processes_with(mark) == []
 
 
+@requires("make")
 async def test_cancelling_a_run_ends_it(tmp_path: Path) -> None:
     mark = "54321.250"
     async with desk(tmp_path) as here:

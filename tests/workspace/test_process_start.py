@@ -25,9 +25,10 @@ from buddy.workspace.process_tree import (
     tag_number,
 )
 from buddy.workspace.processes import Request
+from tests.capabilities import requires
 from tests.command_desk import desk, until
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+linux = requires("proc")
 
 
 def test_a_child_gets_the_allow_list_and_buddys_own_words() -> None:
