@@ -155,7 +155,7 @@ async def ask(turn: Turn) -> AssistantMessage:
 def _broke_off(error: ProviderError) -> ProviderError:
     return ProviderError(
         error.kind,
-        f"the reply broke off: {_sentence(error)} What arrived is kept; continue to go on from there.",
+        f"the reply broke off: {_sentence(error)} What arrived is kept, and can be continued.",
         status=error.status,
         retry_after_s=error.retry_after_s,
         retryable=error.retryable,

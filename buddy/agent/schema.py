@@ -127,7 +127,8 @@ def parse_json(text: str) -> Any:
     except json.JSONDecodeError as error:
         around = text[max(0, error.pos - 30) : error.pos + 30]
         raise ArgumentsError(
-            f"arguments are not valid JSON: {error.msg} at character {error.pos}, near {around!r}. "
+            f"arguments are not valid JSON: {error.msg.removesuffix(' at')} at character {error.pos}, "
+            f"near {around!r}. "
             "Send one JSON object."
         ) from error
     except ValueError as error:

@@ -187,7 +187,7 @@ class Painter:
         outcome = {
             "completed": ("muted", "done"),
             "cancelled": ("warning", "cancelled"),
-            "failed": ("error", "failed"),
+            "failed": ("error", f"failed (/retry {block.task_id})" if block.name else "failed (/retry)"),
             "limit": ("warning", "paused at a limit (/continue)"),
         }
         style, word = outcome[block.outcome]

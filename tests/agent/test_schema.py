@@ -157,6 +157,7 @@ def test_SEC_100_a_path_that_is_no_text_is_refused(path: Any) -> None:
         ("[]", "expected one JSON object with path (required)"),
         ('"a"', "expected one JSON object with path (required)"),
         ('{"path": "a"', "not valid JSON"),
+        ('{"path": "a', "Unterminated string starting at character 9, near"),
         ('{"path": "a"} and more', "not valid JSON"),
         ('{"path": "a",}', "not valid JSON"),
         ("{'path': 'a'}", "not valid JSON"),

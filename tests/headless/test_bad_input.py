@@ -226,7 +226,7 @@ async def test_REL_025_REL_027_an_answer_that_breaks_off_is_kept_and_continued(
         assert ran.code == 75, ran.err
         (line,) = ran.told()
         assert line.startswith("the reply broke off: ")
-        assert line.endswith("What arrived is kept; continue to go on from there.")
+        assert line.endswith("What arrived is kept, and can be continued.")
         broken = (await desk.history())[-1]
         again = await desk.run("exec", "--continue")
     assert isinstance(broken, AssistantMessage)

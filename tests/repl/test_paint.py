@@ -140,7 +140,7 @@ def test_the_rest_of_the_blocks() -> None:
         "done · 1 m 5 s · 3 calls · 1.2k tokens"
     ]
     assert drawn(TurnSummary("failed", "no key", 0, 0, 0.1, 0, 2, "tests")) == [
-        "task 2 tests: failed · 0.1 s",
+        "task 2 tests: failed (/retry 2) · 0.1 s",
         "no key",
     ]
     assert drawn(TaskHeading(2, "tests")) == ["── task 2 tests ────────"]
