@@ -30,7 +30,7 @@ from buddy.repl.controller import Controller
 from buddy.repl.late_completion import LateCompleter
 from buddy.repl.leaving import Ending, interrupts_held
 from buddy.repl.line_mode import LineRepl
-from buddy.repl.style import choose_look
+from buddy.repl.style import DUMB, LINES, choose_look
 from buddy.repl.view_state import DeskFacts
 
 CLOSE_LIMIT_S = 6
@@ -210,9 +210,9 @@ def open_surface(
     look = msgspec.structs.replace(
         look, fold_lines=display.fold_lines, thoughts=display.show_thinking, numbers=display.show_tokens
     )
-    if not look.ansi and environ.get("TERM", "") in ("dumb", "unknown", ""):
+    if environ.get("TERM", "") in DUMB:
         line = LineRepl(
-            look=look,
+            look=msgspec.structs.replace(look, glyphs=LINES),
             stdin=sys.stdin.fileno(),
             stdout=sys.stdout.fileno(),
             encoding=encoding,

@@ -19,6 +19,7 @@ class ScreenSurface:
         self.redraw = repl.redraw
         self.clear = repl.screen.clear
         self.edit = repl.edit
+        self.expand = repl.expand
         self.write = repl.screen.write
         self._editor = repl.editor
 

@@ -240,6 +240,7 @@ def _stage(front: Front, jobs: set[asyncio.Task[None]], desk: Desk) -> Stage:
         put=lambda text: screen.put(text, over=True),
         give_back=lambda text: screen.put(text, over=False),
         edit=screen.edit,
+        expand=screen.expand,
         start=start,
         switch_session=switch,
         reopen=reopen,

@@ -49,6 +49,10 @@ class Surface(Protocol):
         """Open the line in the person's editor."""
         ...
 
+    def expand(self) -> None:
+        """Print the last folded output in full."""
+        ...
+
     def put(self, text: str, *, over: bool) -> None:
         """Put text into the line: before what stands there (`over`), or only if nothing does."""
         ...
@@ -71,6 +75,8 @@ class LineSurface:
         self.run = line.run
         self.end = line.end
         self.print = line.print
+        self.touch = line.touch
+        self._line = line
 
     def hint(self, text: str) -> None:
         """Printed, since nothing else is there."""
@@ -85,6 +91,11 @@ class LineSurface:
         """There is no line to edit."""
         self.hint("there is no editor on a dumb terminal; set TERM")
 
+    def expand(self) -> None:
+        """What was folded is printed once more, in full."""
+        if not self._line.expand():
+            self.hint("nothing is folded")
+
     def write(self, sequence: str) -> None:
         """A dumb terminal takes none."""
         self.hint("a dumb terminal has no clipboard; /export writes a file")
@@ -92,9 +103,6 @@ class LineSurface:
     def typed_at(self) -> float:
         """Never: the terminal itself shows what is typed."""
         return float("-inf")
-
-    def touch(self) -> None:
-        """Nothing is drawn."""
 
     def redraw(self) -> None:
         """Nothing is drawn."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from buddy.repl import words
 from buddy.repl.approvals import REFUSALS, answer_of, denial_of
 from buddy.repl.blocks import Block, Expanded, PlainText
 from buddy.repl.editor import Editor
@@ -23,11 +22,8 @@ from buddy.repl.intents import (
     parse_line,
 )
 from buddy.repl.keys import KEY_HELP, Action
-from buddy.repl.leaving import Ending
+from buddy.repl.leaving import CONFIRM_S, TWICE_S, Ending, leaving_ends
 from buddy.repl.view_state import InboxRow, ViewState
-
-TWICE_S = 2.0
-CONFIRM_S = 5.0
 
 
 class Stage(Protocol):
@@ -116,7 +112,7 @@ class Actions:
             case "redraw":
                 self._stage.redraw()
             case "expand":
-                self._expand()
+                self.expand()
             case "task_panel":
                 self._act(TaskPanel())
             case "next_mode":
@@ -223,10 +219,10 @@ class Actions:
             self._stage.end("left")
             return
         self._left_at = now
-        verb = "is" if running == 1 else "are"
-        self._stage.hint(f"{words.counted(running, 'task')} {verb} running: Ctrl+D again ends them and exits")
+        self._stage.hint(leaving_ends(running))
 
-    def _expand(self) -> None:
+    def expand(self) -> None:
+        """Show a folded paste in the line, or print the last folded output, in full."""
         if self._editor.has_fold():
             self._editor.unfold()
         elif (block := self._last_folded()) is not None:

@@ -114,6 +114,7 @@ class Repl:
             last_folded=lambda: self._painter.last_folded(self.state.folded, output.get_size().columns),
             clock=clock,
         )
+        self.expand = actions.expand
         facts = Facts(self.editor, actions.focused_runs, actions.note_waits, actions.request_waits)
         self._app = build_application(
             self.editor,

@@ -49,6 +49,11 @@ def answer_of(line: TypedLine, row: InboxRow | None) -> Answer | Refused | None:
     return Answer(row.request_id, row.digest, key)
 
 
+def letters_only(text: str) -> bool:
+    """Whether every line of a text would answer a request: pasted, it is refused, not sent to the model."""
+    return all(line.strip() in _KEYS for line in text.strip().split("\n"))
+
+
 def denial_of(row: InboxRow, now: float) -> Answer | Refused:
     """What Esc on an empty line says to the marked row while nothing runs in front: no, to this one alone.
     The next row has to be marked on the screen for as long before another Esc counts for it."""

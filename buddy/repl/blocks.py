@@ -36,12 +36,14 @@ class Markdown(msgspec.Struct, frozen=True, tag="markdown"):
 
 
 class UserPrompt(msgspec.Struct, frozen=True, tag="user"):
-    """What the person sent; `task_id` is 0 where it needs no naming."""
+    """What the person sent; `task_id` is 0 where it needs no naming; `along` names notes and files that
+    went with it."""
 
     text: str
     origin: Origin
     pictures: int
     task_id: int
+    along: tuple[str, ...] = ()
 
 
 class Thought(msgspec.Struct, frozen=True, tag="thought"):

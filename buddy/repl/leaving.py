@@ -8,14 +8,26 @@ import signal
 from collections.abc import Callable, Generator
 from typing import Any, Literal
 
+from buddy.repl import words
 from buddy.repl.output import RESET_MODES, Terminal
 from buddy.repl.outside import Modes, set_terminal_modes
 
 Ending = Literal["left", "terminated", "hangup", "gone"]
 """Why the screen ended: the person left, SIGTERM or SIGQUIT, SIGHUP, the terminal went away."""
 
+TWICE_S = 2.0
+"""Two Ctrl+C within this time exit, where nothing runs."""
+CONFIRM_S = 5.0
+"""A second Ctrl+D within this time exits, whatever runs."""
+
 PUSH_TITLE = "\x1b[22;2t"
 POP_TITLE = "\x1b[23;2t"
+
+
+def leaving_ends(running: int) -> str:
+    """What Ctrl+D asks while tasks run."""
+    verb = "is" if running == 1 else "are"
+    return f"{words.counted(running, 'task')} {verb} running: Ctrl+D again ends them and exits"
 
 
 @contextlib.contextmanager
@@ -48,18 +60,19 @@ def interrupts_held(heard: Callable[[], object] = lambda: None) -> Generator[Non
 def signals_end(
     loop: asyncio.AbstractEventLoop,
     end: Callable[[Ending], None],
-    suspend: Callable[[], None],
+    suspend: Callable[[], None] | None,
     continued: Callable[[], None],
 ) -> Generator[None]:
-    """SIGTERM, SIGQUIT and SIGHUP leave through the front door; SIGTSTP suspends as Ctrl+Z does; after a
-    stop nobody announced, SIGCONT repaints."""
+    """SIGTERM, SIGQUIT and SIGHUP leave through the front door; SIGTSTP suspends as Ctrl+Z does (None: it
+    just stops the process); after a stop nobody announced, SIGCONT repaints."""
     handlers: list[tuple[signal.Signals, Callable[[], None]]] = [
         (signal.SIGTERM, lambda: end("terminated")),
         (signal.SIGQUIT, lambda: end("terminated")),
         (signal.SIGHUP, lambda: end("hangup")),
-        (signal.SIGTSTP, suspend),
         (signal.SIGCONT, continued),
     ]
+    if suspend is not None:
+        handlers.append((signal.SIGTSTP, suspend))
     for number, handler in handlers:
         loop.add_signal_handler(number, handler)
     try:

@@ -1,27 +1,45 @@
-"""The REPL of a dumb terminal: plain lines in, plain lines out, no escape sequence, no live region.
+"""The REPL of a dumb terminal: plain lines in, plain lines out, nothing that moves the cursor, no live
+region.
 
-Text appears block by block as it is finished. Requests for approval are announced and answered as everywhere:
-by a line that is exactly y, a, p or n, or by a command.
+It has to read well from top to bottom: for a screen reader, in an editor's shell buffer, in a log. Text
+appears block by block as it is finished; what the terminal has shown already, because it was typed there, is
+not said again; the prompt is written when it is the person's turn, once. Requests for approval are announced
+in full and answered as everywhere: by a line that is exactly y, a, p or n, or by a command.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Callable
 
 from buddy.agent.events import TaskEvent
-from buddy.repl.approvals import REFUSALS, TypedLine, answer_of
-from buddy.repl.blocks import Block, gap_before
-from buddy.repl.intents import Answer, Cancel, Intent, parse_line
-from buddy.repl.lazy_paint import LazyPainter
-from buddy.repl.leaving import Ending, signals_end
-from buddy.repl.output import terminal_size
+from buddy.repl.approvals import REFUSALS, TypedLine, answer_of, letters_only
+from buddy.repl.blocks import Block, PlainText, UserPrompt
+from buddy.repl.intents import Answer, Cancel, Intent, NewTask, Prompt, ToTask, parse_line
+from buddy.repl.leaving import CONFIRM_S, TWICE_S, Ending, interrupts_held, leaving_ends, signals_end
+from buddy.repl.line_input import LineInput
+from buddy.repl.line_output import LineOutput
 from buddy.repl.style import Look
 from buddy.repl.view import focus, fold
-from buddy.repl.view_state import DeskFacts, ViewState
+from buddy.repl.view_state import DeskFacts, InboxRow, ViewState
+from buddy.safety.sanitise import visible
 
-READ_BYTES = 65536
+PROMPT_AFTER_S = 0.12
+"""The prompt waits for so much quiet: what a command prints comes before it, in one piece."""
+
+TURN_WITHIN_S = 5.0
+"""So long a prompt that was sent is waited for to begin its turn: at the start the desk is not open yet."""
+
+LINE_HELP = """\
+Enter     send; while the task runs: steer it
+text \\    the line goes on after Enter
+text &    new background task
+@3 text   to task 3; @3? asks on the side
+/ ! !!    command, shell, private shell
+y a p n   answer the announced request: once, session, rule, no
+Ctrl+C    cancel; twice when idle: exit
+Ctrl+D    exit
+/help     lists the commands; /more shows folded output in full"""
 
 
 class LineRepl:
@@ -40,33 +58,37 @@ class LineRepl:
     ) -> None:
         self.state = ViewState()
         self.state.desk = desk()
-        self._stdin = stdin
-        self._stdout = stdout
-        self._encoding = encoding
+        self._input = LineInput(stdin, encoding, self._entered, self._input_ended)
+        self._output = LineOutput(stdout, encoding, look, lambda: self.end("gone"))
         self._desk = desk
         self._act = act
         self._clock = clock
-        self._paint = LazyPainter(look)
-        self._prompt = look.glyphs.prompt + " "
-        self._before: Block | None = None
         self._ended: asyncio.Future[Ending] | None = None
-        self._partial = b""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._begun: list[str] = []
+        self._typed: list[str] = []
+        self._turn_due = self._interrupted_at = self._left_at = float("-inf")
 
     async def run(self, events: AsyncIterator[list[TaskEvent]]) -> Ending:
-        """Until the input ends or `end` is called."""
-        loop = asyncio.get_running_loop()
+        """Until the person leaves or `end` is called."""
+        loop = self._loop = asyncio.get_running_loop()
         self._ended = loop.create_future()
-        loop.add_reader(self._stdin, self._read)
+        self._input.attach(loop)
         show = loop.create_task(self._show(events))
         show.add_done_callback(self._source_ended)
+        interrupts = interrupts_held(lambda: loop.call_soon_threadsafe(self._interrupted))
         try:
-            with signals_end(loop, self.end, lambda: None, lambda: None):
-                self._write(self._prompt)
+            with interrupts, signals_end(loop, self.end, None, self._continued):
+                self._ask()
                 return await self._ended
         finally:
-            loop.remove_reader(self._stdin)
+            self._input.close()
+            if self._timer is not None:
+                self._timer.cancel()
             show.cancel()
             await asyncio.gather(show, return_exceptions=True)
+            self._output.leave_prompt()
 
     def end(self, ending: Ending) -> None:
         """Leave; the first reason counts."""
@@ -74,75 +96,150 @@ class LineRepl:
             self._ended.set_result(ending)
 
     def print(self, *blocks: Block) -> None:
-        """Print blocks, and the prompt again after them."""
-        columns = terminal_size(self._stdout).columns
-        text = ""
-        for block in blocks:
-            painted = self._paint(block, columns)
-            if painted:
-                text += ("\n" if gap_before(self._before, block) else "") + painted
-                self._before = block
-        if text:
-            self._write("\n" + text + self._prompt)
+        """Print blocks; the prompt follows when it is quiet."""
+        if self._output.blocks(*blocks):
+            self._turn_due = float("-inf")
+            self._ask_when_quiet()
+
+    def expand(self) -> bool:
+        """Print the last folded block in full; whether there is one."""
+        block = self._output.paint.last_folded(self.state.folded, self._output.columns)
+        if block is not None:
+            self.print(block)
+        return block is not None
+
+    def touch(self) -> None:
+        """What the desk says has changed."""
+        self._ask_when_quiet()
 
     async def _show(self, events: AsyncIterator[list[TaskEvent]]) -> None:
         async for batch in events:
+            self._turn_due = float("-inf")
             blocks = focus(self.state, self._desk())
             for event in batch:
                 blocks += fold(self.state, event)
-            for row in self.state.inbox:
-                row.drawn_at = row.drawn_at if row.drawn_at is not None else self._clock()
-            self.print(*blocks)
+            self.print(*(block for block in blocks if not self._is_on_screen(block)))
             self._mark()
+            self._ask_when_quiet()
+
+    def _is_on_screen(self, block: Block) -> bool:
+        """Whether the terminal has shown a prompt while it was typed."""
+        if not isinstance(block, UserPrompt) or block.origin != "prompt":
+            return False
+        typed = next((text for text in self._typed if block.text.startswith(text)), None)
+        if typed is not None:
+            self._typed.remove(typed)
+        return typed is not None
 
     def _mark(self) -> None:
         """The oldest request is the marked one as soon as it is announced as such."""
+        now = self._clock()
+        for row in self.state.inbox:
+            row.drawn_at = row.drawn_at if row.drawn_at is not None else now
         row = self.state.marked()
         if row is not None and row.marked_at is None:
-            row.marked_at = self._clock()
-            rule = ", p = always" if row.rule else ""
-            self._write(f"\n[waiting for you] y = once, a = this session{rule}, n = no\n{self._prompt}")
+            row.marked_at = now
+            self._say(_announced(row))
+
+    def _say(self, text: str) -> None:
+        """Write whole lines."""
+        self._output.say(text)
+        self._ask_when_quiet()
+
+    def _ask_when_quiet(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._loop is not None and not self._loop.is_closed():
+            delay = max(PROMPT_AFTER_S, self._turn_due - self._clock())
+            self._timer = self._loop.call_later(delay, self._ask)
+
+    def _ask(self) -> None:
+        """Write the prompt, if it is the person's turn and it does not stand there."""
+        self._timer = None
+        brought = focus(self.state, self._desk())
+        if brought:
+            self.print(*brought)
+        elif self._is_persons_turn():
+            self._output.ask()
+
+    def _is_persons_turn(self) -> bool:
+        if self.state.inbox or any(row.kind == "question" for row in self.state.desk.queue):
+            return True
+        return not self._something_runs()
+
+    def _something_runs(self) -> bool:
+        task = self.state.tasks.get(self.state.focus)
+        return bool(self.state.desk.own) or (task is not None and task.is_running)
 
     def _source_ended(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None and self._ended is not None and not self._ended.done():
             self._ended.set_exception(error)
 
-    def _read(self) -> None:
-        try:
-            data = os.read(self._stdin, READ_BYTES)
-        except OSError:
-            data = b""
-        if not data:
-            self.end("left")
+    def _entered(self, text: str, pasted: bool) -> None:
+        self._output.line_ended()
+        if text.endswith("\\") and not pasted:
+            self._begun.append(text[:-1])
             return
-        *lines, self._partial = (self._partial + data).split(b"\n")
-        for line in lines:
-            self._line(line.decode(self._encoding, "replace"), several=len(lines) > 1)
+        text = "\n".join((*self._begun, text))
+        self._begun.clear()
+        self._line(text, pasted=pasted)
+        self._ask_when_quiet()
 
-    def _line(self, text: str, *, several: bool) -> None:
+    def _line(self, text: str, *, pasted: bool) -> None:
         # The terminal hands over whole lines: nobody knows when one was begun. Its arrival is taken, so a
-        # request has to be on the screen that long before Enter; several lines at once were pasted.
+        # request has to be on the screen that long before Enter.
         now = self._clock()
-        match answer_of(TypedLine(text, several, now, now + 1.0), self.state.marked()):
+        given = text.split("\n")[0] if letters_only(text) else text
+        match answer_of(TypedLine(given, pasted, now, now + 1.0), self.state.marked()):
             case "too soon" | "pasted" | "no rule" as why:
-                self._write(REFUSALS[why] + "\n" + self._prompt)
+                self._say(REFUSALS[why] + "\n")
             case Answer() as answer:
                 self._act(answer)
+            case None if text.strip() == "?":
+                self.print(PlainText(LINE_HELP))
             case None:
-                line = parse_line(text, self.state.desk.names, typed=not several)
+                line = parse_line(text, self.state.desk.names, typed=not pasted)
+                if isinstance(line, (Prompt, NewTask, ToTask)):
+                    self._typed = [*self._typed[-9:], line.text]
+                if isinstance(line, Prompt):
+                    self._turn_due = now + TURN_WITHIN_S
                 if line is not None:
                     self._act(line)
-                self._write(self._prompt)
 
-    def cancel(self) -> None:
-        """What an interrupt does: end the turn in front."""
-        self._act(Cancel())
+    def _interrupted(self) -> None:
+        """Ctrl+C. The terminal has shown it, and dropped what was being typed."""
+        now = self._clock()
+        self._output.at_prompt = True
+        self._input.forget()
+        self._begun.clear()
+        if self._something_runs():
+            self._output.leave_prompt()
+            self._act(Cancel())
+        elif now - self._interrupted_at < TWICE_S:
+            self.end("left")
+        else:
+            self._interrupted_at = now
+            self._say("Ctrl+C again exits\n")
 
-    def _write(self, text: str) -> None:
-        data = text.encode(self._encoding, "replace")
-        try:
-            while data:
-                data = data[os.write(self._stdout, data) :]
-        except OSError:  # the terminal or the pipe is gone
-            self.end("gone")
+    def _input_ended(self) -> None:
+        """Ctrl+D on a terminal, which goes on after it; elsewhere the end comes again at once."""
+        running = len(self.state.running())
+        now = self._clock()
+        if not running or now - self._left_at < CONFIRM_S:
+            self.end("left")
+            return
+        self._left_at = now
+        self._say(leaving_ends(running) + "\n")
+
+    def _continued(self) -> None:
+        """After a stop the shell has written below the prompt."""
+        self._output.line_ended()
+        self._ask_when_quiet()
+
+
+def _announced(row: InboxRow) -> str:
+    """What waits and how it is answered; the request itself was printed in full when it came."""
+    rule = f", p = always: {visible(row.rule)}" if row.rule else ""
+    what = f"task {row.task_id}, {row.risk}: {visible(row.title)}"
+    return f"[waiting for you] {what}\ny = once, a = this session{rule}, n = no\n"

@@ -103,6 +103,8 @@ class Painter:
             lines = [*lines[:PROMPT_LINES], [("muted", f"{self.look.glyphs.ellipsis} {missing}")]]
         if block.pictures:
             lines.append([("muted", f"[{words.counted(block.pictures, 'picture')}]")])
+        for what in block.along:
+            lines += wrap([("muted", f"with it: {one_line(what, 120)}")], width - 2)
         note = {"steer": "steering", "follow_up": "queued", "note": "note", "instructions": "instructions"}
         if block.origin in note:
             lines = [[("muted", f"{note[block.origin]}: "), *lines[0]], *lines[1:]] if lines else []

@@ -64,9 +64,10 @@ class DeskPort(msgspec.Struct, frozen=True):
 
 class Stage(msgspec.Struct, frozen=True):
     """What commands do to the screen: print blocks, show a short hint, clear, redraw, leave, put text into
-    the editor (`give_back`: only if it is empty), open the line in the person's editor, run work in the
-    background, replace the session by another (a reference, or "" for a new one), open this one again with
-    what is in force now (True: the folder is trusted for this run), copy to the clipboard."""
+    the editor (`give_back`: only if it is empty), open the line in the person's editor, show the last folded
+    output in full, run work in the background, replace the session by another (a reference, or "" for a new
+    one), open this one again with what is in force now (True: the folder is trusted for this run), copy to
+    the clipboard."""
 
     print: Callable[..., None]
     hint: Callable[[str], None]
@@ -76,6 +77,7 @@ class Stage(msgspec.Struct, frozen=True):
     put: Callable[[str], None]
     give_back: Callable[[str], None]
     edit: Callable[[], None]
+    expand: Callable[[], None]
     start: Callable[[Coroutine[Any, Any, None]], None]
     switch_session: Callable[[str], None]
     reopen: Callable[[bool], None]

@@ -10,6 +10,7 @@ from buddy.agent.display import Plain
 from buddy.agent.messages import AssistantMessage, Call, Message, ToolMessage, UserMessage, calls_of, text_of
 from buddy.repl import words
 from buddy.repl.blocks import Block, Markdown, Note, ToolCall, UserPrompt
+from buddy.repl.own_words import own_words
 
 SHOWN_MESSAGES = 60
 """Enough to pick up the thread; the rest is in the session (/export)."""
@@ -29,7 +30,8 @@ def blocks_of(history: Sequence[Message], task_id: int) -> list[Block]:
     for message in history[left_out:]:
         match message:
             case UserMessage():
-                blocks.append(UserPrompt(text_of(message), message.origin, 0, 0))
+                text, along = own_words(message)
+                blocks.append(UserPrompt(text, message.origin, 0, 0, along))
             case AssistantMessage():
                 calls.update((call.id, call) for call in calls_of(message))
                 text = text_of(message)

@@ -153,6 +153,9 @@ ASCII = Glyphs(
     column="|", cross="+",
 )  # fmt: skip
 
+LINES = msgspec.structs.replace(ASCII, marked="!")
+"""For a terminal of plain lines, where a mark would pass for the prompt."""
+
 
 class Look(msgspec.Struct, frozen=True):
     """What this terminal can show, and what the person wants to see of it. `ansi` False: no escape sequence
@@ -175,6 +178,9 @@ class Look(msgspec.Struct, frozen=True):
         return {name: rule for name, (_sgr, rule) in THEMES[self.theme].items()}
 
 
+DUMB = ("dumb", "unknown", "")
+"""What TERM says where a terminal can do nothing but print lines."""
+
 ColorChoice = Literal["auto", "always", "never"]
 
 
@@ -183,7 +189,7 @@ def choose_look(
 ) -> Look:
     """Colours and glyphs from what the person and the environment say. The option wins, then a non-empty
     NO_COLOR, then FORCE_COLOR and CLICOLOR_FORCE, then what the terminal is."""
-    dumb = environ.get("TERM", "") in ("dumb", "unknown", "")
+    dumb = environ.get("TERM", "") in DUMB
     forced = any(environ.get(name, "") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE"))
     match color:
         case "always":

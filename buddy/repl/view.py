@@ -25,6 +25,7 @@ from buddy.repl.blocks import (
     UserPrompt,
 )
 from buddy.repl.markdown import MarkdownStream
+from buddy.repl.own_words import own_words
 from buddy.repl.view_state import (
     Calling,
     DeskFacts,
@@ -157,7 +158,8 @@ def _prompt(state: ViewState, task: TaskView, message: UserMessage) -> Block:
     if message.origin in ("instructions", "summary"):
         return Note("hint", f"{message.origin} added: {one_line(text_of(message), 200)}")
     pictures = sum(isinstance(part, Image) for part in message.parts)
-    return UserPrompt(text_of(message), message.origin, pictures, _named(state, task))
+    text, along = own_words(message)
+    return UserPrompt(text, message.origin, pictures, _named(state, task), along)
 
 
 def _named(state: ViewState, task: TaskView) -> int:

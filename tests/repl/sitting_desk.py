@@ -93,6 +93,9 @@ class Paper:
     def edit(self) -> None:
         self.drawn.append("edit")
 
+    def expand(self) -> None:
+        self.drawn.append("expand")
+
     def put(self, text: str, *, over: bool) -> None:
         if over or not self.line:
             self.line = text

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import signal
 import time
 from collections.abc import AsyncGenerator, Callable
 
 import pytest
 
-from buddy.agent.events import TaskEvent
-from buddy.repl.intents import Answer, Intent, Prompt, Slash
+from buddy.agent.display import Diff, FileDiff
+from buddy.agent.events import ApprovalRequested, ApprovalResolved, TaskEvent
+from buddy.agent.messages import Call
+from buddy.repl.blocks import Note
+from buddy.repl.intents import Answer, Cancel, Intent, Prompt, Slash
 from buddy.repl.line_mode import LineRepl
-from buddy.repl.style import choose_look
+from buddy.repl.style import LINES, Look
 from buddy.repl.view_state import NO_DESK
 from tests.repl.events_for_tests import Tape
 
@@ -27,11 +32,8 @@ class Pipes:
         self.text = b""
         self.intents: list[Intent] = []
         self.queue: asyncio.Queue[list[TaskEvent]] = asyncio.Queue()
-        look = choose_look(
-            environ={"TERM": "dumb"}, color="auto", theme="default", encoding=encoding, is_terminal=True
-        )
         self.repl = LineRepl(
-            look=look,
+            look=Look("mono", LINES, ansi=False),
             stdin=self.from_us,
             stdout=self.to_it,
             encoding=encoding,
@@ -58,34 +60,148 @@ class Pipes:
             os.close(fd)
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
-async def test_REL_062_a_dumb_terminal_gets_plain_lines(encoding: str) -> None:
+@contextlib.asynccontextmanager
+async def line_repl(encoding: str = "utf-8") -> AsyncGenerator[Pipes]:
+    """A line REPL that has shown its prompt; left at the end."""
     pipes = Pipes(encoding)
     running = asyncio.ensure_future(pipes.repl.run(pipes.events()))
+    try:
+        await pipes.until(lambda: pipes.text == b"> ")
+        yield pipes
+    finally:
+        pipes.repl.end("left")
+        await running
+        os.close(pipes.to_us)
+        pipes.close()
+
+
+async def test_REL_062_a_dumb_terminal_reads_from_top_to_bottom_and_says_nothing_twice() -> None:
+    async with line_repl() as pipes:
+        tape = Tape(at=None)
+        os.write(pipes.to_us, b"fix it\n")
+        await pipes.until(lambda: pipes.intents == [Prompt("fix it")])
+        pipes.queue.put_nowait([tape.turn("fix it"), tape.reply(), tape.text("Some **bold** text.\n\n")])
+        await pipes.until(lambda: b"bold" in pipes.text)
+        await asyncio.sleep(0.3)
+        pipes.queue.put_nowait([tape.text("- a\n- b\n"), tape.reply_done(), tape.done()])
+        await pipes.until(lambda: pipes.text.endswith(b"done - 3 s\n> "))
+        pipes.repl.print(Note("info", "something from beside"))
+        await pipes.until(lambda: pipes.text.endswith(b"beside\n> "))
+        os.write(pipes.to_us, b"\n")
+        await pipes.until(lambda: pipes.text.endswith(b"> > "))
+    assert pipes.text.decode().splitlines() == [
+        "> Some bold text.",  # the terminal has shown what was typed behind the prompt, and its end
+        "",
+        "* a",
+        "* b",
+        "",
+        "done - 3 s",
+        "> ",
+        "",
+        "something from beside",
+        "> > ",  # between them the terminal showed Enter
+    ]
+
+
+async def test_a_request_of_any_task_is_announced_in_full_and_a_letter_answers_it() -> None:
+    async with line_repl() as pipes:
+        two, three = Tape(2, at=None), Tape(3, at=None)
+        diff = Diff((FileDiff("a.py", "update", "@@ -1 +1 @@\n" + "+line\n" * 90, 90, 0, ""),))
+        call = Call("c2", "edit_file", "{}")
+        pipes.queue.put_nowait([two.turn("two"), two.tool("c2", "edit_file a.py")])
+        pipes.queue.put_nowait(
+            [two.event(ApprovalRequested("q2", call, "medium", "it edits", diff, "", "d2"))]
+        )
+        pipes.queue.put_nowait([three.turn("three"), three.tool("c3", "rm x"), three.asked("q3", "c3")])
+        await pipes.until(lambda: pipes.text.endswith(b"| git push\n> "))
+        assert pipes.text.count(b"+line") == 90, "nothing of a request is folded: no key unfolds it here"
+        assert (
+            b"[waiting for you] task 2, medium: edit_file a.py\ny = once, a = this session, n" in pipes.text
+        )
+        os.write(pipes.to_us, b"y\n")
+        await pipes.until(lambda: b"not answered" in pipes.text)
+        await asyncio.sleep(0.35)
+        os.write(pipes.to_us, b"y\n")
+        await pipes.until(lambda: pipes.intents == [Answer("q2", "d2", "once")])
+        pipes.queue.put_nowait([two.event(ApprovalResolved("q2", "once", "you"))])
+        await pipes.until(lambda: pipes.text.endswith(b"n = no\n> "))
+        last = pipes.text.decode().rsplit("[waiting for you]", 1)[1]
+        assert last == " task 3, high: rm x\ny = once, a = this session, p = always: git push *, n = no\n> "
+
+
+async def test_SEC_040_lines_that_come_at_once_are_one_pasted_text_and_answer_nothing() -> None:
+    async with line_repl() as pipes:
+        tape = Tape(at=None)
+        pipes.queue.put_nowait([tape.turn(), tape.tool(), tape.asked()])
+        await pipes.until(lambda: pipes.text.endswith(b"n = no\n> "))
+        await asyncio.sleep(0.35)
+        os.write(pipes.to_us, b"y\ny\n")
+        await pipes.until(lambda: b"not answered: pasted" in pipes.text)
+        os.write(pipes.to_us, b"look\n")  # a terminal hands over one line at a time, however they came
+        os.write(pipes.to_us, b"y\n")
+        os.write(pipes.to_us, b"!rm -r x\n")
+        await pipes.until(lambda: pipes.intents == [Prompt("look\ny\n!rm -r x")])
+
+
+async def test_commands_that_come_at_once_are_carried_out_one_by_one() -> None:
+    async with line_repl() as pipes:
+        os.write(pipes.to_us, b"/status\n/cost\n")
+        await pipes.until(lambda: pipes.intents == [Slash("/status"), Slash("/cost")])
+
+
+async def test_a_backslash_goes_on_with_the_next_line_and_a_question_mark_shows_help() -> None:
+    async with line_repl() as pipes:
+        for line in (b"one \\\n", b"two &\n"):
+            os.write(pipes.to_us, line)
+            await asyncio.sleep(0.1)
+        await pipes.until(lambda: pipes.intents == [Prompt("one \ntwo &")])
+        os.write(pipes.to_us, b"?\n")
+        await pipes.until(lambda: b"background task" in pipes.text)
+        assert len(pipes.intents) == 1
+
+
+async def test_an_interrupt_cancels_what_runs_and_twice_when_idle_leaves() -> None:
+    pipes = Pipes("utf-8")
+    running = asyncio.ensure_future(pipes.repl.run(pipes.events()))
+    await pipes.until(lambda: pipes.text == b"> ")
     tape = Tape(at=None)
-    os.write(pipes.to_us, b"fix \xc3\xa9 it\n")
-    await pipes.until(lambda: len(pipes.intents) == 1)
-    assert isinstance(pipes.intents[0], Prompt)
-    pipes.queue.put_nowait(
-        [tape.turn("fix it"), tape.reply(), tape.text("Some **bold** é text.\n\n- a\n- b\n")]
-    )
-    pipes.queue.put_nowait([tape.reply_done(), tape.tool(), tape.asked()])
-    await pipes.until(lambda: b"[waiting for you]" in pipes.text)
-    os.write(pipes.to_us, b"y\n")
-    await pipes.until(lambda: b"not answered" in pipes.text)
-    await asyncio.sleep(0.35)
-    os.write(pipes.to_us, b"y\ny\n")
-    await pipes.until(lambda: pipes.text.count(b"not answered") == 3)
-    os.write(pipes.to_us, b"y\n")
-    await pipes.until(lambda: pipes.intents[1:] == [Answer("q1", "dq1", "once")])
-    os.write(pipes.to_us, b"/quit\n")
-    await pipes.until(lambda: pipes.intents[2:] == [Slash("/quit")])
-    os.close(pipes.to_us)
+    pipes.queue.put_nowait([tape.turn(), tape.reply()])
+    await pipes.until(lambda: bool(pipes.repl.state.running()))
+    os.kill(os.getpid(), signal.SIGINT)
+    await pipes.until(lambda: pipes.intents == [Cancel()])
+    pipes.queue.put_nowait([tape.done("cancelled")])
+    await pipes.until(lambda: pipes.text.endswith(b"cancelled - 3 s\n> "))
+    os.kill(os.getpid(), signal.SIGINT)
+    await pipes.until(lambda: pipes.text.endswith(b"Ctrl+C again exits\n> "))
+    os.kill(os.getpid(), signal.SIGINT)
     assert await running == "left"
-    assert b"\x1b" not in pipes.text
-    wanted = "Some bold é text." if encoding == "utf-8" else "Some bold ? text."
-    assert wanted.encode() in pipes.text
+    os.close(pipes.to_us)
     pipes.close()
+
+
+async def test_the_end_of_the_input_asks_while_tasks_run() -> None:
+    pipes = Pipes("utf-8")
+    running = asyncio.ensure_future(pipes.repl.run(pipes.events()))
+    await pipes.until(lambda: pipes.text == b"> ")
+    pipes.queue.put_nowait([Tape(at=None).turn()])
+    await pipes.until(lambda: bool(pipes.repl.state.running()))
+    os.close(pipes.to_us)  # a pipe ends for good: the second end comes at once
+    assert await running == "left"
+    await pipes.until(lambda: b"1 task is running: Ctrl+D again ends them and exits" in pipes.text)
+    pipes.close()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+async def test_REL_063_what_the_encoding_does_not_hold_is_replaced(encoding: str) -> None:
+    async with line_repl(encoding) as pipes:
+        tape = Tape(at=None)
+        pipes.queue.put_nowait([tape.turn("fix it"), tape.reply(), tape.text("Some **bold** é text.\n")])
+        pipes.queue.put_nowait([tape.reply_done(), tape.done()])
+        await pipes.until(lambda: pipes.text.endswith(b"done - 3 s\n> "))
+        assert b"\x1b" not in pipes.text
+        wanted = "Some bold é text." if encoding == "utf-8" else "Some bold ? text."
+        assert wanted.encode() in pipes.text
+        assert b"> fix it\n" in pipes.text, "a prompt that was not typed here is shown"
 
 
 async def test_an_output_nobody_reads_ends_it() -> None:

@@ -26,6 +26,12 @@ async def redraw(context: Context, argument: str) -> None:
     context.stage.redraw()
 
 
+@command(family="screen")
+async def more(context: Context, argument: str) -> None:
+    """Show the last folded output in full, as Ctrl+O does"""
+    context.stage.expand()
+
+
 @command(family="screen", usage="[code]", choices=("code",))
 async def copy(context: Context, argument: str) -> None:
     """Copy the last answer to the clipboard, or (code) the last block of code in it"""
@@ -77,4 +83,4 @@ def _tail(path: str) -> list[str]:
         return file.read().decode("utf-8", "replace").splitlines()[-20:]
 
 
-COMMANDS = (clear, redraw, copy, editor, theme, log)
+COMMANDS = (clear, redraw, more, copy, editor, theme, log)

@@ -10,11 +10,12 @@ import re
 from collections.abc import Sequence
 
 from buddy.agent.display import Diff
-from buddy.agent.messages import AssistantMessage, Call, Text, UserMessage, calls_of, text_of
+from buddy.agent.messages import AssistantMessage, Call, UserMessage, calls_of, text_of
 from buddy.agent.tool import ToolError
 from buddy.repl import words
 from buddy.repl.blocks import Note, Table, ToolCall
 from buddy.repl.commands.registry import CommandError, command
+from buddy.repl.own_words import own_words
 from buddy.repl.port import Context
 from buddy.safety.sanitise import one_line, visible
 from buddy.tasks.task import Task
@@ -152,12 +153,7 @@ def prompts_of(task: Task) -> list[int]:
 def prompt_text(task: Task, at: int) -> str:
     """What the person typed: the text without attached notes and files."""
     message = task.history[at]
-    parts = message.parts if isinstance(message, UserMessage) else ()
-    texts = [part.text for part in parts if isinstance(part, Text)]
-    typed = [
-        text for text in texts if not text.startswith(("[I ran ", "[Background task ", "\n\n[attached: "))
-    ]
-    return "".join(typed).strip()
+    return own_words(message)[0].strip() if isinstance(message, UserMessage) else ""
 
 
 async def _cut(context: Context, task: Task, kept: int) -> None:

@@ -1,0 +1,72 @@
+"""What is written to a dumb terminal: whole lines, and a prompt that stands there once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from buddy.repl.blocks import ApprovalAsked, Block, Expanded, gap_before
+from buddy.repl.lazy_paint import LazyPainter
+from buddy.repl.output import terminal_size
+from buddy.repl.style import Look
+
+
+class LineOutput:
+    """Writes blocks and the prompt. `on_gone`: the terminal or the pipe takes nothing any more."""
+
+    def __init__(self, fd: int, encoding: str, look: Look, on_gone: Callable[[], None]) -> None:
+        self._fd = fd
+        self._encoding = encoding
+        self._on_gone = on_gone
+        self._prompt = look.glyphs.prompt + " "
+        self._before: Block | None = None
+        self.paint = LazyPainter(look)
+        self.at_prompt = False
+
+    @property
+    def columns(self) -> int:
+        """How wide it is."""
+        return terminal_size(self._fd).columns
+
+    def blocks(self, *blocks: Block) -> bool:
+        """Write blocks; whether there was something to see."""
+        text = ""
+        for block in blocks:
+            shown = Expanded(block) if isinstance(block, ApprovalAsked) else block  # no key unfolds it here
+            painted = self.paint(shown, self.columns)
+            if painted:
+                text += ("\n" if gap_before(self._before, block) else "") + painted
+                self._before = block
+        if text:
+            self.say(text)
+        return bool(text)
+
+    def say(self, text: str) -> None:
+        """Write whole lines."""
+        self.leave_prompt()
+        self._write(text)
+
+    def ask(self) -> None:
+        """Write the prompt, if it does not stand there."""
+        if not self.at_prompt:
+            self.at_prompt = True
+            self._write(self._prompt)
+
+    def leave_prompt(self) -> None:
+        """End the line the prompt stands in."""
+        if self.at_prompt:
+            self.at_prompt = False
+            self._write("\n")
+
+    def line_ended(self) -> None:
+        """The terminal itself has gone to a new line: something was entered, or another program wrote."""
+        self.at_prompt = False
+        self._before = None
+
+    def _write(self, text: str) -> None:
+        data = text.encode(self._encoding, "replace")
+        try:
+            while data:
+                data = data[os.write(self._fd, data) :]
+        except OSError:
+            self._on_gone()

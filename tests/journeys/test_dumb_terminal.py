@@ -1,0 +1,89 @@
+"""The whole program on a terminal that can only print lines: an editor's shell buffer, a screen reader."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.fake_llm.asked import Asked
+from tests.fake_llm.script import Reply, call, reply
+from tests.fake_llm.server import FakeLLM
+from tests.headless.program import Desk
+from tests.journeys.terminal import Terminal, on_terminal
+
+
+def model(asked: Asked) -> Reply:
+    """A call that asks, a short answer, or one that does not end by itself."""
+    if "push" in asked.last_user_text:
+        return (
+            reply("I did.") if asked.turns[-1][0] == "tool" else reply(call("run_shell", command="touch x"))
+        )
+    if "short" in asked.last_user_text:
+        return reply("That was short.")
+    return reply("".join(f"word{number}\n\n" for number in range(4000)), chars=8, delay_s=0.02)
+
+
+def transcript(terminal: Terminal) -> str:
+    """What the terminal was written, with what it showed of the keys."""
+    return terminal.output.decode().replace("\r\n", "\n")
+
+
+async def said(terminal: Terminal, line: str, *texts: str) -> None:
+    """A line, and what has to be in the transcript after it."""
+    before = len(transcript(terminal))
+    terminal.keys(line)
+    await terminal.until(lambda: all(text in transcript(terminal)[before:] for text in texts), str(texts))
+
+
+@pytest.mark.slow
+async def test_a_sitting_on_a_dumb_terminal_reads_as_one_text(tmp_path: Path) -> None:
+    async with FakeLLM(model) as server:
+        desk = Desk(tmp_path, server.url)
+        desk.files(main__py="print(1)\n")
+        async with on_terminal(desk, ready=">", term="dumb") as terminal:
+            await said(terminal, "a short one\n", "That was short.", "tokens\n> ")
+            await said(terminal, "push it\n", "[waiting for you] task 1, high: run_shell touch x", "= no\n> ")
+            await asyncio.sleep(0.4)
+            await said(terminal, "y\n", "! approved once", "I did.", "tokens\n> ")
+            for number in (1, 2):
+                await said(terminal, f"stream {number} &\n", f"task {number + 1} started in the background")
+            await said(terminal, "stream 3\n", "word3\n")
+            await said(terminal, "\x03", "^C\n", "cancelled")
+            await said(terminal, "\x04", "2 tasks are running: Ctrl+D again ends them and exits")
+            await asyncio.sleep(0.2)
+            terminal.keys("\x04")
+            assert await terminal.exit_code() == 0
+            text = transcript(terminal)
+            assert "\x1b" not in text
+            assert text.startswith("> a short one\nThat was short.\n\ndone - ")
+            assert "> push it\n! approval for task 1 high run_shell touch x\n" in text
+            assert "> y\n! approved once: run_shell touch x\n" in text
+            assert "\n> \n> " not in text, "a prompt that nobody answered stands there twice"
+            assert text.rstrip("\n").split("\n")[-1].startswith("resume with: buddy resume ")
+
+
+@pytest.mark.slow
+async def test_a_dumb_terminal_is_one_whatever_colours_are_forced(tmp_path: Path) -> None:
+    async with FakeLLM([reply("Coloured.")]) as server:
+        desk = Desk(tmp_path, server.url, environment={"FORCE_COLOR": "1"})
+        desk.files(main__py="print(1)\n")
+        async with on_terminal(desk, ready=">", term="dumb") as terminal:
+            await said(terminal, "a short one\n", "Coloured.")
+            assert b"\x1b[?" not in terminal.output, "no mode is set"
+
+
+@pytest.mark.slow
+async def test_a_dumb_terminal_is_suspended_and_goes_on(tmp_path: Path) -> None:
+    async with FakeLLM(model) as server:
+        desk = Desk(tmp_path, server.url)
+        desk.files(main__py="print(1)\n")
+        async with on_terminal(desk, ready=">", term="dumb") as terminal:
+            await said(terminal, "a short one\n", "tokens\n> ")
+            os.kill(terminal.process.pid, signal.SIGSTOP)
+            os.kill(terminal.process.pid, signal.SIGCONT)
+            await said(terminal, "", "> ")
+            await said(terminal, "another short one\n", "That was short.", "tokens\n> ")
