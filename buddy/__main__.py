@@ -20,7 +20,7 @@ def _answered(arguments: list[str]) -> int:
     if arguments in (["--version"], ["-V"], ["version"]):
         from buddy import __version__
 
-        if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison] - it is when it was closed
+        if sys.stdout is not None:
             sys.stdout.write(f"buddy {__version__}\n")
         return 0
     from buddy.cli.main import run  # after --version: it costs 20 ms and more
@@ -42,9 +42,9 @@ def _leave(code: int) -> None:
         return
     if not others:
         # What the interpreter itself calls, and multiprocessing.
-        atexit._run_exitfuncs()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        atexit._run_exitfuncs()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - no public way
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None:  # pyright: ignore[reportUnnecessaryComparison] - it is when it was closed
+        if stream is not None:
             try:
                 stream.flush()
             except (OSError, ValueError) as error:
@@ -56,7 +56,7 @@ def _leave(code: int) -> None:
 
 def _tell_unwritten(error: OSError | ValueError) -> None:
     """Say that stdout is not whole, unless whoever read it is gone."""
-    if isinstance(error, OSError) and not isinstance(error, BrokenPipeError) and sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison] - as above
+    if isinstance(error, OSError) and not isinstance(error, BrokenPipeError) and sys.stderr is not None:
         sys.stderr.write(f"buddy: standard output: {error.strerror}\n")
 
 

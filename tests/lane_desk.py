@@ -33,7 +33,7 @@ def lane(name: str, url: str, client: str = "plain", *, key: str = "sk-test-key"
     return Anthropic(Endpoint(url, lambda: key, connect_s=5), CLIENTS[client])
 
 
-def ask(text: str, id: str = "u1") -> UserMessage:  # noqa: A002 - the record's own name
+def ask(text: str, id: str = "u1") -> UserMessage:
     """What a person says."""
     return UserMessage(id, (Text(text),), "prompt")
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -157,6 +158,18 @@ def _catches_everything(handler: ast.ExceptHandler) -> bool:
     return bool(names & {"Exception", "BaseException"})
 
 
+def test_what_a_check_is_told_to_pass_over_names_its_code_and_its_reason() -> None:
+    told = re.compile(r"# (?:noqa|type:|pyright:)")
+    complete = re.compile(r"# (?:noqa: [A-Z0-9, ]+|pyright: ignore\[\w+\]) - \w")
+    lines = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in MODULES
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if told.search(line) and not complete.search(line)
+    ]
+    assert lines == []
+
+
 def test_test_folders_are_no_packages() -> None:
     assert list((ROOT / "tests").rglob("__init__.py")) == []
 
@@ -229,7 +242,7 @@ async def test_a_shell_command_loads_nothing_heavy_either(tmp_path: Path) -> Non
 
 
 async def _loaded_by_exec(tmp_path: Path, lane: str, made: object) -> set[str]:
-    async with FakeLLM([reply(made), reply("ok")]) as server:  # type: ignore[arg-type]
+    async with FakeLLM([reply(made), reply("ok")]) as server:
         desk = Desk(tmp_path, server.url, lane)
         desk.files(a__txt="alpha\n")
         said = tmp_path / "modules.json"

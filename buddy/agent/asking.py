@@ -24,7 +24,7 @@ DEFAULT_MAX_OUTPUT = 8_192
 """Tokens of output assumed for the worst case of a request that states no limit."""
 
 
-class BudgetStop(Exception):  # noqa: N818 - it ends a turn, it is not an error
+class BudgetStop(Exception):
     """The next request could exceed a limit the person set."""
 
 

@@ -182,7 +182,7 @@ async def _executed(turn: Turn, one: _Ready) -> tuple[ResultStatus, ToolResult]:
         raise
     # The border of a tool call: a tool may fail in any way, SystemExit and MemoryError included, and only its
     # call ends. asyncio would carry a SystemExit out of the task and end the program.
-    except BaseException as error:  # noqa: BLE001
+    except BaseException as error:  # noqa: BLE001 - see above
         _log.error("tool %s crashed", one.tool.name, exc_info=error)
         turn.warn(
             f"{one.tool.name} crashed: {type(error).__name__}: {error}. This is a bug; the log has more."

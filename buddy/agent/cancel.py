@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class TurnCancelled(Exception):  # noqa: N818 - it is not an error: the person wanted it
+class TurnCancelled(Exception):
     """The cancel event fired before the work was done; the work was cancelled and has ended."""
 
 

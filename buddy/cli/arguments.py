@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, cast
 
 import msgspec
 
@@ -136,7 +136,8 @@ def parse(arguments: Sequence[str]) -> Options:
 
 def _put(found: dict[str, object], field: str, value: str, name: str) -> None:
     if field in ("add_dir", "allow"):
-        found[field] = [*list(found.get(field, [])), value]  # type: ignore[call-overload]
+        several = cast("list[str]", found.setdefault(field, []))
+        several.append(value)
     elif field == "max_turns":
         if not value.isdecimal() or int(value) < 1:
             raise UsageError(f"{name} needs a whole number from 1, found {value!r}")

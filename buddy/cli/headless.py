@@ -146,27 +146,27 @@ def _stdin() -> str:
     return text.strip("\n")
 
 
-class _output:  # noqa: N801 - used as a context manager only
+@contextlib.contextmanager
+def _output(path: str) -> Generator[Callable[[str], None]]:
     """Stdout, or the file of -o, which is replaced only when the run is over. What can't be written there
     then goes to stdout: an answer that was paid for is not lost."""
+    if not path:
+        yield _out
+        return
+    pieces: list[str] = []
+    try:
+        yield pieces.append
+    finally:
+        _write_answer(path, "".join(pieces))
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._pieces: list[str] = []
 
-    def __enter__(self) -> Callable[[str], None]:
-        return self._pieces.append if self._path else _out
-
-    def __exit__(self, *_error: object) -> None:
-        if not self._path:
-            return
-        text = "".join(self._pieces)
-        try:
-            with open(self._path, "w", encoding="utf-8", errors="replace") as file:
-                file.write(text)
-        except OSError as error:
-            _err(f"buddy: -o {self._path}: {error.strerror}; the answer is on stdout\n")
-            _out(text)
+def _write_answer(path: str, text: str) -> None:
+    try:
+        with open(path, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    except OSError as error:
+        _err(f"buddy: -o {path}: {error.strerror}; the answer is on stdout\n")
+        _out(text)
 
 
 def _check(options: Options) -> None:

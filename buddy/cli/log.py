@@ -34,7 +34,7 @@ def start_log(where: Directories, *, debug: bool) -> str:
         if debug:
             tell(f"buddy: no log: {path}: {error.strerror}\n")
         return ""
-    handler = logging.StreamHandler(open(descriptor, "a", encoding="utf-8", errors="backslashreplace"))  # noqa: SIM115 - lives as long as the program
+    handler = logging.StreamHandler(os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace"))
     handler.setFormatter(_Redacting("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root.addHandler(handler)
     root.setLevel(logging.DEBUG if debug else logging.WARNING)

@@ -20,7 +20,7 @@ MAX_NAMES = 1000  # different names looked up on the disk
 _IMPORT = pattern(r"(?m)^[ \t]*@([^\s@]+)[ \t]*$")
 
 
-class Unreadable(Exception):  # noqa: N818 - a note for the person, not a failure
+class Unreadable(Exception):
     """Why a file is not taken, in words."""
 
 

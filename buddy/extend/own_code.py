@@ -78,7 +78,7 @@ def run_code(work: Callable[[], None], limit_s: float = IMPORT_LIMIT_S) -> BaseE
             work()
         # An extension's border: whatever its code raises, SystemExit and KeyboardInterrupt included, the
         # program goes on without it.
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001 - see above
             raised.append(error)
 
     thread = threading.Thread(target=guarded, name="own tools", daemon=True)

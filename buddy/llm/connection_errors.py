@@ -9,6 +9,7 @@ import errno
 import socket
 import ssl
 from collections.abc import Iterator
+from typing import cast
 
 from buddy.agent.provider import ProviderError
 
@@ -86,7 +87,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         seen.add(id(cause))
         yield cause
         if isinstance(cause, BaseExceptionGroup):
-            waiting.extend(cause.exceptions)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+            waiting += cast("BaseExceptionGroup[BaseException]", cause).exceptions
         waiting += [cause.__cause__, cause.__context__]
 
 

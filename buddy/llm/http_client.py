@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ssl
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from types import ModuleType
 
 _command_line = ModuleType("httpx._main")
-_command_line.main = lambda: None  # type: ignore[attr-defined] - what httpx looks for
+vars(_command_line)["main"] = lambda: None  # what httpx looks for
 sys.modules.setdefault("httpx._main", _command_line)
 
 import httpx  # noqa: E402 - after the placeholder
@@ -40,7 +40,7 @@ class HttpxAnswer:
         await self._body.aclose()
         await self._response.aclose()
 
-    async def _read(self):  # noqa: ANN202 - an async generator of bytes
+    async def _read(self) -> AsyncGenerator[bytes, None]:
         try:
             async for chunk in self._response.aiter_bytes():
                 yield chunk

@@ -285,7 +285,7 @@ class PlainClient:
         self._idle.append((target, connection))
 
 
-class _Stale(Exception):  # noqa: N818 - a signal inside this module
+class _Stale(Exception):
     """A kept connection turned out to be closed."""
 
 

@@ -118,7 +118,7 @@ class ScriptedProvider:
         replies: Sequence[Reply] | Chooser,
         *,
         sleep: Callable[[float], Awaitable[None]],
-        pace: Pace = Pace(),  # noqa: B008 - frozen
+        pace: Pace = Pace(),
         rest: Reply | None = None,
     ) -> None:
         self.requests: list[ModelRequest] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 
-from buddy.agent.messages import text_of
+from buddy.agent.messages import UserPart, text_of
 from buddy.config import ConfigError
 from buddy.repl.blocks import Note
 from buddy.repl.commands.registry import CommandError, Commands
@@ -129,7 +129,7 @@ class AtDesk:
         if not command.sends:
             await command.run(context, argument.strip())
 
-    async def _content(self, context: Context, number: int, text: str):  # noqa: ANN202 - what board.submit takes
+    async def _content(self, context: Context, number: int, text: str) -> tuple[UserPart, ...]:
         expanded = await context.desk.expand(number, text)
         for note in expanded.notes:
             context.stage.print(Note("warning", note))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from pygments.lexer import Lexer
-from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType] -- untyped options
+from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType] - untyped options
 from pygments.token import (
     Comment,
     Error,
@@ -17,7 +17,7 @@ from pygments.token import (
     Operator,
     String,
     Token,
-    _TokenType,  # pyright: ignore[reportPrivateUsage] -- the type of every token kind has no public name
+    _TokenType,  # pyright: ignore[reportPrivateUsage] - the type of every token kind has no public name
 )
 from pygments.util import ClassNotFound
 

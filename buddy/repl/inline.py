@@ -71,9 +71,9 @@ class InlineApplication(Application[None]):
 
     def correct_for_reflow(self, columns: int) -> None:
         """The terminal became narrower and wrapped our rows again: find the cursor's row before erasing."""
-        at = self.renderer._cursor_pos  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] -- no public way
+        at = self.renderer._cursor_pos  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - no public way
         row = reflowed_cursor_row(self.drawn_widths(), at.y, at.x, columns)
-        self.renderer._cursor_pos = Point(at.x, row)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] -- as above
+        self.renderer._cursor_pos = Point(at.x, row)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
 
     def _redraw(self, render_as_done: bool = False) -> None:
         if render_as_done or self.may_draw is None or self.may_draw():

@@ -27,7 +27,7 @@ def judge_command(
     boundary: Boundary,
     analyser: Analyser,
     *,
-    rules: RuleSet = RuleSet(),  # noqa: B008  frozen: the empty set of rules
+    rules: RuleSet = RuleSet(),
     grants: tuple[Grant, ...] = (),
     approvals: Approvals = ASK,
     mode: Mode = "ask",

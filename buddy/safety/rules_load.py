@@ -20,7 +20,7 @@ _KEYS = frozenset({"tool", "argv", "path", "host", "decision", "why", "match", "
 _MATCHED_BY = {"shell": "argv", "edit": "path", "read": "path", "fetch": "host"}
 
 
-class _WrongRule(Exception):  # noqa: N818  not an error of the program
+class _WrongRule(Exception):
     """What is wrong with a rule."""
 
 

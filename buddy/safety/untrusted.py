@@ -17,7 +17,7 @@ def new_id() -> str:
     return os.urandom(8).hex()
 
 
-def untrusted(text: str, source: str, id: str) -> str:  # noqa: A002 - the word for it everywhere
+def untrusted(text: str, source: str, id: str) -> str:
     """The text between delimiters, with a word on what it is. `source` says where it came from."""
     inside = text.replace(id, "⟨id⟩")
     return (

@@ -26,6 +26,8 @@ _PAUSE_S = 0.01
 """Between tries: a list may be looking at the lock, or its holder may just be dying."""
 
 HolderState = Literal["alive", "stopped", "gone", "unknown"]
+_STATES: dict[str, HolderState] = {"T": "stopped", "t": "stopped", "Z": "gone", "X": "gone"}
+"""The kernel's letters for processes that do not run or wait."""
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -140,7 +142,7 @@ def holder_state(holder: Holder) -> HolderState:
     state, started = _process(holder.pid)
     if holder.started and started and started != holder.started:
         return "gone"
-    return {"T": "stopped", "t": "stopped", "Z": "gone", "X": "gone"}.get(state, "alive")  # type: ignore[return-value]  # values are states
+    return _STATES.get(state, "alive")
 
 
 def _state(holder: Holder | None) -> HolderState:

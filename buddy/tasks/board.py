@@ -333,7 +333,7 @@ class TaskBoard:
         except asyncio.CancelledError:
             task.outcome = Outcome("cancelled", "cancelled", "", 0, ())
         # The border of a task: whatever happens in one, SystemExit and MemoryError included, only it fails.
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001 - see above
             _log.error("task %d failed", task.number, exc_info=error)
             reason = f"{type(error).__name__}: {error}"
             task.outcome = Outcome("failed", reason, "crash", 0, ())

@@ -31,7 +31,7 @@ class OpenRequest(msgspec.Struct, frozen=True):
     verdict: Verdict
 
 
-class AnswerRefused(Exception):  # noqa: N818 - told to the person as it is
+class AnswerRefused(Exception):
     """The answer does not fit any open question."""
 
 

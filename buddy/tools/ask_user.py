@@ -42,7 +42,7 @@ class OpenQuestion(msgspec.Struct, frozen=True):
         return "\n".join([f"? {self.number}  {header}{self.question.question}", *options, f"  {how}"])
 
 
-class Unanswered(Exception):  # noqa: N818 - told to the person as it is
+class Unanswered(Exception):
     """An answer that fits no open question; one sentence."""
 
 

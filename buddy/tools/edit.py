@@ -123,7 +123,7 @@ async def edit_file(
     path: str,
     old: Annotated[str, Meta(description="Text to replace, exactly as in the file")] | None = None,
     new: Annotated[str, Meta(description="Text to put there")] | None = None,
-    all: Annotated[bool, Meta(description="Replace every place, not exactly one")] = False,  # noqa: A002 - the model's word
+    all: Annotated[bool, Meta(description="Replace every place, not exactly one")] = False,
     edits: Annotated[
         list[Edit], Meta(description="Several edits of this file, in order, instead of old and new")
     ] = [],  # noqa: B006 - copied into the schema, never changed

@@ -65,7 +65,7 @@ class Found(msgspec.Struct, frozen=True):
     new: str
 
 
-class Mismatch(Exception):  # noqa: N818 - it is an answer, not a failure
+class Mismatch(Exception):
     """The old text fits, but the new text cannot be put there in one clear way. The message says why."""
 
 

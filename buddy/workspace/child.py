@@ -102,8 +102,7 @@ class Child:
     async def gone(self) -> None:
         """Wait until the shell and everything it left running has ended and the output is closed."""
         await self.wait()
-        # Nothing announces the end of an adopted descendant.
-        while self.tree.left_running() or self.tree.living():  # noqa: ASYNC110 - see above
+        while self.tree.left_running() or self.tree.living():  # noqa: ASYNC110 - nothing announces their end
             await asyncio.sleep(0.25)
         self.close()
 

@@ -145,11 +145,11 @@ class Bench:
             window=Window(1_000_000, guessed=False, reserve=1_000), price=lambda _usage: 0.0
         )
         self.provider = provider
-        self.agent = Agent(provider=provider, tools=ToolRegistry(tools), model="m", **agent)  # type: ignore[arg-type]
+        self.agent = Agent(provider=provider, tools=ToolRegistry(tools), model="m", **agent)
 
     def said(self, text: str, origin: str = "prompt") -> UserMessage:
         self.count += 1
-        return UserMessage(f"u{self.count}", (Text(text),), origin)  # type: ignore[arg-type]
+        return UserMessage(f"u{self.count}", (Text(text),), origin)
 
     def new_id(self) -> str:
         self.count += 1
@@ -166,8 +166,8 @@ class Bench:
         async def execute(
             call: object, tool: Tool, arguments: object, progress: Callable[[str], None]
         ) -> ToolResult:
-            context = ToolContext(1, call.id, progress, self.cancelled, {})  # type: ignore[attr-defined]
-            return await tool.run(context, arguments)  # type: ignore[arg-type]
+            context = ToolContext(1, call.id, progress, self.cancelled, {})
+            return await tool.run(context, arguments)
 
         async def taken(waiting: list[UserMessage]) -> tuple[UserMessage, ...]:
             texts = tuple(waiting)
@@ -185,8 +185,8 @@ class Bench:
             emit=self.events.append,
             record=record,
             partial=self.partials.append,
-            decide=decide,  # type: ignore[arg-type]
-            execute=execute,  # type: ignore[arg-type]
+            decide=decide,
+            execute=execute,
             steering=lambda: taken(self.steer),
             follow_ups=lambda: taken(self.queue),
             compact=compact,

@@ -32,7 +32,7 @@ def price(usage: Usage) -> float:
 
 
 def meter(*, limit: int = 1_000, guessed: bool = False, **more: object) -> TokenMeter:
-    return TokenMeter(window=Window(limit, guessed=guessed, reserve=200), price=price, **more)  # type: ignore[arg-type]
+    return TokenMeter(window=Window(limit, guessed=guessed, reserve=200), price=price, **more)
 
 
 def said(text: str, name: str = "u") -> UserMessage:

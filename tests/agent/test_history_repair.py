@@ -40,7 +40,7 @@ def call(name: str) -> Call:
 
 
 def reply(name: str, *parts: object, finish: str = "stop") -> AssistantMessage:
-    return AssistantMessage(name, tuple(parts), "m", "chat", finish, NO_USAGE)  # type: ignore[arg-type]
+    return AssistantMessage(name, tuple(parts), "m", "chat", finish, NO_USAGE)
 
 
 def result(name: str, call_id: str, text: str = "done") -> ToolMessage:
@@ -288,7 +288,7 @@ def test_only_the_last_exchange_is_looked_at_again():
     class Counting(list[Message]):
         looked_at = 0
 
-        def __getitem__(self, at):  # type: ignore[no-untyped-def]
+        def __getitem__(self, at):
             if isinstance(at, int):
                 Counting.looked_at += 1
             return super().__getitem__(at)

@@ -292,7 +292,7 @@ async def test_six_tries_then_the_turn_fails() -> None:
 
 @pytest.mark.parametrize("kind", ["auth", "bad_request", "not_found", "quota", "content_filter"])
 async def test_what_is_not_worth_retrying_is_told_at_once(kind: str) -> None:
-    bench = Bench(ScriptedLane([ProviderError(kind, "no")]))  # type: ignore[arg-type]
+    bench = Bench(ScriptedLane([ProviderError(kind, "no")]))
     outcome = await agent_loop([bench.said("go")], bench.agent, bench.history, bench.host())
     bench.check()
     assert (outcome.outcome, outcome.error, bench.slept) == ("failed", kind, [])
@@ -522,7 +522,7 @@ async def test_a_reply_is_announced_after_it_is_recorded() -> None:
     def emit(event: object) -> None:
         if isinstance(event, ReplyFinished):
             seen.append(len(bench.history))
-        original(event)  # type: ignore[arg-type]
+        original(event)
 
     import msgspec
 

@@ -90,7 +90,7 @@ async def test_results_of_one_reply_are_in_order_and_a_turn_ends_when_they_are_s
 
 
 def _cancel_when_asked_again(bench: Bench, event: object) -> None:
-    bench.events.append(event)  # type: ignore[arg-type] - what a turn emits
+    bench.events.append(event)
     if isinstance(event, ToolStarted) and event.call.id == "c":
         bench.cancelled.set()
 

@@ -267,7 +267,7 @@ def test_a_declaration_without_words_or_types_is_refused() -> None:
     async def silent(ctx: ToolContext) -> str:
         return ""
 
-    async def untyped(ctx, path) -> str:  # type: ignore[no-untyped-def] - that is the point
+    async def untyped(ctx, path) -> str:
         """Words."""
         return ""
 

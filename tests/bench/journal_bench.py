@@ -100,7 +100,7 @@ async def _tick(stalls: list[float]) -> None:
         stalls.append(time.perf_counter() - started - 0.001)
 
 
-def _timed(run) -> list[float]:  # type: ignore[no-untyped-def]
+def _timed(run) -> list[float]:
     times: list[float] = []
     for _ in range(3):
         started = time.perf_counter()

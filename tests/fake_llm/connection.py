@@ -37,7 +37,7 @@ class Connection(asyncio.Protocol):
     # --- asyncio's side ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport  # type: ignore[assignment] - a stream server makes stream transports
+        self.transport = transport
         raw = transport.get_extra_info("socket")
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.task = asyncio.get_running_loop().create_task(self._run())

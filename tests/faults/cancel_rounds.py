@@ -114,7 +114,7 @@ class CancelDesk:
         self.next_call = call
         board.submit(1, "go")
         if cancel_after_s is not None:
-            await asyncio.wait({board.task(1).runner}, timeout=cancel_after_s)  # type: ignore[arg-type]
+            await asyncio.wait({board.task(1).runner}, timeout=cancel_after_s)
             board.cancel(1)
         await asyncio.wait_for(board.wait(1), 60)
         results = [message for message in board.task(1).history if isinstance(message, ToolMessage)]

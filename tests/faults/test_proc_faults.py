@@ -210,7 +210,7 @@ async def test_REL_045_floods_cost_bounded_memory_and_leave_the_loop_alive(
         watcher = asyncio.ensure_future(_watch(peak, slowest))
         result = await here.call(run_shell, command=FLOODS[flood], timeout=4)
         watcher.cancel()
-        if result.display.ended.startswith("running"):  # type: ignore[union-attr] - a Command
+        if result.display.ended.startswith("running"):
             await here.call(stop_job, job=1)
         assert max(peak) - before < 20_000, f"{max(peak) - before} kB more"
         assert slowest[0] < 1.0  # ten times what is wanted: a deadline, not a measurement

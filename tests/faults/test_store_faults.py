@@ -34,7 +34,7 @@ from tests.sessions.desk import OPERATIONS, Failing, Faults, add_bytes, replied,
 ROOT = Path(__file__).resolve().parents[2]
 
 
-async def until(condition) -> None:  # type: ignore[no-untyped-def]
+async def until(condition) -> None:
     deadline = asyncio.get_running_loop().time() + 20
     while not condition():
         assert asyncio.get_running_loop().time() < deadline
@@ -137,7 +137,7 @@ async def test_REL_003_after_a_power_cut_everything_acknowledged_is_there(tmp_pa
     assert len(power.cut) > 100
 
 
-def load_signer_of(store: SessionStore):  # type: ignore[no-untyped-def]
+def load_signer_of(store: SessionStore):
     return store._signer
 
 
@@ -429,7 +429,7 @@ def mutated(data: bytes, source: random.Random) -> bytes:
         pytest.param(lambda data: b"\0" * 512 + b"\n" + data, id="NUL head"),
     ],
 )
-async def test_REL_010_what_editors_and_crashes_leave_is_tolerated(tmp_path: Path, damage):  # type: ignore[no-untyped-def]
+async def test_REL_010_what_editors_and_crashes_leave_is_tolerated(tmp_path: Path, damage):
     store, session = await small_session(tmp_path)
     journal = Path(session.directory) / "journal.jsonl"
     history = store.read("last").tasks[0].record.history

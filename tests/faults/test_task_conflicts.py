@@ -117,7 +117,7 @@ async def test_a_thousand_overlapping_changes_of_two_tasks_lose_nothing(tmp_path
 @tool(risk="medium", category="shell", name="run_tests")
 async def slow_tests(ctx: ToolContext) -> str:
     """Tests that run until a file appears."""
-    path = Path(ctx.service(dict)["release"])  # type: ignore[index]
+    path = Path(ctx.service(dict)["release"])
     while not path.exists():
         await asyncio.sleep(0.005)
     return "1 passed"
@@ -151,7 +151,7 @@ async def test_a_write_of_another_task_waits_for_the_end_of_the_tests(tmp_path: 
         result = await tests
         await write
         assert (desk.root / "b").read_text() == "b\n"
-        assert result.text == (  # type: ignore[attr-defined]
+        assert result.text == (
             "1 passed\n\n[other tasks changed files while the tests ran]\n"
             "run_shell of task 2: a command, which may have changed anything"
         )
@@ -165,7 +165,7 @@ async def test_the_wait_is_bounded_and_the_write_is_told_with_the_outcome(tmp_pa
         await until(lambda: desk.writes.windows.__dict__["_open"])
         await desk.call(write_file, {"path": "b", "content": "b\n"}, task=other)
         (desk.root / "release").touch()
-        assert (await tests).text.endswith("write_file of task 2: b")  # type: ignore[attr-defined]
+        assert (await tests).text.endswith("write_file of task 2: b")
 
 
 async def test_a_write_that_waits_can_be_cancelled(tmp_path: Path) -> None:

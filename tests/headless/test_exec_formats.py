@@ -27,7 +27,7 @@ def work() -> list[Reply]:
 
 
 def desk_of(tmp_path: Path, url: str, lane: str = "chat", **more: object) -> Desk:
-    desk = Desk(tmp_path, url, lane, TOOLS, **more)  # type: ignore[arg-type]
+    desk = Desk(tmp_path, url, lane, TOOLS, **more)
     desk.files(a__txt="alpha\n")
     return desk
 

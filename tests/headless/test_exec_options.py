@@ -20,7 +20,7 @@ TOOLS = ("read_file", "write_file", "run_shell")
 
 
 def desk_of(tmp_path: Path, url: str, lane: str = "chat", **more: object) -> Desk:
-    desk = Desk(tmp_path, url, lane, TOOLS, **more)  # type: ignore[arg-type]
+    desk = Desk(tmp_path, url, lane, TOOLS, **more)
     desk.files(a__txt="alpha\n")
     return desk
 

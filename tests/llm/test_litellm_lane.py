@@ -49,7 +49,6 @@ from tests.fake_llm.script import (
     Html,
     Part,
     Reset,
-    Script,
     Stall,
     Tokens,
     call,
@@ -99,7 +98,7 @@ async def test_key() -> str:
     return KEY
 
 
-test_key.__test__ = False  # type: ignore[attr-defined] - a resolver, not a test
+test_key.__test__ = False
 
 
 class Lane:
@@ -470,7 +469,9 @@ async def test_REL_038_a_server_that_is_not_there_is_named(library: LitellmLibra
 
 
 async def test_several_streams_run_side_by_side(library: LitellmLibrary) -> None:
-    script: Script = lambda asked: reply(f"echo {asked.last_user_text}", chars=2, delay_s=0.001)  # noqa: E731
+    def script(asked: Asked):
+        return reply(f"echo {asked.last_user_text}", chars=2, delay_s=0.001)
+
     async with FakeLLM(script) as server:
         lane = Lane(library, server, "chat")
         questions = [UserMessage("u", (Text(f"number {number}"),), "prompt") for number in range(8)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -41,13 +42,13 @@ TOOLS = (
 PICTURE = Image("image/png", "iVBORw0=")
 
 
-def said(*parts: Text | Image, id: str = "u1") -> UserMessage:  # noqa: A002 - the record's own name
+def said(*parts: Text | Image, id: str = "u1") -> UserMessage:
     return UserMessage(id, parts, "prompt")
 
 
 def replied(
     *parts: Text | Thinking | Call | ServerItem,
-    id: str = "a1",  # noqa: A002 - the record's own name
+    id: str = "a1",
     model: str,
     lane: str = "chat",
     finish: Finish = "calls",
@@ -57,7 +58,7 @@ def replied(
 
 
 def answered(call_id: str, text: str, *images: Image, status: str = "ok") -> ToolMessage:
-    return ToolMessage(f"t-{call_id}", call_id, "read_file", text, status, images)  # type: ignore[arg-type] - a literal
+    return ToolMessage(f"t-{call_id}", call_id, "read_file", text, status, images)
 
 
 def story(model: str, lane: str = "chat", opaque: dict[str, object] | None = None) -> tuple[Message, ...]:
@@ -92,7 +93,7 @@ def story(model: str, lane: str = "chat", opaque: dict[str, object] | None = Non
 
 
 def requested(model: str, history: tuple[Message, ...], **more: object) -> ModelRequest:
-    return ModelRequest(model, "You are buddy.", history, TOOLS, **more)  # type: ignore[arg-type] - sampling fields
+    return ModelRequest(model, "You are buddy.", history, TOOLS, **more)
 
 
 CHAT = {
@@ -239,10 +240,10 @@ def test_REL_023_an_anthropic_server_is_sent_what_it_understands(name):
 def test_a_body_built_from_the_cache_is_the_same_body(name):
     if name in CHAT:
         host, request = CHAT[name]
-        make = lambda: ChatWire(chat_quirks(host, request.model), request.model)  # noqa: E731
+        make = partial(ChatWire, chat_quirks(host, request.model), request.model)
     else:
         host, request = ANTHROPIC[name]
-        make = lambda: AnthropicWire(anthropic_quirks(host, request.model), request.model)  # noqa: E731
+        make = partial(AnthropicWire, anthropic_quirks(host, request.model), request.model)
     grown = make()
     for length in range(1, len(request.history) + 1):
         shorter = ModelRequest(request.model, request.system, request.history[:length], request.tools)

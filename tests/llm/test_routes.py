@@ -182,7 +182,7 @@ def catalogue() -> Catalogue:
 def test_names_lead_where_they_should(
     catalogue: Catalogue, name: str, options: dict[str, str], expected: tuple[str, ...]
 ) -> None:
-    way = route(catalogue, name, **options)  # type: ignore[arg-type] - literals in a table
+    way = route(catalogue, name, **options)
     assert (way.provider, way.lane, way.wire, way.api, way.model, way.base_url, way.key_env) == expected
 
 

@@ -68,7 +68,7 @@ class NeverSettled:
 
 def unsettled(make: Callable[[Encode], Wire]) -> Wire:
     wire = make(dumps)
-    wire._settled = NeverSettled()  # type: ignore[assignment] - the same two lines of a protocol
+    wire._settled = NeverSettled()
     return wire
 
 

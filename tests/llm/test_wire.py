@@ -34,7 +34,7 @@ def user(text: str, name: str = "u") -> UserMessage:
 def reply(
     *parts: Text | Thinking | Call, name: str = "a", finish: str = "calls", lane: str = "anthropic"
 ) -> AssistantMessage:
-    return AssistantMessage(name, parts, "claude-sonnet-4-5", lane, finish, NO_USAGE)  # type: ignore[arg-type] - a literal
+    return AssistantMessage(name, parts, "claude-sonnet-4-5", lane, finish, NO_USAGE)
 
 
 def result(call_id: str, name: str = "") -> ToolMessage:

@@ -84,7 +84,7 @@ class Stage:
         self.repl = Repl(
             settings=settings,
             terminal=terminal,
-            keyboard=keyboard,  # type: ignore[arg-type]  # PipeInput
+            keyboard=keyboard,
             output=self.output,
             desk=lambda: self.facts,
             act=self.intents.append,
@@ -101,7 +101,7 @@ class Stage:
         self.queue.put_nowait(list(events))
 
     def type(self, keys: str) -> None:
-        self.keyboard.send_text(keys)  # type: ignore[attr-defined]  # PipeInput
+        self.keyboard.send_text(keys)
 
     async def until(self, claim: Callable[[], bool]) -> None:
         """Wait until something is true, at most for the deadline; shows the screen when it never is."""

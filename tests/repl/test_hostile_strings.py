@@ -56,7 +56,7 @@ def shown_at_every_sink(text: str, number: int) -> list[ev.TaskEvent]:
         ),
         send(ev.RetryScheduled(1, 2, 0.0, "overloaded", text)),
         send(ev.Notice("error", text)),
-        send(ev.SteeringAccepted(tape.turn(text).event.prompts[0])),  # type: ignore[union-attr]  # TurnStarted
+        send(ev.SteeringAccepted(tape.turn(text).event.prompts[0])),
         tape.reply_done(text),
         tape.done("failed", text),
     ]

@@ -124,7 +124,7 @@ async def test_a_turn_that_began_while_files_were_taken_back_keeps_its_conversat
         await desk.turn("write a.txt one")
         undo = UndoInterrupted(desk, "write b.txt two")
         context = desk.context
-        port = msgspec.structs.replace(context.desk, undo=undo)  # type: ignore[arg-type]  # stands for it
+        port = msgspec.structs.replace(context.desk, undo=undo)
         with pytest.raises(CommandError, match="task 1 was sent something meanwhile; the conversation stays"):
             await rewind.run(Context(port, context.stage, context.own), "1 both")
         await desk.quiet()

@@ -187,7 +187,7 @@ async def test_a_crash_of_a_key_handler_is_raised_after_the_screen_is_gone() -> 
         def broken(_intent: object) -> None:
             raise ZeroDivisionError("broken")
 
-        stage.intents = None  # type: ignore[assignment]  # nothing to append to any more
+        stage.intents = None
         stage.repl.editor.buffer.on_text_changed += broken
         stage.type("x")
         with pytest.raises(ZeroDivisionError):

@@ -66,7 +66,7 @@ async def person(root: Path, *, own: bool = False) -> AsyncIterator[Person]:
             boundary=desk.parts.boundary,
         )
         stage = SimpleNamespace(print=lambda *blocks: printed.extend(blocks), hint=hints.append)
-        yield Person(desk, Context(port, stage, None), printed, hints)  # type: ignore[arg-type]
+        yield Person(desk, Context(port, stage, None), printed, hints)
 
 
 async def test_undo_takes_back_commands_and_edits_and_redo_makes_them_again(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ async def test_diff_of_a_task_shows_what_stands(tmp_path: Path) -> None:
         (shown,) = await one.types("/diff @1")
         assert isinstance(shown, ToolCall)
         assert shown.title == "diff of task 1"
-        assert shown.display.files[0].diff == "@@ -0,0 +1,2 @@\n+1\n+2\n"  # type: ignore[union-attr]
+        assert shown.display.files[0].diff == "@@ -0,0 +1,2 @@\n+1\n+2\n"
 
 
 async def test_a_question_is_answered_at_the_prompt(tmp_path: Path) -> None:

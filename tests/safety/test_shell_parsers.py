@@ -23,7 +23,7 @@ def desk(tmp_path: Path) -> ShellDesk:
 
 
 def word(*pieces: tuple[str, str]) -> Word:
-    return Word(tuple(Piece(text, kind) for text, kind in pieces))  # type: ignore[arg-type]  kinds are literals
+    return Word(tuple(Piece(text, kind) for text, kind in pieces))
 
 
 def words(command: str, desk: ShellDesk) -> list[str]:

@@ -35,7 +35,7 @@ def journal_at(
     return Journal(Appender(files or JournalFiles(), str(path), 0), changed=seen.append)
 
 
-async def until(condition) -> None:  # type: ignore[no-untyped-def]
+async def until(condition) -> None:
     deadline = asyncio.get_running_loop().time() + 20
     while not condition():
         assert asyncio.get_running_loop().time() < deadline

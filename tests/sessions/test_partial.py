@@ -73,7 +73,7 @@ async def test_many_updates_make_few_lines_and_the_last_one_is_among_them():
         parts = regrown(parts, line.growth)
     assert parts == (Text(text),)
     assert len(lines) < 40
-    assert sum(len(part.part.text) for line in lines for part in line.growth) == len(text)  # type: ignore[union-attr]
+    assert sum(len(part.part.text) for line in lines for part in line.growth) == len(text)
 
 
 async def test_the_first_piece_is_written_at_once_and_nothing_after_the_end():

@@ -137,7 +137,7 @@ async def test_REL_018_a_call_that_ended_without_its_result_is_never_run_again(t
     session.writer.tool_end(1, "c1", "ok", 0.2)
     await crashed(session)
     (task,) = (await resumed(store)).tasks
-    assert task.record.history[2].text == INTERRUPTED_TEXT  # type: ignore[union-attr]
+    assert task.record.history[2].text == INTERRUPTED_TEXT
     assert task.not_run_calls == ()
     assert [ended.status for ended in task.record.ended] == ["ok"]
 
@@ -153,7 +153,7 @@ async def test_REL_019_of_three_parallel_calls_one_result_is_real_and_all_are_in
     session.writer.record_message(1, result("t2", "c2"))
     await crashed(session)
     (task,) = (await resumed(store)).tasks
-    assert [message.text for message in task.record.history[2:]] == [  # type: ignore[union-attr]
+    assert [message.text for message in task.record.history[2:]] == [
         INTERRUPTED_TEXT,
         "done",
         INTERRUPTED_TEXT,

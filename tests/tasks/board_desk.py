@@ -46,7 +46,7 @@ class BoardDesk:
         self.saved: list[Rule] = []
         self.changes: list[str] = []
         self.forgotten = 0
-        self.board: TaskBoard = None  # type: ignore[assignment] - set by `board_desk`
+        self.board: TaskBoard = None
         self._ids = itertools.count(1)
 
     def parts(self, *tools: Tool, **more: object) -> BoardParts:

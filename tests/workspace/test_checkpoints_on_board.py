@@ -28,7 +28,7 @@ def undo(desk: BoardDesk, number: int | None = None) -> str:
     locks = next(
         one for kind, one in desk.board.task(1).services.services.items() if kind.__name__ == "FileLocks"
     )
-    return desk.undo.undo(locks, number, merging=number is not None).tool  # type: ignore[arg-type]
+    return desk.undo.undo(locks, number, merging=number is not None).tool
 
 
 async def test_one_undo_covers_edits_and_commands_in_their_order(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ async def test_switched_off_there_are_none_and_edits_are_still_undone(tmp_path: 
 
 async def test_the_person_is_told_what_is_not_covered(tmp_path: Path) -> None:
     def script(request: object) -> Reply:
-        if len(request.history) > 1:  # type: ignore[attr-defined]
+        if len(request.history) > 1:
             return (Say("done"),)
         return (ScriptedCall("run_shell", '{"command": "mkdir in && cd in && git init -q && echo x > y"}'),)
 

@@ -114,7 +114,7 @@ def _too_much(operand: str, boundary: Boundary) -> str:
         )
     if is_beneath(boundary.home, real):
         return f"the home folder ({operand})"
-    if os.path.dirname(real) == "/" and real != "/tmp":  # noqa: S108  the one top-level folder meant to be emptied
+    if os.path.dirname(real) == "/" and real != "/tmp":  # noqa: S108 - the one top-level folder meant to be emptied
         return f"the system folder {real}"
     if real == os.path.join(boundary.root, ".git"):
         return "the repository itself (.git)"
