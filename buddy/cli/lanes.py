@@ -41,13 +41,12 @@ def direct_lane(wire: Wire, endpoint: Endpoint, client: Callable[[Endpoint], Htt
     return OpenAIChat(endpoint, client)
 
 
-def litellm_lanes(timeout_s: float, pause: Callable[[], None]) -> Callable[[Route, KeyOf], Provider]:
-    """What makes lanes through litellm, one library for all. Its own code takes 4 ms; litellm comes later,
-    with pauses between its modules."""
+def litellm_lanes(timeout_s: float) -> Callable[[Route, KeyOf], Provider]:
+    """What makes lanes through litellm, one library for all. Its own code takes 4 ms; litellm comes later."""
     from buddy.llm.litellm_import import LitellmLibrary
     from buddy.llm.litellm_provider import LitellmProvider
 
-    library = LitellmLibrary(pause=pause)
+    library = LitellmLibrary()
     return lambda found, key: LitellmProvider(
         library, key=key, base_url=found.base_url, api=found.api, timeout_s=timeout_s
     )

@@ -90,11 +90,9 @@ class _Unset:
 
 
 class Models:
-    """The models of one run. Lanes are made when a model is first asked for. `pause` is called now and then
-    by long work in another thread: it comes back when that may go on."""
+    """The models of one run. Lanes are made when a model is first asked for."""
 
-    def __init__(self, settings: Settings, place: Place, pause: Callable[[], None] = lambda: None) -> None:
-        self._pause = pause
+    def __init__(self, settings: Settings, place: Place) -> None:
         self._settings = settings
         self._place = place
         self._catalogue: Catalogue | None = None
@@ -199,7 +197,7 @@ class Models:
         self._keys.append(key)
         if found.lane == "litellm":
             if self._litellm is None:
-                self._litellm = litellm_lanes(self._settings.network.total_s, self._pause)
+                self._litellm = litellm_lanes(self._settings.network.total_s)
             return WatchedProvider(self._litellm(found, key.resolve), self._limits())
         endpoint = Endpoint(
             base_url=found.base_url,

@@ -23,10 +23,6 @@ class ScreenSurface:
         self.write = repl.screen.write
         self._editor = repl.editor
 
-    def typed_at(self) -> float:
-        """When the last key was pressed."""
-        return self._editor.touched_at
-
     def put(self, text: str, *, over: bool) -> None:
         """Put text into the line."""
         if over:

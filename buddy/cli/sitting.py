@@ -18,7 +18,6 @@ from buddy.cli.models import Models
 from buddy.cli.place import Place
 from buddy.cli.stores import KEEP_ELSEWHERE, session_store
 from buddy.cli.trust import FolderTrust
-from buddy.cli.typing_pause import TypingPause
 from buddy.config import IGNORED, ConfigError, Loaded
 from buddy.llm.scripted import Pace
 from buddy.repl.at_desk import AtDesk
@@ -88,7 +87,7 @@ def _said(error: Exception, reference: str) -> str:
 
 def _models(options: Options, place: Place, loaded: Loaded, front: Front) -> Models:
     if options.command != "demo":
-        return Models(loaded.settings, place, TypingPause(front.screen.typed_at))
+        return Models(loaded.settings, place)
     return DemoModels(loaded.settings, place, pace=Pace(characters=6, seconds=0.02))
 
 

@@ -61,10 +61,6 @@ class Surface(Protocol):
         """A control sequence for the terminal."""
         ...
 
-    def typed_at(self) -> float:
-        """When the last key was pressed, by the monotonic clock."""
-        ...
-
 
 class LineSurface:
     """The plain lines of a dumb terminal: what a screen would show briefly is printed, what it would draw is
@@ -99,10 +95,6 @@ class LineSurface:
     def write(self, sequence: str) -> None:
         """A dumb terminal takes none."""
         self.hint("a dumb terminal has no clipboard; /export writes a file")
-
-    def typed_at(self) -> float:
-        """Never: the terminal itself shows what is typed."""
-        return float("-inf")
 
     def redraw(self) -> None:
         """Nothing is drawn."""

@@ -18,8 +18,6 @@ from collections.abc import Callable, MutableMapping
 from concurrent.futures import Future
 from typing import Any
 
-from buddy.llm.import_pauses import Pause, pauses
-
 BEFORE_IMPORT = {
     # Otherwise it loads a `.env` found upward of its install directory into the environment.
     "LITELLM_MODE": "PRODUCTION",
@@ -55,21 +53,14 @@ class LitellmUnavailableError(Exception):
 HTTP_HANDLERS = "litellm.llms.custom_httpx.http_handler"
 
 
-def no_pause() -> None:
-    """Nobody has to be let past."""
-
-
 class LitellmLibrary:
-    """The imported module, or the promise of it. One per process, made by whoever builds the providers.
-    `pause` is called before each of its modules, in the thread that imports them."""
+    """The imported module, or the promise of it. One per process, made by whoever builds the providers."""
 
     def __init__(
         self,
         environment: MutableMapping[str, str] = os.environ,
         importer: Callable[[str], Any] | None = None,
-        pause: Pause = no_pause,
     ) -> None:
-        self._pause = pause
         self._environment = environment
         self._importer = importer or importlib.import_module
         self._future: Future[Any] | None = None
@@ -103,8 +94,7 @@ class LitellmLibrary:
         usual = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_S)
         try:
-            with pauses(self._pause):
-                self._fulfil(future)
+            self._fulfil(future)
         finally:
             sys.setswitchinterval(usual)
 

@@ -80,9 +80,6 @@ class Paper:
     def hint(self, text: str) -> None:
         self.hints.append(text)
 
-    def typed_at(self) -> float:
-        return float("-inf")
-
     def redraw(self) -> None:
         self.drawn.append("redraw")
         self.touch()
