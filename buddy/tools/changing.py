@@ -21,7 +21,16 @@ from buddy.tools.near_names import missing
 from buddy.workspace.approved import Approved
 from buddy.workspace.content import decode
 from buddy.workspace.disk import Disk
-from buddy.workspace.files import Loaded, Replacement, explained, load, remove, replace, status_of
+from buddy.workspace.files import (
+    ACTS_AS_OWNER,
+    Loaded,
+    Replacement,
+    explained,
+    load,
+    remove,
+    replace,
+    status_of,
+)
 from buddy.workspace.linediff import Comparison, Unified, compared, unified
 from buddy.workspace.locks import FileLocks, in_thread
 from buddy.workspace.undo import Intent, UndoEntry, UndoLog
@@ -90,19 +99,26 @@ async def change(ctx: ToolContext, tool: str, paths: Sequence[str], plan: Planne
                 digest = "" if target.before is None else target.before.digest
                 ctx.service(Approved).check_content(ctx.call_id, target.located.given, digest)
             _carry_out(ctx, tool, made.changes)
-            return made.text + _links_left(made.changes), shown_as_diff(made.changes)
+            return made.text + _lost(made.changes), shown_as_diff(made.changes)
 
     return await in_thread(work)
 
 
-def _links_left(changes: Sequence[FileChange]) -> str:
-    """What the model must know of files with several names: only the one it gave has the new content."""
-    return "".join(
-        f"\nNote: {item.located.shown} was a hard link; its other names ({item.before.links - 1}) keep the "
-        "old content."
-        for item in changes
-        if item.before is not None and item.before.links > 1 and item.after is not None
-    )
+def _lost(changes: Sequence[FileChange]) -> str:
+    """What the model must know of files that were more than their content: with several names only the one
+    it gave has the new content, and a write takes away what let it act as its owner."""
+    notes: list[str] = []
+    for item in changes:
+        if item.before is None or item.after is None:
+            continue
+        shown = item.located.shown
+        if item.before.links > 1:
+            notes.append(
+                f"{shown} was a hard link; its other names ({item.before.links - 1}) keep the old content."
+            )
+        if item.before.mode & ACTS_AS_OWNER:
+            notes.append(f"{shown} was setuid or setgid; it is not any more, as after any write.")
+    return "".join(f"\nNote: {note}" for note in notes)
 
 
 def preview(ctx: ToolContext, paths: Sequence[str], plan: Planner) -> Diff:

@@ -53,7 +53,7 @@ def _plan_copy(ctx: ToolContext, targets: Any, loader: Loader) -> Plan:
     source, target = targets[0], _into(ctx, targets[0], targets[1])
     before = existing(source, loader(source), ctx.service(Boundary))
     _free(target)
-    made = FileChange(target, None, before.data, whole=False, mode=before.mode)
+    made = FileChange(target, None, before.data, whole=False, mode=before.mode & 0o777)
     return Plan((made,), f"{source.shown}: copied to {target.shown}, {counted(len(before.data), 'byte')}")
 
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 
 import msgspec
 
+from buddy.agent.cleanup import on_failure
 from buddy.workspace.git_config import Setting, list_command, parse_settings
 from buddy.workspace.launch import trusted_program
 
@@ -53,26 +54,26 @@ class PrivateGit(msgspec.Struct, frozen=True):
 
     def run(self, arguments: Sequence[str], *, limit_s: float, given: bytes = b"") -> bytes:
         """What a command says. Raises `CheckpointError`."""
+        with self.started(arguments) as said:
+            return said(limit_s, given)
+
+    @contextmanager
+    def started(self, arguments: Sequence[str]) -> Generator[Callable[[float, bytes], bytes]]:
+        """A command that runs meanwhile; call what is yielded with a time limit and the command's input to
+        get what it says. Raises `CheckpointError`."""
         try:
-            done = subprocess.run(
+            process = subprocess.Popen(
                 (self.git, "--literal-pathspecs", *arguments),
                 cwd=self.root,
                 env=self._environment(),
-                input=given,
-                capture_output=True,
-                timeout=limit_s,
-                check=False,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
             )
-        except subprocess.TimeoutExpired as error:
-            raise CheckpointError(
-                f"looking at the working tree took longer than {limit_s:g} s; it is too large for checkpoints"
-            ) from error
         except OSError as error:
             raise CheckpointError(f"git could not be started: {error.strerror}") from error
-        if done.returncode != 0:
-            said = done.stderr.decode("utf-8", "replace").strip().split("\n")[0]
-            raise CheckpointError(f"git {arguments[0]} failed: {said[:300]}")
-        return done.stdout
+        with process, on_failure(process.kill):
+            yield lambda limit_s, given: _said(process, arguments[0], limit_s, given)
 
     def _environment(self) -> dict[str, str]:
         return {
@@ -94,6 +95,19 @@ class PrivateGit(msgspec.Struct, frozen=True):
     def index(self) -> str:
         """The private index."""
         return os.path.join(self.directory, "index")
+
+
+def _said(process: subprocess.Popen[bytes], name: str, limit_s: float, given: bytes) -> bytes:
+    try:
+        said, errors = process.communicate(given, timeout=limit_s)
+    except subprocess.TimeoutExpired as error:
+        raise CheckpointError(
+            f"looking at the working tree took longer than {limit_s:g} s; it is too large for checkpoints"
+        ) from error
+    if process.returncode != 0:
+        first = errors.decode("utf-8", "replace").strip().split("\n")[0]
+        raise CheckpointError(f"git {name} failed: {first[:300]}")
+    return said
 
 
 def private_git(directory: str, root: str, variables: dict[str, str]) -> PrivateGit:

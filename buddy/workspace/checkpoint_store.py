@@ -9,17 +9,21 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import msgspec
 
 from buddy.safety.protected import Places, secret_reason
 from buddy.workspace.checkpoint_git import CheckpointError, PrivateGit
+from buddy.workspace.checkpoint_outside import Outside, Outsides, folders_below, only_folders, usual_mode
 
 LINK_MODE = 0o120000
 _GITLINK = 0o160000
 _TRIES = 3
+_OTHERS = ("-o", "--exclude-standard")
+_MAX_NAMED = 200
+"""Folders with names of 4 kB, the longest there are, still make a command line."""
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -34,14 +38,15 @@ class Bounds(msgspec.Struct, frozen=True):
 
 class State(msgspec.Struct, frozen=True):
     """The working tree at a moment. `left_out` are files that are not in it: too large, unreadable, secret,
-    or repositories of their own."""
+    or repositories of their own. `outside`: permissions and folders, which git does not keep."""
 
     tree: str
     left_out: tuple[str, ...]
+    outside: Outside
 
 
 class Version(msgspec.Struct, frozen=True):
-    """A file in a state: git's mode (regular, executable or link) and the name of its content."""
+    """A file in a state: its permissions, or `LINK_MODE`, and the name of its content."""
 
     mode: int
     content: str
@@ -64,6 +69,8 @@ class CheckpointStore:
         self._places = places
         self._bounds = bounds or Bounds()
         self._tree = ""
+        self._outsides = Outsides(git.root)
+        self._is_known = False
 
     def take(self) -> State:
         """The working tree as it is now. Raises `CheckpointError`."""
@@ -83,13 +90,18 @@ class CheckpointStore:
 
     def _start_over(self) -> None:
         self._tree = ""
+        self._outsides.forget()
         with suppress(FileNotFoundError):
             os.unlink(self._git.index)
 
     def _take(self) -> State:
         until = time.monotonic() + self._bounds.limit_s
-        listed = self._run(("ls-files", "-z", "-m", "-o", "--exclude-standard"), until)
-        paths = [os.fsdecode(path) for path in dict.fromkeys(listed.split(b"\0")) if path]
+        if not self._is_known:
+            self._look_through_index(until)
+        with self._git.started(("ls-files", "-z", "-m", *_OTHERS, "--directory")) as said:
+            seen = self._outsides.look()  # while git does
+            listed = self._with_folders(_paths(self._in_time(said, until)))
+        paths, unfolded = self._unfolded(listed, until)
         if len(paths) > self._bounds.max_files:
             raise _too_large(f"{len(paths):,} files to keep, at most {self._bounds.max_files:,}")
         taken, dropped, left_out = self._sorted(paths)
@@ -101,7 +113,63 @@ class CheckpointStore:
             self._run(("update-index", "-z", "--force-remove", "--stdin"), until, given)
         if taken or dropped or not self._tree:
             self._tree = self._run(("write-tree",), until).decode().strip()
-        return State(self._tree, tuple(left_out))
+        folders = self._folders_alone(listed, unfolded, left_out, until, changed=bool(taken))
+        outside = self._outsides.after(seen, taken=taken, dropped=dropped, folders=folders)
+        return State(self._tree, tuple(left_out), outside)
+
+    def _look_through_index(self, until: float) -> None:
+        """What the index knows: an index that is a copy may say of files not to look at them, or not to have
+        them in the tree, or be in the middle of a merge; one without that is made then."""
+        listed = self._run(("ls-files", "-z", "-s", "-v"), until).split(b"\0")
+        entries = [line.partition(b"\t") for line in listed if line]
+        if any(facts[:1] != b"H" or facts[-1:] != b"0" for facts, _, _ in entries):
+            self._start_over()
+            entries = []
+        repositories = [path for facts, _, path in entries if int(facts[2:8], 8) == _GITLINK]
+        if repositories:
+            self._run(
+                ("update-index", "-z", "--force-remove", "--stdin"), until, b"\0".join((*repositories, b""))
+            )
+        known = {path for _, _, path in entries}.difference(repositories)
+        self._outsides.know(os.fsdecode(path) for path in known)
+        self._is_known = True
+
+    def _with_folders(self, listed: Sequence[str]) -> list[str]:
+        """The paths, with those that are a folder by now where a file was: git names only the file then."""
+        now = [path for path in listed if not path.endswith("/") and _is_folder(f"{self._git.root}/{path}")]
+        return [*listed, *(f"{path}/" for path in now)]
+
+    def _unfolded(self, listed: Sequence[str], until: float) -> tuple[list[str], list[str]]:
+        """The paths of files that changed or are new, and the new folders that were looked into for them."""
+        folders = [
+            path for path in listed if path.endswith("/") and not only_folders(f"{self._git.root}/{path}")
+        ]
+        files = [path for path in listed if not path.endswith("/")]
+        if folders:
+            files += _paths(self._run(("ls-files", "-z", *_OTHERS, *_within(folders)), until))
+        return list(dict.fromkeys(files)), folders
+
+    def _folders_alone(
+        self,
+        listed: Sequence[str],
+        unfolded: Sequence[str],
+        left_out: Sequence[str],
+        until: float,
+        *,
+        changed: bool,
+    ) -> list[str]:
+        """Folders without a file that is kept, and the empty ones in them."""
+        alone = [path for path in listed if path.endswith("/") and path not in unfolded]
+        if unfolded and changed:
+            arguments = ("ls-files", "-z", *_OTHERS, "--directory", *_within(unfolded))
+            unfolded = [path for path in _paths(self._run(arguments, until)) if path.endswith("/")]
+        alone += [path for path in unfolded if path not in left_out]
+        found: list[str] = []
+        for path in alone:
+            # What else may be in them is ignored, and then so are the folders of that.
+            empty = only_folders(f"{self._git.root}/{path}")
+            found += folders_below(self._git.root, path) if empty else [path.rstrip("/")]
+        return found
 
     def _sorted(self, paths: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
         """Paths to look into, paths that must leave the index, and what to tell of them."""
@@ -116,10 +184,10 @@ class CheckpointStore:
             except OSError:
                 taken.append(path)  # gone: it leaves the index
                 continue
-            if path.endswith("/") or stat.S_ISDIR(status.st_mode):
-                left_out.append(path)  # a repository of its own, or a folder where a file was
-                if not path.endswith("/"):
-                    dropped.append(path)
+            if path.endswith("/"):
+                left_out.append(path)  # a repository of its own
+            elif stat.S_ISDIR(status.st_mode):
+                dropped.append(path)  # a folder where a file was: what is in it is listed as well
             elif self._fits(real, status) and not secret_reason(real, self._places):
                 taken.append(path)
                 size += status.st_size
@@ -136,29 +204,28 @@ class CheckpointStore:
         regular = stat.S_ISREG(status.st_mode) and status.st_size <= self._bounds.max_file_bytes
         return regular and os.access(real, os.R_OK)
 
-    def differences(self, before: str, after: str) -> tuple[Difference, ...]:
-        """What is different between two states. Raises `CheckpointError`."""
-        if before == after:
-            return ()
-        said = self._git.run(
-            ("diff-tree", "-r", "-z", "--no-renames", "--no-ext-diff", before, after),
-            limit_s=self._bounds.limit_s,
-        )
-        fields = said.split(b"\0")
-        found: list[Difference] = []
-        for what, path in zip(fields[::2], fields[1::2], strict=False):
-            old_mode, new_mode, old, new, _kind = what.decode().lstrip(":").split(" ")
-            pair = (_version(old_mode, old), _version(new_mode, new))
-            if _GITLINK not in (int(old_mode, 8), int(new_mode, 8)):
-                found.append(Difference(os.fsdecode(path), *pair))
+    def differences(self, before: State, after: State) -> tuple[Difference, ...]:
+        """The files that are different in two states. Raises `CheckpointError`."""
+        found = self._trees(before, after) if before.tree != after.tree else []
+        named = {one.path for one in found}
+        for path in before.outside.other_modes(after.outside) - named:
+            # Only its permissions: the content is asked for by its place in the tree, on one line.
+            if "\n" not in path:
+                content = f"{after.tree}:{path}"
+                modes = (before.outside.mode_of(path), after.outside.mode_of(path))
+                found.append(Difference(path, Version(modes[0], content), Version(modes[1], content)))
         return tuple(found)
+
+    def _trees(self, before: State, after: State) -> list[Difference]:
+        arguments = ("diff-tree", "-r", "-z", "--no-renames", "--no-ext-diff", before.tree, after.tree)
+        return _parsed(self._git.run(arguments, limit_s=self._bounds.limit_s), before, after)
 
     def contents(self, names: Sequence[str]) -> dict[str, bytes]:
         """Contents by name; what can't be read any more is missing. Raises `CheckpointError`."""
         wanted = list(dict.fromkeys(names))
         if not wanted:
             return {}
-        given = "".join(f"{name}\n" for name in wanted).encode()
+        given = b"".join(os.fsencode(name) + b"\n" for name in wanted)
         said = self._git.run(("cat-file", "--batch"), limit_s=self._bounds.limit_s, given=given)
         found: dict[str, bytes] = {}
         at = 0
@@ -173,14 +240,49 @@ class CheckpointStore:
         return found
 
     def _run(self, arguments: Sequence[str], until: float, given: bytes = b"") -> bytes:
+        with self._git.started(arguments) as said:
+            return self._in_time(said, until, given)
+
+    def _in_time(self, said: Callable[[float, bytes], bytes], until: float, given: bytes = b"") -> bytes:
         left_s = until - time.monotonic()
         if left_s <= 0:
             raise _too_large(f"looking at it takes longer than {self._bounds.limit_s:g} s")
-        return self._git.run(arguments, limit_s=left_s, given=given)
+        return said(left_s, given)
 
 
-def _version(mode: str, content: str) -> Version | None:
-    return Version(int(mode, 8), content) if int(mode, 8) else None
+def _paths(said: bytes) -> list[str]:
+    return [os.fsdecode(path) for path in dict.fromkeys(said.split(b"\0")) if path]
+
+
+def _is_folder(real: str) -> bool:
+    return os.path.isdir(real) and not os.path.islink(real)
+
+
+def _within(folders: Sequence[str]) -> tuple[str, ...]:
+    """Arguments that keep a command to some folders, where there are few enough for a command line."""
+    return ("--", *folders) if len(folders) <= _MAX_NAMED else ()
+
+
+def _parsed(said: bytes, before: State, after: State) -> list[Difference]:
+    """What git says of two trees."""
+    fields = said.split(b"\0")
+    found: list[Difference] = []
+    for what, name in zip(fields[::2], fields[1::2], strict=False):
+        old_mode, new_mode, old, new, _kind = what.decode().lstrip(":").split(" ")
+        path = os.fsdecode(name)
+        if _GITLINK in (int(old_mode, 8), int(new_mode, 8)):
+            continue
+        versions = [
+            None if not int(mode, 8) else Version(_full(int(mode, 8), path, state), content)
+            for mode, content, state in ((old_mode, old, before), (new_mode, new, after))
+        ]
+        found.append(Difference(path, *versions))
+    return found
+
+
+def _full(mode: int, path: str, state: State) -> int:
+    """git's mode, with the permissions it does not keep."""
+    return mode if mode == LINK_MODE else state.outside.mode_of(path) or usual_mode(mode)
 
 
 def _too_large(why: str) -> CheckpointError:

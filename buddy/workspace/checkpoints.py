@@ -19,17 +19,15 @@ import msgspec
 from buddy.agent.tool import ToolError
 from buddy.safety.protected import Places
 from buddy.workspace.checkpoint_git import CheckpointError, private_git
-from buddy.workspace.checkpoint_store import LINK_MODE, Bounds, CheckpointStore, Difference, State, Version
+from buddy.workspace.checkpoint_store import Bounds, CheckpointStore, Difference, State
+from buddy.workspace.folders import FolderVersions
 from buddy.workspace.locks import in_thread
-from buddy.workspace.restore import LINK
 from buddy.workspace.undo import Effect, UndoLog
 from buddy.workspace.versions import FileVersions
 
 MAX_EFFECT_FILES = 2_000
 MAX_EFFECT_BYTES = 64_000_000
 """Of one call: more is not kept for undo. The states themselves are."""
-
-_UMASK = 0o022
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -114,14 +112,15 @@ class Checkpoints:
             after = store.take()
             # What only one of the states could take looks made or removed there.
             unknown = {*mark.before.left_out, *after.left_out}
-            both = store.differences(mark.before.tree, after.tree)
+            both = store.differences(mark.before, after)
             found = [one for one in both if one.path not in unknown]
             notes = self._notes(after)
-            if len(found) > MAX_EFFECT_FILES:
+            folders = self._folder_effects(mark, after)
+            if len(found) + len(folders) > MAX_EFFECT_FILES:
                 notes.append(f"{mark.tool} changed {len(found):,} files: too many for /undo")
                 return Taken(mark.before.tree, after.tree, 0, (), tuple(notes))
             effects = self._effects(store, found, mark)
-        if not effects:
+        if not effects and not folders:
             return Taken(mark.before.tree, after.tree, 0, (), tuple(notes))
         if sum(len(one.before or b"") + len(one.after or b"") for one in effects) > MAX_EFFECT_BYTES:
             notes.append(f"{mark.tool} changed more than {MAX_EFFECT_BYTES:,} bytes: too much for /undo")
@@ -129,8 +128,8 @@ class Checkpoints:
         if others:
             names = ", ".join(sorted({f"{one.tool} of task {one.task_id}" for one in others}))
             notes.append(f"{mark.tool} ran at the same time as {names}: changes of both may be mixed")
-        entry = self._log.record(mark.task_id, mark.call_id, mark.tool, effects)
-        paths = tuple(os.path.relpath(effect.real, self._root) for effect in effects)
+        entry = self._log.record(mark.task_id, mark.call_id, mark.tool, effects, folders)
+        paths = tuple(os.path.relpath(path, self._root) for path in entry.paths)
         return Taken(mark.before.tree, after.tree, entry.id, paths, tuple(notes))
 
     def _notes(self, state: State) -> list[str]:
@@ -161,7 +160,7 @@ class Checkpoints:
         moved = self._log.moved_since(mark.position)
         for change in found:
             real = os.path.join(self._root, change.path)
-            if any(real == path or real.startswith(path + "/") for path in moved):
+            if _is_beneath(real, moved):
                 continue
             effect = _effect(real, change, contents)
             known = logged.get(real)
@@ -170,6 +169,17 @@ class Checkpoints:
             if effect is not None:
                 effects.append(effect)
         return effects
+
+    def _folder_effects(self, mark: Mark, after: State) -> list[FolderVersions]:
+        """Folders that came, went or have other permissions, and not by a call that said so."""
+        moved = self._log.moved_since(mark.position)
+        logged = self._log.folders_since(mark.position)
+        found: list[FolderVersions] = []
+        for path, (was, now) in sorted(mark.before.outside.other_folders(after.outside).items()):
+            real = os.path.join(self._root, path)
+            if real not in logged and not _is_beneath(real, moved):
+                found.append(FolderVersions(real, was, now))
+        return found
 
     def _beyond(self, effect: Effect, known: FileVersions) -> Effect | None:
         """What an effect changed besides the last logged edit of its file; None where that was all."""
@@ -187,26 +197,9 @@ def _effect(real: str, change: Difference, contents: Mapping[str, bytes]) -> Eff
     if any(name not in contents for name in wanted):
         return None
     before, after = (None if one is None else contents[one.content] for one in (change.before, change.after))
-    return Effect(real, before, after, _mode(change.before, real), _mode(change.after, real))
+    modes = (0 if one is None else one.mode for one in (change.before, change.after))
+    return Effect(real, before, after, *modes)
 
 
-def _mode(version: Version | None, real: str) -> int:
-    """git's mode as one of the file system; what else the file has now is taken from it."""
-    if version is None:
-        return 0
-    if version.mode == LINK_MODE:
-        return LINK
-    executable = version.mode & 0o111
-    with suppress(OSError):
-        now = os.lstat(real).st_mode & 0o7777
-        if bool(now & 0o111) == bool(executable):
-            return now
-    return (0o777 if executable else 0o666) & ~_umask()
-
-
-def _umask() -> int:
-    """The mask of new files, without setting it: that would be seen by other threads."""
-    with suppress(OSError, ValueError, StopIteration), open("/proc/self/status", encoding="ascii") as file:
-        line = next(line for line in file if line.startswith("Umask:"))
-        return int(line.split()[1], 8)
-    return _UMASK
+def _is_beneath(real: str, paths: Sequence[str]) -> bool:
+    return any(real == path or real.startswith(path + "/") for path in paths)

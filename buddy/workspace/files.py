@@ -25,6 +25,8 @@ from buddy.workspace.disk import DISK, Disk, write_all
 MAX_EDIT_BYTES = 50_000_000
 _GROWN_BYTES = 65_536
 """How much more is read than a file's size says: what asks for the limit sets that much memory aside."""
+ACTS_AS_OWNER = stat.S_ISUID | stat.S_ISGID
+_CAPABILITIES = "security.capability"
 _KERNEL_ROOTS = ("/proc/", "/sys/", "/dev/")
 _KINDS = (
     (stat.S_ISLNK, "a link that was not there before"),
@@ -199,7 +201,7 @@ def load(real: str, shown: str, *, max_bytes: int = MAX_EDIT_BYTES) -> Loaded | 
 class Replacement(msgspec.Struct, frozen=True):
     """New bytes for a file. `was`: what it held when they were worked out (None: there was no file); the
     write is refused when that is no longer true. `mode`: None keeps the old one. `temporary`: the name of the
-    file that is written first."""
+    file that is written first. `read_only_too`: a file that may not be written is replaced all the same."""
 
     real: str
     shown: str
@@ -207,6 +209,7 @@ class Replacement(msgspec.Struct, frozen=True):
     was: Loaded | None
     mode: int | None = None
     temporary: str = ""
+    read_only_too: bool = False
 
 
 def temporary_name() -> str:
@@ -220,7 +223,7 @@ def replace(new: Replacement, disk: Disk = DISK) -> Stamp:
     content."""
     with folder_of(new.real, create=new.was is None) as (folder, name):
         temporary = new.temporary or temporary_name()
-        if new.was is not None and not os.access(new.real, os.W_OK):
+        if new.was is not None and not new.read_only_too and not os.access(new.real, os.W_OK):
             raise PermissionError(errno.EACCES, "the file is read-only", new.real)
         return _write_beside(folder, name, temporary, new, disk)
 
@@ -233,7 +236,7 @@ def _write_beside(folder: int, name: str, temporary: str, new: Replacement, disk
             if new.was is not None:
                 _keep_outside(folder, name, descriptor, new)
             elif new.mode is not None:
-                os.fchmod(descriptor, new.mode)
+                os.fchmod(descriptor, new.mode & 0o777)
             write_all(disk, descriptor, new.data)
             _put_in_place(folder, name, temporary, new, disk)
             return stamp_of(os.fstat(descriptor))
@@ -248,21 +251,24 @@ def _unlink_if_there(name: str, folder: int) -> None:
 
 def _keep_outside(folder: int, name: str, descriptor: int, new: Replacement) -> None:
     """Owner, extended attributes (access lists live there) and mode, in the order in which they do not undo
-    each other. What this user may not set is left: a file of somebody else becomes ours."""
+    each other. What this user may not set is left: a file of somebody else becomes ours. What lets a file
+    act as its owner is lost, as with any write: the content it was given for is no longer there."""
     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     mine = os.fstat(descriptor)
     if (status.st_uid, status.st_gid) != (mine.st_uid, mine.st_gid):
         with suppress(OSError):
             os.fchown(descriptor, status.st_uid, status.st_gid)
     _copy_attributes(new.real, descriptor)
-    os.fchmod(descriptor, stat.S_IMODE(status.st_mode) if new.mode is None else new.mode)
+    mode = stat.S_IMODE(status.st_mode) if new.mode is None else new.mode
+    os.fchmod(descriptor, mode & ~ACTS_AS_OWNER)
 
 
 def _copy_attributes(real: str, descriptor: int) -> None:
     if not hasattr(os, "listxattr"):
         return
     with suppress(OSError):
-        for attribute in os.listxattr(real, follow_symlinks=False):
+        names = os.listxattr(real, follow_symlinks=False)
+        for attribute in (name for name in names if name != _CAPABILITIES):
             with suppress(OSError):
                 os.setxattr(descriptor, attribute, os.getxattr(real, attribute, follow_symlinks=False))
 

@@ -17,13 +17,14 @@ from buddy.workspace.files import (
     remove,
     replace,
     stamp_of,
-    status_of,
     temporary_name,
 )
+from buddy.workspace.folders import merged_mode
 
 LINK = stat.S_IFLNK
 """In a mode: what is described is a link, its content the target's path."""
 _EXECUTABLE = 0o111
+_WRITABLE = 0o200
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -41,13 +42,15 @@ class Move(msgspec.Struct, frozen=True):
 def look(real: str, shown: str) -> Loaded | None:
     """What is at a path: a file, a link (its target as bytes, `LINK` in the mode), or None. Raises
     `ToolError` for anything else."""
-    status = status_of(real)
-    if status is None or not stat.S_ISLNK(status.st_mode):
-        return load(real, shown)
-    with folder_of(real) as (folder, name):
-        target = os.readlink(name, dir_fd=folder)
-        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    return Loaded(os.fsencode(target), LINK, stamp_of(status), status.st_nlink)
+    try:
+        with folder_of(real) as (folder, name):
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISLNK(status.st_mode):
+                target = os.readlink(name, dir_fd=folder)
+                return Loaded(os.fsencode(target), LINK, stamp_of(status), status.st_nlink)
+    except (FileNotFoundError, ToolError):  # a file or a link stands where its folder was
+        return None
+    return load(real, shown)
 
 
 def is_link(mode: int) -> bool:
@@ -60,14 +63,19 @@ def same_kind(now: Loaded | None, mode: int) -> bool:
     return now is None or is_link(now.mode) == is_link(mode)
 
 
-def mode_for(now: Loaded | None, mode: int) -> int:
-    """The mode to write: of a file that is there only whether it is executable changes, the rest is its
-    owner's."""
-    if is_link(mode) or not mode or now is None or is_link(now.mode):
-        return mode
-    if bool(mode & _EXECUTABLE) == bool(now.mode & _EXECUTABLE):
+def mode_for(now: Loaded | None, before: int, after: int) -> int:
+    """The mode to write. Of a file that is there only those permissions change that the change was about (or,
+    where it isn't known what they were, whether it is executable); the rest is its owner's. A new one is
+    never setuid, setgid or sticky."""
+    if is_link(after) or not after:
+        return after
+    if now is None or is_link(now.mode):
+        return after & 0o777
+    if before and not is_link(before):
+        return merged_mode(now.mode, before, after)
+    if bool(after & _EXECUTABLE) == bool(now.mode & _EXECUTABLE):
         return now.mode
-    return now.mode | (now.mode & 0o444) >> 2 if mode & _EXECUTABLE else now.mode & ~_EXECUTABLE
+    return now.mode | (now.mode & 0o444) >> 2 if after & _EXECUTABLE else now.mode & ~_EXECUTABLE
 
 
 def carry_out(move: Move, disk: Disk) -> None:
@@ -85,8 +93,21 @@ def carry_out(move: Move, disk: Disk) -> None:
     if now is not None and is_link(now.mode):
         remove(move.real, move.shown, now)
         now = None
+    if now is not None and now.data == move.wanted:
+        _set_mode(move, now)
+        return
     mode = move.mode or (now.mode if now else None)
-    replace(Replacement(move.real, move.shown, move.wanted, now, mode or None), disk)
+    # One that was made read-only by the same change is only refused when it shall stay so.
+    opens = now is not None and bool(move.mode & ~now.mode & _WRITABLE)
+    replace(Replacement(move.real, move.shown, move.wanted, now, mode or None, read_only_too=opens), disk)
+
+
+def _set_mode(move: Move, now: Loaded) -> None:
+    """Only the permissions: the file stays the same one, with all its names."""
+    with folder_of(move.real) as (folder, name):
+        if stamp_of(os.stat(name, dir_fd=folder, follow_symlinks=False)) != now.stamp:
+            raise ToolError(f"{move.shown} was changed by something else meanwhile; nothing was changed")
+        os.chmod(name, move.mode, dir_fd=folder)
 
 
 def _make_link(move: Move) -> None:

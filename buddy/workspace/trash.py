@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,7 +18,7 @@ import msgspec
 from buddy.agent.cleanup import on_failure
 from buddy.agent.tool import ToolError
 from buddy.safety.sanitise import visible
-from buddy.workspace.files import folder_of
+from buddy.workspace.files import ACTS_AS_OWNER, folder_of
 
 _THING = "it"
 
@@ -143,9 +144,29 @@ def _copy(source: str, target: str) -> None:
     import shutil  # here, as everywhere: 2 ms that a start need not pay
 
     if os.path.isdir(source) and not os.path.islink(source):
-        shutil.copytree(source, target, symlinks=True)
+        shutil.copytree(source, target, symlinks=True, copy_function=_copy_file)
+        for folder, _, _ in os.walk(source):
+            _keep_owner(folder, os.path.join(target, os.path.relpath(folder, source)))
     else:
-        shutil.copy2(source, target, follow_symlinks=False)
+        _copy_file(source, target)
+
+
+def _copy_file(source: str, target: str) -> None:
+    import shutil  # here, as everywhere: 2 ms that a start need not pay
+
+    shutil.copy2(source, target, follow_symlinks=False)
+    _keep_owner(source, target)
+
+
+def _keep_owner(source: str, target: str) -> None:
+    """A copy belongs to whom the thing belonged. Where that can't be, it never acts as its new owner."""
+    was = os.lstat(source)
+    with suppress(PermissionError):
+        os.chown(target, was.st_uid, was.st_gid, follow_symlinks=False)
+    now = os.lstat(target)
+    if stat.S_ISREG(now.st_mode):
+        same = (now.st_uid, now.st_gid) == (was.st_uid, was.st_gid)
+        os.chmod(target, stat.S_IMODE(was.st_mode) & ~(0 if same else ACTS_AS_OWNER))
 
 
 def _discard(path: str) -> None:

@@ -16,52 +16,13 @@ import msgspec
 
 from buddy.agent.tool import ToolError
 from buddy.workspace.blobs import BlobStore
-from buddy.workspace.disk import DISK, Disk, write_all
+from buddy.workspace.disk import DISK, Disk
 from buddy.workspace.files import Loaded, digest_of, folder_of, temporary_name
+from buddy.workspace.folders import FolderVersions, around, remove_empty, to_be_made
 from buddy.workspace.locks import FileLocks
 from buddy.workspace.renames import Renamed, apply_again, take_back
-from buddy.workspace.versions import NOTHING, FileVersions, content_of, switch
-
-
-class UndoEntry(msgspec.Struct, frozen=True, tag="edit", tag_field="kind"):
-    """One call's changes, taken back together. `effect`: what was found afterwards, of a call that did not
-    say what it changes (a command). `renames`: what was moved whole, not looked into."""
-
-    id: int
-    task_id: int
-    call_id: str
-    tool: str
-    files: tuple[FileVersions, ...]
-    effect: bool = False
-    renames: tuple[Renamed, ...] = ()
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Every path in the workspace that the entry changes."""
-        moved = [path for one in self.renames for path in (one.source, "" if one.trashed else one.target)]
-        return (*(file.real for file in self.files), *filter(None, moved))
-
-
-class Dropped(msgspec.Struct, frozen=True, tag="dropped", tag_field="kind"):
-    """The entry no longer counts: it was not applied after all."""
-
-    id: int
-
-
-class Undone(msgspec.Struct, frozen=True, tag="undone", tag_field="kind"):
-    """The entry was taken back. `files`: what that changed, where it is not just the entry backwards."""
-
-    id: int
-    files: tuple[FileVersions, ...] = ()
-
-
-class Redone(msgspec.Struct, frozen=True, tag="redone", tag_field="kind"):
-    """The entry was applied again."""
-
-    id: int
-
-
-_Line = UndoEntry | Dropped | Undone | Redone
+from buddy.workspace.undo_entries import Changes, Dropped, EntryFile, Line, Redone, UndoEntry, Undone
+from buddy.workspace.versions import NOTHING, FileVersions, Switched, content_of, switch
 
 
 class Intent(msgspec.Struct, frozen=True):
@@ -87,15 +48,15 @@ class UndoLog:
     """The edits of a session. Made with a folder; nothing is read or written before the first use."""
 
     def __init__(self, folder: str, disk: Disk = DISK) -> None:
-        self._folder = folder
+        self._file = EntryFile(folder, disk)
         self._blobs = BlobStore(os.path.join(folder, "blobs"), disk)
         self.disk = disk
         self._guard = threading.RLock()
         self._entries: dict[int, UndoEntry] = {}
         self._undone: list[int] = []
         self._taken: dict[int, tuple[FileVersions, ...]] = {}
-        self._applied: list[FileVersions | None] = []
-        self._moved: list[tuple[int, str]] = []
+        self._folders: dict[int, tuple[FolderVersions, ...]] = {}
+        self._changes = Changes()
         self._last = 0
         self._loaded = False
 
@@ -115,8 +76,10 @@ class UndoLog:
         with self._guard:
             self._load()
             self._last += 1
-            entry = UndoEntry(self._last, task_id, call_id, tool, tuple(map(self._versions, intents)))
-            self._append(entry)
+            made = to_be_made(intent.real for intent in intents if intent.after is not None)
+            files = tuple(map(self._versions, intents))
+            entry = UndoEntry(self._last, task_id, call_id, tool, files, folders=made)
+            self._file.append(entry)
             for intent, versions in zip(intents, entry.files, strict=True):
                 if intent.after is not None:
                     self._blobs.keep(intent.after, versions.after)
@@ -128,12 +91,20 @@ class UndoLog:
         with self._guard:
             self._load()
             self._last += 1
-            entry = UndoEntry(self._last, task_id, call_id, tool, (), renames=tuple(renames))
-            self._append(entry)
+            made = to_be_made(one.target for one in renames if not one.trashed)
+            entry = UndoEntry(self._last, task_id, call_id, tool, (), renames=tuple(renames), folders=made)
+            self._file.append(entry)
             self._add(entry)
             return entry
 
-    def record(self, task_id: int, call_id: str, tool: str, effects: Sequence[Effect]) -> UndoEntry:
+    def record(
+        self,
+        task_id: int,
+        call_id: str,
+        tool: str,
+        effects: Sequence[Effect],
+        folders: Sequence[FolderVersions] = (),
+    ) -> UndoEntry:
         """Keep what a call turned out to have changed. Raises `OSError`; then nothing is kept."""
         with self._guard:
             self._load()
@@ -149,8 +120,8 @@ class UndoLog:
                 for effect in effects
             )
             self._last += 1
-            entry = UndoEntry(self._last, task_id, call_id, tool, files, effect=True)
-            self._append(entry)
+            entry = UndoEntry(self._last, task_id, call_id, tool, files, effect=True, folders=tuple(folders))
+            self._file.append(entry)
             self._add(entry)
             return entry
 
@@ -164,36 +135,41 @@ class UndoLog:
         """How many changes of files this program's log has seen; for `since`."""
         with self._guard:
             self._load()
-            return len(self._applied)
+            return self._changes.position
 
     def since(self, position: int) -> tuple[FileVersions, ...]:
         """The changes after a position: edits, effects, and what undo and redo did."""
         with self._guard:
-            return tuple(file for file in self._applied[position:] if file is not None)
+            return self._changes.files(position)
 
     def moved_since(self, position: int) -> tuple[str, ...]:
         """Paths below which everything was moved, by a call that said so, after a position."""
         with self._guard:
-            return tuple(path for at, path in self._moved if at >= position)
+            return self._changes.moved(position)
+
+    def folders_since(self, position: int) -> frozenset[str]:
+        """Folders that were made or removed, by a call that said so, an undo or a redo, after a position."""
+        with self._guard:
+            return self._changes.folders(position)
 
     def content(self, digest: str) -> bytes | None:
         """A content that was kept, None for `NOTHING`. Raises `ToolError` when it is gone."""
         return content_of(self._blobs, digest)
 
     def _add(self, entry: UndoEntry) -> None:
-        self._applied.extend(entry.files)
-        self._moved.extend((len(self._applied), path) for path in entry.paths if entry.renames)
+        self._changes.add(entry, entry.files)
         self._entries[entry.id] = entry
         # A new edit ends redoing.
         self._undone = [done for done in self._undone if self._entries[done].task_id != entry.task_id]
 
     def drop(self, entry: UndoEntry) -> None:
-        """The entry's files were not written after all."""
+        """The entry's files were not written after all: folders that were made for them go."""
+        remove_empty(entry.folders)
         with self._guard:
             self._entries.pop(entry.id, None)
-            self._applied = [None if file in entry.files else file for file in self._applied]
+            self._changes.forget(entry)
             with suppress(OSError):  # it would be found unapplied at the next load
-                self._append(Dropped(entry.id))
+                self._file.append(Dropped(entry.id))
 
     def undo(self, locks: FileLocks, task_id: int | None = None, *, merging: bool = False) -> UndoEntry:
         """Take back the last edit (of a task). `merging`: also where a file was changed since, if that was in
@@ -207,12 +183,13 @@ class UndoLog:
         with locks.holding(*entry.paths), self._guard:
             if entry not in self.entries(task_id):
                 raise ToolError("that edit was taken back meanwhile")
-            take_back(entry.renames)
-            self._moved.extend((len(self._applied), path) for path in entry.paths if entry.renames)
-            taken = self._switch([file.reversed() for file in entry.files], merging=merging)
+            files = [file.reversed() for file in entry.files]
+            folders = _last_of(entry.folders, self._folders.get(entry.id, ()))
+            switched = self._switch(entry, files, [one.reversed() for one in folders], merging, back=True)
             self._undone.append(entry.id)
-            self._taken[entry.id] = taken
-            self._append(Undone(entry.id, taken))
+            self._taken[entry.id] = switched.files
+            self._folders[entry.id] = switched.folders
+            self._file.append(Undone(entry.id, switched.files, switched.folders))
         return entry
 
     def redo(self, locks: FileLocks, task_id: int | None = None, *, merging: bool = False) -> UndoEntry:
@@ -228,17 +205,28 @@ class UndoLog:
                 raise ToolError("that edit was applied again meanwhile")
             taken = self._taken.get(entry.id)
             files = [file.reversed() for file in taken] if taken else list(entry.files)
-            apply_again(entry.renames)
-            self._moved.extend((len(self._applied), path) for path in entry.paths if entry.renames)
-            self._switch(files, merging=merging)
+            folders = _last_of(entry.folders, [one.reversed() for one in self._folders.get(entry.id, ())])
+            switched = self._switch(entry, files, folders, merging, back=False)
             self._undone.remove(entry.id)
-            self._append(Redone(entry.id))
+            self._folders[entry.id] = switched.folders
+            self._file.append(Redone(entry.id, switched.folders))
         return entry
 
-    def _switch(self, files: Sequence[FileVersions], *, merging: bool) -> tuple[FileVersions, ...]:
-        changed = switch(files, self._blobs, self.disk, merging=merging)
-        self._applied.extend(changed)
-        return changed
+    def _switch(
+        self,
+        entry: UndoEntry,
+        files: Sequence[FileVersions],
+        folders: Sequence[FolderVersions],
+        merging: bool,
+        *,
+        back: bool,
+    ) -> Switched:
+        if entry.renames:
+            switched = Switched((), _move(entry.renames, folders, back=back))
+        else:
+            switched = switch(files, folders, self._blobs, self.disk, merging=merging)
+        self._changes.add(entry, switched.files, switched.folders)
+        return switched
 
     def _versions(self, intent: Intent) -> FileVersions:
         before = (
@@ -248,35 +236,17 @@ class UndoLog:
         mode = 0 if intent.before is None else intent.before.mode
         return FileVersions(intent.real, before, after, mode, temporary_name())
 
-    def _append(self, line: _Line) -> None:
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        path = os.path.join(self._folder, "log.jsonl")
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        try:
-            # The newline first: a line torn by a crash then does not swallow this one.
-            write_all(self.disk, descriptor, b"\n" + msgspec.json.encode(line) + b"\n")
-        finally:
-            os.close(descriptor)
-
     def _load(self) -> None:
         if self._loaded:
             return
         self._loaded = True
-        try:
-            with open(os.path.join(self._folder, "log.jsonl"), "rb") as file:
-                lines = file.read().split(b"\n")
-        except FileNotFoundError:
-            return
-        for text in lines:
-            with suppress(
-                msgspec.MsgspecError, UnicodeDecodeError
-            ):  # a line torn by a crash: its edit was not made
-                self._replay(msgspec.json.decode(text, type=_Line))
+        for line in self._file.lines():
+            self._replay(line)
         for entry in self._entries.values():
             for file in entry.files:
                 _sweep(file)
 
-    def _replay(self, line: _Line) -> None:
+    def _replay(self, line: Line) -> None:
         match line:
             case UndoEntry():
                 self._last = max(self._last, line.id)
@@ -286,9 +256,28 @@ class UndoLog:
             case Undone():
                 self._undone.append(line.id)
                 self._taken[line.id] = line.files
+                self._folders[line.id] = line.folders
             case Redone():
                 if line.id in self._undone:
                     self._undone.remove(line.id)
+                self._folders[line.id] = line.folders
+
+
+def _last_of(
+    folders: Sequence[FolderVersions], later: Sequence[FolderVersions]
+) -> tuple[FolderVersions, ...]:
+    """Each folder once, as it was changed the last time."""
+    return tuple({one.real: one for one in (*folders, *later)}.values())
+
+
+def _move(
+    renames: Sequence[Renamed], folders: Sequence[FolderVersions], *, back: bool
+) -> tuple[FolderVersions, ...]:
+    """Move back or again what was moved whole; what became of folders."""
+    if back:
+        return around(folders, [one.source for one in renames], lambda: take_back(renames))
+    come = [one.target for one in renames if not one.trashed]
+    return around(folders, come, lambda: apply_again(renames))
 
 
 def _sweep(file: FileVersions) -> None:

@@ -12,9 +12,11 @@ from contextlib import suppress
 import msgspec
 
 from buddy.agent.tool import ToolError
+from buddy.safety.sanitise import visible
 from buddy.workspace.blobs import BlobStore
 from buddy.workspace.disk import Disk
 from buddy.workspace.files import Loaded, digest_of
+from buddy.workspace.folders import FolderSwitch, FolderVersions, to_be_made
 from buddy.workspace.merge import merge_bytes
 from buddy.workspace.restore import Move, carry_out, is_link, look, mode_for, reversed_move, same_kind
 
@@ -46,35 +48,68 @@ def content_of(blobs: BlobStore, digest: str) -> bytes | None:
     return None if digest == NOTHING else blobs.load(digest)
 
 
+class Switched(msgspec.Struct, frozen=True):
+    """What was changed, as it turned out."""
+
+    files: tuple[FileVersions, ...]
+    folders: tuple[FolderVersions, ...]
+
+
 def switch(
-    files: Sequence[FileVersions], blobs: BlobStore, disk: Disk, *, merging: bool
-) -> tuple[FileVersions, ...]:
-    """Bring files from their `before` to their `after`; what was changed, as it turned out."""
-    moves = [_move(file, blobs, merging=merging) for file in files]
+    files: Sequence[FileVersions],
+    folders: Sequence[FolderVersions],
+    blobs: BlobStore,
+    disk: Disk,
+    *,
+    merging: bool,
+) -> Switched:
+    """Bring files and folders from their `before` to their `after`. Raises `ToolError`; then nothing has
+    changed."""
+    named = {folder.real for folder in folders}
+    coming = [file.real for file in files if file.after != NOTHING]
+    around = FolderSwitch([*folders, *(one for one in to_be_made(coming) if one.real not in named)])
+    moves = [_move(file, blobs, around, merging=merging) for file in files]
     done: list[Move] = []
     try:
-        for move in moves:
-            carry_out(move, disk)
-            done.append(move)
+        _carry_out(moves, around, disk, done)
     except (OSError, ToolError) as error:
         for move in reversed(done):
             with suppress(OSError, ToolError):
                 carry_out(reversed_move(move), disk)
+        around.take_back()
         raise ToolError(f"could not restore: {error}; nothing was changed") from error
-    return tuple(_versions_of(move, file) for move, file in zip(moves, files, strict=True))
+    changed = tuple(_versions_of(move, file) for move, file in zip(moves, files, strict=True))
+    return Switched(changed, around.changed)
 
 
-def _move(file: FileVersions, blobs: BlobStore, *, merging: bool) -> Move:
+def _carry_out(moves: Sequence[Move], around: FolderSwitch, disk: Disk, done: list[Move]) -> None:
+    """What goes first, so that a file can take the place of a folder and a folder that of a file."""
+    around.open()
+    for move in (move for move in moves if move.wanted is None):
+        carry_out(move, disk)
+        done.append(move)
+    around.remove()
+    around.make()
+    for move in (move for move in moves if move.wanted is not None):
+        if move.now is None and os.path.isdir(move.real) and not os.path.islink(move.real):
+            raise ToolError(f"{move.shown} is a folder, and something is in it; move it away first")
+        carry_out(move, disk)
+        done.append(move)
+    around.settle()
+
+
+def _move(file: FileVersions, blobs: BlobStore, around: FolderSwitch, *, merging: bool) -> Move:
     """What to write, after a look at what is there. Storing what is there first makes the step
     reversible."""
-    shown = os.path.relpath(file.real)
-    now = look(file.real, shown)
+    shown = visible(os.path.relpath(file.real))
+    now = None if around.will_go(file.real) else look(file.real, shown)
     found = NOTHING if now is None else now.digest
     wanted = content_of(blobs, file.after)
     mode = file.mode_after or file.mode
     if found == file.after and same_kind(now, mode):
-        unchanged = now is None or mode_for(now, mode) in (0, now.mode)
-        return Move(file.real, shown, now, wanted, mode_for(now, mode), already=unchanged)
+        wanted_mode = mode_for(now, file.mode, mode)
+        unchanged = now is None or wanted_mode in (0, now.mode)
+        return Move(file.real, shown, now, wanted, wanted_mode, already=unchanged)
     if found != file.before or not same_kind(now, file.mode):
         if not merging:
             raise ToolError(
@@ -86,7 +121,7 @@ def _move(file: FileVersions, blobs: BlobStore, *, merging: bool) -> Move:
         blobs.store(now.data)
     if wanted is not None:
         blobs.store(wanted)
-    return Move(file.real, shown, now, wanted, mode_for(now, mode), already=False)
+    return Move(file.real, shown, now, wanted, mode_for(now, file.mode, mode), already=False)
 
 
 def _merged(file: FileVersions, now: Loaded | None, wanted: bytes | None, base: bytes | None) -> bytes:
@@ -109,4 +144,4 @@ def _versions_of(move: Move, file: FileVersions) -> FileVersions:
     before = NOTHING if move.now is None else digest_of(move.now.data)
     after = NOTHING if move.wanted is None else digest_of(move.wanted)
     mode = 0 if move.now is None else move.now.mode
-    return FileVersions(move.real, before, after, mode, "", file.mode_after or file.mode)
+    return FileVersions(move.real, before, after, mode, "", move.mode or file.mode_after or file.mode)

@@ -1,0 +1,128 @@
+"""What git does not keep of a working tree: permissions, and folders, empty ones too."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from buddy.workspace.folders import umask
+
+_MAX_BELOW = 2_000
+
+
+class Outside(msgspec.Struct, frozen=True):
+    """Permissions of the files of a state (0: not known), and its folders with theirs and the file type's
+    bits; paths relative to the root."""
+
+    modes: Mapping[str, int]
+    folders: Mapping[str, int]
+
+    def mode_of(self, path: str) -> int:
+        """A file's permissions, 0 where they are not known."""
+        return self.modes.get(path, 0)
+
+    def other_modes(self, after: Outside) -> set[str]:
+        """Files of both states whose permissions differ."""
+        if self.modes == after.modes:
+            return set()
+        return {path for path, mode in self.modes.items() if mode and (after.modes.get(path) or mode) != mode}
+
+    def other_folders(self, after: Outside) -> dict[str, tuple[int, int]]:
+        """Folders that are only in one of the states or have other permissions, before and after."""
+        if self.folders == after.folders:
+            return {}
+        return {
+            path: (self.folders.get(path, 0), after.folders.get(path, 0))
+            for path in self.folders.keys() | after.folders.keys()
+            if self.folders.get(path, 0) != after.folders.get(path, 0)
+        }
+
+
+class Outsides:
+    """Looks at every file and folder that is known from outside: 3 microseconds each, while git does the
+    same."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._files: dict[str, int] = {}
+        self._folders: dict[str, int] = {}
+
+    def forget(self) -> None:
+        """Nothing is known any more."""
+        self._files, self._folders = {}, {}
+
+    def know(self, paths: Iterable[str]) -> None:
+        """These files are kept."""
+        self._files = dict.fromkeys(paths, 0)
+        self._folders = dict.fromkeys(_above(self._files), 0)
+
+    def look(self) -> Outside:
+        """What is known, as it is now; what is gone is left out."""
+        files = dict(self._looked_at(self._files, stat.S_ISREG))
+        folders = dict(self._looked_at(self._folders, stat.S_ISDIR))
+        return Outside(files, folders)
+
+    def after(
+        self, seen: Outside, *, taken: Sequence[str], dropped: Sequence[str], folders: Sequence[str]
+    ) -> Outside:
+        """What was seen, with the files that were taken or dropped and the folders that were found since."""
+        files = {**dict.fromkeys(self._files, 0), **seen.modes, **dict.fromkeys(taken, 0)}
+        files |= dict(self._looked_at(taken, stat.S_ISREG))
+        for path in (*dropped, *(path for path in taken if not os.path.lexists(f"{self._root}/{path}"))):
+            files.pop(path, None)
+        fresh = {folder for folder in (*_above(taken), *folders) if folder not in seen.folders}
+        around = {**seen.folders, **dict(self._looked_at(fresh, stat.S_ISDIR))}
+        # One state is much like the one before: then they share what they know.
+        self._files = self._files if files == self._files else files
+        self._folders = self._folders if around == self._folders else around
+        return Outside(self._files, self._folders)
+
+    def _looked_at(self, paths: Iterable[str], kind: Callable[[int], bool]) -> Iterator[tuple[str, int]]:
+        for path in paths:
+            try:
+                mode = os.lstat(f"{self._root}/{path}").st_mode
+            except OSError:
+                continue
+            if kind(mode):
+                yield path, stat.S_IMODE(mode) if stat.S_ISREG(mode) else mode
+
+
+def _above(paths: Iterable[str]) -> set[str]:
+    """Every folder above these paths, the root left out."""
+    found: set[str] = set()
+    for path in paths:
+        folder = os.path.dirname(path)
+        while folder and folder not in found:
+            found.add(folder)
+            folder = os.path.dirname(folder)
+    return found
+
+
+def usual_mode(git_mode: int) -> int:
+    """The permissions of a new file that is executable or not."""
+    return (0o777 if git_mode & 0o111 else 0o666) & ~umask()
+
+
+def only_folders(real: str) -> bool:
+    """Whether there is nothing below a folder but folders; one that can't be read may hold anything."""
+    try:
+        with os.scandir(real) as entries:
+            return all(entry.is_dir(follow_symlinks=False) and only_folders(entry.path) for entry in entries)
+    except OSError:
+        return False
+
+
+def folders_below(root: str, folder: str) -> list[str]:
+    """A folder and those in it, relative to the root, repositories left out; not without end."""
+    found: list[str] = []
+    for top, inner, names in os.walk(os.path.join(root, folder)):
+        if ".git" in inner or ".git" in names:
+            inner.clear()
+            continue
+        found.append(os.path.relpath(top, root))
+        if len(found) >= _MAX_BELOW:
+            break
+    return found

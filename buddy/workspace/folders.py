@@ -1,0 +1,185 @@
+"""Folders that came and went with a change of files, and their way back.
+
+They are made where they are missing, and removed only where they are empty: nothing somebody put into one is
+lost.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from buddy.agent.cleanup import on_failure
+from buddy.agent.tool import ToolError
+from buddy.safety.sanitise import visible
+from buddy.workspace.files import folder_of, status_of
+
+_OPEN = 0o700
+
+
+class FolderVersions(msgspec.Struct, frozen=True):
+    """One folder of an entry: its permissions before and after, with the file type's bits; 0 where there is
+    none."""
+
+    real: str
+    before: int
+    after: int
+
+    def reversed(self) -> FolderVersions:
+        """The change that takes this one back."""
+        return FolderVersions(self.real, self.after, self.before)
+
+
+def to_be_made(reals: Iterable[str]) -> tuple[FolderVersions, ...]:
+    """The folders that are missing above these paths, with what a new one will look like."""
+    missing: dict[str, FolderVersions] = {}
+    for real in reals:
+        folder = os.path.dirname(real)
+        while folder not in missing and status_of(folder) is None and folder != "/":
+            missing[folder] = FolderVersions(folder, 0, stat.S_IFDIR | 0o777 & ~umask())
+            folder = os.path.dirname(folder)
+    return tuple(missing[folder] for folder in sorted(missing))
+
+
+def remove_empty(folders: Sequence[FolderVersions]) -> None:
+    """Remove folders that were made for something that did not come."""
+    FolderSwitch([folder.reversed() for folder in folders]).remove()
+
+
+def around(
+    folders: Sequence[FolderVersions], come: Iterable[str], act: Callable[[], None]
+) -> tuple[FolderVersions, ...]:
+    """Change folders around something that moves whole files and folders to where they come; what changed.
+    Raises what `act` raises; then the folders are as they were."""
+    named = {folder.real for folder in folders}
+    switch = FolderSwitch([*folders, *(one for one in to_be_made(come) if one.real not in named)])
+    with on_failure(switch.take_back):
+        switch.make()
+        act()
+    switch.remove()
+    switch.settle()
+    return switch.changed
+
+
+def merged_mode(now: int, before: int, after: int) -> int:
+    """What is there now, with the permissions that differ between before and after as they are after."""
+    changed = before ^ after
+    return now & ~changed | after & changed
+
+
+def umask() -> int:
+    """The mask of new files, without setting it: that would be seen by other threads."""
+    with suppress(OSError, ValueError, StopIteration), open("/proc/self/status", encoding="ascii") as file:
+        line = next(line for line in file if line.startswith("Umask:"))
+        return int(line.split()[1], 8)
+    return 0o022
+
+
+class FolderSwitch:
+    """Folders on their way from their `before` to their `after`. The steps in order: `open`, `remove`, `make`
+    and `settle`, with the files changed between them; `take_back` after any of them."""
+
+    def __init__(self, folders: Sequence[FolderVersions]) -> None:
+        self._folders = sorted(folders, key=lambda folder: folder.real)
+        self._modes = {folder.real: _mode_of(folder.real) for folder in folders}
+        self._done: list[FolderVersions] = []
+
+    @property
+    def changed(self) -> tuple[FolderVersions, ...]:
+        """What became of the folders, as it turned out."""
+        now = {real: _mode_of(real) for real in self._modes}
+        return tuple(
+            FolderVersions(real, before, now[real])
+            for real, before in self._modes.items()
+            if before != now[real]
+        )
+
+    def will_go(self, real: str) -> bool:
+        """Whether a path is a folder now that shall not be one."""
+        return any(folder.real == real and not folder.after for folder in self._folders)
+
+    def open(self) -> None:
+        """Let files be changed in folders whose permissions change anyway."""
+        for folder in self._folders:
+            now = self._modes[folder.real]
+            if now and folder.before != folder.after and now & _OPEN != _OPEN:
+                with suppress(OSError):  # somebody else's: whoever can't change it sees that soon
+                    _set_mode(folder.real, now | _OPEN)
+
+    def remove(self) -> None:
+        """Remove those that shall not be there, from the inside out, where nothing is in them."""
+        for folder in reversed(self._folders):
+            if folder.after or not self._modes[folder.real]:
+                continue
+            with suppress(OSError, ToolError), folder_of(folder.real) as (parent, name):
+                os.rmdir(name, dir_fd=parent)
+                self._done.append(folder)
+
+    def make(self) -> None:
+        """Make those that shall be there, from the outside in. Raises `ToolError` where something else is,
+        `OSError`."""
+        for folder in self._folders:
+            status = status_of(folder.real)
+            if not folder.after or (status is not None and stat.S_ISDIR(status.st_mode)):
+                continue
+            if status is not None:
+                raise ToolError(f"{visible(folder.real)} is no folder any more; move it away first")
+            with folder_of(folder.real) as (parent, name):
+                os.mkdir(name, mode=_OPEN, dir_fd=parent)
+            self._done.append(folder)
+
+    def settle(self) -> None:
+        """Give each its permissions, from the inside out. What somebody else changed of them stays."""
+        for folder in reversed(self._folders):
+            now = _mode_of(folder.real)
+            if not folder.after or not now:
+                continue
+            wanted = self._wanted(folder)
+            if wanted != now:
+                with suppress(OSError):  # the content is what counts
+                    _set_mode(folder.real, wanted)
+
+    def _wanted(self, folder: FolderVersions) -> int:
+        was = self._modes[folder.real]
+        if not was:
+            return folder.after
+        return merged_mode(was, folder.before, folder.after) if folder.before else was
+
+    def take_back(self) -> None:
+        """Make folders what they were, as far as that goes."""
+        for folder in reversed(self._done):
+            with suppress(OSError, ToolError), folder_of(folder.real) as (parent, name):
+                if folder.after:
+                    os.rmdir(name, dir_fd=parent)
+                else:
+                    os.mkdir(name, mode=_OPEN, dir_fd=parent)
+        for real in sorted(self._modes, reverse=True):
+            if self._modes[real] and _mode_of(real):
+                with suppress(OSError):
+                    _set_mode(real, self._modes[real])
+
+
+def _mode_of(real: str) -> int:
+    """A folder's permissions and type, 0 where no folder is."""
+    status = status_of(real)
+    return status.st_mode if status is not None and stat.S_ISDIR(status.st_mode) else 0
+
+
+def _set_mode(real: str, mode: int) -> None:
+    """Through a descriptor of the folder itself, so that a link put there meanwhile is not followed. One that
+    may not be read can still be given other permissions by its owner."""
+    flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with folder_of(real) as (parent, name):
+        descriptor = os.open(name, flags | getattr(os, "O_PATH", os.O_RDONLY), dir_fd=parent)
+        try:
+            reached = f"/proc/self/fd/{descriptor}"
+            if os.path.exists(reached):
+                os.chmod(reached, stat.S_IMODE(mode))
+            else:
+                os.fchmod(descriptor, stat.S_IMODE(mode))
+        finally:
+            os.close(descriptor)

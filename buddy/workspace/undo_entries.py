@@ -1,0 +1,132 @@
+"""The lines of an undo log: entries, and what became of them; on disk before anything is written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from buddy.workspace.disk import Disk, write_all
+from buddy.workspace.folders import FolderVersions
+from buddy.workspace.renames import Renamed
+from buddy.workspace.versions import FileVersions
+
+
+class UndoEntry(msgspec.Struct, frozen=True, tag="edit", tag_field="kind"):
+    """One call's changes, taken back together. `effect`: what was found afterwards, of a call that did not
+    say what it changes (a command). `renames`: what was moved whole, not looked into. `folders`: those the
+    call made, removed, or gave other permissions."""
+
+    id: int
+    task_id: int
+    call_id: str
+    tool: str
+    files: tuple[FileVersions, ...]
+    effect: bool = False
+    renames: tuple[Renamed, ...] = ()
+    folders: tuple[FolderVersions, ...] = ()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every path in the workspace that the entry changes; folders only where nothing else is."""
+        moved = [path for one in self.renames for path in (one.source, "" if one.trashed else one.target)]
+        changed = (*(file.real for file in self.files), *filter(None, moved))
+        return changed or tuple(folder.real for folder in self.folders)
+
+
+class Dropped(msgspec.Struct, frozen=True, tag="dropped", tag_field="kind"):
+    """The entry no longer counts: it was not applied after all."""
+
+    id: int
+
+
+class Undone(msgspec.Struct, frozen=True, tag="undone", tag_field="kind"):
+    """The entry was taken back. `files` and `folders`: what that changed, where it is not just the entry
+    backwards."""
+
+    id: int
+    files: tuple[FileVersions, ...] = ()
+    folders: tuple[FolderVersions, ...] = ()
+
+
+class Redone(msgspec.Struct, frozen=True, tag="redone", tag_field="kind"):
+    """The entry was applied again. `folders`: what became of folders with it."""
+
+    id: int
+    folders: tuple[FolderVersions, ...] = ()
+
+
+Line = UndoEntry | Dropped | Undone | Redone
+
+
+class EntryFile:
+    """The file of a log, made when the first line goes into it."""
+
+    def __init__(self, folder: str, disk: Disk) -> None:
+        self._folder = folder
+        self._path = os.path.join(folder, "log.jsonl")
+        self._disk = disk
+
+    def append(self, line: Line) -> None:
+        """Write a line and make it last. Raises `OSError`."""
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            # The newline first: a line torn by a crash then does not swallow this one.
+            write_all(self._disk, descriptor, b"\n" + msgspec.json.encode(line) + b"\n")
+        finally:
+            os.close(descriptor)
+
+    def lines(self) -> Iterator[Line]:
+        """What was written, the torn end of a crash left out: its edit was not made."""
+        try:
+            with open(self._path, "rb") as file:
+                texts = file.read().split(b"\n")
+        except FileNotFoundError:
+            return
+        for text in texts:
+            with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+                yield msgspec.json.decode(text, type=Line)
+
+
+class Changes:
+    """What a program's calls said they changed, in order, for those who look at the tree meanwhile."""
+
+    def __init__(self) -> None:
+        self._files: list[FileVersions | None] = []
+        self._moved: list[tuple[int, str, int]] = []
+        self._folders: list[tuple[int, str]] = []
+
+    def add(
+        self, entry: UndoEntry, files: Sequence[FileVersions], folders: Sequence[FolderVersions] = ()
+    ) -> None:
+        """An entry was made, taken back or applied again; that changed these files and folders."""
+        self._files.extend(files)
+        if entry.renames:
+            self._moved.extend((len(self._files), path, entry.id) for path in entry.paths)
+        self._folders.extend((len(self._files), one.real) for one in (*entry.folders, *folders))
+        self._files.append(None)  # a position of its own, also where no file was changed
+
+    def forget(self, entry: UndoEntry) -> None:
+        """The entry was not applied after all."""
+        self._files = [None if file in entry.files else file for file in self._files]
+        self._moved = [one for one in self._moved if one[2] != entry.id]
+
+    @property
+    def position(self) -> int:
+        """Where the next change will stand."""
+        return len(self._files)
+
+    def files(self, position: int) -> tuple[FileVersions, ...]:
+        """The changes of files from a position on."""
+        return tuple(file for file in self._files[position:] if file is not None)
+
+    def moved(self, position: int) -> tuple[str, ...]:
+        """Paths below which everything was moved, from a position on."""
+        return tuple(path for at, path, _ in self._moved if at >= position)
+
+    def folders(self, position: int) -> frozenset[str]:
+        """Folders that were made or removed, from a position on."""
+        return frozenset(path for at, path in self._folders if at >= position)
