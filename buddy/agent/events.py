@@ -140,7 +140,8 @@ class TokenUsage(msgspec.Struct, frozen=True, tag="token_usage"):
 
 
 class RetryScheduled(msgspec.Struct, frozen=True, tag="retry_scheduled"):
-    """The request failed before anything was shown and is sent again after `delay_s`."""
+    """The request failed before anything was shown and is sent again after `delay_s`. `attempt` is the one
+    that failed; 0: it was not sent yet, since the provider refused another one for the time being."""
 
     attempt: int
     attempts: int

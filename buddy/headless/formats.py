@@ -93,7 +93,7 @@ class Progress:
             self._err(f"• {one_line(event.title, 120)}\n")
         elif isinstance(event, ToolFinished) and event.status != "ok":
             self._err(f"  {event.status}: {one_line(event.text, 200)}\n")
-        elif isinstance(event, RetryScheduled):
+        elif isinstance(event, RetryScheduled) and event.attempt:
             said = one_line(event.message, 200).rstrip(".")
             tried = f"{event.attempt} of {event.attempts} tries"
             self._err(f"  {said}; trying again in {event.delay_s:.0f} s ({tried})\n")

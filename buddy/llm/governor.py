@@ -25,6 +25,16 @@ AS_GOOD_AS_OPEN = 20
 LONGEST_S = 60.0
 """The longest delay of our own; the provider may ask for more."""
 
+LONGEST_HOLD_S = 120.0
+"""A request the provider wants later than that has failed, and the person knows: whoever asks again means it,
+or means another model of the same key."""
+
+TOLD_FROM_S = 1.0
+"""Shorter waits are not worth a word."""
+
+Held = Callable[[float, ErrorKind], None]
+"""Hears for how long a request waits for its turn, and what the provider refused an earlier one with."""
+
 
 class Ticket:
     """Permission for one request. `epoch` counts the refusals that were known when it was given."""
@@ -35,12 +45,18 @@ class Ticket:
         self.epoch = epoch
 
 
-class _Waiter:
-    __slots__ = ("is_foreground", "turn")
+def unheard(wait_s: float, kind: ErrorKind) -> None:
+    """Nobody wants to know."""
 
-    def __init__(self, turn: asyncio.Future[Ticket], is_foreground: Callable[[], bool]) -> None:
+
+class _Waiter:
+    __slots__ = ("held", "is_foreground", "told_until", "turn")
+
+    def __init__(self, turn: asyncio.Future[Ticket], is_foreground: Callable[[], bool], held: Held) -> None:
         self.turn = turn
         self.is_foreground = is_foreground
+        self.held = held
+        self.told_until = 0.0
 
 
 class Governor:
@@ -54,6 +70,7 @@ class Governor:
         self._refusals = 0
         self._is_closed = False
         self._is_probed = False
+        self._refused_with: ErrorKind = "rate_limit"
         self._spacing_s = 0.0
         self._not_before = 0.0
         self._unconfirmed: set[Ticket] = set()
@@ -70,9 +87,9 @@ class Governor:
         """How many requests wait for their turn."""
         return len(self._waiting)
 
-    async def admit(self, is_foreground: Callable[[], bool]) -> Ticket:
+    async def admit(self, is_foreground: Callable[[], bool], held: Held = unheard) -> Ticket:
         """Wait for a turn. The ticket has to be confirmed, refused or given back."""
-        waiter = _Waiter(asyncio.get_running_loop().create_future(), is_foreground)
+        waiter = _Waiter(asyncio.get_running_loop().create_future(), is_foreground, held)
         self._waiting.append(waiter)
         self._let_go()
         try:
@@ -97,9 +114,12 @@ class Governor:
                 self._is_closed = False
         self._let_go()
 
-    def refuse(self, ticket: Ticket, retry_after_s: float | None) -> None:
+    def refuse(self, ticket: Ticket, retry_after_s: float | None, kind: ErrorKind = "rate_limit") -> None:
         """The request met a rate limit or an overload. Requests sent before a refusal was known don't make
         our own delay grow."""
+        if retry_after_s is not None and retry_after_s > LONGEST_HOLD_S:
+            retry_after_s = None
+        self._refused_with = kind
         self._unconfirmed.discard(ticket)
         now = self._now()
         if ticket.epoch == self._epoch:
@@ -129,8 +149,16 @@ class Governor:
             wait_s = self._not_before - self._now() if self._is_closed else 0
             if wait_s > 0:
                 self._alarm = asyncio.get_running_loop().call_later(wait_s, self._let_go)
+                self._tell(wait_s)
                 return
             self._give_turn(self._next_waiter())
+
+    def _tell(self, wait_s: float) -> None:
+        """Tell those that wait how long, once for each delay; spacing while others are let in is no news."""
+        for waiter in self._waiting if wait_s >= TOLD_FROM_S and not self._is_probed else ():
+            if waiter.told_until < self._not_before:
+                waiter.told_until = self._not_before
+                waiter.held(wait_s, self._refused_with)
 
     def _has_room(self) -> bool:
         """Requests of before the last refusal don't count: their answers may take minutes."""
@@ -159,10 +187,17 @@ class Governor:
 class GovernedProvider:
     """A provider whose requests ask the governor first: one per task, with the governor of its key."""
 
-    def __init__(self, provider: Provider, governor: Governor, is_foreground: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        provider: Provider,
+        governor: Governor,
+        is_foreground: Callable[[], bool],
+        held: Held = unheard,
+    ) -> None:
         self._provider = provider
         self._governor = governor
         self._is_foreground = is_foreground
+        self._held = held
 
     @property
     def lane(self) -> str:
@@ -172,7 +207,7 @@ class GovernedProvider:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         """The reply in pieces, once it is this request's turn."""
         governor = self._governor
-        ticket = await governor.admit(self._is_foreground)
+        ticket = await governor.admit(self._is_foreground, self._held)
         is_open = True
         stream = self._provider.stream(request)
         try:
@@ -184,7 +219,7 @@ class GovernedProvider:
         except ProviderError as error:
             if error.kind in CLOSING:
                 is_open = False
-                governor.refuse(ticket, error.retry_after_s)
+                governor.refuse(ticket, error.retry_after_s, error.kind)
             raise
         finally:
             if is_open:

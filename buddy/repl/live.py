@@ -64,6 +64,8 @@ def phase_text(state: ViewState, task: TaskView, now: float) -> str:
         case Working(since=since):
             return f"working {words.elapsed(now - since)}"
         case Retrying(due=due, why=why):
+            if now >= due:  # it waited for the turn of its request, and nobody tells when that is sent
+                return f"waiting for the model {words.elapsed(now - due)}"
             return f"retrying in {words.elapsed(due - now + 0.99)} ({why})"
         case None:
             return "idle"

@@ -127,6 +127,8 @@ def _fold(state: ViewState, task: TaskView, event: ev.AgentUiEvent, at: float) -
             return []
         case ev.RetryScheduled():
             task.phase = Retrying(at + event.delay_s, _why(event))
+            if not event.attempt:  # it waits its turn, which is no news for the scrollback
+                return []
             again = f"again in {words.seconds(event.delay_s)}"
             return [Note("hint", f"{event.message} (attempt {event.attempt} of {event.attempts}, {again})")]
         case ev.ContextCompacted():

@@ -11,10 +11,17 @@ import msgspec
 from buddy.agent.budget import message_tokens
 from buddy.agent.compaction import Compaction, plan
 from buddy.agent.display import Display, Plain
-from buddy.agent.events import AgentUiEvent, ApprovalRequested, ContextCompacted, Notice, TokenUsage
+from buddy.agent.events import (
+    AgentUiEvent,
+    ApprovalRequested,
+    ContextCompacted,
+    Notice,
+    RetryScheduled,
+    TokenUsage,
+)
 from buddy.agent.host import Agent, Allowed, Decision, Denied, Progress, TurnHost
 from buddy.agent.messages import AssistantMessage, Call, Message, Text, UserMessage, text_of
-from buddy.agent.provider import ModelDelta, ModelRequest, Provider
+from buddy.agent.provider import ErrorKind, ModelDelta, ModelRequest, Provider
 from buddy.agent.tool import Tool, ToolContext, ToolError, ToolResult
 from buddy.extend.folder_instructions import FolderInstructions
 from buddy.llm.governor import GovernedProvider
@@ -29,6 +36,9 @@ from buddy.tools.offered import offered
 
 COMPACT_TO = 0.5
 """Share of the window a compaction aims at: room for a good stretch of work before the next one."""
+
+
+HELD = "the provider refused an earlier request; this one waits its turn"
 
 
 class PausingProvider:
@@ -67,13 +77,18 @@ class TurnParts(msgspec.Struct, frozen=True):
 
 def agent_of(shared: TurnParts, task: Task, access: ModelAccess, is_foreground: Callable[[], bool]) -> Agent:
     """Who answers this turn."""
-    governed = GovernedProvider(access.provider, access.governor, is_foreground)
+    limits = shared.board.limits
+
+    def held(wait_s: float, kind: ErrorKind) -> None:
+        shared.hub.emit(task.number, RetryScheduled(0, limits.tries, wait_s, kind, HELD))
+
+    governed = GovernedProvider(access.provider, access.governor, is_foreground, held)
     return Agent(
         provider=PausingProvider(governed, shared.hub),
         tools=offered(shared.board.tools, access.model, task.tools, shared.delegations.hidden(task)),
         model=access.model,
         system=shared.board.system,
-        limits=shared.board.limits,
+        limits=limits,
         sampling=access.sampling,
         compaction=task.compaction,
     )

@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 import pytest
 
-from buddy.agent.provider import Finished, ModelDelta, ModelRequest, ProviderError, TextPiece
+from buddy.agent.provider import ErrorKind, Finished, ModelDelta, ModelRequest, ProviderError, TextPiece
 from buddy.llm.governor import CROWD, GovernedProvider, Governor
 from tests.fake_llm.script import HttpError, Reply, reply
 from tests.fake_llm.server import FakeLLM
@@ -58,6 +58,34 @@ async def test_the_delay_the_provider_asks_for_is_kept():
     started = loop.time()
     await governor.admit(background)
     assert loop.time() - started >= 0.19
+
+
+async def test_a_delay_nobody_would_wait_for_does_not_hold_who_asks_again():
+    governor = Governor(interval_s=0.01)
+    governor.refuse(await governor.admit(background), 86_400)
+    async with asyncio.timeout(20):
+        probe = await governor.admit(background)
+    governor.confirm(probe)
+    assert not governor.is_closed
+
+
+async def test_who_waits_for_a_turn_hears_how_long_once_for_each_delay():
+    governor = Governor(interval_s=0.01)
+    heard: list[tuple[int, str]] = []
+
+    def held(wait_s: float, kind: ErrorKind) -> None:
+        heard.append((round(wait_s), kind))
+
+    first, second = [await governor.admit(background, held) for _ in range(2)]
+    governor.refuse(first, 50, "overloaded")
+    waiting = asyncio.create_task(governor.admit(background, held))
+    await settle()
+    governor.give_back(second)
+    assert heard == [(50, "overloaded")]
+    governor.refuse(second, 100)
+    await settle()
+    waiting.cancel()
+    assert heard == [(50, "overloaded"), (100, "rate_limit")]
 
 
 async def test_refusals_of_requests_sent_before_the_first_do_not_make_the_delay_grow():

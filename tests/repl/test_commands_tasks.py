@@ -6,8 +6,9 @@ from pathlib import Path
 
 from buddy.agent.messages import UserMessage, text_of
 from buddy.repl.intents import Cancel, DropNote, NextMode, RecallQueued, Rewind, TaskPanel, ToBackground
+from buddy.repl.view_state import Retrying
 from tests.fake_llm.asked import Asked
-from tests.fake_llm.script import Reply, Stall, call, reply
+from tests.fake_llm.script import Reply, Stall, call, failure, reply
 from tests.repl.sitting_desk import sitting
 
 
@@ -182,6 +183,26 @@ async def test_a_question_on_the_side_can_be_ended_and_may_fail(tmp_path: Path) 
         await desk.said("/btw which?", "the model gave no answer on the side")
         assert desk.paper.line == "", "Up recalls it"
         assert desk.context.board.task(1).history == []
+
+
+async def test_after_a_rate_limit_of_a_day_whoever_asks_again_is_answered(tmp_path: Path) -> None:
+    script = [failure(429, retry_after="86400"), reply("let in again")]
+    async with sitting(tmp_path, script) as desk:
+        await desk.said("hello", "The provider asks to wait 86,400 s")
+        await desk.quiet()
+        await desk.said("/retry", "let in again")
+
+
+async def test_who_waits_for_others_after_a_rate_limit_is_said_to(tmp_path: Path) -> None:
+    async with sitting(tmp_path, [failure(429, retry_after="60"), reply("never")]) as desk:
+        await desk.said("hello", "again in 1 m")
+        desk.act(Cancel())
+        await desk.quiet()
+        desk.say("hello again")
+        phase = desk.paper.state.task(1)
+        await desk.until(lambda: isinstance(phase.phase, Retrying), "waiting for the end of the limit")
+        assert len(desk.server.requests) == 1
+        assert desk.paper.text().count("again in") == 1, "what waits its turn is no news for the scrollback"
 
 
 async def test_rewind_goes_back_to_before_a_prompt(tmp_path: Path) -> None:

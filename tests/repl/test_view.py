@@ -91,6 +91,9 @@ def test_phases_say_what_is_really_happening() -> None:
     refused = "nothing answers at 127.0.0.1:9 (connection refused); is the server running, is base_url right?"
     folded(state, tape.event(ev.RetryScheduled(1, 5, 5.0, "server", refused)))
     assert phase(0.5) == "retrying in 5 s (nothing answers at 127.0.0.1:9)"
+    folded(state, tape.event(ev.RetryScheduled(0, 5, 5.0, "overloaded", "another one was refused")))
+    assert phase(0.5) == "retrying in 5 s (overloaded)"
+    assert phase(12) == "waiting for the model 7 s"
     broken = "openai answered 502 (server error): a web page came instead of an answer"
     folded(state, tape.event(ev.RetryScheduled(2, 5, 5.0, "server", broken)))
     assert phase(0.5) == "retrying in 5 s (openai answered 502)"
