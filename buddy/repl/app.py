@@ -22,6 +22,7 @@ from buddy.repl.announce import Announcer, Notifications
 from buddy.repl.bars import Bars
 from buddy.repl.blocks import Block
 from buddy.repl.editor import Editor
+from buddy.repl.first_print import FirstPrint
 from buddy.repl.history import open_history
 from buddy.repl.inline import build_application
 from buddy.repl.intents import Cancel, Intent
@@ -82,6 +83,7 @@ class Repl:
         self._ending: Ending = "left"
         self._jobs = Jobs(self._crashed)
         self._painter = LazyPainter(settings.look)
+        self._first = FirstPrint(self._painter, lambda blocks: self.screen.show(blocks))
         self.editor = Editor(open_history(settings.history_path, log), completer, clock)
         inside_tmux = "TMUX" in settings.environ
         self._after = progress_sequence("none", inside_tmux=inside_tmux) if settings.progress else ""
@@ -132,7 +134,7 @@ class Repl:
             output,
             self._painter,
             is_stalled=lambda: terminal.is_stalled,
-            prepare=lambda: self._bars.refresh(self.screen.show),
+            prepare=lambda: self._bars.refresh(self._first.print),
             drawn=lambda: None if terminal.is_stalled else self._bars.note_seen(),
             lending=announcer.withdraw,
             wraps_again=wraps_again(settings.environ),
@@ -153,11 +155,11 @@ class Repl:
             stack.enter_context(signals_end(loop, self.end, self.suspend, self.screen.repair))
             stack.enter_context(crashes_end(loop, self._crashed))
             stack.callback(self.screen.close)
-            warm = loop.call_later(WARM_AFTER_S, loop.run_in_executor, None, self._painter.warm)
+            warm = loop.call_later(WARM_AFTER_S, self._first.warm)
             stack.callback(warm.cancel)
             self._jobs.start(self._show(events))
             try:
-                self._bars.refresh(self.screen.show)
+                self._bars.refresh(self._first.print)
                 await self._app.run_async(set_exception_handler=False, handle_sigint=False)
             except EOFError:
                 self._ending = "gone"
@@ -171,11 +173,11 @@ class Repl:
             blocks: list[Block] = []
             for event in batch:
                 blocks += fold(self.state, event)
-            self.screen.show(blocks)
+            self._first.print(blocks)
 
     def print(self, *blocks: Block) -> None:
         """Print blocks above the prompt."""
-        self.screen.show(blocks)
+        self._first.print(blocks)
 
     def _intend(self, intent: Intent) -> None:
         """Carry out an intent; what the desk says may have changed by it."""
@@ -193,6 +195,7 @@ class Repl:
         """Leave the screen; the first reason counts."""
         if self._app.is_running and not self._app.is_done:
             self._ending = ending
+            self._first.flush()
             self.screen.flush()
             self._app.exit()
 

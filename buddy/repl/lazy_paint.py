@@ -21,6 +21,11 @@ class LazyPainter:
         self._paint: Callable[[Block, int], str] | None = None
         self._code: Colour = uncoloured
 
+    @property
+    def is_warm(self) -> bool:
+        """Whether it is there."""
+        return self._paint is not None
+
     def warm(self) -> None:
         """Make the painter now; may be called from another thread."""
         from buddy.repl.highlight import highlighted  # pygments: as below
