@@ -128,11 +128,15 @@ class Alive(msgspec.Struct, frozen=True):
     """Bytes arrived that carry no content: keep-alive comments, pings, role headers."""
 
 
+FinishReason = Literal["stop", "calls", "length", "filter"]
+"""Why a provider ended a reply: it was done, it made calls, it ran out of tokens, it was filtered."""
+
+
 class Finished(msgspec.Struct, frozen=True):
     """The provider ended the reply. `unstated`: it ended the stream properly (`[DONE]`) without a reason; the
     reply then counts as finished if its calls are whole."""
 
-    reason: Literal["stop", "calls", "length", "filter", "unstated"]
+    reason: FinishReason | Literal["unstated"]
 
 
 ModelDelta = TextPiece | ThinkingPiece | CallPiece | ServerPiece | UsagePiece | OpaquePiece | Alive | Finished

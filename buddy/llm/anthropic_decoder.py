@@ -7,13 +7,14 @@ their results, fallbacks) are collected whole and passed on untouched.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any
 
 from buddy.agent.messages import Usage
 from buddy.agent.provider import (
     CallPiece,
     Finished,
+    FinishReason,
     ModelDelta,
     ProviderError,
     ServerPiece,
@@ -23,12 +24,10 @@ from buddy.agent.provider import (
 )
 from buddy.llm.errors import classify, classify_event
 from buddy.llm.loose_json import count, dumps, items, loads, mapping, string
+from buddy.llm.reply_reader import Pieces
 from buddy.llm.sse import SseEvent
 
-Decoded = Sequence[ModelDelta | ProviderError]
-Reason = Literal["stop", "calls", "length", "filter"]
-
-REASONS: Mapping[str, Reason] = {
+REASONS: Mapping[str, FinishReason] = {
     "tool_use": "calls",
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
@@ -59,10 +58,10 @@ class AnthropicDecoder:
         self._blocks: dict[int, _Block] = {}
         self._next = 0
         self._counts: dict[str, Any] = {}
-        self._reason: Reason | None = None
+        self._reason: FinishReason | None = None
         self.is_done = False
 
-    def feed(self, event: SseEvent) -> Decoded:
+    def feed(self, event: SseEvent) -> Pieces:
         """The pieces of one event. An error stands as the last item, to be raised."""
         if not event.data.startswith(b"{"):
             return ()
@@ -91,7 +90,7 @@ class AnthropicDecoder:
                 )
                 return (error,) if error else ()
 
-    def whole(self, answer: Mapping[str, Any]) -> Decoded:
+    def whole(self, answer: Mapping[str, Any]) -> Pieces:
         """The pieces of an answer that was not streamed."""
         if "content" not in answer:
             error = classify_event(answer, self._provider)
@@ -105,16 +104,16 @@ class AnthropicDecoder:
         out.extend(self._finished())
         return out
 
-    def end(self) -> Decoded:
+    def end(self) -> Pieces:
         """The body ended properly."""
         return () if self.is_done or self._reason is None else self._finished()
 
-    def _finished(self) -> Decoded:
+    def _finished(self) -> Pieces:
         self.is_done = True
         out = [piece for index in list(self._blocks) for piece in self._stop(index)]
         return [*out, Finished(self._reason or "unstated")]
 
-    def _message_delta(self, data: Mapping[str, Any]) -> Decoded:
+    def _message_delta(self, data: Mapping[str, Any]) -> Pieces:
         self._note_reason(mapping(data.get("delta")))
         return self._usage(mapping(data.get("usage")))
 
@@ -123,7 +122,7 @@ class AnthropicDecoder:
         if reason:
             self._reason = REASONS.get(str(reason), "stop")
 
-    def _usage(self, counts: Mapping[str, Any]) -> Decoded:
+    def _usage(self, counts: Mapping[str, Any]) -> Pieces:
         """Counts of the end complete those of the start; both together are the reply's."""
         self._counts.update({key: value for key, value in counts.items() if value is not None})
         if not counts:
@@ -144,7 +143,7 @@ class AnthropicDecoder:
         )
         return (UsagePiece(usage),)
 
-    def _start(self, index: int, start: Mapping[str, Any]) -> Decoded:
+    def _start(self, index: int, start: Mapping[str, Any]) -> Pieces:
         out = list(self._stop(index))
         block = self._blocks[index] = _Block(self._next, start)
         self._next += 1
@@ -163,7 +162,7 @@ class AnthropicDecoder:
             case _:
                 return out
 
-    def _delta(self, data: Mapping[str, Any]) -> Decoded:
+    def _delta(self, data: Mapping[str, Any]) -> Pieces:
         index = _index(data)
         delta = mapping(data.get("delta"))
         kind = delta.get("type")
@@ -184,7 +183,7 @@ class AnthropicDecoder:
             case _:
                 return ()
 
-    def _json(self, block: _Block, fragment: str) -> Decoded:
+    def _json(self, block: _Block, fragment: str) -> Pieces:
         if not fragment:
             return ()
         block.is_fed = True
@@ -193,7 +192,7 @@ class AnthropicDecoder:
         block.pieces.append(fragment)
         return ()
 
-    def _stop(self, index: int) -> Decoded:
+    def _stop(self, index: int) -> Pieces:
         block = self._blocks.pop(index, None)
         if block is None:
             return ()
@@ -209,7 +208,7 @@ class AnthropicDecoder:
                 return (ServerPiece(_server_item(block)),) if block.kind else ()
 
 
-def _whole_input(block: _Block) -> Decoded:
+def _whole_input(block: _Block) -> Pieces:
     """Some servers put the whole input into the start and send no deltas."""
     given = block.start.get("input")
     return (CallPiece(block.number, "", "", dumps(given).decode(), complete=True),) if given else ()

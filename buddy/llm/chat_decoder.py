@@ -7,12 +7,13 @@ of the body after a finish reason; otherwise it was cut, and the decoder says no
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from buddy.agent.provider import (
     CallPiece,
     Finished,
+    FinishReason,
     ModelDelta,
     OpaquePiece,
     ProviderError,
@@ -24,13 +25,11 @@ from buddy.llm.chat_usage import usage_of
 from buddy.llm.errors import classify_event
 from buddy.llm.loose_json import dumps, items, listed, loads, mapping, string
 from buddy.llm.reasoning_details import ReasoningDetails
+from buddy.llm.reply_reader import Pieces
 from buddy.llm.sse import SseEvent
 from buddy.llm.think_tags import ThinkTags
 
-Decoded = Sequence[ModelDelta | ProviderError]
-Reason = Literal["stop", "calls", "length", "filter"]
-
-REASONS: Mapping[str, Reason] = {
+REASONS: Mapping[str, FinishReason] = {
     "tool_calls": "calls",
     "function_call": "calls",
     "tool_use": "calls",
@@ -67,12 +66,12 @@ class ChatDecoder:
     def __init__(self, provider: str) -> None:
         self._provider = provider
         self._tags = ThinkTags()
-        self._reason: Reason | None = None
+        self._reason: FinishReason | None = None
         self._opaque: dict[str, Any] = {}
         self._details = ReasoningDetails()
         self.is_done = False
 
-    def feed(self, event: SseEvent) -> Decoded:
+    def feed(self, event: SseEvent) -> Pieces:
         """The pieces of one event. An error stands as the last item, to be raised."""
         data = event.data
         if not data.startswith(b"{"):
@@ -83,7 +82,7 @@ class ChatDecoder:
             return (ProviderError("cut", f"{self._provider} sent an event that is no JSON"),)
         return self.feed_chunk(mapping(chunk), event.name)
 
-    def feed_chunk(self, chunk: Mapping[str, Any], event_name: str = "") -> Decoded:
+    def feed_chunk(self, chunk: Mapping[str, Any], event_name: str = "") -> Pieces:
         """The pieces of one decoded chunk (or of a whole answer that was not streamed)."""
         out: list[ModelDelta | ProviderError] = []
         choices = items(chunk.get("choices"))
@@ -101,20 +100,20 @@ class ChatDecoder:
                 out.append(error)
         return out
 
-    def whole(self, answer: Mapping[str, Any]) -> Decoded:
+    def whole(self, answer: Mapping[str, Any]) -> Pieces:
         """The pieces of an answer that was not streamed."""
         if not items(answer.get("choices")):
             error = classify_event(answer, self._provider)
             return (error or ProviderError("server", f"{self._provider} answered without any choices"),)
         return [*self.feed_chunk(answer), *self._finished("unstated")]
 
-    def end(self) -> Decoded:
+    def end(self) -> Pieces:
         """The body ended properly."""
         if self.is_done or self._reason is None:
             return self._tags.end()
         return self._finished("unstated")
 
-    def _finished(self, otherwise: Literal["unstated"]) -> Decoded:
+    def _finished(self, otherwise: Literal["unstated"]) -> Pieces:
         self.is_done = True
         out: list[ModelDelta] = [*self._tags.end()]
         details = self._details.whole()

@@ -23,7 +23,7 @@ import contextlib
 import re
 import textwrap
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import Literal, cast, get_args
+from typing import cast, get_args
 
 import msgspec
 
@@ -32,6 +32,7 @@ from buddy.agent.provider import (
     CallPiece,
     ErrorKind,
     Finished,
+    FinishReason,
     ModelDelta,
     ModelRequest,
     ProviderError,
@@ -39,8 +40,6 @@ from buddy.agent.provider import (
     ThinkingPiece,
     UsagePiece,
 )
-
-Reason = Literal["stop", "calls", "length", "filter"]
 
 
 class Say(msgspec.Struct, frozen=True):
@@ -86,7 +85,7 @@ class Spent(msgspec.Struct, frozen=True):
 class Finish(msgspec.Struct, frozen=True):
     """The reply ends for this reason; without one it ends as its content says."""
 
-    reason: Reason
+    reason: FinishReason
 
 
 class Cut(msgspec.Struct, frozen=True):
@@ -157,7 +156,7 @@ class ScriptedProvider:
 
     async def _play(self, reply: Reply, number: int) -> AsyncGenerator[ModelDelta, None]:
         calls = 0
-        reason: Reason | None = None
+        reason: FinishReason | None = None
         for block, step in enumerate(reply):
             match step:
                 case Say():
@@ -254,8 +253,8 @@ def _step(number: int, word: str, rest: str) -> Step:
                 return Spent(int(given), int(generated))
             case "error":
                 return _fail(rest)
-            case "finish" if rest in get_args(Reason):
-                return Finish(cast("Reason", rest))
+            case "finish" if rest in get_args(FinishReason):
+                return Finish(cast("FinishReason", rest))
             case "cut":
                 return Cut()
             case _:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 Mode = Literal["plan", "ask", "edit", "auto", "yolo"]
 Decision = Literal["allow", "ask", "deny"]
@@ -18,7 +18,7 @@ Column = Literal[
     "floor",
 ]
 
-MODES: tuple[Mode, ...] = ("plan", "ask", "edit", "auto", "yolo")
+MODES: tuple[Mode, ...] = get_args(Mode)
 CLAUDE_MODES: dict[str, Mode] = {
     "plan": "plan",
     "default": "ask",
@@ -30,16 +30,7 @@ CLAUDE_MODES: dict[str, Mode] = {
 
 CLAUDE_NAMES: dict[Mode, str] = {mode: name for name, mode in CLAUDE_MODES.items()}
 
-_COLUMNS: tuple[Column, ...] = (
-    "low_inside",
-    "low_outside",
-    "medium_inside",
-    "medium_outside",
-    "high",
-    "shell_read_only",
-    "shell_sandboxed",
-    "floor",
-)
+_COLUMNS: tuple[Column, ...] = get_args(Column)
 _WORDS: dict[str, Decision] = {"run": "allow", "ask": "ask", "deny": "deny"}
 _ROWS: dict[Mode, str] = {
     "plan": "run ask deny deny deny run deny deny",

@@ -34,6 +34,7 @@ from tests.fake_llm.script import (
 )
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import DIRECT, YOLO, Desk, Ran
+from tests.poor_environments import POOR_ENVIRONMENTS
 
 TOOLS = ("read_file", "write_file", "edit_file", "run_shell")
 ONCE = {"network": {"tries": 1}}
@@ -509,16 +510,7 @@ async def test_REL_062_a_working_directory_that_is_gone_is_said(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     "variables",
-    [
-        {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-        {"PYTHONIOENCODING": "ascii"},
-        {"HOME": "\0"},
-        {"HOME": ""},
-        {"PATH": ""},
-        {"PATH": "\0"},
-        {"TERM": "dumb", "COLUMNS": "0", "LINES": "nonsense"},
-        {"TMPDIR": "/nowhere"},
-    ],
+    [*POOR_ENVIRONMENTS, {"TERM": "dumb", "COLUMNS": "0", "LINES": "nonsense"}],
     ids=str,
 )
 async def test_REL_062_REL_063_a_poor_environment_still_works(

@@ -23,6 +23,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 import pyte
 
 from tests.headless.program import Desk
+from tests.screen_text import everything_of, rows_of
 
 DEADLINE_S = 25.0
 KEY_S = 0.02
@@ -76,13 +77,11 @@ class Terminal:
 
     def rows(self) -> list[str]:
         """The screen, without blank lines at its end."""
-        return "\n".join(line.rstrip() for line in self.screen.display).rstrip().split("\n")
+        return rows_of(self.screen)
 
     def everything(self) -> list[str]:
         """Scrollback and screen."""
-        top = self.screen.history.top
-        past = ["".join(line[x].data for x in range(self.screen.columns)).rstrip() for line in top]
-        return past + self.rows()
+        return everything_of(self.screen)
 
     def input_line(self) -> str:
         """What stands in the input line, its wrapped rows joined."""

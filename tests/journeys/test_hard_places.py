@@ -15,6 +15,7 @@ from tests.fake_llm.server import FakeLLM
 from tests.faults.signal_round import running
 from tests.headless.program import Desk
 from tests.journeys.terminal import ENTER_S, Terminal, on_terminal
+from tests.poor_environments import POOR_ENVIRONMENTS
 
 TASKS = 50
 LIMITED = """
@@ -221,17 +222,11 @@ while True:
 @pytest.mark.parametrize(
     "variables",
     [
-        {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-        {"PYTHONIOENCODING": "ascii"},
-        {"HOME": "\0"},
-        {"HOME": ""},
-        {"PATH": ""},
-        {"PATH": "\0"},
+        *POOR_ENVIRONMENTS,
         {"TERM": "dumb"},
         {"TERM": ""},
         {"TERM": "no-such-terminal"},
         {"COLUMNS": "0", "LINES": "nonsense"},
-        {"TMPDIR": "/nowhere"},
     ],
     ids=str,
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from buddy.llm.http_choice import client_for, proxy_for
 from buddy.llm.openai_chat import OpenAIChat
 from buddy.llm.plain_client import PlainClient, target_of, trusting_the_system
 from tests.capabilities import requires
+from tests.certificates import Certificate, certificate_of
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
 from tests.lane_desk import CLIENTS, lane, pieces_of, reply_of, request
@@ -251,38 +251,8 @@ async def test_a_slow_reader_stops_the_server_and_not_the_memory():
 
 
 @pytest.fixture
-def certificate(tmp_path: Path) -> Path:
-    """A certificate for localhost that nobody signed."""
-    path = tmp_path / "both.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=localhost",
-    ]
-    outputs = [
-        "-addext",
-        "subjectAltName=DNS:localhost",
-        "-keyout",
-        str(path),
-        "-out",
-        str(tmp_path / "cert.pem"),
-    ]
-    subprocess.run([*command, *outputs], capture_output=True, check=True)
-    path.write_bytes(path.read_bytes() + (tmp_path / "cert.pem").read_bytes())
-    return path
-
-
-def server_context(certificate: Path) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    return context
+def certificate(tmp_path: Path) -> Certificate:
+    return certificate_of("localhost", tmp_path)
 
 
 async def say_hi(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -293,7 +263,7 @@ async def say_hi(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 @BOTH
 @requires("openssl")
 async def test_a_certificate_nobody_signed_is_refused_and_not_retried(client, certificate):
-    async with raw_server(say_hi, tls=server_context(certificate)) as port:
+    async with raw_server(say_hi, tls=certificate.serving()) as port:
         error = await failure(f"https://localhost:{port}", client)
     assert error.retryable is False
     assert error.message.startswith("the certificate of localhost is not trusted (")
@@ -311,10 +281,10 @@ async def test_tls_spoken_to_a_plain_server_is_told(client):
 async def test_a_trusted_server_is_talked_to_over_tls_and_the_connection_kept(certificate):
     def trusting() -> ssl.SSLContext:
         context = trusting_the_system()
-        context.load_verify_locations(certificate)
+        context.load_verify_locations(certificate.certificate)
         return context
 
-    async with raw_server(say_hi, tls=server_context(certificate)) as port:
+    async with raw_server(say_hi, tls=certificate.serving()) as port:
         provider = OpenAIChat(
             Endpoint(f"https://localhost:{port}", lambda: ""), lambda _: PlainClient(5, tls=trusting)
         )

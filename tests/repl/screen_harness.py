@@ -19,6 +19,7 @@ from buddy.repl.intents import Intent
 from buddy.repl.output import FrameOutput
 from buddy.repl.style import UNICODE, Look
 from buddy.repl.view_state import NO_DESK, DeskFacts
+from tests.screen_text import everything_of, rows_of
 
 DEADLINE_S = 8.0
 
@@ -48,13 +49,11 @@ class FakeTerminal:
 
     def rows(self) -> list[str]:
         """The screen, without blank lines at its end."""
-        return "\n".join(line.rstrip() for line in self.screen.display).rstrip().split("\n")
+        return rows_of(self.screen)
 
     def everything(self) -> list[str]:
         """Scrollback and screen."""
-        top = self.screen.history.top
-        past = ["".join(line[x].data for x in range(self.screen.columns)).rstrip() for line in top]
-        return past + self.rows()
+        return everything_of(self.screen)
 
 
 class Stage:

@@ -6,7 +6,6 @@ import asyncio
 import gzip
 import re
 import ssl
-import subprocess
 import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,6 +18,8 @@ from buddy.tools.web import WebAccess, web_fetch
 from buddy.tools.web_searches import NoSearch
 from buddy.workspace.fetch import Fetcher, FetchLimits, Moved, Page
 from buddy.workspace.pinned import PinnedBackend, PinnedTransport
+from tests.capabilities import requires
+from tests.certificates import certificate_of
 from tests.tools.web_server import LOOPBACK, Names, Server, answering, reply, serving
 
 SITE = ["127.0.0.1"]
@@ -298,10 +299,12 @@ class Redirected:
         pass
 
 
+@requires("openssl")
 async def test_https_back_to_http_is_not_followed(tmp_path: Path) -> None:
-    server_tls, client_tls = certificate(tmp_path)
+    site = certificate_of("site.example", tmp_path)
+    client_tls = ssl.create_default_context(cafile=site.certificate)
     moved = reply(b"", "", "Location: http://site.example/", status="302 Found")
-    async with serving(answering(moved), server_tls) as server:
+    async with serving(answering(moved), site.serving()) as server:
         access = Fetcher(
             resolver=Names(site_example=SITE),
             exceptions=LOOPBACK,
@@ -311,9 +314,11 @@ async def test_https_back_to_http_is_not_followed(tmp_path: Path) -> None:
     assert found == Moved(f"https://site.example:{server.port}/", "http://site.example/")
 
 
+@requires("openssl")
 async def test_the_certificate_is_checked_against_the_name_not_the_address(tmp_path: Path) -> None:
-    server_tls, client_tls = certificate(tmp_path)
-    async with serving(answering(reply(b"secure")), server_tls) as server:
+    site = certificate_of("site.example", tmp_path)
+    client_tls = ssl.create_default_context(cafile=site.certificate)
+    async with serving(answering(reply(b"secure")), site.serving()) as server:
         names = Names(site_example=SITE, other_example=SITE)
         access = Fetcher(resolver=names, exceptions=LOOPBACK, transport=lambda: PinnedTransport(client_tls))
         page = await access.fetch(f"https://site.example:{server.port}/")
@@ -321,38 +326,6 @@ async def test_the_certificate_is_checked_against_the_name_not_the_address(tmp_p
         assert page.body == b"secure"
         with pytest.raises(ToolError, match=r"cannot be fetched: .*CERTIFICATE_VERIFY_FAILED"):
             await access.fetch(f"https://other.example:{server.port}/")
-
-
-def certificate(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    subprocess.run(
-        [
-            *(
-                "openssl",
-                "req",
-                "-x509",
-                "-newkey",
-                "rsa:2048",
-                "-nodes",
-                "-days",
-                "2",
-                "-subj",
-                "/CN=site.example",
-            ),
-            *(
-                "-addext",
-                "subjectAltName=DNS:site.example",
-                "-keyout",
-                f"{folder}/key",
-                "-out",
-                f"{folder}/cert",
-            ),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(f"{folder}/cert", f"{folder}/key")
-    return server, ssl.create_default_context(cafile=f"{folder}/cert")
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
