@@ -224,7 +224,8 @@ class Actions:
     def expand(self) -> None:
         """Show a folded paste in the line, or print the last folded output, in full."""
         if self._editor.has_fold():
-            self._editor.unfold()
+            if not self._editor.unfold():
+                self._stage.hint("too much to be shown in the line: Ctrl+G opens it in your editor")
         elif (block := self._last_folded()) is not None:
             self._stage.print(block)
         else:

@@ -32,6 +32,7 @@ from buddy.repl.lazy_paint import LazyPainter
 from buddy.repl.leaving import Ending, crashes_end, interrupts_held, signals_end, terminal_restored
 from buddy.repl.log_stream import streams_to
 from buddy.repl.output import FrameOutput, Terminal
+from buddy.repl.pastes import Pastes
 from buddy.repl.printed import wraps_again
 from buddy.repl.progress import progress_sequence
 from buddy.repl.screen import Screen
@@ -84,7 +85,9 @@ class Repl:
         self._jobs = Jobs(self._crashed)
         self._painter = LazyPainter(settings.look)
         self._first = FirstPrint(self._painter, lambda blocks: self.screen.show(blocks))
-        self.editor = Editor(open_history(settings.history_path, log), completer, clock)
+        pastes = Pastes()
+        history = open_history(settings.history_path, log, pastes.resolved)
+        self.editor = Editor(history, completer, clock, pastes)
         inside_tmux = "TMUX" in settings.environ
         self._after = progress_sequence("none", inside_tmux=inside_tmux) if settings.progress else ""
         announcer = Announcer(
@@ -218,7 +221,7 @@ class Repl:
         text = await outside.edit(self.screen, self.editor.resolved(), self._settings.environ, terminal)
         if text is None:
             self.hint("the editor failed; set VISUAL or EDITOR")
-        else:
+        elif text != self.editor.resolved():
             self.editor.put(text)
 
     def _crashed(self, error: BaseException) -> None:

@@ -7,25 +7,30 @@ from collections.abc import Callable
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
+from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import History
 
 from buddy.repl.approvals import TypedLine
+from buddy.repl.pastes import Pastes
 from buddy.safety.sanitise import clean
 
-FOLDED_CHARS = 4096
-FOLDED_LINES = 15
-_FOLD = re.compile(r"\[pasted #(\d+), \d+ (?:lines|characters)\]")
+LINE_CHARS = 100_000
+"""As much is shown in the line at most: beyond it a key takes tenths of a second."""
 _COMPLETABLE = re.compile(r"(?:^\s*/[\w?-]*(?:\s.*)?|(?:^|\s)@(?:\\ |[^\s@])*|^\s*!.*)$")
 
 
 class Editor:
-    """Owns the buffer. Long pastes stand in it as `[pasted #1, 842 lines]` until the line is sent.
-    `touched_at`: when the person last did something at the keyboard."""
+    """Owns the buffer. Long pastes stand in it as marks, each of which is one character to the cursor and to
+    whatever deletes. `touched_at`: when the person last did something at the keyboard."""
 
-    def __init__(self, history: History, completer: Completer | None, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, history: History, completer: Completer | None, clock: Callable[[], float], pastes: Pastes
+    ) -> None:
         self._clock = clock
-        self._pastes: dict[int, str] = {}
+        self._pastes = pastes
+        self._text, self._cursor, self._entry = "", 0, 0
+        self._is_replacing = False
         self._begun_at = 0.0
         self.touched_at = float("-inf")
         self._was_empty = True
@@ -37,6 +42,7 @@ class Editor:
             completer=completer,
             complete_while_typing=Condition(self.is_completable) if completer is not None else False,
             on_text_changed=self._changed,
+            on_cursor_position_changed=self._moved,
         )
 
     def touched(self) -> None:
@@ -60,30 +66,38 @@ class Editor:
 
     def _changed(self, buffer: Buffer) -> None:
         self.touched_at = self._clock()
+        before, self._text = self._text, buffer.text
+        entry, self._entry = self._entry, buffer.working_index
+        if entry == self._entry and not self._is_replacing:
+            mended = self._pastes.mended(before, buffer.text)
+            if mended is not None:
+                buffer.document = Document(*mended)
+                return
         if not buffer.text:
             self._was_empty, self._pasted = True, False
         elif self._was_empty:
             self._was_empty = False
             self._begun_at = self._clock()
 
+    def _moved(self, buffer: Buffer) -> None:
+        """The cursor never stands inside a mark: it goes over it."""
+        before, self._cursor = self._cursor, buffer.cursor_position
+        for begin, end in self._pastes.marks(buffer.text):
+            if begin < self._cursor < end:
+                buffer.cursor_position = end if before < self._cursor else begin
+                return
+
     def paste(self, data: str) -> None:
-        """Insert pasted text; a long one as a fold."""
+        """Insert pasted text; a long one as a mark."""
         text = clean(data.replace("\r\n", "\n").replace("\r", "\n"), tab_width=4, blank_lines=0)
         if not text:
             return
-        lines = text.count("\n") + 1
-        if len(text) > FOLDED_CHARS or lines > FOLDED_LINES:
-            number = len(self._pastes) + 1
-            self._pastes[number] = text
-            size = f"{lines} lines" if lines > FOLDED_LINES else f"{len(text)} characters"
-            text = f"[pasted #{number}, {size}]"
-        self.buffer.insert_text(text)
+        self.buffer.insert_text(self._pastes.folded(text))
         self._pasted = True
 
     def put(self, text: str) -> None:
         """Replace the line by text that was not typed (a queued message, what another editor wrote)."""
-        self.buffer.text = text
-        self.buffer.cursor_position = len(text)
+        self._replace(text if len(text) <= LINE_CHARS else self._pastes.folded(text))
         self._pasted = bool(text)
 
     def put_back(self, text: str) -> None:
@@ -93,17 +107,24 @@ class Editor:
 
     def has_fold(self) -> bool:
         """Whether a folded paste stands in the line."""
-        return any(int(found[1]) in self._pastes for found in _FOLD.finditer(self.buffer.text))
+        return bool(self._pastes.marks(self.buffer.text))
 
-    def unfold(self) -> None:
-        """Show pasted text in full in the line."""
+    def unfold(self) -> bool:
+        """Show pasted text in full in the line, unless there is too much of it to be edited there."""
         text = self.resolved()
-        self.buffer.text = text
-        self.buffer.cursor_position = len(text)
+        if len(text) > LINE_CHARS:
+            return False
+        self._replace(text)
+        return True
 
     def resolved(self) -> str:
-        """The line with every fold replaced by what was pasted."""
-        return _FOLD.sub(lambda found: self._pastes.get(int(found[1]), found[0]), self.buffer.text)
+        """The line with every mark replaced by what was pasted."""
+        return self._pastes.resolved(self.buffer.text)
+
+    def _replace(self, text: str) -> None:
+        self._is_replacing = True
+        self.buffer.document = Document(text, len(text))
+        self._is_replacing = False
 
     def typed_line(self) -> TypedLine:
         """The line as it is about to be sent."""
@@ -119,5 +140,5 @@ class Editor:
     def clear(self) -> None:
         """Empty the line."""
         self.buffer.reset()
+        self._text, self._cursor, self._entry = "", 0, self.buffer.working_index
         self._was_empty, self._pasted = True, False
-        self._pastes.clear()

@@ -12,17 +12,21 @@ from buddy.safety.redact import redact
 
 KEPT_LINES = 5000
 READ_BYTES = 2_000_000
+KEPT_CHARS = 50_000
+"""A longer line is not written: a few of them would leave no room for others in what is read again."""
 
 
 class LineHistory(History):
     """One JSON string per line, newest last. Lines that begin with a blank are not written, as in a shell.
     Keys and tokens of known shapes come back while the program runs, and are never
-    written. A full or read-only disk loses history, nothing else."""
+    written. `resolved` gives a line with what was pasted into it, which is what another run needs; very long
+    ones are kept for this run alone. A full or read-only disk loses history, nothing else."""
 
-    def __init__(self, path: str, log: Callable[[str], None]) -> None:
+    def __init__(self, path: str, log: Callable[[str], None], resolved: Callable[[str], str]) -> None:
         super().__init__()
         self._path = path
         self._log = log
+        self._resolved = resolved
 
     def load_history_strings(self) -> Iterable[str]:
         """Entries, newest first."""
@@ -39,12 +43,13 @@ class LineHistory(History):
 
     def store_string(self, string: str) -> None:
         """Append one entry."""
-        if string.startswith(" "):
+        text = self._resolved(string)
+        if string.startswith(" ") or len(text) > KEPT_CHARS:
             return
         try:
             fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             with open(fd, "w", encoding="ascii") as file:
-                file.write(json.dumps(redact(string)) + "\n")
+                file.write(json.dumps(redact(text)) + "\n")
         except OSError as error:
             self._log(f"input history was not written: {error}")
 
@@ -57,7 +62,7 @@ def _entry(line: str) -> str:
     return found if isinstance(found, str) else ""
 
 
-def open_history(path: str | None, log: Callable[[str], None]) -> History:
+def open_history(path: str | None, log: Callable[[str], None], resolved: Callable[[str], str]) -> History:
     """The history at `path`, its directory made; in memory where that is not possible."""
     if path is None:
         return InMemoryHistory()
@@ -66,4 +71,4 @@ def open_history(path: str | None, log: Callable[[str], None]) -> History:
     except OSError as error:
         log(f"input history stays in memory: {error}")
         return InMemoryHistory()
-    return LineHistory(path, log)
+    return LineHistory(path, log, resolved)

@@ -27,7 +27,9 @@ def build_layout(
 ) -> Layout:
     """`top` ends with the rule; `below` is a hint, key help and the footer."""
     search = SearchToolbar()
-    control = BufferControl(buffer, search_buffer_control=search.control, focus_on_click=False)
+    control = BufferControl(
+        buffer, search_buffer_control=search.control, preview_search=True, focus_on_click=False
+    )
 
     def prefix(line: int, wrapped: int) -> AnyFormattedText:
         return [("class:prompt", sign + " ")] if line == 0 and wrapped == 0 else [("", "  ")]

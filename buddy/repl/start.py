@@ -12,6 +12,7 @@ from prompt_toolkit.input.vt100 import Vt100Input, raw_mode
 
 from buddy.repl.app import Repl, Settings
 from buddy.repl.intents import Intent
+from buddy.repl.key_parser import KeyParser
 from buddy.repl.output import FrameOutput, TerminalWriter, terminal_size
 from buddy.repl.outside import Modes
 from buddy.repl.view_state import DeskFacts
@@ -23,6 +24,7 @@ class Keyboard(Vt100Input):
     def __init__(self, stdin: TextIO, modes: Modes | None) -> None:
         super().__init__(stdin)
         self._modes = modes
+        self.vt100_parser = KeyParser(lambda key: self._buffer.append(key))
 
     def raw_mode(self) -> AbstractContextManager[None]:
         """Every key as it is typed."""

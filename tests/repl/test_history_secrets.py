@@ -15,7 +15,7 @@ from tests.safety.secrets_published import WHOLE
 @pytest.mark.parametrize("secret", [*SHAPED.values(), *WHOLE.values()], ids=[*SHAPED, *WHOLE])
 def test_SEC_088_a_key_that_was_typed_is_not_kept(tmp_path: Path, secret: str) -> None:
     path = tmp_path / "history.jsonl"
-    history = open_history(str(path), lambda said: pytest.fail(said))
+    history = open_history(str(path), lambda said: pytest.fail(said), str)
     history.append_string(f"use {secret} here")
     assert list(history.get_strings())[-1] == f"use {secret} here"  # as long as the program runs
 
@@ -27,7 +27,7 @@ def test_SEC_088_a_key_that_was_typed_is_not_kept(tmp_path: Path, secret: str) -
 
 def test_ordinary_words_are_kept_as_they_are(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
-    history = open_history(str(path), lambda said: pytest.fail(said))
+    history = open_history(str(path), lambda said: pytest.fail(said), str)
     for text in ("fix the bug in a.py", "two\nlines", "ünï"):
         history.append_string(text)
     assert list(map(json.loads, path.read_text().splitlines())) == [

@@ -1,0 +1,72 @@
+"""Long pastes: they stand in the line as `[pasted #1, 842 lines]`, and are what was pasted wherever the line
+goes to.
+
+A mark keeps its text for as long as the program runs, because the line it stands in comes back: from the
+history, out of the undo list, from a queue.
+"""
+
+from __future__ import annotations
+
+import re
+
+FOLDED_CHARS = 4096
+FOLDED_LINES = 15
+_MARK = re.compile(r"\[pasted #\d+, \d+ (?:lines|characters)\]")
+
+
+class Pastes:
+    """What was pasted, by its mark. No two marks are the same."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def folded(self, text: str) -> str:
+        """What stands in the line for a text: a mark where it is long."""
+        lines = text.count("\n") + 1
+        if len(text) <= FOLDED_CHARS and lines <= FOLDED_LINES:
+            return text
+        size = f"{lines} lines" if lines > FOLDED_LINES else f"{len(text)} characters"
+        mark = f"[pasted #{len(self._texts) + 1}, {size}]"
+        self._texts[mark] = text
+        return mark
+
+    def resolved(self, line: str) -> str:
+        """The line with every mark replaced by its text."""
+        return _MARK.sub(lambda found: self._texts.get(found[0], found[0]), line) if self._texts else line
+
+    def marks(self, line: str) -> list[tuple[int, int]]:
+        """Where marks begin and end in a line."""
+        return [found.span() for found in _MARK.finditer(line) if found[0] in self._texts]
+
+    def mended(self, before: str, after: str) -> tuple[str, int] | None:
+        """A line in which an edit broke a mark, without what is left of the mark, and where the cursor
+        belongs; None where none was broken. A mark goes as a whole: what is left of one would be sent as
+        words nobody wrote, and its text would be lost unseen."""
+        marks = self.marks(before)
+        if not marks:
+            return None
+        begin = _common(before, after)
+        kept = _common(before[begin:][::-1], after[begin:][::-1])
+        end, inserted = len(before) - kept, after[begin : len(after) - kept]
+        broken = [
+            (first, last)
+            for first, last in marks
+            if first < end and begin < last and not begin <= first <= last <= end
+        ]
+        broken += [(first, last) for first, last in marks if begin == end and first < begin < last]
+        if not broken:
+            return None
+        begin, end = min(begin, broken[0][0]), max(end, broken[-1][1])
+        return before[:begin] + inserted + before[end:], begin + len(inserted)
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
