@@ -8,7 +8,8 @@ import msgspec
 
 from buddy.agent.tool import ToolError
 from buddy.tools.elision import refuse_elided
-from buddy.tools.matching import MAX_PLACES, Found, Match, Mismatch, Quote, Step, find, shifted
+from buddy.tools.indentation import shifted
+from buddy.tools.matching import MAX_PLACES, Found, Match, Mismatch, Quote, Step, find
 from buddy.tools.refusals import ambiguous, not_found
 from buddy.tools.splice import Blend, keep_typography, kept_apart, spliced, take_new
 from buddy.workspace.content import Content, from_text, with_line_ends
@@ -63,7 +64,7 @@ def _one(content: Content, edit: Edit, shown: str) -> tuple[Content, Step]:
     quote = _quoted(content, edit)
     if quote.old == quote.new:
         raise ToolError("old and new are the same; nothing would change")
-    if not quote.old:
+    if not quote.old or not (content.raw or quote.old.strip()):
         if content.raw:
             raise ToolError(
                 f"old is empty, and {shown} is not: quote the text to replace, or write the whole file "
@@ -71,7 +72,7 @@ def _one(content: Content, edit: Edit, shown: str) -> tuple[Content, Step]:
             )
         return _again(content, with_line_ends(edit.new, "\n")), "exact"
     found = _found(content.text, quote, shown)
-    refuse_elided(quote.new, content.text)
+    refuse_elided(quote.new, content.text, quote.old)
     raw = _put_in(content, found)
     if raw == content.raw:
         raise ToolError(f"{shown} would stay as it is: the new text already stands there")
@@ -95,7 +96,7 @@ def _found(text: str, quote: Quote, shown: str) -> Found:
     if found is None:
         raise ToolError(not_found(text, quote.old, quote.new, shown))
     if len(found.matches) > 1 and not quote.everywhere:
-        raise ToolError(ambiguous(text, found.matches, shown, MAX_PLACES))
+        raise ToolError(ambiguous(text, found.matches, shown, MAX_PLACES if found.complete else 0))
     return found
 
 
@@ -137,6 +138,7 @@ _BLENDS: dict[Step, Blend] = {
     "typography": keep_typography,
     "indentation": take_new,
     "line numbers": take_new,
+    "blank lines around it": take_new,
 }
 
 

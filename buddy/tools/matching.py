@@ -3,12 +3,14 @@
 1. exact; 2. blanks at line ends differ; 3. typography differs (quotes, dashes, no-break spaces); 4. the whole
 block is indented differently, by the same amount on every line; 5. the quoted text was copied from our
 output, with line numbers or visible blanks. Steps 2, 4 and 5 compare whole lines, without blanks at their
-ends. Nothing fuzzier: a wrong edit costs more than a refusal that shows the real text. Everything here is
-pure; texts have newlines only.
+ends. Where all fail they are tried again on the same characters composed or taken apart as the file has
+them, then without blank lines around the block. Nothing fuzzier: a wrong edit costs more than a refusal that
+shows the real text. Everything here is pure; texts have newlines only.
 """
 
 from __future__ import annotations
 
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate
@@ -19,10 +21,15 @@ from typing import Literal
 import msgspec
 
 from buddy.tools.copied_output import FORMS, Copied, carries_marks
+from buddy.tools.indentation import BLANKS, NO_SHIFT, Shift, indent_of, shift_between
 
-Step = Literal["exact", "trailing blanks", "typography", "indentation", "line numbers"]
+Step = Literal[
+    "exact", "trailing blanks", "typography", "indentation", "line numbers", "blank lines around it"
+]
 MAX_TOLERANT_CHARS = 5_000_000
 MAX_PLACES = 200
+MAX_COMPARED_LINES = 20_000
+"""So many lines are compared by their indentation where places may overlap: 0.1 s on a slow machine."""
 _SPACES = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 TYPOGRAPHY = str.maketrans(
     {
@@ -33,18 +40,6 @@ TYPOGRAPHY = str.maketrans(
     }
 )
 """One character for one character, so that positions stay the same."""
-
-_BLANKS = " \t"
-
-
-class Shift(msgspec.Struct, frozen=True):
-    """A change of indentation: `remove` goes from the start of each line that is not blank, `add` comes."""
-
-    remove: str
-    add: str
-
-
-NO_SHIFT = Shift("", "")
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -57,12 +52,14 @@ class Match(msgspec.Struct, frozen=True):
 
 class Found(msgspec.Struct, frozen=True):
     """All places of the deciding step, never empty. `old` and `new` are what was compared and what is to be
-    put there (without line numbers in step 5; without the last newline where the file lacks it)."""
+    put there (without line numbers in step 5; without the last newline where the file lacks it). `complete`:
+    there are no more places."""
 
     step: Step
     matches: tuple[Match, ...]
     old: str
     new: str
+    complete: bool = True
 
 
 class Mismatch(Exception):
@@ -81,12 +78,19 @@ class Quote(msgspec.Struct, frozen=True):
 def find(text: str, quote: Quote) -> Found | None:
     """The places in `text`, None when there is none in any step; where one is meant, no more than
     `MAX_PLACES` are looked for, overlapping ones included. Raises `Mismatch`."""
+    found = _by_steps(text, quote)
+    if found or len(text) > MAX_TOLERANT_CHARS:
+        return found
+    return _composed_alike(text, quote) or _without_blank_edges(text, quote)
+
+
+def _by_steps(text: str, quote: Quote) -> Found | None:
     exact = tuple(Match(start, start + len(quote.old)) for start in _occurrences(text, quote.old, quote))
     if exact:
         return Found("exact", exact, quote.old, quote.new)
     if len(text) > MAX_TOLERANT_CHARS or not quote.old.strip():
         return None
-    lines_stand = all(line.strip(_BLANKS) in text for line in quote.old.split("\n"))
+    lines_stand = all(line.strip(BLANKS) in text for line in quote.old.split("\n"))
     return (
         (_without_trailing_blanks(text, quote) if lines_stand else None)
         or _without_typography(text, quote)
@@ -157,7 +161,7 @@ def _without_trailing_blanks(text: str, quote: Quote) -> Found | None:
 
 
 def _without_ends(lines: list[str]) -> list[str]:
-    return [line.rstrip(_BLANKS) for line in lines]
+    return [line.rstrip(BLANKS) for line in lines]
 
 
 def _without_typography(text: str, quote: Quote) -> Found | None:
@@ -170,79 +174,48 @@ def _without_typography(text: str, quote: Quote) -> Found | None:
 
 
 def _indented(text: str, quote: Quote) -> Found | None:
-    old_lines = _block(quote.old).split("\n")
-    keyed = [line.strip(_BLANKS) for line in _file_lines(text)]
+    old_lines, new_lines = _block(quote.old).split("\n"), quote.new.split("\n")
+    keyed = [line.strip(BLANKS) for line in _file_lines(text)]
     places: list[tuple[Match, int, int]] = []
-    for match, line, count in _whole_lines(text, keyed, [old.strip(_BLANKS) for old in old_lines], quote):
-        shift = uniform_shift(_lines_at(text, match, count), old_lines)
+    compared, complete = 0, True
+    for match, line, count in _whole_lines(text, keyed, [old.strip(BLANKS) for old in old_lines], quote):
+        shift = shift_between(_lines_at(text, match, count), old_lines, new_lines)
         if shift is not None:
             places.append((msgspec.structs.replace(match, shift=shift), line, count))
+        compared += count
+        if compared > MAX_COMPARED_LINES and not quote.everywhere:
+            if len(places) < 2:
+                raise Mismatch(
+                    "but for its indentation the old text stands in too many places to compare them"
+                )
+            complete = False
+            break
     if places:
         for shift in {match.shift for match, _, _ in places}:
             _check_shifted(shift, quote)
-    return _fitted(places, "indentation", quote)
+    found = _fitted(places, "indentation", quote)
+    return msgspec.structs.replace(found, complete=complete) if found else None
 
 
 def _lines_at(text: str, match: Match, count: int) -> list[str]:
     return text[match.start : match.end].split("\n")[:count]
 
 
-def uniform_shift(lines: list[str], old_lines: list[str]) -> Shift | None:
-    """The one change of indentation that turns `old_lines` into `lines`; blank lines fit each other."""
-    pairs = [(line, old) for line, old in zip(lines, old_lines, strict=True) if old.strip(_BLANKS)]
-    if not pairs:
-        return None
-    shifts: set[tuple[str, str]] = set()
-    file_indents = [_indent(line) for line, _ in pairs]
-    old_indents = [_indent(old) for _, old in pairs]
-    remove, add = _common_start(old_indents), _common_start(file_indents)
-    for mine, theirs in zip(file_indents, old_indents, strict=True):
-        shifts.add((mine[len(add) :], theirs[len(remove) :]))
-    if any(mine != theirs for mine, theirs in shifts):
-        return None
-    if add.endswith(remove):
-        return Shift("", add[: len(add) - len(remove)])
-    if remove.endswith(add):
-        return Shift(remove[: len(remove) - len(add)], "")
-    return Shift(remove, add)
-
-
-def _indent(line: str) -> str:
-    return line[: len(line) - len(line.lstrip(_BLANKS))]
-
-
-def _common_start(texts: list[str]) -> str:
-    low, high = min(texts), max(texts)
-    for at, sign in enumerate(low):
-        if sign != high[at]:
-            return low[:at]
-    return low
-
-
 def _check_shifted(shift: Shift, quote: Quote) -> None:
-    new_lines = [line for line in quote.new.split("\n") if line.strip(_BLANKS)]
+    new_lines = [line for line in quote.new.split("\n") if line.strip(BLANKS)]
     if not new_lines:
         return
-    first_old = next(line for line in quote.old.split("\n") if line.strip(_BLANKS))
-    if _indent(new_lines[0]) != _indent(first_old):
+    first_old = next(line for line in quote.old.split("\n") if line.strip(BLANKS))
+    if indent_of(new_lines[0]) != indent_of(first_old):
         raise Mismatch(
             "the old text fits with another indentation, but old and new start at different indentations, so "
             "it is not clear how far to indent the new text"
         )
-    if any(not line.startswith(shift.remove) for line in new_lines):
+    if not all(map(shift.fits, new_lines)):
         raise Mismatch(
             "the old text fits with another indentation, but some lines of the new text are indented less "
             "than the old text"
         )
-
-
-def shifted(text: str, shift: Shift) -> str:
-    """The text with the indentation of every line that is not blank changed."""
-    if shift == NO_SHIFT:
-        return text
-    return "\n".join(
-        shift.add + line[len(shift.remove) :] if line.strip(_BLANKS) else line for line in text.split("\n")
-    )
 
 
 def _without_numbers(text: str, quote: Quote) -> Found | None:
@@ -271,6 +244,62 @@ def _new_without_numbers(new: str, copied: Copied | None) -> str:
             "the old text carries line numbers, and the new text carries them on some of its lines"
         )
     return new
+
+
+def _composed_alike(text: str, quote: Quote) -> Found | None:
+    """What is the same to a reader and to Unicode: é in one character or in two."""
+    if text.isascii() or quote.old.isascii():
+        return None
+    for form in ("NFC", "NFD"):
+        old = unicodedata.normalize(form, quote.old)
+        if old == quote.old or (form == "NFD" and unicodedata.is_normalized("NFC", text)):
+            continue
+        found = _by_steps(text, Quote(old, unicodedata.normalize(form, quote.new), quote.everywhere))
+        if found:
+            return _named(found, "typography")
+    return None
+
+
+def _named(found: Found, step: Step) -> Found:
+    return msgspec.structs.replace(found, step=step) if found.step == "exact" else found
+
+
+def _without_blank_edges(text: str, quote: Quote) -> Found | None:
+    """Whole lines, without the blank lines the quote has before and behind them, which the new text then does
+    not bring either."""
+    old, head, tail = _without_edges(quote.old, len(quote.old), len(quote.old))
+    if not (head or tail) or not old.strip():
+        return None
+    if quote.new.strip() and quote.new.endswith("\n") != quote.old.endswith("\n"):
+        return None
+    new, _, _ = _without_edges(quote.new, head, tail)
+    found = _by_steps(text, Quote(old, new, quote.everywhere))
+    whole = tuple(match for match in found.matches if _is_whole_lines(text, match)) if found else ()
+    return (
+        _named(msgspec.structs.replace(found, matches=whole), "blank lines around it")
+        if found and whole
+        else None
+    )
+
+
+def _without_edges(text: str, head: int, tail: int) -> tuple[str, int, int]:
+    """A block without its first blank lines, at most `head`, and its last ones, at most `tail`; and how many
+    went."""
+    lines = _block(text).split("\n")
+    first, last = 0, len(lines)
+    while first < min(head, last) and not lines[first].strip(BLANKS):
+        first += 1
+    while last > first and len(lines) - last < tail and not lines[last - 1].strip(BLANKS):
+        last -= 1
+    kept = lines[first:last]
+    return _ended_as("\n".join(kept), text) if kept else "", first, len(lines) - last
+
+
+def _is_whole_lines(text: str, match: Match) -> bool:
+    begins = match.start == 0 or text[match.start - 1] == "\n"
+    return begins and (
+        text[match.end - 1 : match.end] == "\n" or text[match.end : match.end + 1] in {"\n", ""}
+    )
 
 
 def _ended_as(block: str, text: str) -> str:

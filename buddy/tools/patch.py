@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -22,12 +23,15 @@ from buddy.tools.patch_format import (
     Section,
     UpdateFile,
     added_lines,
+    between_markers,
     one_section_each,
     parse_patch,
     patch_paths,
+    removed_lines,
+    unwrapped,
 )
 from buddy.tools.patch_unified import is_unified, parse_unified
-from buddy.tools.refusals import stale
+from buddy.tools.refusals import numbered, stale
 from buddy.tools.write import new_bytes, require_known
 from buddy.workspace.content import decode, line_count
 from buddy.workspace.files import Loaded
@@ -38,7 +42,11 @@ ALIASES = {"input": "patch", "patch_text": "patch", "patchText": "patch", "diff"
 
 
 def _sections(patch: str) -> tuple[Section, ...]:
-    return one_section_each(parse_unified(patch)) if is_unified(patch) else parse_patch(patch)
+    text = unwrapped(patch)
+    inside = between_markers(text)
+    if is_unified(inside):
+        return one_section_each(parse_unified(inside))
+    return parse_patch(text)
 
 
 class _Planner:
@@ -69,6 +77,7 @@ class _Planner:
             case DeleteFile():
                 _refuse_link(target, "delete_file")
                 before = existing(target, loaded, ctx.service(Boundary))
+                _refuse_other_content(target, before, section)
                 return [FileChange(target, before, None, whole=True)], f"{target.shown}: deleted"
             case UpdateFile():
                 before = existing(target, loaded, ctx.service(Boundary))
@@ -100,6 +109,22 @@ def _refuse_link(target: Located, instead: str) -> None:
         )
 
 
+def _refuse_other_content(target: Located, before: Loaded, section: DeleteFile) -> None:
+    """Raise `ToolError` where a diff says what the file holds that goes, and it holds something else."""
+    content = decode(before.data)
+    if section.lines is None or content is None:
+        return
+    lines = content.text.removesuffix("\n").split("\n") if content.text else []
+    pairs = enumerate(zip_longest(lines, section.lines))
+    at = next((n for n, (mine, theirs) in pairs if (mine or "").rstrip() != (theirs or "").rstrip()), None)
+    if at is not None:
+        found = numbered(lines[at : at + 5], at + 1) or "       (the end of the file)"
+        raise ToolError(
+            f"{target.shown} is not deleted: from line {at + 1} on it holds something else than the diff "
+            f"removes. Nothing was changed. There stands:\n{found}"
+        )
+
+
 def _added(
     ctx: ToolContext, target: Located, before: Loaded | None, content: str
 ) -> tuple[list[FileChange], str]:
@@ -127,7 +152,9 @@ def _updated(ctx: ToolContext, target: Located, before: Loaded, section: UpdateF
             raise
         lines, whole = changed_lines(view, before)
         raise ToolError(f"{error}\n{stale(target.shown, lines, whole=whole)}") from error
-    refuse_elided("\n".join(added_lines(section.hunks)), content.text)
+    refuse_elided(
+        "\n".join(added_lines(section.hunks)), content.text, "\n".join(removed_lines(section.hunks))
+    )
     if outcome.content.raw == content.raw and not section.move_to:
         raise ToolError(f"{target.shown} would stay as it is; nothing was changed")
     text = summary(target.shown, compared(content.text, outcome.content.text))

@@ -7,12 +7,15 @@ like; where the removed lines are indented by another, uniform amount, the added
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 import msgspec
 
 from buddy.agent.tool import ToolError
-from buddy.tools.matching import NO_SHIFT, TYPOGRAPHY, Shift, shifted, uniform_shift
+from buddy.tools.indentation import NO_SHIFT, Shift, nests_alike, shift_between, shifted
+from buddy.tools.matching import MAX_COMPARED_LINES, TYPOGRAPHY
 from buddy.tools.patch_format import Hunk
 from buddy.tools.refusals import not_found, numbered
 from buddy.workspace.content import Content, from_text, split_ends
@@ -33,6 +36,10 @@ PASSES: tuple[tuple[str, Callable[[str], str]], ...] = (
 )
 
 
+_WITHOUT_INDENTATION = ("indentation", "typography")
+_MAX_SHOWN = 4
+
+
 class Patched(msgspec.Struct, frozen=True):
     """The content after a file's hunks, and the passes other than exact that were needed."""
 
@@ -40,17 +47,39 @@ class Patched(msgspec.Struct, frozen=True):
     loose: tuple[str, ...]
 
 
+class _Keyed:
+    """The file's lines as one pass compares them. Looked through as one text: with lists, many near repeats
+    take quadratic time."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
+        self._text = "\n".join(("", *lines, ""))
+        self._starts = [1, *accumulate((len(line) + 1 for line in lines), initial=1)][1:]
+
+    def seek(self, wanted: Sequence[str], start: int) -> int | None:
+        """The first place at or after `start` where these lines stand."""
+        if start >= len(self.lines):
+            return None
+        at = self._text.find("\n".join(("", *wanted, "")), self._starts[start] - 1)
+        return bisect_left(self._starts, at + 1) if at >= 0 else None
+
+
 class _Keys:
     """The file's lines as each pass compares them, made when first needed."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
         self._lines = [text for text, _ in lines]
-        self._made: dict[str, list[str]] = {}
+        self._made: dict[str, _Keyed] = {}
 
-    def of(self, name: str, key: Callable[[str], str]) -> list[str]:
+    def of(self, name: str, key: Callable[[str], str]) -> _Keyed:
         if name not in self._made:
-            self._made[name] = [key(line) for line in self._lines]
+            self._made[name] = _Keyed([key(line) for line in self._lines])
         return self._made[name]
+
+    @property
+    def exact(self) -> list[str]:
+        """The lines as they are."""
+        return self._lines
 
 
 class _Placed(msgspec.Struct, frozen=True):
@@ -88,17 +117,35 @@ def patched(content: Content, hunks: Sequence[Hunk], shown: str) -> Patched:
 
 def _after_anchors(keys: _Keys, hunk: Hunk, cursor: int, where: str) -> int:
     for anchor in hunk.anchors:
-        for name, key in PASSES:
-            found = _seek(keys.of(name, key), [key(anchor)], cursor)
-            if found is not None:
-                cursor = found + 1
-                break
-        else:
-            text = "\n".join(keys.of("exact", str))
+        found = _anchored(keys, anchor, cursor)
+        if found is None:
+            text = "\n".join(keys.exact)
             raise ToolError(
                 f"{where}: the line after @@ was not found.\n{not_found(text, anchor, '', where)}"
             )
+        cursor = found + 1
     return cursor
+
+
+def _anchored(keys: _Keys, anchor: str, start: int) -> int | None:
+    """The first line that is the anchor; otherwise the only one that starts with it."""
+    for name, key in PASSES:
+        found = keys.of(name, key).seek([key(anchor)], start)
+        if found is not None:
+            return found
+    begin = anchor.strip()
+    lines = keys.of("indentation", str.strip).lines
+    begun = [at for at in range(start, len(lines)) if begin and _goes_on(lines[at], begin)]
+    return begun[0] if len(begun) == 1 else None
+
+
+def _goes_on(line: str, begin: str) -> bool:
+    """Whether a line starts with these whole words."""
+    return line.startswith(begin) and not (_is_word(begin[-1]) and _is_word(line[len(begin)]))
+
+
+def _is_word(sign: str) -> bool:
+    return sign.isalnum() or sign == "_"
 
 
 def _place(
@@ -106,23 +153,48 @@ def _place(
 ) -> tuple[_Placed, str]:
     if not hunk.old:
         return _addition(keys, content, hunk, start, where), "exact"
-    if _stands_where_it_says(keys.of("exact", str), hunk, start):
-        at = hunk.line - 1
+    if _stands_where_it_says(keys.exact, hunk, start):
+        at = (hunk.line or 0) - 1
         return _Placed(at, at + len(hunk.old), _new_lines(lines, at, hunk, content.line_end)), "exact"
     for wanted in _variants(hunk):
         for name, key in PASSES:
             at = _find(keys.of(name, key), [key(text) for text in wanted.old], start, wanted)
+            if at is not None and name in _WITHOUT_INDENTATION:
+                at = _nested(keys.of(name, key), [key(text) for text in wanted.old], at, wanted, lines)
             if at is not None:
                 _refuse_ambiguous(keys, wanted, (name, key), at, where)
                 return _Placed(
                     at, at + len(wanted.old), _new_lines(lines, at, wanted, content.line_end)
                 ), name
-    text = "\n".join(keys.of("exact", str))
+    text = "\n".join(keys.exact)
     raise ToolError(_explained(keys, hunk, start, not_found(text, "\n".join(hunk.old), "", where)))
 
 
+def _nested(keyed: _Keyed, old: list[str], first: int, hunk: Hunk, lines: Sequence[Line]) -> int | None:
+    """The first of the places from `first` on where the lines are nested as the hunk shows them."""
+    at: int | None = first
+    tries = max(1, MAX_COMPARED_LINES // len(old))
+    while at is not None and tries > 0:
+        if _nests(lines, at, hunk):
+            return at
+        at = keyed.seek(old, at + 1)
+        tries -= 1
+    return None
+
+
+def _nests(lines: Sequence[Line], at: int, hunk: Hunk) -> bool:
+    """A context line that is one space short has lost its sign."""
+    ours = [lines[at + n][0] for n in range(len(hunk.old))]
+    signs = [sign for sign, _ in hunk.lines if sign != "+"]
+    theirs = [
+        mine if sign == " " and mine.rstrip() == f" {text}".rstrip() else text
+        for mine, sign, text in zip(ours, signs, hunk.old, strict=True)
+    ]
+    return nests_alike(ours, theirs)
+
+
 def _stands_where_it_says(lines: list[str], hunk: Hunk, start: int) -> bool:
-    at = hunk.line - 1
+    at = (hunk.line or 0) - 1
     return at >= start and tuple(lines[at : at + len(hunk.old)]) == hunk.old
 
 
@@ -135,17 +207,23 @@ def _refuse_ambiguous(
         return
     name, key = step
     old = [key(text) for text in hunk.old]
-    again = _seek(keys.of(name, key), old, at + 1)
+    again = keys.of(name, key).seek(old, at + 1)
     if again is not None:
         raise ToolError(
             f"{where}: its lines stand at line {at + 1} and again at line {again + 1}. Nothing was changed. "
-            "Give more context lines, or name the function or class before them after @@."
+            "Give more context lines, or name the function or class before them after @@.\n"
+            + "\n…\n".join(_shown(keys, line, len(old)) for line in (at, again))
         )
+
+
+def _shown(keys: _Keys, at: int, count: int) -> str:
+    first = max(0, at - 1)
+    return numbered(keys.exact[first : at + min(count, _MAX_SHOWN) + 1], first + 1)
 
 
 def _explained(keys: _Keys, hunk: Hunk, start: int, refusal: str) -> str:
     """Say so where the text is there, but before the place of the hunk."""
-    earlier = _seek(keys.of("exact", str), list(hunk.old), 0)
+    earlier = keys.of("exact", str).seek(hunk.old, 0)
     if earlier is not None and earlier < start:
         return (
             f"{refusal}\nThe hunk's text stands at line {earlier + 1}, before the hunk above it: "
@@ -161,32 +239,24 @@ def _variants(hunk: Hunk) -> tuple[Hunk, ...]:
     return (hunk,)
 
 
-def _find(lines: list[str], old: list[str], start: int, hunk: Hunk) -> int | None:
+def _find(keyed: _Keyed, old: list[str], start: int, hunk: Hunk) -> int | None:
     if hunk.at_end:
-        last = len(lines) - len(old)
-        if last >= start and lines[last:] == old:
+        last = len(keyed.lines) - len(old)
+        if last >= start and keyed.lines[last:] == old:
             return last
-    return _seek(lines, old, start)
-
-
-def _seek(lines: list[str], wanted: list[str], start: int) -> int | None:
-    """The first place at or after `start` where these lines stand."""
-    first = wanted[0]
-    last = len(lines) - len(wanted)
-    at = start - 1
-    while at < last:
-        try:
-            at = lines.index(first, at + 1, last + 1)
-        except ValueError:
-            return None
-        if lines[at : at + len(wanted)] == wanted:
-            return at
-    return None
+    return keyed.seek(old, start)
 
 
 def _addition(keys: _Keys, content: Content, hunk: Hunk, start: int, where: str) -> _Placed:
-    """Lines to add without context: at the end of the file, unless an anchor says they belong elsewhere."""
-    lines = keys.of("exact", str)
+    """Lines to add without context: at the end of the file, unless an anchor or a number says they belong
+    elsewhere: there nothing shows that the place is the right one."""
+    lines = keys.exact
+    if hunk.line is not None and hunk.line < len(lines):
+        raise ToolError(
+            f"{where}: it only adds lines, and line numbers alone are not trusted. Nothing was changed. "
+            "Give a context line (starting with a space) before or after them.\n"
+            f"{numbered(lines[max(0, hunk.line - 2) : hunk.line + 2], max(1, hunk.line - 1))}"
+        )
     if hunk.anchors and start < len(lines):
         raise ToolError(
             f"{where}: it only adds lines, and the @@ line does not say on which side of the lines after it "
@@ -217,11 +287,11 @@ def _shift_at(lines: Sequence[Line], at: int, hunk: Hunk) -> Shift:
     sign = "-" if "-" in signs else " "
     theirs = [text for found, text in zip(signs, hunk.old, strict=True) if found == sign]
     ours = [lines[at + n][0] for n, found in enumerate(signs) if found == sign]
-    shift = uniform_shift(ours, theirs) or NO_SHIFT
+    added = [text for found, text in hunk.lines if found == "+" and text.strip()]
+    shift = shift_between(ours, theirs, added) or NO_SHIFT
     if sign == " " and shift == Shift("", " "):
         return NO_SHIFT
-    added = [text for found, text in hunk.lines if found == "+" and text.strip()]
-    return shift if all(text.startswith(shift.remove) for text in added) else NO_SHIFT
+    return shift if all(map(shift.fits, added)) else NO_SHIFT
 
 
 def _rebuilt(lines: Sequence[Line], places: Sequence[_Placed], line_end: str) -> str:

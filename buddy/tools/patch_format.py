@@ -20,8 +20,9 @@ from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
 
 _BEGIN, _END = "*** Begin Patch", "*** End Patch"
-_ADD, _DELETE, _UPDATE, _MOVE = "*** Add File: ", "*** Delete File: ", "*** Update File: ", "*** Move to: "
+_ADD, _DELETE, _UPDATE, _MOVE = "*** Add File:", "*** Delete File:", "*** Update File:", "*** Move to:"
 _END_OF_FILE = "*** End of File"
+_SIGNS = ("***", "@@", "+", "-")
 _FENCE = pattern(r"```\w*[ \t]*\n(.*)\n```", re.DOTALL)
 _POSITION = pattern(r" -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@.*")
 NO_NEWLINE = "\\ No newline"
@@ -31,13 +32,13 @@ _HEREDOC = pattern(r"(?:\S+[ \t]+|\S+\n\S+[ \t]+)?<<-?\s*(['\"]?)(\w+)\1[ \t]*\n
 class Hunk(msgspec.Struct, frozen=True):
     """One change of a file. `anchors`: lines that stand before it, in order. `lines`: sign and text; " " is
     context. `at_end`: its last line is the file's last. `line`: the number, from 1, it gives for its first
-    line (0: none); worth something only where the text stands there too. `open_end`: its last new line has no
-    line end."""
+    line (0: before the first one; None: it gives none); worth something only where the text stands there too.
+    `open_end`: its last new line has no line end."""
 
     anchors: tuple[str, ...]
     lines: tuple[tuple[str, str], ...]
     at_end: bool
-    line: int = 0
+    line: int | None = None
     open_end: bool = False
 
     @property
@@ -54,9 +55,10 @@ class AddFile(msgspec.Struct, frozen=True):
 
 
 class DeleteFile(msgspec.Struct, frozen=True):
-    """A file goes."""
+    """A file goes. `lines`: what it holds, where the patch says so."""
 
     path: str
+    lines: tuple[str, ...] | None = None
 
 
 class UpdateFile(msgspec.Struct, frozen=True):
@@ -78,6 +80,11 @@ def parse_patch(text: str) -> tuple[Section, ...]:
 def added_lines(hunks: tuple[Hunk, ...]) -> list[str]:
     """The lines that hunks bring."""
     return [text for hunk in hunks for sign, text in hunk.lines if sign == "+"]
+
+
+def removed_lines(hunks: tuple[Hunk, ...]) -> list[str]:
+    """The lines that hunks take away."""
+    return [text for hunk in hunks for sign, text in hunk.lines if sign == "-"]
 
 
 def one_section_each(sections: tuple[Section, ...]) -> tuple[Section, ...]:
@@ -103,16 +110,30 @@ def patch_paths(sections: tuple[Section, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(paths))
 
 
-def _body(text: str) -> list[str]:
-    """The lines between the markers, without a here-document around them."""
+def unwrapped(text: str) -> str:
+    """The patch without a code fence, a here-document or words around it."""
     trimmed = text.replace("\r\n", "\n").strip()
-    fenced = _FENCE().fullmatch(trimmed)
-    if fenced:
-        trimmed = fenced.group(1).strip()
-    wrapped = _HEREDOC().fullmatch(trimmed)
-    if wrapped:
-        trimmed = wrapped.group(3).strip()
+    for form, group in ((_FENCE, 1), (_HEREDOC, 3)):
+        found = form().fullmatch(trimmed)
+        if found:
+            trimmed = found.group(group).strip()
     lines = trimmed.split("\n")
+    begins = [at for at, line in enumerate(lines) if line == _BEGIN]
+    if begins and begins[0] and not any(line.startswith(_SIGNS) for line in lines[: begins[0]]):
+        return "\n".join(lines[begins[0] :]).removesuffix("\n```")
+    return trimmed
+
+
+def between_markers(text: str) -> str:
+    """What stands between the two markers of a patch; all of it where they are missing."""
+    first, _, rest = text.partition("\n")
+    inside, _, last = rest.rpartition("\n")
+    return inside if (first.strip(), last.strip()) == (_BEGIN, _END) else text
+
+
+def _body(text: str) -> list[str]:
+    """The lines between the markers."""
+    lines = unwrapped(text).split("\n")
     begins, ends = lines[0].strip() == _BEGIN, lines[-1].strip() == _END
     if begins and ends and len(lines) > 1:
         return lines[1:-1]
@@ -121,6 +142,14 @@ def _body(text: str) -> list[str]:
     if not begins:
         raise ToolError(f"expected a patch that starts with the line {_BEGIN!r}, found {lines[0][:80]!r}")
     raise ToolError(f"expected a patch that ends with the line {_END!r}, found {lines[-1][:80]!r}")
+
+
+def _path(given: str) -> str:
+    """A file name, without quotes around it."""
+    path = given.strip()
+    if len(path) > 2 and path[0] == path[-1] and path[0] in "\"`'":
+        return path[1:-1]
+    return path
 
 
 class _Parser:
@@ -136,6 +165,9 @@ class _Parser:
             if not self._lines[self._at].strip():
                 self._at += 1
                 continue
+            if self._lines[self._at : self._at + 2] == [_END, _BEGIN]:  # two patches, one after the other
+                self._at += 2
+                continue
             found.append(self._section())
         if not found:
             raise ToolError(
@@ -148,8 +180,8 @@ class _Parser:
         for marker, read in ((_ADD, self._add), (_DELETE, self._delete), (_UPDATE, self._update)):
             if header.startswith(marker) and header[len(marker) :].strip():
                 self._at += 1
-                return read(header[len(marker) :].strip())
-        raise self._unexpected(f"{_ADD.strip()!r}, {_UPDATE.strip()!r} or {_DELETE.strip()!r} with a path")
+                return read(_path(header[len(marker) :]))
+        raise self._unexpected(f"{_ADD!r}, {_UPDATE!r} or {_DELETE!r} with a path")
 
     def _unexpected(self, wanted: str) -> ToolError:
         found = repr(self._lines[self._at][:80]) if self._at < len(self._lines) else "the end of the patch"
@@ -172,9 +204,11 @@ class _Parser:
 
     def _update(self, path: str) -> UpdateFile:
         move_to = ""
-        if self._at < len(self._lines) and self._lines[self._at].strip().startswith(_MOVE.strip()):
-            move_to = self._lines[self._at].strip()[len(_MOVE.strip()) :].strip()
+        if self._at < len(self._lines) and self._lines[self._at].strip().startswith(_MOVE):
+            given = _path(self._lines[self._at].strip()[len(_MOVE) :])
+            move_to = "" if given == path else given
             self._at += 1
+        self._skip_names(path)
         hunks: list[Hunk] = []
         while self._at < len(self._lines) and not self._header_here():
             hunk = self._hunk(first=not hunks)
@@ -184,10 +218,17 @@ class _Parser:
             raise self._unexpected(f"a hunk (a line that starts with @@) for {path}")
         return UpdateFile(path, move_to, tuple(hunks))
 
+    def _skip_names(self, path: str) -> None:
+        """Over the two lines by which a unified diff names the file once more."""
+        names = self._lines[self._at : self._at + 2]
+        signs = [name[:4] for name in names]
+        if signs == ["--- ", "+++ "] and all(name.split("\t")[0].rstrip().endswith(path) for name in names):
+            self._at += 2
+
     def _hunk(self, *, first: bool) -> Hunk | None:
         anchors: list[str] = []
         headed = False
-        line = 0
+        line: int | None = None
         while self._at < len(self._lines) and self._is_anchor(self._lines[self._at]):
             headed = True
             anchor = self._lines[self._at][2:]
@@ -195,7 +236,7 @@ class _Parser:
             if position:
                 line = int(position.group(1))
             elif anchor.strip():
-                anchors.append(anchor[1:])
+                anchors.append(anchor[1:].removesuffix(" @@"))
             self._at += 1
         if not headed and not first:
             raise self._unexpected("@@")

@@ -6,21 +6,41 @@ second `@@` are not: what they name may stand anywhere before the hunk.
 
 from __future__ import annotations
 
+import re
+
 from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
 from buddy.tools.patch_format import NO_NEWLINE, AddFile, DeleteFile, Hunk, Section, UpdateFile
 
-_GIT = pattern(r"diff --git (?:\"?a/(.+?)\"?) (?:\"?b/(.+?)\"?)")
-_POSITION = pattern(r"@@(?: -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@.*| \.\.\. @@.*| ?)")
+_GIT = pattern(r'diff --git ("a/.+?"|a/.+?) ("b/.+"|b/.+)')
+_POSITION = pattern(r"@@(?: -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@.*| \.\.\. @@.*| @@.*| ?)")
 _NOWHERE = "/dev/null"
+_BETWEEN = ("Index: ", "=====", "diff -", "Only in ")
+_BACKUPS = (".orig", ".old", ".bak", "~")
+_VERSION = pattern(r"\d+(?:\.\w+)+")
+_ESCAPED = pattern(rb'\\([0-7]{3}|[abfnrtv"\\])')
+_SIGNS = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
+_MAX_WORDS = 200
+"""Lines before the first file name that are looked over."""
 
 
 def is_unified(text: str) -> bool:
-    """Whether a text is a unified diff, not a patch with markers."""
-    lines = text.lstrip().split("\n", 200)
-    if lines[0].startswith("diff --git "):
-        return True
-    return lines[0].startswith("--- ") and len(lines) > 1 and lines[1].startswith("+++ ")
+    """Whether a text is a unified diff, perhaps with words before it, not a patch with markers."""
+    return _first_header(text.split("\n", _MAX_WORDS)) is not None
+
+
+def _first_header(lines: list[str]) -> int | None:
+    for at, line in enumerate(lines):
+        if line.startswith("*** "):
+            return None
+        if line.startswith("diff --git ") or _names_file(lines, at):
+            return at
+    return None
+
+
+def _names_file(lines: list[str], at: int) -> bool:
+    """Whether the two lines that name a file stand here."""
+    return lines[at].startswith("--- ") and at + 1 < len(lines) and lines[at + 1].startswith("+++ ")
 
 
 def parse_unified(text: str) -> tuple[Section, ...]:
@@ -33,12 +53,13 @@ class _Reader:
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
-        self._at = 0
+        self._at = _first_header(lines) or 0
 
     def sections(self) -> tuple[Section, ...]:
         found: list[Section] = []
-        while self._at < len(self._lines):
-            if not self._lines[self._at].strip():
+        while self._at < len(self._lines) and not self._signed():
+            between = self._starts(*_BETWEEN) and not self._starts("diff --git ")
+            if between or not self._lines[self._at].strip():
                 self._at += 1
                 continue
             found.append(self._section())
@@ -46,24 +67,33 @@ class _Reader:
 
     def _section(self) -> Section:
         old = new = ""
+        renamed = False
         named = _GIT().fullmatch(self._lines[self._at])
         if named:
-            old, new = named.group(1), named.group(2)
             self._at += 1
-            old, new = self._git_headers(old, new)
+            (old, new), renamed = self._git_headers(*_paths(named.group(1), named.group(2)))
         if self._starts("--- "):
-            old = _path(self._lines[self._at][4:], "a/")
+            at = self._at
             self._at += 1
             if not self._starts("+++ "):
                 raise self._unexpected("a line that starts with '+++ '")
-            new = _path(self._lines[self._at][4:], "b/")
+            old, new = _paths(self._lines[at][4:], self._lines[at + 1][4:])
             self._at += 1
         elif not named:
             raise self._unexpected("'diff --git a/… b/…' or '--- a/…'")
+        if not renamed:
+            old, new = _one_file(old, new)
         return self._made(old, new, self._hunks())
 
-    def _git_headers(self, old: str, new: str) -> tuple[str, str]:
-        """What git says between its first line and the file names: renames, new and deleted files."""
+    def _signed(self) -> bool:
+        """Whether the end of a mail is reached: two dashes and git's version."""
+        rest = self._lines[self._at :]
+        return len(rest) == 2 and rest[0].rstrip() == "--" and _VERSION().match(rest[1]) is not None
+
+    def _git_headers(self, old: str, new: str) -> tuple[tuple[str, str], bool]:
+        """What git says between its first line and the file names: new and deleted files, and renames (true
+        where there is one)."""
+        renamed = False
         while self._at < len(self._lines) and not self._starts("--- ", "diff --git ", "@@"):
             line = self._lines[self._at]
             if line.startswith(("GIT binary patch", "Binary files ", "copy from ")):
@@ -75,11 +105,11 @@ class _Reader:
             elif line.startswith("deleted file mode"):
                 new = _NOWHERE
             elif line.startswith("rename from "):
-                old = line.removeprefix("rename from ")
+                old, renamed = _unquoted(line.removeprefix("rename from ")), True
             elif line.startswith("rename to "):
-                new = line.removeprefix("rename to ")
+                new, renamed = _unquoted(line.removeprefix("rename to ")), True
             self._at += 1
-        return old, new
+        return (old, new), renamed
 
     def _made(self, old: str, new: str, hunks: tuple[Hunk, ...]) -> Section:
         if old == _NOWHERE:
@@ -87,7 +117,8 @@ class _Reader:
             end = "" if not lines or (hunks and hunks[-1].open_end) else "\n"
             return AddFile(new, "\n".join(lines) + end)
         if new == _NOWHERE:
-            return DeleteFile(old)
+            lines = tuple(text for hunk in hunks for text in hunk.old)
+            return DeleteFile(old, lines if hunks else None)
         if not hunks and old == new:
             raise self._unexpected("a hunk (a line that starts with @@)")
         return UpdateFile(old, new if new != old else "", hunks)
@@ -102,16 +133,18 @@ class _Reader:
             lines, open_end = self._hunk_lines()
             if not lines:
                 raise self._unexpected("lines that start with a space, - or +")
-            hunks.append(
-                Hunk((), tuple(lines), at_end=False, line=int(position.group(1) or 0), open_end=open_end)
-            )
+            number = int(position.group(1) or 0)
+            hunks.append(Hunk((), tuple(lines), at_end=False, line=number, open_end=open_end))
         return tuple(hunks)
 
     def _hunk_lines(self) -> tuple[list[tuple[str, str]], bool]:
         found: list[tuple[str, str]] = []
         open_end = False
         while (
-            self._at < len(self._lines) and not self._starts("@@", "diff --git ") and not self._names_here()
+            self._at < len(self._lines)
+            and not self._starts("@@", *_BETWEEN)
+            and not self._names_here()
+            and not self._signed()
         ):
             line = self._lines[self._at]
             if line.startswith(NO_NEWLINE):
@@ -126,11 +159,9 @@ class _Reader:
         return found, open_end
 
     def _names_here(self) -> bool:
-        return (
-            self._starts("--- ")
-            and self._at + 1 < len(self._lines)
-            and self._lines[self._at + 1].startswith("+++ ")
-        )
+        """In a hunk, a removed and an added line may look like names; before a hunk they are names."""
+        after = "".join(self._lines[self._at + 2 : self._at + 3])
+        return _names_file(self._lines, self._at) and after.startswith("@@")
 
     def _starts(self, *starts: str) -> bool:
         return self._at < len(self._lines) and self._lines[self._at].startswith(starts)
@@ -140,6 +171,34 @@ class _Reader:
         return ToolError(f"patch line {self._at + 1}: expected {wanted}, found {found}; nothing was changed")
 
 
-def _path(given: str, prefix: str) -> str:
-    path = given.split("\t")[0].strip().strip('"')
-    return path.removeprefix(prefix) if path != _NOWHERE else path
+def _paths(old: str, new: str) -> tuple[str, str]:
+    """The two file names, without git's prefixes where they are git's."""
+    old, new = (_unquoted(given.split("\t")[0].strip()) for given in (old, new))
+    prefixed = old.startswith("a/") or old == _NOWHERE, new.startswith("b/") or new == _NOWHERE
+    if all(prefixed):
+        return old.removeprefix("a/"), new.removeprefix("b/")
+    return old.removeprefix("./"), new.removeprefix("./")
+
+
+def _one_file(old: str, new: str) -> tuple[str, str]:
+    """The names of a change that renames nothing. Raises `ToolError` when they name two files."""
+    if old == new or _NOWHERE in (old, new):
+        return old, new
+    if any(old == new + ending for ending in _BACKUPS):
+        return new, new
+    raise ToolError(
+        f"the diff names two files, {old} and {new}, and does not say that one becomes the other: give the "
+        "lines 'rename from' and 'rename to' after 'diff --git', or the same name twice. Nothing was changed."
+    )
+
+
+def _unquoted(path: str) -> str:
+    """A name as git writes it: in quotes, with octal numbers for what is not plain ASCII."""
+    if len(path) < 2 or path[0] != '"' or path[-1] != '"':
+        return path
+
+    def sign(found: re.Match[bytes]) -> bytes:
+        code = found.group(1)
+        return bytes([int(code, 8) & 255]) if code.isdigit() else _SIGNS.get(code, code)
+
+    return _ESCAPED().sub(sign, path[1:-1].encode()).decode("utf-8", "replace")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
+from itertools import takewhile
 
 from buddy.agent.pattern import pattern
 from buddy.tools.matching import Match, line_of, line_starts
@@ -19,7 +20,21 @@ MAX_LISTED_PLACES = 20
 _MAX_WORDS = 40
 _MAX_PLACES_OF_A_WORD = 16
 _MAX_FREQUENT = 3
+_MAX_COMPARED = 12
 _MAX_LINE = 300
+_ESCAPES = (
+    ((('\\"', '"'), ("\\'", "'")), ", but would be without the backslashes before quotes"),
+    (
+        (("\\n", "\n"), ("\\t", "\t"), ('\\"', '"')),
+        ", but would be without the backslashes: it was escaped twice",
+    ),
+    ((("\\\\", "\\"),), ", but would be with one backslash for every two: it was escaped twice"),
+    (
+        (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&#39;", "'"), ("&amp;", "&")),
+        ", but would be with <, >, & and quotes in place of &lt; &gt; &amp; and &quot;",
+    ),
+)
+"""What a model may have written for what; never undone, only said."""
 _WORD = pattern(r"\w{2,}|[^\w\s]{2,}")
 _LEGEND = "(leading and trailing blanks: · is a space, → a tab)"
 
@@ -53,7 +68,8 @@ def not_found(text: str, old: str, new: str, shown: str) -> str:
             f"{message}, but the new text is already there (line {there}). Nothing was changed.\n"
             f"{numbered(now, there)}"
         )
-    nearest = _nearest(text, old)
+    real, told = _escaped(text, old)
+    nearest = _nearest(text, real)
     lines = text.split("\n")
     if nearest is None:
         head = (
@@ -62,15 +78,27 @@ def not_found(text: str, old: str, new: str, shown: str) -> str:
             else "       (only blanks)"
         )
         return f"{message}, nor anything like it. Nothing was changed. The file begins:\n{head}"
-    count = min(old.rstrip("\n").count("\n") + 1, MAX_SHOWN_LINES)
+    count = min(real.rstrip("\n").count("\n") + 1, MAX_SHOWN_LINES)
     first = max(0, min(nearest, len(lines) - 1))
     window = lines[first : first + count]
     parts = [
-        f"{message}. Nothing was changed. Nearest text in the file {_LEGEND}:",
+        f"{message}{told}. Nothing was changed. Nearest text in the file {_LEGEND}:",
         numbered(window, first + 1),
         _difference(window, old.split("\n"), first),
     ]
     return "\n".join(part for part in parts if part)
+
+
+def _escaped(text: str, old: str) -> tuple[str, str]:
+    """The quoted text as it was meant, where it stands in the file once an escape is undone; and how to say
+    so."""
+    for escapes, told in _ESCAPES:
+        meant = old
+        for escape, sign in escapes:
+            meant = meant.replace(escape, sign)
+        if meant != old and meant.strip() and meant in text:
+            return meant, told
+    return old, ""
 
 
 def _already_there(text: str, new: str) -> int:
@@ -106,7 +134,25 @@ def _nearest(text: str, old: str) -> int | None:
     if not votes:
         return None
     best = max(votes.values())
-    return max(0, min(start for start, count in votes.items() if count == best))
+    likely = sorted(start for start, count in votes.items() if count * 2 >= best)[:_MAX_COMPARED]
+    return max(0, max(likely, key=lambda at: (_alike(text, starts, old_lines, at), votes[at], -at)))
+
+
+def _alike(text: str, starts: list[int], old_lines: list[str], first: int) -> int:
+    """How many signs the lines from `first` on share with the quoted ones, at their starts and ends."""
+    shared = 0
+    for begin, old in zip(
+        starts[max(0, first) :], old_lines[max(0, -first) :][:MAX_SHOWN_LINES], strict=False
+    ):
+        line = text[begin : begin + _MAX_LINE].split("\n", 1)[0].strip()
+        other = old.strip()[:_MAX_LINE]
+        head = _common(line, other)
+        shared += head + _common(line[head:][::-1], other[head:][::-1])
+    return shared
+
+
+def _common(one: str, other: str) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _words(old_lines: list[str]) -> list[tuple[str, int]]:
@@ -139,7 +185,7 @@ def ambiguous(text: str, matches: Sequence[Match], shown: str, most: int) -> str
     numbers = [line_of(starts, match.start) for match in matches]
     listed = ", ".join(map(str, numbers[:MAX_LISTED_PLACES]))
     more = f" and {len(numbers) - MAX_LISTED_PLACES} more" if len(numbers) > MAX_LISTED_PLACES else ""
-    count = f"{len(numbers)} places" if len(numbers) < most else f"{most} places or more"
+    count = f"{len(numbers)} places" if len(numbers) < most else f"{len(numbers)} places or more"
     lines = text.split("\n")
     samples = "\n".join(numbered([lines[number - 1]], number) for number in dict.fromkeys(numbers[:4]))
     return (

@@ -19,8 +19,10 @@ def take_new(_original: str, _old: str, new: str) -> str:
 
 
 def keep_typography(original: str, old: str, new: str) -> str:
-    """A changed line keeps the file's characters where `old` and `new` agree at its start and its end. All of
-    `original` and `old` correspond one to one."""
+    """A changed line keeps the file's characters where `old` and `new` agree at its start and its end, as far
+    as `original` and `old` correspond one to one."""
+    if len(original) != len(old):
+        return new
     shortest = min(len(old), len(new))
     head = 0
     while head < shortest and old[head] == new[head]:

@@ -101,7 +101,7 @@ class _Planner:
             require_known(target, before, view, "replacing it whole")
         data, old = new_bytes(self._content, before)
         if before is not None and before.data:
-            refuse_elided(self._content, old.text)
+            refuse_elided(self._content, old.text, old.text)
         if before is not None and before.data == data:
             raise ToolError(f"{target.shown} already has exactly this content; nothing was changed")
         now = decode(data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -260,3 +261,66 @@ async def test_a_link_does_not_take_the_file_it_leads_to_with_it(desk: Desk, sec
     assert desk.bytes("a.txt") == b"one\n"
     assert (desk.root / "l.txt").is_symlink()
     assert not (desk.root / "b.txt").exists()
+
+
+NESTED = "def f():\n    if a:\n        b()\n    return 1\n"
+
+
+async def test_lines_that_are_nested_in_another_way_are_not_found(desk: Desk) -> None:
+    desk.put("n.py", NESTED)
+    start, end = "*** Begin Patch\n*** Update File: n.py\n@@\n", "*** End Patch"
+    inside = f"{start}         b()\n-        return 1\n+        return 2\n{end}"
+    assert "     4  ····return 1" in await desk.ask(apply_patch, patch=inside)
+    outside = inside.replace(
+        "         b()\n-        return 1\n+        return 2", " b()\n-return 1\n+return 2"
+    )
+    assert (await desk.ask(apply_patch, patch=outside)).startswith("n.py: +1 −1")
+    assert desk.bytes("n.py").decode() == NESTED.replace("return 1", "return 2")
+
+
+async def test_added_lines_get_the_files_tabs_on_every_level(desk: Desk) -> None:
+    desk.put("t.go", "\tif a {\n\t\tb()\n\t}\n")
+    hunk = "     if a {\n-        b()\n+        if x {\n+            c()\n+        }\n     }\n"
+    await desk.call(apply_patch, patch=f"*** Begin Patch\n*** Update File: t.go\n@@\n{hunk}*** End Patch")
+    assert desk.bytes("t.go") == b"\tif a {\n\t\tif x {\n\t\t\tc()\n\t\t}\n\t}\n"
+
+
+@pytest.mark.parametrize(
+    ("anchor", "found"),
+    [("def b", True), ("def b(y)", True), ("def b(y): @@", True), ("def a", False), ("def c", False)],
+)
+async def test_an_anchor_may_be_the_start_of_one_line(desk: Desk, anchor: str, found: bool) -> None:
+    desk.put("d.py", "def aa():\n    x\n\ndef b(y):\n    x\n\ndef a_b():\n    x\n")
+    said = await desk.ask(
+        apply_patch,
+        patch=f"*** Begin Patch\n*** Update File: d.py\n@@ {anchor}\n-    x\n+    z\n*** End Patch",
+    )
+    assert said.startswith("d.py: +1 −1, line 5") is found, said
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("*** Update File: n.py", "*** Update File: `n.py`"),
+        ("*** Update File: n.py", "*** Update File:n.py"),
+        ("*** Update File: n.py", "*** Update File: n.py\n--- a/n.py\n+++ b/n.py"),
+        ("*** Update File: n.py", "*** Update File: n.py\n*** Move to: n.py"),
+        ("*** Begin Patch", "This is it:\n\n*** Begin Patch"),
+        ("*** End Patch", "*** End Patch\n*** Begin Patch\n*** Add File: m.py\n+m\n*** End Patch"),
+    ],
+    ids=["quoted", "no blank", "names again", "moved to itself", "words", "two patches"],
+)
+async def test_what_is_clear_in_spite_of_its_form_is_done(desk: Desk, change: tuple[str, str]) -> None:
+    desk.put("n.py", NESTED)
+    patch = "*** Begin Patch\n*** Update File: n.py\n@@\n-    return 1\n+    return 2\n*** End Patch"
+    await desk.call(apply_patch, patch=patch.replace(*change))
+    assert desk.bytes("n.py").decode() == NESTED.replace("return 1", "return 2")
+
+
+async def test_near_repeats_end_in_time(desk: Desk) -> None:
+    started = time.process_time()
+    desk.put("s.txt", "    x\n\tx\n" * 8_000)
+    for old in ("-x\n-  x\n-    x\n" * 600, "-x\n" * 2_000 + "-y\n"):
+        patch = f"*** Begin Patch\n*** Update File: s.txt\n@@\n{old}+y\n*** End Patch"
+        assert "was not found" in await desk.ask(apply_patch, patch=patch)
+    assert time.process_time() - started < 5

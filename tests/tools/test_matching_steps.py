@@ -96,6 +96,83 @@ def test_a_tab_for_blanks_is_one_uniform_indentation() -> None:
     assert applied("if x:\n\tgo()\n", "    go()", "    stop()")[0] == "if x:\n\tstop()\n"
 
 
+GO = "func f() {\n\tif a {\n\t\tb()\n\t}\n\treturn p\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "after"),
+    [
+        (
+            GO,
+            "    if a {\n        b()\n    }",
+            "    if a {\n        c(\n            1)\n    }",
+            GO.replace("b()", "c(\n\t\t\t1)"),
+        ),
+        (GO, "if a {\n  b()\n}", "if a {\n  c()\n}", GO.replace("b()", "c()")),
+        (
+            GO,
+            "    return p\n",
+            "    if q {\n        return p\n    }\n",
+            GO.replace("\treturn p", "\tif q {\n\t\treturn p\n\t}"),
+        ),
+        (
+            "a:\n    b\n        c\n",
+            "\tb\n\t\tc",
+            "\tb\n\t\tc\n\t\t\td",
+            "a:\n    b\n        c\n            d\n",
+        ),
+        (
+            "\t/**\n\t * x\n\t */\n",
+            "    /**\n     * x\n     */",
+            "    /**\n     * y\n     */",
+            "\t/**\n\t * y\n\t */\n",
+        ),
+        ("all:\n\tcc a\n", "all:\n    cc a\n", "all:\n    cc a b\n", "all:\n\tcc a b\n"),
+    ],
+    ids=["spaces for tabs", "set in less", "one level", "tabs for spaces", "comment stars", "makefile"],
+)
+def test_tabs_for_spaces_are_one_difference_on_every_level(text: str, old: str, new: str, after: str) -> None:
+    assert applied(text, old, new) == (after, "indentation")
+
+
+@pytest.mark.parametrize(
+    ("text", "old"),
+    [
+        ("a\n\tb\n\t\tc\n", "a\n    b\n  c"),
+        ("\tif a:\n\t\tb()\n\tc()\n", "    if a:\n        b()\n        c()"),
+        ("        b\n", "\tb\n"),
+    ],
+    ids=["other levels", "a line inside instead of after", "how wide a tab is stays unknown"],
+)
+def test_what_would_be_nested_in_another_way_is_refused(text: str, old: str) -> None:
+    assert applied(text, old, "\tx\n\t\ty")[0] == ""
+
+
+def test_letters_may_be_composed_in_another_way() -> None:
+    assert applied("cafe\u0301 = 1\nz\n", "caf\u00e9 = 1", "caf\u00e9 = 2") == (
+        "cafe\u0301 = 2\nz\n",
+        "typography",
+    )
+    assert applied("caf\u00e9 = 1\nz\n", "cafe\u0301 = 1", "cafe\u0301 = 2")[0] == "caf\u00e9 = 2\nz\n"
+    assert applied("\ufb01le = 1\n", "file = 1", "x")[0] == ""
+
+
+def test_blank_lines_around_a_quote_may_be_missing_in_the_file() -> None:
+    text = "max = 1\nx = 1\ny = 2\n"
+    assert applied(text, "\n\nx = 1\n", "\n\nx = 2\n") == (
+        text.replace("\nx = 1", "\nx = 2"),
+        "blank lines around it",
+    )
+    assert applied(text, "x = 1\ny = 2\n\n", "x = 3\n\n")[0] == "max = 1\nx = 3\n"
+    assert applied(text, "\n\nx = 1\n", "")[0] == "max = 1\ny = 2\n"
+    assert applied("max = 1\n", "\n\nx = 1\n", "\n\nx = 2\n")[0] == ""
+    assert applied(text, "\n\nx = 1\n", "x = 2")[0] == "", "two lines would become one"
+
+
+def test_an_empty_file_is_filled_also_where_a_blank_one_is_quoted() -> None:
+    assert applied("", "\n", "new\n")[0] == "new\n"
+
+
 def test_indentation_that_differs_unevenly_is_refused() -> None:
     assert applied("  a\n    b\n", "a\nb", "c\nd")[0] == ""
 
@@ -150,6 +227,26 @@ def test_a_refusal_shows_the_nearest_real_text_with_numbers_and_visible_blanks()
     assert "First difference, line 5" in refusal
 
 
+def test_of_equally_near_lines_the_most_alike_is_shown() -> None:
+    text = "<li>a &amp; b</li>\n<li>5 &lt; 6</li>\n<li>q</li>\n"
+    assert "     2  <li>5 &lt; 6</li>" in applied(text, "<li>5 &gt; 6</li>", "x")[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "said"),
+    [
+        ("def f():\n    return 1\n", "def f():\\n    return 1", "escaped twice"),
+        ('print("a")\n', 'print(\\"a\\")', "backslashes before quotes"),
+        ('print("a\\n")\n', 'print("a\\\\n")', "one backslash for every two"),
+        ("if (a < b && c)\n", "if (a &lt; b &amp;&amp; c)", "&lt;"),
+    ],
+)
+def test_escapes_that_are_not_in_the_file_are_named_and_never_undone(text: str, old: str, said: str) -> None:
+    after, refusal = applied(text, old, "x")
+    assert (after, said in refusal) == ("", True)
+    assert text.split("\n")[0] in refusal
+
+
 def test_a_refusal_without_anything_near_shows_how_the_file_begins() -> None:
     assert "     1  alpha\n     2  beta" in applied("alpha\nbeta\n", "xyz", "q")[1]
 
@@ -172,6 +269,9 @@ def test_long_runs_and_repetitions_end_in_time() -> None:
     applied("a" * 400_000, "a" * 1000, "z")
     applied("ab\n" * 100_000, " ab\n" * 500 + "c", "z")
     applied("a" * 300_000, "a", "bb", everywhere=True)
+    same, mixed = "    x\n" * 16_000, "    x\n\tx\n" * 8_000
+    assert "places or more" in applied(same, "x\n" * 2_000, "y")[1]
+    assert "too many places" in applied(mixed, "  x\n    x\n" * 1_000, "  y")[1]
     assert time.perf_counter() - started < 10
 
 

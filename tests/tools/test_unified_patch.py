@@ -93,10 +93,68 @@ async def test_lines_without_end_stay_without(desk: Desk) -> None:
         (f"{NAMES}@@ -1 +1 @@\n", "expected lines that start with a space"),
         (f"{NAMES}@@ -1 +1\n-x\n+y\n", "expected a hunk header"),
         (f"{NAMES}@@ -1 +1 @@\n-import os\n+import re\nand so on\n", "found 'and so on'"),
-        (f"{NAMES}@@ -1 +1 @@\n-import os\n+import re\nIndex: x\n", "found 'Index: x'"),
+        (f"{NAMES}@@ -1 +1 @@\n-import os\n+import re\nNote: x\n", "found 'Note: x'"),
         ("diff --git a/a.png b/a.png\nGIT binary patch\nliteral 3\n", "cannot be applied"),
     ],
 )
 async def test_what_does_not_fit_is_refused_and_nothing_changes(desk: Desk, patch: str, said: str) -> None:
     assert said in await patched(desk, patch)
     assert desk.bytes("a.py").decode() == BEFORE
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        "```diff\n" + NAMES + HUNK + "```\n",
+        "*** Begin Patch\n" + NAMES + HUNK + "*** End Patch\n",
+        "Here is the change:\n\n" + NAMES + HUNK,
+        "Index: a.py\n=====\n" + NAMES + HUNK,
+        "diff -u a/a.py b/a.py\n" + NAMES + HUNK,
+        "--- a.py.orig\n+++ a.py\n" + HUNK,
+        "From 01ab Mon Sep 17\nSubject: x\n\n---\n a.py | 2 +-\n\ndiff --git a/a.py b/a.py\n"
+        + NAMES
+        + HUNK
+        + "-- \n2.43.0\n",
+    ],
+    ids=["fence", "markers", "words", "subversion", "diff -u", "a copy's name", "mail"],
+)
+async def test_what_stands_around_a_diff_is_looked_through(desk: Desk, patch: str) -> None:
+    assert await patched(desk, patch) == BEFORE.replace("return 1", "return 10")
+
+
+async def test_a_folder_named_like_a_prefix_is_a_folder(desk: Desk) -> None:
+    desk.put("a/a.py", BEFORE)
+    await desk.call(apply_patch, patch="--- a/a.py\n+++ a/a.py\n" + HUNK)
+    assert desk.bytes("a.py").decode() == BEFORE
+    assert desk.bytes("a/a.py").decode() == BEFORE.replace("return 1", "return 10")
+
+
+async def test_another_name_without_a_rename_moves_nothing(desk: Desk) -> None:
+    assert "names two files" in await patched(desk, "--- a/a.py\n+++ b/b.py\n" + HUNK)
+    assert not (desk.root / "b.py").exists()
+
+
+@pytest.mark.parametrize(("name", "quoted"), [("é.txt", "\\303\\251.txt"), ('q"x.txt', 'q\\"x.txt')])
+async def test_names_in_gits_quotes_are_read(desk: Desk, name: str, quoted: str) -> None:
+    desk.put(name, "one\n")
+    await desk.call(apply_patch, patch=f'--- "a/{quoted}"\n+++ "b/{quoted}"\n@@ -1 +1 @@\n-one\n+two\n')
+    assert desk.bytes(name) == b"two\n"
+
+
+async def test_a_file_that_holds_something_else_is_not_deleted(desk: Desk) -> None:
+    desk.put("u.txt", "a\nb\nmore\n")
+    refusal = await desk.ask(apply_patch, patch="--- a/u.txt\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-a\n-b\n")
+    assert "     3  more" in refusal
+    assert desk.bytes("u.txt") == b"a\nb\nmore\n"
+    shorter = "--- a/u.txt\n+++ /dev/null\n@@ -1,4 +0,0 @@\n-a\n-b\n-more\n-end\n"
+    assert "the end of the file" in await desk.ask(apply_patch, patch=shorter)
+
+
+async def test_lines_without_context_are_added_only_at_the_end(desk: Desk) -> None:
+    assert "line numbers alone are not trusted" in await patched(desk, f"{NAMES}@@ -2,0 +3 @@\n+x\n")
+    assert await patched(desk, f"{NAMES}@@ -7,0 +8 @@\n+x\n") == BEFORE + "x\n"
+
+
+async def test_removed_and_added_lines_may_look_like_file_names(desk: Desk) -> None:
+    desk.put("a.py", "-- x\ny\n")
+    assert await patched(desk, f"{NAMES}@@ -1,2 +1,2 @@\n--- x\n+++ z\n y\n") == "++ z\ny\n"

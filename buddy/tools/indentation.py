@@ -1,0 +1,146 @@
+"""How far a block's indentation in a file is from the way a model quoted it, and text moved by as much: pure.
+
+The difference is one for all lines: the same blanks more or less, or a tab for a number of spaces on every
+level. Anything else would nest the lines in another way, which in many languages is another program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import msgspec
+
+BLANKS = " \t"
+_USUAL_WIDTHS = (4, 2, 8, 3)
+
+
+class Shift(msgspec.Struct, frozen=True):
+    """A change of indentation of lines that are not blank: every `unit` they start with becomes `becomes`,
+    then `remove` goes from their start and `add` comes."""
+
+    remove: str
+    add: str
+    unit: str = ""
+    becomes: str = ""
+
+    def fits(self, line: str) -> bool:
+        """Whether the line is indented far enough."""
+        return self.converted(line).startswith(self.remove)
+
+    def converted(self, line: str) -> str:
+        """The line in the other unit."""
+        if not self.unit:
+            return line
+        body = line
+        levels = 0
+        while body.startswith(self.unit):
+            body = body[len(self.unit) :]
+            levels += 1
+        return self.becomes * levels + body
+
+
+NO_SHIFT = Shift("", "")
+
+
+def shifted(text: str, shift: Shift) -> str:
+    """The text with the indentation of every line that is not blank changed."""
+    if shift == NO_SHIFT:
+        return text
+    return "\n".join(
+        shift.add + shift.converted(line)[len(shift.remove) :] if line.strip(BLANKS) else line
+        for line in text.split("\n")
+    )
+
+
+def indent_of(line: str) -> str:
+    """The blanks a line starts with."""
+    return line[: len(line) - len(line.lstrip(BLANKS))]
+
+
+def shift_between(lines: Sequence[str], old_lines: Sequence[str], new_lines: Sequence[str]) -> Shift | None:
+    """The one change of indentation that turns `old_lines` into `lines`, None when there is none, or none
+    that `new_lines` can take part in without tabs and spaces being mixed. Blank lines fit each other."""
+    pairs = [(line, old) for line, old in zip(lines, old_lines, strict=True) if old.strip(BLANKS)]
+    if not pairs:
+        return None
+    ours, theirs = [indent_of(line) for line, _ in pairs], [indent_of(old) for _, old in pairs]
+    new = [indent_of(line) for line in new_lines if line.strip(BLANKS)]
+    plain = _uniform(ours, theirs)
+    if plain is not None and (len(_levels([*theirs, *new])) < 2 or not _other_kind(ours, [*theirs, *new])):
+        return plain
+    for unit, becomes in _units(ours, theirs, new):
+        change = Shift("", "", unit, becomes)
+        found = _uniform(ours, [change.converted(indent) for indent in theirs])
+        if found is not None and not (found.remove + found.add).strip(becomes[0]):
+            return msgspec.structs.replace(found, unit=unit, becomes=becomes)
+    return None
+
+
+def _uniform(ours: list[str], theirs: list[str]) -> Shift | None:
+    """What all of their indentations have to lose and to get at the start."""
+    remove, add = _common_start(theirs), _common_start(ours)
+    if any(mine[len(add) :] != other[len(remove) :] for mine, other in zip(ours, theirs, strict=True)):
+        return None
+    if add.endswith(remove):
+        return Shift("", add[: len(add) - len(remove)])
+    if remove.endswith(add):
+        return Shift(remove[: len(remove) - len(add)], "")
+    return Shift(remove, add)
+
+
+def _common_start(texts: list[str]) -> str:
+    low, high = min(texts), max(texts)
+    for at, sign in enumerate(low):
+        if sign != high[at]:
+            return low[:at]
+    return low
+
+
+def _other_kind(ours: list[str], quoted: list[str]) -> bool:
+    """Whether the file is indented with tabs here and the model indents with spaces, or the other way
+    round."""
+    mine, other = "".join(ours), "".join(quoted)
+    return (mine[:1] == "\t" and other[:1] == " ") or (mine[:1] == " " and other[:1] == "\t")
+
+
+def _levels(indents: list[str]) -> list[int]:
+    """The different depths in columns or tabs, without the one space by which some comments are set in."""
+    return sorted({len(indent) // 2 * 2 if "\t" not in indent else len(indent) for indent in indents})
+
+
+def _units(ours: list[str], theirs: list[str], new: list[str]) -> Iterator[tuple[str, str]]:
+    """What a level may be there and here, the likeliest first."""
+    quoted = [*theirs, *new]
+    if not any("\t" in indent for indent in quoted):
+        if any(" \t" in indent for indent in ours):
+            return
+        gaps = [high - low for low, high in pairwise(_levels(quoted))]
+        widths = [min(gaps)] if gaps else []
+        if len(_levels(theirs)) > 1:
+            widths.extend(_USUAL_WIDTHS)
+        yield from ((" " * width, "\t") for width in dict.fromkeys(widths))
+        return
+    if any("\t" in indent for indent in ours) or any(" " in indent for indent in quoted):
+        return
+    gaps = [high - low for low, high in pairwise(_levels(ours))]
+    if gaps:
+        yield "\t", " " * min(gaps)
+    elif theirs[0]:
+        width, rest = divmod(len(ours[0]), len(theirs[0]))
+        if not rest and width in (2, 4):  # eight may as well be two levels
+            yield "\t", " " * width
+
+
+def nests_alike(lines: Sequence[str], old_lines: Sequence[str]) -> bool:
+    """Whether of any two lines the same one is set in deeper, both in the file and as quoted; or the quote
+    has no indentation at all."""
+    pairs = [(line, old) for line, old in zip(lines, old_lines, strict=True) if old.strip(BLANKS)]
+    depths = {(_columns(line), _columns(old)) for line, old in pairs}
+    if all(not indent_of(old) for _, old in pairs):
+        return True
+    return all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(sorted(depths)))
+
+
+def _columns(line: str) -> int:
+    return len(indent_of(line).expandtabs(8))
