@@ -20,6 +20,7 @@ from buddy.cli.stores import KEEP_ELSEWHERE, session_store
 from buddy.cli.trust import FolderTrust
 from buddy.config import IGNORED, ConfigError, Loaded
 from buddy.llm.scripted import Pace
+from buddy.repl import words
 from buddy.repl.at_desk import AtDesk
 from buddy.repl.blocks import Note, PlainText
 from buddy.repl.commands.builtin import builtin_commands
@@ -33,6 +34,7 @@ from buddy.sessions.folder import FolderError
 from buddy.sessions.lock import LockedError
 from buddy.sessions.store import ForeignSessionError, ReadOnlySessionError, SessionError
 from buddy.tasks.events import EventReader
+from buddy.tasks.task import Task
 from buddy.tools.ask_user import OpenQuestion
 from buddy.workspace.file_index import FileIndex
 
@@ -154,12 +156,8 @@ async def _greet(desk: Desk, front: Front) -> None:
     if history and desk.session.session_id == front.previous:  # opened again: all of it is on the screen
         return
     if any(task.history for task in board.tasks.values()):
-        front.print(*blocks_of(history, board.focus))
-        for task in board.tasks.values():
-            if task.state == "paused":
-                front.print(
-                    Note("info", f"task {task.number} is paused: {task.reason}; /continue {task.number}")
-                )
+        front.print(*blocks_of(history, board.focus if len(board.tasks) > 1 else 0))
+        front.print(*(Note("info", _paused(task)) for task in board.tasks.values() if task.state == "paused"))
         return
     if isinstance(desk.models, DemoModels):
         front.print(PlainText(HINTS))
@@ -167,6 +165,16 @@ async def _greet(desk: Desk, front: Front) -> None:
     problem = await desk.models.problem(board.task(board.focus).model)
     if problem:
         front.print(PlainText(await first_run_text(problem, desk.models.known(), desk.place.environment)))
+
+
+def _paused(task: Task) -> str:
+    """That a task waits to be continued, and what that does about calls that never ran: a question which was
+    open is asked again then, and only then."""
+    said = f"task {task.number} is paused: {task.reason}; /continue {task.number}"
+    if not task.not_run:
+        return said
+    calls = words.counted(len(task.not_run), "call")
+    return f"{said} takes up {calls} that did not run, and asks again where one needs your approval"
 
 
 async def _closed(desk: Desk, front: Front) -> None:

@@ -11,6 +11,7 @@ from buddy.agent.messages import AssistantMessage, Call, Message, ToolMessage, U
 from buddy.repl import words
 from buddy.repl.blocks import Block, Markdown, Note, ToolCall, UserPrompt
 from buddy.repl.own_words import own_words
+from buddy.safety.sanitise import one_line
 
 SHOWN_MESSAGES = 60
 """Enough to pick up the thread; the rest is in the session (/export)."""
@@ -19,7 +20,8 @@ TITLE_CHARS = 100
 
 
 def blocks_of(history: Sequence[Message], task_id: int) -> list[Block]:
-    """The end of a conversation, to be printed above the prompt."""
+    """The end of a conversation, to be printed above the prompt. Calls are named after the task, unless it is
+    0."""
     blocks: list[Block] = []
     left_out = max(0, len(history) - SHOWN_MESSAGES)
     if left_out:
@@ -28,6 +30,7 @@ def blocks_of(history: Sequence[Message], task_id: int) -> list[Block]:
         )
     calls: dict[str, Call] = {}
     for message in history[left_out:]:
+        is_last = message is history[-1]
         match message:
             case UserMessage():
                 text, along = own_words(message)
@@ -38,7 +41,8 @@ def blocks_of(history: Sequence[Message], task_id: int) -> list[Block]:
                 if text.strip():
                     blocks.append(Markdown(text.strip("\n")))
                 if message.finish == "cut":
-                    blocks.append(Note("warning", "this reply broke off here; /continue goes on"))
+                    goes_on = "; /continue goes on" if is_last else ""
+                    blocks.append(Note("warning", f"this reply broke off here{goes_on}"))
             case ToolMessage():
                 blocks.append(_tool(message, calls.get(message.call_id), task_id))
     return blocks
@@ -61,4 +65,4 @@ def _subject(arguments: str) -> str:
         return ""
     values = cast("dict[str, object]", given).values() if isinstance(given, dict) else ()
     text = next((value for value in values if isinstance(value, str) and value), "")
-    return text.split("\n", 1)[0][:TITLE_CHARS]
+    return one_line(text, TITLE_CHARS)

@@ -82,7 +82,7 @@ def test_odd_lines_are_answered_one_by_one_and_the_rest_goes_on(tmp_path: Path) 
         line(
             "half",
             "ask",
-            "line 18 of stdin is not valid JSON: Unterminated string starting at at character 15, "
+            "line 18 of stdin is not valid JSON: Unterminated string starting at character 15, "
             """near '{"id": "half", "comm'.""",
         ),
         line("last", *LS),

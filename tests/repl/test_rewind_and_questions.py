@@ -205,6 +205,33 @@ async def test_a_question_of_a_background_task_names_it_waits_and_is_answered(tm
         await desk.said("/answer", "no question is waiting")
 
 
+async def test_an_approval_that_was_open_when_buddy_died_is_announced_and_asked_again(
+    tmp_path: Path,
+) -> None:
+    script = [reply(call("edit_file", path="main.py", old="1", new="2")), reply("Changed.")]
+    async with FakeLLM(script) as server:
+        desk = Desk(tmp_path, server.url)
+        desk.files(main__py="print(1)\n")
+        async with seated(desk, server) as sat:
+            sat.say("change it")
+            await sat.until(lambda: len(sat.context.board.inbox.waiting()) == 1, "the question")
+            journal = next((desk.repo / ".buddyx/sessions").glob("*/journal.jsonl"))
+            at_the_question = journal.read_bytes()
+        journal.write_bytes(at_the_question)
+        for snapshot in journal.parent.glob("snapshot*"):
+            snapshot.unlink()
+        async with seated(desk, server, "-c") as sat:
+            await sat.shows(
+                "task 1 is paused: buddy ended while this task was running; /continue 1 takes up 1 call that "
+                "did not run, and asks again where one needs your approval",
+                "✗ edit_file main.py",
+            )
+            sat.say("/continue")
+            await sat.until(lambda: len(sat.context.board.inbox.waiting()) == 1, "the question again")
+            await sat.said("/ok", "Changed.")
+    assert (desk.repo / "main.py").read_text() == "print(2)\n"
+
+
 async def test_a_question_that_was_open_when_buddy_died_is_asked_again(tmp_path: Path) -> None:
     async with FakeLLM(asks) as server:
         desk = Desk(tmp_path, server.url)

@@ -1,0 +1,50 @@
+"""A conversation that was left, printed again."""
+
+from __future__ import annotations
+
+import json
+
+from buddy.agent.messages import (
+    NO_USAGE,
+    AssistantMessage,
+    Call,
+    Finish,
+    Message,
+    Text,
+    ToolMessage,
+    UserMessage,
+)
+from buddy.repl.blocks import Markdown, Note, ToolCall, UserPrompt
+from buddy.repl.replay import blocks_of
+
+
+def said(text: str, finish: Finish, *calls: Call) -> AssistantMessage:
+    return AssistantMessage("a", (Text(text), *calls), "m", "chat", finish, NO_USAGE)
+
+
+def test_only_a_reply_that_is_the_last_one_can_be_continued() -> None:
+    history: list[Message] = [
+        UserMessage("u", (Text("one"),), "prompt"),
+        said("begun", "cut"),
+        UserMessage("v", (Text("two"),), "prompt"),
+        said("begun too", "cut"),
+    ]
+    assert blocks_of(history, 0) == [
+        UserPrompt("one", "prompt", 0, 0),
+        Markdown("begun"),
+        Note("warning", "this reply broke off here"),
+        UserPrompt("two", "prompt", 0, 0),
+        Markdown("begun too"),
+        Note("warning", "this reply broke off here; /continue goes on"),
+    ]
+
+
+def test_a_call_is_named_by_its_beginning_and_by_its_task_where_there_are_several() -> None:
+    call = Call("c", "run_shell", json.dumps({"command": "echo " + "x" * 200}))
+    history: list[Message] = [said("", "calls", call), ToolMessage("t", "c", "run_shell", "x", "ok")]
+    (alone,) = blocks_of(history, 0)
+    (one_of_two,) = blocks_of(history, 2)
+    assert isinstance(alone, ToolCall)
+    assert isinstance(one_of_two, ToolCall)
+    assert alone.title == "run_shell echo " + "x" * 94 + "…"
+    assert (alone.task_id, one_of_two.task_id) == (0, 2)
