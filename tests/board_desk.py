@@ -20,7 +20,7 @@ from buddy.agent.messages import Call, Message, ToolMessage, UserMessage, text_o
 from buddy.agent.provider import ModelRequest
 from buddy.agent.registry import ToolRegistry
 from buddy.agent.tool import Tool, ToolResult
-from buddy.cli.rules import Judge
+from buddy.cli.judge import Judge
 from buddy.config import ConfigError
 from buddy.llm.governor import Governor
 from buddy.llm.scripted import Reply, Say, ScriptedProvider

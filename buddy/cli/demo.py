@@ -21,9 +21,10 @@ from buddy.agent.messages import Text, UserMessage
 from buddy.agent.provider import ModelRequest
 from buddy.cli.arguments import Options
 from buddy.cli.collector import collect_from_here
-from buddy.cli.desk import Desk, Wanted, open_desk
+from buddy.cli.desk import Desk, open_desk
 from buddy.cli.models import Models
 from buddy.cli.place import Place, find_place, read_settings
+from buddy.cli.run import Wanted
 from buddy.cli.stores import session_store
 from buddy.config import Loaded, Settings
 from buddy.extend.templates import template_text

@@ -11,10 +11,12 @@ from collections.abc import Callable, Generator, Mapping
 from buddy.agent.messages import Usage
 from buddy.cli.arguments import Options, UsageError
 from buddy.cli.collector import collect_from_here
-from buddy.cli.desk import Wanted, mode_of, open_desk
+from buddy.cli.desk import open_desk
 from buddy.cli.log import start_log
 from buddy.cli.models import Models
 from buddy.cli.place import Place, check_yolo, find_place, read_settings
+from buddy.cli.policy import mode_of
+from buddy.cli.run import Wanted
 from buddy.cli.stores import KEEP_ELSEWHERE, session_store
 from buddy.config import ConfigError, Loaded
 from buddy.extend.mentions import Expanded

@@ -1,31 +1,17 @@
-"""The person's and the project's rules: read from settings, saved to buddy's own file; and facts for the
-policy."""
+"""The person's and the project's rules: read from settings, saved to buddy's own file."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
-from urllib.parse import quote
 
-import msgspec
-
-from buddy.agent.tool import Tool, ToolError
 from buddy.cli.place import Place
 from buddy.config import ConfigError, Loaded, read_table
-from buddy.safety.paths import Boundary, locate
-from buddy.safety.policy_facts import Facts, HookOpinion, facts_of
 from buddy.safety.rules import Rule, RuleSet
 from buddy.safety.rules_claude import rules_of_claude
 from buddy.safety.rules_load import as_table, rules_of_tables, unreadable
-from buddy.safety.sanitise import visible
-from buddy.safety.shell.verdict import Analysis
-from buddy.safety.suspicious import suspicious_url
-from buddy.safety.url_guard import Refused, judge_url
-
-SHELL_TOOL = "run_shell"
-SEARCH_TOOL = "web_search"
 
 
 class RuleFiles:
@@ -99,51 +85,3 @@ def _lists(permissions: object) -> dict[str, Any]:
     if not isinstance(permissions, dict):
         return {}
     return {key: permissions[key] for key in ("allow", "ask", "deny") if key in permissions}
-
-
-class Judge:
-    """Facts about calls, for the policy: paths resolved, shell commands analysed, hosts parsed.
-    `search_path`: the PATH that commands will run with, "" for the trusted one."""
-
-    def __init__(self, boundary: Boundary, *, search_path: str = "") -> None:
-        self._boundary = boundary
-        self._search_path = search_path
-        self._analyse: Callable[[str, Boundary], Analysis] | None = None
-
-    def facts(self, tool: Tool, arguments: Any) -> Facts:
-        """What the policy needs to know about a call. Raises `ToolError` for a path that can be none."""
-        if tool.name == SEARCH_TOOL:
-            return facts_of(tool, arguments, self._boundary, hook=_sought(arguments.query))
-        if tool.name != SHELL_TOOL:
-            host, hook = _address(arguments)
-            return facts_of(tool, arguments, self._boundary, host=host, hook=hook)
-        if self._analyse is None:
-            from buddy.cli.shell_judge import (
-                ShellJudge,  # tree-sitter and the tables: 20 ms, with the first command
-            )
-
-            self._analyse = ShellJudge(self._search_path).analyse
-        boundary = self._boundary
-        if arguments.cwd:  # as the tool reads it: "~" and links
-            started = locate(boundary, arguments.cwd).real
-            boundary = msgspec.structs.replace(boundary, cwd=started)
-        return facts_of(tool, arguments, self._boundary, shell=self._analyse(arguments.command, boundary))
-
-
-def _address(arguments: Any) -> tuple[str, HookOpinion | None]:
-    """The host a call goes to, and why a person must look at what it sends; ("", None) for most tools.
-    Raises `ToolError` for an address nobody fetches, so that nobody is asked about it."""
-    url: object = getattr(arguments, "url", "")
-    if not isinstance(url, str) or not url:
-        return "", None
-    judged = judge_url(url)
-    if isinstance(judged, Refused):
-        raise ToolError(judged.reason)
-    reason = suspicious_url(url)
-    return judged.host, HookOpinion("ask", f"{judged.shown}: {reason}") if reason else None
-
-
-def _sought(query: str) -> HookOpinion | None:
-    """Why a person must look at what is searched for: it goes to strangers, like an address."""
-    reason = suspicious_url(f"https://search.invalid/?q={quote(query, safe='')}")
-    return HookOpinion("ask", f"the search {visible(query)}: {reason}") if reason else None

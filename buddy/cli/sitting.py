@@ -10,12 +10,13 @@ from typing import Any
 
 from buddy.cli.arguments import Options
 from buddy.cli.demo import HINTS, DemoModels
-from buddy.cli.desk import Desk, Wanted, open_desk
+from buddy.cli.desk import Desk, open_desk
 from buddy.cli.doctor import report
 from buddy.cli.first_run import first_run_text
 from buddy.cli.interactive import Front
 from buddy.cli.models import Models
 from buddy.cli.place import Place
+from buddy.cli.run import Wanted
 from buddy.cli.stores import KEEP_ELSEWHERE, session_store
 from buddy.cli.trust import FolderTrust
 from buddy.config import IGNORED, ConfigError, Loaded

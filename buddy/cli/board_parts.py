@@ -1,0 +1,106 @@
+"""What the task board of a run is built from."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+
+from buddy.agent.budget import Budget, DayBudget
+from buddy.agent.host import Limits
+from buddy.agent.registry import ToolRegistry
+from buddy.cli.judge import Judge
+from buddy.cli.rules import RuleFiles
+from buddy.cli.run import Held, Run
+from buddy.cli.tool_services import services_of
+from buddy.extend.prompt import system_prompt
+from buddy.extend.templates import template_text
+from buddy.safety.policy_facts import Facts
+from buddy.safety.redact import redact, redact_message
+from buddy.safety.shell.hardened import READ_ONLY_ENVIRONMENT
+from buddy.sessions.spending import DaySpending
+from buddy.tasks.parts import BoardParts, Clock
+from buddy.tools.cache import ToolCache
+from buddy.workspace.approved import Approved
+from buddy.workspace.checkpoints import Checkpoints
+
+
+def board_parts(run: Run, held: Held, tools: ToolRegistry, rules: RuleFiles) -> BoardParts:
+    """All of it, by the settings and the command line."""
+    place, settings, models = run.place, run.settings, run.models
+    attended, options = run.wanted.attended, run.wanted.options
+    return BoardParts(
+        boundary=place.boundary,
+        system=_system(run),
+        tools=tools,
+        model=models.access_or_explain if attended else models.access,
+        policy=run.policy,
+        facts=Judge(place.boundary, search_path=place.environment.get("PATH", "")).facts,
+        judged=_remember(held.approved),
+        memory=run.session.writer,
+        services=services_of(run, held),
+        cache=ToolCache(time.monotonic),
+        redact=lambda message: redact_message(message, models.keys()),
+        redact_text=lambda text: redact(text, models.keys()),
+        save_rules=rules.save,
+        clock=_clock(),
+        limits=Limits(
+            max_replies=options.max_turns or settings.agent.max_iterations, tries=settings.network.tries
+        ),
+        task_budget=Budget(options.max_cost or settings.budget.task_usd, settings.budget.task_tokens),
+        session_budget=Budget(settings.budget.session_usd, settings.budget.session_tokens),
+        attended=attended,
+        steering=settings.agent.steering,
+        follow_ups=settings.agent.follow_ups,
+        day=_day(run),
+        checkpoints=_checkpoints(run, held),
+    )
+
+
+def _system(run: Run) -> str:
+    place = run.place
+    return system_prompt(
+        template_text("system_prompt.md"),
+        cwd=place.boundary.cwd,
+        root=place.boundary.root,
+        is_repository=place.is_repository,
+        platform=f"{os.uname().sysname} {os.uname().machine}",
+        person=run.settings.agent.system_prompt,
+        instructions=run.found.joined(trusted=place.trusted),
+    )
+
+
+def _remember(approved: Approved) -> Callable[[str, Facts], None]:
+    """Where the paths of a call led when it was judged: the tools refuse when they lead elsewhere later; and
+    what a command that only reads must run with."""
+
+    def judged(call_id: str, facts: Facts) -> None:
+        for located in (*facts.reads, *facts.writes):
+            approved.remember(call_id, located.given, located.real)
+        reads = facts.shell is not None and facts.shell.read_only
+        approved.harden(call_id, READ_ONLY_ENVIRONMENT if reads else {})
+
+    return judged
+
+
+def _clock() -> Clock:
+    return Clock(
+        now=time.monotonic,
+        wall=time.time,
+        sleep=asyncio.sleep,
+        random=lambda: int.from_bytes(os.urandom(6), "big") / 2**48,
+        new_id=lambda: os.urandom(8).hex(),
+    )
+
+
+def _day(run: Run) -> DayBudget:
+    spending = DaySpending(run.place.where.state)
+    return DayBudget(run.settings.budget.day_usd, spending.spent, spending.add)
+
+
+def _checkpoints(run: Run, held: Held) -> Checkpoints | None:
+    if not run.settings.session.checkpoints:
+        return None
+    folder = os.path.join(run.session.directory, "checkpoints")
+    return Checkpoints(folder, run.place.boundary.root, held.undo, run.place.environment)
