@@ -1,20 +1,28 @@
 """`@path` in a prompt: the file's content goes along, read by the same tool the model would use.
 
 So the content is bounded, counted as seen (it can be edited without another read) and never blocks on a pipe.
+
+A blank in a path is written `\\ `, as in a shell. What can't be seen or can't stand in a line is written as
+in Python: `\\n`, `\\x1b`, `\\u202e`; a backslash as `\\\\`, though one that needs no other may stand alone.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Iterator
 
 import msgspec
 
 from buddy.agent.messages import Text, UserPart
 from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError, ToolResult
+from buddy.safety.sanitise import clean
 
-_MENTION = pattern(r"(?:(?<=\s)|^)@((?:\\ |[^\s@])+)")
+_MENTION = pattern(r"(?:(?<=\s)|^)@((?:\\.|[^\s@])(?:\\.|\S)*)")
+_ESCAPE = pattern(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U(00[01][0-9a-f]{5})|(.))")
+_NAMED = {"n": "\n", "t": "\t", "r": "\r"}
+_WRITTEN = {sign: f"\\{name}" for name, sign in _NAMED.items()}
 _TRAILING = ".,;:!?)]}'\""
 MAX_MENTIONS = 20
 
@@ -32,13 +40,58 @@ def mentioned(text: str, cwd: str) -> tuple[str, ...]:
     """The paths a prompt mentions that exist, in order, each once. `@someone` who is no file stays text."""
     found: list[str] = []
     for match in _MENTION().finditer(text):
-        path = match[1].replace("\\ ", " ")
-        for candidate in (path, path.rstrip(_TRAILING)):
+        for candidate in _readings(match[1]):
             if candidate and os.path.lexists(os.path.join(cwd, os.path.expanduser(candidate))):
                 if candidate not in found:
                     found.append(candidate)
                 break
     return tuple(found)
+
+
+def written(path: str) -> str:
+    """A path as it stands in a prompt: what `mentioned` reads it from, whole and inert."""
+    seen = clean(path) == path
+    text = "".join(_sign(sign, seen=seen) for sign in path)
+    if clean(text) != text:  # too many marks on one letter
+        text = "".join(sign if sign.isascii() else _escaped(sign) for sign in text)
+    if path.startswith("@"):
+        return f"\\{text}"
+    return f"./{text}" if path.isdigit() else text  # `@3` is a task
+
+
+def unwritten(text: str) -> str:
+    """The path that a piece of a prompt names."""
+    return _ESCAPE().sub(_unescaped, text)
+
+
+def _sign(sign: str, *, seen: bool) -> str:
+    if sign in " \\":
+        return f"\\{sign}"
+    return sign if not sign.isspace() and (seen or sign.isprintable()) else _escaped(sign)
+
+
+def _escaped(sign: str) -> str:
+    number = ord(sign)
+    if sign in _WRITTEN:
+        return _WRITTEN[sign]
+    return (
+        f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}" if number < 65536 else f"\\U{number:08x}"
+    )
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    number = found[1] or found[2] or found[3]
+    if not number:
+        return _NAMED.get(found[4], found[4])
+    return chr(int(number, 16)) if int(number, 16) < 0x110000 else found[0]
+
+
+def _readings(text: str) -> Iterator[str]:
+    """What a mention may mean, likeliest first: with a sentence's punctuation behind it, up to another @."""
+    for whole in (text, text.split("@", 1)[0] if "@" in text[1:] else text):
+        for end in range(len(whole), len(whole.rstrip(_TRAILING)) - 1, -1):
+            yield whole[:end].replace("\\ ", " ")
+            yield unwritten(whole[:end])
 
 
 async def expand(text: str, cwd: str, read: Read) -> Expanded:
@@ -50,9 +103,9 @@ async def expand(text: str, cwd: str, read: Read) -> Expanded:
         try:
             result = await read(os.path.expanduser(path))
         except ToolError as error:
-            notes.append(f"@{path} was not attached: {error}")
+            notes.append(f"@{written(path)} was not attached: {error}")
             continue
-        parts.append(Text(f"\n\n[attached: {path}]\n{result.text}\n"))
+        parts.append(Text(f"\n\n[attached: {written(path)}]\n{result.text}\n"))
         parts.extend(result.images)
     if len(paths) > MAX_MENTIONS:
         notes.append(

@@ -16,15 +16,16 @@ import msgspec
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
+from buddy.extend.mentions import unwritten, written
 from buddy.repl.commands.registry import CommandError, Commands, Kind
 from buddy.repl.commands.rewind import prompt_text, prompts_of
-from buddy.repl.file_names import SHOWN, in_folder
+from buddy.repl.file_names import SHOWN, in_folder, typable
 from buddy.repl.port import Context
-from buddy.safety.sanitise import one_line
+from buddy.safety.sanitise import one_line, visible
 
 T = TypeVar("T")
 META_CHARS = 70
-_MENTION = re.compile(r"(?:^|(?<=\s))@(?P<path>(?:\\ |[^\s@])*)$")
+_MENTION = re.compile(r"(?:^|(?<=\s))@(?P<path>(?:\\.|[^\s@])?(?:\\.|\S)*)$")
 _ADDRESS = re.compile(r"@(?P<number>\d*)")
 _COMMAND = re.compile(r"/(?P<name>[\w?-]*)")
 _ARGUMENTS = re.compile(r"/(?P<name>[\w?-]+)\s+(?P<rest>[^\n]*)")
@@ -93,7 +94,7 @@ class DeskCompleter(Completer):
         if line.startswith("!") and asked:
             word = re.split(r"(?<!\\)[\s;|&<>()=]", line.lstrip("!"))[-1]
             paths = await self._looked(lambda: in_folder(self._cwd, word.replace("\\ ", " ")))
-            return word, [Offer(_shell_word(path), shown=path) for path in paths]
+            return word, [Offer(_shell_word(path), shown=path) for path in paths if typable(path)]
         return "", ()
 
     async def _argument(self, context: Context, name: str, rest: str) -> tuple[str, Sequence[Offer]]:
@@ -131,19 +132,20 @@ class DeskCompleter(Completer):
             case "command":
                 return command_offers(self._commands, typed, sign="")
             case "path":
-                return [Offer(path) for path in await self._looked(lambda: in_folder(self._cwd, typed))]
+                paths = await self._looked(lambda: in_folder(self._cwd, typed))
+                return [Offer(path) for path in paths if typable(path)]
             case "session":
                 return await self._looked(lambda: session_offers(context, typed))
             case "model":
                 return await self._looked(lambda: model_offers(context, typed))
 
     async def _mentions(self, path: str) -> list[Offer]:
-        wanted = path.replace("\\ ", " ")
+        wanted = unwritten(path)
         if wanted.startswith(_OUTSIDE):
             found = await self._looked(lambda: in_folder(self._cwd, wanted))
         else:
             found = await self._looked(lambda: self._find(wanted))
-        return [Offer("@" + name.replace(" ", "\\ "), shown=name) for name in found]
+        return [Offer("@" + written(name), shown=visible(name)) for name in found]
 
     async def _looked(self, look: Callable[[], T]) -> T:
         async with self._looking:
@@ -215,6 +217,8 @@ def model_offers(context: Context, typed: str) -> list[Offer]:
 
 
 def _shell_word(path: str) -> str:
-    """A path as a word of a shell command; a leading `~/` stays what it is."""
-    home, rest = ("~/", path[2:]) if path.startswith("~/") else ("", path)
+    """A path as a word of a shell command, never an option; a leading `~/` stays what it is."""
+    home, rest = (
+        ("~/", path[2:]) if path.startswith("~/") else ("", f"./{path}" if path.startswith("-") else path)
+    )
     return home + (shlex.quote(rest) if rest else "")

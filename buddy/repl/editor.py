@@ -17,7 +17,7 @@ from buddy.safety.sanitise import clean
 
 LINE_CHARS = 100_000
 """As much is shown in the line at most: beyond it a key takes tenths of a second."""
-_COMPLETABLE = re.compile(r"(?:^\s*/[\w?-]*(?:\s.*)?|(?:^|\s)@(?:\\ |[^\s@])*|^\s*!.*)$")
+_COMPLETABLE = re.compile(r"(?:^\s*/[\w?-]*(?:\s.*)?|(?:^|\s)@(?:\\.|[^\s@])?(?:\\.|\S)*|^\s*!.*)$")
 
 
 class Editor:

@@ -17,7 +17,7 @@ def found(index: FileIndex, text: str) -> list[str]:
     names = index.match(text, SHOWN)
     if not names and not index.wait(FIRST_LISTING_S):
         return []
-    return [name for name in names or index.match(text, SHOWN) if typable(name)]
+    return names or index.match(text, SHOWN)
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
@@ -41,8 +41,6 @@ def in_folder(cwd: str, typed: str, limit: int = SHOWN) -> list[str]:
     found = [
         prefix + entry.name + ("/" if entry.is_dir() else "")
         for entry in _entries(os.path.join(cwd, os.path.expanduser(folder + "/" if prefix else ".")))
-        if entry.name.startswith(beginning)
-        and typable(entry.name)
-        and (beginning.startswith(".") or not entry.name.startswith("."))
+        if entry.name.startswith(beginning) and (beginning.startswith(".") or not entry.name.startswith("."))
     ]
     return found[:limit]

@@ -49,8 +49,8 @@ class Paths:
     """Paths made ready for `best`; never changed afterwards."""
 
     def __init__(self, paths: Sequence[str]) -> None:
-        self.paths = [path for path in paths if "\n" not in path]
-        self.lowered = [path.lower() for path in self.paths]
+        self.paths = list(paths)
+        self.lowered = [path.lower().replace("\n", " ") for path in paths]
         self.joined = "\n".join(self.lowered)
         self.starts = list(accumulate((len(path) + 1 for path in self.lowered), initial=0))
 

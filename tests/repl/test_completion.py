@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
@@ -83,13 +84,11 @@ async def test_files_are_offered_anywhere_and_tasks_at_the_beginning(tmp_path: P
     async with sitting(tmp_path, lambda _asked: reply("done"), **files) as desk:
         (desk.desk.repo / "src").mkdir()
         (desk.desk.repo / "src" / "parser_core.py").write_text("")
-        (desk.desk.repo / "bad\x1b[31mname").write_text("")
         assert await lines(desk, "look at @prco") == ["look at @src/parser_core.py"]
         assert await lines(desk, "look at @main") == ["look at @main.py"]
         assert await lines(desk, "see @read") == ["see @read\\ me.md"]
         assert await lines(desk, "see @read\\ m") == ["see @read\\ me.md"]
         assert await lines(desk, "mail me@ma") == []
-        assert all("bad" not in line for line in await lines(desk, "see @"))
         assert await lines(desk, "see @./s") == ["see @./src/"]
         assert (await lines(desk, "@"))[0] == "@1"
         assert (await lines(desk, "@1")) == ["@1"]
@@ -101,6 +100,42 @@ async def test_paths_of_a_shell_line_are_offered_on_tab_only(tmp_path: Path) -> 
         assert await lines(desk, "!cat ma") == []
         assert await lines(desk, "!cat ma", asked=True) == ["!cat main.py"]
         assert await lines(desk, "!!wc<re", asked=True) == ["!!wc<'read me.md'"]
+        (desk.desk.repo / "-rf").write_text("")
+        (desk.desk.repo / "-r\x1b[31m").write_text("")
+        assert await lines(desk, "!cat -r", asked=True) == ["!cat ./-rf"], "no option, and nothing unseen"
+
+
+HARD_NAMES = {
+    "two\nlines": ("@two\\nlines", "two⟨U+000A⟩lines"),
+    "a\ttab": ("@a\\ttab", "a⟨U+0009⟩tab"),
+    "esc\x1b[31m": ("@esc\\x1b[31m", "esc⟨U+001B⟩[31m"),
+    "right\u202eleft.txt": ("@right\\u202eleft.txt", "right⟨U+202E⟩left.txt"),
+    "quo\"te it's": ("@quo\"te\\ it's", "quo\"te it's"),
+    "-rf": ("@-rf", "-rf"),
+    "\U0001f600 smile": ("@\U0001f600\\ smile", "\U0001f600 smile"),
+    "@scope": ("@\\@scope", "@scope"),
+    "3": ("@./3", "3"),
+}
+
+
+@pytest.mark.parametrize("name", HARD_NAMES, ids=ascii)
+async def test_a_hard_name_is_offered_and_what_is_inserted_means_that_file(tmp_path: Path, name: str) -> None:
+    async with sitting(tmp_path, lambda _asked: reply("read")) as desk:
+        (desk.desk.repo / name).write_text("its own content")
+        completer = completer_of(desk)
+        event = CompleteEvent(completion_requested=True)
+        inserted, shown = HARD_NAMES[name]
+        beneath = "@./" + inserted.removeprefix("@").removeprefix("./").replace("\\@", "@")
+        for typed, wanted in ((f"see @{name.strip('@')[0]}", inserted), (f"see @./{name[0]}", beneath)):
+            offers = [one async for one in completer.get_completions_async(Document(typed), event)]
+            offer = next(one for one in offers if one.display_text.removeprefix("./") == shown)
+            assert offer.text == wanted
+            line = typed[: len(typed) + offer.start_position] + offer.text
+            again = [one.text async for one in completer.get_completions_async(Document(line), event)]
+            assert offer.text in again, "what was inserted is still known"
+            await desk.turn(line)
+            said = desk.server.requests[-1].last_user_text
+            assert "its own content" in said or "unchanged since you read it" in said
 
 
 async def test_nothing_is_offered_before_the_desk_is_open() -> None:
