@@ -14,6 +14,7 @@ from typing import Literal
 import msgspec
 
 from buddy.agent.cleanup import on_failure
+from buddy.agent.counting import counted
 from buddy.agent.display import Diff, FileDiff
 from buddy.agent.tool import ToolContext, ToolError
 from buddy.safety.paths import Boundary, Located, locate
@@ -225,7 +226,7 @@ def difference(before: bytes, after: bytes) -> Unified:
     old, new = decode(before), decode(after)
     if old is None or new is None:
         same = before == after
-        return Unified("" if same else f"binary: {len(before):,} → {len(after):,} bytes\n", 0, 0)
+        return Unified("" if same else f"binary: {len(before):,} → {counted(len(after), 'byte')}\n", 0, 0)
     found = unified(compared(old.text, new.text))
     if not found.diff and before != after:
         return Unified("line ends or encoding differ\n", 0, 0)

@@ -11,11 +11,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from buddy.agent.counting import counted
 from buddy.agent.display import FileList
 from buddy.agent.pattern import pattern
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.sanitise import visible
-from buddy.tools.counting import counted
 from buddy.tools.search import Place, checked_pattern, place_of, search_run
 from buddy.workspace.definition_patterns import BY_EXTENSION, defines, extension_of
 from buddy.workspace.launch import trusted_program

@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from buddy.agent.counting import counted
 from buddy.agent.display import Plain
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, no_access, tool
 
@@ -87,4 +88,4 @@ def shortened(text: str) -> str:
     if len(text) <= MAX_REPORT_CHARS:
         return text
     half = MAX_REPORT_CHARS // 2
-    return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"
+    return f"{text[:half]}\n[… {counted(len(text) - 2 * half, 'character')} left out …]\n{text[-half:]}"

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from buddy.agent.counting import counted
 from buddy.agent.display import Diff
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, Located
@@ -65,7 +66,7 @@ class _Planner:
         content = decode(before.data)
         if content is None:
             raise ToolError(
-                f"{target.shown} is binary ({len(before.data):,} bytes); it cannot be edited as text"
+                f"{target.shown} is binary ({counted(len(before.data), 'byte')}); it cannot be edited as text"
             )
         return self._plan(target, before, content, ctx.service(FileViews).get(target.real))
 

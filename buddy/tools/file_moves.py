@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from buddy.agent.cleanup import on_failure
+from buddy.agent.counting import counted
 from buddy.agent.display import Diff, Display, FileDiff, Plain
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, Located, locate
 from buddy.tools.changing import FileChange, Loader, Plan, change, existing, located, preview
-from buddy.tools.counting import counted
 from buddy.tools.near_names import missing
 from buddy.workspace.approved import Approved
 from buddy.workspace.files import explained, refuse_irregular, status_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from buddy.agent.counting import counted
 from buddy.agent.display import Command, Plain
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, any_access, no_access, tool
 from buddy.tools.shell import ending_note, shown
@@ -28,7 +29,9 @@ def job_line(job: JobStatus) -> str:
     state = "running" if job.exit is None else ending_note(job.exit)
     if job.state == "shell ended":
         state += ", processes it started still run"
-    facts = f"{job.seconds:.0f} s, {job.bytes_written} bytes{', terminal' if job.has_terminal else ''}"
+    facts = (
+        f"{job.seconds:.0f} s, {counted(job.bytes_written, 'byte')}{', terminal' if job.has_terminal else ''}"
+    )
     command = " ".join(job.command.split())[:200]
     return f"job {job.id}: {state} ({facts}, task {job.task_id}): {command}"
 
@@ -101,7 +104,9 @@ async def write_job(ctx: ToolContext, job: int, text: str) -> ToolResult:
     """Type text into a job that runs on a terminal. A line is sent with its line end: "yes\\n"."""
     terminal = _terminal(ctx, job)
     await terminal.write(text.replace("\n", "\r").encode("utf-8", "replace"))
-    return ToolResult(f"typed {len(text)} characters into job {job}", Plain(f"typed into job {job}", text))
+    return ToolResult(
+        f"typed {counted(len(text), 'character')} into job {job}", Plain(f"typed into job {job}", text)
+    )
 
 
 @tool(
@@ -116,7 +121,9 @@ async def send_keys(ctx: ToolContext, job: int, keys: list[str]) -> ToolResult:
     terminal = _terminal(ctx, job)
     await terminal.write(terminal.encode(tuple(keys)))
     pressed = " ".join(keys)
-    return ToolResult(f"pressed {len(keys)} keys in job {job}", Plain(f"pressed keys in job {job}", pressed))
+    return ToolResult(
+        f"pressed {counted(len(keys), 'key')} in job {job}", Plain(f"pressed keys in job {job}", pressed)
+    )
 
 
 @tool(

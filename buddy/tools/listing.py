@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import msgspec
 
+from buddy.agent.counting import counted
 from buddy.agent.display import FileList
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, Located
 from buddy.safety.sanitise import visible
 from buddy.tools.changing import located
-from buddy.tools.counting import counted
 from buddy.tools.near_names import missing
 from buddy.workspace.files import explained, status_of
 from buddy.workspace.ignore import IgnoreTree

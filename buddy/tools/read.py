@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from buddy.agent.counting import counted
 from buddy.agent.display import Picture as PictureShown
 from buddy.agent.display import Plain
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
@@ -100,7 +101,8 @@ def _whole(data: bytes, target: Located) -> bytes:
 def _refuse_binary(head: bytes, target: Located, size: int) -> None:
     if is_binary(head):
         raise ToolError(
-            f"{target.shown} is binary ({size:,} bytes). Look at it with a shell command (file, xxd)."
+            f"{target.shown} is binary ({counted(size, 'byte')}). "
+            "Look at it with a shell command (file, xxd)."
         )
 
 
@@ -122,7 +124,7 @@ def _of_kind(
             return _office(loaded, target, offset, limit)
         case "office" | "archive" | "program" | "binary":
             raise ToolError(
-                f"{target.shown} is {_NAMED.get(kind, 'binary')} ({len(loaded.data):,} bytes). "
+                f"{target.shown} is {_NAMED.get(kind, 'binary')} ({counted(len(loaded.data), 'byte')}). "
                 "Convert or unpack it with a shell command."
             )
 
@@ -133,7 +135,7 @@ _NAMED: dict[Kind, str] = {"office": "an Office document", "archive": "an archiv
 def _text(ctx: ToolContext, target: Located, loaded: Loaded, offset: int, limit: int) -> ToolResult:
     content = decode(loaded.data)
     if content is None:
-        raise ToolError(f"{target.shown} is binary ({len(loaded.data):,} bytes)")
+        raise ToolError(f"{target.shown} is binary ({counted(len(loaded.data), 'byte')})")
     page = page_of_text(content.text, offset, limit)
     views = ctx.service(FileViews)
     view = views.get(target.real)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Literal, cast
 
+from buddy.agent.counting import counted
 from buddy.agent.tool import ToolError
 from buddy.tools.read_pictures import media_type_of
 
@@ -61,12 +62,18 @@ def _output(output: dict[str, Any]) -> str:
     shown: list[str] = []
     for media, value in cast(dict[str, Any], output.get("data", {})).items():
         text = _joined(value)
-        shown.append(_bounded(text) if media == "text/plain" else f"[{media}, {len(text):,} characters]")
+        shown.append(
+            _bounded(text) if media == "text/plain" else f"[{media}, {counted(len(text), 'character')}]"
+        )
     return "\n".join(shown)
 
 
 def _bounded(text: str) -> str:
-    kept = text if len(text) <= MAX_OUTPUT_CHARS else f"{text[:MAX_OUTPUT_CHARS]}… ({len(text):,} characters)"
+    kept = (
+        text
+        if len(text) <= MAX_OUTPUT_CHARS
+        else f"{text[:MAX_OUTPUT_CHARS]}… ({counted(len(text), 'character')})"
+    )
     return "[output] " + kept.rstrip("\n")
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from buddy.agent.counting import counted
 from buddy.agent.tool import ToolError
-from buddy.tools.counting import counted
 from buddy.tools.optional import optional
 
 MAX_CHARS = 50_000

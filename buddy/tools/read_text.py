@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from buddy.tools.counting import counted
+from buddy.agent.counting import counted
 
 MAX_LINES = 2000
 MAX_BYTES = 50_000

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from buddy.agent.counting import counted
 from buddy.agent.display import Command
 from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, any_access, tool
@@ -205,7 +206,7 @@ def shown(text: str) -> str:
     """What a person sees of an output: its end, when it is long."""
     if len(text) <= SHOWN_CHARS:
         return text
-    return f"[… {len(text) - SHOWN_CHARS} characters before this …]\n{text[-SHOWN_CHARS:]}"
+    return f"[… {counted(len(text) - SHOWN_CHARS, 'character')} before this …]\n{text[-SHOWN_CHARS:]}"
 
 
 def _joined(text: str, note: str) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Protocol
 
 import msgspec
 
+from buddy.agent.counting import counted
 from buddy.agent.display import Plain
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, no_access, tool
 from buddy.safety.sanitise import clean, one_line, visible
@@ -82,7 +83,7 @@ class WebAccess:
 
 async def _read(page: Page) -> FetchedPage:
     kind = page.content_type.partition(";")[0].strip() or "no type"
-    size = f"{page.length:,} bytes" if page.length is not None else "unknown size"
+    size = counted(page.length, "byte") if page.length is not None else "unknown size"
     if not is_text_type(page.content_type):
         raise ToolError(
             f"{page.url} is {one_line(kind)}, {size}: not text, so it is not read. "
@@ -130,9 +131,11 @@ async def web_fetch(ctx: ToolContext, url: str, offset: Annotated[int, msgspec.M
             ok=False,
         )
     if offset and offset >= len(found.text):
-        raise ToolError(f"offset {offset} is past the end; the page has {len(found.text)} characters")
+        raise ToolError(
+            f"offset {offset} is past the end; the page has {counted(len(found.text), 'character')}"
+        )
     part = found.text[offset : offset + MAX_SHOWN_CHARS]
-    summary = f"{found.url}: {found.status}, {found.content_type}, {len(found.text):,} characters"
+    summary = f"{found.url}: {found.status}, {found.content_type}, {counted(len(found.text), 'character')}"
     return ToolResult(
         f"{summary}{_where(found, offset, len(part))}\n{untrusted(part, found.url, new_id())}",
         Plain(summary, part),

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from buddy.agent.counting import counted
 from buddy.agent.display import Diff
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Located
 from buddy.tools.changing import FileChange, Loader, Plan, change, preview
-from buddy.tools.counting import counted
 from buddy.tools.edited_regions import summary
 from buddy.tools.elision import refuse_elided
 from buddy.tools.refusals import stale

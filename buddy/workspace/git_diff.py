@@ -13,7 +13,7 @@ from buddy.agent.pattern import pattern
 
 START = "diff --git "
 COMBINED = ("diff --cc ", "diff --combined ")
-GAP = pattern(r"\[… \d+ bytes left out; .* …\]")
+GAP = pattern(r"\[… [\d,]+ bytes? left out; .* …\]")
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 
 

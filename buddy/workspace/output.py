@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from buddy.agent.counting import counted
 from buddy.safety.redact import Finder, secret_spans
 from buddy.workspace.spill import SpillFile
 
@@ -119,7 +120,7 @@ def render(head: bytes, tail: bytes, total: int, bounds: OutputBounds, where: st
     left_out = total - len(head) - len(tail)
     first = whole_characters(head).decode("utf-8", "replace")
     last = from_character(tail).decode("utf-8", "replace")
-    return f"{first}\n[… {left_out} bytes left out; {where} …]\n{last}"
+    return f"{first}\n[… {counted(left_out, 'byte')} left out; {where} …]\n{last}"
 
 
 def whole_characters(data: bytes) -> bytes:
@@ -144,4 +145,4 @@ def from_character(data: bytes) -> bytes:
 def _size(count: int) -> str:
     if count >= 1_000_000:
         return f"{count / 1_000_000:.0f} MB"
-    return f"{count / 1000:.0f} kB" if count >= 1000 else f"{count} bytes"
+    return f"{count / 1000:.0f} kB" if count >= 1000 else counted(count, "byte")

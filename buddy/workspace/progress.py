@@ -6,6 +6,7 @@ import asyncio
 import codecs
 from collections.abc import Callable
 
+from buddy.agent.counting import counted
 from buddy.workspace.output import from_character
 
 INTERVAL_S = 0.05
@@ -42,7 +43,7 @@ class ProgressFeed:
             # The decoder may hold half a character of what is now left out.
             self._decoder.reset()
             self._waiting = bytearray(from_character(bytes(self._waiting)))
-            note = f"\n[… {self._skipped} bytes not shown …]\n"
+            note = f"\n[… {counted(self._skipped, 'byte')} not shown …]\n"
             self._skipped = 0
         text = note + self._decoder.decode(bytes(self._waiting))
         self._waiting.clear()

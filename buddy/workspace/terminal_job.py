@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 
+from buddy.agent.counting import counted
 from buddy.agent.tool import ToolError
 from buddy.workspace.child import Child
 from buddy.workspace.launch import TerminalSize
@@ -76,13 +77,15 @@ class Terminal:
     async def write(self, data: bytes) -> None:
         """Type. Raises `ToolError` when the job ended, or does not read for five seconds."""
         if len(data) > MAX_TYPED_BYTES:
-            raise ToolError(f"{len(data)} bytes are too much to type at once; send at most {MAX_TYPED_BYTES}")
+            raise ToolError(
+                f"{counted(len(data), 'byte')} are too much to type at once; send at most {MAX_TYPED_BYTES}"
+            )
         async with self._typing:
             end = time.monotonic() + TYPING_LIMIT_S
             while data:
                 data = data[self._write_some(data) :]
                 if data and time.monotonic() > end:
-                    raise ToolError(f"the job does not read; {len(data)} bytes were not taken")
+                    raise ToolError(f"the job does not read; {counted(len(data), 'byte')} not taken")
                 if data:
                     await asyncio.sleep(0.01)
 

@@ -130,7 +130,7 @@ async def test_progress_of_a_flood_says_what_it_leaves_out() -> None:
     await asyncio.sleep(0)
     feed.close()
     assert len(shown) == 1
-    assert shown[0] == f"\n[… {100_000 - MAX_PIECE_BYTES} bytes not shown …]\n" + "x" * MAX_PIECE_BYTES
+    assert shown[0] == f"\n[… {100_000 - MAX_PIECE_BYTES:,} bytes not shown …]\n" + "x" * MAX_PIECE_BYTES
 
 
 async def test_progress_ends_with_a_broken_character_shown_as_one() -> None:
