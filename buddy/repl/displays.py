@@ -7,7 +7,7 @@ import msgspec
 from buddy.agent.display import Checklist, Command, Diff, Display, FileDiff, FileList, Picture, Plain
 from buddy.repl import words
 from buddy.repl.style import DIFF_FOLD_LINES, Line, Look
-from buddy.repl.width import fit_line, wrap
+from buddy.repl.width import fit_line, indented, wrap
 from buddy.safety.sanitise import clean, visible
 
 _DIFF_STYLES = {"+": "added", "-": "removed", "@": "hunk"}
@@ -79,6 +79,17 @@ def text_lines(text: str, width: int, style: str = "") -> list[Line]:
     if not body:
         return []
     return [part for line in body.split("\n") for part in wrap([(style, line)], width)]
+
+
+def indented_text_lines(text: str, width: int) -> list[Line]:
+    """The same for text of the program's own that is laid out with blanks: what is wrapped goes on below the
+    first word of its line, as far as that leaves room."""
+    lines: list[Line] = []
+    for line in clean(text).strip("\n").split("\n"):
+        words = line.lstrip(" ")
+        margin: Line = [("", " " * min(len(line) - len(words), width // 2))]
+        lines += indented(wrap([("", words)], width - len(margin[0][1])), margin, margin)
+    return lines if text.strip("\n") else []
 
 
 def _overwritten(text: str) -> str:

@@ -24,7 +24,15 @@ from buddy.repl.blocks import (
     TurnSummary,
     UserPrompt,
 )
-from buddy.repl.displays import display_lines, display_summary, exposed, fold_limit, folded, text_lines
+from buddy.repl.displays import (
+    display_lines,
+    display_summary,
+    exposed,
+    fold_limit,
+    folded,
+    indented_text_lines,
+    text_lines,
+)
 from buddy.repl.markup import MarkdownPainter
 from buddy.repl.style import DIFF_FOLD_LINES, PROMPT_LINES, Line, Look
 from buddy.repl.table import table_lines
@@ -77,7 +85,7 @@ class Painter:
             case Table():
                 return self._table(block, width)
             case PlainText():
-                return text_lines(block.text, width)
+                return indented_text_lines(block.text, width)
             case Expanded():
                 return self._expanded(block.block, width)
 

@@ -207,6 +207,25 @@ def test_SEC_079_hostile_text_is_inert_in_every_block(block: Block) -> None:
         ]
 
 
+def test_text_that_is_laid_out_with_blanks_goes_on_below_its_first_word() -> None:
+    text = "Welcome. It needs a model:\n  no model is set: put one into the file you have\n\n      deep words"
+    assert drawn(PlainText(text), columns=25) == [
+        "Welcome. It needs a",
+        "model:",
+        "  no model is set: put",
+        "  one into the file you",
+        "  have",
+        "",
+        "      deep words",
+    ]
+    assert drawn(PlainText(" " * 50 + "a word that wraps"), columns=15) == [
+        "       a word",
+        "       that",
+        "       wraps",
+    ]
+    assert drawn(PlainText("")) == []
+
+
 def test_SEC_082_an_approval_shows_what_would_not_be_seen() -> None:
     command = "rm \u202e\u200b\U000e0041" + " " * 300 + "x" + "\n" * 50 + "y"
     block = ApprovalAsked("q", 1, "run_shell", "high", "because", Command(command, "", None, "", 0))
