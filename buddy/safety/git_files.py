@@ -14,6 +14,21 @@ IN_GIT_FOLDER = (
     *("info/exclude", "info/attributes", "info/grafts", "info/sparse-checkout", "objects/info/alternates"),
 )
 
+_MAX_POINTER_BYTES = 8192
+
+
+def git_folders(top: str) -> tuple[str, ...]:
+    """Where git keeps a repository: the folder of this working tree, and where it is another one (in a
+    worktree), the folder all working trees of the repository share. Nothing is run and nothing waits."""
+    own = os.path.join(top, ".git")
+    if not os.path.isdir(own):
+        text = read_regular(own, _MAX_POINTER_BYTES)
+        if not text.startswith(b"gitdir:"):
+            return (own,)
+        own = os.path.normpath(os.path.join(top, os.fsdecode(text[len(b"gitdir:") :].strip())))
+    shared = os.fsdecode(read_regular(os.path.join(own, "commondir"), _MAX_POINTER_BYTES).strip())
+    return (own, os.path.normpath(os.path.join(own, shared))) if shared else (own,)
+
 
 def files_that_wait(cwd: str, work_tree: str, git_dir: str) -> tuple[str, ...]:
     """Those of the files git reads for a command in `cwd` that are no files: pipes, sockets, devices."""

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from buddy.agent.tool import ToolError
-from buddy.safety.git_files import files_that_wait
+from buddy.safety.git_files import files_that_wait, git_folders
 from buddy.safety.sanitise import visible
 from buddy.workspace.ending import uninterrupted
 from buddy.workspace.git_config import (
@@ -99,11 +99,13 @@ async def run_git(run: GitRun, arguments: tuple[str, ...], kind: GitKind) -> Fin
 
 
 def _check_files(repository: Repository) -> None:
-    waiting = files_that_wait(repository.cwd, repository.top, os.path.join(repository.top, ".git"))
-    if waiting:
-        raise ToolError(
-            f"expected a file, found a pipe or a device that git would wait for: {visible(waiting[0])}"
-        )
+    pointer = os.path.join(repository.top, ".git")
+    for folder in dict.fromkeys((pointer, *git_folders(repository.top))):
+        waiting = files_that_wait(repository.cwd, repository.top, folder)
+        if waiting:
+            raise ToolError(
+                f"expected a file, found a pipe or a device that git would wait for: {visible(waiting[0])}"
+            )
 
 
 def _program(run: GitRun) -> str:

@@ -14,6 +14,7 @@ import msgspec
 
 from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
+from buddy.safety.git_files import git_folders
 from buddy.workspace.launch import trusted_program
 
 OWN_SCOPES = frozenset({"local", "worktree"})
@@ -154,7 +155,7 @@ def executing_keys(repository: str, *, limit_s: float = CONFIG_LIMIT_S) -> tuple
 
 def active_hooks(repository: str) -> tuple[str, ...]:
     """Hooks that git would run in a repository: executable files in its hooks folder, sorted."""
-    folder = os.path.join(repository, ".git", "hooks")
+    folder = os.path.join(git_folders(repository)[-1], "hooks")
     try:
         names = os.listdir(folder)
     except OSError:

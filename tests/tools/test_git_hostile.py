@@ -345,6 +345,35 @@ def test_hooks_are_named_when_they_would_run(tmp_path: Path) -> None:
     assert active_hooks(str(folder)) == ("pre-commit",)
 
 
+def test_hooks_of_a_worktree_and_of_a_submodule_are_named_too(tmp_path: Path) -> None:
+    folder = repository(tmp_path / "work")
+    git(folder, "worktree", "add", "-q", str(tmp_path / "side"))
+    program(folder / ".git" / "hooks", "pre-commit")
+    assert active_hooks(str(tmp_path / "side")) == ("pre-commit",)
+    allowed = ("-c", "protocol.file.allow=always", "submodule", "--quiet", "add")
+    git(folder, *allowed, str(repository(tmp_path / "lib")), "sub")
+    program(folder / ".git/modules/sub/hooks", "post-checkout")
+    assert active_hooks(str(folder / "sub")) == ("post-checkout",)
+
+
+async def test_a_pipe_behind_the_pointer_of_a_worktree_is_not_waited_for(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        real = repository(tmp_path / "real")
+        os.rename(real / ".git", tmp_path / "kept")
+        (here.folder / ".git").write_text("gitdir: ../kept\n")
+        assert (await here.call(git_status)).ok
+        (tmp_path / "kept/info/exclude").unlink()
+        os.mkfifo(tmp_path / "kept/info/exclude")
+        with pytest.raises(ToolError, match="found a pipe or a device"):
+            await here.call(git_status)
+
+
+@pytest.mark.parametrize("text", ["", "gitdir:", "gitdir: nowhere", "nonsense", "gitdir: " + "x" * 9000])
+def test_a_pointer_to_nowhere_has_no_hooks(tmp_path: Path, text: str) -> None:
+    (tmp_path / ".git").write_text(text)
+    assert active_hooks(str(tmp_path)) == ()
+
+
 async def test_a_filter_whose_name_cannot_be_overridden_stops_the_command(tmp_path: Path) -> None:
     async with desk(tmp_path) as here:
         folder = repository(here.folder)
