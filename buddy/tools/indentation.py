@@ -71,6 +71,8 @@ def shift_between(lines: Sequence[str], old_lines: Sequence[str], new_lines: Seq
         return plain
     for unit, becomes in _units(ours, theirs, new):
         change = Shift("", "", unit, becomes)
+        if any(len(indent) % len(unit) > 1 for indent in new):
+            continue
         found = _uniform(ours, [change.converted(indent) for indent in theirs])
         if found is not None and not (found.remove + found.add).strip(becomes[0]):
             return msgspec.structs.replace(found, unit=unit, becomes=becomes)
@@ -110,37 +112,26 @@ def _levels(indents: list[str]) -> list[int]:
 
 
 def _units(ours: list[str], theirs: list[str], new: list[str]) -> Iterator[tuple[str, str]]:
-    """What a level may be there and here, the likeliest first."""
+    """What a level may be as quoted and in the file, the likeliest first."""
     quoted = [*theirs, *new]
-    if not any("\t" in indent for indent in quoted):
-        if any(" \t" in indent for indent in ours):
-            return
-        gaps = [high - low for low, high in pairwise(_levels(quoted))]
-        widths = [min(gaps)] if gaps else []
-        if len(_levels(theirs)) > 1:
-            widths.extend(_USUAL_WIDTHS)
-        yield from ((" " * width, "\t") for width in dict.fromkeys(widths))
-        return
-    if any("\t" in indent for indent in ours) or any(" " in indent for indent in quoted):
-        return
-    gaps = [high - low for low, high in pairwise(_levels(ours))]
-    if gaps:
-        yield "\t", " " * min(gaps)
-    elif theirs[0]:
-        width, rest = divmod(len(ours[0]), len(theirs[0]))
-        if not rest and width in (2, 4):  # eight may as well be two levels
-            yield "\t", " " * width
+    if any("\t" in indent for indent in quoted):
+        if not any("\t" in indent for indent in ours) and not any(" " in indent for indent in quoted):
+            yield from (("\t", " " * width) for width in _widths_of_a_tab(ours, theirs))
+    elif any("\t" in indent for indent in ours):
+        if not any(" \t" in indent for indent in ours):
+            gaps = _gaps(quoted) + (list(_USUAL_WIDTHS) if _gaps(theirs) else [])
+            yield from ((" " * width, "\t") for width in dict.fromkeys(gaps))
+    elif len(_levels(theirs)) > 2 and len(_levels(ours)) > 2:  # of two levels the step may just be wrong
+        yield " " * _gaps(theirs)[0], " " * _gaps(ours)[0]
 
 
-def nests_alike(lines: Sequence[str], old_lines: Sequence[str]) -> bool:
-    """Whether of any two lines the same one is set in deeper, both in the file and as quoted; or the quote
-    has no indentation at all."""
-    pairs = [(line, old) for line, old in zip(lines, old_lines, strict=True) if old.strip(BLANKS)]
-    depths = {(_columns(line), _columns(old)) for line, old in pairs}
-    if all(not indent_of(old) for _, old in pairs):
-        return True
-    return all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(sorted(depths)))
+def _widths_of_a_tab(ours: list[str], theirs: list[str]) -> list[int]:
+    if _gaps(ours) or not theirs[0]:
+        return _gaps(ours)
+    width, rest = divmod(len(ours[0]), len(theirs[0]))
+    return [width] if not rest and width in {2, 4} else []  # eight may as well be two levels
 
 
-def _columns(line: str) -> int:
-    return len(indent_of(line).expandtabs(8))
+def _gaps(indents: list[str]) -> list[int]:
+    """The smallest step between depths; nothing where all are one."""
+    return sorted(high - low for low, high in pairwise(_levels(indents)))[:1]

@@ -14,7 +14,7 @@ from itertools import accumulate
 import msgspec
 
 from buddy.agent.tool import ToolError
-from buddy.tools.indentation import NO_SHIFT, Shift, nests_alike, shift_between, shifted
+from buddy.tools.indentation import NO_SHIFT, Shift, indent_of, shift_between, shifted
 from buddy.tools.matching import MAX_COMPARED_LINES, TYPOGRAPHY
 from buddy.tools.patch_format import Hunk
 from buddy.tools.refusals import not_found, numbered
@@ -171,26 +171,16 @@ def _place(
 
 
 def _nested(keyed: _Keyed, old: list[str], first: int, hunk: Hunk, lines: Sequence[Line]) -> int | None:
-    """The first of the places from `first` on where the lines are nested as the hunk shows them."""
+    """The first of the places from `first` on where the lines are nested as the hunk shows them, and where it
+    is clear how far the added ones are set in."""
     at: int | None = first
     tries = max(1, MAX_COMPARED_LINES // len(old))
     while at is not None and tries > 0:
-        if _nests(lines, at, hunk):
+        if _shift_at(lines, at, hunk) is not None:
             return at
         at = keyed.seek(old, at + 1)
         tries -= 1
     return None
-
-
-def _nests(lines: Sequence[Line], at: int, hunk: Hunk) -> bool:
-    """A context line that is one space short has lost its sign."""
-    ours = [lines[at + n][0] for n in range(len(hunk.old))]
-    signs = [sign for sign, _ in hunk.lines if sign != "+"]
-    theirs = [
-        mine if sign == " " and mine.rstrip() == f" {text}".rstrip() else text
-        for mine, sign, text in zip(ours, signs, hunk.old, strict=True)
-    ]
-    return nests_alike(ours, theirs)
 
 
 def _stands_where_it_says(lines: list[str], hunk: Hunk, start: int) -> bool:
@@ -269,7 +259,7 @@ def _addition(keys: _Keys, content: Content, hunk: Hunk, start: int, where: str)
 
 def _new_lines(lines: Sequence[Line], at: int, hunk: Hunk, line_end: str) -> tuple[Line, ...]:
     new: list[Line] = []
-    shift = _shift_at(lines, at, hunk)
+    shift = _shift_at(lines, at, hunk) or NO_SHIFT
     for sign, text in hunk.lines:
         if sign == "+":
             new.append((shifted(text, shift), line_end))
@@ -280,18 +270,27 @@ def _new_lines(lines: Sequence[Line], at: int, hunk: Hunk, line_end: str) -> tup
     return tuple(new)
 
 
-def _shift_at(lines: Sequence[Line], at: int, hunk: Hunk) -> Shift:
-    """How the file's indentation differs from the hunk's: by the removed lines, which the added ones replace,
-    otherwise by the context. One space is no indentation there: it is a forgotten sign."""
+def _shift_at(lines: Sequence[Line], at: int, hunk: Hunk) -> Shift | None:
+    """How the file's indentation differs from the hunk's, None when its lines are nested in another way. A
+    context line that is one space short has lost its sign; a hunk without any indentation has lost that, and
+    the removed lines say where the added ones go."""
+    ours = [lines[at + n][0] for n in range(len(hunk.old))]
     signs = [sign for sign, _ in hunk.lines if sign != "+"]
-    sign = "-" if "-" in signs else " "
-    theirs = [text for found, text in zip(signs, hunk.old, strict=True) if found == sign]
-    ours = [lines[at + n][0] for n, found in enumerate(signs) if found == sign]
-    added = [text for found, text in hunk.lines if found == "+" and text.strip()]
-    shift = shift_between(ours, theirs, added) or NO_SHIFT
-    if sign == " " and shift == Shift("", " "):
+    theirs = [
+        mine if sign == " " and mine.rstrip() == f" {text}".rstrip() else text
+        for mine, sign, text in zip(ours, signs, hunk.old, strict=True)
+    ]
+    added = [text for sign, text in hunk.lines if sign == "+" and text.strip()]
+    shift = shift_between(ours, theirs, added)
+    if shift is not None:
+        return shift if all(map(shift.fits, added)) else NO_SHIFT
+    if any(map(indent_of, theirs)):
+        return None
+    removed = [n for n, sign in enumerate(signs) if sign == "-"]
+    shift = shift_between([ours[n] for n in removed], [theirs[n] for n in removed], added)
+    if shift is None or shift == NO_SHIFT or not added:
         return NO_SHIFT
-    return shift if all(map(shift.fits, added)) else NO_SHIFT
+    return None if indent_of(added[0]) else shift
 
 
 def _rebuilt(lines: Sequence[Line], places: Sequence[_Placed], line_end: str) -> str:

@@ -278,6 +278,14 @@ async def test_lines_that_are_nested_in_another_way_are_not_found(desk: Desk) ->
     assert desk.bytes("n.py").decode() == NESTED.replace("return 1", "return 2")
 
 
+async def test_a_hunk_without_any_indentation_takes_that_of_the_removed_lines(desk: Desk) -> None:
+    desk.put("n.py", NESTED)
+    start, end = "*** Begin Patch\n*** Update File: n.py\n@@\n if a:\n-b()\n", " return 1\n*** End Patch"
+    assert "was not found" in await desk.ask(apply_patch, patch=f"{start}+    c()\n{end}")
+    await desk.call(apply_patch, patch=f"{start}+c()\n{end}")
+    assert desk.bytes("n.py").decode() == NESTED.replace("b()", "c()")
+
+
 async def test_added_lines_get_the_files_tabs_on_every_level(desk: Desk) -> None:
     desk.put("t.go", "\tif a {\n\t\tb()\n\t}\n")
     hunk = "     if a {\n-        b()\n+        if x {\n+            c()\n+        }\n     }\n"

@@ -127,9 +127,23 @@ GO = "func f() {\n\tif a {\n\t\tb()\n\t}\n\treturn p\n}\n"
             "    /**\n     * y\n     */",
             "\t/**\n\t * y\n\t */\n",
         ),
+        (
+            "a:\n  b:\n    c\n",
+            "a:\n    b:\n        c\n",
+            "a:\n    b:\n        d\n",
+            "a:\n  b:\n    d\n",
+        ),
         ("all:\n\tcc a\n", "all:\n    cc a\n", "all:\n    cc a b\n", "all:\n\tcc a b\n"),
     ],
-    ids=["spaces for tabs", "set in less", "one level", "tabs for spaces", "comment stars", "makefile"],
+    ids=[
+        "spaces for tabs",
+        "set in less",
+        "one level",
+        "tabs for spaces",
+        "comment stars",
+        "wider steps",
+        "makefile",
+    ],
 )
 def test_tabs_for_spaces_are_one_difference_on_every_level(text: str, old: str, new: str, after: str) -> None:
     assert applied(text, old, new) == (after, "indentation")
@@ -141,8 +155,14 @@ def test_tabs_for_spaces_are_one_difference_on_every_level(text: str, old: str, 
         ("a\n\tb\n\t\tc\n", "a\n    b\n  c"),
         ("\tif a:\n\t\tb()\n\tc()\n", "    if a:\n        b()\n        c()"),
         ("        b\n", "\tb\n"),
+        ("a:\n    b\n", "a:\n      b\n"),
     ],
-    ids=["other levels", "a line inside instead of after", "how wide a tab is stays unknown"],
+    ids=[
+        "other levels",
+        "a line inside instead of after",
+        "how wide a tab is stays unknown",
+        "two levels only",
+    ],
 )
 def test_what_would_be_nested_in_another_way_is_refused(text: str, old: str) -> None:
     assert applied(text, old, "\tx\n\t\ty")[0] == ""
