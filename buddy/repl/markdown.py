@@ -23,6 +23,14 @@ _RULE = re.compile(r" {0,3}(?:(?:\* *){3,}|(?:_ *){3,})$")
 _RULE_OR_UNDERLINE = re.compile(r" {0,3}(?:- *){3,}$")
 
 
+def closed_blocks(text: str) -> list[Markdown]:
+    """A message that is there as a whole, in the same blocks as one that arrived: each is drawn in little
+    time, so that a key does not wait for all of them."""
+    stream = MarkdownStream()
+    stream.feed(text)
+    return stream.finish()
+
+
 class _List:
     """The list that is open: where its items begin, and whether a fence is open inside one."""
 

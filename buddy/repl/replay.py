@@ -9,12 +9,14 @@ from typing import cast
 from buddy.agent.display import Plain
 from buddy.agent.messages import AssistantMessage, Call, Message, ToolMessage, UserMessage, calls_of, text_of
 from buddy.repl import words
-from buddy.repl.blocks import Block, Markdown, Note, ToolCall, UserPrompt
+from buddy.repl.blocks import Block, Note, ToolCall, UserPrompt
+from buddy.repl.markdown import closed_blocks
 from buddy.repl.own_words import own_words
 from buddy.safety.sanitise import one_line
 
-SHOWN_MESSAGES = 60
-"""Enough to pick up the thread; the rest is in the session (/export)."""
+SHOWN_MESSAGES, SHOWN_CHARS = 60, 100_000
+"""Enough to pick up the thread; the rest is in the session (/export). 100,000 characters are some thirty
+screens and take 0.3 s to draw, in pieces; a conversation of 2 MB took six seconds."""
 
 TITLE_CHARS = 100
 
@@ -23,7 +25,7 @@ def blocks_of(history: Sequence[Message], task_id: int) -> list[Block]:
     """The end of a conversation, to be printed above the prompt. Calls are named after the task, unless it is
     0."""
     blocks: list[Block] = []
-    left_out = max(0, len(history) - SHOWN_MESSAGES)
+    left_out = _beginning(history)
     if left_out:
         blocks.append(
             Note("hint", f"not shown: {words.counted(left_out, 'earlier message')}; /export writes all")
@@ -39,13 +41,22 @@ def blocks_of(history: Sequence[Message], task_id: int) -> list[Block]:
                 calls.update((call.id, call) for call in calls_of(message))
                 text = text_of(message)
                 if text.strip():
-                    blocks.append(Markdown(text.strip("\n")))
+                    blocks += closed_blocks(text.strip("\n"))
                 if message.finish == "cut":
                     goes_on = "; /continue goes on" if is_last else ""
                     blocks.append(Note("warning", f"this reply broke off here{goes_on}"))
             case ToolMessage():
                 blocks.append(_tool(message, calls.get(message.call_id), task_id))
     return blocks
+
+
+def _beginning(history: Sequence[Message]) -> int:
+    """How many messages stand before those that are shown."""
+    at, chars = len(history), 0
+    while at and len(history) - at < SHOWN_MESSAGES and chars < SHOWN_CHARS:
+        at -= 1
+        chars += len(text_of(history[at]))
+    return at
 
 
 def _tool(message: ToolMessage, call: Call | None, task_id: int) -> ToolCall:

@@ -15,7 +15,8 @@ from buddy.agent.messages import (
     UserMessage,
 )
 from buddy.repl.blocks import Markdown, Note, ToolCall, UserPrompt
-from buddy.repl.replay import blocks_of
+from buddy.repl.markdown import MarkdownStream
+from buddy.repl.replay import SHOWN_CHARS, SHOWN_MESSAGES, blocks_of
 
 
 def said(text: str, finish: Finish, *calls: Call) -> AssistantMessage:
@@ -48,3 +49,25 @@ def test_a_call_is_named_by_its_beginning_and_by_its_task_where_there_are_severa
     assert isinstance(one_of_two, ToolCall)
     assert alone.title == "run_shell echo " + "x" * 94 + "…"
     assert (alone.task_id, one_of_two.task_id) == (0, 2)
+
+
+def test_a_reply_comes_in_blocks_as_it_did_when_it_arrived() -> None:
+    text = "Words.\n\n- one\n- two\n\n```python\nprint(1)\n```\n\nThe end."
+    stream = MarkdownStream()
+    for piece in (text[:20], text[20:]):
+        stream.feed(piece)
+    assert blocks_of([said(text, "stop")], 0) == stream.finish()
+
+
+def test_of_a_long_conversation_only_the_end_is_shown() -> None:
+    turn: list[Message] = [UserMessage("u", (Text("more"),), "prompt"), said("x" * SHOWN_CHARS, "stop")]
+    history = [*turn, *turn]
+    assert blocks_of(history, 0) == [
+        Note("hint", "not shown: 3 earlier messages; /export writes all"),
+        Markdown("x" * SHOWN_CHARS),
+    ]
+    short: list[Message] = [UserMessage("u", (Text(str(number)),), "prompt") for number in range(100)]
+    assert blocks_of(short, 0)[:2] == [
+        Note("hint", f"not shown: {100 - SHOWN_MESSAGES} earlier messages; /export writes all"),
+        UserPrompt(str(100 - SHOWN_MESSAGES), "prompt", 0, 0),
+    ]

@@ -9,8 +9,9 @@ from buddy.agent.messages import AssistantMessage, Message, Text, text_of
 from buddy.agent.provider import ModelRequest, ProviderError
 from buddy.agent.reply import ReplyAssembler
 from buddy.llm.governor import GovernedProvider
-from buddy.repl.blocks import Markdown, Note
+from buddy.repl.blocks import Note
 from buddy.repl.commands.registry import CommandError, command
+from buddy.repl.markdown import closed_blocks
 from buddy.repl.port import Context
 from buddy.tasks.parts import ModelAccess
 from buddy.tasks.task import Task, legal_length
@@ -38,7 +39,7 @@ async def btw(context: Context, argument: str) -> None:
             return
         except ProviderError as error:
             raise CommandError(f"the question on the side was not answered: {error.message}") from error
-    context.stage.print(Note("info", f"btw: {question}"), Markdown(answer))
+    context.stage.print(Note("info", f"btw: {question}"), *closed_blocks(answer))
 
 
 async def _answer(context: Context, task: Task, question: str) -> str:
