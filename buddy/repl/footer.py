@@ -38,7 +38,7 @@ def _parts(state: ViewState, look: Look) -> list[tuple[int, str, str]]:
     if running:
         parts.append((2, "phase", words.counted(running, "task") + " running"))
     parts.append((4, "error" if "NONE" in desk.sandbox else "", one_line(desk.sandbox, 40)))
-    parts += [(7, "warning", one_line(text, 60)) for text in desk.extra]
+    parts += [(0, "warning", one_line(text, 60)) for text in desk.extra]  # NOT SAVED, yes to all questions
     return [part for part in parts if part[2]]
 
 

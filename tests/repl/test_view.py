@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from buddy.agent import events as ev
@@ -240,6 +241,9 @@ def test_the_footer_drops_what_matters_least_when_it_is_narrow() -> None:
     )
     assert plain(footer_line(state, 48, LOOK)) == "1 approval waiting · ask · 1 task running"
     assert line_cells(footer_line(state, 12, LOOK)) <= 11
+    state.inbox.clear()
+    state.desk = msgspec.structs.replace(state.desk, extra=("NOT SAVED: disk full", "approvals: all"))
+    assert plain(footer_line(state, 46, LOOK)) == "ask · NOT SAVED: disk full · approvals: all"
 
 
 def test_queued_text_is_listed() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import time
 
+from buddy.repl import words
 from buddy.repl.blocks import Note, PlainText, Table
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.commands.tasks import duration_s
 from buddy.repl.port import Context
+from buddy.safety.grants import Approvals
 from buddy.safety.policy_command import judge_command
 from buddy.safety.policy_state import LogEntry
 from buddy.safety.policy_table import MODES, mode_named
@@ -53,11 +55,14 @@ async def no(context: Context, argument: str) -> None:
         context.board.inbox.answer(request.event.request_id, request.event.digest, "denied", words=words)
 
 
-@command(family="approvals", usage="ask|all|none|TIME", choices=("ask", "all", "none", "10m"))
+@command(family="approvals", usage="[ask|all|none|TIME]", choices=("ask", "all", "none", "10m"))
 async def approve(context: Context, argument: str) -> None:
-    """Answer every question of this session: ask me, yes to all (for a time), no to all"""
+    """Show or set what answers every question of this session: ask me, yes to all (for a time), no to all"""
     policy = context.desk.policy
-    word = argument.strip() or "ask"
+    word = argument.strip()
+    if not word:
+        context.stage.print(Note("info", f"approvals: {_standing(policy.approvals)}"))
+        return
     if word in ("ask", "all", "none"):
         policy.approve("ask" if word == "ask" else "all" if word == "all" else "none")
     else:
@@ -70,6 +75,16 @@ async def approve(context: Context, argument: str) -> None:
         "none": "questions are answered no",
     }
     context.stage.print(Note("info" if kind == "ask" else "warning", f"approvals: {said[kind]}"))
+
+
+def _standing(approvals: Approvals) -> str:
+    now = time.time()
+    rest = "" if approvals.until is None else f" for another {words.elapsed(approvals.until - now)}"
+    return {
+        "ask": "you are asked",
+        "all": f"questions are answered yes{rest}; /approve ask ends that",
+        "none": "questions are answered no; /approve ask ends that",
+    }[approvals.now(now)]
 
 
 @command(family="approvals", usage="[plan|ask|edit|auto]", choices=("plan", "ask", "edit", "auto"))

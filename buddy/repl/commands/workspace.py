@@ -128,10 +128,16 @@ async def tools(context: Context, argument: str) -> None:
         await _reload_tools(context)
         return
     rows = tuple(
-        (tool.name, tool.risk, tool.category, tool.source, tool.description.split("\n")[0])
+        (tool.name, tool.risk, tool.category, tool.source, _first_sentence(tool.description))
         for tool in context.board.parts.tools.list_all()
     )
     context.stage.print(Table(("tool", "risk", "category", "from", "what"), rows))
+
+
+def _first_sentence(text: str) -> str:
+    """The lines of a description are as long as its source's, not as what they say."""
+    first, end, _rest = " ".join(text.split()).partition(". ")
+    return first + end.rstrip()
 
 
 async def _reload_tools(context: Context) -> None:
