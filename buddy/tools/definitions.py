@@ -21,7 +21,7 @@ from buddy.workspace.definition_patterns import BY_EXTENSION, defines, extension
 from buddy.workspace.launch import trusted_program
 from buddy.workspace.processes import Request
 from buddy.workspace.search_extract import MAX_FILE_BYTES, Found, regular_bytes
-from buddy.workspace.search_run import SearchRun, find, stoppable
+from buddy.workspace.search_run import SearchRun, Wanted, find, stoppable
 
 MAX_LINES = 20_000
 MAX_SHOWN = 50
@@ -69,7 +69,7 @@ async def find_definition(
     place = await stoppable(run, lambda stopped: place_of(ctx, path, None, stopped))
     known = tuple(file for file in place.corpus.files if extension_of(file) in BY_EXTENSION)
     corpus = msgspec.structs.replace(place.corpus, files=known)
-    found = await find(run, pattern, corpus, first=0, last=MAX_LINES)
+    found = await find(run, pattern, corpus, Wanted(0, MAX_LINES, MAX_LINES))
     lines = {(found.files[hit.file][0], hit.line): hit.text for hit in found.hits}
     looks = [Definition(file, line, "") for (file, line), text in lines.items() if defines(file, text, short)]
     likely = {one.path for one in looks}
@@ -126,8 +126,9 @@ def _answer(
 
 
 def _none(place: Place, name: str, found: Found) -> ToolResult:
+    least = "at least " if found.more else ""
     uses = (
-        f"{counted(found.total, 'line')} in {counted(len(found.files), 'source file')}"
+        f"{least}{counted(found.total, 'line')} in {counted(len(found.files), 'source file')}"
         f" {'mentions' if found.total == 1 else 'mention'} it"
         if found.total
         else (f"none of {found.searched:,} source files mentions it")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -73,8 +72,8 @@ def _answer(
     def both(name: str) -> bool:
         return matches(name) or matches(prefix + name)
 
-    found = [(changed, name) for name, _, changed in place.walked.files if both(name)]
-    found += [(_changed(f"{top}/{name}"), name) for name in place.walked.links if both(name)]
+    names = (*place.walked.files, *place.walked.links)
+    found = [(_changed(f"{top}/{name}"), name) for name in names if both(name)]
     found.sort(key=lambda pair: (-pair[0], pair[1]))
     paths = tuple(visible(prefix + name) for _, name in found[:limit])
     notes: list[str] = []
@@ -101,7 +100,7 @@ def _near(place: Place, pattern: str) -> list[str]:
     wanted = pattern.strip("*/").lower()
     if not wanted or any(sign in wanted for sign in "*?[{"):
         return []
-    near = [name for name, _, _ in place.walked.files if wanted in name.lower()]
+    near = [name for name in place.walked.files if wanted in name.lower()]
     shown = ", ".join(visible(place.prefix + name) for name in near[:NEAR])
     return [f"{len(near)} with {visible(wanted)} in the path: {shown}"] if near else []
 
@@ -116,7 +115,7 @@ def _ignored(place: Place, matches: Callable[[str], bool], stopped: Callable[[],
             found += [name] if matches(name) else []
         elif os.path.basename(folder) not in (".git", ".buddyx"):
             below = walk(os.path.join(place.corpus.top, folder), None, stopped)
-            found += [name + file for file, _, _ in below.files if matches(name + file)]
+            found += [name + file for file in below.files if matches(name + file)]
             whole = whole and below.whole
     if not found:
         return [] if whole else ["ignored folders were not looked at: too little time"]
@@ -127,7 +126,6 @@ def _ignored(place: Place, matches: Callable[[str], bool], stopped: Callable[[],
 
 def _changed(path: str) -> int:
     try:
-        status = os.lstat(path)
+        return os.lstat(path).st_mtime_ns
     except OSError:
         return 0
-    return status.st_mtime_ns if stat.S_ISLNK(status.st_mode) else 0

@@ -21,14 +21,16 @@ from buddy.workspace.files import status_of
 from buddy.workspace.globs import glob_matcher
 from buddy.workspace.ignore import IgnoreTree
 from buddy.workspace.processes import ChildProcesses
-from buddy.workspace.search_extract import MAX_FILE_BYTES, Found
+from buddy.workspace.search_extract import Found, nothing
 from buddy.workspace.search_pattern import SearchPattern, prepare
-from buddy.workspace.search_run import Corpus, SearchRun, SearchSettings, find, stoppable
+from buddy.workspace.search_run import Corpus, SearchRun, SearchSettings, Wanted, find, stoppable
 from buddy.workspace.search_tokens import PatternError
 from buddy.workspace.walk import Walked, walk
 
 MAX_LIMIT = 1000
-IGNORED_S = 2.0
+MAX_COUNTED = 5_000
+"""Matches after which nobody counts on where lines are shown; nobody looks at so many."""
+IGNORED_S = 0.5
 """Spent at most on counting what ignored files hold."""
 
 
@@ -41,7 +43,6 @@ class Place(msgspec.Struct, frozen=True):
     corpus: Corpus
     walked: Walked
     secret: tuple[str, ...]
-    large: tuple[str, ...]
     named: bool
 
 
@@ -55,6 +56,7 @@ def search_run(ctx: ToolContext) -> SearchRun:
         cancelled=ctx.cancelled,
         deadline=time.monotonic() + settings.time_limit_s,
         engine=settings.engine,
+        unaided_s=settings.unaided_s,
     )
 
 
@@ -71,61 +73,57 @@ def place_of(
         if not stat.S_ISREG(status.st_mode):
             raise ToolError(f"{target.shown} is neither a file nor a folder; nothing in it can be searched")
         top, name = os.path.split(target.real)
-        found = Walked(files=[(name, status.st_size, status.st_mtime_ns)])
-        return Place(
-            target, _prefix(boundary, top), Corpus(top, (name,), ruled=False), found, (), (), named=True
-        )
+        corpus = Corpus(top, (name,), 1, ruled=False)
+        return Place(target, _prefix(boundary, top), corpus, Walked(files=[name]), (), named=True)
     rules = IgnoreTree(boundary.root)
     ruled = not rules.ignored(target.real, True)
     found = walk(target.real, rules if ruled else None, stopped)
     prefix = _prefix(boundary, target.real)
-    names = [name for name, _, _ in found.files if wanted is None or wanted(name) or wanted(prefix + name)]
+    names = found.files
+    if wanted is not None:
+        names = [name for name in names if wanted(name) or wanted(prefix + name)]
     secret = () if target.secret else tuple(secrets_among(boundary, target.real, names))
-    large = tuple(name for name, size, _ in found.files if size > MAX_FILE_BYTES)
-    if large:
-        asked_for = frozenset(names)
-        large = tuple(name for name in large if name in asked_for)
-    left_out = frozenset((*secret, *large))
-    files = tuple(name for name in names if name not in left_out)
-    corpus = Corpus(
-        target.real, files, tuple(found.repositories), ruled, sum(size for _, size, _ in found.files)
-    )
-    return Place(target, prefix, corpus, found, secret, large, named=False)
+    if secret:
+        left_out = frozenset(secret)
+        names = [name for name in names if name not in left_out]
+    corpus = Corpus(target.real, tuple(names), len(found.files), ruled)
+    return Place(target, prefix, corpus, found, secret, named=False)
 
 
 def secrets_among(boundary: Boundary, top: str, names: list[str]) -> list[str]:
-    """The paths that look like secret files: never searched unless named. Folders and names are judged once
-    each: judging every path would cost as much as the walk."""
+    """The paths that look like secret files: never searched unless named. Where names alone decide, each
+    folder is judged once and most names at a glance: judging every path would cost as much as the walk."""
     places = Places(boundary.home, boundary.own, (boundary.root, *boundary.extra))
-    folders: dict[str, str] = {}
-    bare: dict[str, bool] = {}
+    if _place_matters(boundary, top) or secret_reason(f"{top}/x", places):
+        return [name for name in names if secret_reason(f"{top}/{name}", places)]
+    plain = {"": True}
+
+    def is_plain_folder(folder: str) -> bool:
+        known = plain.get(folder)
+        if known is None:
+            above, _, last = folder.rpartition("/")
+            known = is_plain_folder(above) and (
+                is_plain_name(last) or not secret_reason(f"{top}/{folder}/x", places)
+            )
+            plain[folder] = known
+        return known
+
     found: list[str] = []
     for name in names:
-        prefix, _, last = name.rpartition("/")
-        kind = folders.get(prefix)
-        if kind is None:
-            kind = folders[prefix] = _kind_of_folder(boundary, places, f"{top}/{prefix}".rstrip("/"))
-        if kind == "plain":
-            secret = bare.get(last)
-            if secret is None:
-                secret = bare[last] = not is_plain_name(last) and bool(
-                    secret_reason(f"{boundary.root}/{last}", places)
-                )
-        else:
-            secret = kind == "secret" or bool(secret_reason(f"{top}/{name}", places))
-        if secret:
+        folder, _, last = name.rpartition("/")
+        glance = is_plain_name(last) and (plain.get(folder) or is_plain_folder(folder))
+        if not glance and secret_reason(f"{top}/{name}", places):
             found.append(name)
     return found
 
 
-def _kind_of_folder(boundary: Boundary, places: Places, folder: str) -> str:
-    """ "secret": everything in it is; "special": whole paths decide; "plain": names decide."""
-    if secret_reason(f"{folder}/x", places):
-        return "secret"
-    at_home = folder == boundary.home or folder[len(boundary.home) :][:2].lower() in ("/.", "/l")
-    if not is_beneath(folder, boundary.root) or (is_beneath(folder, boundary.home) and at_home):
-        return "special"
-    return "special" if is_beneath(boundary.home, boundary.root) else "plain"
+def _place_matters(boundary: Boundary, top: str) -> bool:
+    """Whether a file below may be secret for where it is, not only for a name on the way to it: at home, and
+    outside of the workspace."""
+    root, home = boundary.root, boundary.home
+    if not is_beneath(top, root) or is_beneath(home, root):
+        return True
+    return is_beneath(root, home) and root[len(home) :][:2].lower() in ("/.", "/l")
 
 
 def _prefix(boundary: Boundary, folder: str) -> str:
@@ -209,16 +207,20 @@ async def grep(
     run = search_run(ctx)
     place = await stoppable(run, lambda stopped: place_of(ctx, path, wanted, stopped))
     limit = min(limit, MAX_LIMIT)
-    shown = (offset, offset + limit) if mode == "content" else (0, 0)
-    found = await find(run, prepared, place.corpus, first=shown[0], last=shown[1])
-    ignored = Found(0, [], [], [], [], [], 0, done=True)
+    kind = "files" if mode == "files_with_matches" else mode
+    found = await find(run, prepared, place.corpus, _wanted(kind, offset, offset + limit))
+    ignored = nothing(done=True)
     if not found.total and place.walked.ignored:
         ignored = await _in_ignored(ctx, run, prepared, place, wanted)
-    kind = "files" if mode == "files_with_matches" else mode
-    found = found._replace(large=[*place.large, *found.large])
     asked = Asked(pattern, glob, kind, limit, offset, context)
     answer = Answer(asked, place.located.shown, place.prefix, place.corpus, place.walked, place.secret)
     return await stoppable(run, lambda _stopped: rendered(answer, found, ignored))
+
+
+def _wanted(mode: str, first: int, last: int) -> Wanted:
+    if mode == "content":
+        return Wanted(first, last, max(last, MAX_COUNTED))
+    return Wanted(once=mode == "files")
 
 
 async def _in_ignored(
@@ -229,7 +231,8 @@ async def _in_ignored(
     wanted: Callable[[str], bool] | None,
 ) -> Found:
     """What the files that were left out hold: only counted, in little time."""
-    run = msgspec.structs.replace(run, deadline=min(run.deadline, time.monotonic() + IGNORED_S))
+    deadline = min(run.deadline, time.monotonic() + IGNORED_S)
+    run = msgspec.structs.replace(run, deadline=deadline, engine="own")
     top = place.corpus.top
     boundary = ctx.service(Boundary)
 
@@ -239,7 +242,7 @@ async def _in_ignored(
         for folder in place.walked.ignored:
             if folder.endswith("/") and folder.rstrip("/").rpartition("/")[2] not in (".git", ".buddyx"):
                 below = walk(os.path.join(top, folder.rstrip("/")), None, stopped)
-                names += [folder + name for name, _, _ in below.files]
+                names += [folder + name for name in below.files]
                 whole = whole and below.whole
         names = [name for name in names if wanted is None or wanted(name) or wanted(place.prefix + name)]
         left_out = frozenset(secrets_among(boundary, top, names))
@@ -247,7 +250,8 @@ async def _in_ignored(
 
     names, whole = await stoppable(run, work)
     try:
-        found = await find(run, pattern, Corpus(top, names, ruled=False), first=0, last=0)
+        corpus = Corpus(top, names, len(names), ruled=False)
+        found = await find(run, pattern, corpus, Wanted(enough=MAX_COUNTED))
     except ToolError:  # too slow for the little time: then it is told that they were not searched
-        return Found(0, [], [], [], [], [], 0, done=False)
+        return nothing(done=False)
     return found._replace(done=found.done and whole)

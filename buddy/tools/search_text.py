@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from buddy.agent.counting import counted
 from buddy.agent.display import FileList, Plain
 from buddy.agent.tool import ToolResult
 from buddy.safety.sanitise import visible
@@ -52,37 +53,41 @@ def rendered(answer: Answer, found: Found, ignored: Found) -> ToolResult:
     notes = _notes(answer, found, ignored)
     if not found.total:
         return _nothing(answer, found, notes)
-    if answer.asked.mode == "content":
+    offset, mode = answer.asked.offset, answer.asked.mode
+    if mode == "content":
         body, upto = _content(answer, found)
-        unit, total = "matches", found.total
+        total = found.total
     else:
-        names = found.files[answer.asked.offset :][: answer.asked.limit]
-        counts = answer.asked.mode == "count"
-        body = [f"{answer.path(name)}: {count}" if counts else answer.path(name) for name, count in names]
-        upto, unit, total = answer.asked.offset + len(names), "files", len(found.files)
-    where = _position(answer.asked.offset, upto, total, unit, found)
+        names = found.files[offset:][: answer.asked.limit]
+        body = [answer.path(name) + (f": {count}" if mode == "count" else "") for name, count in names]
+        upto, total = offset + len(names), len(found.files)
+    where = _position(answer.asked, upto, total, found)
     text = "\n".join([*body, f"[{where}]", *(f"[{note}]" for note in notes)])
-    if answer.asked.mode == "content":
+    if mode == "content":
         return ToolResult(text, Plain(where, "\n".join(body)))
     return ToolResult(
         text, FileList(where, tuple(answer.path(name) for name, _ in found.files[:1000]), total)
     )
 
 
-def _position(offset: int, upto: int, total: int, unit: str, found: Found) -> str:
-    files = len(found.files)
-    where = f" in {files:,} {'file' if files == 1 else 'files'}" if unit == "matches" else ""
-    matches = (
-        "" if unit == "matches" else f" with {found.total:,} {'match' if found.total == 1 else 'matches'}"
-    )
-    if total == 1:
-        unit = "match" if unit == "matches" else "file"
-    if offset >= total:
-        return f"offset {offset} is past the last of {total:,} {unit}{where}{matches}"
-    if offset == 0 and upto == total:
-        return f"{total:,} {unit}{where}{matches}"
-    more = f"; offset={upto} for more" if upto < total else ""
-    return f"shown {offset + 1:,}–{upto:,} of {total:,} {unit}{where}{matches}{more}"
+def _position(asked: Asked, upto: int, total: int, found: Found) -> str:
+    least = "at least " if found.more else ""
+    matches = counted(found.total, "match", "matches")
+    files = counted(len(found.files), "file")
+    match asked.mode:
+        case "content":
+            unit, rest = matches.partition(" ")[2], f" in {least}{files}"
+        case "count":
+            unit, rest = files.partition(" ")[2], f" with {matches}"
+        case "files":
+            unit, rest = files.partition(" ")[2], ""
+    if asked.offset >= total:
+        return f"offset {asked.offset} is past the last of {total:,} {unit}{rest}"
+    if asked.offset == 0 and upto == total and not least:
+        return f"{total:,} {unit}{rest}"
+    more = f"; offset={upto} for more" if upto < total or least else ""
+    hint = " (mode=count counts all)" if least else ""
+    return f"shown {asked.offset + 1:,}–{upto:,} of {least}{total:,} {unit}{rest}{hint}{more}"
 
 
 def _nothing(answer: Answer, found: Found, notes: list[str]) -> ToolResult:
@@ -126,7 +131,7 @@ def _ignored_notes(answer: Answer, ignored: Found) -> list[str]:
     if ignored.total:
         matches = "match" if ignored.total == 1 else "matches"
         folders = [name for name, _ in ignored.files]
-        more = "" if ignored.done else " or more"
+        more = "" if ignored.done and not ignored.more else " or more"
         return [
             f"{ignored.total:,} {matches}{more} in ignored files (name as path): {_list(folders, answer)}"
         ]

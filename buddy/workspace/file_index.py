@@ -141,5 +141,5 @@ class FileIndex:
     def _list(self) -> None:
         walked = walk(self._root, IgnoreTree(self._root), self._stop.is_set, max_files=self._max_files)
         if not self._stop.is_set():
-            self._paths = Paths([name for name, _, _ in walked.files[: self._max_files]])
+            self._paths = Paths(walked.files[: self._max_files])
             self._listed_at = time.monotonic()

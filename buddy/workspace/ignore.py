@@ -9,6 +9,7 @@ makes its own.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Collection
 
@@ -19,7 +20,9 @@ MAX_BYTES = 1_000_000
 
 
 class RuleFile:
-    """The patterns of one file, asked about entries below its folder. Answers by name are remembered."""
+    """The patterns of one file, asked about entries below its folder. Answers by name are remembered.
+    `exact_names`, `suffixes` and `other_names` (regular expressions) are what its patterns without a slash
+    match."""
 
     def __init__(self, base: str, rules: tuple[Rule, ...], *, own: bool) -> None:
         self.cut = len(base.rstrip("/")) + 1
@@ -38,24 +41,27 @@ class RuleFile:
             else:
                 (self._wild_names if rule.by_name else self._wild_paths).append(number)
         wild = [rules[number] for number in self._wild_names]
-        self._suffixes = tuple(rule.suffix for rule in wild if rule.suffix is not None)
-        self._only_suffixes = len(self._suffixes) == len(wild)
-        self._has_paths = bool(self._paths or self._wild_paths)
+        self.exact_names = frozenset(self._exact)
+        self.suffixes = tuple(rule.suffix for rule in wild if rule.suffix is not None)
+        self.other_names = tuple(rule.regex.pattern for rule in wild if rule.suffix is None)
+        self._folders = {path[: path.rfind("/") + 1] for path in self._paths}
+
+    def concerns(self, folder: str) -> bool:
+        """Whether a pattern with a slash may match an entry of a folder (with a final slash)."""
+        below = folder[self.cut :]
+        return below in self._folders or bool(self._wild_paths and self._in_folder(below))
 
     def verdict(self, path: str, name: str, folder: bool) -> bool | None:
         """Whether the last matching pattern ignores an entry; None when no pattern matches it."""
-        if self._only_suffixes and name not in self._exact and not name.endswith(self._suffixes):
-            found = ()  # most names: nothing to remember
-        else:
-            found = self._names.get(name)
-            if found is None:
-                found = self._names[name] = self._by_name(name)
+        found = self._names.get(name)
+        if found is None:
+            found = self._names[name] = self._by_name(name)
         best = -1
         for number in found:
             if folder or not self._rules[number].only_folders:
                 best = number
                 break
-        if self._has_paths:
+        if self._paths or self._wild_paths:
             best = max(best, self._by_path(path[self.cut :], len(name), folder))
         return None if best < 0 else not self._rules[best].negated
 
@@ -75,9 +81,7 @@ class RuleFile:
             if folder or not self._rules[number].only_folders:
                 best = number
         parent = relative[: len(relative) - name_length]
-        numbers = self._wild_below.get(parent)
-        if numbers is None:
-            numbers = self._wild_below[parent] = self._concerned(parent)
+        numbers = self._in_folder(parent)
         raw = os.fsencode(relative) if numbers else b""
         for number in numbers:
             if number < best:
@@ -87,29 +91,59 @@ class RuleFile:
                 return number
         return best
 
-    def _concerned(self, parent: str) -> tuple[int, ...]:
+    def _in_folder(self, parent: str) -> tuple[int, ...]:
         """The wildcard patterns that can match an entry of a folder, the last first."""
-        return tuple(
-            number
-            for number in reversed(self._wild_paths)
-            if parent.startswith(self._rules[number].beginning)
-            or self._rules[number].beginning.startswith(parent)
-        )
+        numbers = self._wild_below.get(parent)
+        if numbers is None:
+            numbers = self._wild_below[parent] = tuple(
+                number
+                for number in reversed(self._wild_paths)
+                if parent.startswith(self._rules[number].beginning)
+                or self._rules[number].beginning.startswith(parent)
+            )
+        return numbers
 
 
-Chain = tuple[RuleFile, ...]
-"""The ignore files that speak about a folder's entries, the first that has an opinion wins."""
+class Names:
+    """What several ignore files say about names alone: a quick answer for most of them."""
+
+    def __init__(self, files: tuple[RuleFile, ...]) -> None:
+        self.files = files
+        self.exact = ALWAYS.union(*(file.exact_names for file in files))
+        self.suffixes = tuple({suffix for file in files for suffix in file.suffixes})
+        other = [pattern for file in files for pattern in file.other_names]
+        self.other = re.compile(b"|".join(b"(?:%b)" % one for one in other), re.DOTALL) if other else None
 
 
-def ignored_by(chain: Chain, path: str, name: str, folder: bool) -> bool:
-    """Whether an entry of a folder is ignored, its folder not being so."""
-    if name in ALWAYS:
-        return True
-    for rules in chain:
-        verdict = rules.verdict(path, name, folder)
-        if verdict is not None:
-            return verdict
-    return False
+class FolderRules:
+    """What is ignored among the entries of one folder, the folder not being so. The first of its ignore files
+    that has an opinion wins."""
+
+    def __init__(self, folder: str, names: Names) -> None:
+        self.names = names
+        self._folder = f"{folder.rstrip('/')}/"
+        self._by_path = any(file.concerns(self._folder) for file in names.files)
+
+    def ignored(self, name: str, folder: bool) -> bool:
+        """Whether an entry is ignored."""
+        names = self.names
+        if (
+            not self._by_path
+            and name not in names.exact
+            and not name.endswith(names.suffixes)
+            and (names.other is None or not names.other.fullmatch(os.fsencode(name)))
+        ):
+            return False
+        if name in ALWAYS:
+            return True
+        for file in names.files:
+            verdict = file.verdict(self._folder + name, name, folder)
+            if verdict is not None:
+                return verdict
+        return False
+
+
+NO_RULES = FolderRules("/", Names(()))
 
 
 class IgnoreTree:
@@ -118,7 +152,7 @@ class IgnoreTree:
     def __init__(self, root: str) -> None:
         self._root = root
         self._top = repository_above(root) or root
-        self._chains: dict[str, Chain] = {}
+        self._known: dict[str, FolderRules] = {}
 
     def ignored(self, path: str, folder: bool) -> bool:
         """Whether a real path, or a folder it lies in, is ignored."""
@@ -130,18 +164,17 @@ class IgnoreTree:
             end = path.find("/", at + 1)
             part = path if end < 0 else path[:end]
             parent, name = path[:at] or "/", part[at + 1 :]
-            if ignored_by(self.chain(parent), part, name, folder if end < 0 else True):
+            if self.rules(parent).ignored(name, folder if end < 0 else True):
                 return True
             if end < 0:
                 return False
             at = end
 
-    def chain(self, folder: str, names: Collection[str] | None = None) -> Chain:
-        """The ignore files for the entries of a folder. `names`, where known, are its entries: it saves
-        looking."""
-        known = self._chains.get(folder)
+    def rules(self, folder: str, names: Collection[str] | None = None) -> FolderRules:
+        """The rules for the entries of a folder. `names`, where known, are its entries: it saves looking."""
+        known = self._known.get(folder)
         if known is None:
-            known = self._chains[folder] = self._read(folder, names)
+            known = self._known[folder] = FolderRules(folder, self._read(folder, names))
         return known
 
     def _top_of(self, path: str) -> str:
@@ -150,28 +183,28 @@ class IgnoreTree:
         parent = os.path.dirname(path)
         return repository_above(parent) or parent
 
-    def _read(self, folder: str, names: Collection[str] | None) -> Chain:
-        parent: Chain = ()
+    def _read(self, folder: str, names: Collection[str] | None) -> Names:
+        parent = NO_RULES.names
         if folder not in (self._top, self._top_of(folder)):
-            parent = self.chain(os.path.dirname(folder))
+            parent = self.rules(os.path.dirname(folder)).names
         repository = os.path.lexists(f"{folder}/.git") if names is None else ".git" in names
         own = _rule_file(folder, ".buddyignore", names)
         shared = _rule_file(folder, ".gitignore", names)
         if not repository:
-            return (*own, *shared, *parent)
+            return Names((*own, *shared, *parent.files)) if own or shared else parent
         exclude = _exclude_file(folder)
         last = _parsed(folder, exclude, own=False) if exclude else ()
         # Another repository inside: the outer one's .gitignore says nothing about it.
-        return (*own, *shared, *last, *(rules for rules in parent if rules.own))
+        return Names((*own, *shared, *last, *(file for file in parent.files if file.own)))
 
 
-def _rule_file(folder: str, name: str, names: Collection[str] | None) -> Chain:
+def _rule_file(folder: str, name: str, names: Collection[str] | None) -> tuple[RuleFile, ...]:
     if names is not None and name not in names:
         return ()
     return _parsed(folder, f"{folder}/{name}", own=name == ".buddyignore")
 
 
-def _parsed(folder: str, path: str, *, own: bool) -> Chain:
+def _parsed(folder: str, path: str, *, own: bool) -> tuple[RuleFile, ...]:
     rules = parse_ignore_file(_bytes_of(path))
     return (RuleFile(folder, rules, own=own),) if rules else ()
 

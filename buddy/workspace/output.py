@@ -27,7 +27,7 @@ class OutputBounds(msgspec.Struct, frozen=True):
 
 
 class OutputLog:
-    """The output of one command. `path` is where the whole goes when it is long."""
+    """The output of one command. `path` is where the whole goes when it is long; "": nowhere."""
 
     def __init__(self, path: str, bounds: OutputBounds, find: Finder = secret_spans) -> None:
         self.path = path
@@ -63,7 +63,7 @@ class OutputLog:
                 del self._tail[: -self._bounds.tail_bytes]
 
     def _spill(self, data: bytes) -> None:
-        if self.trouble:
+        if self.trouble or not self.path:
             return
         try:
             self._file.add(data if self._file.size else bytes(self._head + self._tail))
@@ -87,8 +87,8 @@ class OutputLog:
         return render(bytes(self._head), bytes(self._tail), self.total, self._bounds, self._where())
 
     def _where(self) -> str:
-        if self.trouble:
-            return self.trouble
+        if self.trouble or not self.path:
+            return self.trouble or "the whole was not kept"
         first = f" (the first {_size(self._bounds.cap_bytes)})" if self.over_cap else ""
         return f"the whole{first} is in {self.path}"
 

@@ -31,7 +31,8 @@ from buddy.workspace.process_tree import Tag, new_tag, own_children, read_proces
 
 class Request(msgspec.Struct, frozen=True):
     """A command to run. `env` is added by buddy's own code; `terminal` asks for a terminal instead of a
-    pipe; `sandboxed` is False where the command must run outside the sandbox and that was allowed."""
+    pipe; `sandboxed` is False where the command must run outside the sandbox and that was allowed; `kept` is
+    False where a listener takes the output and nobody reads it again: it never goes to the disk."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -39,6 +40,7 @@ class Request(msgspec.Struct, frozen=True):
     env: Mapping[str, str] = {}
     terminal: TerminalSize | None = None
     sandboxed: bool = True
+    kept: bool = True
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -111,7 +113,8 @@ class ChildProcesses:
         else:
             launched = launch_in_terminal(launch, tag, request.terminal)
         self._numbers.add(tag.number)
-        log = OutputLog(self._spill_path(tag), self.settings.bounds, self.settings.find_secrets)
+        path = self._spill_path(tag) if request.kept else ""
+        log = OutputLog(path, self.settings.bounds, self.settings.find_secrets)
         child = Child(launched, log, grace_s=self.settings.grace_s)
         self._children = [*(child for child in self._children if not child.is_closed), child]
         return child

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple, TypedDict
 BLOCK_CHARS = 256 * 1024
 """Searched at a stretch; the next look at the clock comes after it."""
 MAX_FILE_BYTES = 64_000_000
+CHARS_BETWEEN = 200
+"""Between two places with the text a match needs: with more it is faster to go from one to the next."""
 SHOWN_CHARS = 300
 SHOWN_LINES = 20
 PROBE_BYTES = 8192
@@ -27,18 +29,21 @@ UTF_32 = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
 
 
 class Job(TypedDict):
-    """What to search: files relative to a folder, a Python pattern, ASCII text every match contains (or ""),
-    which matches to give in full, counted from 0 over all files in order, and how many characters a line may
-    have for a pattern that takes long on long ones (0: no limit)."""
+    """What to search: files relative to a folder, a Python pattern, ASCII texts of which every match contains
+    one (none: unknown), which matches to give in full, counted from 0 over all files in order, after how many
+    the counting may end, whether one match of a file is enough, and how many characters a line may have for a
+    pattern that takes long on long ones (0: no limit)."""
 
     top: str
     files: list[str]
     source: str
     flags: int
-    literal: str
+    literals: list[str]
     multiline: bool
     first: int
     last: int
+    enough: int
+    once: bool
     longest: int
 
 
@@ -54,7 +59,7 @@ class Hit(NamedTuple):
 
 class Found(NamedTuple):
     """What was found. `files` are paths with their number of matches; `searched` counts files looked at, and
-    `done` is False when the search was stopped before the last one."""
+    `done` is False when the search was stopped before the last one. `more`: counting ended with `enough`."""
 
     total: int
     files: list[tuple[str, int]]
@@ -64,45 +69,117 @@ class Found(NamedTuple):
     unreadable: list[str]
     searched: int
     done: bool
+    more: bool
 
 
-def search(job: Job, stopped: Callable[[], bool], at_file: Callable[[int], None]) -> Found:
-    """Search the files in order. `stopped` is asked and `at_file` told between files and blocks. A file with
-    a line too long for the pattern ends the search before it (`searched` tells where)."""
+def nothing(*, done: bool) -> Found:
+    """Nothing found in no file."""
+    return Found(0, [], [], [], [], [], 0, done=done, more=False)
+
+
+def never(_number: int) -> bool:
+    """A search does not pause."""
+    return False
+
+
+def search(
+    job: Job,
+    stopped: Callable[[], bool],
+    at_file: Callable[[int], None],
+    pauses: Callable[[int], bool] = never,
+) -> Found:
+    """Search the files in order. `stopped` is asked and `at_file` told between files and blocks; `pauses` is
+    asked before each file whether the search ends there. So it does before a file with a line too long for
+    the pattern (`searched` tells where)."""
     regex = re.compile(job["source"], job["flags"])
-    counter = _line_counter(job, regex)
-    too_long = re.compile(f"[^\n]{{{job['longest'] + 1}}}") if job["longest"] else None
-    literal = job["literal"].encode()
+    seek = _seeker(job, regex)
+    lines_in = _line_counter(job, regex)
+    may_match = _filter(job)
+    longest = job["longest"]
     top = job["top"].rstrip("/") + "/"
-    found = Found(0, [], [], [], [], [], 0, done=True)
+    found = nothing(done=True)
     total = 0
     for number, name in enumerate(job["files"]):
         at_file(number)
-        if stopped():
+        if total >= job["enough"]:
+            return found._replace(total=total, searched=number, more=True)
+        if stopped() or pauses(number):
             return found._replace(total=total, searched=number, done=False)
         data = _read(top + name, name, found)
-        if data is None or (literal and literal not in data and data[:2] not in UTF_16):
+        if data is None or not may_match(data):
             continue
         text = decoded(data)
-        if too_long is not None and too_long.search(data.decode("latin-1") if text is None else text):
+        if longest and _has_longer_line(data.decode("latin-1") if text is None else text, longest):
             return found._replace(total=total, searched=number, done=False)
         if text is None:
             if regex.search(data.decode("latin-1")):
                 found.binary.append(name)
             continue
-        if counter and total >= job["last"] and len(text) <= _block_chars(job) and text.endswith("\n"):
-            count = sum(1 for _ in counter.finditer(text))
-        else:
-            count = _collect(job, regex, text, total, found, partial(at_file, number), stopped)
+        count = lines_in(text) if total >= job["last"] else -1
+        if count < 0:
+            count = _collect(job, seek, text, total, found, partial(at_file, number), stopped)
         if count:
             found.files.append((name, count))
             total += count
     return found._replace(total=total, searched=len(job["files"]), done=not stopped())
 
 
+Seek = Callable[[str, int, int], "re.Match[str] | None"]
+"""From a text and the places where to begin (a line's, without `multiline`) and to end to the first match."""
+
+
+def _seeker(job: Job, regex: re.Pattern[str]) -> Seek:
+    """Where every match contains one text, only the lines that hold it are looked at: plain text is found
+    ten times as fast as anything else."""
+    literal = _one_literal(job)
+    if not literal:
+        return regex.search
+
+    def seek(text: str, at: int, end: int) -> re.Match[str] | None:
+        while (found := text.find(literal, at, end)) >= 0:
+            stop = _line_end(text, found)
+            match = regex.search(text, text.rfind("\n", at, found) + 1 or at, stop)
+            if match is not None:
+                return match
+            at = stop + 1
+        return None
+
+    return seek
+
+
+def _filter(job: Job) -> Callable[[bytes], bool]:
+    """Whether a file's bytes may hold a match: a quick look that is wrong only about files that do not."""
+    if not job["literals"]:
+        return lambda _data: True
+    if not job["flags"] & re.IGNORECASE:
+        literals = [text.encode() for text in job["literals"]]
+        return lambda data: any(map(data.__contains__, literals)) or data[:2] in UTF_16
+    folded = [text.lower().encode() for text in job["literals"]]
+    # The only ASCII letters that are equal to other characters when case does not count.
+    special = any(letter in text for text in folded for letter in (b"i", b"k", b"s"))
+
+    def may_match(data: bytes) -> bool:
+        if not data.isascii() and (special or data[:2] in UTF_16):
+            return True
+        return any(map(data.lower().__contains__, folded))
+
+    return may_match
+
+
+def _has_longer_line(text: str, longest: int) -> bool:
+    """Whether a line has more characters; looks at one place in so many."""
+    at = 0
+    while len(text) - at > longest:
+        end = text.rfind("\n", at, at + longest + 1)
+        if end < 0:
+            return True
+        at = end + 1
+    return False
+
+
 def _collect(
     job: Job,
-    regex: re.Pattern[str],
+    seek: Seek,
     text: str,
     before: int,
     found: Found,
@@ -112,19 +189,37 @@ def _collect(
     """Count the matches of a text and keep those that are to be given in full; `before`: how many came
     earlier."""
     count = 0
-    for start, end in _spans(job, regex, text, stopped, beat):
+    for start, end in _spans(job, seek, text, stopped, beat):
         if job["first"] <= before + count < job["last"]:
-            found.hits.append(_hit(text, start, end, len(found.files), found.hits))
+            found.hits.append(_hit(text, start, end, len(found.files)))
         count += 1
+        if job["once"]:
+            break
     return count
 
 
-def _line_counter(job: Job, regex: re.Pattern[str]) -> re.Pattern[str] | None:
-    """A pattern that matches once for each matching line, several times as fast as looking from one to the
-    next; None where it would not count the same."""
-    if job["multiline"] or regex.search("") or regex.search("\n"):
-        return None
-    return re.compile(f"(?:{job['source']})[^\n]*\n?", job["flags"])
+def _line_counter(job: Job, regex: re.Pattern[str]) -> Callable[[str], int]:
+    """How many lines of a text match, several times as fast as looking from one to the next; -1 where that
+    would not count the same, or where so few are to be expected that it is not faster."""
+    if job["once"] or job["multiline"] or regex.search("") or regex.search("\n"):
+        return lambda _text: -1
+    counter = re.compile(f"(?:{job['source']})[^\n]*\n?", job["flags"])
+    literal = _one_literal(job)
+
+    def lines_in(text: str) -> int:
+        if len(text) > _block_chars(job) or not text.endswith("\n"):
+            return -1
+        if literal and text.count(literal) * CHARS_BETWEEN < len(text):
+            return -1
+        return len(counter.findall(text))
+
+    return lines_in
+
+
+def _one_literal(job: Job) -> str:
+    """The text that every line with a match holds; "" when it is not known exactly."""
+    exact = len(job["literals"]) == 1 and not job["multiline"] and not job["flags"] & re.IGNORECASE
+    return job["literals"][0] if exact else ""
 
 
 def _read(path: str, name: str, found: Found) -> bytes | None:
@@ -185,7 +280,7 @@ def decoded(data: bytes) -> str | None:
 
 
 def _spans(
-    job: Job, regex: re.Pattern[str], text: str, stopped: Callable[[], bool], beat: Callable[[], None]
+    job: Job, seek: Seek, text: str, stopped: Callable[[], bool], beat: Callable[[], None]
 ) -> Iterator[tuple[int, int]]:
     """Where matches are: at most one a line, or, over lines, one after the other."""
     size = len(text)
@@ -196,7 +291,7 @@ def _spans(
     while at < size:
         end = size if multiline else _block_end(text, at, block)
         while at < end:
-            match = regex.search(text, at, end)
+            match = seek(text, at, end)
             if match is None or match.start() > last or (match.start() == end and end < size):
                 break
             yield match.span()
@@ -223,7 +318,7 @@ def _line_end(text: str, at: int) -> int:
     return len(text) if end < 0 else end
 
 
-def _hit(text: str, start: int, end: int, file: int, before: list[Hit]) -> Hit:
+def _hit(text: str, start: int, end: int, file: int) -> Hit:
     begin = text.rfind("\n", 0, start) + 1
     line = text.count("\n", 0, begin) + 1
     stop = _line_end(text, start)

@@ -8,12 +8,12 @@ every file `source` matches in, whatever its encoding.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Sequence
 
 import msgspec
 
-from buddy.workspace.search_tokens import PatternError, Token, tokens_of
+from buddy.workspace.search_literals import literals_of
+from buddy.workspace.search_tokens import PatternError, Token, bounds_of, least_of, tokens_of
 
 MAX_CHARS = 4000
 MAX_WAYS = 16
@@ -24,13 +24,13 @@ MANY = 10
 
 class SearchPattern(msgspec.Struct, frozen=True):
     """`source` and `flags` are Python's; `loose_rust` and `loose_pcre` narrow down files ("" where nothing
-    can); `literal` is text every match contains ("" when unknown). `linear`: matching takes time in
-    proportion to the text, so that it may run inside buddy. `longest`: for another one, how long lines may be
-    so that it still may (0: it may not)."""
+    can); every match contains one of `literals` (none: unknown), in any letter case when `ignore_case`.
+    `linear`: matching takes time in proportion to the text, so that it may run inside buddy. `longest`: for
+    another one, how long lines may be so that it still may (0: it may not)."""
 
     source: str
     flags: int
-    literal: str
+    literals: tuple[str, ...]
     loose_rust: str
     loose_pcre: str
     linear: bool
@@ -61,7 +61,7 @@ def prepare(pattern: str, *, literal: bool, ignore_case: bool, multiline: bool) 
     return SearchPattern(
         source=source,
         flags=int(flags),
-        literal="" if ignore_case else _required(tokens),
+        literals=literals_of(tokens),
         loose_rust=loose("(?-u:[^\\n])", "(?-u:[\\x80-\\xff])") if loose else "",
         loose_pcre=loose("[^\\n]", "[^\\x00-\\x7f]") if loose else "",
         linear=literal or _is_linear(tokens),
@@ -164,43 +164,6 @@ def _loose_char(char: str, anything: str, high: str, ignore_case: bool) -> str:
     return f"(?:{plain}|{high}{{2,3}})" if ignore_case and char in "iIsSkK" else plain
 
 
-def _required(tokens: Sequence[Token]) -> str:
-    """The longest text that every match contains: characters outside groups, not optional."""
-    best = run = ""
-    depth = 0
-    for index, token in enumerate(tokens):
-        if token.kind == "or" and depth == 0:
-            return ""
-        if token.kind in ("open", "look"):
-            depth += 1
-        depth -= token.kind == "close"
-        repeated = _least(tokens[index + 1]) if index + 1 < len(tokens) else None
-        usable = token.kind == "char" and depth == 0 and token.value.isascii() and token.value not in "\r\n"
-        if usable and repeated != 0:
-            run += token.value
-        if not usable or repeated is not None:
-            best, run = max(best, run, key=len), ""
-    return max(best, run, key=len)
-
-
-def _least(token: Token) -> int | None:
-    """The least number of repeats a quantifier asks for; None for anything else."""
-    return _bounds(token)[0] if token.kind == "repeat" else None
-
-
-def _bounds(token: Token) -> tuple[int, int]:
-    match token.value:
-        case "*":
-            return 0, sys.maxsize
-        case "+":
-            return 1, sys.maxsize
-        case "?":
-            return 0, 1
-        case counted:
-            least, comma, most = counted[1:-1].partition(",")
-            return int(least or 0), int(most) if most else sys.maxsize if comma else int(least)
-
-
 # How long matching may take
 
 
@@ -210,9 +173,9 @@ def _is_linear(tokens: Sequence[Token]) -> bool:
     patterns run in a child process that can be killed."""
     if any(token.kind == "back" for token in tokens) or _repeats_repeats(tokens):
         return False
-    big = [n for n, token in enumerate(tokens) if token.kind == "repeat" and _bounds(token)[1] > MANY]
-    small = sum(token.kind == "repeat" and 1 < _bounds(token)[1] <= MANY for token in tokens)
-    optional = sum(token.kind == "repeat" and _bounds(token) == (0, 1) for token in tokens)
+    big = [n for n, token in enumerate(tokens) if token.kind == "repeat" and bounds_of(token)[1] > MANY]
+    small = sum(token.kind == "repeat" and 1 < bounds_of(token)[1] <= MANY for token in tokens)
+    optional = sum(token.kind == "repeat" and bounds_of(token) == (0, 1) for token in tokens)
     if small > 2 or optional > MANY // 2 or _choices(tokens) > 3:
         return False
     if not big:
@@ -273,7 +236,7 @@ def _longest(tokens: Sequence[Token]) -> int:
             # Inside a group alternatives are tried with everything around them.
             doubtful = [sum(doubtful)]
         elif token.kind == "repeat":
-            least, most = _bounds(token)
+            least, most = bounds_of(token)
             if most > MANY:
                 doubtful[-1] += _is_doubtful(tokens, at, first=not sum(doubtful))
             elif most > least:
@@ -287,11 +250,11 @@ def _is_doubtful(tokens: Sequence[Token], at: int, *, first: bool) -> bool:
     of it; nor, the first one, where that holds for what stands before it: then each stretch of the text is
     looked at once."""
     before, after = at - 2, at + 1
-    if before >= 0 and tokens[before].kind == "repeat" and (_least(tokens[before]) or 0) > 0:
+    if before >= 0 and tokens[before].kind == "repeat" and (least_of(tokens[before]) or 0) > 0:
         before -= 1
     if before < 0 or not _are_apart(tokens[at - 1], tokens[before]):
         return True
-    required = after < len(tokens) and not (after + 1 < len(tokens) and _least(tokens[after + 1]) == 0)
+    required = after < len(tokens) and not (after + 1 < len(tokens) and least_of(tokens[after + 1]) == 0)
     return not first and not (required and _are_apart(tokens[at - 1], tokens[after]))
 
 

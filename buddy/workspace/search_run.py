@@ -1,5 +1,5 @@
-"""Running a search: rg or git narrow down the files where they are installed, buddy's own engine says what
-matches, in a child process wherever a pattern might take for ever.
+"""Running a search: buddy's own engine says what matches, in a child process wherever a pattern might take
+for ever. Where that takes long, rg or git tell which of the other files need no look.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -21,26 +21,30 @@ from buddy.workspace.git_config import inert_options
 from buddy.workspace.ignore import repository_above
 from buddy.workspace.launch import trusted_program
 from buddy.workspace.processes import ChildProcesses, Request
-from buddy.workspace.search_extract import Found, Job, found_from, search
+from buddy.workspace.search_extract import MAX_FILE_BYTES, Found, Job, found_from, never, nothing, search
 from buddy.workspace.search_pattern import SearchPattern
 
 T = TypeVar("T")
-NOTHING = Found(0, [], [], [], [], [], 0, done=True)
-FEW_FILES = 1500
-FEW_BYTES = 20_000_000
-"""So much is read faster than a program is started and told about it."""
-ARGUMENT_BYTES = 900_000
-"""Of file names for one command line; Linux takes 2 MB together with the environment."""
+UNAIDED_S = 0.03
+"""Searched alone; as much as starting a program and reading its answer costs."""
+MATCHING_SHARE = 5
+"""Where more than one file in so many matches, a program would not save enough."""
+LONG_LITERAL = 3
+"""Text so long is found by buddy as fast as by git."""
 STUCK_S = 1.5
 """A pattern that gets nowhere for so long never will."""
 POLL_S = 0.05
 
 
+Engine = Literal["auto", "rg", "git", "own"]
+
+
 class SearchSettings(msgspec.Struct, frozen=True):
-    """How searches are run. `engine`: which program narrows down the files; "own" is none."""
+    """How searches are run. `engine`: which program may help, "own" is none; `unaided_s`: after what time."""
 
     time_limit_s: float = 10
-    engine: Literal["auto", "rg", "git", "own"] = "auto"
+    engine: Engine = "auto"
+    unaided_s: float = UNAIDED_S
 
 
 class SearchRun(msgspec.Struct, frozen=True):
@@ -51,7 +55,8 @@ class SearchRun(msgspec.Struct, frozen=True):
     task_id: int
     cancelled: asyncio.Event
     deadline: float
-    engine: Literal["auto", "rg", "git", "own"] = "auto"
+    engine: Engine = "auto"
+    unaided_s: float = UNAIDED_S
 
     @property
     def left_s(self) -> float:
@@ -60,14 +65,23 @@ class SearchRun(msgspec.Struct, frozen=True):
 
 
 class Corpus(msgspec.Struct, frozen=True):
-    """Files to search, in order, relative to a real path. `apart`: folders (with a final slash) that are
-    repositories of their own; `ruled`: ignore rules were applied; `size`: all their bytes."""
+    """Files to search, in order, relative to a real path. `among`: how many there are in that place, ignored
+    ones aside; `ruled`: ignore rules were applied."""
 
     top: str
     files: tuple[str, ...]
-    apart: tuple[str, ...] = ()
+    among: int
     ruled: bool = True
-    size: int = 0
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What is to be told of the matches: those from `first` to `last` in full, how many there are up to
+    `enough`, in a file no more than one when `once`."""
+
+    first: int = 0
+    last: int = 0
+    enough: int = sys.maxsize
+    once: bool = False
 
 
 async def stoppable(run: SearchRun, work: Callable[[Callable[[], bool]], T]) -> T:
@@ -98,39 +112,59 @@ def _looked_at(done: asyncio.Future[Any]) -> None:
         done.exception()
 
 
-async def find(run: SearchRun, pattern: SearchPattern, corpus: Corpus, *, first: int, last: int) -> Found:
-    """Search files in the order given; matches `first` to `last` in full. Raises
-    `ToolError` for a pattern that takes for ever."""
-    narrowed = await narrow(run, pattern, corpus)
+async def find(run: SearchRun, pattern: SearchPattern, corpus: Corpus, wanted: Wanted) -> Found:
+    """Search files in the order given. Raises `ToolError` for a pattern that takes for ever."""
     job = Job(
         top=corpus.top,
-        files=[name for name in corpus.files if narrowed is None or name in narrowed],
+        files=list(corpus.files),
         source=pattern.source,
         flags=pattern.flags,
-        literal=pattern.literal,
+        literals=list(pattern.literals),
         multiline=pattern.multiline,
-        first=first,
-        last=last,
+        first=wanted.first,
+        last=wanted.last,
+        enough=wanted.enough,
+        once=wanted.once,
         longest=0 if pattern.linear else pattern.longest,
     )
-    if pattern.linear or job["longest"]:
-        found = await stoppable(run, lambda stopped: search(job, stopped, lambda _number: None))
-    else:
-        found = NOTHING._replace(done=not job["files"])
+    here = pattern.linear or pattern.longest > 0
+    found = nothing(done=not job["files"])
+    if here:
+        found = await _here(run, job, _after(run.unaided_s, len(job["files"])))
+    if found.done or not run.left_s:
+        return found
+    job = _rest(job, found)
+    if len(found.files) * MATCHING_SHARE <= found.searched:
+        needless = await narrow(run, pattern, corpus, len(job["files"]))
+        job["files"] = [name for name in job["files"] if name not in needless]
+    if here:
+        part = await _here(run, job, never)
+        found, job = _joined(found, part), _rest(job, part)
     if not pattern.linear and not found.done and run.left_s:
-        found = _joined(found, await _in_child(run, _rest(job, found)))
-    return found if narrowed is None or not found.done else found._replace(searched=len(corpus.files))
+        found = _joined(found, await _in_child(run, job))
+        job["files"] = []
+    left = job["files"]
+    return found._replace(searched=corpus.files.index(left[0]) if left else len(corpus.files))
+
+
+async def _here(run: SearchRun, job: Job, pauses: Callable[[int], bool]) -> Found:
+    return await stoppable(run, lambda stopped: search(job, stopped, lambda _number: None, pauses))
+
+
+def _after(seconds: float, files: int) -> Callable[[int], bool]:
+    """Pause after some time, unless most of the files are done by then."""
+    until = time.monotonic() + seconds
+    return lambda number: number * 2 < files and time.monotonic() >= until
 
 
 def _rest(job: Job, found: Found) -> Job:
-    """The job from the file on that a search left to a child process."""
-    skipped = found.total
+    """The job from the file on before which a search ended."""
     return {
         **job,
         "files": job["files"][found.searched :],
-        "first": max(0, job["first"] - skipped),
-        "last": max(0, job["last"] - skipped),
-        "longest": 0,
+        "first": max(0, job["first"] - found.total),
+        "last": max(0, job["last"] - found.total),
+        "enough": max(0, job["enough"] - found.total),
     }
 
 
@@ -146,120 +180,102 @@ def _joined(one: Found, other: Found) -> Found:
         [*one.unreadable, *other.unreadable],
         one.searched + other.searched,
         other.done,
+        other.more,
     )
 
 
 # Narrowing down
 
 
-async def narrow(run: SearchRun, pattern: SearchPattern, corpus: Corpus) -> frozenset[str] | None:
-    """The files that may hold a match; None when nothing is known, which is never wrong."""
-    auto = run.engine == "auto"
-    if run.children is None or run.engine == "own" or (auto and _is_little(corpus)):
-        return None
+async def narrow(run: SearchRun, pattern: SearchPattern, corpus: Corpus, left: int) -> frozenset[str]:
+    """Files a program found no match in, so that nobody needs to look at them. All it says nothing about are
+    looked at: those it could not read or left out, and every one where it failed or took too long. `left`:
+    how many files are still to be searched; a program looks at the whole place."""
+    if run.children is None or run.engine == "own" or left * 4 < corpus.among:
+        return frozenset()
     path = run.children.environment.variables.get("PATH", "")
     rg = trusted_program("rg", path, run.workspace) if run.engine in ("auto", "rg") else None
-    if rg is not None:
-        return await _by_rg(run, run.children, rg, pattern, corpus)
+    expression = pattern.loose_rust or _spelled_out(pattern)
+    if rg is not None and expression:
+        return await unmatched(run, run.children, _rg_command(rg, expression, corpus), corpus.top)
     git = trusted_program("git", path, run.workspace) if run.engine in ("auto", "git") else None
-    if git is not None and pattern.loose_pcre:
-        return await _by_git(run, run.children, git, pattern, corpus)
-    return None
+    quick = run.engine == "auto" and min(map(len, pattern.literals), default=0) >= LONG_LITERAL
+    if git is not None and pattern.loose_pcre and not quick:
+        names = await unmatched(run, run.children, _git_command(git, pattern.loose_pcre, corpus), corpus.top)
+        return names - await stoppable(run, lambda stopped: _large(corpus.top, names, stopped))
+    return frozenset()
 
 
-def _is_little(corpus: Corpus) -> bool:
-    return len(corpus.files) <= FEW_FILES and corpus.size <= FEW_BYTES
+def _spelled_out(pattern: SearchPattern) -> str:
+    """What rg looks for where the pattern spans lines: the text it holds, in case that matters."""
+    if pattern.ignore_case:
+        return ""
+    return "|".join("".join(f"\\x{ord(char):02x}" for char in text) for text in pattern.literals)
 
 
-async def _by_rg(
-    run: SearchRun, children: ChildProcesses, rg: str, pattern: SearchPattern, corpus: Corpus
-) -> frozenset[str] | None:
-    """Files by name, so that what is searched is decided in one place; bytes as they are, so that no guess
-    about an encoding loses a file. UTF-16 files are always kept."""
-    wanted = pattern.loose_rust or _spelled_out(pattern.literal)
-    if not wanted:
-        return None
-    options = "--no-config --no-messages --color=never --no-heading --files-with-matches --null --text"
-    argv = (rg, *options.split(), "--encoding=none", "--no-ignore", "--hidden", "--regexp")
-    # Anywhere, not only at the beginning: that way rg looks for plain bytes, three times as fast.
-    expression = f"(?:{wanted})|(?-u:\\xff\\xfe|\\xfe\\xff)"
-    kept: set[str] = set()
-    for batch in batches(corpus.files):
-        names = await _names(run, children, (*argv, expression, "--", *batch), corpus.top, {})
-        if names is None:
-            return None
-        kept |= names
-    return frozenset(kept)
+def _rg_command(rg: str, expression: str, corpus: Corpus) -> tuple[str, ...]:
+    """Bytes as they are, so that no guess about an encoding loses a file; UTF-16 is always looked at. What is
+    ignored need not be the same to rg: it only decides what rg looks at."""
+    options = "--no-config --no-messages --color=never --files-without-match --null --text --encoding=none"
+    places = "--hidden --no-require-git --no-ignore-dot --no-ignore-global --glob=!.git --glob=!.buddyx"
+    ruled = () if corpus.ruled else ("--no-ignore",)
+    size = f"--max-filesize={MAX_FILE_BYTES}"
+    expressions = ("--regexp", expression, "--regexp", "(?-u:\\xff\\xfe|\\xfe\\xff)")
+    return (rg, *options.split(), *places.split(), *ruled, size, *expressions, "--", ".")
 
 
-def _spelled_out(literal: str) -> str:
-    return "".join(f"\\x{ord(char):02x}" for char in literal)
-
-
-async def _by_git(
-    run: SearchRun, children: ChildProcesses, git: str, pattern: SearchPattern, corpus: Corpus
-) -> frozenset[str] | None:
-    """git walks by itself; repositories inside, which it does not enter, are kept."""
-    repository = repository_above(corpus.top)
-    if not corpus.ruled or not repository:
-        return None
-    options = (
+def _git_command(git: str, expression: str, corpus: Corpus) -> tuple[str, ...]:
+    """git looks at bytes where the locale has no characters. It walks by itself, not into repositories
+    inside."""
+    repository = repository_above(corpus.top) or corpus.top
+    before = (
+        "--no-pager",
+        f"--work-tree={repository}",
+        *inert_options(()),
         "-c",
         "core.excludesFile=/dev/null",
-        "grep",
-        "--no-index",
-        "--exclude-standard",
-        "-l",
-        "-z",
-        "-a",
     )
-    argv = (git, "--no-pager", f"--work-tree={repository}", *inert_options(()), *options)
-    # Bytes, not characters: with a UTF-8 locale files in other encodings would be lost.
-    env = {
-        "LC_ALL": "C",
-        "GIT_OPTIONAL_LOCKS": "0",
-        "GIT_NO_LAZY_FETCH": "1",
-        "GIT_ALLOW_PROTOCOL": "none",
-        "GIT_LITERAL_PATHSPECS": "1",
-    }
-    # Two at the same time: one pattern with an alternative for UTF-16 would be several times as slow.
-    found, wide = await asyncio.gather(
-        *(
-            _names(run, children, (*argv, "-P", "-e", expression, "--", "."), corpus.top, env)
-            for expression in (pattern.loose_pcre, "\\xff\\xfe|\\xfe\\xff")
-        )
-    )
-    if found is None or wide is None:
-        return None
-    return found | wide | {name for name in corpus.files if name.startswith(corpus.apart)}
+    options = ("grep", "--no-index", "--exclude-standard", "--files-without-match", "-z", "-a", "-P")
+    return (git, *before, *options, "-e", expression, "-e", "\\xff\\xfe|\\xfe\\xff", "--", ".")
 
 
-def batches(files: Sequence[str]) -> list[list[str]]:
-    """File names for command lines of bounded length."""
-    found: list[list[str]] = [[]]
-    size = 0
-    for name in files:
-        size += len(name) * (1 if name.isascii() else 4) + 9
-        if size > ARGUMENT_BYTES and found[-1]:
-            found.append([])
-            size = len(name)
-        found[-1].append(name)
+_PROGRAM_ENVIRONMENT = {
+    "LC_ALL": "C",  # with a UTF-8 locale git would lose files in other encodings
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_LITERAL_PATHSPECS": "1",
+}
+
+
+async def unmatched(
+    run: SearchRun, children: ChildProcesses, argv: tuple[str, ...], top: str
+) -> frozenset[str]:
+    """The NUL-separated names a program prints, in half of the time that is left; whether it succeeds makes
+    no difference. A name that is cut off is none of the files."""
+    output: list[bytes] = []
+    request = Request(argv, top, run.task_id, env=_PROGRAM_ENVIRONMENT, sandboxed=False, kept=False)
+    try:
+        await children.run(request, timeout_s=run.left_s / 2, cancelled=run.cancelled, listener=output.append)
+    except ToolError:  # it cannot be started: then it helps nobody
+        return frozenset()
+    return await stoppable(run, lambda _stopped: _names(b"".join(output)))
+
+
+def _large(top: str, names: frozenset[str], stopped: Callable[[], bool]) -> set[str]:
+    """Those that git read though they are too large: whoever reads them tells so, whatever program helps."""
+    found: set[str] = set()
+    for name in names:
+        try:
+            if stopped() or os.lstat(f"{top}/{name}").st_size > MAX_FILE_BYTES:
+                found.add(name)
+        except OSError:
+            found.add(name)
     return found
 
 
-async def _names(
-    run: SearchRun, children: ChildProcesses, argv: tuple[str, ...], cwd: str, env: dict[str, str]
-) -> frozenset[str] | None:
-    """The NUL-separated names a program prints; None when it failed or took too long, whatever the reason:
-    without its help the search is only slower."""
-    output: list[bytes] = []
-    request = Request(argv, cwd, run.task_id, env=env, sandboxed=False)
-    finished = await children.run(
-        request, timeout_s=run.left_s, cancelled=run.cancelled, listener=output.append
-    )
-    if finished.timed_out or finished.exit.code not in (0, 1):
-        return None
-    return frozenset(os.fsdecode(name) for name in b"".join(output).split(b"\0"))
+def _names(output: bytes) -> frozenset[str]:
+    return frozenset(name.removeprefix("./") for name in os.fsdecode(output).split("\0")[:-1])
 
 
 # A child process for patterns that may never end
@@ -268,11 +284,13 @@ async def _names(
 async def _in_child(run: SearchRun, job: Job) -> Found:
     import tempfile  # here: 3 ms that only such a pattern needs
 
+    if not job["files"]:
+        return nothing(done=True)
     if run.children is None:
         raise ToolError("this pattern may take very long and nothing can watch over it here; make it simpler")
     with tempfile.TemporaryDirectory(prefix=f"buddy-search-{os.getpid()}-") as folder:
         names = [os.path.join(folder, name) for name in ("job", "answer", "place")]
-        _write_job(names[0], job)
+        _write_job(names[0], {**job, "longest": 0})
         script = os.path.abspath(search_extract.__file__)
         request = Request(
             (sys.executable, "-I", "-S", "-B", "-X", "utf8", script, *names),

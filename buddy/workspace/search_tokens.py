@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import string
+import sys
 from typing import Literal
 
 import msgspec
@@ -226,3 +227,22 @@ def in_class(char: str) -> str:
     if char.isalnum() or char == "_" or not char.isascii():
         return char
     return f"\\x{ord(char):02x}"
+
+
+def least_of(token: Token) -> int | None:
+    """The least number of repeats a quantifier asks for; None for anything else."""
+    return bounds_of(token)[0] if token.kind == "repeat" else None
+
+
+def bounds_of(token: Token) -> tuple[int, int]:
+    """How often a quantifier repeats, at the least and at the most."""
+    match token.value:
+        case "*":
+            return 0, sys.maxsize
+        case "+":
+            return 1, sys.maxsize
+        case "?":
+            return 0, 1
+        case counted:
+            least, comma, most = counted[1:-1].partition(",")
+            return int(least or 0), int(most) if most else sys.maxsize if comma else int(least)

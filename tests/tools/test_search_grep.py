@@ -3,142 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 import re
-import subprocess
 import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from buddy.agent.schema import ArgumentsError
-from buddy.agent.tool import Tool, ToolContext, ToolError
-from buddy.safety.paths import Boundary
 from buddy.tools.definitions import find_definition
 from buddy.tools.find import find_files
-from buddy.tools.search import grep
-from buddy.workspace.approved import Approved
-from buddy.workspace.environment import ChildEnvironment
 from buddy.workspace.file_index import MAX_SCORED, FileIndex, Paths, best, score
-from buddy.workspace.processes import ChildProcesses, ProcessSettings
-from buddy.workspace.search_run import SearchSettings
-
-ENGINES = ("rg", "git", "own")
-
-
-class SearchDesk:
-    def __init__(self, root: Path, children: ChildProcesses) -> None:
-        self.root = root
-        self.children = children
-        self.cancelled = asyncio.Event()
-
-    def put(self, name: str, content: str | bytes) -> None:
-        path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-
-    async def ask(self, tool: Tool, engine: str = "auto", limit_s: float = 10, **arguments: Any) -> str:
-        services = {
-            Boundary: Boundary(str(self.root), str(self.root), "/nonexistent-home"),
-            Approved: Approved(),
-            ChildProcesses: self.children,
-            SearchSettings: SearchSettings(time_limit_s=limit_s, engine=engine),
-        }
-        context = ToolContext(1, "c", lambda _text: None, self.cancelled, services)
-        try:
-            return (await tool.run(context, tool.decode(json.dumps(arguments)))).text
-        except (ToolError, ArgumentsError) as error:
-            return f"refused: {error}"
-
-    async def grep(self, pattern: str, **arguments: Any) -> str:
-        return await self.ask(grep, pattern=pattern, **arguments)
+from tests.search_desk import SearchDesk, search_desk
 
 
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncGenerator[SearchDesk]:
-    root = tmp_path.resolve() / "work"
-    root.mkdir()
-    environment = ChildEnvironment({"PATH": os.environ["PATH"]}, "s")
-    async with ChildProcesses(environment, ProcessSettings(str(tmp_path / "out"))) as children:
-        yield SearchDesk(root, children)
-
-
-def traps(desk: SearchDesk) -> None:
-    """A tree with everything that makes search programs disagree."""
-    subprocess.run(["git", "init", "-q"], cwd=desk.root, check=True)
-    desk.put(".gitignore", "*.log\nout/\n!keep.log\n")
-    desk.put("a.py", "import os\nneedle = 1\nNEEDLE = 2\nlast needle")
-    desk.put("crlf.txt", "one\r\nneedle\r\nneedle two\r\n")
-    desk.put("old-mac.txt", "one\rneedle\rthree")
-    desk.put("latin.txt", "caf\xe9 needle caf\xe9\n".encode("latin-1"))
-    desk.put("utf8.txt", "café needle ſtraße İ K\n")
-    desk.put("wide.txt", "\ufeffneedle in wide é\n".encode("utf-16-le"))
-    desk.put("wide-be.txt", b"\xfe\xff" + "needle big\n".encode("utf-16-be"))
-    desk.put("bom.txt", b"\xef\xbb\xbfneedle after a mark\n")
-    desk.put("data.bin", b"\0\1needle\0\xff")
-    desk.put("long.txt", "x" * 5000 + "needle" + "y" * 5000 + "\n")
-    desk.put(".hidden/x.txt", "needle hidden\n")
-    desk.put("with space/na\nme.txt", "needle odd name\n")
-    desk.put("-e.txt", "needle option\n")
-    desk.put("app.log", "needle ignored\n")
-    desk.put("keep.log", "needle kept\n")
-    desk.put("out/deep/x.txt", "needle ignored\n" * 3)
-    desk.put(".env", "needle=secret\n")
-    desk.put("empty.txt", "")
-    desk.put("vendor/inner.txt", "needle inner\n")
-    desk.put("sub/tracked.py", "def needle(x):\n\treturn  x\n\n\ndef other(): pass\n")
-    subprocess.run(["git", "init", "-q"], cwd=desk.root / "vendor", check=True)
-    (desk.root / "link.txt").symlink_to("a.py")
-    (desk.root / "loop").symlink_to(".")
-
-
-PATTERNS: tuple[dict[str, Any], ...] = (
-    {"pattern": "needle"},
-    {"pattern": "needle", "ignore_case": True},
-    {"pattern": "(?i)NEEDLE|strasse"},
-    {"pattern": "^needle"},
-    {"pattern": "needle$"},
-    {"pattern": r"\bneedle\b.*\w"},
-    {"pattern": r"caf. needle"},
-    {"pattern": r"café"},
-    {"pattern": r"needle\s+caf\W?"},
-    {"pattern": r"[^a-z]needle"},
-    {"pattern": r"(?<=def )needle(?=\()"},
-    {"pattern": r"(?P<a>n)(?<b>e)(?P=a)?\2dle"},
-    {"pattern": r"(ne+)+dle"},
-    {"pattern": r"STRA.E", "ignore_case": True},
-    {"pattern": "k$", "ignore_case": True},
-    {"pattern": "needle(", "literal": True},
-    {"pattern": r"needle\(x\):\n\treturn", "multiline": True},
-    {"pattern": "needle", "glob": "*.txt"},
-    {"pattern": "needle", "glob": "!*.txt"},
-    {"pattern": "needle", "glob": "{sub,vendor}/**"},
-    {"pattern": "needle", "mode": "files"},
-    {"pattern": "needle", "mode": "count", "limit": 3, "offset": 2},
-    {"pattern": "needle", "path": "out"},
-    {"pattern": "needle", "path": "sub", "context": 1},
-    {"pattern": "one|two{1,2}|[[:digit:]]{3}"},
-    {"pattern": r"x{5000}needle"},
-    {"pattern": r"needle.*[a-z]"},
-    {"pattern": r"n.*e.*d"},
-    {"pattern": r"n.*e.*d", "mode": "count"},
-    {"pattern": r"n.*e.*d.*e", "limit": 5, "offset": 3},
-    {"pattern": "nothing like this"},
-)
-
-
-async def test_rg_git_and_the_own_engine_give_the_same_answers_on_every_trap(desk: SearchDesk) -> None:
-    traps(desk)
-    for arguments in PATTERNS:
-        answers = {engine: await desk.ask(grep, engine, **arguments) for engine in ENGINES}
-
-        assert answers["rg"] == answers["own"], arguments
-        assert answers["git"] == answers["own"], arguments
-        assert not answers["own"].startswith("refused"), answers["own"]
+    async with search_desk(tmp_path) as desk:
+        yield desk
 
 
 async def test_lines_are_grouped_by_file_and_what_is_left_out_is_told(desk: SearchDesk) -> None:
@@ -182,6 +65,29 @@ async def test_many_matches_are_given_in_pages(desk: SearchDesk) -> None:
     assert first.splitlines()[-1] == "[shown 1–100 of 250 matches in 5 files; offset=100 for more]"
     assert third.splitlines()[-1] == "[shown 201–250 of 250 matches in 5 files]"
     assert "past the last" in await desk.grep("hit", offset=250)
+
+
+async def test_counting_ends_where_nobody_looks_but_every_page_can_be_had(desk: SearchDesk) -> None:
+    for n in range(60):
+        desk.put(f"{n:02}.txt", "hit\n" * 100)
+
+    first = await desk.grep("hit", limit=1)
+    later = await desk.grep("hit", offset=5450, limit=100)
+    last = await desk.grep("hit", offset=5950, limit=100)
+    counted = await desk.grep("hit", mode="count", limit=1)
+    files = await desk.grep("hit", mode="files", limit=1, offset=59)
+
+    assert first.splitlines()[-1] == (
+        "[shown 1–1 of at least 5,000 matches in at least 50 files (mode=count counts all); "
+        "offset=1 for more]"
+    )
+    assert later.splitlines()[-1] == (
+        "[shown 5,451–5,550 of at least 5,600 matches in at least 56 files (mode=count counts all); "
+        "offset=5550 for more]"
+    )
+    assert last.splitlines()[-1] == "[shown 5,951–6,000 of 6,000 matches in 60 files]"
+    assert counted == "00.txt: 100\n[shown 1–1 of 60 files with 6,000 matches; offset=1 for more]"
+    assert files == "59.txt\n[shown 60–60 of 60 files]"
 
 
 async def test_matches_in_ignored_files_are_counted_when_there_are_no_others(desk: SearchDesk) -> None:
@@ -306,6 +212,14 @@ async def test_a_cancelled_search_leaves_no_process_behind(desk: SearchDesk) -> 
         await searching
     children = Path("/proc/self/task") / str(os.getpid()) / "children"
     assert not children.exists() or not children.read_text().split()
+
+
+async def test_links_are_found_by_name_as_old_as_they_are_themselves(desk: SearchDesk) -> None:
+    desk.put("a.txt", "x")
+    (desk.root / "b.txt").symlink_to("nowhere")
+    os.utime(desk.root / "a.txt", (2_000_000_000, 2_000_000_000))
+
+    assert await desk.ask(find_files, pattern="*.txt") == "a.txt\nb.txt\n[2 files]"
 
 
 async def test_files_are_found_by_name_newest_first(desk: SearchDesk) -> None:

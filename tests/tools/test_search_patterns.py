@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -105,7 +107,9 @@ def test_rg_and_git_keep_every_file_that_matches(
     match = re.search(search.source, lines, search.flags)
     assume(match is not None and (lines[match.start() :] or not lines.endswith("\n")) and lines)
 
-    assert search.literal in lines
+    folded = lines.lower() if ignore_case else lines
+    literals = [text.lower() if ignore_case else text for text in search.literals]
+    assert not literals or any(text in folded for text in literals)
     assert found_by(["rg", "--no-config", "-l", "-a", "--encoding=none", "-e", search.loose_rust], tmp_path)
     assert found_by(["git", "grep", "--no-index", "-l", "-a", "-P", "-e", search.loose_pcre], tmp_path)
 
@@ -186,10 +190,12 @@ def test_lines_are_counted_alike_one_by_one_and_all_at_once(
         files=["text"],
         source=asked.source,
         flags=asked.flags,
-        literal=asked.literal,
+        literals=list(asked.literals),
         multiline=False,
         first=0,
         last=1000,
+        enough=sys.maxsize,
+        once=False,
         longest=0,
     )
 
@@ -197,3 +203,73 @@ def test_lines_are_counted_alike_one_by_one_and_all_at_once(
     counted = search({**job, "last": 0}, lambda: False, lambda _number: None)
 
     assert counted == each._replace(hits=[])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "literals"),
+    [
+        ("foo", ("foo",)),
+        ("foo|bar", ("foo", "bar")),
+        ("foo|b?", ()),
+        (r"(foo|bar)bazz?", ("foo", "bar")),
+        (r"(foo|ba)bazz", ("bazz",)),
+        (r"def \w+\(", ("def ",)),
+        ("(?:foo)?x", ("x",)),
+        ("(?:foo){0,2}x", ("x",)),
+        ("(foo){2}x", ("foo",)),
+        ("(a(b(cdef)?)gh)", ("gh",)),
+        ("(?<=longer)x(?!longest)", ("x",)),
+        ("f(?i:oo)b", ("f",)),
+        ("(?i)Foo", ("Foo",)),
+        ("x{0}é*y", ("y",)),
+        ("[abc]+", ()),
+        ("|".join(f"word{n}" for n in range(20)), ()),
+    ],
+)
+def test_text_that_a_match_cannot_do_without_is_known(pattern: str, literals: tuple[str, ...]) -> None:
+    assert prepare(pattern, literal=False, ignore_case=False, multiline=False).literals == literals
+
+
+def job_of(folder: Path, **changed: Any) -> Job:
+    job = Job(
+        top=str(folder),
+        files=sorted(path.name for path in folder.iterdir()),
+        source="b",
+        flags=int(re.MULTILINE),
+        literals=[],
+        multiline=False,
+        first=0,
+        last=10,
+        enough=sys.maxsize,
+        once=False,
+        longest=0,
+    )
+    return Job(**{**job, **changed})
+
+
+@pytest.mark.parametrize("text", ["", "a" * 9, "\n" * 30, "a" * 10 + "\n" + "a" * 10, ("a" * 10 + "\n") * 3])
+@pytest.mark.parametrize("more", ["", "a", "a" * 11 + "\n", "\n" + "a" * 11])
+def test_a_line_too_long_for_a_pattern_is_noticed_wherever_it_stands(
+    tmp_path: Path, text: str, more: str
+) -> None:
+    (tmp_path / "text").write_text(text + more)
+
+    found = search(job_of(tmp_path, longest=10), lambda: False, lambda _number: None)
+
+    assert found.done == all(len(line) <= 10 for line in (text + more).split("\n"))
+
+
+@settings(max_examples=300, deadline=None)
+@given(pattern=PATTERNS, text=LINES, ignore_case=st.booleans())
+def test_what_is_looked_at_first_never_hides_a_match(
+    tmp_path_factory: pytest.TempPathFactory, pattern: str, text: str, ignore_case: bool
+) -> None:
+    asked = prepared(pattern, ignore_case=ignore_case)
+    folder = tmp_path_factory.mktemp("lines")
+    (folder / "text").write_bytes(text.encode())
+    bare = job_of(folder, source=asked.source, flags=asked.flags)
+
+    plain = search(bare, lambda: False, lambda _number: None)
+    quick = search({**bare, "literals": list(asked.literals)}, lambda: False, lambda _number: None)
+
+    assert quick == plain

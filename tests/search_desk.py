@@ -1,0 +1,64 @@
+"""A folder to search in, with everything the search tools need."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from buddy.agent.schema import ArgumentsError
+from buddy.agent.tool import Tool, ToolContext, ToolError
+from buddy.safety.paths import Boundary
+from buddy.tools.search import grep
+from buddy.workspace.approved import Approved
+from buddy.workspace.environment import ChildEnvironment
+from buddy.workspace.processes import ChildProcesses, ProcessSettings
+from buddy.workspace.search_run import Engine, SearchSettings
+
+ENGINES: tuple[Engine, ...] = ("rg", "git", "own")
+
+
+class SearchDesk:
+    """Asks search tools about `root`; programs help from the first file on unless `unaided_s` says later."""
+
+    def __init__(self, root: Path, children: ChildProcesses) -> None:
+        self.root = root
+        self.children = children
+        self.cancelled = asyncio.Event()
+
+    def put(self, name: str, content: str | bytes) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+    async def ask(
+        self, tool: Tool, engine: Engine = "auto", limit_s: float = 10, unaided_s: float = 0, **arguments: Any
+    ) -> str:
+        services = {
+            Boundary: Boundary(str(self.root), str(self.root), "/nonexistent-home"),
+            Approved: Approved(),
+            ChildProcesses: self.children,
+            SearchSettings: SearchSettings(time_limit_s=limit_s, engine=engine, unaided_s=unaided_s),
+        }
+        context = ToolContext(1, "c", lambda _text: None, self.cancelled, services)
+        try:
+            return (await tool.run(context, tool.decode(json.dumps(arguments)))).text
+        except (ToolError, ArgumentsError) as error:
+            return f"refused: {error}"
+
+    async def grep(self, pattern: str, **arguments: Any) -> str:
+        return await self.ask(grep, pattern=pattern, **arguments)
+
+
+@asynccontextmanager
+async def search_desk(folder: Path) -> AsyncGenerator[SearchDesk]:
+    """An empty folder below another one; no child outlives it."""
+    root = folder.resolve() / "work"
+    root.mkdir()
+    environment = ChildEnvironment({"PATH": os.environ["PATH"]}, "s")
+    async with ChildProcesses(environment, ProcessSettings(str(folder / "out"))) as children:
+        yield SearchDesk(root, children)
