@@ -4,6 +4,7 @@ what it changed → ended."""
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 
 import msgspec
@@ -12,12 +13,16 @@ from buddy.agent.host import Progress
 from buddy.agent.messages import Call, ResultStatus
 from buddy.agent.tool import Access, Tool, ToolContext, ToolResult
 from buddy.extend.folder_instructions import FolderInstructions
+from buddy.safety.paths import Boundary
 from buddy.sessions.records import CheckpointTaken
 from buddy.tasks.parts import BoardParts
 from buddy.tasks.task import Task
 from buddy.tasks.windows import TEST_TOOLS, TestWindows
 from buddy.workspace.approved import Approved
 from buddy.workspace.checkpoints import Mark
+from buddy.workspace.files import Stamp, stamp_of
+from buddy.workspace.jobs import Jobs
+from buddy.workspace.undo import UndoLog
 
 KEEPS_ITSELF = frozenset({"edit_file", "write_file", "apply_patch", "copy_file", "move_file", "delete_file"})
 """Tools that put what they replace on disk before they do: they need no look at the whole tree."""
@@ -67,7 +72,7 @@ async def execute(
     finally:
         if not access.read_only:
             writes.count += 1
-            parts.cache.invalidate_writes(access, lambda path: path)
+            parts.cache.invalidate_writes(_resolved(access, parts.boundary))
         seconds = parts.clock.now() - started
         parts.memory.tool_end(task.number, call.id, status, seconds)
     text = await _with_changes(task, writes, result.text, access, parts.clock.now())
@@ -88,13 +93,54 @@ async def _answered(
         return await _changing(around, call, tool, arguments, context)
     if tool.cache_s <= 0:
         return await tool.run(context, arguments)
-    found = parts.cache.get(tool.name, arguments)
+    if _jobs_run(task):  # they change files whenever they like
+        return await tool.run(context, arguments)
+    touched = _resolved(access, parts.boundary)
+    validity = await asyncio.to_thread(_outside, task, touched)
+    found = parts.cache.get(tool.name, arguments, validity)
     if found is not None:
         return found
+    writes = around.writes.count
     result = await tool.run(context, arguments)
-    if result.ok:
-        parts.cache.set(tool.name, arguments, result, life_s=tool.cache_s, access=access)
+    if result.ok and writes == around.writes.count and not _jobs_run(task):
+        parts.cache.set(tool.name, arguments, result, life_s=tool.cache_s, access=touched, validity=validity)
     return result
+
+
+def _jobs_run(task: Task) -> bool:
+    jobs = task.services.services.get(Jobs)
+    return isinstance(jobs, Jobs) and any(job.state != "ended" for job in jobs.all())
+
+
+def _resolved(access: Access, boundary: Boundary) -> Access:
+    """The same with real paths: one place may have many names."""
+    reads, writes = (
+        tuple(_real(path, boundary) for path in paths) for paths in (access.reads, access.writes)
+    )
+    return Access(reads, writes, access.anything)
+
+
+def _real(path: str, boundary: Boundary) -> str:
+    if path == "~" or path.startswith("~/"):
+        path = boundary.home + path[1:]
+    try:
+        return os.path.realpath(os.path.join(boundary.cwd, path))
+    except ValueError:  # a NUL: no such path is touched
+        return path
+
+
+def _outside(task: Task, access: Access) -> tuple[object, ...]:
+    """What must stay the same for a result to hold: the outside of what it was read from, and that nobody has
+    taken anything back. Blocks; call it in a thread."""
+    log = task.services.services.get(UndoLog)
+    return (log.switched if isinstance(log, UndoLog) else 0, *map(_stamp, access.reads))
+
+
+def _stamp(path: str) -> Stamp | None:
+    try:
+        return stamp_of(os.stat(path))
+    except (OSError, ValueError):
+        return None
 
 
 async def _changing(

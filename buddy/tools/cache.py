@@ -84,11 +84,10 @@ class ToolCache:
             lambda _key, entry: any(fnmatch.fnmatchcase(path, pattern) for path in entry.access.reads)
         )
 
-    def invalidate_writes(self, access: Access, resolve: Callable[[str], str]) -> int:
-        """Drop what a call that just ran may have made untrue."""
-        return self._drop_where(
-            lambda _key, entry: not entry.access.reads or conflict(access, entry.access, resolve)
-        )
+    def invalidate_writes(self, access: Access) -> int:
+        """Drop what a call that just ran may have made untrue. Paths are compared as they are here and in
+        `set`: both are real ones, or both as a model gave them from the same folder."""
+        return self._drop_where(lambda _key, entry: not entry.access.reads or conflict(access, entry.access))
 
     def invalidate_tool(self, name: str) -> int:
         """Drop the results of one tool."""

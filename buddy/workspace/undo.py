@@ -45,7 +45,8 @@ class Effect(msgspec.Struct, frozen=True):
 
 
 class UndoLog:
-    """The edits of a session. Made with a folder; nothing is read or written before the first use."""
+    """The edits of a session. Made with a folder; nothing is read or written before the first use.
+    `switched`: how often something was taken back or applied again."""
 
     def __init__(self, folder: str, disk: Disk = DISK) -> None:
         self._file = EntryFile(folder, disk)
@@ -57,6 +58,7 @@ class UndoLog:
         self._taken: dict[int, tuple[FileVersions, ...]] = {}
         self._folders: dict[int, tuple[FolderVersions, ...]] = {}
         self._changes = Changes()
+        self.switched = 0
         self._last = 0
         self._loaded = False
 
@@ -226,6 +228,7 @@ class UndoLog:
         else:
             switched = switch(files, folders, self._blobs, self.disk, merging=merging)
         self._changes.add(entry, switched.files, switched.folders)
+        self.switched += 1
         return switched
 
     def _versions(self, intent: Intent) -> FileVersions:
