@@ -19,6 +19,10 @@ from buddy.repl.resize import reflowed_rows, rows_of
 from buddy.repl.width import ansi_cells
 
 KEPT_BLOCKS = 300
+NARROWEST = 24
+"""No block is drawn for fewer columns. In a terminal that has less for a moment its lines are wrapped by the
+terminal, which puts them together again when it is widened; drawn narrow they would stay so as soon as they
+have left the screen."""
 
 Paint = Callable[[Block, int], str]
 """Draws a block for a number of columns."""
@@ -38,13 +42,15 @@ class _Drawn(NamedTuple):
 class Printed:
     """The last blocks, and `rows`: how many rows at the end of them are on the screen, at least."""
 
-    def __init__(self, paint: Paint) -> None:
+    def __init__(self, paint: Paint, narrowest: int = NARROWEST) -> None:
         self._paint = paint
+        self._narrowest = narrowest
         self._drawn: deque[_Drawn] = deque(maxlen=KEPT_BLOCKS)
         self.rows = 0
 
     def add(self, block: Block, columns: int) -> str:
         """A block's text for this width, with the gap before it; "" for one that shows nothing."""
+        columns = max(columns, self._narrowest)
         text = self._paint(block, columns)
         if not text:
             return ""
@@ -83,6 +89,7 @@ class Printed:
         """What a new width calls for: the rows to take off at the end, as the terminal has wrapped them, and
         the text that goes there. Only blocks that are wholly on the screen, from the first one on that was
         drawn for another width."""
+        target = max(columns, self._narrowest)
         kept = list(self._drawn)
         first, taken = len(kept), 0
         wanted: tuple[int, int] = (first, 0)
@@ -91,23 +98,25 @@ class Printed:
             taken += reflowed_rows(map(ansi_cells, self._lines(kept[first])), columns)
             if taken > self.rows:
                 break
-            if kept[first].columns != columns:
+            if kept[first].columns != target:
                 wanted = (first, taken)
         first, taken = wanted
         for at in range(first, len(kept)):
-            self._drawn[at] = kept[at]._replace(columns=columns)
+            self._drawn[at] = kept[at]._replace(columns=target)
         lines = [line for one in list(self._drawn)[first:] for line in self._lines(one)]
-        self.rows += len(lines) - taken
+        self.rows += reflowed_rows(map(ansi_cells, lines), columns) - taken
         return taken, "".join(line + "\n" for line in lines)
 
     def last(self, columns: int, room: int) -> list[str]:
-        """The last lines of it, at most `room`, drawn for a width."""
+        """The last lines of it, drawn for a width, that take at most `room` rows."""
         lines: list[str] = []
         for one in reversed(self._drawn):
-            if len(lines) >= room:
-                break
-            lines = self._lines(one._replace(columns=columns)) + lines
-        return lines[-room:] if room else []
+            for line in reversed(self._lines(one._replace(columns=max(columns, self._narrowest)))):
+                room -= rows_of(ansi_cells(line), columns)
+                if room < 0:
+                    return lines
+                lines.insert(0, line)
+        return lines
 
     def standing(self, columns: int, room: int) -> int:
         """How many rows the last lines of it take as they stand, wrapped at a width; at most `room` lines
@@ -115,9 +124,10 @@ class Printed:
         widths = self._widths_from_the_end()
         return reflowed_rows((width for width, _ in zip(widths, range(room), strict=False)), columns)
 
-    def drawn_again(self, columns: int, rows: int) -> None:
-        """The last `rows` rows were drawn for this width."""
-        self.rows = rows
+    def drawn_again(self, columns: int, lines: Sequence[str]) -> None:
+        """These last lines were drawn for this width."""
+        self.rows = reflowed_rows(map(ansi_cells, lines), columns)
+        columns, rows = max(columns, self._narrowest), len(lines)
         for at in range(len(self._drawn) - 1, -1, -1):
             if rows <= 0:
                 return

@@ -207,7 +207,7 @@ class Screen:
             self._output.write_raw(up_and_clear(ours) if ours < room else clear_screen(rows))
             self._output.write_raw("".join(line + "\r\n" for line in lines))
             self._app.draw()
-        self._printed.drawn_again(columns, len(lines))
+        self._printed.drawn_again(columns, lines)
         self._is_unknown = False
         self._settle()
         self._drawn()

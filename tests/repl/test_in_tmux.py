@@ -108,3 +108,20 @@ def test_resizing_with_pauses_draws_again_what_is_on_the_screen_and_nothing_twic
     assert [sentence for sentence in said if text.count(sentence) != 1] == []
     assert text.count("paragraph") == len(said)
     assert f"{said[-1][:58]}" in "\n".join(tmux.screen())
+
+
+@pytest.mark.parametrize("narrow", [2, 3, 7, 10])
+def test_a_terminal_that_is_no_wider_than_a_word_for_a_moment_comes_back_whole(
+    window: Callable[[str, int, int], Tmux], narrow: int
+) -> None:
+    tmux = window("many", 90, 20)
+    tmux.until(lambda: any("paragraph 39 " in line for line in tmux.screen()))
+    tmux("send-keys", "a draft")
+    tmux.until(lambda: any("a draft" in line for line in tmux.screen()))
+    for columns in (60, narrow, 90):
+        tmux("resize-window", "-x", str(columns), "-y", "20")
+        time.sleep(0.6)  # each size is tidied up
+    tmux.until(lambda: tmux.screen().count("─" * 89) == 1)
+    said = [f"paragraph {number} says a few words that take more than one line." for number in range(40)]
+    assert [line for line in tmux.screen(past=True) if line.startswith("paragraph")] == said
+    assert tmux.screen()[-3:] == ["─" * 89, "❯ a draft", "ask"]

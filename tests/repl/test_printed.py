@@ -20,8 +20,10 @@ def drawn(block: Block, columns: int) -> str:
     return lines
 
 
-def printed(*texts: str, columns: int = 21, rows: int = 10, application: int = 3) -> Printed:
-    made = Printed(drawn)
+def printed(
+    *texts: str, columns: int = 21, rows: int = 10, application: int = 3, narrowest: int = 1
+) -> Printed:
+    made = Printed(drawn, narrowest)
     for text in texts:
         made.wrote(made.add(Note("info", text), columns))
     made.leave_room(rows - application)
@@ -56,6 +58,18 @@ def test_a_block_of_which_a_row_has_scrolled_away_stays_as_it_is() -> None:
     assert made.again(11) == (1, "z\n")
     made.wrapped_again(size(11, 7), size(21, 7), [10, 1, 1])
     assert made.rows == 1
+
+
+def test_in_a_terminal_too_narrow_to_read_a_block_stays_as_wide_as_it_was_drawn() -> None:
+    made = printed("x" * 30, "y" * 20, columns=41, rows=10, narrowest=24)
+    assert made.wrapped_again(size(41, 10), size(6, 30), [20, 1, 1])
+    assert made.rows == 9
+    assert made.again(6) == (9, "x" * 23 + "\n" + "x" * 7 + "\n" + "y" * 20 + "\n"), "for 24 columns, once"
+    assert made.rows == 4 + 2 + 4
+    assert made.again(6) == (0, "")
+    made.wrapped_again(size(6, 30), size(41, 30), [5, 1, 1])
+    assert made.again(41) == (3, "x" * 30 + "\n" + "y" * 20 + "\n"), "and wide again with the terminal"
+    assert made.last(6, 7) == ["x" * 7, "y" * 20], "as many lines as their rows leave room for"
 
 
 def test_a_height_that_changes_draws_nothing_again() -> None:
