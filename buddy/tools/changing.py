@@ -74,6 +74,8 @@ def located(ctx: ToolContext, given: str) -> Located:
 
 def load_file(found: Located) -> Loaded | None:
     """A file to change; None when there is none. Raises `ToolError` for folders and anything irregular."""
+    if found.given.rstrip().endswith("/"):
+        raise ToolError(f"{found.shown} is given as a folder, with a slash at its end; expected a file")
     status = status_of(found.real)
     if status is not None and stat.S_ISDIR(status.st_mode):
         raise ToolError(f"{found.shown} is a folder; expected a file")

@@ -38,7 +38,12 @@ def _respelled(found: Located, boundary: Boundary) -> list[str]:
     """The path without quotes and blanks around it, with slashes for backslashes, if that is there."""
     text = found.given.strip(" \t\r\n'\"`").replace("\\", "/").rstrip("/")
     path = os.path.normpath(os.path.join(boundary.cwd, text))
-    known = bool(text) and path != found.real and is_beneath(path, boundary.root) and os.path.lexists(path)
+    known = (
+        bool(text)
+        and path not in {found.real, found.path}
+        and is_beneath(path, boundary.root)
+        and os.path.lexists(path)
+    )
     return [path] if known else []
 
 

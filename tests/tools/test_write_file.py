@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.registry import ToolRegistry
+from buddy.tools.edit import edit_file
 from buddy.tools.read import read_file
 from buddy.tools.write import write_file
 from tests.files_desk import TOOLS, Desk
@@ -121,3 +122,14 @@ async def test_a_file_where_a_folder_was_meant_is_named(desk: Desk) -> None:
     desk.put("a.txt", "one\n")
     answer = await desk.ask(write_file, path="a.txt/b.txt", content="x")
     assert answer == f"refused: a.txt in {desk.root}/a.txt is a file; expected a folder"
+
+
+async def test_a_name_with_a_slash_at_its_end_is_no_file(desk: Desk) -> None:
+    assert "given as a folder" in await desk.ask(write_file, path="new/", content="x")
+    assert not (desk.root / "new").exists()
+
+
+async def test_a_link_that_leads_nowhere_is_not_proposed_for_itself(desk: Desk) -> None:
+    (desk.root / "broken").symlink_to("nowhere")
+    said = await desk.ask(edit_file, path="broken", old="a", new="b")
+    assert said == "refused: broken → nowhere does not exist."
