@@ -70,7 +70,7 @@ def test_files_stay_short() -> None:
     assert statistics.median(lengths.values()) < 150
 
 
-LONG_CLASSES = {"TaskBoard": 380, "Lexer": 300, "UndoLog": 240}
+LONG_CLASSES = {"TaskBoard": 260, "Lexer": 300, "UndoLog": 240}
 """Classes over 200 lines. The board is the one owner of every task, the lexer is one grammar: cut in two they
 would be harder to read. They may shrink."""
 
@@ -106,7 +106,7 @@ def test_no_type_checking_tricks() -> None:
 BORDERS = {
     "agent/calls.py _executed": "a tool call: whatever a tool raises, only its call ends",
     "agent/loop.py _run": "a turn: its last event names what broke it; raised again",
-    "tasks/board.py TaskBoard._run": "a task: whatever happens in one, only it fails",
+    "tasks/running.py Running._run": "a task: whatever happens in one, only it fails",
     "llm/litellm_provider.py LitellmProvider.stream": "a provider lane: providers raise what they like",
     "llm/litellm_import.py LitellmLibrary._fulfil": "a provider lane: its import fails for whoever awaits it",
     "extend/own_code.py run_code.guarded": "an extension: code of the person's own",

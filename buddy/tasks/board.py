@@ -7,35 +7,27 @@ raises `TaskError` with one sentence that says why it can't.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
 from collections.abc import Sequence
 from typing import cast
 
 import msgspec
 from msgspec.structs import replace
 
-from buddy.agent.budget import Budget, TokenMeter
-from buddy.agent.events import AgentUiEvent, ApprovalRequested, ApprovalResolved, Notice, TokenUsage
+from buddy.agent.events import AgentUiEvent, ApprovalRequested, ApprovalResolved
 from buddy.agent.history import reopened
 from buddy.agent.host import Outcome
-from buddy.agent.loop import agent_loop, agent_loop_continue
 from buddy.agent.messages import AssistantMessage, Origin, Text, UserMessage, UserPart, unanswered
 from buddy.safety.rules import Rule
-from buddy.sessions.journal import NotSavedError
 from buddy.sessions.load import ResumedTask
-from buddy.sessions.records import BudgetSet
 from buddy.tasks.delegation import Delegations
 from buddy.tasks.events import EventHub, EventReader
 from buddy.tasks.execution import Writes
 from buddy.tasks.inbox import Inbox
 from buddy.tasks.parts import BoardParts
-from buddy.tasks.task import Note, Task, TaskError, legal_length, title_of
-from buddy.tasks.turns import TurnParts, agent_of, host_of
-
-_log = logging.getLogger(__name__)
-CLOSE_LIMIT_S = 5
-UNSAVED_LIMIT_S = 0.5
+from buddy.tasks.running import Running
+from buddy.tasks.spending import Spending
+from buddy.tasks.task import Note, Task, TaskError, legal_length, restored, title_of
+from buddy.tasks.turns import TurnParts
 
 
 class TaskBoard:
@@ -57,9 +49,13 @@ class TaskBoard:
         self.tasks: dict[int, Task] = {}
         self.notes: list[Note] = []
         self.focus = 0
-        self._leaving = False
-        self.session_budget = parts.session_budget
-        self._shared = TurnParts(parts, self.hub, self.inbox, Writes(), self._changed, self.delegations)
+        self._spending = Spending(parts, self.tasks)
+        self._running = Running(
+            TurnParts(parts, self.hub, self.inbox, Writes(), self._changed, self.delegations),
+            self.tasks,
+            is_foreground=lambda number: number == self.focus,
+            offer=self.notes.append,
+        )
 
     async def __aenter__(self) -> TaskBoard:
         return self
@@ -75,9 +71,8 @@ class TaskBoard:
         original = self.task(copy_of) if copy_of else None
         model = model or (original.model if original else "")
         services = original.services.copy(number) if original else self.parts.services(number)
-        task = Task(
-            number, title=title, model=model, parent=parent, meter=self.meter(model), services=services
-        )
+        meter = self._spending.meter(model)
+        task = Task(number, title=title, model=model, parent=parent, meter=meter, services=services)
         copied = 0
         if original is not None:
             copied = legal_length(original.history)
@@ -94,22 +89,9 @@ class TaskBoard:
         """Put the tasks of a resumed session on the board, as they were; what ran is paused."""
         for one in resumed:
             record = one.record
-            task = Task(
-                record.number,
-                title=record.task.title,
-                model=record.task.model,
-                parent=record.task.parent,
-                meter=self.meter(record.task.model, record.usage),
-                services=self.parts.services(record.number),
-            )
-            task.state, task.reason = record.task.state, record.task.reason
-            task.closed = record.task.closed
-            task.tools = None if record.task.tools is None else frozenset(record.task.tools)
+            meter = self._spending.meter(record.task.model, record.usage)
+            task = restored(one, meter, self.parts.services(record.number))
             task.background = record.number != focus
-            task.history = list(record.history)
-            task.not_run = one.not_run_calls
-            task.compaction = record.compaction
-            task.queued, task.steering = list(record.queued), list(record.steering)
             self.tasks[record.number] = task
         self.focus = focus if focus in self.tasks else min(self.tasks, default=0)
 
@@ -121,27 +103,9 @@ class TaskBoard:
             raise TaskError(f"there is no task {number} (tasks: {known})")
         return found
 
-    def meter(self, model: str, usage: TokenUsage | None = None) -> TokenMeter:
-        """A counter for a task on this model, going on from what the task has used."""
-        access = self.parts.model(model)
-        meter = TokenMeter(
-            window=access.window,
-            price=access.price,
-            budget=self.parts.task_budget,
-            spent=usage.total if usage else None,
-            cost_usd=usage.cost_usd if usage else 0,
-            session=self.session_budget,
-            session_spent=self.spent,
-            day=self.parts.day,
-        )
-        meter.context_tokens = usage.context_tokens if usage else 0
-        return meter
-
     def spent(self) -> tuple[float, int]:
         """Dollars and tokens of the whole session."""
-        meters = [task.meter for task in self.tasks.values()]
-        tokens = sum(meter.total.input_tokens + meter.total.output_tokens for meter in meters)
-        return sum(meter.cost_usd for meter in meters), tokens
+        return self._spending.spent()
 
     def set_focus(self, number: int) -> None:
         """Show this task in full."""
@@ -164,7 +128,7 @@ class TaskBoard:
         self._entitle(task, prompt)
         if number == self.focus and self.notes:
             prompt = replace(prompt, parts=(*self._taken_notes(), *prompt.parts))
-        return self._start(task, (prompt,))
+        return self._running.start(task, (prompt,))
 
     def go_on(self, number: int) -> asyncio.Task[None]:
         """Continue a task that was interrupted, paused or failed. Raises `TaskError` where nothing waits."""
@@ -178,8 +142,8 @@ class TaskBoard:
         if isinstance(last, AssistantMessage) and not unanswered(task.history):
             if last.finish != "cut" and task.state in ("idle", "finished"):
                 raise TaskError(f"task {number} has nothing to continue: the model had finished")
-            return self._start(task, (self.message("Continue exactly where you stopped.", "prompt"),))
-        return self._start(task, ())
+            return self._running.start(task, (self.message("Continue exactly where you stopped.", "prompt"),))
+        return self._running.start(task, ())
 
     async def steer(self, number: int, content: str | Sequence[UserPart]) -> None:
         """Text for the running turn, at its next boundary; a prompt when nothing runs."""
@@ -259,43 +223,20 @@ class TaskBoard:
         """Answer with another model from the next turn on. Raises `ConfigError`, `TaskError`."""
         task = self._free(number)
         old = task.meter
-        task.meter = self.meter(name, old.report())
+        task.meter = self._spending.meter(name, old.report())
         task.model = name
         self.parts.memory.record_task(number, task.record())
 
     def set_budget(self, number: int, dollars: float) -> None:
         """Limit a task, or (0) the session; 0 dollars is no limit."""
         if number:
-            meter = self.task(number).meter
-            meter.budget = Budget(dollars, meter.budget.max_tokens)
+            self._spending.limit_task(self.task(number), dollars)
         else:
-            self.session_budget = Budget(dollars, self.session_budget.max_tokens)
-            for task in self.tasks.values():
-                task.meter.session = self.session_budget
-        self.parts.memory.record_budget(BudgetSet(dollars, 0), number)
+            self._spending.limit_session(dollars)
 
     async def close(self) -> None:
         """Cancel every turn and await it; what ran is paused, and goes on after a resume."""
-        self._leaving = True
-        runners = [task.runner for task in self.tasks.values() if task.runner and not task.runner.done()]
-        for task in self.tasks.values():
-            if task.running:
-                task.reason = "buddy was left"
-                task.cancelled.set()
-            if task.deadline is not None:
-                task.deadline.cancel()
-        if not runners:
-            return
-        saved = self.parts.memory.save_state.saved
-        _done, late = await asyncio.wait(runners, timeout=CLOSE_LIMIT_S if saved else UNSAVED_LIMIT_S)
-        for runner in late:
-            runner.cancel()
-        if late and not self.parts.memory.save_state.saved:
-            # They wait for a disk that refuses, and nothing may interrupt that. The writer, when it is
-            # closed, tells them so; its own end tells the person what is lost.
-            with contextlib.suppress(NotSavedError):
-                await self.parts.memory.close()
-        await asyncio.wait(runners)
+        await self._running.end_all()
 
     # -- the inside ----------------------------------------------------------------------------------------
 
@@ -317,69 +258,14 @@ class TaskBoard:
             if not any(other.title for other in self.tasks.values() if other is not task):
                 self.parts.memory.rename(name=self.parts.memory.state().name, title=task.title)
 
-    def _start(self, task: Task, prompts: tuple[UserMessage, ...]) -> asyncio.Task[None]:
-        task.cancelled = asyncio.Event()
-        task.not_run = ()
-        task.reason = ""
-        task.state = "running"
-        task.started_at = self.parts.clock.now()
-        task.runner = asyncio.create_task(self._run(task, prompts), name=f"task {task.number}")
-        return task.runner
-
-    async def _run(self, task: Task, prompts: tuple[UserMessage, ...]) -> None:
-        self.parts.memory.record_task(task.number, task.record())
-        try:
-            task.outcome = await self._turn(task, prompts)
-        except asyncio.CancelledError:
-            task.outcome = Outcome("cancelled", "cancelled", "", 0, ())
-        # The border of a task: whatever happens in one, SystemExit and MemoryError included, only it fails.
-        except BaseException as error:  # noqa: BLE001 - see above
-            _log.error("task %d failed", task.number, exc_info=error)
-            reason = f"{type(error).__name__}: {error}"
-            task.outcome = Outcome("failed", reason, "crash", 0, ())
-            self._emit(task.number, Notice("error", f"task {task.number} failed: {reason}"))
-        self._ended(task, task.outcome)
-
-    async def _turn(self, task: Task, prompts: tuple[UserMessage, ...]) -> Outcome:
-        access = self.parts.model(task.model)
-        agent = agent_of(self._shared, task, access, lambda: task.number == self.focus)
-        host = host_of(self._shared, task)
-        if prompts:
-            return await agent_loop(prompts, agent, task.history, host)
-        return await agent_loop_continue(agent, task.history, host)
-
-    def _ended(self, task: Task, outcome: Outcome) -> None:
-        match outcome.outcome:
-            case "completed":
-                task.state = "finished" if task.background else "idle"
-            case "limit":
-                task.state = "paused"
-            case "failed":
-                task.state = "failed"
-            case "cancelled":
-                task.state = "paused" if self._leaving else "cancelled"
-        task.reason = task.reason or outcome.reason
-        task.outcome = replace(outcome, reason=task.reason)
-        if task.deadline is not None:
-            task.deadline.cancel()
-            task.deadline = None
-        self.delegations.ended(task)
-        if task.background and not task.parent and outcome.outcome == "completed":
-            heading = f"Background task {task.number}, {task.title!r}, has finished. Its answer:"
-            self.notes.append(Note(task.number, task.title, task.last_answer(), heading))
-        task.runner = None
-        with contextlib.suppress(NotSavedError):  # the writer was closed first: it has said what is lost
-            self.parts.memory.record_task(task.number, task.record())
-            if not any(other.running for other in self.tasks.values()):
-                self.parts.memory.idle()
-
     def _changed(self, task: Task) -> None:
         asked = any(request.task_id == task.number for request in self.inbox.waiting())
         task.state = "waiting" if asked else "running"
 
     def _taken_notes(self) -> list[UserPart]:
-        notes, self.notes = self.notes, []
-        return [Text(f"[{note.heading}]\n{note.text}\n\n") for note in notes]
+        parts: list[UserPart] = [Text(f"[{note.heading}]\n{note.text}\n\n") for note in self.notes]
+        self.notes.clear()
+        return parts
 
     async def _save_waiting(self, task: Task) -> None:
         self.delegations.wake(task.number)

@@ -20,6 +20,7 @@ from buddy.agent.messages import (
     calls_of,
     text_of,
 )
+from buddy.sessions.load import ResumedTask
 from buddy.sessions.records import TaskChanged
 from buddy.tasks.parts import TaskServices
 
@@ -103,6 +104,27 @@ class Task:
             if isinstance(message, AssistantMessage) and text_of(message).strip():
                 return text_of(message).strip()
         return ""
+
+
+def restored(resumed: ResumedTask, meter: TokenMeter, services: TaskServices) -> Task:
+    """A task of a resumed session, as it was."""
+    kept = resumed.record
+    task = Task(
+        kept.number,
+        title=kept.task.title,
+        model=kept.task.model,
+        parent=kept.task.parent,
+        meter=meter,
+        services=services,
+    )
+    task.state, task.reason = kept.task.state, kept.task.reason
+    task.closed = kept.task.closed
+    task.tools = None if kept.task.tools is None else frozenset(kept.task.tools)
+    task.history = list(kept.history)
+    task.not_run = resumed.not_run_calls
+    task.compaction = kept.compaction
+    task.queued, task.steering = list(kept.queued), list(kept.steering)
+    return task
 
 
 def title_of(message: UserMessage) -> str:

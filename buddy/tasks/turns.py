@@ -96,87 +96,142 @@ def agent_of(shared: TurnParts, task: Task, access: ModelAccess, is_foreground: 
 
 def host_of(shared: TurnParts, task: Task) -> TurnHost:
     """The functions of one turn."""
-    board, clock = shared.board, shared.board.clock
-    around = Surroundings(
-        board, task, shared.writes, lambda text: shared.hub.emit(task.number, Notice("warning", text))
-    )
-
-    def emit(event: AgentUiEvent) -> None:
-        if isinstance(event, TokenUsage):
-            board.memory.record_usage(task.number, event)
-        shared.hub.emit(task.number, event)
-
-    async def record(message: Message) -> None:
-        cleaned = board.redact(message)
-        await board.memory.record_message(task.number, cleaned)
-        task.history.append(cleaned)
-
-    def record_soon(message: Message) -> asyncio.Future[int] | None:
-        if not board.memory.save_state.saved:
-            return None
-        cleaned = board.redact(message)
-        saved = board.memory.record_message(task.number, cleaned, urgent=False)
-        task.history.append(cleaned)
-        return saved
-
-    async def decide(call: Call, tool: Tool, arguments: msgspec.Struct) -> Decision:
-        return await _decided(shared, task, call, tool, arguments)
-
-    async def run(call: Call, tool: Tool, arguments: msgspec.Struct, progress: Progress) -> ToolResult:
-        return await execute(around, call, tool, arguments, progress)
-
-    async def steering() -> tuple[UserMessage, ...]:
-        return _taken(task.steering, board.steering)
-
-    async def follow_ups() -> tuple[UserMessage, ...]:
-        waiting = _taken(task.queued, board.follow_ups)
-        if waiting:
-            return waiting
-        reports = await shared.delegations.reports(task)
-        return reports or _taken(task.steering, board.steering) or _taken(task.queued, board.follow_ups)
-
-    async def compact(history: Sequence[Message]) -> Compaction | None:
-        return await _compacted(shared, task, history)
-
-    async def instructions() -> tuple[UserMessage, ...]:
-        return await _instructions(board, task)
-
+    turn, clock = _TaskTurn(shared, task), shared.board.clock
     return TurnHost(
-        emit=emit,
-        record=record,
-        partial=lambda reply: board.memory.record_partial(
-            task.number, reply, lambda message: cast(AssistantMessage, board.redact(message))
-        ),
-        decide=decide,
-        execute=run,
-        steering=steering,
-        follow_ups=follow_ups,
-        compact=compact,
+        emit=turn.emit,
+        record=turn.record,
+        partial=turn.partial,
+        decide=turn.decide,
+        execute=turn.execute,
+        steering=turn.steering,
+        follow_ups=turn.follow_ups,
+        compact=turn.compact,
         meter=task.meter,
         sleep=clock.sleep,
         now=clock.now,
         random=clock.random,
         new_id=clock.new_id,
         cancelled=task.cancelled,
-        instructions=instructions,
-        record_soon=record_soon,
+        instructions=turn.instructions,
+        record_soon=turn.record_soon,
         call_ids=shared.call_ids,
     )
 
 
-async def _instructions(board: BoardParts, task: Task) -> tuple[UserMessage, ...]:
-    """Files of folders touched for the first time, unless this conversation has them already: it may be a
-    resumed one, or a copy."""
-    folders = task.services.services.get(FolderInstructions)
-    if not isinstance(folders, FolderInstructions) or not folders.waiting:
-        return ()
-    texts = [board.redact_text(text) for text in await asyncio.to_thread(folders.take)]
-    known = {text_of(message) for message in task.history if _instructs(message)}
-    return tuple(
-        UserMessage(board.clock.new_id(), (Text(text),), "instructions")
-        for text in texts
-        if text not in known
-    )
+class _TaskTurn:
+    """One turn of one task: what the loop asks for, done with the board's parts."""
+
+    def __init__(self, shared: TurnParts, task: Task) -> None:
+        self._shared = shared
+        self._board = shared.board
+        self._task = task
+        self._around = Surroundings(
+            shared.board, task, shared.writes, lambda text: self.emit(Notice("warning", text))
+        )
+
+    def emit(self, event: AgentUiEvent) -> None:
+        if isinstance(event, TokenUsage):
+            self._board.memory.record_usage(self._task.number, event)
+        self._shared.hub.emit(self._task.number, event)
+
+    async def record(self, message: Message) -> None:
+        cleaned = self._board.redact(message)
+        await self._board.memory.record_message(self._task.number, cleaned)
+        self._task.history.append(cleaned)
+
+    def record_soon(self, message: Message) -> asyncio.Future[int] | None:
+        if not self._board.memory.save_state.saved:
+            return None
+        cleaned = self._board.redact(message)
+        saved = self._board.memory.record_message(self._task.number, cleaned, urgent=False)
+        self._task.history.append(cleaned)
+        return saved
+
+    def partial(self, reply: AssistantMessage) -> None:
+        self._board.memory.record_partial(
+            self._task.number, reply, lambda message: cast(AssistantMessage, self._board.redact(message))
+        )
+
+    async def execute(
+        self, call: Call, tool: Tool, arguments: msgspec.Struct, progress: Progress
+    ) -> ToolResult:
+        return await execute(self._around, call, tool, arguments, progress)
+
+    async def steering(self) -> tuple[UserMessage, ...]:
+        return _taken(self._task.steering, self._board.steering)
+
+    async def follow_ups(self) -> tuple[UserMessage, ...]:
+        task, board = self._task, self._board
+        waiting = _taken(task.queued, board.follow_ups)
+        if waiting:
+            return waiting
+        reports = await self._shared.delegations.reports(task)
+        return reports or _taken(task.steering, board.steering) or _taken(task.queued, board.follow_ups)
+
+    async def instructions(self) -> tuple[UserMessage, ...]:
+        """Files of folders touched for the first time, unless this conversation has them already: it may be a
+        resumed one, or a copy."""
+        folders = self._task.services.services.get(FolderInstructions)
+        if not isinstance(folders, FolderInstructions) or not folders.waiting:
+            return ()
+        texts = [self._board.redact_text(text) for text in await asyncio.to_thread(folders.take)]
+        known = {text_of(message) for message in self._task.history if _instructs(message)}
+        return tuple(
+            UserMessage(self._board.clock.new_id(), (Text(text),), "instructions")
+            for text in texts
+            if text not in known
+        )
+
+    async def decide(self, call: Call, tool: Tool, arguments: msgspec.Struct) -> Decision:
+        """What the policy says, and the person where it asks."""
+        board, task = self._board, self._task
+        try:
+            facts = board.facts(tool, arguments)
+        except ToolError as error:
+            return Denied(str(error))
+        board.judged(call.id, facts)
+        verdict = board.policy.decide(facts, board.clock.wall())
+        if verdict.decision == "allow":
+            return Allowed()
+        if verdict.decision == "deny":
+            return Denied(verdict.reason)
+        if not board.attended:
+            return Denied(f"it needs an approval and nobody is here to give it ({verdict.reason})")
+        try:
+            preview = await asyncio.to_thread(_preview, task, call, tool, arguments)
+        except ToolError as error:
+            return Denied(f"{tool.name} would fail: {error}")
+        rule = "; ".join(saved.shown for saved in verdict.rules_to_save)
+        shown = digest(call, preview, verdict.reason, rule)
+        request = ApprovalRequested(
+            board.clock.new_id(), call, tool.risk, verdict.reason, preview, rule, shown
+        )
+        self._shared.changed(task)
+        try:
+            return await self._shared.inbox.ask(task.number, request, facts, verdict)
+        finally:
+            self._shared.changed(task)
+
+    async def compact(self, history: Sequence[Message]) -> Compaction | None:
+        task = self._task
+        target = task.meter.window.limit * COMPACT_TO
+        found = plan(history, int(target))
+        if found is None or found == task.compaction:
+            return None
+        from_tokens = round(sum(message_tokens(message) for message in history))
+        await self._board.memory.record_compaction(task.number, found)
+        task.compaction = found
+        task.services.forget_shown()
+        kept = len(history) - found.through
+        self.emit(ContextCompacted(from_tokens, task.meter.context_tokens, kept, found.through))
+        return found
+
+
+def _preview(task: Task, call: Call, tool: Tool, arguments: msgspec.Struct) -> Display:
+    if tool.preview is None:
+        return Plain(tool.name, call.arguments)
+    context = ToolContext(task.number, call.id, lambda _text: None, task.cancelled, task.services.services)
+    return tool.preview(context, arguments)
 
 
 def _instructs(message: Message) -> bool:
@@ -189,56 +244,3 @@ def _taken(waiting: list[UserMessage], delivery: str) -> tuple[UserMessage, ...]
     texts = tuple(waiting[:count])
     del waiting[:count]
     return texts
-
-
-async def _decided(
-    shared: TurnParts, task: Task, call: Call, tool: Tool, arguments: msgspec.Struct
-) -> Decision:
-    board = shared.board
-    try:
-        facts = board.facts(tool, arguments)
-    except ToolError as error:
-        return Denied(str(error))
-    board.judged(call.id, facts)
-    verdict = board.policy.decide(facts, board.clock.wall())
-    if verdict.decision == "allow":
-        return Allowed()
-    if verdict.decision == "deny":
-        return Denied(verdict.reason)
-    if not board.attended:
-        return Denied(f"it needs an approval and nobody is here to give it ({verdict.reason})")
-    try:
-        preview = await asyncio.to_thread(_preview, task, call, tool, arguments)
-    except ToolError as error:
-        return Denied(f"{tool.name} would fail: {error}")
-    rule = "; ".join(saved.shown for saved in verdict.rules_to_save)
-    shown = digest(call, preview, verdict.reason, rule)
-    request = ApprovalRequested(board.clock.new_id(), call, tool.risk, verdict.reason, preview, rule, shown)
-    shared.changed(task)
-    try:
-        return await shared.inbox.ask(task.number, request, facts, verdict)
-    finally:
-        shared.changed(task)
-
-
-def _preview(task: Task, call: Call, tool: Tool, arguments: msgspec.Struct) -> Display:
-    if tool.preview is None:
-        return Plain(tool.name, call.arguments)
-    context = ToolContext(task.number, call.id, lambda _text: None, task.cancelled, task.services.services)
-    return tool.preview(context, arguments)
-
-
-async def _compacted(shared: TurnParts, task: Task, history: Sequence[Message]) -> Compaction | None:
-    target = task.meter.window.limit * COMPACT_TO
-    found = plan(history, int(target))
-    if found is None or found == task.compaction:
-        return None
-    from_tokens = round(sum(message_tokens(message) for message in history))
-    await shared.board.memory.record_compaction(task.number, found)
-    task.compaction = found
-    task.services.forget_shown()
-    kept = len(history) - found.through
-    shared.hub.emit(
-        task.number, ContextCompacted(from_tokens, task.meter.context_tokens, kept, found.through)
-    )
-    return found

@@ -1,0 +1,123 @@
+"""Turns as they run: begun, brought to their end whatever happens in them, and what an end means for the
+task."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+
+from msgspec.structs import replace
+
+from buddy.agent.events import Notice
+from buddy.agent.host import Outcome
+from buddy.agent.loop import agent_loop, agent_loop_continue
+from buddy.agent.messages import UserMessage
+from buddy.sessions.journal import NotSavedError
+from buddy.tasks.task import Note, Task
+from buddy.tasks.turns import TurnParts, agent_of, host_of
+
+_log = logging.getLogger(__name__)
+CLOSE_LIMIT_S = 5
+UNSAVED_LIMIT_S = 0.5
+
+
+class Running:
+    """The turns of a board's tasks. `is_foreground` says whether a task is the one in front; `offer` takes
+    what a finished background task says to it."""
+
+    def __init__(
+        self,
+        shared: TurnParts,
+        tasks: Mapping[int, Task],
+        *,
+        is_foreground: Callable[[int], bool],
+        offer: Callable[[Note], None],
+    ) -> None:
+        self._shared = shared
+        self._memory = shared.board.memory
+        self._tasks = tasks
+        self._is_foreground = is_foreground
+        self._offer = offer
+        self._leaving = False
+
+    def start(self, task: Task, prompts: tuple[UserMessage, ...]) -> asyncio.Task[None]:
+        """Begin a turn with these prompts, or go on with what the history waits for when there are none."""
+        task.cancelled = asyncio.Event()
+        task.not_run = ()
+        task.reason = ""
+        task.state = "running"
+        task.started_at = self._shared.board.clock.now()
+        task.runner = asyncio.create_task(self._run(task, prompts), name=f"task {task.number}")
+        return task.runner
+
+    async def end_all(self) -> None:
+        """Cancel every turn and await it; what ran is paused, and goes on after a resume."""
+        self._leaving = True
+        runners = [task.runner for task in self._tasks.values() if task.runner and not task.runner.done()]
+        for task in self._tasks.values():
+            if task.running:
+                task.reason = "buddy was left"
+                task.cancelled.set()
+            if task.deadline is not None:
+                task.deadline.cancel()
+        if not runners:
+            return
+        saved = self._memory.save_state.saved
+        _done, late = await asyncio.wait(runners, timeout=CLOSE_LIMIT_S if saved else UNSAVED_LIMIT_S)
+        for runner in late:
+            runner.cancel()
+        if late and not self._memory.save_state.saved:
+            # They wait for a disk that refuses, and nothing may interrupt that. The writer, when it is
+            # closed, tells them so; its own end tells the person what is lost.
+            with contextlib.suppress(NotSavedError):
+                await self._memory.close()
+        await asyncio.wait(runners)
+
+    async def _run(self, task: Task, prompts: tuple[UserMessage, ...]) -> None:
+        self._memory.record_task(task.number, task.record())
+        try:
+            task.outcome = await self._turn(task, prompts)
+        except asyncio.CancelledError:
+            task.outcome = Outcome("cancelled", "cancelled", "", 0, ())
+        # The border of a task: whatever happens in one, SystemExit and MemoryError included, only it fails.
+        except BaseException as error:  # noqa: BLE001 - see above
+            _log.error("task %d failed", task.number, exc_info=error)
+            reason = f"{type(error).__name__}: {error}"
+            task.outcome = Outcome("failed", reason, "crash", 0, ())
+            self._shared.hub.emit(task.number, Notice("error", f"task {task.number} failed: {reason}"))
+        self._ended(task, task.outcome)
+
+    async def _turn(self, task: Task, prompts: tuple[UserMessage, ...]) -> Outcome:
+        access = self._shared.board.model(task.model)
+        agent = agent_of(self._shared, task, access, lambda: self._is_foreground(task.number))
+        host = host_of(self._shared, task)
+        if prompts:
+            return await agent_loop(prompts, agent, task.history, host)
+        return await agent_loop_continue(agent, task.history, host)
+
+    def _ended(self, task: Task, outcome: Outcome) -> None:
+        match outcome.outcome:
+            case "completed":
+                task.state = "finished" if task.background else "idle"
+            case "limit":
+                task.state = "paused"
+            case "failed":
+                task.state = "failed"
+            case "cancelled":
+                task.state = "paused" if self._leaving else "cancelled"
+        task.reason = task.reason or outcome.reason
+        task.outcome = replace(outcome, reason=task.reason)
+        if task.deadline is not None:
+            task.deadline.cancel()
+            task.deadline = None
+        self._shared.delegations.ended(task)
+        if task.background and not task.parent and outcome.outcome == "completed":
+            heading = f"Background task {task.number}, {task.title!r}, has finished. Its answer:"
+            self._offer(Note(task.number, task.title, task.last_answer(), heading))
+        task.runner = None
+        with contextlib.suppress(NotSavedError):  # the writer was closed first: it has said what is lost
+            self._memory.record_task(task.number, task.record())
+            if not any(other.running for other in self._tasks.values()):
+                self._memory.idle()
