@@ -35,6 +35,7 @@ async def run_shell_line(context: Context, command: str, *, private: bool) -> No
     with context.own.begun(f"{sign} {command}") as work:
         child.listeners.append(_LastLine(work).feed)
         ended, how = await _ended(context, child, work)
+    context.board.parts.cache.clear()  # it may have changed anything a task knows of
     text = context.board.parts.redact_text(child.log.text())
     display = Command(command, text, ended.code, ended.signal, ended.seconds)
     status: ResultStatus = "cancelled" if work.cancelled.is_set() else "ok" if ended.code == 0 else "error"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.messages import UserMessage, text_of
+from buddy.agent.tool import Access, ToolResult
 from buddy.repl.commands.builtin import builtin_commands
 from buddy.repl.commands.registry import CommandError
 from buddy.repl.intents import Answer, Cancel, Prompt, Slash
@@ -326,7 +327,10 @@ async def test_the_screen_commands(tmp_path: Path) -> None:
 
 async def test_an_own_command_is_shown_shared_and_ended(tmp_path: Path) -> None:
     async with sitting(tmp_path, lambda _asked: reply("I see.")) as desk:
+        cache = desk.context.board.parts.cache
+        cache.set("list_files", (), ToolResult("x"), life_s=30, access=Access())
         await desk.said("!echo one; exit 3", "! echo one; exit 3", "exit 3")
+        assert cache.statistics().entries == 0, "it may have changed anything"
         await desk.said("!!echo secret", "!! echo secret")
         await desk.until(lambda: [note.title for note in desk.context.board.notes] == ["! echo one; exit 3"])
         desk.say("!echo at it; sleep 30")

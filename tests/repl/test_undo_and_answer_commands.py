@@ -19,6 +19,7 @@ from buddy.repl.port import Context
 from buddy.tools.ask_user import ask_user
 from buddy.tools.edit import edit_file
 from buddy.tools.file_moves import delete_file, move_file
+from buddy.tools.search import grep
 from buddy.tools.shell import run_shell
 from buddy.workspace.locks import FileLocks
 from tests.board_desk import BoardDesk, board_desk
@@ -199,7 +200,9 @@ async def test_restore_lists_the_trash_and_puts_back_by_name_path_or_the_last(tm
         assert {row[1:3] for row in listed.rows} == {
             (name, "task 1") for name in ("a.txt", "sub/b.txt", "c.txt")
         }
+        assert "no files" in (await one.desk.call(grep, {"pattern": "b.txt"})).text
         said = [await one.types(f"/restore {which}") for which in ("last", "sub/b.txt", "a.txt")]
+        assert "sub/b.txt" in (await one.desk.call(grep, {"pattern": "b.txt"})).text
         assert [text for (note,) in said for text in [note.text]] == [
             "put back: c.txt",
             "put back: sub/b.txt",

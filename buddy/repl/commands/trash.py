@@ -34,6 +34,7 @@ async def restore(context: Context, argument: str) -> None:
         raise CommandError(f"{error}; /restore lists what is there") from error
     except OSError as error:
         raise CommandError(f"could not put it back: {error.strerror or error}") from error
+    context.board.parts.cache.clear()
     context.stage.print(Note("info", f"put back: {_shown(context, found.real)}"))
 
 
