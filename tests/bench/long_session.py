@@ -70,13 +70,12 @@ class Echoes:
 def typed(terminal: Terminal, count: int, gap_s: float) -> Echoes:
     """Type at a typist's pace."""
     found = Echoes()
-    pid = terminal.process.pid
     for number in range(count):
         key = KEYS[number % len(KEYS)].encode()
-        before, at = taken(pid), time.monotonic()
+        before, at = taken(), time.monotonic()
         echo(terminal.master, key)
         ms = (time.monotonic() - at) * 1000
-        lost = taken(pid).since(before)
+        lost = taken().since(before)
         found.every.append(ms)
         if not lost.host and lost.core < 0.5:
             found.own.append(ms)

@@ -1,7 +1,6 @@
-"""What the machine took from a measurement: time its host gave the cores to others (steal), and time the main
-threads of the program and of the bench wanted to run and had to wait for a core. A figure above a limit says
-something about the program only when this is small. Zero where the system does not tell (`/proc/stat`,
-`/proc/PID/schedstat`).
+"""What the machine took from a measurement: time its host gave the cores to others (steal), and time in which
+somebody who wanted to run had to wait for a core (pressure). A figure above a limit says something about the
+program only when both are small. Zero where the system does not tell.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ STEAL = 8
 
 
 class Taken(NamedTuple):
-    """Milliseconds up to now: `host` over all cores, in whole ticks; `core` of both main threads."""
+    """Milliseconds up to now: `host` over all cores, in whole ticks; `core` while anybody waited for one."""
 
     host: float
     core: float
@@ -25,15 +24,22 @@ class Taken(NamedTuple):
         return Taken(self.host - before.host, self.core - before.core)
 
 
-def taken(pid: int) -> Taken:
-    """What was taken from a process and from this one so far."""
+def taken() -> Taken:
+    """What was taken so far."""
+    return Taken(_host_ms(), _core_ms())
+
+
+def _host_ms() -> float:
     try:
-        host = int(Path("/proc/stat").read_text().split("\n", 1)[0].split()[STEAL]) * TICK_MS
-        core = sum(_waited_ms(one) for one in (pid, os.getpid()))
-    except (OSError, IndexError):
-        return Taken(0.0, 0.0)
-    return Taken(host, core)
+        line = Path("/proc/stat").read_text().split("\n", 1)[0]
+    except OSError:
+        return 0.0
+    return int(line.split()[STEAL]) * TICK_MS
 
 
-def _waited_ms(pid: int) -> float:
-    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]) / 1e6
+def _core_ms() -> float:
+    try:
+        line = Path("/proc/pressure/cpu").read_text().split("\n", 1)[0]
+    except OSError:
+        return 0.0
+    return int(line.rpartition("total=")[2]) / 1000
