@@ -131,10 +131,9 @@ async def run_screen(
         front.gone.set()
         front.stop.set()
         await _settled(sitting)
-    code = front.code or code
-    if front.farewell:
-        sys.stdout.write(front.farewell + "\n")
-    return code
+        if front.farewell:  # after a crash too: nothing of the session is lost
+            sys.stdout.write(front.farewell + "\n")
+    return front.code or code
 
 
 async def _settled(sitting: asyncio.Task[None]) -> None:

@@ -27,7 +27,10 @@ class MarkdownPainter:
 
     def __init__(self, look: Look) -> None:
         self._look = look
-        self._parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+        parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+        # A block is drawn alone, so `[label][1]` can't find what says where 1 goes; parsed, that line would
+        # show nothing at all. As text both are there.
+        self._parser = parser.disable("reference")
 
     def lines(self, block: Markdown, width: int) -> list[Line]:
         """The lines of a block, each at most `width` cells."""

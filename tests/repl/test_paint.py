@@ -240,6 +240,14 @@ def test_SEC_083_a_copy_of_the_approval_stands_behind_a_gutter() -> None:
     assert all(line.startswith("│ ") for line in drawn(call(Command("x", copy, 0, "", 2.0)))[1:])
 
 
+def test_SEC_084_what_a_reference_stands_for_is_printed() -> None:
+    assert drawn(Markdown("[good.example][1]\n\n[1]: https://evil.example 'title'")) == [
+        "[good.example][1]",
+        "",
+        "[1]: https://evil.example 'title'",
+    ]
+
+
 def test_SEC_084_the_target_of_a_link_is_printed() -> None:
     assert drawn(Markdown("[http://good.example](http://evil.example)")) == [
         "http://good.example (http://evil.example)"
