@@ -98,14 +98,26 @@ async def _work(desk: Desk, options: Options, front: Front, log_path: str) -> No
     reader = desk.board.reader()
     pump = asyncio.create_task(_pump(reader, front))
     jobs: set[asyncio.Task[None]] = set()
-    own = OwnWork(desk.board.parts.clock.now, front.screen.touch)
+    try:
+        await _begin(desk, options, front, _stage(front, jobs, desk), log_path)
+        await front.stop.wait()
+    finally:
+        front.controller.close()
+        front.completer.source = None
+        for job in jobs:
+            job.cancel()
+        await desk.board.close()
+        reader.close()
+        await asyncio.wait({pump, *jobs})
+
+
+async def _begin(desk: Desk, options: Options, front: Front, stage: Stage, log_path: str) -> None:
+    """Say what there is to know, and hand the desk what the person types and has typed."""
     folder = FolderTrust(desk.place)
-    stage = _stage(front, jobs, desk)
+    own = OwnWork(desk.board.parts.clock.now, front.screen.touch)
     context = Context(_port(desk, folder, options, log_path), stage, own)
     _listen(desk, front)
-    question = asyncio.create_task(asyncio.to_thread(folder.ask))
-    await _greet(desk, front)
-    asked = await question
+    asked, _ = await asyncio.gather(asyncio.to_thread(folder.ask), _greet(desk, front))
     for note in desk.notes:
         if not (asked and note in (IGNORED, desk.place.trust_note)):
             front.print(Note("warning", note))
@@ -120,16 +132,6 @@ async def _work(desk: Desk, options: Options, front: Front, log_path: str) -> No
         at_desk.act(Prompt(" ".join(options.words)))
     front.controller.open(at_desk)
     front.screen.touch()
-    try:
-        await front.stop.wait()
-    finally:
-        front.controller.close()
-        front.completer.source = None
-        for job in jobs:
-            job.cancel()
-        await desk.board.close()
-        reader.close()
-        await asyncio.wait({pump, *jobs})
 
 
 def _listen(desk: Desk, front: Front) -> None:

@@ -38,6 +38,8 @@ LANE = "chat"
 BRIDGE = dumps({"role": "assistant", "content": "Understood."})
 PICTURES_FOLLOW = "Pictures of the tool results above:"
 CACHE_MARK = {"type": "ephemeral"}
+MAX_PICTURES = 16
+"""Messages with pictures that are kept for the next request: each may hold megabytes."""
 
 
 class ChatWire:
@@ -90,6 +92,7 @@ class ChatWire:
         is_said = self._quirks.system_as == "user"
         self._messages.forget_others(request.history)
         settled, rest = self._settled.split(request.history, request.system if is_said else "")
+        self._forget_pictures(rest)
         out: list[bytes | bytearray] = []
         if request.system and not is_said:
             out.append(self._system_bytes(request.system))
@@ -154,6 +157,13 @@ class ChatWire:
             known = UserMessage(f"pictures-{after}", (Text(PICTURES_FOLLOW), *pictures), "note")
             self._pictures[after] = known
         return known
+
+    def _forget_pictures(self, rest: Sequence[Message]) -> None:
+        """Drop those of what settled, whose bytes are kept, once there are many. Those of other tasks are
+        encoded again at their next turn."""
+        if len(self._pictures) > MAX_PICTURES:
+            needed = {message.id for message in rest}
+            self._pictures = {after: kept for after, kept in self._pictures.items() if after in needed}
 
     def _one_by_one(self, history: Sequence[Message]) -> list[bytes]:
         out: list[bytes] = []

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from buddy.agent.messages import (
@@ -26,7 +27,7 @@ from buddy.llm.loose_json import dumps
 from buddy.llm.quirks import anthropic_quirks, chat_quirks
 from buddy.llm.settled import KEPT, SettledHistories
 from buddy.llm.wire_anthropic import AnthropicWire
-from buddy.llm.wire_chat import ChatWire
+from buddy.llm.wire_chat import MAX_PICTURES, ChatWire
 
 Wire = ChatWire | AnthropicWire
 Encode = Callable[[Any], bytes]
@@ -147,6 +148,19 @@ def test_the_newest_conversations_are_remembered_and_no_more() -> None:
         settled.split(tuple(task))
     assert len(settled._beginnings) == KEPT
     assert settled._beginnings[0].messages[0] is tasks[-1][0]
+
+
+def test_pictures_of_what_settled_are_let_go() -> None:
+    wire = ChatWire(chat_quirks("api.openai.com", "gpt-5.2"), "gpt-5.2")
+    history: list[Message] = [user("go", "u")]
+    for turn in range(4 * MAX_PICTURES):
+        history += exchange(turn)
+        shown = history[-1]
+        assert isinstance(shown, ToolMessage)
+        history[-1] = msgspec.structs.replace(shown, images=(Image("image/png", f"picture {turn}"),))
+        body = wire.body(asked(tuple(history)))
+    assert body.count(b"picture ") == 4 * MAX_PICTURES
+    assert len(wire._pictures) <= MAX_PICTURES + 1
 
 
 def grown(seed: int, steps: int) -> Iterator[tuple[Message, ...]]:
