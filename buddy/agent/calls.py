@@ -151,6 +151,7 @@ async def _rest(turn: Turn, one: _Prepared, decision: Decision | None) -> _Close
 async def _decided(turn: Turn, one: _Ready, decision: Decision | None) -> _Closed:
     match decision:
         case Allowed() | None:
+            turn.begin_call(one.call)
             status, result = await _executed(turn, one)
             return _guarded(turn, one, status, result)
         case Denied(reason):

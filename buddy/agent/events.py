@@ -96,7 +96,8 @@ class ToolProgress(msgspec.Struct, frozen=True, tag="tool_progress"):
 
 
 class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):
-    """A call's life ended. `text` is what the model reads, `display` what the person sees."""
+    """A call's life ended. `text` is what the model reads, `display` what the person sees; `seconds` is how
+    long it ran, without what it waited for the person."""
 
     call_id: str
     status: ResultStatus

@@ -73,6 +73,10 @@ class Turn:
         self._open[call.id] = self.host.now()
         self.emit(ToolStarted(call, risk, call_title(call.name, arguments)))
 
+    def begin_call(self, call: Call) -> None:
+        """It runs from now on: how long the person thought about it is none of its time."""
+        self._open[call.id] = self.host.now()
+
     def close_call(self, call: Call, status: ResultStatus, result: ToolResult) -> ToolMessage:
         """A call's life ends; the message is what the history gets."""
         seconds = self.host.now() - self._open.pop(call.id)

@@ -44,7 +44,7 @@ def answer_of(line: TypedLine, row: InboxRow | None) -> Answer | Refused | None:
         return "pasted"
     if row.marked_at is None or line.begun_at - row.marked_at < SEEN_BEFORE_S:
         return "too soon"
-    if key == "rule" and not row.rule:
+    if key in ("session", "rule") and not row.rule:
         return "no rule"
     return Answer(row.request_id, row.digest, key)
 
@@ -65,5 +65,5 @@ def denial_of(row: InboxRow, now: float) -> Answer | Refused:
 REFUSALS: Mapping[Refused, str] = {
     "too soon": "not answered: the request was not on the screen yet when you began to type; type it again",
     "pasted": "not answered: pasted text never answers a request; type it",
-    "no rule": "not answered: there is no rule to save for this call; y, a or n",
+    "no rule": "not answered: nothing can be remembered for this call; y or n",
 }

@@ -183,8 +183,9 @@ def _inbox_row(row: InboxRow, number: int, now: float, width: int, look: Look, *
 
 
 def _answers(row: InboxRow) -> Line:
-    answers: Line = [("key", "  y"), ("muted", " once  "), ("key", "a"), ("muted", " this session  ")]
-    if row.rule:
+    answers: Line = [("key", "  y"), ("muted", " once  ")]
+    if row.rule:  # without one there is nothing to remember
+        answers += [("key", "a"), ("muted", " this session  ")]
         answers += [("key", "p"), ("muted", f" always: {visible(row.rule)}  ")]
     return [*answers, ("key", "n"), ("muted", " no  then Enter")]
 

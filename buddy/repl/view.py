@@ -121,7 +121,7 @@ def _fold(state: ViewState, task: TaskView, event: ev.AgentUiEvent, at: float) -
         case ev.ApprovalRequested():
             return _asked(state, task, event, at)
         case ev.ApprovalResolved():
-            return _resolved(state, task, event)
+            return _resolved(state, task, event, at)
         case ev.TokenUsage():
             task.turn_tokens += event.last.output_tokens
             return []
@@ -298,11 +298,14 @@ def _asked(state: ViewState, task: TaskView, event: ev.ApprovalRequested, at: fl
     return [ApprovalAsked(event.request_id, task.task_id, title, event.risk, event.reason, event.preview)]
 
 
-def _resolved(state: ViewState, task: TaskView, event: ev.ApprovalResolved) -> list[Block]:
+def _resolved(state: ViewState, task: TaskView, event: ev.ApprovalResolved, at: float) -> list[Block]:
     row = next((row for row in state.inbox if row.request_id == event.request_id), None)
     if row is None:
         return []
     state.inbox.remove(row)
+    tool = task.tools.get(row.call.id)
+    if tool is not None:
+        tool.since = at  # it runs from now on
     return [ApprovalAnswered(row.title, task.task_id, event.answer, event.by)]
 
 

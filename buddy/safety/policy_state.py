@@ -73,6 +73,11 @@ class Policy:
         self.grants = (*(grant for grant in self.grants if grant not in new), *new)
         return new
 
+    def learn(self, rules: tuple[Rule, ...]) -> None:
+        """Rules that were saved hold from now on, not only when they are read again."""
+        new = tuple(rule for rule in rules if rule not in self.rules.rules)
+        self.rules = self.rules.joined(RuleSet(new))
+
     def revoke(self, grant: Grant) -> None:
         """Forget a grant."""
         self.grants = tuple(known for known in self.grants if known != grant)

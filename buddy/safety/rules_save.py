@@ -52,8 +52,12 @@ def _rules(facts: Facts) -> tuple[Rule, ...]:
         return (Rule(f"mcp:{server}/{tool}", "allow", "user"),)
     if facts.risk == "high":
         return ()
-    name = "edit" if facts.writes else "read"
     found = facts.writes or facts.reads
+    if not found:
+        return () if facts.anything else (Rule(facts.tool, "allow", "user"),)
+    name = "edit" if facts.writes else "read"
+    if any(path.given == "." or path.real == facts.root for path in found):
+        name = facts.tool  # staging everywhere is not running the tests, though both change the workspace
     if any(sign in path.real for path in found for sign in "*?"):
         return ()  # as a pattern such a name would mean more than itself
     patterns = dict.fromkeys(_pattern(facts.root, path.real) for path in found)

@@ -110,6 +110,7 @@ class Inbox:
             self._remember(rules, until)
         elif answer == "rule":
             self._save(rules)
+            self._policy.learn(rules)
         self._close(request, answer, "you", decision)
         if answer in ("session", "rule"):
             self.reconsider()

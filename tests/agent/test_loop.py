@@ -21,7 +21,7 @@ from buddy.agent.events import (
     TurnFinished,
 )
 from buddy.agent.history import is_legal
-from buddy.agent.host import Allowed, Denied, Limits, Withdrawn
+from buddy.agent.host import Allowed, Decision, Denied, Limits, Withdrawn
 from buddy.agent.loop import agent_loop, agent_loop_continue
 from buddy.agent.messages import CANCELLED_TEXT, SKIPPED_TEXT, AssistantMessage, ToolMessage, text_of
 from buddy.agent.provider import CallPiece, Finished, ProviderError, TextPiece, ThinkingPiece
@@ -119,6 +119,19 @@ async def test_results_go_back_to_the_model_until_it_makes_no_more_calls() -> No
         "TurnStarted", "ReplyStarted", "ToolCallDelta", "ReplyFinished", "TokenUsage", "ToolStarted",
         "ToolFinished", "ReplyStarted", "TextDelta", "ReplyFinished", "TokenUsage", "TurnFinished",
     ]  # fmt: skip
+
+
+async def test_the_time_of_a_call_is_without_the_time_the_person_took() -> None:
+    bench = Bench(ScriptedLane(calls(("a", "look", '{"path": "x"}')), says("done")), look)
+
+    def after_a_minute(_name: str) -> Decision:
+        bench.time += 60
+        return Allowed()
+
+    bench.decide = after_a_minute
+    await agent_loop([bench.said("go")], bench.agent, bench.history, bench.host())
+    bench.check()
+    assert [event.seconds for event in bench.events if isinstance(event, ToolFinished)] == [0]
 
 
 async def test_reads_of_one_reply_run_together_and_are_recorded_in_order() -> None:

@@ -78,7 +78,7 @@ def test_one_letter_answers_the_marked_request() -> None:
         "n": Answer("q7", "digest of q7", "denied"),
         " y ": Answer("q7", "digest of q7", "once"),
     }
-    assert answer_of(typed("p"), row(rule="")) == "no rule"
+    assert [answer_of(typed(key), row(rule="")) for key in "pa"] == ["no rule", "no rule"]
 
 
 @pytest.mark.parametrize("text", ["yes", "Y", "y\ny", "ok", "y please", ""])

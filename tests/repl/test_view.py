@@ -84,9 +84,11 @@ def test_phases_say_what_is_really_happening() -> None:
     assert phase(3) == "running 2 tools 3 s"
     folded(state, tape.asked())
     assert phase(61) == "waiting for you 1 m"
-    folded(
-        state, tape.event(ev.ApprovalResolved("q1", "once", "you")), tape.tool_done(), tape.tool_done("c2")
-    )
+    folded(state, tape.tool_done("c2"))
+    tape.at += 60
+    folded(state, tape.event(ev.ApprovalResolved("q1", "once", "you")))
+    assert phase(3).startswith("running pytest 3 s")
+    folded(state, tape.tool_done())
     folded(state, tape.event(ev.RetryScheduled(1, 5, 5.0, "rate_limit", "too many requests")))
     assert phase(0.5) == "retrying in 5 s (429 rate limit)"
     refused = "nothing answers at 127.0.0.1:9 (connection refused); is the server running, is base_url right?"

@@ -9,7 +9,7 @@ import pytest
 import tomli_w
 
 from buddy.safety.grants import ASK
-from buddy.safety.paths import locate
+from buddy.safety.paths import Boundary, locate
 from buddy.safety.policy import judge
 from buddy.safety.policy_facts import Facts
 from buddy.safety.rules import Rule, RuleSet, matches_argv, matches_host, matches_path
@@ -462,6 +462,8 @@ def test_always_allow_for_other_calls_saves_a_folder_a_host_or_a_tool(desk: Shel
             tool(desk, "read_file", "low", reads="../other/x"),
             tool(desk, "read_file", "low", reads=".env"),
             tool(desk, "edit_file", writes="s*c/x"),
+            tool(desk, "git_add", writes="."),
+            tool(desk, "delegate"),
             tool(desk, "web_fetch", "high", host="x.org"),
             tool(desk, "mcp__git__push", "high"),
             tool(desk, "delete_file", "high", writes="a"),
@@ -472,13 +474,28 @@ def test_always_allow_for_other_calls_saves_a_folder_a_host_or_a_tool(desk: Shel
         [f"allow read: {desk.root.parent}/other/x"],
         ["allow read: .env"],
         [],
+        [f"allow git_add: {desk.root}"],
+        ["allow delegate: *"],
         ["allow fetch: x.org"],
         ["allow mcp:git/push: *"],
         [],
     ]
 
 
+def test_from_a_folder_in_the_workspace_the_whole_is_named_too(desk: ShellDesk) -> None:
+    (desk.root / "sub").mkdir()
+    below = Boundary(str(desk.root), str(desk.root / "sub"), str(desk.home))
+    facts = Facts("run_tests", "medium", str(desk.root), str(desk.home), writes=(locate(below, "."),))
+    assert [rule.shown for rule in rules_to_save(facts)] == ["allow run_tests: sub"]
+
+
 def test_what_was_saved_allows_the_same_call_next_time(desk: ShellDesk) -> None:
+    for name, writes in (("edit_file", "src/a.py"), ("git_add", "."), ("delegate", "")):
+        facts = tool(desk, name, writes=writes)
+        assert decision(facts, *rules_to_save(facts)) == "allow", name
+    staged = rules_to_save(tool(desk, "git_add", writes="."))
+    for name, writes in (("run_tests", "."), ("git_commit", "."), ("edit_file", "a.py")):
+        assert decision(tool(desk, name, writes=writes), *staged) == "ask", name
     for command in ("npm test", "git add a", "make", "cd src && make && ls"):
         facts = shell(desk, command)
         assert decision(facts, *rules_to_save(facts)) == "allow", command

@@ -262,12 +262,14 @@ async def test_a_grant_settles_what_waits_and_what_comes(tmp_path: Path) -> None
         assert desk.saved == []
 
 
-async def test_a_rule_is_saved_for_good(tmp_path: Path) -> None:
+async def test_a_rule_is_saved_for_good_and_holds_at_once(tmp_path: Path) -> None:
     async with board_desk(tmp_path, act) as desk:
-        first, _second = await two_questions(desk)
+        first, _second = await two_questions(desk, "same.txt", "same.txt")
         desk.board.inbox.answer(first.request_id, first.digest, "rule")
-        await desk.board.wait(2)
+        await asyncio.gather(desk.board.wait(2), desk.board.wait(3))
+        assert results(desk, 2) == results(desk, 3) == [("ok", "did same.txt")]
         assert len(desk.saved) == 1
+        assert [rule.shown for rule in desk.policy.rules.rules] == ["allow edit: same.txt"]
 
 
 async def test_SEC_042_a_question_about_a_protected_path_outlives_every_mode(tmp_path: Path) -> None:
