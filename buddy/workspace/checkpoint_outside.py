@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from buddy.workspace.folders import umask
 
 _MAX_BELOW = 2_000
+_KIND = 0o170000
 
 
 class Outside(msgspec.Struct, frozen=True):
     """Permissions of the files of a state (0: not known), and its folders with theirs and the file type's
     bits; paths relative to the root."""
 
-    modes: Mapping[str, int]
-    folders: Mapping[str, int]
+    modes: dict[str, int]
+    folders: dict[str, int]
 
     def mode_of(self, path: str) -> int:
         """A file's permissions, 0 where they are not known."""
@@ -60,34 +61,52 @@ class Outsides:
         self._folders = dict.fromkeys(_above(self._files), 0)
 
     def look(self) -> Outside:
-        """What is known, as it is now; what is gone is left out."""
-        files = dict(self._looked_at(self._files, stat.S_ISREG))
-        folders = dict(self._looked_at(self._folders, stat.S_ISDIR))
-        return Outside(files, folders)
+        """What is known, as it is now; folders that are gone are left out."""
+        return Outside(self._permissions(self._files), self._existing(self._folders))
 
     def after(
         self, seen: Outside, *, taken: Sequence[str], dropped: Sequence[str], folders: Sequence[str]
     ) -> Outside:
         """What was seen, with the files that were taken or dropped and the folders that were found since."""
-        files = {**dict.fromkeys(self._files, 0), **seen.modes, **dict.fromkeys(taken, 0)}
-        files |= dict(self._looked_at(taken, stat.S_ISREG))
-        for path in (*dropped, *(path for path in taken if not os.path.lexists(f"{self._root}/{path}"))):
-            files.pop(path, None)
-        fresh = {folder for folder in (*_above(taken), *folders) if folder not in seen.folders}
-        around = {**seen.folders, **dict(self._looked_at(fresh, stat.S_ISDIR))}
+        files, around = seen.modes, seen.folders
+        if taken or dropped:
+            gone = [path for path in taken if not os.path.lexists(f"{self._root}/{path}")]
+            files = {**files, **self._permissions(taken)}
+            for path in (*dropped, *gone):
+                files.pop(path, None)
+        fresh = [folder for folder in (*_above(taken), *folders) if folder not in around]
+        if fresh:
+            around = {**around, **self._existing(fresh)}
         # One state is much like the one before: then they share what they know.
         self._files = self._files if files == self._files else files
         self._folders = self._folders if around == self._folders else around
         return Outside(self._files, self._folders)
 
-    def _looked_at(self, paths: Iterable[str], kind: Callable[[int], bool]) -> Iterator[tuple[str, int]]:
+    # Written out: this is done for every file, before and after every call.
+
+    def _permissions(self, paths: Iterable[str]) -> dict[str, int]:
+        """Permissions of regular files; 0 for what is none, or is gone."""
+        found: dict[str, int] = {}
+        root, lstat = self._root + "/", os.lstat
         for path in paths:
             try:
-                mode = os.lstat(f"{self._root}/{path}").st_mode
+                mode = lstat(root + path).st_mode
+            except OSError:
+                mode = 0
+            found[path] = mode & 0o7777 if mode & _KIND == stat.S_IFREG else 0
+        return found
+
+    def _existing(self, paths: Iterable[str]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        root, lstat = self._root + "/", os.lstat
+        for path in paths:
+            try:
+                mode = lstat(root + path).st_mode
             except OSError:
                 continue
-            if kind(mode):
-                yield path, stat.S_IMODE(mode) if stat.S_ISREG(mode) else mode
+            if mode & _KIND == stat.S_IFDIR:
+                found[path] = mode
+        return found
 
 
 def _above(paths: Iterable[str]) -> set[str]:
