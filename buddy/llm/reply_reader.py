@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from buddy.agent.provider import ModelDelta, ProviderError
 from buddy.llm.errors import classify
+from buddy.llm.half_characters import HalfCharacters
 from buddy.llm.loose_json import loads, mapping
 from buddy.llm.sse import BOM, SseError, SseEvent, SseParser
 
@@ -53,9 +54,19 @@ class ReplyReader:
         self._head: list[bytes] = []
         self._size = 0
         self._kind = b""
+        self._halves = HalfCharacters()
 
     def feed(self, chunk: bytes) -> Pieces:
         """The pieces these bytes complete."""
+        return self._halves.joined(self._read(chunk))
+
+    def end(self) -> Pieces:
+        """The body ended properly. Without a terminal event or a finish reason it says nothing: the reply was
+        cut."""
+        pieces = self._halves.joined(self._ended())
+        return [*pieces, *self._halves.rest()]
+
+    def _read(self, chunk: bytes) -> Pieces:
         if self._parser is None:
             return self._begin(chunk)
         try:
@@ -66,9 +77,7 @@ class ReplyReader:
             return self._decoder.feed(events[0])
         return self._all(events)
 
-    def end(self) -> Pieces:
-        """The body ended properly. Without a terminal event or a finish reason it says nothing: the reply was
-        cut."""
+    def _ended(self) -> Pieces:
         content = b"".join(self._head)
         match self._kind:
             case b"":
@@ -96,7 +105,7 @@ class ReplyReader:
         head = b"".join(self._head)
         self._head = []
         self._parser = SseParser()
-        return self.feed(head)
+        return self._read(head)
 
     def _whole(self, content: bytes) -> Pieces:
         """An answer that was not streamed, or lines of JSON without the event stream's `data:`."""
@@ -105,7 +114,7 @@ class ReplyReader:
         except ValueError:
             pass
         self._parser = SseParser()
-        pieces = self.feed(content)
+        pieces = self._read(content)
         return [*pieces, *self._last_words()]
 
     def _all(self, events: Sequence[SseEvent]) -> Pieces:
