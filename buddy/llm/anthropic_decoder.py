@@ -176,7 +176,7 @@ class AnthropicDecoder:
             case "thinking_delta":
                 return (ThinkingPiece(string(delta.get("thinking")), block.number),)
             case "input_json_delta":
-                return self._json(block, string(delta.get("partial_json")))
+                return self._json(block, _fragment(delta.get("partial_json")))
             case "signature_delta":
                 block.pieces.append(string(delta.get("signature")))
                 return ()
@@ -228,6 +228,11 @@ def _server_item(block: _Block) -> dict[str, Any]:
 def _index(data: Mapping[str, Any]) -> int:
     index = data.get("index")
     return index if isinstance(index, int) else 0
+
+
+def _fragment(given: Any) -> str:
+    """Arguments in JSON text; some servers give them as what they are."""
+    return dumps(given).decode() if isinstance(given, dict) else string(given)
 
 
 def _kind_of(delta: Any) -> str:

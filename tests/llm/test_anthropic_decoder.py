@@ -220,3 +220,12 @@ def test_an_answer_without_content_is_an_error():
     )
     assert isinstance(error, ProviderError)
     assert error.kind == "not_found"
+
+
+def test_arguments_given_as_an_object_are_taken_as_its_text():
+    found = decoded(
+        start(0, type="tool_use", id="t", name="read", input={}),
+        delta(0, "input_json_delta", partial_json={"path": "a"}),
+        stop(0),
+    )
+    assert "".join(piece.arguments for piece in found if isinstance(piece, CallPiece)) == '{"path":"a"}'
