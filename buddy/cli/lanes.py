@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from buddy.agent.provider import ModelDelta, ModelRequest, Provider
 from buddy.llm.catalog import Wire
@@ -41,12 +41,21 @@ def direct_lane(wire: Wire, endpoint: Endpoint, client: Callable[[Endpoint], Htt
     return OpenAIChat(endpoint, client)
 
 
-def litellm_lanes(timeout_s: float) -> Callable[[Route, KeyOf], Provider]:
-    """What makes lanes through litellm, one library for all. Its own code takes 4 ms; litellm comes later."""
+class LitellmLanes(NamedTuple):
+    """Makes lanes through litellm, one library for all. `begin`: import it in the background, or go on."""
+
+    make: Callable[[Route, KeyOf], Provider]
+    begin: Callable[[], None]
+
+
+def litellm_lanes(timeout_s: float) -> LitellmLanes:
+    """Its own code takes 4 ms; litellm comes later, with the first request at the latest."""
     from buddy.llm.litellm_import import LitellmLibrary
     from buddy.llm.litellm_provider import LitellmProvider
 
     library = LitellmLibrary()
-    return lambda found, key: LitellmProvider(
-        library, key=key, base_url=found.base_url, api=found.api, timeout_s=timeout_s
-    )
+
+    def make(found: Route, key: KeyOf) -> Provider:
+        return LitellmProvider(library, key=key, base_url=found.base_url, api=found.api, timeout_s=timeout_s)
+
+    return LitellmLanes(make, library.start)

@@ -6,18 +6,18 @@ from __future__ import annotations
 import importlib.util
 import os
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from functools import cached_property
 
 from buddy.agent.budget import Price, Window
 from buddy.agent.host import Sampling
 from buddy.agent.messages import Usage
 from buddy.agent.provider import Alive, ModelDelta, ModelRequest, Provider, ProviderError
-from buddy.cli.lanes import DirectLane, KeyOf, direct_lane, litellm_lanes
+from buddy.cli.lanes import DirectLane, LitellmLanes, direct_lane, litellm_lanes
 from buddy.cli.place import Place
 from buddy.cli.redacted_provider import RedactedProvider
 from buddy.cli.telling import tell
-from buddy.config import ConfigError, Profile, Settings, profile_of
+from buddy.config.settings import ConfigError, Profile, Settings, profile_of
 from buddy.extend.templates import template_path
 from buddy.llm.catalog import GUESSED_CONTEXT, Catalogue, Match, context_limit, cost_usd, read_catalogue
 from buddy.llm.credentials import FILE_NAME
@@ -96,7 +96,7 @@ class Models:
         self._settings = settings
         self._place = place
         self._catalogue: Catalogue | None = None
-        self._litellm: Callable[[Route, KeyOf], Provider] | None = None
+        self._litellm: LitellmLanes | None = None
         self._made: dict[str, ModelAccess] = {}
         self._keys: list[_Key] = []
         self._lanes: list[DirectLane] = []
@@ -134,6 +134,12 @@ class Models:
         except ProviderError as error:
             return error.message
         return ""
+
+    async def prepare(self, name: str) -> None:
+        """Begin in the background what the first request would wait seconds for, when this model can be
+        asked: litellm, where one in use needs it."""
+        if self._litellm is not None and not await self.problem(name):
+            self._litellm.begin()
 
     async def aclose(self) -> None:
         """Close the connections of every lane."""
@@ -198,7 +204,7 @@ class Models:
         if found.lane == "litellm":
             if self._litellm is None:
                 self._litellm = litellm_lanes(self._settings.network.total_s)
-            return WatchedProvider(self._litellm(found, key.resolve), self._limits())
+            return WatchedProvider(self._litellm.make(found, key.resolve), self._limits())
         endpoint = Endpoint(
             base_url=found.base_url,
             key=lambda: key.value,

@@ -19,7 +19,8 @@ from buddy.cli.place import Place
 from buddy.cli.run import Wanted
 from buddy.cli.stores import KEEP_ELSEWHERE, session_store
 from buddy.cli.trust import FolderTrust
-from buddy.config import IGNORED, ConfigError, Loaded
+from buddy.config.loading import IGNORED, Loaded
+from buddy.config.settings import ConfigError
 from buddy.llm.scripted import Pace
 from buddy.repl import words
 from buddy.repl.at_desk import AtDesk
@@ -40,6 +41,9 @@ from buddy.tools.ask_user import OpenQuestion
 from buddy.workspace.file_index import FileIndex
 
 _log = logging.getLogger(__name__)
+
+PREPARE_AFTER_S = 1.0
+"""What the start itself still does, and the first keys, come before."""
 
 
 async def sit(
@@ -99,7 +103,9 @@ async def _work(desk: Desk, options: Options, front: Front, log_path: str) -> No
     pump = asyncio.create_task(_pump(reader, front))
     jobs: set[asyncio.Task[None]] = set()
     try:
-        await _begin(desk, options, front, _stage(front, jobs, desk), log_path)
+        stage = _stage(front, jobs, desk)
+        await _begin(desk, options, front, stage, log_path)
+        stage.start(_prepare(desk))
         await front.stop.wait()
     finally:
         front.controller.close()
@@ -132,6 +138,12 @@ async def _begin(desk: Desk, options: Options, front: Front, stage: Stage, log_p
         at_desk.act(Prompt(" ".join(options.words)))
     front.controller.open(at_desk)
     front.screen.touch()
+
+
+async def _prepare(desk: Desk) -> None:
+    """While the person types the first prompt, what it will need is made ready."""
+    await asyncio.sleep(PREPARE_AFTER_S)
+    await desk.models.prepare(desk.board.task(desk.board.focus).model)
 
 
 def _listen(desk: Desk, front: Front) -> None:
