@@ -152,8 +152,10 @@ def _filter(job: Job) -> Callable[[bytes], bool]:
     if not job["literals"]:
         return lambda _data: True
     if not job["flags"] & re.IGNORECASE:
-        literals = [text.encode() for text in job["literals"]]
-        return lambda data: any(map(data.__contains__, literals)) or data[:2] in UTF_16
+        first, *others = (text.encode() for text in job["literals"])
+        return lambda data: (
+            first in data or any(map(data.__contains__, others)) or data[:2] in UTF_16  # the last is rare
+        )
     folded = [text.lower().encode() for text in job["literals"]]
     # The only ASCII letters that are equal to other characters when case does not count.
     special = any(letter in text for text in folded for letter in (b"i", b"k", b"s"))
