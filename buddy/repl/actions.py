@@ -203,7 +203,7 @@ class Actions:
     def _interrupt(self) -> None:
         now = self._clock()
         if self._editor.text:
-            self._editor.clear()
+            self._editor.wipe()
         elif self._something_runs():
             self._act(Cancel())
         elif now - self._interrupted_at < TWICE_S:

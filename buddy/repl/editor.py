@@ -137,6 +137,14 @@ class Editor:
         self.clear()
         return text
 
+    def wipe(self) -> None:
+        """Empty the line so that undo brings it back."""
+        text = self.buffer.text
+        self.clear()
+        self._replace(text)
+        self.buffer.save_to_undo_stack()
+        self._replace("")
+
     def clear(self) -> None:
         """Empty the line."""
         self.buffer.reset()

@@ -57,6 +57,7 @@ KEY_HELP: tuple[tuple[str, str], ...] = (
     ("Alt+Up", "edit the last queued message"),
     ("Esc", "cancel; idle: deny a request, twice: rewind"),
     ("Ctrl+C", "clear; cancel; twice when idle: exit"),
+    ("Ctrl+_", "undo, also what Ctrl+C cleared"),
     ("Ctrl+D", "exit"),
     ("Ctrl+B", "send the running task to the background"),
     ("Ctrl+O", "expand the last folded output"),

@@ -349,3 +349,23 @@ async def test_a_cancel_goes_before_what_is_to_be_drawn_and_everything_is_drawn_
         assert len(stage.terminal.written) == before
         stage.type("typed at once")
         await stage.shows("❯ typed at once")
+
+
+async def test_what_ctrl_c_cleared_is_brought_back_by_undo_until_the_next_line_is_sent() -> None:
+    async with running_repl() as stage:
+        stage.type("a long draft")
+        await stage.until(lambda: stage.repl.editor.text == "a long draft")
+        stage.type("\x03")
+        await stage.until(lambda: stage.repl.editor.text == "")
+        stage.type("\x1f")
+        await stage.until(lambda: stage.repl.editor.text == "a long draft")
+        stage.type("\x03next")
+        await stage.until(lambda: stage.repl.editor.text == "next")
+        stage.type("\x1f" * 6)
+        await stage.until(lambda: stage.repl.editor.text == "a long draft")
+        await asyncio.sleep(0.05)
+        stage.type("\r")
+        await stage.until(lambda: stage.intents == [Prompt("a long draft")])
+        stage.type("\x1f")
+        await asyncio.sleep(0.05)
+        assert stage.repl.editor.text == ""

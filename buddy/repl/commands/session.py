@@ -19,7 +19,7 @@ from buddy.sessions.folder import FolderError
 from buddy.sessions.lock import LockedError
 from buddy.sessions.replay import SessionState
 from buddy.sessions.store import SessionError
-from buddy.tasks.board import TaskBoard
+from buddy.tasks.board import TaskBoard, TaskError
 from buddy.tasks.compacting import compact_task, uncompact_task
 from buddy.tasks.parts import ModelAccess
 
@@ -211,7 +211,11 @@ async def compact(context: Context, argument: str) -> None:
         context.stage.print(Note("info", "the whole conversation is sent again"))
         return
     context.stage.hint("summarising …")
-    summary = await compact_task(context.board, context.focus, argument)
+    try:
+        summary = await compact_task(context.board, context.focus, argument)
+    except TaskError:
+        context.stage.hint("")
+        raise
     said = "compacted; from now on the model reads this summary, your own words and the last turns"
     context.stage.print(Note("info", said))
     context.stage.print(PlainText(summary))

@@ -40,7 +40,9 @@ async def diff(context: Context, argument: str) -> None:
         context.stage.print(Note("info", f"new, not in git yet: {', '.join(new)}"))
     if isinstance(result.display, Diff) and not result.display.files:
         if not new:
-            context.stage.print(Note("info", "nothing changed since the last commit"))
+            missing = argument and not os.path.lexists(os.path.join(context.desk.boundary.cwd, argument))
+            why = f"there is no {argument}, and " if missing else ""
+            context.stage.print(Note("info", f"{why}nothing changed since the last commit"))
         return
     call = Call("", "git_diff", "{}")
     context.stage.print(
