@@ -62,10 +62,13 @@ class Terminal:
                     return
 
     async def screen(self) -> tuple[str, ...]:
-        """The lines of the screen as they are now, without blanks at their ends."""
-        while self._backlog:
+        """The lines of the screen as they are now, without blanks at their ends. What arrives while they are
+        drawn is not waited for: there may be no end of it."""
+        due = len(self._backlog)
+        while self._backlog and due > 0:
             if self._timer is not None:
                 self._timer.cancel()
+            due -= DRAW_BYTES
             self._draw()
             await asyncio.sleep(0)
         return self._model.lines()

@@ -6,7 +6,8 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -28,13 +29,15 @@ WARM = "go first"
 @dataclass(frozen=True)
 class Scene:
     """A command, and what the model reads of it when it is over; `cancelled`: it is not over by itself;
-    `spilled`: the whole of its output is on the disk; `no_room`: there is no place for that."""
+    `spilled`: the whole of its output is on the disk; `no_room`: there is no place for that; `how`:
+    further arguments."""
 
     command: str
     told: tuple[str, ...] = ()
     cancelled: bool = False
     spilled: bool = False
     no_room: bool = False
+    how: Mapping[str, bool] = field(default_factory=dict)
 
 
 STOPPED = ("it wrote more than is kept, so it was stopped", "(the first 50 MB) is in ")
@@ -73,6 +76,19 @@ SCENES = {
     ),
     "its output cannot be kept": Scene(
         "yes", ("the whole output could not be kept: ", "so it was stopped"), no_room=True
+    ),
+    "endless lines on a terminal of its own": Scene(
+        "yes 'a line of output that never ends'", ("running on a terminal as job 1",), how={"pty": True}
+    ),
+    "the modes of a terminal of its own": Scene(
+        "stty raw -echo; printf '\\033[?1049h\\033[?25l\\033]0;owned\\007'; sleep 300",
+        ("running on a terminal as job 1",),
+        how={"pty": True},
+    ),
+    "endless in the background": Scene(
+        "trap '' TERM; while :; do echo tick; done",
+        ("it goes on in the background as job 1",),
+        how={"background": True},
     ),
     "its folder is gone": Scene("mkdir gone && cd gone && rmdir ../gone && pwd -P; echo code=$?", ("code=",)),
 }
@@ -131,7 +147,7 @@ async def test_REL_045_the_prompt_lives_and_memory_stays_whatever_a_command_does
         if not asked.tool_results:
             return reply("First.", call("run_shell", command="echo warm"))
         if asked.last_user_text == "go on" and len(asked.tool_results) == 1:
-            return reply("I run it.", call("run_shell", command=scene.command))
+            return reply("I run it.", call("run_shell", {"command": scene.command, **scene.how}))
         return reply("That is all.")
 
     async with FakeLLM(model) as server:
@@ -156,6 +172,9 @@ async def test_REL_045_the_prompt_lives_and_memory_stays_whatever_a_command_does
                 await typist.key()
             else:
                 await typist.keys_while(asyncio.ensure_future(results(server, 2)))
+                for _ in range(60 if scene.how else 0):
+                    await typist.key()
+                    await asyncio.sleep(0.02)
             assert typist.peak_kb - before_kb < GROWTH_KB, f"{typist.peak_kb - before_kb} kB more"
             assert typist.slowest_s < KEY_DEADLINE_S, f"a key took {typist.slowest_s:.1f} s"
             if scene.cancelled:
@@ -176,7 +195,7 @@ async def test_REL_045_the_prompt_lives_and_memory_stays_whatever_a_command_does
 
 def _check_told(scene: Scene, desk: Desk, server: FakeLLM) -> None:
     files = list((desk.repo / ".buddyx/sessions").glob("*/output/*.out"))
-    assert bool(files) is scene.spilled
+    assert bool(files) is scene.spilled or scene.how
     assert all(file.stat().st_size <= CAP_BYTES for file in files)
     if scene.cancelled:
         return

@@ -201,6 +201,16 @@ async def test_a_flood_on_a_terminal_shows_its_end(tmp_path: Path) -> None:
         assert "300000\nover" in (await here.call(capture_pane, job=1)).text
 
 
+async def test_a_screen_that_never_rests_is_shown_all_the_same(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        async with asyncio.timeout(20):
+            started = await here.call(run_shell, command="yes 'never at rest'", pty=True)
+            shown = await here.call(capture_pane, job=1)
+        assert "running on a terminal as job 1" in started.text
+        assert shown.text.count("never at rest") > 5
+        await here.call(stop_job, job=1)
+
+
 async def test_old_ended_jobs_are_forgotten(tmp_path: Path) -> None:
     async with desk(tmp_path) as here:
         for _ in range(KEPT_ENDED + 3):
