@@ -15,6 +15,7 @@ ORDER = [
     "llm",
     "workspace",
     "sessions",
+    "config",
     "tools",
     "extend",
     "tasks",

@@ -21,7 +21,7 @@ from buddy.agent.provider import ModelRequest
 from buddy.agent.registry import ToolRegistry
 from buddy.agent.tool import Tool, ToolResult
 from buddy.cli.judge import Judge
-from buddy.config import ConfigError
+from buddy.config.settings import ConfigError
 from buddy.llm.governor import Governor
 from buddy.llm.scripted import Reply, Say, ScriptedProvider
 from buddy.safety.paths import Boundary

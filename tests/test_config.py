@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from buddy.config import ConfigError, Directories, Loaded, Profile, Settings, directories, load, profile_of
+from buddy.config.loading import Directories, Loaded, directories, load
+from buddy.config.settings import ConfigError, Profile, Settings, profile_of
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -26,7 +26,8 @@ from buddy.cli.models import Models
 from buddy.cli.place import Place, find_place, read_settings
 from buddy.cli.run import Wanted
 from buddy.cli.stores import session_store
-from buddy.config import Loaded, Settings
+from buddy.config.loading import Loaded
+from buddy.config.settings import Settings
 from buddy.extend.templates import template_text
 from buddy.headless.formats import TextFormat
 from buddy.llm.governor import Governor

@@ -19,7 +19,8 @@ from buddy.cli.place import Place
 from buddy.cli.policy import policy_of
 from buddy.cli.rules import RuleFiles
 from buddy.cli.run import Held, Run, Wanted
-from buddy.config import Loaded, SessionSettings, Settings
+from buddy.config.loading import Loaded
+from buddy.config.settings import SessionSettings, Settings
 from buddy.extend import instructions as instruction_files
 from buddy.extend.mentions import Expanded, expand
 from buddy.extend.own_tools import OwnTools

@@ -16,7 +16,7 @@ from buddy import __version__
 from buddy.cli.arguments import Options
 from buddy.cli.models import Models
 from buddy.cli.place import Place, find_place, read_settings
-from buddy.config import ConfigError
+from buddy.config.settings import ConfigError
 from buddy.llm.local_servers import find_local_servers
 
 

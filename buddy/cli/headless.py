@@ -18,7 +18,8 @@ from buddy.cli.place import Place, check_yolo, find_place, read_settings
 from buddy.cli.policy import mode_of
 from buddy.cli.run import Wanted
 from buddy.cli.stores import KEEP_ELSEWHERE, session_store
-from buddy.config import ConfigError, Loaded
+from buddy.config.loading import Loaded
+from buddy.config.settings import ConfigError
 from buddy.extend.mentions import Expanded
 from buddy.headless.exec import ExecRun, run_exec
 from buddy.headless.exit_codes import CONFIGURATION, USAGE

@@ -24,7 +24,8 @@ from buddy.cli.log import start_log
 from buddy.cli.place import Place, check_yolo, find_place, place_again, read_settings
 from buddy.cli.surface import LineSurface, Surface
 from buddy.cli.telling import tell
-from buddy.config import ConfigError, Loaded
+from buddy.config.loading import Loaded
+from buddy.config.settings import ConfigError
 from buddy.repl.blocks import Block, Note, ToolCall
 from buddy.repl.controller import Controller
 from buddy.repl.late_completion import LateCompleter

@@ -11,7 +11,7 @@ from buddy.cli.models import catalogue
 from buddy.cli.place import find_place, read_settings
 from buddy.cli.stores import session_store
 from buddy.cli.telling import tell
-from buddy.config import ConfigError
+from buddy.config.settings import ConfigError
 from buddy.llm.catalog import ModelInfo
 from buddy.safety.sanitise import one_line
 

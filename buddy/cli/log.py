@@ -7,7 +7,7 @@ import os
 import time
 
 from buddy.cli.telling import tell
-from buddy.config import Directories
+from buddy.config.loading import Directories
 from buddy.safety.redact import redact
 
 

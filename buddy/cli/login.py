@@ -11,7 +11,7 @@ from buddy.cli.arguments import Options, UsageError
 from buddy.cli.models import catalogue
 from buddy.cli.place import find_place, read_settings
 from buddy.cli.telling import tell
-from buddy.config import ConfigError, Profile, Settings, profile_of
+from buddy.config.settings import ConfigError, Profile, Settings, profile_of
 from buddy.llm.credentials import FILE_NAME, CredentialsError, save_credential
 from buddy.llm.keyring_store import Keyring
 from buddy.llm.keys import KeyMissingError, checked

@@ -17,7 +17,7 @@ from buddy.cli.lanes import DirectLane, LitellmLanes, direct_lane, litellm_lanes
 from buddy.cli.place import Place
 from buddy.cli.redacted_provider import RedactedProvider
 from buddy.cli.telling import tell
-from buddy.config import ConfigError, Profile, Settings, profile_of
+from buddy.config.settings import ConfigError, Profile, Settings, profile_of
 from buddy.extend.templates import template_path
 from buddy.llm.catalog import GUESSED_CONTEXT, Catalogue, Match, context_limit, cost_usd, read_catalogue
 from buddy.llm.credentials import FILE_NAME

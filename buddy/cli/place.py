@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from buddy.cli.arguments import Options, UsageError
-from buddy.config import Directories, Loaded, directories, load
+from buddy.config.loading import Directories, Loaded, directories, load
 from buddy.safety.paths import Boundary
 from buddy.sessions.folder import workspace_root
 

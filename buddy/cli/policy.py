@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from buddy.cli.arguments import Options, UsageError
-from buddy.config import Settings
+from buddy.config.settings import Settings
 from buddy.safety.grants import Grant
 from buddy.safety.policy_state import Policy
 from buddy.safety.policy_table import MODES, Mode, mode_named

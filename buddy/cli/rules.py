@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from buddy.cli.place import Place
-from buddy.config import ConfigError, Loaded, read_table
+from buddy.config.loading import Loaded, read_table
+from buddy.config.settings import ConfigError
 from buddy.safety.rules import Rule, RuleSet
 from buddy.safety.rules_claude import rules_of_claude
 from buddy.safety.rules_load import as_table, rules_of_tables, unreadable

@@ -7,7 +7,8 @@ import msgspec
 from buddy.cli.arguments import Options
 from buddy.cli.models import Models
 from buddy.cli.place import Place
-from buddy.config import Loaded, Settings
+from buddy.config.loading import Loaded
+from buddy.config.settings import Settings
 from buddy.extend.instructions import Instructions
 from buddy.extend.own_tools import OwnTools
 from buddy.safety.policy_state import Policy

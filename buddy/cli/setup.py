@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 
 from buddy.cli.telling import tell
-from buddy.config import directories
+from buddy.config.loading import directories
 from buddy.extend.templates import template_text
 
 

@@ -19,7 +19,8 @@ from buddy.cli.place import Place
 from buddy.cli.run import Wanted
 from buddy.cli.stores import KEEP_ELSEWHERE, session_store
 from buddy.cli.trust import FolderTrust
-from buddy.config import IGNORED, ConfigError, Loaded
+from buddy.config.loading import IGNORED, Loaded
+from buddy.config.settings import ConfigError
 from buddy.llm.scripted import Pace
 from buddy.repl import words
 from buddy.repl.at_desk import AtDesk

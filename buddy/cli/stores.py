@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 from buddy.cli.place import Place
-from buddy.config import Settings
+from buddy.config.settings import Settings
 from buddy.sessions.identity import load_signer
 from buddy.sessions.journal import SaveState
 from buddy.sessions.opened import Watch

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import tempfile
 
-from buddy.config import Directories
+from buddy.config.loading import Directories
 from buddy.safety.sanitise import visible
 from buddy.safety.trust import Change, TrustStore, folder_of
 from buddy.safety.trust_things import trusted_things

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 
 from buddy.agent.messages import UserPart, text_of
-from buddy.config import ConfigError
+from buddy.config.settings import ConfigError
 from buddy.repl.blocks import Note
 from buddy.repl.commands.registry import CommandError, Commands
 from buddy.repl.intents import (

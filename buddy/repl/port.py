@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from buddy.config import Loaded, Settings
+from buddy.config.loading import Loaded
+from buddy.config.settings import Settings
 from buddy.extend.mentions import Expanded
 from buddy.llm.catalog import Catalogue
 from buddy.repl.own_work import OwnWork

@@ -13,7 +13,7 @@ from buddy.agent.budget import Budget, TokenMeter
 from buddy.agent.cancel import run_cancellable
 from buddy.agent.messages import Text, UserMessage
 from buddy.agent.tool import ToolError
-from buddy.config import ConfigError
+from buddy.config.settings import ConfigError
 from buddy.tasks.parts import BoardParts, TaskServices
 from buddy.tasks.task import Task
 from buddy.tools.ask_user import Questions

@@ -11,7 +11,7 @@ import pytest
 from buddy.cli.arguments import Options
 from buddy.cli.place import Place, place_again
 from buddy.cli.trust import FolderTrust
-from buddy.config import directories
+from buddy.config.loading import directories
 from buddy.repl.port import TrustAnswer
 from buddy.safety.paths import Boundary
 from tests.fake_llm.script import Reply, reply

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from buddy.agent.messages import UserMessage, text_of
-from buddy.config import AgentSettings
+from buddy.config.settings import AgentSettings
 from buddy.extend.folder_instructions import FolderInstructions, InstructionPlaces
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM

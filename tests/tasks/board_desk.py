@@ -18,7 +18,7 @@ from buddy.agent.host import Limits, Sampling
 from buddy.agent.messages import Message, text_of
 from buddy.agent.registry import ToolRegistry
 from buddy.agent.tool import Tool
-from buddy.config import ConfigError
+from buddy.config.settings import ConfigError
 from buddy.llm.governor import Governor
 from buddy.safety.paths import Boundary
 from buddy.safety.policy_facts import facts_of

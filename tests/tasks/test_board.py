@@ -19,7 +19,7 @@ from buddy.agent.messages import (
 )
 from buddy.agent.provider import Finished, ProviderError, TextPiece
 from buddy.agent.tool import ToolContext, tool
-from buddy.config import ConfigError
+from buddy.config.settings import ConfigError
 from buddy.tasks.board import TaskBoard, TaskError
 from tests.agent.laws import calls, check_laws, says
 from tests.tasks.board_desk import BoardDesk, board_desk, gate, until

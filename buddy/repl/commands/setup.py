@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
-from buddy.config import Settings
+from buddy.config.settings import Settings
 from buddy.extend.prompt import rendered
 from buddy.extend.templates import template_text
 from buddy.repl.blocks import Note, PlainText, Table

@@ -1,4 +1,4 @@
-"""Settings as one frozen record: read, merge, validate.
+"""Reading settings: from which files, what wins, and what is refused.
 
 Precedence: arguments > environment (`BUDDY_*`) > project `buddy.toml` (only when trusted, and only what a
 project may set) > `settings.toml` (what buddy saved itself) > user `buddy.toml` > defaults.
@@ -9,140 +9,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import msgspec
 
-
-class ConfigError(Exception):
-    """A setting buddy can't use. One sentence: where, what was expected, what was found."""
-
-
-class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A named model configuration: `[api]` is the default one, `[models.NAME]` are further ones."""
-
-    model: str = ""
-    base_url: str = ""
-    api_key_env: str = ""
-    api_key_file: str = ""
-    api_key_command: str = ""
-    api_key: str = ""
-    context_limit: int = 0
-    lane: Literal["auto", "direct", "litellm"] = "auto"
-    temperature: float | None = None
-    top_p: float | None = None
-    max_tokens: int | None = None
-    effort: str | None = None
-
-
-class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How turns run."""
-
-    model: str = ""
-    max_iterations: int = 200
-    system_prompt: str = ""
-    temperature: float | None = None
-    top_p: float | None = None
-    max_tokens: int | None = None
-    effort: str | None = None
-    steering: Literal["one", "all"] = "all"
-    follow_ups: Literal["one", "all"] = "one"
-    instruction_files: tuple[str, ...] = (
-        "AGENTS.override.md",
-        "AGENTS.md",
-        "CLAUDE.md",
-        ".claude/CLAUDE.md",
-        "GEMINI.md",
-        "CRUSH.md",
-    )
-
-
-class ToolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which tools there are and how much they may say."""
-
-    disabled: tuple[str, ...] = ()
-    shell_time_limit_s: float = 120
-    shell_output_bytes: int = 131_072
-    search_time_limit_s: float = 10
-    web_search_url: str = ""
-
-
-class PermissionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What may run without asking, in Claude's words; buddy's own form are the `[[rule]]` tables."""
-
-    mode: Literal["plan", "ask", "edit", "auto"] = "ask"
-    allow: tuple[str, ...] = ()
-    ask: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-
-
-class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whether commands run in a sandbox. User scope only."""
-
-    level: Literal["auto", "require", "off"] = "auto"
-
-
-class DisplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the terminal shows."""
-
-    theme: Literal["auto", "dark", "light", "plain"] = "auto"
-    color: Literal["auto", "always", "never"] = "auto"
-    show_tokens: bool = True
-    show_thinking: bool = True
-    vi: bool = False
-    enter_while_running: Literal["steer", "queue"] = "steer"
-    title: bool = True
-    bell: bool = True
-    notifications: Literal["auto", "off", "osc9", "osc99", "osc777"] = "auto"
-    progress: Literal["auto", "on", "off"] = "auto"
-    fold_lines: int = 6
-
-
-class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Time limits of a request, in seconds, and how often one is tried."""
-
-    connect_s: float = 15
-    first_token_s: float = 180
-    idle_s: float = 60
-    content_s: float = 600
-    total_s: float = 1_800
-    tries: int = 6
-
-
-class SessionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where sessions live and how long."""
-
-    directory: str = ""
-    keep_days: float = 90
-    keep_count: int = 200
-    checkpoints: bool = True
-
-
-class BudgetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits in dollars and tokens; 0 means none."""
-
-    session_usd: float = 0
-    task_usd: float = 0
-    day_usd: float = 0
-    session_tokens: int = 0
-    task_tokens: int = 0
-
-
-class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything a person can set."""
-
-    api: Profile = Profile()
-    models: dict[str, Profile] = {}
-    agent: AgentSettings = AgentSettings()
-    tools: ToolSettings = ToolSettings()
-    permissions: PermissionSettings = PermissionSettings()
-    sandbox: SandboxSettings = SandboxSettings()
-    display: DisplaySettings = DisplaySettings()
-    network: NetworkSettings = NetworkSettings()
-    session: SessionSettings = SessionSettings()
-    budget: BudgetSettings = BudgetSettings()
-    mcp_servers: dict[str, dict[str, Any]] = {}
-    rule: tuple[dict[str, Any], ...] = ()
+from buddy.config.settings import ConfigError, Profile, Settings, ToolSettings
 
 
 class Directories(msgspec.Struct, frozen=True):
@@ -263,24 +134,6 @@ def _text(path: str) -> str:
                 f"{path}: {found.st_size:,} bytes; a settings file has at most {MAX_FILE_BYTES:,}"
             )
         return file.read(MAX_FILE_BYTES).decode("utf-8")
-
-
-def profile_of(settings: Settings, name: str = "") -> Profile:
-    """The profile of a name, the default one for "". A name without a profile is a model of the default
-    profile's provider settings, or of its own when it names a provider (`anthropic/…`). Raises
-    `ConfigError`."""
-    chosen = name or settings.agent.model
-    if not chosen:
-        return settings.api
-    if chosen in settings.models:
-        return settings.models[chosen]
-    if chosen == settings.api.model:
-        return settings.api
-    known = settings.api
-    same_provider = "/" not in chosen or chosen.split("/")[0] == known.model.split("/")[0]
-    if same_provider:
-        return msgspec.structs.replace(known, model=chosen, context_limit=0)
-    return Profile(model=chosen)
 
 
 def _converted(merged: Table) -> tuple[Settings, str]:
