@@ -92,7 +92,8 @@ class Progress:
         if isinstance(event, ToolStarted):
             self._err(f"• {one_line(event.title, 120)}\n")
         elif isinstance(event, ToolFinished) and event.status != "ok":
-            self._err(f"  {event.status}: {one_line(event.text, 200)}\n")
+            why = event.text.removeprefix(f"{event.status}: ")
+            self._err(f"  {event.status}: {one_line(why, 200)}\n")
         elif isinstance(event, RetryScheduled) and event.attempt:
             said = one_line(event.message, 200).rstrip(".")
             tried = f"{event.attempt} of {event.attempts} tries"

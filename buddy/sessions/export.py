@@ -85,9 +85,13 @@ def _blocks(message: Message) -> list[_Block]:
 
 
 def _titled(title: str, blocks: list[_Block]) -> list[_Block]:
-    if blocks and not blocks[0].title:
-        blocks[0] = msgspec.structs.replace(blocks[0], title=title)
-    return blocks
+    """Text under a title of something else would look as if it belonged to that."""
+    return [
+        msgspec.structs.replace(block, title=title)
+        if not block.title and (at == 0 or blocks[at - 1].title)
+        else block
+        for at, block in enumerate(blocks)
+    ]
 
 
 def _part(part: Text | Image | Thinking | Call | ServerItem) -> _Block:

@@ -288,6 +288,36 @@ async def test_an_ephemeral_run_never_deletes_a_session_that_was_there(tmp_path:
     assert await desk.prompts() == ["hi"]
 
 
+async def test_resume_without_a_terminal_takes_the_session_not_its_id_as_a_prompt(tmp_path: Path) -> None:
+    async with FakeLLM([reply(f"answer {number}") for number in range(5)]) as server:
+        desk = desk_of(tmp_path, server.url)
+        await desk.run("exec", "one")
+        (first,) = desk.sessions()
+        await desk.run("exec", "other")
+        assert (await desk.run("resume", first, "two")).out == "answer 2\n"
+        assert (await desk.run("resume", first[:6], stdin=b"three")).out == "answer 3\n"
+        assert (await desk.run("resume", "--last", "four")).out == "answer 4\n"
+        unknown = await desk.run("resume", "zzz")
+        assert (unknown.code, unknown.told()) == (
+            2,
+            [f"there is no session 'zzz' in {desk.repo}; see `buddy sessions`"],
+        )
+    assert len(server.requests) == 5
+    assert [text for role, text in server.requests[4].turns if role == "user"] == [
+        "one",
+        "two",
+        "three",
+        "four",
+    ]
+    assert len(desk.sessions()) == 2
+
+
+async def test_a_denied_call_is_said_to_be_denied_once(tmp_path: Path) -> None:
+    async with FakeLLM([reply(call("write_file", path="b.txt", content="b")), reply("ok")]) as server:
+        ran = await desk_of(tmp_path, server.url).run("exec", "Write")
+    assert ran.err.count("denied") == 1
+
+
 async def test_nothing_to_continue_is_said(tmp_path: Path) -> None:
     async with FakeLLM([reply("ok")]) as server:
         desk = desk_of(tmp_path, server.url)

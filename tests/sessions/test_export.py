@@ -53,6 +53,9 @@ def test_markdown_keeps_code_in_fences_that_hold_it():
     assert text.startswith("# look at [key]\n\n## Task 1: fix [key]\n\n### You\n\nuse [key] <script>\n")
     assert "### Result of run_shell (ok)\n\n````\n```\n[key]\n```\n````\n" in text
     assert "[picture, image/png]" in text
+    headings = [line for line in text.split("\n") if line.startswith("### ")]
+    assert headings[:5] == ["### You", "### Thinking", "### m", "### Calls grep", "### Done by the provider"]
+    assert "### m\n\nI **look**\n" in text, "an answer does not stand under the heading of the thoughts"
 
 
 def test_html_runs_nothing():
