@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import accumulate
 
 import msgspec
@@ -83,11 +84,18 @@ class _Keys:
 
 
 class _Placed(msgspec.Struct, frozen=True):
-    """Lines `start` to `stop` are replaced."""
+    """Lines `start` to `stop` are replaced. The first `head` and the last `tail` of them stay as they are."""
 
     start: int
     stop: int
     new: tuple[Line, ...]
+    head: int = 0
+    tail: int = 0
+
+    def changed(self) -> _Placed:
+        """Without the context at its ends, which may belong to the next hunk, too."""
+        new = self.new[self.head : len(self.new) - self.tail]
+        return _Placed(self.start + self.head, self.stop - self.tail, new)
 
 
 def patched(content: Content, hunks: Sequence[Hunk], shown: str) -> Patched:
@@ -98,21 +106,45 @@ def patched(content: Content, hunks: Sequence[Hunk], shown: str) -> Patched:
         lines.pop()
     keys = _Keys(lines)
     places: list[_Placed] = []
+    changes: list[_Placed] = []
     loose: list[str] = []
-    cursor = 0
+    cursor = changed = 0
     for number, hunk in enumerate(hunks, 1):
         where = f"hunk {number} of {len(hunks)} for {shown}"
-        start = _after_anchors(keys, hunk, cursor, where)
-        placed, step = _place(keys, lines, content, hunk, start, where)
+        try:
+            start = _after_anchors(keys, hunk, cursor, where)
+            placed, step = _place(keys, lines, content, hunk, start, where)
+        except ToolError as refusal:
+            if changed == cursor or hunk.anchors:
+                raise
+            placed, step = _place_over(keys, lines, content, hunk, changed, refusal)
         places.append(placed)
+        changes.append(placed.changed())
         if step != "exact":
             loose.append(step)
         if hunk.old:
-            cursor = placed.stop
-    raw = _rebuilt(lines, sorted(places, key=lambda place: (place.start, place.stop)), content.line_end)
+            cursor, changed = placed.stop, changes[-1].stop
+    raw = _rebuilt(lines, sorted(changes, key=lambda place: (place.start, place.stop)), content.line_end)
     if any(hunk.open_end and place.stop == len(lines) for hunk, place in zip(hunks, places, strict=True)):
         raw = raw.removesuffix("\n").removesuffix("\r")
     return Patched(from_text(raw, content.encoding, content.bom), tuple(dict.fromkeys(loose)))
+
+
+def _place_over(
+    keys: _Keys, lines: Sequence[Line], content: Content, hunk: Hunk, changed: int, refusal: ToolError
+) -> tuple[_Placed, str]:
+    """A hunk whose first context lines are the last ones of the hunk above it. Raises `refusal` when it isn't
+    found there either."""
+    with suppress(ToolError):
+        return _place(keys, lines, content, hunk, changed, "")
+    raise refusal
+
+
+def _placed(lines: Sequence[Line], at: int, hunk: Hunk, line_end: str) -> _Placed:
+    signs = "".join(sign for sign, _ in hunk.lines)
+    head = len(signs) - len(signs.lstrip(" "))
+    tail = len(signs[head:]) - len(signs[head:].rstrip(" "))
+    return _Placed(at, at + len(hunk.old), _new_lines(lines, at, hunk, line_end), head, tail)
 
 
 def _after_anchors(keys: _Keys, hunk: Hunk, cursor: int, where: str) -> int:
@@ -155,7 +187,7 @@ def _place(
         return _addition(keys, content, hunk, start, where), "exact"
     if _stands_where_it_says(keys.exact, hunk, start):
         at = (hunk.line or 0) - 1
-        return _Placed(at, at + len(hunk.old), _new_lines(lines, at, hunk, content.line_end)), "exact"
+        return _placed(lines, at, hunk, content.line_end), "exact"
     for wanted in _variants(hunk):
         for name, key in PASSES:
             at = _find(keys.of(name, key), [key(text) for text in wanted.old], start, wanted)
@@ -163,9 +195,7 @@ def _place(
                 at = _nested(keys.of(name, key), [key(text) for text in wanted.old], at, wanted, lines)
             if at is not None:
                 _refuse_ambiguous(keys, wanted, (name, key), at, where)
-                return _Placed(
-                    at, at + len(wanted.old), _new_lines(lines, at, wanted, content.line_end)
-                ), name
+                return _placed(lines, at, wanted, content.line_end), name
     text = "\n".join(keys.exact)
     raise ToolError(_explained(keys, hunk, start, not_found(text, "\n".join(hunk.old), "", where)))
 
@@ -241,7 +271,7 @@ def _addition(keys: _Keys, content: Content, hunk: Hunk, start: int, where: str)
     """Lines to add without context: at the end of the file, unless an anchor or a number says they belong
     elsewhere: there nothing shows that the place is the right one."""
     lines = keys.exact
-    if hunk.line is not None and hunk.line < len(lines):
+    if hunk.line is not None and lines and hunk.line != len(lines):
         raise ToolError(
             f"{where}: it only adds lines, and line numbers alone are not trusted. Nothing was changed. "
             "Give a context line (starting with a space) before or after them.\n"

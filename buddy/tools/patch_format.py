@@ -111,12 +111,13 @@ def patch_paths(sections: tuple[Section, ...]) -> tuple[str, ...]:
 
 
 def unwrapped(text: str) -> str:
-    """The patch without a code fence, a here-document or words around it."""
-    trimmed = text.replace("\r\n", "\n").strip()
+    """The patch without a code fence, a here-document or words around it. Its last line may be a blank that
+    is context."""
+    trimmed = text.replace("\r\n", "\n").lstrip().rstrip("\n")
     for form, group in ((_FENCE, 1), (_HEREDOC, 3)):
-        found = form().fullmatch(trimmed)
+        found = form().fullmatch(trimmed.rstrip())
         if found:
-            trimmed = found.group(group).strip()
+            trimmed = found.group(group).lstrip().rstrip("\n")
     lines = trimmed.split("\n")
     begins = [at for at, line in enumerate(lines) if line == _BEGIN]
     if begins and begins[0] and not any(line.startswith(_SIGNS) for line in lines[: begins[0]]):
@@ -126,14 +127,14 @@ def unwrapped(text: str) -> str:
 
 def between_markers(text: str) -> str:
     """What stands between the two markers of a patch; all of it where they are missing."""
-    first, _, rest = text.partition("\n")
+    first, _, rest = text.strip().partition("\n")
     inside, _, last = rest.rpartition("\n")
     return inside if (first.strip(), last.strip()) == (_BEGIN, _END) else text
 
 
 def _body(text: str) -> list[str]:
     """The lines between the markers."""
-    lines = unwrapped(text).split("\n")
+    lines = unwrapped(text).strip().split("\n")
     begins, ends = lines[0].strip() == _BEGIN, lines[-1].strip() == _END
     if begins and ends and len(lines) > 1:
         return lines[1:-1]

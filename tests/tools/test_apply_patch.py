@@ -332,3 +332,13 @@ async def test_near_repeats_end_in_time(desk: Desk) -> None:
         patch = f"*** Begin Patch\n*** Update File: s.txt\n@@\n{old}+y\n*** End Patch"
         assert "was not found" in await desk.ask(apply_patch, patch=patch)
     assert time.process_time() - started < 5
+
+
+async def test_context_lines_may_belong_to_two_hunks(desk: Desk) -> None:
+    before = "a\nb\nc\nd\ne\n"
+    hunks = ("@@", " a", "-b", "+B", " c", "@@", " c", "-d", "+D", " e")
+    assert await applied(desk, before, *hunks) == "a\nB\nc\nD\ne\n"
+    inserted = ("@@", " a", "+A", " b", "@@", " b", "+B", " c", "@@", " c", "-d", " e")
+    assert await applied(desk, before, *inserted) == "a\nA\nb\nB\nc\ne\n"
+    changed = await applied(desk, before, "@@", " a", "-b", "+B", " c", "@@", "-b", "+x", " c")
+    assert "before the hunk above it" in changed

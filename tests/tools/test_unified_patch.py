@@ -152,7 +152,13 @@ async def test_a_file_that_holds_something_else_is_not_deleted(desk: Desk) -> No
 
 async def test_lines_without_context_are_added_only_at_the_end(desk: Desk) -> None:
     assert "line numbers alone are not trusted" in await patched(desk, f"{NAMES}@@ -2,0 +3 @@\n+x\n")
+    assert "line numbers alone are not trusted" in await patched(desk, f"{NAMES}@@ -9,0 +10 @@\n+x\n")
     assert await patched(desk, f"{NAMES}@@ -7,0 +8 @@\n+x\n") == BEFORE + "x\n"
+
+
+async def test_a_last_context_line_that_is_blank_counts(desk: Desk) -> None:
+    desk.put("a.py", "\n")
+    assert await patched(desk, f"{NAMES}@@ -1 +1,2 @@\n+x\n \n") == "x\n\n"
 
 
 async def test_removed_and_added_lines_may_look_like_file_names(desk: Desk) -> None:
