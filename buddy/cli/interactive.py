@@ -31,7 +31,7 @@ from buddy.repl.controller import Controller
 from buddy.repl.late_completion import LateCompleter
 from buddy.repl.leaving import Ending, interrupts_held
 from buddy.repl.line_mode import LineRepl
-from buddy.repl.style import DUMB, LINES, choose_look
+from buddy.repl.style import ASCII, DUMB, choose_look
 from buddy.repl.view_state import DeskFacts
 
 CLOSE_LIMIT_S = 6
@@ -212,7 +212,7 @@ def open_surface(
     )
     if environ.get("TERM", "") in DUMB:
         line = LineRepl(
-            look=msgspec.structs.replace(look, glyphs=LINES),
+            look=msgspec.structs.replace(look, glyphs=ASCII),
             stdin=sys.stdin.fileno(),
             stdout=sys.stdout.fileno(),
             encoding=encoding,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from buddy.repl.blocks import ApprovalAsked, Block, Expanded, gap_before
 from buddy.repl.lazy_paint import LazyPainter
-from buddy.repl.output import terminal_size
+from buddy.repl.output import encoded, terminal_size
 from buddy.repl.style import Look
 
 
@@ -64,7 +64,7 @@ class LineOutput:
         self._before = None
 
     def _write(self, text: str) -> None:
-        data = text.encode(self._encoding, "replace")
+        data = encoded(text, self._encoding)
         try:
             while data:
                 data = data[os.write(self._fd, data) :]

@@ -35,6 +35,13 @@ FIRST_EMOJI = "\u2600"
 """A joiner behind anything before that belongs to a script, which it shapes."""
 
 
+_ALIKE = str.maketrans(
+    "\u25b8\u276f\u2192\u00b7\u2022\u2026\u2013\u2014\u2212\u2018\u2019\u201c\u201d\u201e\u2502\u2500\u253c\u2713\u2717\u00a0",
+    '!>>-*~---\'\'"""|-++x ',
+)
+"""Marks, dashes, quotation marks and lines, for terminals without them."""
+
+
 class Terminal(Protocol):
     """Where bytes go."""
 
@@ -230,6 +237,15 @@ class FrameOutput(Vt100_Output):
     def set_title(self, title: str) -> None:
         """Set the window title, inert and short."""
         self.write_raw(f"\x1b]2;{one_line(title)}\x07")
+
+
+def encoded(text: str, encoding: str) -> bytes:
+    """Text as bytes of the terminal. What the encoding does not hold is replaced: common signs by one that
+    looks like them, of the same width, all else by a question mark."""
+    try:
+        return text.encode(encoding)
+    except UnicodeEncodeError:
+        return text.translate(_ALIKE).encode(encoding, "replace")
 
 
 def terminal_size(fd: int) -> Size:

@@ -13,7 +13,7 @@ from prompt_toolkit.input.vt100 import Vt100Input, raw_mode
 from buddy.repl.app import Repl, Settings
 from buddy.repl.intents import Intent
 from buddy.repl.key_parser import KeyParser
-from buddy.repl.output import FrameOutput, TerminalWriter, terminal_size
+from buddy.repl.output import FrameOutput, TerminalWriter, encoded, terminal_size
 from buddy.repl.outside import Modes
 from buddy.repl.view_state import DeskFacts
 
@@ -49,7 +49,7 @@ def open_repl(
     encoding = sys.stdout.encoding or "ascii"
     terminal = TerminalWriter(fd, lambda: repl.end("gone"))
     output = FrameOutput(
-        lambda text: terminal.write(text.encode(encoding, "replace")),
+        lambda text: terminal.write(encoded(text, encoding)),
         lambda: terminal_size(fd),
         fd=fd,
         encoding=encoding,

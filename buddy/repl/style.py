@@ -148,13 +148,10 @@ UNICODE = Glyphs(
     column="│", cross="┼",
 )  # fmt: skip
 ASCII = Glyphs(
-    prompt=">", bullet="*", gutter="|", rule="-", marked=">", running="*", done="+", failed="x", arrow=">",
+    prompt=">", bullet="*", gutter="|", rule="-", marked="!", running="*", done="+", failed="x", arrow=">",
     ellipsis="~", dot="-", box_open="o", box_active="*", box_done="x", box_dropped="-", quote="|",
     column="|", cross="+",
 )  # fmt: skip
-
-LINES = msgspec.structs.replace(ASCII, marked="!")
-"""For a terminal of plain lines, where a mark would pass for the prompt."""
 
 
 class Look(msgspec.Struct, frozen=True):

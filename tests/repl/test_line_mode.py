@@ -17,7 +17,7 @@ from buddy.agent.messages import Call
 from buddy.repl.blocks import Note
 from buddy.repl.intents import Answer, Cancel, Intent, Prompt, Slash
 from buddy.repl.line_mode import LineRepl
-from buddy.repl.style import LINES, Look
+from buddy.repl.style import ASCII, Look
 from buddy.repl.view_state import NO_DESK
 from tests.repl.events_for_tests import Tape
 
@@ -33,7 +33,7 @@ class Pipes:
         self.intents: list[Intent] = []
         self.queue: asyncio.Queue[list[TaskEvent]] = asyncio.Queue()
         self.repl = LineRepl(
-            look=Look("mono", LINES, ansi=False),
+            look=Look("mono", ASCII, ansi=False),
             stdin=self.from_us,
             stdout=self.to_it,
             encoding=encoding,
