@@ -6,7 +6,6 @@ back untouched (signatures, encrypted reasoning, unknown keys) travel in `opaque
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -151,13 +150,3 @@ def unanswered(history: Iterable[Message]) -> tuple[Call, ...]:
             case UserMessage():
                 pass
     return tuple(waiting.values())
-
-
-def to_json(message: Message) -> str:
-    """One line of ASCII JSON. The standard library's encoder, because lone surrogates must survive."""
-    return json.dumps(msgspec.to_builtins(message), ensure_ascii=True, separators=(",", ":"))
-
-
-def from_builtins(data: object) -> Message:
-    """The inverse of `msgspec.to_builtins`. Raises `msgspec.ValidationError` where a record is malformed."""
-    return msgspec.convert(data, Message)

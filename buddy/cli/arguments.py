@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, cast
+from typing import cast
 
 import msgspec
 
@@ -18,7 +18,6 @@ COMMANDS = {
     "doctor": "what works here and what doesn't",
     "permissions": "permissions test [--json] [COMMAND …]: what would be asked about",
 }
-OutputFormat = Literal["text", "json", "stream-json", "sse"]
 
 
 class UsageError(Exception):

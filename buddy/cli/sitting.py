@@ -224,7 +224,6 @@ def _port(desk: Desk, folder: FolderTrust, options: Options, log_path: str) -> D
         sandbox="sandbox: NONE",
         instructions=desk.instructions,
         log_path=log_path,
-        start_notes=desk.notes,
     )
 
 

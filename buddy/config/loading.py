@@ -99,6 +99,11 @@ def load(
     _merge(merged, _checked(_from_environment(environment), "the environment"))
     _merge(merged, dict(arguments))
     settings, permission_error = _converted(merged)
+    if settings.sandbox.level == "require":
+        raise ConfigError(
+            '[sandbox] level = "require": this version has no sandbox, so no command could run; set "auto" '
+            "and approve commands yourself"
+        )
     return Loaded(settings, tuple(warnings), tuple(files), project, permission_error)
 
 

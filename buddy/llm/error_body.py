@@ -37,7 +37,6 @@ class Told(msgspec.Struct, frozen=True):
     searched: str
     status: int
     delay: str
-    is_page: bool = False
 
 
 NOTHING = Told("", (), "", 0, "")
@@ -107,7 +106,7 @@ def _read_page(text: str) -> Told:
         if title
         else "a web page came instead of an answer"
     )
-    return Told(said, (), title, 0, "", is_page=True)
+    return Told(said, (), title, 0, "")
 
 
 def _walk(value: Any, key: str, depth: int) -> Iterator[tuple[str, Any]]:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from buddy.agent.provider import TextPiece, ThinkingPiece
 
 OPENING = ("<think>", "<thinking>", "<thought>", "<reasoning>")
-LONGEST = max(map(len, OPENING))
 
 
 class ThinkTags:

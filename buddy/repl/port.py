@@ -60,7 +60,6 @@ class DeskPort(msgspec.Struct, frozen=True):
     sandbox: str
     instructions: tuple[str, ...]
     log_path: str
-    start_notes: tuple[str, ...]
 
 
 class Stage(msgspec.Struct, frozen=True):

@@ -82,12 +82,6 @@ class Policy:
         """Forget a grant."""
         self.grants = tuple(known for known in self.grants if known != grant)
 
-    def expire(self, now: float) -> None:
-        """Drop what no longer holds."""
-        self.grants = tuple(grant for grant in self.grants if grant.holds(now))
-        if self.approvals.now(now) != self.approvals.kind:
-            self.approvals = ASK
-
 
 def _subject(facts: Facts) -> str:
     if facts.shell is not None:

@@ -362,12 +362,6 @@ def test_the_owner_of_the_policy_keeps_mode_grants_approvals_and_a_log(desk: She
     assert policy.decide(call, 5).decision == "ask"
     policy.approve("all", 20)
     assert policy.decide(call, 5).decided_by == "approvals"
-    policy.grant((rule,), until=30)
-    policy.expire(20)
-    assert (policy.approvals, len(policy.grants)) == (ASK, 1)
-    policy.approve("none")
-    policy.expire(30)
-    assert (policy.approvals, policy.grants) == (Approvals("none"), ())
     assert [(entry.at, entry.tool, entry.subject, entry.verdict.decision) for entry in policy.log] == [
         (5, "run_shell", "make", "allow"),
         (5, "run_shell", "make", "ask"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,6 @@ from buddy.agent.messages import (
     Thinking,
     ToolMessage,
     UserMessage,
-    to_json,
 )
 from buddy.safety.redact import redact, redact_message
 from tests.safety.secrets_for_tests import HARMLESS, PEM_LINES, PLACED, PRIVATE_KEYS, SHAPED
@@ -216,7 +216,5 @@ def test_any_text_survives_being_redacted(text: str) -> None:
 
 def test_messages_on_disk_hold_none_of_the_shapes() -> None:
     for secret in SHAPED.values():
-        line = to_json(
-            redact_message(ToolMessage("t", "c", "run_shell", f"$ cat .env\nKEY={secret}\n", "ok"))
-        )
-        assert secret[-12:] not in line
+        message = ToolMessage("t", "c", "run_shell", f"$ cat .env\nKEY={secret}\n", "ok")
+        assert secret[-12:] not in json.dumps(msgspec.to_builtins(redact_message(message)))
