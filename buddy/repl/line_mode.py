@@ -75,6 +75,7 @@ class LineRepl:
         loop = self._loop = asyncio.get_running_loop()
         self._ended = loop.create_future()
         self._input.attach(loop)
+        self._output.attach(loop)
         show = loop.create_task(self._show(events))
         show.add_done_callback(self._source_ended)
         interrupts = interrupts_held(lambda: loop.call_soon_threadsafe(self._interrupted))
@@ -88,7 +89,7 @@ class LineRepl:
                 self._timer.cancel()
             show.cancel()
             await asyncio.gather(show, return_exceptions=True)
-            self._output.leave_prompt()
+            self._output.close()
 
     def end(self, ending: Ending) -> None:
         """Leave; the first reason counts."""

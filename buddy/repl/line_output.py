@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
+import asyncio
 from collections.abc import Callable
 
 from buddy.repl.blocks import ApprovalAsked, Block, Expanded, gap_before
 from buddy.repl.lazy_paint import LazyPainter
-from buddy.repl.output import encoded, terminal_size
+from buddy.repl.output import TerminalWriter, encoded, terminal_size
 from buddy.repl.style import Look
 
 
@@ -17,11 +17,20 @@ class LineOutput:
     def __init__(self, fd: int, encoding: str, look: Look, on_gone: Callable[[], None]) -> None:
         self._fd = fd
         self._encoding = encoding
-        self._on_gone = on_gone
+        self._terminal = TerminalWriter(fd, on_gone)
         self._prompt = look.glyphs.prompt + " "
         self._before: Block | None = None
         self.paint = LazyPainter(look)
         self.at_prompt = False
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """From now on a terminal that was stopped (Ctrl+S) holds up nothing but what is written to it."""
+        self._terminal.attach(loop, lambda: None)
+
+    def close(self) -> None:
+        """Write what is left, then nothing more."""
+        self.leave_prompt()
+        self._terminal.close()
 
     @property
     def columns(self) -> int:
@@ -64,9 +73,4 @@ class LineOutput:
         self._before = None
 
     def _write(self, text: str) -> None:
-        data = encoded(text, self._encoding)
-        try:
-            while data:
-                data = data[os.write(self._fd, data) :]
-        except OSError:
-            self._on_gone()
+        self._terminal.write(encoded(text, self._encoding))

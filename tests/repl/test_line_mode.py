@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import pty
 import signal
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -202,6 +203,38 @@ async def test_REL_063_what_the_encoding_does_not_hold_is_replaced(encoding: str
         wanted = "Some bold é text." if encoding == "utf-8" else "Some bold ? text."
         assert wanted.encode() in pipes.text
         assert b"> fix it\n" in pipes.text, "a prompt that was not typed here is shown"
+
+
+async def test_a_terminal_that_was_stopped_holds_up_nothing_but_its_own_output() -> None:
+    pipes = Pipes("utf-8")
+    master, slave = pty.openpty()
+    look = Look("mono", ASCII, ansi=False)
+    repl = LineRepl(
+        look=look,
+        stdin=pipes.from_us,
+        stdout=slave,
+        encoding="utf-8",
+        desk=lambda: NO_DESK,
+        act=pipes.intents.append,
+        clock=time.monotonic,
+    )
+    running = asyncio.ensure_future(repl.run(pipes.events()))
+    await asyncio.sleep(0)
+    repl.print(Note("info", "a line of output\n" * 20_000 + "the last one"))
+    os.write(pipes.to_us, b"still heard\n")
+    await pipes.until(lambda: pipes.intents == [Prompt("still heard")])
+    os.set_blocking(master, False)
+    text = b""
+    while b"the last one" not in text:
+        with contextlib.suppress(BlockingIOError):
+            text += os.read(master, 65536)
+        await asyncio.sleep(0)
+    assert text.count(b"a line of output") == 20_000
+    repl.end("left")
+    assert await running == "left"
+    for fd in (master, slave, pipes.to_us):
+        os.close(fd)
+    pipes.close()
 
 
 async def test_an_output_nobody_reads_ends_it() -> None:
