@@ -4,6 +4,7 @@ compares)."""
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def sentence(path: Path) -> str:
     """The first sentence of a module's docstring."""
     doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     first = " ".join(doc.split("\n\n")[0].split())
-    return first.split(". ")[0].rstrip(".")
+    return re.split(r"(?<!\.)\. ", first)[0].rstrip(".")  # an ellipsis ends no sentence
 
 
 def rows(folder: Path) -> list[str]:

@@ -31,7 +31,7 @@ from buddy.repl.controller import Controller
 from buddy.repl.late_completion import LateCompleter
 from buddy.repl.leaving import Ending, interrupts_held
 from buddy.repl.line_mode import LineRepl
-from buddy.repl.style import ASCII, DUMB, choose_look
+from buddy.repl.style import ASCII, DUMB, Look, choose_look
 from buddy.repl.view_state import DeskFacts
 
 CLOSE_LIMIT_S = 6
@@ -201,32 +201,50 @@ def open_surface(
     modes: list[Any] | None = None,
 ) -> Surface:
     """What stands at the terminal: the screen, or plain lines on a dumb one. Nothing is drawn yet."""
-    display = loaded.settings.display
-    environ = place.environment
-    encoding = sys.stdout.encoding or "ascii"
+    display, environ = loaded.settings.display, place.environment
     look = choose_look(
-        environ=environ, color=display.color, theme=display.theme, encoding=encoding, is_terminal=True
+        environ=environ,
+        color=display.color,
+        theme=display.theme,
+        encoding=sys.stdout.encoding or "ascii",
+        is_terminal=True,
     )
     look = msgspec.structs.replace(
         look, fold_lines=display.fold_lines, thoughts=display.show_thinking, numbers=display.show_tokens
     )
     if environ.get("TERM", "") in DUMB:
-        line = LineRepl(
-            look=msgspec.structs.replace(look, glyphs=ASCII),
-            stdin=sys.stdin.fileno(),
-            stdout=sys.stdout.fileno(),
-            encoding=encoding,
-            desk=controller.facts,
-            act=controller.act,
-            clock=time.monotonic,
-        )
-        return LineSurface(line)
+        return _plain_lines(look, controller)
+    return _screen(look, place, loaded, controller, completer, modes)
+
+
+def _plain_lines(look: Look, controller: Controller) -> Surface:
+    line = LineRepl(
+        look=msgspec.structs.replace(look, glyphs=ASCII),
+        stdin=sys.stdin.fileno(),
+        stdout=sys.stdout.fileno(),
+        encoding=sys.stdout.encoding or "ascii",
+        desk=controller.facts,
+        act=controller.act,
+        clock=time.monotonic,
+    )
+    return LineSurface(line)
+
+
+def _screen(
+    look: Look,
+    place: Place,
+    loaded: Loaded,
+    controller: Controller,
+    completer: LateCompleter,
+    modes: list[Any] | None,
+) -> Surface:
     from buddy.cli.screen_surface import ScreenSurface  # prompt_toolkit: 60 ms a dumb terminal does not need
     from buddy.repl.announce import notifications_of
     from buddy.repl.app import Settings
     from buddy.repl.progress import progress_taken
     from buddy.repl.start import open_repl
 
+    display, environ = loaded.settings.display, place.environment
     repl = open_repl(
         settings=Settings(
             look=look,
