@@ -72,7 +72,7 @@ def test_files_stay_short() -> None:
     assert statistics.median(lengths.values()) < 150
 
 
-LONG_CLASSES = {"TaskBoard": 260, "Lexer": 300, "UndoLog": 240}
+LONG_CLASSES = {"TaskBoard": 255, "Lexer": 296, "UndoLog": 225}
 """Classes over 200 lines. The board is the one owner of every task, the lexer is one grammar: cut in two they
 would be harder to read. They may shrink."""
 
@@ -85,6 +85,29 @@ def test_no_class_is_longer_than_two_hundred_lines_but_the_ones_named() -> None:
         if isinstance(node, ast.ClassDef)
     }
     assert {name: long for name, long in lengths.items() if long > LONG_CLASSES.get(name, 200)} == {}
+
+
+LONG_FUNCTIONS = {"Repl.__init__": 70, "_fold": 52}
+"""Functions over 50 lines: the screen's parts, which know each other, and one `match` over all events. They
+may shrink."""
+
+
+def test_no_function_is_longer_than_fifty_lines_but_the_ones_named() -> None:
+    lengths: dict[str, int] = {}
+
+    def look(node: ast.AST, owner: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            name = owner
+            if isinstance(child, ast.ClassDef):
+                name = f"{child.name}."
+            elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (child.end_lineno or 0) - child.lineno + 1
+                lengths[owner + child.name] = max(length, lengths.get(owner + child.name, 0))
+            look(child, name)
+
+    for path in MODULES:
+        look(_tree(path), "")
+    assert {name: long for name, long in lengths.items() if long > LONG_FUNCTIONS.get(name, 50)} == {}
 
 
 def test_every_module_says_what_it_is() -> None:

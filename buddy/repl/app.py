@@ -85,22 +85,8 @@ class Repl:
         self._jobs = Jobs(self._crashed)
         self._painter = LazyPainter(settings.look)
         self._first = FirstPrint(self._painter, lambda blocks: self.screen.show(blocks))
-        pastes = Pastes()
-        history = open_history(settings.history_path, log, pastes.resolved)
-        self.editor = Editor(history, completer, clock, pastes)
-        inside_tmux = "TMUX" in settings.environ
-        self._after = progress_sequence("none", inside_tmux=inside_tmux) if settings.progress else ""
-        announcer = Announcer(
-            self.state,
-            output,
-            title=settings.title,
-            bell=settings.bell,
-            kind=settings.notifications,
-            progress=settings.progress,
-            inside_tmux=inside_tmux,
-            clock=clock,
-            typed_at=lambda: self.editor.touched_at,
-        )
+        self.editor = editor = _editor(settings, completer, log, clock)
+        announcer = _announcer(settings, self.state, output, clock, lambda: editor.touched_at)
         self._bars = Bars(
             self.state,
             output,
@@ -152,7 +138,9 @@ class Repl:
             stack.enter_context(interrupts_held(lambda: loop.call_soon_threadsafe(self._app.interrupt)))
             stack.callback(self._terminal.close)
             modes = (self._keyboard.fileno(), self._modes)
-            restored = terminal_restored(self._terminal, *modes, title=self._settings.title, also=self._after)
+            restored = terminal_restored(
+                self._terminal, *modes, title=self._settings.title, also=_no_progress(self._settings)
+            )
             stack.enter_context(restored)
             stack.enter_context(streams_to(self._log))
             stack.enter_context(signals_end(loop, self.end, self.suspend, self.screen.repair))
@@ -227,3 +215,36 @@ class Repl:
     def _crashed(self, error: BaseException) -> None:
         if self._app.is_running and not self._app.is_done:
             self._app.exit(exception=error)
+
+
+def _editor(
+    settings: Settings, completer: Completer | None, log: Callable[[str], None], clock: Callable[[], float]
+) -> Editor:
+    pastes = Pastes()
+    history = open_history(settings.history_path, log, pastes.resolved)
+    return Editor(history, completer, clock, pastes)
+
+
+def _announcer(
+    settings: Settings,
+    state: ViewState,
+    output: FrameOutput,
+    clock: Callable[[], float],
+    typed_at: Callable[[], float],
+) -> Announcer:
+    return Announcer(
+        state,
+        output,
+        title=settings.title,
+        bell=settings.bell,
+        kind=settings.notifications,
+        progress=settings.progress,
+        inside_tmux="TMUX" in settings.environ,
+        clock=clock,
+        typed_at=typed_at,
+    )
+
+
+def _no_progress(settings: Settings) -> str:
+    """What takes the mark of work from the terminal's tab; "" where none was put there."""
+    return progress_sequence("none", inside_tmux="TMUX" in settings.environ) if settings.progress else ""
