@@ -18,6 +18,7 @@ import msgspec
 from buddy.agent.cleanup import on_failure
 from buddy.agent.tool import ToolError
 from buddy.safety.sanitise import visible
+from buddy.workspace.any_names import decode, encode
 from buddy.workspace.files import ACTS_AS_OWNER, folder_of
 
 _THING = "it"
@@ -58,8 +59,8 @@ class Trash:
         for box in boxes:
             try:
                 with open(os.path.join(self._folder, box, "where.json"), "rb") as file:
-                    found.append(msgspec.json.decode(file.read(), type=Trashed))
-            except (OSError, msgspec.MsgspecError):
+                    found.append(decode(file.read(), Trashed))
+            except (OSError, ValueError, msgspec.MsgspecError):
                 continue  # not one of ours, or torn by a crash
         return tuple(sorted(found, key=lambda trashed: trashed.deleted_at, reverse=True))
 
@@ -83,7 +84,7 @@ def fill_box(box: str, real: str, task_id: int, *, remove: Callable[[str], None]
     os.makedirs(box, mode=0o700)
     with on_failure(_discard, box):
         with open(os.path.join(box, "where.json"), "wb") as file:
-            file.write(msgspec.json.encode(trashed))
+            file.write(encode(trashed))
         with folder_of(real) as (parent, _name):
             copied = _moved_or_copied(real, os.path.join(box, _THING), parent)
     if copied:

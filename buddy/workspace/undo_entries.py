@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import msgspec
 
+from buddy.workspace.any_names import decode, encode
 from buddy.workspace.disk import Disk, write_all
 from buddy.workspace.folders import FolderVersions
 from buddy.workspace.renames import Renamed
@@ -75,7 +76,7 @@ class EntryFile:
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             # The newline first: a line torn by a crash then does not swallow this one.
-            write_all(self._disk, descriptor, b"\n" + msgspec.json.encode(line) + b"\n")
+            write_all(self._disk, descriptor, b"\n" + encode(line) + b"\n")
         finally:
             os.close(descriptor)
 
@@ -87,8 +88,8 @@ class EntryFile:
         except FileNotFoundError:
             return
         for text in texts:
-            with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-                yield msgspec.json.decode(text, type=Line)
+            with suppress(msgspec.MsgspecError, ValueError):
+                yield decode(text, Line)
 
 
 class Changes:

@@ -85,17 +85,27 @@ def switch(
 def _carry_out(moves: Sequence[Move], around: FolderSwitch, disk: Disk, done: list[Move]) -> None:
     """What goes first, so that a file can take the place of a folder and a folder that of a file."""
     around.open()
-    for move in (move for move in moves if move.wanted is None):
+    for move in (_again(move) for move in moves if move.wanted is None):
         carry_out(move, disk)
         done.append(move)
     around.remove()
     around.make()
-    for move in (move for move in moves if move.wanted is not None):
+    for move in (_again(move) for move in moves if move.wanted is not None):
         if move.now is None and os.path.isdir(move.real) and not os.path.islink(move.real):
             raise ToolError(f"{move.shown} is a folder, and something is in it; move it away first")
         carry_out(move, disk)
         done.append(move)
     around.settle()
+
+
+def _again(move: Move) -> Move:
+    """With the outside of its file as it is by now: another name of the same file may have been put back just
+    before, and that is seen of this one."""
+    if move.now is None or move.now.links < 2:
+        return move
+    now = look(move.real, move.shown)
+    same = now is not None and (now.data, now.mode) == (move.now.data, move.now.mode)
+    return msgspec.structs.replace(move, now=now) if same else move
 
 
 def _move(file: FileVersions, blobs: BlobStore, around: FolderSwitch, *, merging: bool) -> Move:

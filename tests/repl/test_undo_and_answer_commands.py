@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -185,6 +186,19 @@ async def test_undo_names_both_ends_of_a_move_and_what_was_deleted(tmp_path: Pat
             [Note("info", "applied again: move_file of task 1 on a.txt, b.txt")],
         ]
         assert (one.root / "b.txt").read_text() == "1\n"
+
+
+async def test_names_that_are_no_text_are_shown_visibly(tmp_path: Path) -> None:
+    async with person(tmp_path) as one:
+        await one.desk.call(run_shell, {"command": "echo x > $'a\\xff\\033[31m'"})
+        assert await one.types("/undo") == [
+            Note(
+                "info",
+                "taken back: run_shell of task 1 on a⟨U+DCFF⟩⟨U+001B⟩[31m; /redo applies it again (files "
+                "that git ignores are not covered)",
+            )
+        ]
+        assert [name for name in os.listdir(one.root) if name.startswith("a")] == []
 
 
 async def test_restore_lists_the_trash_and_puts_back_by_name_path_or_the_last(tmp_path: Path) -> None:

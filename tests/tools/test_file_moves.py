@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from buddy.agent.tool import ToolError
 from buddy.tools.file_moves import copy_file, delete_file, move_file
 from buddy.tools.read import read_file
 from buddy.tools.write import write_file
+from buddy.workspace.trash import Trash
 from tests.files_desk import Desk
 
 
@@ -123,3 +125,19 @@ async def test_missing_things_are_answered_with_near_names(desk: Desk) -> None:
         await desk.ask(copy_file, source="reprot.txt", target="x"),
     ):
         assert answer == "refused: reprot.txt does not exist. Did you mean report.txt?"
+
+
+async def test_a_name_that_is_no_text_is_deleted_and_comes_back(desk: Desk) -> None:
+    odd = os.fsencode(desk.root) + b"/dir/\xff"
+    (desk.root / "dir").mkdir()
+    Path(os.fsdecode(odd)).write_bytes(b"x")
+    await desk.call(delete_file, path="dir")
+    assert not os.path.lexists(odd)
+    desk.undo.undo(desk.locks)
+    assert os.path.lexists(odd)
+    trash = Trash(str(desk.root / "trash"))
+    trash.take(os.fsdecode(odd), 1)
+    (found,) = trash.list()
+    assert found.real == os.fsdecode(odd)
+    trash.restore(found.id)
+    assert os.path.lexists(odd)

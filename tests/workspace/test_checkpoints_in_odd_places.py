@@ -278,3 +278,19 @@ async def test_what_a_command_does_to_what_was_moved_before_it_is_taken_back(tmp
     assert taken.paths == ("b.txt",)
     place.undo()
     assert place.text("b.txt") == "a\n"
+
+
+async def test_names_that_are_no_text_or_hold_line_ends_are_taken_back(tmp_path: Path) -> None:
+    root = made(tmp_path / "work", {"a.txt": "a\n"})
+    odd = os.fsencode(root) + b"/\xff\xfe"
+    named = Path(os.fsdecode(odd))
+    named.write_bytes(b"x\n")
+    place = Watched(tmp_path, root, root / ".git")
+    await place.shell("echo y >> $'\\xff\\xfe'; chmod 600 $'\\xff\\xfe'; mkdir $'\\xfd'; touch $'n\\nl'")
+    again = UndoLog(str(tmp_path / "session/undo"))
+    again.undo(FileLocks())
+    assert named.read_bytes() == b"x\n"
+    assert named.stat().st_mode & 0o777 == 0o644
+    assert sorted(os.listdir(os.fsencode(root))) == [b".git", b"a.txt", b"\xff\xfe"]
+    again.redo(FileLocks())
+    assert sorted(os.listdir(os.fsencode(root))) == [b".git", b"a.txt", b"n\nl", b"\xfd", b"\xff\xfe"]

@@ -164,6 +164,17 @@ async def test_a_change_that_made_a_file_read_only_is_taken_back(desk: Desk) -> 
     assert (desk.bytes("a"), stat.S_IMODE(path.stat().st_mode)) == (b"x\n", 0o644)
 
 
+async def test_two_names_of_one_file_are_taken_back_together(desk: Desk) -> None:
+    path = desk.put("a", "x\ny\n")
+    os.link(path, desk.root / "b")
+    effects = [Effect(str(desk.root / name), b"x\n", b"x\ny\n", 0o644, 0o644) for name in ("a", "b")]
+    desk.undo.record(1, "c", "run_shell", effects)
+    desk.undo.undo(desk.locks)
+    assert (desk.bytes("a"), desk.bytes("b")) == (b"x\n", b"x\n")
+    desk.undo.redo(desk.locks)
+    assert (desk.bytes("a"), desk.bytes("b")) == (b"x\ny\n", b"x\ny\n")
+
+
 async def test_the_next_program_knows_the_folders_too(desk: Desk, tmp_path: Path) -> None:
     await desk.call(write_file, path="a/b/c.txt", content="x\n")
     kept = str(tmp_path / ".buddyx/sessions/s/undo")

@@ -13,6 +13,7 @@ from buddy.repl.blocks import Note, PlainText, Table, ToolCall
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.commands.tasks import task_number
 from buddy.repl.port import Context
+from buddy.safety.sanitise import visible
 from buddy.tools.ask_user import Unanswered
 from buddy.tools.git import git_diff, git_status
 from buddy.tools.task_diff import task_diff
@@ -101,7 +102,7 @@ async def redo(context: Context, argument: str) -> None:
 
 
 def _named(context: Context, entry: UndoEntry) -> str:
-    paths = [os.path.relpath(path, context.desk.boundary.cwd) for path in entry.paths]
+    paths = [visible(os.path.relpath(path, context.desk.boundary.cwd)) for path in entry.paths]
     shown = ", ".join(paths[:8]) + (f" and {len(paths) - 8} more" if len(paths) > 8 else "")
     return f"{entry.tool} of task {entry.task_id} on {shown}"
 
