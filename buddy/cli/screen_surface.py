@@ -20,8 +20,13 @@ class ScreenSurface:
         self.clear = repl.screen.clear
         self.edit = repl.edit
         self.expand = repl.expand
-        self.write = repl.screen.write
+        self._screen = repl.screen
         self._editor = repl.editor
+
+    def write(self, sequence: str) -> bool:
+        """A control sequence, with the next frame."""
+        self._screen.write(sequence)
+        return True
 
     def put(self, text: str, *, over: bool) -> None:
         """Put text into the line."""

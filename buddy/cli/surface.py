@@ -57,8 +57,8 @@ class Surface(Protocol):
         """Put text into the line: before what stands there (`over`), or only if nothing does."""
         ...
 
-    def write(self, sequence: str) -> None:
-        """A control sequence for the terminal."""
+    def write(self, sequence: str) -> bool:
+        """A control sequence for the terminal; False where it takes none."""
         ...
 
 
@@ -92,9 +92,9 @@ class LineSurface:
         if not self._line.expand():
             self.hint("nothing is folded")
 
-    def write(self, sequence: str) -> None:
+    def write(self, sequence: str) -> bool:
         """A dumb terminal takes none."""
-        self.hint("a dumb terminal has no clipboard; /export writes a file")
+        return False
 
     def redraw(self) -> None:
         """Nothing is drawn."""

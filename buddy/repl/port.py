@@ -67,7 +67,7 @@ class Stage(msgspec.Struct, frozen=True):
     the editor (`give_back`: only if it is empty), open the line in the person's editor, show the last folded
     output in full, run work in the background, replace the session by another (a reference, or "" for a new
     one), open this one again with what is in force now (True: the folder is trusted for this run), copy to
-    the clipboard."""
+    the clipboard (False: there is none)."""
 
     print: Callable[..., None]
     hint: Callable[[str], None]
@@ -81,7 +81,7 @@ class Stage(msgspec.Struct, frozen=True):
     start: Callable[[Coroutine[Any, Any, None]], None]
     switch_session: Callable[[str], None]
     reopen: Callable[[bool], None]
-    copy: Callable[[str], None]
+    copy: Callable[[str], bool]
 
 
 class Context(msgspec.Struct, frozen=True):

@@ -97,8 +97,9 @@ class Paper:
         if over or not self.line:
             self.line = text
 
-    def write(self, sequence: str) -> None:
+    def write(self, sequence: str) -> bool:
         self.raw.append(sequence)
+        return True
 
     def text(self) -> str:
         """Everything printed, as a wide terminal without colours shows it."""

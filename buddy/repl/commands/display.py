@@ -49,7 +49,8 @@ async def copy(context: Context, argument: str) -> None:
         raise CommandError(
             f"{len(text):,} characters are more than a terminal takes; /export FILE.md writes them"
         )
-    context.stage.copy(text)
+    if not context.stage.copy(text):
+        raise CommandError("this terminal has no clipboard; /export FILE.md writes a file")
     context.stage.hint(f"copied {len(text):,} characters (if the terminal allows it)")
 
 
