@@ -183,10 +183,13 @@ class TaskBoard:
             task.steering.clear()
             task.queued.clear()
             self.parts.memory.record_queue(number, (), ())
+        self._stop(task, reason)
+        return texts
+
+    def _stop(self, task: Task, reason: str) -> None:
         if task.running:
             task.reason = reason
             task.cancelled.set()
-        return texts
 
     async def kill(self, number: int) -> None:
         """Cancel the turn and close the task."""
@@ -205,14 +208,15 @@ class TaskBoard:
         return task.outcome
 
     def set_timeout(self, number: int, seconds: float) -> None:
-        """Cancel the running turn after this time; 0 takes the limit back."""
+        """Cancel the running turn after this time; 0 takes the limit back. Nobody is there then to hand to
+        what was queued: it waits for the next turn."""
         task = self.task(number)
         if task.deadline is not None:
             task.deadline.cancel()
             task.deadline = None
         if seconds > 0:
             reason = f"its time limit of {seconds:g} s is over"
-            task.deadline = asyncio.get_running_loop().call_later(seconds, self.cancel, number, reason)
+            task.deadline = asyncio.get_running_loop().call_later(seconds, self._stop, task, reason)
 
     def reset(self, number: int) -> None:
         """Empty a conversation. The journal keeps what was said."""

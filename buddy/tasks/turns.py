@@ -18,6 +18,7 @@ from buddy.agent.events import (
     Notice,
     RetryScheduled,
     TokenUsage,
+    TurnFinished,
 )
 from buddy.agent.host import Agent, Allowed, Decision, Denied, Progress, TurnHost
 from buddy.agent.messages import AssistantMessage, Call, Message, Text, UserMessage, text_of
@@ -132,6 +133,8 @@ class _TaskTurn:
     def emit(self, event: AgentUiEvent) -> None:
         if isinstance(event, TokenUsage):
             self._board.memory.record_usage(self._task.number, event)
+        elif isinstance(event, TurnFinished) and self._task.reason:
+            event = msgspec.structs.replace(event, reason=self._task.reason)  # why it was cancelled
         self._shared.hub.emit(self._task.number, event)
 
     async def record(self, message: Message) -> None:

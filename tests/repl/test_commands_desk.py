@@ -248,6 +248,7 @@ async def test_status_context_cost_model_and_budget(tmp_path: Path) -> None:
         await desk.said("/models claude sonnet", "anthropic/")
         await desk.said("/models zzzz", "no model has 'zzzz' in its name")
         await desk.said("/budget", "expected an amount")
+        await desk.said("/budget 1 0.50", "expected an amount: /budget 5, /budget @3 0.50")
         await desk.said("/budget lots", "expected an amount of dollars, found 'lots'")
         await desk.said("/budget 5", "budget of the session: $5.00")
         await desk.said("/budget @1 0.50", "budget of task 1: $0.50")

@@ -298,6 +298,25 @@ async def test_a_time_limit_cancels_with_its_reason_and_can_be_taken_back(tmp_pa
         assert desk.board.task(1).state == "idle"
 
 
+async def test_what_was_queued_for_a_task_outlives_its_time_limit_and_why_it_ended_is_told(
+    tmp_path: Path,
+) -> None:
+    async with board_desk(tmp_path) as desk:
+        reader = desk.board.reader()
+        reached, _go_on, step = gate()
+        desk.script([TextPiece("one"), step, Finished("stop")], says("two"), says("three"))
+        desk.board.submit(1, "a")
+        await reached.wait()
+        await desk.board.queue(1, "later")
+        desk.board.set_timeout(1, 0.05)
+        await desk.board.wait(1)
+        assert [text_of(one) for one in desk.board.task(1).queued] == ["later"]
+        (ended,) = [one.event for one in reader.drain() if isinstance(one.event, TurnFinished)]
+        assert (ended.outcome, ended.reason) == ("cancelled", "its time limit of 0.05 s is over")
+        await desk.turn(1, "b")
+        assert desk.texts(1)[-4:] == ["b", "two", "later", "three"]
+
+
 async def test_a_failed_turn_is_continued(tmp_path: Path) -> None:
     async with board_desk(tmp_path) as desk:
         desk.script([ProviderError("auth", "no key")], says("ok"))

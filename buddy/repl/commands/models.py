@@ -77,16 +77,16 @@ async def cost(context: Context, argument: str) -> None:
     context.stage.print(Note("info", f"session: {words.tokens(tokens)} tokens, {money}"))
 
 
-@command(family="models", usage="[N] DOLLARS|off")
+@command(family="models", usage="[@N] DOLLARS|off")
 async def budget(context: Context, argument: str) -> None:
     """Set a limit in dollars: for the session, or for a task (/budget @3 0.50)"""
     first, _, rest = argument.partition(" ")
-    number = 0
+    number, rest = 0, rest.strip()
     if first.startswith("@"):
         if not first[1:].isdecimal():
             raise CommandError(f"expected a task like @3, found {first!r}")
-        number, first = int(first[1:]), rest.strip()
-    if not first:
+        number, first, rest = int(first[1:]), rest, ""
+    if not first or rest:
         raise CommandError("expected an amount: /budget 5, /budget @3 0.50, /budget off")
     try:
         amount = 0.0 if first == "off" else float(first.removeprefix("$"))
