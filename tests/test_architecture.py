@@ -61,6 +61,17 @@ def test_every_module_is_in_a_layer() -> None:
     assert found - {"__init__", "__main__"} == assigned
 
 
+def test_nobody_waits_with_wait_for() -> None:
+    """On Python 3.11 `asyncio.wait_for` can swallow a cancellation; `asyncio.timeout` does not."""
+    users = {
+        str(path.relative_to(ROOT))
+        for path in MODULES
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "asyncio.wait_for"
+    }
+    assert users == set()
+
+
 def test_no_room_has_a_name_that_says_nothing() -> None:
     names = {part.removesuffix(".py") for path in MODULES for part in path.relative_to(ROOT).parts}
     assert names & {*NOT_A_ROOM, *(f"{name}s" for name in NOT_A_ROOM)} == set()

@@ -36,8 +36,9 @@ class OwnLoop:
         """The result of `work` for a call, which runs on the own loop with a context that may be used there.
         Cancelling this cancels it; nothing waits until it has heard of that."""
         here = asyncio.get_running_loop()
+        looked_at = self._loop
         blocked = await self._blocked_by()
-        if self._loop is None or blocked is not None:
+        if self._loop is None or (blocked is not None and self._loop is looked_at):  # one new loop for all
             self._loop = _started(f"own tools, {name}")
             self._running = {}
         if blocked:
@@ -61,7 +62,8 @@ class OwnLoop:
             return None
         answer = asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop)
         try:
-            await asyncio.wait_for(asyncio.wrap_future(answer), self._answers_within_s)
+            async with asyncio.timeout(self._answers_within_s):
+                await asyncio.wrap_future(answer)
         except TimeoutError:
             return ", ".join(sorted(set(self._running.values())))
         return None

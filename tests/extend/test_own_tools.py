@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -333,6 +334,27 @@ async def test_after_a_tool_blocked_their_loop_the_next_gets_a_new_one_and_says_
     assert heard[1:] == ["[blocks blocks the event loop of own tools (asyncio.to_thread helps)]\n"]
     assert not blocked.done()
     assert (await blocked).text == "blocked"
+
+
+async def test_calls_that_find_the_loop_blocked_together_share_the_new_one() -> None:
+    loop = OwnLoop(answers_within_s=0.1)
+    go_on = threading.Event()
+
+    async def blocks(_ctx: ToolContext) -> object:
+        return go_on.wait(20)
+
+    async def where(_ctx: ToolContext) -> object:
+        return asyncio.get_running_loop()
+
+    context = ToolContext(1, "c", lambda _text: None, asyncio.Event(), {})
+    blocked = asyncio.ensure_future(loop.run("blocks", blocks, context))
+    await asyncio.sleep(0)
+    try:
+        first, second = await asyncio.gather(*(loop.run("where", where, context) for _ in range(2)))
+    finally:
+        go_on.set()
+    assert first is second
+    assert await blocked is True
 
 
 async def test_own_tools_share_a_loop_and_hear_of_a_cancel(folder: Folder) -> None:
