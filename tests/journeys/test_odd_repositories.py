@@ -1,4 +1,3 @@
-
 """The program where the repository is not just a folder with `.git` in it: a model writes and runs commands,
 the person looks with /diff and takes all back; the tree is as it was, the repository untouched, nothing of it
 run."""
