@@ -150,7 +150,7 @@ def _loosened(token: Token, any_byte: str, high: str, ignore_case: bool) -> str:
         case "repeat":
             return token.value.replace("{,", "{0,")
         case "back":
-            return f"{any_byte}*"
+            return f"(?:{any_byte}*)"  # bare, a + behind it would give nothing back
         case "open" | "look" | "close":
             return ""
 

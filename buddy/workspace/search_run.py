@@ -235,8 +235,9 @@ def _git_command(git: str, expression: str, corpus: Corpus) -> tuple[str, ...]:
         "-c",
         "core.excludesFile=/dev/null",
     )
-    options = ("grep", "--no-index", "--exclude-standard", "--files-without-match", "-z", "-a", "-P")
-    return (git, *before, *options, "-e", expression, "-e", "\\xff\\xfe|\\xfe\\xff", "--", ".")
+    options = "--no-index --exclude-standard --no-full-name --files-without-match -z -a -P"
+    expressions = ("-e", expression, "-e", "\\xff\\xfe|\\xfe\\xff")
+    return (git, *before, "grep", *options.split(), *expressions, "--", ".")
 
 
 _PROGRAM_ENVIRONMENT = {

@@ -87,6 +87,7 @@ PATTERNS: tuple[dict[str, Any], ...] = (
     {"pattern": r"(?<=def )needle(?=\()"},
     {"pattern": r"(?P<a>n)(?<b>e)(?P=a)?\2dle"},
     {"pattern": r"(ne+)+dle"},
+    {"pattern": r"n(e)\1+dle"},
     {"pattern": r"STRA.E", "ignore_case": True},
     {"pattern": "k$", "ignore_case": True},
     {"pattern": "needle(", "literal": True},
@@ -180,6 +181,17 @@ async def test_programs_name_the_files_that_need_no_look_and_no_others(
     assert (await desk.ask(grep, engine, pattern="needle")).splitlines()[-1] == (
         "[not searched, over 64 MB (use the shell): huge.txt]"
     )
+
+
+async def test_names_git_is_told_to_print_from_the_top_are_not_those_of_other_files(desk: SearchDesk) -> None:
+    traps(desk)
+    desk.put(".git/config", "[grep]\n\tfullName = true\n")
+    desk.put("sub/a.txt", "hay\n")
+    desk.put("sub/sub/a.txt", "needle\n")
+
+    answer = await desk.ask(grep, "git", pattern="^needle$", path="sub")
+
+    assert answer.splitlines()[:2] == ["sub/sub/a.txt", "1:needle"]
 
 
 async def test_a_program_that_fails_is_cut_off_or_takes_too_long_has_said_what_it_said(
