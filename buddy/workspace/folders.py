@@ -65,6 +65,14 @@ def around(
     return switch.changed
 
 
+def already_there(gone: Iterable[str], changed: Sequence[FolderVersions]) -> tuple[FolderVersions, ...]:
+    """Folders that were gone and are there, though no change made them: somebody else did. Before and after
+    are the same."""
+    made = {one.real for one in changed}
+    modes = {real: _mode_of(real) for real in gone if real not in made}
+    return tuple(FolderVersions(real, mode, mode) for real, mode in modes.items() if mode)
+
+
 def merged_mode(now: int, before: int, after: int) -> int:
     """What is there now, with the permissions that differ between before and after as they are after."""
     changed = before ^ after

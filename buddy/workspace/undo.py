@@ -18,7 +18,7 @@ from buddy.agent.tool import ToolError
 from buddy.workspace.blobs import BlobStore
 from buddy.workspace.disk import DISK, Disk
 from buddy.workspace.files import Loaded, digest_of, folder_of, temporary_name
-from buddy.workspace.folders import FolderVersions, around, remove_empty, to_be_made
+from buddy.workspace.folders import FolderVersions, already_there, around, remove_empty, to_be_made
 from buddy.workspace.locks import FileLocks
 from buddy.workspace.renames import Renamed, apply_again, take_back
 from buddy.workspace.undo_entries import Changes, Dropped, EntryFile, Line, Redone, UndoEntry, Undone
@@ -186,12 +186,13 @@ class UndoLog:
             if entry not in self.entries(task_id):
                 raise ToolError("that edit was taken back meanwhile")
             files = [file.reversed() for file in entry.files]
-            folders = _last_of(entry.folders, self._folders.get(entry.id, ()))
+            last = self._folders.get(entry.id, ())
+            folders = _last_of(entry.folders, last)
             switched = self._switch(entry, files, [one.reversed() for one in folders], merging, back=True)
             self._undone.append(entry.id)
             self._taken[entry.id] = switched.files
-            self._folders[entry.id] = switched.folders
-            self._file.append(Undone(entry.id, switched.files, switched.folders))
+            self._folders[entry.id] = _known_of(last, folders, switched.folders)
+            self._file.append(Undone(entry.id, switched.files, self._folders[entry.id]))
         return entry
 
     def redo(self, locks: FileLocks, task_id: int | None = None, *, merging: bool = False) -> UndoEntry:
@@ -207,11 +208,12 @@ class UndoLog:
                 raise ToolError("that edit was applied again meanwhile")
             taken = self._taken.get(entry.id)
             files = [file.reversed() for file in taken] if taken else list(entry.files)
-            folders = _last_of(entry.folders, [one.reversed() for one in self._folders.get(entry.id, ())])
+            last = self._folders.get(entry.id, ())
+            folders = _last_of(entry.folders, [one.reversed() for one in last])
             switched = self._switch(entry, files, folders, merging, back=False)
             self._undone.remove(entry.id)
-            self._folders[entry.id] = switched.folders
-            self._file.append(Redone(entry.id, switched.folders))
+            self._folders[entry.id] = _known_of(last, last, switched.folders)
+            self._file.append(Redone(entry.id, self._folders[entry.id]))
         return entry
 
     def _switch(
@@ -269,8 +271,21 @@ class UndoLog:
 def _last_of(
     folders: Sequence[FolderVersions], later: Sequence[FolderVersions]
 ) -> tuple[FolderVersions, ...]:
-    """Each folder once, as it was changed the last time."""
-    return tuple({one.real: one for one in (*folders, *later)}.values())
+    """Each folder once, as it was changed the last time; somebody else's are left alone."""
+    last = {one.real: one for one in (*folders, *later)}
+    return tuple(one for one in last.values() if one.before != one.after)
+
+
+def _known_of(
+    known: Sequence[FolderVersions], before: Sequence[FolderVersions], changed: Sequence[FolderVersions]
+) -> tuple[FolderVersions, ...]:
+    """What became of folders, and whose are somebody else's: what was known, and those that had gone `before`
+    and were there again without a change."""
+    return (
+        *(one for one in known if one.before == one.after),
+        *already_there((one.real for one in before if not one.after), changed),
+        *changed,
+    )
 
 
 def _move(

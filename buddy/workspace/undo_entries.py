@@ -45,7 +45,7 @@ class Dropped(msgspec.Struct, frozen=True, tag="dropped", tag_field="kind"):
 
 class Undone(msgspec.Struct, frozen=True, tag="undone", tag_field="kind"):
     """The entry was taken back. `files` and `folders`: what that changed, where it is not just the entry
-    backwards."""
+    backwards. A folder that is the same before and after is somebody else's by now, and is left alone."""
 
     id: int
     files: tuple[FileVersions, ...] = ()
@@ -53,7 +53,7 @@ class Undone(msgspec.Struct, frozen=True, tag="undone", tag_field="kind"):
 
 
 class Redone(msgspec.Struct, frozen=True, tag="redone", tag_field="kind"):
-    """The entry was applied again. `folders`: what became of folders with it."""
+    """The entry was applied again. `folders`: what became of folders with it, as in `Undone`."""
 
     id: int
     folders: tuple[FolderVersions, ...] = ()

@@ -66,6 +66,32 @@ async def test_a_folder_with_something_of_the_persons_stays(desk: Desk) -> None:
     assert folders(desk) == []
 
 
+async def test_a_folder_the_person_made_while_a_change_was_taken_back_stays(desk: Desk) -> None:
+    await desk.call(write_file, path="a/b/c.txt", content="x\n")
+    desk.undo.undo(desk.locks)
+    (desk.root / "a").mkdir()
+    for _ in range(2):
+        desk.undo.redo(desk.locks)
+        assert folders(desk) == ["a", "a/b"]
+        desk.undo = UndoLog(str(desk.root / ".buddyx/sessions/s/undo"))  # the next program knows
+        desk.undo.undo(desk.locks)
+        assert folders(desk) == ["a"]
+    (desk.root / "a").rmdir()
+    desk.undo.redo(desk.locks)
+    desk.undo.undo(desk.locks)
+    assert folders(desk) == []
+
+
+async def test_a_folder_the_person_made_again_after_a_command_removed_it_stays(desk: Desk) -> None:
+    place = str(desk.root / "it")
+    desk.undo.record(1, "c", "run_shell", [], [FolderVersions(place, FOLDER, 0)])
+    (desk.root / "it").mkdir()
+    for _ in range(2):
+        desk.undo.undo(desk.locks)
+        desk.undo.redo(desk.locks)
+        assert folders(desk) == ["it"]
+
+
 async def test_an_undone_delete_makes_the_folders_that_are_gone_and_its_redo_removes_them(desk: Desk) -> None:
     desk.put("a/b/c.txt", "x")
     (desk.root / "a").chmod(0o750)
