@@ -8,6 +8,7 @@ history, out of the undo list, from a queue.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 FOLDED_CHARS = 4096
 FOLDED_LINES = 15
@@ -45,19 +46,37 @@ class Pastes:
         marks = self.marks(before)
         if not marks:
             return None
-        begin = _common(before, after)
-        kept = _common(before[begin:][::-1], after[begin:][::-1])
-        end, inserted = len(before) - kept, after[begin : len(after) - kept]
-        broken = [
-            (first, last)
-            for first, last in marks
-            if first < end and begin < last and not begin <= first <= last <= end
-        ]
-        broken += [(first, last) for first, last in marks if begin == end and first < begin < last]
+        begin, end = _changed(before, after, marks)
+        inserted = after[begin : len(after) - len(before) + end]
+        broken = _broken(marks, begin, end)
         if not broken:
             return None
         begin, end = min(begin, broken[0][0]), max(end, broken[-1][1])
         return before[:begin] + inserted + before[end:], begin + len(inserted)
+
+
+def _broken(marks: Sequence[tuple[int, int]], begin: int, end: int) -> list[tuple[int, int]]:
+    """The marks of which an edit took or parted a piece, not the whole."""
+    return [
+        (first, last)
+        for first, last in marks
+        if first < end and begin < last and not begin <= first <= last <= end
+    ]
+
+
+def _changed(before: str, after: str, marks: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Where in a line something was put or taken away. A bracket typed beside a mark could as well have been
+    typed inside it, two characters further: of several places the one that breaks no mark is meant."""
+    latest = _common(before, after)
+    kept = _common(before[latest:][::-1], after[latest:][::-1])
+    taken, put = len(before) - kept - latest, len(after) - kept - latest
+    if taken and put:
+        return latest, latest + taken
+    earliest = latest - _common(before[: latest + taken][::-1], after[: latest + put][::-1])
+    edges = [edge - size for mark in marks for edge in mark for size in (0, taken)]
+    places = [latest, *(place for place in edges if earliest <= place <= latest)]
+    begin = next((place for place in places if not _broken(marks, place, place + taken)), latest)
+    return begin, begin + taken
 
 
 def _common(one: str, other: str) -> int:
