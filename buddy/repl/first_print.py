@@ -35,7 +35,7 @@ class FirstPrint:
 
     def print(self, blocks: Sequence[Block]) -> None:
         """Show blocks, in their order, at once or when the painter is there; draw what is live."""
-        if self._painter.is_warm:
+        if self._painter.is_warm or (self._warming is not None and self._warming.done()):
             self.flush()
             self._show(blocks)
             return

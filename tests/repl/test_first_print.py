@@ -95,6 +95,20 @@ async def test_a_painter_that_cannot_be_made_keeps_nothing_back() -> None:
     assert shown.blocks == notes("one")
 
 
+async def test_what_comes_after_a_painter_could_not_be_made_is_not_kept_back_either() -> None:
+    painter, shown = SlowPainter(ImportError("half installed")), Shown()
+    first = FirstPrint(painter, shown)
+    painter.may_be_warm.set()
+    first.warm()  # nothing waits yet
+    async with asyncio.timeout(20):
+        while shown.blocks == []:
+            first.print(notes("one"))
+            await asyncio.sleep(0.003)
+    first.print(notes("two"))
+    assert shown.blocks[-1:] == notes("two")
+    assert len(shown.blocks) == shown.blocks.count(Note("info", "one")) + 1
+
+
 @pytest.mark.parametrize("times", [1, 3])
 async def test_it_is_made_once_however_often_it_is_asked_for(times: int) -> None:
     painter, shown = SlowPainter(), Shown()
