@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from buddy.agent.asking import BudgetStop, ask, is_empty
 from buddy.agent.calls import run_calls
 from buddy.agent.cancel import TurnCancelled, uninterrupted
+from buddy.agent.counting import counted
 from buddy.agent.events import SteeringAccepted, TurnFinished, TurnStarted
 from buddy.agent.host import Agent, Outcome, TurnHost
 from buddy.agent.messages import AssistantMessage, Message, UserMessage, calls_of, unanswered
@@ -95,9 +96,8 @@ async def _until_quiet(turn: Turn) -> End:
             await turn.take_in(await turn.host.steering())
         turn.took_in = False
         if turn.replies_since_prompt >= turn.agent.limits.max_replies:
-            return End(
-                "limit", f"the limit of {turn.agent.limits.max_replies} replies a turn is reached", "replies"
-            )
+            limit = counted(turn.agent.limits.max_replies, "reply", "replies")
+            return End("limit", f"the limit of {limit} a turn is reached", "replies")
         for message in await turn.host.instructions():
             await turn.record(message)
             turn.emit(SteeringAccepted(message))

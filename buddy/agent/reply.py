@@ -15,6 +15,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from buddy.agent.counting import counted
 from buddy.agent.events import TextDelta, ThinkingDelta, ToolCallDelta
 from buddy.agent.messages import (
     NO_USAGE,
@@ -293,7 +294,7 @@ class ReplyAssembler:
 
     def _received(self) -> str:
         characters = sum(len(p) for part in self._parts if isinstance(part, _OpenText) for p in part.pieces)
-        return f"{characters} characters and {len(self._calls)} tool calls had arrived"
+        return f"{counted(characters, 'character')} and {counted(len(self._calls), 'tool call')} had arrived"
 
 
 def is_json(text: str) -> bool:

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Mapping
 
+from buddy.agent.counting import counted
 from buddy.cli.arguments import Options
 from buddy.cli.models import catalogue
 from buddy.cli.place import find_place, read_settings
@@ -56,7 +57,7 @@ def sessions(options: Options, environment: Mapping[str, str]) -> int:
             if holds
         )
         title = one_line(one.name or one.title or "", 60)
-        tasks = f"{one.tasks} task{'' if one.tasks == 1 else 's'}"
+        tasks = counted(one.tasks, "task")
         sys.stdout.write(f"{one.session_id}  {at}  {tasks:<9} {title}{f'  ({marks})' if marks else ''}\n")
     if not found:
         tell(f"buddy: there are no sessions in {place.boundary.root}\n")

@@ -12,6 +12,8 @@ from typing import Protocol
 
 import msgspec
 
+from buddy.agent.counting import counted
+
 MAX_HEAD_BYTES = 65_536
 MAX_CHUNK_LINE = 4_096
 HEX = frozenset(b"0123456789abcdefABCDEF")
@@ -118,7 +120,9 @@ class SizedBody:
     def end(self) -> None:
         """Complete only when every byte came."""
         if self._left:
-            raise HttpError(f"{self._left} bytes of the answer are missing")
+            raise HttpError(
+                f"{counted(self._left, 'byte')} of the answer {'is' if self._left == 1 else 'are'} missing"
+            )
 
 
 class OpenBody:

@@ -27,6 +27,7 @@ from typing import cast, get_args
 
 import msgspec
 
+from buddy.agent.counting import counted
 from buddy.agent.messages import Usage
 from buddy.agent.provider import (
     CallPiece,
@@ -152,7 +153,9 @@ class ScriptedProvider:
             return self._replies[number]
         if self._rest is not None:
             return self._rest
-        raise ProviderError("bad_request", f"the script has only {len(self._replies)} replies")
+        raise ProviderError(
+            "bad_request", f"the script has only {counted(len(self._replies), 'reply', 'replies')}"
+        )
 
     async def _play(self, reply: Reply, number: int) -> AsyncGenerator[ModelDelta, None]:
         calls = 0

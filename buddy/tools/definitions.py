@@ -119,7 +119,7 @@ def _answer(
         + (f"  ({one.kind})" if one.kind else "")
         for one in definitions[:MAX_SHOWN]
     ]
-    count = f"{len(definitions)} {'definition' if len(definitions) == 1 else 'definitions'} of {name}"
+    count = f"{counted(len(definitions), 'definition')} of {name}"
     more = f", the first {MAX_SHOWN} are shown" if len(definitions) > MAX_SHOWN else ""
     summary = f"{count}, found by {way}{more}"
     return ToolResult("\n".join([*shown, f"[{summary}]"]), FileList(summary, tuple(shown), len(definitions)))

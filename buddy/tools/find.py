@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from buddy.agent.counting import counted
 from buddy.agent.display import FileList
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.sanitise import visible
@@ -80,7 +81,7 @@ def _answer(
     if not place.walked.whole:
         notes.append("not every folder was looked at: too many files or too little time; use a smaller path")
     if place.walked.unreadable:
-        notes.append(f"{len(place.walked.unreadable)} folders could not be read")
+        notes.append(f"{counted(len(place.walked.unreadable), 'folder')} could not be read")
     total = len(found)
     if not total:
         summary = f"no file matches {visible(pattern)} in {place.located.shown}"
@@ -90,7 +91,7 @@ def _answer(
             f"the newest {len(paths):,} of {total:,} files; a narrower pattern or limit={total} for more"
         )
     else:
-        summary = f"{total:,} {'file' if total == 1 else 'files'}"
+        summary = counted(total, "file")
     text = "\n".join([*paths, f"[{summary}]" if paths else summary, *(f"[{note}]" for note in notes)])
     return ToolResult(text, FileList(summary, paths, total))
 
@@ -120,7 +121,7 @@ def _ignored(place: Place, matches: Callable[[str], bool], stopped: Callable[[],
     if not found:
         return [] if whole else ["ignored folders were not looked at: too little time"]
     shown = ", ".join(visible(place.prefix + name) for name in found[:NEAR])
-    count = f"{len(found)} ignored {'file matches' if len(found) == 1 else 'files match'}"
+    count = counted(len(found), "ignored file matches", "ignored files match")
     return [f"{count} (name the folder as path): {shown}"]
 
 

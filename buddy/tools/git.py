@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from buddy.agent.counting import counted
 from buddy.agent.display import Diff, Plain
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, locate
@@ -94,7 +95,7 @@ async def git_status(ctx: ToolContext, path: str = "") -> ToolResult:
     done = await run_git(run, (*arguments, *path_arguments(ctx, (path,), run.repository)), "read")
     text = succeeded(done)
     changed = len(text.splitlines()) - 1
-    summary = "clean" if changed <= 0 else f"{changed} changed {'path' if changed == 1 else 'paths'}"
+    summary = "clean" if changed <= 0 else counted(changed, "changed path")
     return ToolResult(
         text if changed > 0 else f"{text}nothing changed, nothing untracked\n", Plain(summary, text)
     )
@@ -142,7 +143,7 @@ async def git_log(ctx: ToolContext, path: str = "", ref: str = "", limit: int = 
     )
     text = succeeded(await run_git(run, arguments, "read"))
     found = len(text.splitlines())
-    summary = f"{found} {'commit' if found == 1 else 'commits'}"
+    summary = counted(found, "commit")
     return ToolResult(text or "no commits\n", Plain(summary, text))
 
 
@@ -185,9 +186,7 @@ async def git_branch(ctx: ToolContext, remotes: bool = False) -> ToolResult:
         await run_git(run, ("branch", "--list", "--no-color", *which, f"--format={form}"), "read")
     )
     count = len(text.splitlines())
-    return ToolResult(
-        text or "no branches yet\n", Plain(f"{count} {'branch' if count == 1 else 'branches'}", text)
-    )
+    return ToolResult(text or "no branches yet\n", Plain(counted(count, "branch", "branches"), text))
 
 
 def diff_result(ctx: ToolContext, text: str, *, named: str, empty: str) -> ToolResult:

@@ -91,7 +91,7 @@ def _position(asked: Asked, upto: int, total: int, found: Found) -> str:
 
 
 def _nothing(answer: Answer, found: Found, notes: list[str]) -> ToolResult:
-    searched = f"{found.searched:,} {'file' if found.searched == 1 else 'files'}"
+    searched = counted(found.searched, "file")
     glob = f" that match {visible(answer.asked.glob)}" if answer.asked.glob else ""
     pattern = visible(answer.asked.pattern)
     if not answer.corpus.files:
@@ -139,7 +139,7 @@ def _ignored_notes(answer: Answer, ignored: Found) -> list[str]:
 
 
 def _files(names: Sequence[str], answer: Answer, what: str) -> str:
-    return f"{len(names)} {what}{'' if len(names) == 1 else 's'} ({_list(names, answer)})"
+    return f"{counted(len(names), what)} ({_list(names, answer)})"
 
 
 def _list(names: Sequence[str], answer: Answer) -> str:

@@ -257,9 +257,16 @@ async def test_the_limit_of_replies_pauses_the_turn() -> None:
     outcome = await agent_loop([bench.said("go")], bench.agent, bench.history, bench.host())
     bench.check()
     assert (outcome.outcome, outcome.error, outcome.replies) == ("limit", "replies", 3)
+    assert outcome.reason == "the limit of 3 replies a turn is reached"
     bench.events.clear()
     outcome = await agent_loop_continue(bench.agent, bench.history, bench.host())
     assert outcome.outcome == "completed"
+
+
+async def test_a_limit_of_one_is_told_in_the_singular() -> None:
+    bench = Bench(ScriptedLane(calls(("c", "look", '{"path": "x"}'))), look, limits=Limits(max_replies=1))
+    outcome = await agent_loop([bench.said("go")], bench.agent, bench.history, bench.host())
+    assert outcome.reason == "the limit of 1 reply a turn is reached"
 
 
 async def test_an_empty_reply_is_asked_again_once_then_the_turn_fails() -> None:

@@ -105,7 +105,10 @@ def test_a_sized_body_knows_what_is_missing_and_what_is_too_much():
     assert (body.feed(b"ab"), body.is_done) == (b"ab", False)
     with pytest.raises(HttpError, match="2 bytes of the answer are missing"):
         body.end()
-    assert (body.feed(b"cdef"), body.is_done, body.rest) == (b"cd", True, b"ef")
+    assert body.feed(b"c") == b"c"
+    with pytest.raises(HttpError, match="1 byte of the answer is missing"):
+        body.end()
+    assert (body.feed(b"def"), body.is_done, body.rest) == (b"d", True, b"ef")
 
 
 def test_an_open_body_ends_with_the_connection():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from buddy.tools.changing import difference
 from buddy.tools.edit import edit_file
+from buddy.tools.find import find_files
 from buddy.tools.jobs import list_jobs, send_keys, stop_job, write_job
 from buddy.tools.read import read_file
 from buddy.tools.shell import SHOWN_CHARS, run_shell, shown
@@ -54,3 +56,15 @@ async def test_a_binary_file_of_one_byte(tmp_path: Path) -> None:
     assert "a is binary (1 byte)" in await files.ask(read_file, path="a")
     assert "a is binary (1 byte)" in await files.ask(edit_file, path="a", old="x", new="y")
     assert difference(b"\0\0", b"\0").diff == "binary: 2 → 1 byte\n"
+
+
+async def test_one_folder_that_no_path_reaches(tmp_path: Path) -> None:
+    files = Desk(tmp_path)
+    files.put("a.py", "")
+    beneath = os.open(files.root, os.O_RDONLY)
+    for _ in range(17):  # longer than any path may be
+        os.mkdir("d" * 250, dir_fd=beneath)
+        above, beneath = beneath, os.open("d" * 250, os.O_RDONLY, dir_fd=beneath)
+        os.close(above)
+    os.close(beneath)
+    assert await files.ask(find_files, pattern="*.py") == "a.py\n[1 file]\n[1 folder could not be read]"
