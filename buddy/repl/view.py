@@ -6,11 +6,11 @@ answer; the rest is held until somebody brings it to the front.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from buddy.agent import events as ev
 from buddy.agent.messages import Image, UserMessage, calls_of, text_of
+from buddy.agent.pattern import pattern
 from buddy.repl import words
 from buddy.repl.blocks import (
     ApprovalAnswered,
@@ -59,7 +59,7 @@ _RETRY_WORDS = {
 }
 
 
-_SENTENCE_END = re.compile(r"[;:] | \(")
+_SENTENCE_END = pattern(r"[;:] | \(")
 
 
 def fold(state: ViewState, event: ev.TaskEvent) -> list[Block]:
@@ -144,7 +144,7 @@ def _fold(state: ViewState, task: TaskView, event: ev.AgentUiEvent, at: float) -
 def _why(event: ev.RetryScheduled) -> str:
     """Why a request is sent again, in few words. "server" means anything from a refused connection to a 502:
     there the message's first words say it."""
-    beginning = _SENTENCE_END.split(event.message, maxsplit=1)[0]
+    beginning = _SENTENCE_END().split(event.message, maxsplit=1)[0]
     return _RETRY_WORDS.get(event.kind) or one_line(beginning, WHY_CHARS)
 
 
