@@ -178,7 +178,8 @@ class Painter:
 
     def _preview(self, preview: Display, width: int) -> list[Line]:
         if isinstance(preview, Command):
-            return text_lines(preview.command, width, "code")
+            command = text_lines(preview.command, width, "code")
+            return command + text_lines(preview.output, width, "warning")
         return display_lines(preview, width, self.look)
 
     def _answered(self, block: ApprovalAnswered, width: int) -> list[Line]:

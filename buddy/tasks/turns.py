@@ -10,7 +10,8 @@ import msgspec
 
 from buddy.agent.budget import message_tokens
 from buddy.agent.compaction import Compaction, plan
-from buddy.agent.display import Display, Plain
+from buddy.agent.counting import counted
+from buddy.agent.display import Command, Display, Plain
 from buddy.agent.events import (
     AgentUiEvent,
     ApprovalRequested,
@@ -26,7 +27,10 @@ from buddy.agent.provider import ErrorKind, ModelDelta, ModelRequest, Provider
 from buddy.agent.tool import Tool, ToolContext, ToolError, ToolResult
 from buddy.extend.folder_instructions import FolderInstructions
 from buddy.llm.governor import GovernedProvider
+from buddy.safety.paths import Boundary
 from buddy.safety.policy_answers import digest
+from buddy.safety.shell.effects import deletions
+from buddy.safety.shell.verdict import Analysis
 from buddy.tasks.delegation import Delegations
 from buddy.tasks.events import EventHub
 from buddy.tasks.execution import Surroundings, Writes, execute
@@ -34,6 +38,9 @@ from buddy.tasks.inbox import Inbox
 from buddy.tasks.parts import BoardParts, ModelAccess
 from buddy.tasks.task import Task
 from buddy.tools.offered import offered
+
+MOST_DELETIONS = 8
+"""Lines of an approval about what a command would delete."""
 
 COMPACT_TO = 0.5
 """Share of the window a compaction aims at: room for a good stretch of work before the next one."""
@@ -202,6 +209,8 @@ class _TaskTurn:
             return Denied(f"it needs an approval and nobody is here to give it ({verdict.reason})")
         try:
             preview = await asyncio.to_thread(_preview, task, call, tool, arguments)
+            if facts.shell is not None and isinstance(preview, Command):
+                preview = await asyncio.to_thread(_with_deletions, preview, facts.shell, board.boundary)
         except ToolError as error:
             return Denied(f"{tool.name} would fail: {error}")
         rule = "; ".join(saved.shown for saved in verdict.rules_to_save)
@@ -235,6 +244,14 @@ def _preview(task: Task, call: Call, tool: Tool, arguments: msgspec.Struct) -> D
         return Plain(tool.name, call.arguments)
     context = ToolContext(task.number, call.id, lambda _text: None, task.cancelled, task.services.services)
     return tool.preview(context, arguments)
+
+
+def _with_deletions(preview: Command, analysis: Analysis, boundary: Boundary) -> Command:
+    """The command with what it would delete as its output."""
+    lines = [f"deletes {deletion.shown}" for deletion in deletions(analysis, boundary)]
+    if len(lines) > MOST_DELETIONS:
+        lines[MOST_DELETIONS - 1 :] = [f"deletes {counted(len(lines) - MOST_DELETIONS + 1, 'more path')}"]
+    return msgspec.structs.replace(preview, output="\n".join(lines))
 
 
 def _instructs(message: Message) -> bool:

@@ -235,6 +235,14 @@ def test_SEC_082_an_approval_shows_what_would_not_be_seen() -> None:
     )
 
 
+def test_an_approval_shows_what_a_command_would_delete_below_it() -> None:
+    shown = Command("rm -rf build", "deletes 214 files under build/, 3 not in git", None, "", 0)
+    assert drawn(ApprovalAsked("q", 1, "run_shell", "high", "why", shown))[-2:] == [
+        "│ rm -rf build",
+        "│ deletes 214 files under build/, 3 not in git",
+    ]
+
+
 def test_SEC_083_a_copy_of_the_approval_stands_behind_a_gutter() -> None:
     copy = "\n".join(drawn(ApprovalAsked("q", 1, "git push", "high", "why", Plain(""))))
     assert all(line.startswith("│ ") for line in drawn(call(Command("x", copy, 0, "", 2.0)))[1:])

@@ -29,7 +29,7 @@ def test_a_delete_tells_how_many_files_it_hits_and_how_many_are_not_in_git(desk:
     desk.git("add", "-f", "build/0.o", "build/1.o", "a")
 
     assert shown(desk, "rm -rf build") == ["5 files under build/, 3 not in git"]
-    assert shown(desk, "rm -rf src/sub a b nosuch '' 'x\0'") == [
+    assert shown(desk, "rm -rf src/sub a b nosuch ''") == [
         "1 file under src/sub/, 1 not in git",
         "a",
         "b, not in git",
@@ -48,6 +48,29 @@ def test_a_delete_tells_how_many_files_it_hits_and_how_many_are_not_in_git(desk:
     assert shown(desk, "find -name x -delete")[0].endswith("not in git")
     assert shown(desk, "ls build") == []
     assert shown(desk, "find build") == []
+
+
+def test_what_is_told_lies_where_the_command_will_stand(desk: ShellDesk) -> None:
+    """A wrong number is worse than none."""
+    desk.git("add", "-f", "a")
+    below = ["1 file under src/sub/, 1 not in git"]
+    assert shown(desk, "cd src && rm -rf sub") == below
+    assert shown(desk, "sudo -u x rm -rf src/sub") == below
+    for moved in (
+        "ls && cd src && rm -rf sub b",
+        "pushd src; rm -rf b",
+        "eval 'cd src'; rm -rf b",
+        "$x; rm -rf b",
+        "env -C src rm -rf b",
+        "sudo --chdir=src rm -rf b",
+        "sudo -i rm -rf b",
+        "sh -c 'cd src; rm b'",
+        "(cd src; rm -rf b)",
+        "rm -rf $x",
+        "rm -rf ''",
+    ):
+        assert shown(desk, moved) == [], moved
+    assert shown(desk, f"(cd src; rm -rf {desk.root}/b)") == ["b, not in git"]
 
 
 def test_without_a_repository_nothing_is_said_about_git_and_links_count_as_themselves(tmp_path: Path) -> None:

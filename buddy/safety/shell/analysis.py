@@ -38,6 +38,7 @@ _COMPOUND = re.compile(r"\(|(?:\A|[\s;])(?:\{|for|if|while)\s")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _WRITES = frozenset({">", ">>", ">|", "&>", "&>>", "<>"})
 _STREAMS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
+_MOVERS = frozenset({"cd", "pushd", "popd", "eval", "source", ".", "builtin", "command"})
 
 
 class Analyser:
@@ -151,6 +152,11 @@ def _unclear(command: str, place: Place, unclear: UnclearError) -> Analysis:
     )
 
 
+def _may_move(argv: tuple[str, ...]) -> bool:
+    """Whether a command may change the folder of those after it."""
+    return bool(argv) and (argv[0] in _MOVERS or UNRESOLVED in argv[0])
+
+
 class _LineJudge:
     """Judges the commands of one line from left to right; a first `cd` moves the place of the rest."""
 
@@ -162,6 +168,8 @@ class _LineJudge:
         self._reads: list[Located] = []
         self._catastrophic = ""
         self._protected = ""
+        self._lost = False
+        """Whether a command before may have changed to a folder that is not known."""
         self._all_follow = False
         """Whether nothing of the list runs once its first command fails."""
 
@@ -200,6 +208,7 @@ class _LineJudge:
         """Judge one command; what it hands on through a pipe."""
         words = simple.words[1:] if simple.words and simple.words[0].plain == "!" else simple.words
         judged, literal, reason = self._expanded(words, feed)
+        folder = "" if self._lost else self._place.boundary.cwd
         try:
             self._surroundings(simple, words, judged)
         except RefusedError as refused:
@@ -216,7 +225,10 @@ class _LineJudge:
             for target in written_inside(argv):
                 self._protected = self._protected or unknown_target(target, self._place.boundary)
         self._reads.extend(judged.reads)
-        self._found.append(Subcommand(judged.argv, literal=literal, reason=reason, inner=inner))
+        self._found.append(
+            Subcommand(judged.argv, literal=literal, reason=reason, inner=inner, folder=folder)
+        )
+        self._lost = self._lost or bool(reason and _may_move(judged.argv))
         return judged.lists
 
     def _expanded(self, words: tuple[Word, ...], feed: Feed | None) -> tuple[Judged, bool, str]:

@@ -4,17 +4,36 @@ from __future__ import annotations
 
 import os
 import posixpath
-import re
 from collections.abc import Iterator
 
 import msgspec
 
+from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
-from buddy.safety.paths import Boundary, Located, locate
+from buddy.safety.paths import Boundary, Located, is_beneath, locate
 from buddy.safety.shell.git_index import tracked_paths
-from buddy.safety.shell.verdict import Analysis
+from buddy.safety.shell.verdict import UNRESOLVED, Analysis, Subcommand
 
 MAX_COUNTED = 20_000
+_STAYING = frozenset(
+    {
+        "sudo",
+        "doas",
+        "env",
+        "nice",
+        "ionice",
+        "nohup",
+        "timeout",
+        "time",
+        "command",
+        "exec",
+        "stdbuf",
+        "setsid",
+    }
+)
+"""Programs that start another one where they stand themselves, unless an option says otherwise."""
+_OPTION = pattern(r"-.|\Z")
+_MOVES = pattern(r"-[CDi]|--(?:ch|l)")
 
 
 class Deletion(msgspec.Struct, frozen=True):
@@ -40,17 +59,16 @@ class Deletion(msgspec.Struct, frozen=True):
 
 
 def deletions(analysis: Analysis, boundary: Boundary, at_most: int = MAX_COUNTED) -> tuple[Deletion, ...]:
-    """What the deletes of a command would hit. Reads folders and the git index; for showing, not for
-    judging."""
+    """What the deletes of a command would hit, as far as its folders and words are known. Reads folders and
+    the git index; for showing, not for judging."""
     targets: dict[str, Located] = {}
     for command in analysis.commands:
-        for argv in (command.argv, *command.inner):
-            for operand in _operands(argv):
-                try:
-                    located = locate(boundary, operand)
-                except ToolError:
-                    continue
-                targets.setdefault(located.path, located)
+        for operand in _known_operands(command):
+            try:
+                located = locate(boundary, posixpath.join(_seen_from(boundary.cwd, command.folder), operand))
+            except ToolError:
+                continue
+            targets.setdefault(located.path, located)
     if not targets:
         return ()
     tracked = tracked_paths(boundary.root)
@@ -59,13 +77,32 @@ def deletions(analysis: Analysis, boundary: Boundary, at_most: int = MAX_COUNTED
     )
 
 
+def _seen_from(cwd: str, folder: str) -> str:
+    """A folder as a person at `cwd` would write it: "" there, relative below it."""
+    if folder == cwd:
+        return ""
+    return os.path.relpath(folder, cwd) if is_beneath(folder, cwd) else folder
+
+
+def _known_operands(command: Subcommand) -> Iterator[str]:
+    """The paths a command would delete that can be told: without the folder only absolute ones can."""
+    name = posixpath.basename(command.argv[0]) if command.argv else ""
+    stays = name in _STAYING and not any(map(_MOVES().match, command.argv))
+    for argv in (command.argv, *command.inner):
+        placed = argv is command.argv or (stays and command.argv[-len(argv) :] == argv)
+        for operand in _operands(argv):
+            known = operand and UNRESOLVED not in operand
+            if known and (operand.startswith("/") or (placed and command.folder)):
+                yield operand
+
+
 def _operands(argv: tuple[str, ...]) -> Iterator[str]:
     """The paths a deleting command names."""
     name = posixpath.basename(argv[0]) if argv else ""
     if name in ("rm", "rmdir", "unlink", "shred"):
         dashes = argv.index("--") if "--" in argv else len(argv)
         for position, word in enumerate(argv[1:], start=1):
-            if position > dashes or not re.match(r"-.|\Z", word):
+            if position > dashes or not _OPTION().match(word):
                 yield word
     elif name == "find" and "-delete" in argv:
         starts = [word for word in argv[1:2] if not word.startswith("-")]

@@ -16,12 +16,14 @@ class Subcommand(msgspec.Struct, frozen=True):
     """One simple command. `argv` after expansion, `literal` when every word of it is known and nothing beside
     the words acts (no redirection that writes, no assignment that matters): only then may an allow rule
     match. `inner` are the commands it would start itself (through env, xargs, find -exec, sh -c …): deny and
-    ask rules see them too. `reason` says why it is not read-only, "" when it is."""
+    ask rules see them too. `reason` says why it is not read-only, "" when it is. `folder` is where it starts,
+    "" when that is not known."""
 
     argv: tuple[str, ...]
     literal: bool
     reason: str
     inner: tuple[tuple[str, ...], ...] = ()
+    folder: str = ""
 
     @property
     def read_only(self) -> bool:

@@ -1,0 +1,59 @@
+"""An approval of a command says what it would delete (safety.md, network and deletes)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from buddy.agent.display import Command
+from buddy.cli.judge import Judge
+from buddy.safety.paths import Boundary
+from buddy.tools.shell import run_shell
+from tests.agent.laws import calls, says
+from tests.tasks.board_desk import board_desk
+
+
+async def previewed(root: Path, command: str) -> object:
+    """What the person is shown of a command before it runs; it is denied afterwards."""
+    boundary = Boundary(str(root), str(root), str(root.parent / "home"))
+    async with board_desk(root, run_shell, boundary=boundary, facts=Judge(boundary).facts) as desk:
+        number = 1
+        desk.script(calls(("c1", "run_shell", f'{{"command": "{command}"}}')), says("ok"))
+        desk.board.submit(number, "clean up")
+        asked = await desk.asked()
+        desk.board.inbox.answer(asked.request_id, asked.digest, "denied")
+        await desk.board.wait(number)
+        return asked.preview
+
+
+async def test_an_approval_tells_how_many_files_a_delete_hits(tmp_path: Path) -> None:
+    (tmp_path / "work" / "build" / "deep").mkdir(parents=True)
+    for number in range(3):
+        (tmp_path / "work" / "build" / "deep" / str(number)).touch()
+    (tmp_path / "work" / "notes\x1b[2J.txt").touch()
+
+    assert await previewed(tmp_path / "work", "rm -rf build; rm notes*") == Command(
+        "rm -rf build; rm notes*",
+        "deletes 3 files under build/\ndeletes notes⟨U+001B⟩[2J.txt",
+        None,
+        "",
+        0.0,
+    )
+
+
+async def test_a_delete_of_many_names_shows_the_first_ones(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    for number in range(20):
+        (tmp_path / "work" / f"{number:02}.o").touch()
+
+    shown = await previewed(tmp_path / "work", "rm *.o")
+
+    assert isinstance(shown, Command)
+    assert shown.output.split("\n") == [f"deletes {number:02}.o" for number in range(7)] + [
+        "deletes 13 more paths"
+    ]
+
+
+async def test_a_command_that_deletes_nothing_is_shown_as_it_stands(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+
+    assert await previewed(tmp_path / "work", "touch x") == Command("touch x", "", None, "", 0.0)
