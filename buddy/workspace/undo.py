@@ -161,8 +161,10 @@ class UndoLog:
     def _add(self, entry: UndoEntry) -> None:
         self._changes.add(entry, entry.files)
         self._entries[entry.id] = entry
-        # A new edit ends redoing.
-        self._undone = [done for done in self._undone if self._entries[done].task_id != entry.task_id]
+        # A new edit ends redoing: what was taken back neither comes back nor stands.
+        for id_ in [done for done in self._undone if self._entries[done].task_id == entry.task_id]:
+            self._undone.remove(id_)
+            del self._entries[id_]
 
     def drop(self, entry: UndoEntry) -> None:
         """The entry's files were not written after all: folders that were made for them go."""
@@ -259,7 +261,8 @@ class UndoLog:
             case Dropped():
                 self._entries.pop(line.id, None)
             case Undone():
-                self._undone.append(line.id)
+                if line.id in self._entries:
+                    self._undone.append(line.id)
                 self._taken[line.id] = line.files
                 self._folders[line.id] = line.folders
             case Redone():

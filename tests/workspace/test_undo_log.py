@@ -88,6 +88,23 @@ async def test_a_new_edit_ends_redoing(desk: Desk) -> None:
         desk.undo.redo(desk.locks)
 
 
+async def test_what_was_taken_back_before_a_new_edit_does_not_stand_again(desk: Desk, tmp_path: Path) -> None:
+    desk.put("a.txt", "0\n")
+    await desk.call(edit_file, path="a.txt", old="0", new="1")
+    await desk.call(edit_file, path="a.txt", old="1", new="2")
+    desk.undo.undo(desk.locks)
+    desk.put("b.txt", "b\n")
+    await desk.call(edit_file, path="b.txt", old="b", new="c")
+    assert [entry.id for entry in desk.undo.entries()] == [1, 3]
+    desk.undo.undo(desk.locks)
+    desk.undo.undo(desk.locks)
+    assert (desk.bytes("a.txt"), desk.bytes("b.txt")) == (b"0\n", b"b\n")
+    again = UndoLog(str(tmp_path / ".buddyx/sessions/s/undo"))
+    assert again.entries() == ()
+    again.redo(desk.locks)
+    assert [entry.id for entry in again.entries()] == [1]
+
+
 async def test_the_log_is_read_back_by_the_next_program(desk: Desk, tmp_path: Path) -> None:
     desk.put("a.txt", "0\n")
     await desk.call(edit_file, path="a.txt", old="0", new="1")
