@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import logging
 from collections.abc import Coroutine
 from typing import Any
@@ -44,6 +45,9 @@ _log = logging.getLogger(__name__)
 
 PREPARE_AFTER_S = 1.0
 """What the start itself still does, and the first keys, come before."""
+PROBLEM_WITHIN_S = 0.7
+"""How long what is typed waits for the question whether a key can be had: a keyring or a key command may
+take half a minute, and commands need no key."""
 
 
 async def sit(
@@ -93,7 +97,7 @@ def _said(error: Exception, reference: str) -> str:
 
 
 def _models(options: Options, place: Place, loaded: Loaded, front: Front) -> Models:
-    if options.command != "demo":
+    if options.command not in ("resume", "demo"):
         return Models(loaded.settings, place)
     return DemoModels(loaded.settings, place, pace=Pace(characters=6, seconds=0.02))
 
@@ -123,7 +127,7 @@ async def _begin(desk: Desk, options: Options, front: Front, stage: Stage, log_p
     own = OwnWork(desk.board.parts.clock.now, front.screen.touch)
     context = Context(_port(desk, folder, options, log_path), stage, own)
     _listen(desk, front)
-    asked, _ = await asyncio.gather(asyncio.to_thread(folder.ask), _greet(desk, front))
+    asked, _ = await asyncio.gather(asyncio.to_thread(folder.ask), _greet(desk, front, stage))
     for note in desk.notes:
         if not (asked and note in (IGNORED, desk.place.trust_note)):
             front.print(Note("warning", note))
@@ -164,7 +168,7 @@ async def _pump(reader: EventReader, front: Front) -> None:
         front.batches.put_nowait(batch)
 
 
-async def _greet(desk: Desk, front: Front) -> None:
+async def _greet(desk: Desk, front: Front, stage: Stage) -> None:
     """What a resumed session said last, or what a first run has to know."""
     board = desk.board
     history = board.task(board.focus).history
@@ -177,9 +181,21 @@ async def _greet(desk: Desk, front: Front) -> None:
     if isinstance(desk.models, DemoModels):
         front.print(PlainText(HINTS))
         return
-    problem = await desk.models.problem(board.task(board.focus).model)
-    if problem:
-        front.print(PlainText(await first_run_text(problem, desk.models.known(), desk.place.environment)))
+    told = asyncio.Event()
+    stage.start(_tell_problem(desk, front, told))
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(PROBLEM_WITHIN_S):
+            await told.wait()
+
+
+async def _tell_problem(desk: Desk, front: Front, told: asyncio.Event) -> None:
+    """What a first run has to know, if anything; `told` is set afterwards."""
+    try:
+        problem = await desk.models.problem(desk.board.task(desk.board.focus).model)
+        if problem:
+            front.print(PlainText(await first_run_text(problem, desk.models.known(), desk.place.environment)))
+    finally:
+        told.set()
 
 
 def _paused(task: Task) -> str:

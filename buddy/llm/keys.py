@@ -11,7 +11,9 @@ import os
 import shlex
 import signal
 import stat
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from concurrent.futures import Future
 
 import msgspec
 
@@ -116,9 +118,31 @@ class KeyResolver:
         except CredentialsError as error:
             raise KeyMissingError(str(error)) from error
         if not saved and self._keyring is not None:
-            # A keyring may ask the desktop, and wait for the person.
-            saved = await asyncio.to_thread(self._keyring, self._source.provider)
+            saved = await self._from_keyring(self._keyring)
         return checked(saved, f"the saved key of {self._source.provider}") if saved else ""
+
+    async def _from_keyring(self, keyring: Callable[[str], str]) -> str:
+        """A keyring may ask the desktop, and wait for the person, or for a service that never answers."""
+        answer: Future[str] = Future()
+        # A daemon, unlike the loop's own threads: who leaves does not wait for it.
+        asking = threading.Thread(
+            target=_ask, args=(keyring, self._source.provider, answer), name="keyring", daemon=True
+        )
+        asking.start()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await asyncio.wrap_future(answer)
+        except TimeoutError as error:
+            name = self._source.env or self._source.default_env or "api_key_env"
+            raise KeyMissingError(
+                f"the keyring did not answer within {self._timeout_s:g} s: unlock it, or set {name}"
+            ) from error
+
+
+def _ask(keyring: Callable[[str], str], provider: str, answer: Future[str]) -> None:
+    """In a thread. The answer stays there when nobody waits for it any more."""
+    answer.set_running_or_notify_cancel()
+    answer.set_result(keyring(provider))
 
 
 def checked(text: str, place: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,12 @@ from tests.headless.program import Desk
 from tests.journeys.terminal import on_terminal
 
 KEYRING = """
-import json, os
+import json, os, time
 KEPT = os.environ["KEYRING_FILE"]
 def _all(): return json.load(open(KEPT)) if os.path.exists(KEPT) else {}
-def get_password(service, user): return _all().get(f"{service}/{user}")
+def get_password(service, user):
+    if os.environ.get("KEYRING_HANGS"): time.sleep(600)
+    return _all().get(f"{service}/{user}")
 def set_password(service, user, key):
     if os.environ.get("KEYRING_LOCKED"): raise OSError("locked")
     json.dump({**_all(), f"{service}/{user}": key}, open(KEPT, "w"))
@@ -71,6 +74,20 @@ async def test_with_a_keyring_the_key_is_there_and_in_no_file(tmp_path: Path) ->
             False,
         )
         assert await key_used(desk, server) == "Bearer sk-ring"
+
+
+async def test_a_keyring_that_does_not_answer_keeps_nobody_from_commands_nor_from_leaving(
+    tmp_path: Path,
+) -> None:
+    desk = with_keyring(tmp_path, "http://127.0.0.1:9", KEYRING_HANGS="1")
+    async with on_terminal(desk) as terminal:
+        await terminal.line("/keys")
+        await terminal.shows("Ctrl+T")
+        begun = time.monotonic()
+        terminal.keys("\x04")
+        assert await terminal.exit_code() == 0
+        assert time.monotonic() - begun < 15, "30 s is what the keyring is given, 600 s what it takes"
+        assert terminal.is_restored()
 
 
 async def test_a_new_key_in_the_keyring_is_not_hidden_by_an_old_one_in_the_file(tmp_path: Path) -> None:

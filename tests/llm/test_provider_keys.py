@@ -6,6 +6,7 @@ import asyncio
 import os
 import shlex
 import sys
+import threading
 import time
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
@@ -186,6 +187,24 @@ async def test_the_keyring_is_asked_last(desk: Desk) -> None:
     save_credential(desk.credentials, "openai", "sk-saved")
     assert await desk.resolver(keyring)() == "sk-saved"
     assert asked == ["openai"]
+
+
+async def test_a_keyring_that_does_not_answer_holds_up_neither_a_request_nor_the_way_out(desk: Desk) -> None:
+    asked: list[threading.Thread] = []
+    answer = threading.Event()
+
+    def keyring(_provider: str) -> str:
+        asked.append(threading.current_thread())
+        answer.wait(60)
+        return "sk-late"
+
+    expected = r"the keyring did not answer within 0\.05 s: unlock it, or set OPENAI_API_KEY"
+    try:
+        with pytest.raises(KeyMissingError, match=expected):
+            await desk.resolver(keyring, timeout_s=0.05)()
+        assert [thread.daemon for thread in asked] == [True]
+    finally:
+        answer.set()
 
 
 def test_the_keyring_may_be_missing_locked_or_keep_nothing() -> None:
