@@ -133,6 +133,15 @@ def parse(arguments: Sequence[str]) -> Options:
     return msgspec.convert({**found, "command": command, "words": words}, Options)
 
 
+def resuming(options: Options) -> Options:
+    """`buddy resume`: the first word names the session, or an option has named it already; what follows is
+    the prompt. Other commands stay as they are."""
+    if options.command != "resume" or options.resume or options.resume_last:
+        return options
+    reference = options.words[0] if options.words else "last"
+    return msgspec.structs.replace(options, resume=reference, words=options.words[1:])
+
+
 def _put(found: dict[str, object], field: str, value: str, name: str) -> None:
     if field in ("add_dir", "allow"):
         several = cast("list[str]", found.setdefault(field, []))

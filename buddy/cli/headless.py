@@ -8,10 +8,8 @@ import os
 import sys
 from collections.abc import Callable, Generator, Mapping
 
-import msgspec
-
 from buddy.agent.messages import Usage
-from buddy.cli.arguments import Options, UsageError
+from buddy.cli.arguments import Options, UsageError, resuming
 from buddy.cli.collector import collect_from_here
 from buddy.cli.desk import open_desk
 from buddy.cli.log import start_log
@@ -45,8 +43,7 @@ class _OutputError(Exception):
 
 def run_headless(options: Options, environment: Mapping[str, str]) -> int:
     """Run one prompt. Returns the exit code."""
-    if options.command == "resume":
-        options = _resuming(options)
+    options = resuming(options)
     try:
         prompt = _prompt(options)
         _check(options)
@@ -77,14 +74,6 @@ def run_headless(options: Options, environment: Mapping[str, str]) -> int:
         return _told(
             f"{where}{error.strerror}: the session can't be kept there; {KEEP_ELSEWHERE}", CONFIGURATION
         )
-
-
-def _resuming(options: Options) -> Options:
-    """`buddy resume ID` without a terminal: what follows the reference, or comes in a pipe, is the prompt."""
-    if options.resume or options.resume_last:
-        return options
-    reference = options.words[0] if options.words else "last"
-    return msgspec.structs.replace(options, resume=reference, words=options.words[1:])
 
 
 @contextlib.contextmanager

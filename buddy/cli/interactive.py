@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from buddy.agent.events import TaskEvent
-from buddy.cli.arguments import Options
+from buddy.cli.arguments import Options, resuming
 from buddy.cli.collector import collect_from_here
 from buddy.cli.log import start_log
 from buddy.cli.place import Place, check_yolo, find_place, place_again, read_settings
@@ -40,6 +40,7 @@ _log = logging.getLogger("buddy.terminal")
 
 def run_interactive(options: Options, environment: Mapping[str, str], modes: list[Any] | None = None) -> int:
     """Run the REPL. `modes`: how the terminal was before buddy changed it. Returns the exit code."""
+    options = resuming(options)
     place = find_place(options, environment)
     check_yolo(options, environment)
     try:
@@ -169,8 +170,6 @@ async def _sit(options: Options, place: Place, loaded: Loaded, front: Front, log
 
 
 def _reference(options: Options) -> str:
-    if options.command == "resume":
-        return options.words[0] if options.words else "last"
     return options.resume or ("last" if options.resume_last else "")
 
 

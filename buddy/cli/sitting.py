@@ -97,7 +97,7 @@ def _said(error: Exception, reference: str) -> str:
 
 
 def _models(options: Options, place: Place, loaded: Loaded, front: Front) -> Models:
-    if options.command not in ("resume", "demo"):
+    if options.command != "demo":
         return Models(loaded.settings, place)
     return DemoModels(loaded.settings, place, pace=Pace(characters=6, seconds=0.02))
 
@@ -138,7 +138,7 @@ async def _begin(desk: Desk, options: Options, front: Front, stage: Stage, log_p
     index = FileIndex(cwd)
     front.completer.source = DeskCompleter(commands, context, cwd, lambda text: found(index, text))
     at_desk = AtDesk(context, commands)
-    if options.words and options.command not in ("resume", "demo"):
+    if options.words and options.command != "demo":
         at_desk.act(Prompt(" ".join(options.words)))
     front.controller.open(at_desk)
     front.screen.touch()

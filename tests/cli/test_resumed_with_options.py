@@ -9,6 +9,7 @@ from buddy.repl.style import UNICODE, Look
 from tests.fake_llm.script import Tokens, reply
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import Desk
+from tests.journeys.terminal import on_terminal
 from tests.repl.sitting_desk import Sitting, seated
 
 
@@ -136,3 +137,18 @@ async def test_the_footer_goes_with_the_window_of_another_model(tmp_path: Path) 
         sat.say("/model fast")
         await sat.hints("model: fast")
         assert "25% context" in footer(sat)
+
+
+async def test_words_after_the_session_are_the_first_prompt_on_a_terminal(tmp_path: Path) -> None:
+    async with FakeLLM(lambda asked: reply(f"Answer to {asked.last_user_text}.")) as server:
+        desk = desk_of(tmp_path, server)
+        await desk.run("exec", "one")
+        (first,) = desk.sessions()
+        ways = ((("resume", "--last"), "two"), (("resume", "-c"), "three"), (("resume", first), "four"))
+        for arguments, word in ways:
+            async with on_terminal(desk, *arguments, word, "and", "more") as terminal:
+                await terminal.has_shown(f"Answer to {word} and more.", "done ·")
+                terminal.keys("\x04")
+                assert await terminal.exit_code() == 0
+        assert desk.sessions() == [first]
+        assert await desk.prompts() == ["one", "two and more", "three and more", "four and more"]
