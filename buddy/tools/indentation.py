@@ -107,7 +107,10 @@ def _other_kind(ours: list[str], quoted: list[str]) -> bool:
 
 
 def _levels(indents: list[str]) -> list[int]:
-    """The different depths in columns or tabs, without the one space by which some comments are set in."""
+    """The different depths in columns or tabs, without the one space by which some comments are set in (which
+    steps of three columns are not)."""
+    if not any(len(indent) % 3 for indent in indents):
+        return sorted({len(indent) for indent in indents})
     return sorted({len(indent) // 2 * 2 if "\t" not in indent else len(indent) for indent in indents})
 
 

@@ -134,6 +134,13 @@ GO = "func f() {\n\tif a {\n\t\tb()\n\t}\n\treturn p\n}\n"
             "a:\n  b:\n    d\n",
         ),
         ("all:\n\tcc a\n", "all:\n    cc a\n", "all:\n    cc a b\n", "all:\n\tcc a b\n"),
+        ("\tb\n\tc\n", "b\nc", "b\nc\n   d\n      e", "\tb\n\tc\n\t\td\n\t\t\te\n"),
+        (
+            "a:\n    b:\n        c\n",
+            "a:\n   b:\n      c\n",
+            "a:\n   b:\n      d\n",
+            "a:\n    b:\n        d\n",
+        ),
     ],
     ids=[
         "spaces for tabs",
@@ -143,6 +150,8 @@ GO = "func f() {\n\tif a {\n\t\tb()\n\t}\n\treturn p\n}\n"
         "comment stars",
         "wider steps",
         "makefile",
+        "steps of three for tabs",
+        "steps of three",
     ],
 )
 def test_tabs_for_spaces_are_one_difference_on_every_level(text: str, old: str, new: str, after: str) -> None:
