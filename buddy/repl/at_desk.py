@@ -89,7 +89,7 @@ class AtDesk:
                 else:
                     stage.put(text_of(message))
             case DropNote():
-                del board.notes[-1:]
+                board.notes.drop_last()
             case TaskPanel():
                 await self._slash(context, "/ps")
             case Rewind():
@@ -156,7 +156,7 @@ class AtDesk:
         for task in board.tasks.values():
             rows += [QueueRow("steer", task.number, text_of(message)) for message in task.steering]
             rows += [QueueRow("queue", task.number, text_of(message)) for message in task.queued]
-        rows += [QueueRow("note", note.task_number, note.title) for note in board.notes]
+        rows += [QueueRow("note", note.task_number, note.title) for note in board.notes.waiting]
         return DeskFacts(
             focus=board.focus,
             mode=desk.policy.mode,

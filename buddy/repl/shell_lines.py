@@ -14,7 +14,7 @@ from buddy.repl.blocks import ToolCall
 from buddy.repl.commands.registry import CommandError
 from buddy.repl.own_work import Work
 from buddy.repl.port import Context
-from buddy.tasks.board import Note
+from buddy.sessions.records import Note
 from buddy.workspace.child import Child, Exit
 from buddy.workspace.launch import shell_argv
 from buddy.workspace.processes import Request
@@ -53,9 +53,9 @@ async def run_shell_line(context: Context, command: str, *, private: bool) -> No
         )
     )
     if not private:
-        context.board.notes.append(
-            Note(context.focus, f"! {command}", _bounded(text), f"I ran `{command}` ({how}):")
-        )
+        note_id = context.board.parts.clock.new_id()
+        heading = f"I ran `{command}` ({how}):"
+        context.board.notes.offer(Note(note_id, context.focus, f"! {command}", _bounded(text), heading))
 
 
 async def _ended(context: Context, child: Child, work: Work) -> tuple[Exit, str]:

@@ -45,12 +45,27 @@ class TaskChanged(msgspec.Struct, frozen=True):
     tools: tuple[str, ...] | None = None
 
 
+class Note(msgspec.Struct, frozen=True):
+    """Something offered to the conversation in the foreground, attached to its next prompt: the answer of a
+    finished background task, or what the person ran. `heading` is what the model reads above the text;
+    `carried_by` is the message it was attached to, "" while it waits for one."""
+
+    id: str
+    task_number: int
+    title: str
+    text: str
+    heading: str
+    carried_by: str = ""
+
+
 class QueueChanged(msgspec.Struct, frozen=True):
     """All text that waits: `queued` for after the turn, `steering` for the running one. A message leaves by
-    itself when it is recorded in the history, so that no crash can say it twice."""
+    itself when it is recorded in the history, so that no crash can say it twice. `notes` are those of the
+    whole session, None where they are as they were; a note leaves with the message that carries it."""
 
     queued: tuple[UserMessage, ...]
     steering: tuple[UserMessage, ...]
+    notes: tuple[Note, ...] | None = None
 
 
 class GrantChanged(msgspec.Struct, frozen=True):

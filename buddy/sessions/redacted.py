@@ -22,7 +22,7 @@ def redacted_record(record: Record) -> Record:
         case ApprovalRequested() | TaskChanged() | Renamed() | JobChanged():
             return _redacted(record)
         case QueueChanged():
-            return QueueChanged(_messages(record.queued), _messages(record.steering))
+            return QueueChanged(_messages(record.queued), _messages(record.steering), _redacted(record.notes))
         case _:
             return record
 

@@ -19,6 +19,7 @@ from buddy.sessions.records import (
     GrantChanged,
     HistoryReplaced,
     JobChanged,
+    Note,
     PartialGrown,
     QueueChanged,
     Record,
@@ -68,6 +69,7 @@ class SessionState(msgspec.Struct, frozen=True):
     jobs: tuple[JobChanged, ...] = ()
     job_tasks: tuple[int, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 class _Task:
@@ -152,6 +154,18 @@ class Replay:
             checkpoints=tuple(self._checkpoints),
         )
 
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """The notes no recorded message has carried yet."""
+        return self._state.notes
+
+    def waiting(self, task_id: int) -> QueueChanged:
+        """The text that waits for a task."""
+        if task_id not in self._tasks:
+            return QueueChanged((), ())
+        record = self._tasks[task_id].record
+        return QueueChanged(record.queued, record.steering)
+
     def apply(self, record: Record, task_id: int) -> None:
         """One more record."""
         match record:
@@ -184,12 +198,15 @@ class Replay:
         match record:
             case UserMessage() | AssistantMessage() | ToolMessage():
                 task.add(record)
+                self._delivered(record)
             case PartialGrown():
                 task.grow(record)
             case TaskChanged():
                 task.change(task=record)
             case QueueChanged():
                 task.change(queued=record.queued, steering=record.steering)
+                if record.notes is not None:
+                    self._change(notes=record.notes)
             case ApprovalRequested():
                 task.change(approvals=(*task.record.approvals, record))
             case ApprovalResolved():
@@ -210,6 +227,10 @@ class Replay:
                 task.change(budget=record)
             case SessionHeader() | GrantChanged() | JobChanged() | CheckpointTaken() | Renamed() | FocusSet():
                 pass
+
+    def _delivered(self, message: Message) -> None:
+        if self._state.notes:
+            self._change(notes=tuple(note for note in self.notes if note.carried_by != message.id))
 
     def _change(self, **changes: Any) -> None:
         self._state = msgspec.structs.replace(self._state, **changes)

@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from buddy.agent.compaction import Compaction
 from buddy.agent.events import ApprovalRequested, ApprovalResolved, TokenUsage
 from buddy.agent.messages import AssistantMessage, Message, ResultStatus, UserMessage
@@ -27,6 +29,7 @@ from buddy.sessions.records import (
     GrantChanged,
     HistoryReplaced,
     JobChanged,
+    Note,
     PartialGrown,
     QueueChanged,
     Record,
@@ -91,6 +94,11 @@ class SessionWriter:
         """Everything recorded so far, whether it is on the disk already or not."""
         return self._replay.state()
 
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """The notes that wait for a prompt, or for the message that carries them to be recorded."""
+        return self._replay.notes
+
     def record_header(self) -> Saved:
         """The first line."""
         return self._record("session", self.header)
@@ -123,6 +131,11 @@ class SessionWriter:
     ) -> Saved:
         """All text that waits for a task."""
         return self._record("queue", QueueChanged(queued, steering), task_id)
+
+    def record_notes(self, task_id: int, notes: tuple[Note, ...]) -> Saved:
+        """All notes of the session, on a line of some task: the text that waits for it stays as it is."""
+        changed = msgspec.structs.replace(self._replay.waiting(task_id), notes=notes)
+        return self._record("queue", changed, task_id)
 
     def record_approval(self, task_id: int, approval: ApprovalRequested | ApprovalResolved) -> Saved:
         """A question, or its answer."""

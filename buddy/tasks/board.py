@@ -23,10 +23,11 @@ from buddy.tasks.delegation import Delegations
 from buddy.tasks.events import EventHub, EventReader
 from buddy.tasks.execution import Writes
 from buddy.tasks.inbox import Inbox
+from buddy.tasks.notes import Notes
 from buddy.tasks.parts import BoardParts
 from buddy.tasks.running import Running
 from buddy.tasks.spending import Spending
-from buddy.tasks.task import Note, Task, TaskError, legal_length, restored, title_of
+from buddy.tasks.task import Task, TaskError, legal_length, restored, title_of
 from buddy.tasks.turns import TurnParts
 
 
@@ -47,14 +48,14 @@ class TaskBoard:
             save=parts.save_rules,
         )
         self.tasks: dict[int, Task] = {}
-        self.notes: list[Note] = []
         self.focus = 0
+        self.notes = Notes(parts.memory, lambda: self.focus)
         self._spending = Spending(parts, self.tasks)
         self._running = Running(
             TurnParts(parts, self.hub, self.inbox, Writes(), self._changed, self.delegations),
             self.tasks,
             is_foreground=lambda number: number == self.focus,
-            offer=self.notes.append,
+            offer=self.notes.offer,
         )
 
     async def __aenter__(self) -> TaskBoard:
@@ -94,6 +95,7 @@ class TaskBoard:
             task.background = record.number != focus
             self.tasks[record.number] = task
         self.focus = focus if focus in self.tasks else min(self.tasks, default=0)
+        self.notes.not_carried()
 
     def task(self, number: int) -> Task:
         """The task of a number. Raises `TaskError` naming those there are."""
@@ -126,9 +128,11 @@ class TaskBoard:
         task = self._free(number)
         prompt = self.message(content, "prompt")
         self._entitle(task, prompt)
-        if number == self.focus and self.notes:
-            prompt = replace(prompt, parts=(*self._taken_notes(), *prompt.parts))
-        return self._running.start(task, (prompt,))
+        if number == self.focus:
+            prompt = self.notes.carried(prompt)
+        runner = self._running.start(task, (prompt,))
+        runner.add_done_callback(lambda _runner: self.notes.not_carried(prompt.id))
+        return runner
 
     def go_on(self, number: int) -> asyncio.Task[None]:
         """Continue a task that was interrupted, paused or failed. Raises `TaskError` where nothing waits."""
@@ -265,11 +269,6 @@ class TaskBoard:
     def _changed(self, task: Task) -> None:
         asked = any(request.task_id == task.number for request in self.inbox.waiting())
         task.state = "waiting" if asked else "running"
-
-    def _taken_notes(self) -> list[UserPart]:
-        parts: list[UserPart] = [Text(f"[{note.heading}]\n{note.text}\n\n") for note in self.notes]
-        self.notes.clear()
-        return parts
 
     async def _save_waiting(self, task: Task) -> None:
         self.delegations.wake(task.number)

@@ -15,7 +15,8 @@ from buddy.agent.host import Outcome
 from buddy.agent.loop import agent_loop, agent_loop_continue
 from buddy.agent.messages import UserMessage
 from buddy.sessions.journal import NotSavedError
-from buddy.tasks.task import Note, Task
+from buddy.sessions.records import Note
+from buddy.tasks.task import Task
 from buddy.tasks.turns import TurnParts, agent_of, host_of
 
 _log = logging.getLogger(__name__)
@@ -113,11 +114,15 @@ class Running:
             task.deadline.cancel()
             task.deadline = None
         self._shared.delegations.ended(task)
-        if task.background and not task.parent and outcome.outcome == "completed":
-            heading = f"Background task {task.number}, {task.title!r}, has finished. Its answer:"
-            self._offer(Note(task.number, task.title, task.last_answer(), heading))
         task.runner = None
         with contextlib.suppress(NotSavedError):  # the writer was closed first: it has said what is lost
+            if task.background and not task.parent and outcome.outcome == "completed":
+                self._offer(self._answer_of(task))  # first: a task that counts as finished has said so
             self._memory.record_task(task.number, task.record())
             if not any(other.running for other in self._tasks.values()):
                 self._memory.idle()
+
+    def _answer_of(self, task: Task) -> Note:
+        heading = f"Background task {task.number}, {task.title!r}, has finished. Its answer:"
+        note_id = self._shared.board.clock.new_id()
+        return Note(note_id, task.number, task.title, task.last_answer(), heading)

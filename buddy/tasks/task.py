@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Literal
 
-import msgspec
-
 from buddy.agent.budget import TokenMeter
 from buddy.agent.compaction import Compaction
 from buddy.agent.host import Outcome
@@ -30,16 +28,6 @@ TITLE_CHARS = 60
 
 class TaskError(Exception):
     """An operation that can't be done now; the message is for the person."""
-
-
-class Note(msgspec.Struct, frozen=True):
-    """Something offered to the conversation in the foreground, attached to its next prompt: the answer of a
-    finished background task, or what the person ran. `heading` is what the model reads above the text."""
-
-    task_number: int
-    title: str
-    text: str
-    heading: str
 
 
 class Task:

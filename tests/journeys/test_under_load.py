@@ -101,6 +101,37 @@ async def test_killed_while_it_streams_everything_is_in_the_next_request(tmp_pat
 
 
 @pytest.mark.slow
+async def test_killed_while_notes_wait_they_go_with_the_next_prompt_once(tmp_path: Path) -> None:
+    async with FakeLLM(lambda asked: reply(f"heard {asked.last_user_text.rpartition(chr(10))[2]}")) as server:
+        desk = Desk(tmp_path, server.url)
+        desk.files(main__py="print(1)\n")
+        async with on_terminal(desk) as terminal:
+            await terminal.line("count the files &")
+            await terminal.shows("note @2")
+            await terminal.line("!echo shared $((6 * 7))")
+            await terminal.shows("note: ! echo")
+            os.kill(terminal.process.pid, signal.SIGKILL)
+            await terminal.exit_code()
+        async with on_terminal(desk, "-c") as terminal:
+            await terminal.shows("note @2: count the files", "note: ! echo")
+            await terminal.line("and now?")
+            await terminal.has_shown("heard and now?")
+            assert not any("→ note" in row for row in terminal.rows())
+            os.kill(terminal.process.pid, signal.SIGKILL)
+            await terminal.exit_code()
+        async with on_terminal(desk, "-c") as terminal:
+            await terminal.has_shown("heard and now?")
+            await terminal.line("and then?")
+            await terminal.has_shown("heard and then?")
+            assert not any("→ note" in row for row in terminal.rows())
+    told = server.requests[-2].last_user_text
+    assert "[Background task 2, 'count the files', has finished. Its answer:]\nheard count the files" in told
+    assert "[I ran `echo shared $((6 * 7))` (exit code 0):]\nshared 42" in told
+    assert told.endswith("and now?")
+    assert server.requests[-1].last_user_text == "and then?"
+
+
+@pytest.mark.slow
 async def test_a_session_in_which_nothing_was_said_leaves_no_trace(tmp_path: Path) -> None:
     async with FakeLLM([]) as server:
         desk = Desk(tmp_path, server.url)

@@ -333,7 +333,9 @@ async def test_an_own_command_is_shown_shared_and_ended(tmp_path: Path) -> None:
         await desk.said("!echo one; exit 3", "! echo one; exit 3", "exit 3")
         assert cache.statistics().entries == 0, "it may have changed anything"
         await desk.said("!!echo secret", "!! echo secret")
-        await desk.until(lambda: [note.title for note in desk.context.board.notes] == ["! echo one; exit 3"])
+        await desk.until(
+            lambda: [note.title for note in desk.context.board.notes.waiting] == ["! echo one; exit 3"]
+        )
         desk.say("!echo at it; sleep 30")
         await desk.until(lambda: any(row.last_line == "at it" for row in desk.front.controller.facts().own))
         desk.act(Cancel())

@@ -50,11 +50,11 @@ async def test_bg_sends_the_running_task_away_and_starts_new_ones(tmp_path: Path
 async def test_a_background_answer_becomes_a_note_that_goes_along_or_is_dropped(tmp_path: Path) -> None:
     async with sitting(tmp_path, slow) as desk:
         await desk.said("one thing &", "task 2")
-        await desk.until(lambda: len(desk.context.board.notes) == 1)
+        await desk.until(lambda: len(desk.context.board.notes.waiting) == 1)
         desk.act(DropNote())
-        await desk.until(lambda: not desk.context.board.notes)
+        await desk.until(lambda: not desk.context.board.notes.waiting)
         await desk.said("another thing &", "task 3")
-        await desk.until(lambda: len(desk.context.board.notes) == 1)
+        await desk.until(lambda: len(desk.context.board.notes.waiting) == 1)
         await desk.said("and now?", "and now?")
         await desk.quiet()
         prompt = desk.context.board.task(1).history[0]

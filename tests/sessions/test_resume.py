@@ -13,7 +13,7 @@ from buddy.agent.history import is_legal
 from buddy.agent.messages import INTERRUPTED_TEXT, NO_USAGE, NOT_RUN_TEXT, Call, ToolMessage
 from buddy.sessions.load import UNFINISHED_REASON, LoadedSession
 from buddy.sessions.opened import OpenSession
-from buddy.sessions.records import BudgetSet, CheckpointTaken, JobChanged, TaskChanged
+from buddy.sessions.records import BudgetSet, CheckpointTaken, JobChanged, Note, TaskChanged
 from buddy.sessions.snapshot import NAME as SNAPSHOT
 from buddy.sessions.store import SessionStore
 from tests.sessions.desk import call, replied, result, said, store_in
@@ -326,3 +326,5 @@ def random_step(session: OpenSession, source: random.Random, step: int) -> None:
         case _:
             writer.record_checkpoint(task_id, CheckpointTaken(f"k{step}", ""))
             writer.record_approval(task_id, asked(f"r{step}", one))
+            carrier = f"u{step + source.randrange(4)}" if source.random() < 0.5 else ""
+            writer.record_notes(task_id, (Note(f"n{step}", task_id, "t", "x", "h", carrier), *writer.notes))

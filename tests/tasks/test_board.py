@@ -125,12 +125,12 @@ async def test_a_background_answer_is_offered_to_the_next_foreground_prompt(tmp_
         task = desk.board.open("the question")
         task.background = True
         await desk.turn(2, "what is it?")
-        assert (task.state, [note.text for note in desk.board.notes]) == ("finished", ["42"])
+        assert (task.state, [note.text for note in desk.board.notes.waiting]) == ("finished", ["42"])
         await desk.turn(1, "go on")
         assert desk.texts(1)[0] == (
             "[Background task 2, 'the question', has finished. Its answer:]\n42\n\ngo on"
         )
-        assert desk.board.notes == []
+        assert desk.board.notes.waiting == ()
 
 
 # --- steering and queueing --------------------------------------------------------------------------------
