@@ -1,15 +1,15 @@
 """Hunks of a patch put into a file's lines: pure.
 
-Each hunk is looked for after the one before it, in four passes: exact, trailing blanks differ, blanks at both
-ends differ, typography differs. Context lines stay as they are in the file, whatever the patch says they look
-like; where the removed lines are indented by another, uniform amount, the added ones move with them.
+Each hunk is looked for after what the one before it changes, in four passes: exact, trailing blanks differ,
+blanks at both ends differ, typography differs. Context lines stay as they are in the file, whatever the patch
+says they look like; where the removed lines are indented by another, uniform amount, the added ones move with
+them.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from itertools import accumulate
 
 import msgspec
@@ -111,13 +111,9 @@ def patched(content: Content, hunks: Sequence[Hunk], shown: str) -> Patched:
     cursor = changed = 0
     for number, hunk in enumerate(hunks, 1):
         where = f"hunk {number} of {len(hunks)} for {shown}"
-        try:
-            start = _after_anchors(keys, hunk, cursor, where)
-            placed, step = _place(keys, lines, content, hunk, start, where)
-        except ToolError as refusal:
-            if changed == cursor or hunk.anchors:
-                raise
-            placed, step = _place_over(keys, lines, content, hunk, changed, refusal)
+        # The first context lines of a hunk may be the last ones of the hunk above it.
+        start = _after_anchors(keys, hunk, cursor, where) if hunk.anchors else changed
+        placed, step = _place(keys, lines, content, hunk, start, where)
         places.append(placed)
         changes.append(placed.changed())
         if step != "exact":
@@ -128,16 +124,6 @@ def patched(content: Content, hunks: Sequence[Hunk], shown: str) -> Patched:
     if any(hunk.open_end and place.stop == len(lines) for hunk, place in zip(hunks, places, strict=True)):
         raw = raw.removesuffix("\n").removesuffix("\r")
     return Patched(from_text(raw, content.encoding, content.bom), tuple(dict.fromkeys(loose)))
-
-
-def _place_over(
-    keys: _Keys, lines: Sequence[Line], content: Content, hunk: Hunk, changed: int, refusal: ToolError
-) -> tuple[_Placed, str]:
-    """A hunk whose first context lines are the last ones of the hunk above it. Raises `refusal` when it isn't
-    found there either."""
-    with suppress(ToolError):
-        return _place(keys, lines, content, hunk, changed, "")
-    raise refusal
 
 
 def _placed(lines: Sequence[Line], at: int, hunk: Hunk, line_end: str) -> _Placed:

@@ -342,3 +342,5 @@ async def test_context_lines_may_belong_to_two_hunks(desk: Desk) -> None:
     assert await applied(desk, before, *inserted) == "a\nA\nb\nB\nc\ne\n"
     changed = await applied(desk, before, "@@", " a", "-b", "+B", " c", "@@", "-b", "+x", " c")
     assert "before the hunk above it" in changed
+    twice = await applied(desk, "a\nb\nc\nd\nc\nd\n", "@@", " a", "-b", "+B", " c", "@@", " c", "-d", "+D")
+    assert "its lines stand at line 3 and again at line 5" in twice
