@@ -19,6 +19,9 @@ COMMANDS = {
     "permissions": "permissions test [--json] [COMMAND …]: what would be asked about",
 }
 
+LATER = frozenset({"mcp", "serve", "acp", "replay"})
+"""Commands that a later version will have: nobody means them as a prompt."""
+
 
 class UsageError(Exception):
     """Arguments buddy can't use; one line for the person, exit code 2."""
@@ -128,6 +131,8 @@ def parse(arguments: Sequence[str]) -> Options:
         elif word.startswith("-") and len(word) > 1 and " " not in word:
             raise UsageError(_unknown(word))
         else:
+            if word in LATER and not words and not found.keys() & {"print", "help"}:
+                raise UsageError(_later([word, *rest]))
             words.append(word)
     command = words.pop(0) if words and words[0] in COMMANDS else ""
     return msgspec.convert({**found, "command": command, "words": words}, Options)
@@ -166,6 +171,15 @@ def _money(value: str, name: str) -> float:
     if not 0 < amount < float("inf"):
         raise UsageError(f"{name} needs an amount of dollars above 0, found {value!r}")
     return amount
+
+
+def _later(words: Sequence[str]) -> str:
+    import shlex  # here: only who is mistaken pays for it
+
+    return (
+        f"buddy {words[0]} is not part of this version; `buddy --help` lists what is. "
+        f"To send it as a prompt: buddy exec -- {shlex.join(words)}"
+    )
 
 
 def _unknown(word: str) -> str:

@@ -420,3 +420,40 @@ def _commands_with(mark: str) -> list[str]:
         if mark in text:
             found.append(text)
     return found
+
+
+@pytest.mark.parametrize(
+    "words", [("mcp",), ("serve", "--help"), ("serve", "--port", "80"), ("acp", "-x"), ("replay", "abc")]
+)
+async def test_a_command_of_a_later_version_is_not_taken_for_a_prompt(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    async with FakeLLM([reply("ok")]) as server:
+        desk = desk_of(tmp_path, server.url)
+        ran = await desk.run(*words)
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.told() == [
+            f"buddy {words[0]} is not part of this version; `buddy --help` lists what is. "
+            f"To send it as a prompt: buddy exec -- {' '.join(words)}"
+        ]
+        assert server.requests == []
+        assert desk.sessions() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "prompt"),
+    [
+        (("exec", "mcp"), "mcp"),
+        (("exec", "--", "serve", "--help"), "serve --help"),
+        (("-p", "acp"), "acp"),
+        (("--", "replay", "it"), "replay it"),
+        (("serve the page",), "serve the page"),
+    ],
+)
+async def test_the_same_words_are_a_prompt_where_they_are_meant_as_one(
+    tmp_path: Path, arguments: tuple[str, ...], prompt: str
+) -> None:
+    async with FakeLLM([reply("ok")]) as server:
+        desk = desk_of(tmp_path, server.url)
+        assert (await desk.run(*arguments)).out == "ok\n"
+        assert await desk.prompts() == [prompt]
