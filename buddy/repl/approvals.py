@@ -21,6 +21,8 @@ HUMAN_S = 0.012
 
 _KEYS: Mapping[str, ApprovalKey] = {"y": "once", "a": "session", "p": "rule", "n": "denied"}
 
+_ANSWERING = frozenset({"ok", "no", "approve", "mode", "trust"})
+
 
 class TypedLine(msgspec.Struct, frozen=True):
     """A line as it was entered. `begun_at` is when its first character came."""
@@ -52,6 +54,12 @@ def answer_of(line: TypedLine, row: InboxRow | None) -> Answer | Refused | None:
 def letters_only(text: str) -> bool:
     """Whether every line of a text would answer a request: pasted, it is refused, not sent to the model."""
     return all(line.strip() in _KEYS for line in text.strip().split("\n"))
+
+
+def answers(command: str) -> bool:
+    """Whether a command line answers requests, or what will be asked."""
+    name = command.removeprefix("/").split(None, 1)[:1]
+    return bool(name) and any(one.startswith(name[0].lower()) for one in _ANSWERING)  # beginnings work, too
 
 
 def denial_of(row: InboxRow, now: float) -> Answer | Refused:

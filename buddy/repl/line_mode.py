@@ -13,9 +13,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from buddy.agent.events import TaskEvent
-from buddy.repl.approvals import REFUSALS, TypedLine, answer_of, letters_only
+from buddy.repl.approvals import REFUSALS, SEEN_BEFORE_S, TypedLine, answer_of, answers, letters_only
 from buddy.repl.blocks import Block, PlainText, UserPrompt
-from buddy.repl.intents import Answer, Cancel, Intent, NewTask, Prompt, ToTask, parse_line
+from buddy.repl.intents import Answer, Cancel, Intent, NewTask, Prompt, Slash, ToTask, parse_line
 from buddy.repl.leaving import CONFIRM_S, TWICE_S, Ending, interrupts_held, leaving_ends, signals_end
 from buddy.repl.line_input import LineInput
 from buddy.repl.line_output import LineOutput
@@ -68,7 +68,7 @@ class LineRepl:
         self._timer: asyncio.TimerHandle | None = None
         self._begun: list[str] = []
         self._typed: list[str] = []
-        self._turn_due = self._interrupted_at = self._left_at = float("-inf")
+        self._turn_due = self._interrupted_at = self._left_at = self._entered_at = float("-inf")
 
     async def run(self, events: AsyncIterator[list[TaskEvent]]) -> Ending:
         """Until the person leaves or `end` is called."""
@@ -190,9 +190,12 @@ class LineRepl:
     def _line(self, text: str, *, pasted: bool) -> None:
         # The terminal hands over whole lines: nobody knows when one was begun. Its arrival is taken, so a
         # request has to be on the screen that long before Enter.
+        # The end of a paste may come late over a slow connection: what follows a line that fast is part of
+        # it.
         now = self._clock()
+        follows, self._entered_at = now - self._entered_at < SEEN_BEFORE_S, now
         given = text.split("\n")[0] if letters_only(text) else text
-        match answer_of(TypedLine(given, pasted, now, now + 1.0), self.state.marked()):
+        match answer_of(TypedLine(given, pasted or follows, now, now + 1.0), self.state.marked()):
             case "too soon" | "pasted" | "no rule" as why:
                 self._say(REFUSALS[why] + "\n")
             case Answer() as answer:
@@ -201,6 +204,9 @@ class LineRepl:
                 self.print(PlainText(LINE_HELP))
             case None:
                 line = parse_line(text, self.state.desk.names, typed=not pasted)
+                if isinstance(line, Slash) and (pasted or follows) and answers(line.line):
+                    self._say(REFUSALS["pasted"] + "\n")
+                    return
                 if isinstance(line, (Prompt, NewTask, ToTask)):
                     self._typed = [*self._typed[-9:], line.text]
                 if isinstance(line, Prompt):

@@ -144,6 +144,25 @@ async def test_SEC_040_lines_that_come_at_once_are_one_pasted_text_and_answer_no
         await pipes.until(lambda: pipes.intents == [Prompt("look\ny\n!rm -r x")])
 
 
+async def test_SEC_040_no_pasted_command_answers_nor_does_what_a_slow_line_brings_behind_a_paste() -> None:
+    async with line_repl() as pipes:
+        tape = Tape(at=None)
+        pipes.queue.put_nowait([tape.turn(), tape.tool(), tape.asked()])
+        await pipes.until(lambda: pipes.text.endswith(b"n = no\n> "))
+        await asyncio.sleep(0.35)
+        os.write(pipes.to_us, b"/ok all\n/appr all\n/mode auto\n/trust yes\n/status\n")
+        await pipes.until(lambda: pipes.text.count(b"not answered: pasted") == 4)
+        assert pipes.intents == [Slash("/status")]
+        await asyncio.sleep(0.4)
+        os.write(pipes.to_us, b"look\nat this\n")
+        await pipes.until(lambda: pipes.intents[1:] == [Prompt("look\nat this")])
+        os.write(pipes.to_us, b"y\n")
+        await pipes.until(lambda: pipes.text.count(b"not answered: pasted") == 5)
+        await asyncio.sleep(0.35)
+        os.write(pipes.to_us, b"y\n")
+        await pipes.until(lambda: isinstance(pipes.intents[-1], Answer))
+
+
 async def test_commands_that_come_at_once_are_carried_out_one_by_one() -> None:
     async with line_repl() as pipes:
         os.write(pipes.to_us, b"/status\n/cost\n")
