@@ -41,7 +41,7 @@ async def test_in_the_foreground_the_result_is_the_last_message(tmp_path: Path) 
         child = desk.board.task(2)
         assert (child.parent, child.title, child.background, child.state) == (1, "count", True, "finished")
         assert any(isinstance(event, TurnFinished) for event in desk.events(2))
-        assert desk.board.notes == []
+        assert desk.board.notes.waiting == ()
 
 
 async def test_in_the_background_the_answer_comes_when_the_model_has_nothing_else_to_do(
