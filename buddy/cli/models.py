@@ -22,6 +22,7 @@ from buddy.extend.templates import template_path
 from buddy.llm.catalog import GUESSED_CONTEXT, Catalogue, Match, context_limit, cost_usd, read_catalogue
 from buddy.llm.credentials import FILE_NAME
 from buddy.llm.direct import Endpoint
+from buddy.llm.errors import with_key_place
 from buddy.llm.governor import Governor
 from buddy.llm.http_choice import client_for
 from buddy.llm.keyring_store import Keyring
@@ -70,6 +71,29 @@ class _Keyed:
         try:
             async for delta in stream:
                 yield delta
+        finally:
+            await stream.aclose()
+
+
+class _KeyNamed:
+    """A lane whose refusal of a key names the place the key came from."""
+
+    def __init__(self, inner: Provider, resolver: KeyResolver) -> None:
+        self._inner = inner
+        self._resolver = resolver
+        self.lane = inner.lane
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+        """The inner lane's stream. Raises its `ProviderError`, with the place."""
+        stream = self._inner.stream(request)
+        try:
+            async for delta in stream:
+                yield delta
+        except ProviderError as error:
+            named = with_key_place(error, self._resolver.place)
+            if named is error:
+                raise
+            raise named from error
         finally:
             await stream.aclose()
 
@@ -199,12 +223,15 @@ class Models:
         )
 
     def _provider(self, found: Route, profile: Profile) -> Provider:
-        key = _Key(self._resolver(found, profile))
+        resolver = self._resolver(found, profile)
+        key = _Key(resolver)
         self._keys.append(key)
         if found.lane == "litellm":
             if self._litellm is None:
                 self._litellm = litellm_lanes(self._settings.network.total_s)
-            return WatchedProvider(self._litellm.make(found, key.resolve), self._limits())
+            return _KeyNamed(
+                WatchedProvider(self._litellm.make(found, key.resolve), self._limits()), resolver
+            )
         endpoint = Endpoint(
             base_url=found.base_url,
             key=lambda: key.value,
@@ -213,7 +240,7 @@ class Models:
         )
         lane = direct_lane(found.wire, endpoint, lambda where: client_for(where, self._place.environment))
         self._lanes.append(lane)
-        return WatchedProvider(_Keyed(lane, key), self._limits())
+        return _KeyNamed(WatchedProvider(_Keyed(lane, key), self._limits()), resolver)
 
     def _limits(self) -> WatchLimits:
         network = self._settings.network

@@ -16,13 +16,16 @@ from buddy.llm.error_body import Told, read_body, told_by
 from buddy.llm.error_words import BY_STATUS, BY_TYPE, WORDS, Rule
 from buddy.llm.retry_after import retry_after_s
 
+KEY_REFUSED = "the key was not accepted"
+NO_KEY_SENT = "no key was sent; name api_key_env, api_key_file or api_key_command in the profile"
+
 ADVICE: Mapping[ErrorKind, str] = {
     "rate_limit": "too many requests",
     "overloaded": "overloaded",
     "server": "server error",
     "cut": "connection broken",
     "context_overflow": "the conversation is longer than the model takes",
-    "auth": "the key was not accepted; check the profile's key",
+    "auth": f"{KEY_REFUSED}; check the profile's key",
     "quota": "no credit or quota left; check the account's plan and billing",
     "not_found": "no such model or address; check the profile's model and base_url",
     "bad_request": "the request was refused",
@@ -72,6 +75,21 @@ def classify_event(event: Mapping[str, Any], provider: str, *, key: str = "") ->
         if told is None or not told.text:
             return None
     return classify(0, {}, dict(event), provider, key=key)
+
+
+def with_key_place(error: ProviderError, place: str) -> ProviderError:
+    """The error, where it advises to check the key, with the place the key came from; "": there was none."""
+    advice = f"{KEY_REFUSED}; check {place}" if place else NO_KEY_SENT
+    message = error.message.replace(ADVICE["auth"], advice, 1)
+    if error.kind != "auth" or message == error.message:
+        return error
+    return ProviderError(
+        error.kind,
+        message,
+        status=error.status,
+        retry_after_s=error.retry_after_s,
+        retryable=error.retryable,
+    )
 
 
 def redact(text: str, key: str = "") -> str:

@@ -24,6 +24,7 @@ COMMAND_TIMEOUT_S = 30.0
 COMMAND_LIFE_S = 300.0
 """How long the output of a key command is used again: such keys may expire within the hour."""
 MAX_KEY_BYTES = 16_384
+COMMAND_PLACE = "the output of api_key_command"
 
 
 class KeyMissingError(Exception):
@@ -69,12 +70,15 @@ class KeyResolver:
         self._from_command = ""
         self._command_until = 0.0
         self._warned: set[str] = set()
+        self.place = ""
+        """Where the key came from that was given last, in words; "" when there was none."""
 
     async def __call__(self) -> str:
         """The key; "" when the provider needs none. Raises `KeyMissingError`."""
+        self.place = ""
         source = self._source
         if source.literal:
-            return checked(source.literal, "api_key in the profile")
+            return self._found(source.literal, "api_key in the profile")
         if source.command:
             return await self._commanded()
         if source.file:
@@ -82,11 +86,15 @@ class KeyResolver:
         for name in (source.env, source.default_env):
             value = self._environment.get(name, "").strip() if name else ""
             if value:
-                return checked(value, f"the environment variable {name}")
+                return self._found(value, f"the environment variable {name}")
         saved = await self._saved()
         if saved or not (source.env or source.default_env):
             return saved
         raise KeyMissingError(_missing(source))
+
+    def _found(self, text: str, place: str) -> str:
+        self.place = place
+        return checked(text, place)
 
     def _read(self, path: str) -> str:
         try:
@@ -97,7 +105,7 @@ class KeyResolver:
             raise KeyMissingError(
                 f"the key file {path} could not be read ({error.strerror}); check api_key_file"
             ) from error
-        return checked(content.decode("utf-8", "replace"), f"the key file {path}")
+        return self._found(content.decode("utf-8", "replace"), f"the key file {path}")
 
     def _check_mode(self, path: str, descriptor: int) -> None:
         mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
@@ -108,18 +116,20 @@ class KeyResolver:
     async def _commanded(self) -> str:
         if not self._from_command or self._now() >= self._command_until:
             output = await run_key_command(self._source.command, self._environment, self._timeout_s)
-            self._from_command = checked(output, "the output of api_key_command")
+            self._from_command = checked(output, COMMAND_PLACE)
             self._command_until = self._now() + COMMAND_LIFE_S
-        return self._from_command
+        return self._found(self._from_command, COMMAND_PLACE)
 
     async def _saved(self) -> str:
         try:
             saved = read_credentials(self._credentials, self._warn).get(self._source.provider, "")
         except CredentialsError as error:
             raise KeyMissingError(str(error)) from error
+        place = f"the saved key of {self._source.provider}"
         if not saved and self._keyring is not None:
             saved = await self._from_keyring(self._keyring)
-        return checked(saved, f"the saved key of {self._source.provider}") if saved else ""
+            place = f"the key of {self._source.provider} in the keyring"
+        return self._found(saved, place) if saved else ""
 
     async def _from_keyring(self, keyring: Callable[[str], str]) -> str:
         """A keyring may ask the desktop, and wait for the person, or for a service that never answers."""

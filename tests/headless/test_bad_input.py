@@ -122,6 +122,32 @@ async def test_a_missing_key_is_said_before_anything_is_sent(tmp_path: Path, lan
     assert server.requests == []
 
 
+@pytest.mark.parametrize(
+    ("profile", "place"),
+    [
+        ({"api_key": "sk-secret-1"}, "the key was not accepted; check api_key in the profile"),
+        (
+            {"api_key_command": "echo sk-secret-2"},
+            "the key was not accepted; check the output of api_key_command",
+        ),
+        ({"api_key_file": "~/key"}, "the key was not accepted; check the key file {home}/key"),
+        ({"api_key_env": ""}, "no key was sent; name api_key_env, api_key_file or api_key_command"),
+    ],
+)
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_key_that_is_refused_is_named_by_its_place(
+    tmp_path: Path, status: int, profile: dict[str, str], place: str
+) -> None:
+    async with FakeLLM([reply("never", fault=HttpError(status))]) as server:
+        desk = desk_of(tmp_path, server.url, settings={"api": profile})
+        key = desk.home / "key"
+        key.write_text("sk-secret-3")
+        key.chmod(0o600)
+        line = said(await desk.run("exec", "hi"), 4)
+    assert f"answered {status} ({place.format(home=desk.home)}" in line
+    assert "sk-secret" not in line
+
+
 # --- the provider -----------------------------------------------------------------------------------------
 
 
@@ -132,7 +158,11 @@ NO_QUOTA = HttpError(429, body={"error": {"code": "insufficient_quota", "message
 @pytest.mark.parametrize(
     ("fault", "code", "words"),
     [
-        (HttpError(401), 4, "answered 401 (the key was not accepted; check the profile's key)"),
+        (
+            HttpError(401),
+            4,
+            "answered 401 (the key was not accepted; check the environment variable FAKE_LLM_KEY)",
+        ),
         (HttpError(403), 4, "answered 403"),
         (HttpError(404), 4, "answered 404 (no such model or address; check the profile's model"),
         (HttpError(422), 1, "answered 422 (the request was refused)"),

@@ -88,6 +88,18 @@ async def test_the_profile_goes_before_the_environment_and_that_before_what_was_
     assert desk.warnings == []
 
 
+async def test_the_place_a_key_came_from_is_known(desk: Desk) -> None:
+    resolver = desk.resolver(keyring=lambda provider: "sk-ring")
+    await resolver()
+    assert resolver.place == "the key of openai in the keyring"
+    save_credential(desk.credentials, "openai", "sk-saved")
+    await resolver()
+    assert resolver.place == "the saved key of openai"
+    desk.environment["OPENAI_API_KEY"] = "sk-usual"
+    await resolver()
+    assert resolver.place == "the environment variable OPENAI_API_KEY"
+
+
 async def test_a_missing_key_says_what_to_set(desk: Desk) -> None:
     with pytest.raises(KeyMissingError) as missing:
         await desk.resolver()()
