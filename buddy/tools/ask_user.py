@@ -36,9 +36,8 @@ class OpenQuestion(msgspec.Struct, frozen=True):
         """The question as it is shown."""
         header = f"{self.question.header}: " if self.question.header else ""
         options = [f"  {at}. {option}" for at, option in enumerate(self.question.options, 1)]
-        how = f"/answer {self.number} " + (
-            "and an option's number or your words" if options else "your words"
-        )
+        own_words = f"/answer {self.number} your words"
+        how = f"/answer {self.number} 1 takes option 1; or {own_words}" if options else own_words
         return "\n".join([f"? {self.number}  {header}{self.question.question}", *options, f"  {how}"])
 
 
@@ -85,11 +84,11 @@ class Questions:
                 del self._answers[one.number]
 
     def answer(self, text: str) -> OpenQuestion:
-        """The person's answer, as typed: `3 my words`, or the answer alone where one question waits. Raises
-        `Unanswered`."""
+        """The person's answer, as typed: `3 my words`, or the answer alone where one question waits. The number
+        of a question alone answers nothing, whatever its options are. Raises `Unanswered`."""
         one, words = self._meant(text.strip())
         if not words:
-            raise Unanswered(f"expected an answer: /answer {one.number} and an option's number or your words")
+            raise Unanswered(_only_its_number(one) if text.strip() else f"expected an answer: {_ways(one)}")
         options = one.question.options
         if words.isdecimal() and options:
             if not 1 <= int(words) <= len(options):
@@ -104,7 +103,7 @@ class Questions:
             raise Unanswered("no question is waiting")
         first, _, rest = text.partition(" ")
         known = self._open.get(int(first)) if first.isdecimal() else None
-        if known is not None and (rest.strip() or len(self._open) > 1):
+        if known is not None:
             return known, rest.strip()
         if len(self._open) == 1:
             return next(iter(self._open.values())), text
@@ -141,6 +140,19 @@ async def ask_user(
     lines = [_told(question, answer) for question, answer in zip(questions, answers, strict=True)]
     given = sum(answer is not None for answer in answers)
     return ToolResult("\n".join(lines), Plain(f"{given} of {len(answers)} answered", "\n".join(lines)))
+
+
+def _ways(one: OpenQuestion) -> str:
+    return f"/answer {one.number} and an option's number or your words"
+
+
+def _only_its_number(one: OpenQuestion) -> str:
+    """Said to who may have meant the option of that number."""
+    number, options = one.number, one.question.options
+    hint = ""
+    if number <= len(options):
+        hint = f": /answer {number} {number} is its option {number} ({options[number - 1]})"
+    return f"{number} is the question's own number{hint}; expected {_ways(one)}"
 
 
 def _told(question: Question, answer: str | None) -> str:

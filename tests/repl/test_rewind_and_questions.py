@@ -249,5 +249,5 @@ async def test_a_question_that_was_open_when_buddy_died_is_asked_again(tmp_path:
             sat.say("/continue")
             await sat.shows("Which database?")
             await asyncio.sleep(0)
-            sat.say("/answer 1")
+            sat.say("/answer 1 1")
             await sat.shows("You said: sqlite")

@@ -41,7 +41,8 @@ async def test_one_question_is_shown_and_answered_by_an_options_number() -> None
     desk = Desk()
     work = await desk.asked(COLOUR)
     assert desk.shown == [
-        "? 1  Colour: Which colour?\n  1. red\n  2. green\n  /answer 1 and an option's number or your words\n"
+        "? 1  Colour: Which colour?\n  1. red\n  2. green\n"
+        "  /answer 1 1 takes option 1; or /answer 1 your words\n"
     ]
     desk.questions.answer("2")
     assert (await work).text == "Which colour?\n→ green"
@@ -55,12 +56,38 @@ async def test_words_of_ones_own_are_an_answer_too() -> None:
     assert (await work).text == "Which colour?\n→ something like teal"
 
 
+async def test_a_number_alone_that_is_a_questions_own_is_not_taken_for_an_option() -> None:
+    desk = Desk()
+    work = await desk.asked(NAME, COLOUR)
+    desk.questions.answer("1 Ada")
+    with pytest.raises(Unanswered) as refused:
+        desk.questions.answer("2")
+    assert str(refused.value) == (
+        "2 is the question's own number: /answer 2 2 is its option 2 (green); "
+        "expected /answer 2 and an option's number or your words"
+    )
+    assert [one.number for one in desk.questions.waiting()] == [2]
+    desk.questions.answer("1")
+    assert (await work).text == "Which name?\n→ Ada\nWhich colour?\n→ red"
+
+
+async def test_the_first_of_its_options_is_not_taken_for_question_1() -> None:
+    desk = Desk()
+    work = await desk.asked(COLOUR)
+    with pytest.raises(
+        Unanswered, match=r"1 is the question's own number: /answer 1 1 is its option 1 \(red\)"
+    ):
+        desk.questions.answer("1")
+    desk.questions.answer("1 1")
+    assert (await work).text.endswith("red")
+
+
 async def test_several_questions_are_answered_by_their_numbers() -> None:
     desk = Desk()
     work = await desk.asked(COLOUR, NAME)
     with pytest.raises(Unanswered, match=r"several questions wait \(1, 2\); say which: /answer 1"):
         desk.questions.answer("Ada")
-    with pytest.raises(Unanswered, match="expected an answer: /answer 2"):
+    with pytest.raises(Unanswered, match="2 is the question's own number; expected /answer 2 and"):
         desk.questions.answer("2")
     desk.questions.answer("2 Ada")
     desk.questions.answer("1 1")
