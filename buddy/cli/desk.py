@@ -13,7 +13,7 @@ import msgspec
 from buddy.agent.registry import ToolRegistry
 from buddy.agent.tool import ToolContext, ToolResult
 from buddy.cli.board_parts import board_parts
-from buddy.cli.left_running import JobNews, left_running
+from buddy.cli.left_running import JobNews, what_was_left
 from buddy.cli.models import Models
 from buddy.cli.place import Place
 from buddy.cli.policy import policy_of
@@ -90,7 +90,7 @@ async def open_desk(
         in_force = rules.load(wanted.options.allow)
         policy = policy_of(loaded.settings, wanted.options, in_force, session, trusted=place.trusted)
         run = Run(place, loaded, models, wanted, session, policy, _instructions(place, loaded.settings))
-        tools, news = _tools(loaded.settings), JobNews()
+        tools, news = _tools(loaded.settings), JobNews(session.writer)
         held = await stack.enter_async_context(_held(run, tools, news))
         own_problems = (await asyncio.to_thread(held.own.load)).problems
         board = await stack.enter_async_context(TaskBoard(board_parts(run, held, tools, rules)))
@@ -100,7 +100,7 @@ async def open_desk(
             board.restore(session.loaded.tasks, session.loaded.state.focus)
         else:
             board.open(model=wanted.options.model)
-        left = await left_running(session.session_id) if wanted.session else ()
+        left = await what_was_left(session, board) if wanted.session else ()
         said = filter(None, (place.trust_note, *loaded.warnings, *rules.errors, *run.found.notes))
         yield _desk(run, held, store, board, (*said, *own_problems, *session.loaded.problems, *left))
 

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+import sys
+from collections.abc import Callable, Sequence
+
+import msgspec
 
 from buddy.agent.events import Notice
+from buddy.sessions.journal import NotSavedError
+from buddy.sessions.opened import OpenSession
+from buddy.sessions.records import JobChanged, Note
+from buddy.sessions.writer import SessionWriter
+from buddy.tasks.board import TaskBoard
 from buddy.workspace.jobs import JobStatus
-from buddy.workspace.strays import strays
+from buddy.workspace.strays import Stray, strays
 
 MAX_COMMAND_CHARS = 60
 
@@ -16,22 +25,26 @@ def job_notice(status: JobStatus) -> Notice | None:
     """What the person is told when a job changes; nothing as long as it runs."""
     if status.state != "ended":
         return None
-    command = " ".join(status.command.split())
-    if len(command) > MAX_COMMAND_CHARS:
-        command = f"{command[:MAX_COMMAND_CHARS]}…"
     code = status.exit.code if status.exit else None
     how = f"exit code {code}" if code is not None else (status.exit and status.exit.signal) or "stopped"
-    return Notice("info", f"job {status.id} ended ({how}, {status.seconds:.0f} s): {command}")
+    return Notice("info", f"job {status.id} ended ({how}, {status.seconds:.0f} s): {_short(status.command)}")
 
 
 class JobNews:
-    """Passes on what happens to jobs while somebody listens: what ends with the session is no news."""
+    """Keeps what happens to jobs in the journal, and passes it on while somebody listens: what ends with the
+    session is no news."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: SessionWriter) -> None:
+        self._memory = memory
         self.tell: Callable[[int, Notice], None] | None = None
 
     def changed(self, status: JobStatus) -> None:
         """A job began or ended."""
+        now = JobChanged(str(status.id), "running", {"command": status.command, "tag": status.tag})
+        if status.state == "ended":
+            now = JobChanged(str(status.id), "ended")
+        with contextlib.suppress(NotSavedError):  # the writer was closed first: it has said what is lost
+            self._memory.record_job(status.task_id, now)
         notice = job_notice(status)
         if self.tell is not None and notice is not None:
             self.tell(status.task_id, notice)
@@ -41,10 +54,64 @@ class JobNews:
         self.tell = None
 
 
-async def left_running(session_id: str) -> tuple[str, ...]:
-    """What the session's commands left behind when buddy was killed: named, never ended unasked."""
-    found = [stray for stray in await asyncio.to_thread(strays) if stray.session_id == session_id]
-    return tuple(
-        f"still running since this session was left: {stray.command} (process {stray.process.pid})"
-        for stray in found
+class _LostJob(msgspec.Struct, frozen=True):
+    """A job that ran when buddy was lost, and what became of it."""
+
+    number: str
+    command: str
+    fate: str
+
+
+async def what_was_left(session: OpenSession, board: TaskBoard) -> tuple[str, ...]:
+    """What became of the session's commands when buddy was killed: named, never ended unasked. The model
+    hears of its jobs with the next prompt in the foreground. Jobs are told of once, other processes as long
+    as they run."""
+    found = [stray for stray in await asyncio.to_thread(strays) if stray.session_id == session.session_id]
+    state = session.loaded.state
+    lost = [
+        (task_id, job)
+        for job, task_id in zip(state.jobs, state.job_tasks, strict=False)
+        if job.state == "running"
+    ]
+    jobs = [_lost(job, found) for _, job in lost]
+    tags = [_text_of(job, "tag") for _, job in lost]
+    for (task_id, _), tag, job in zip(lost, tags, jobs, strict=True):
+        board.notes.offer(_note(f"lost {tag}", task_id, job))
+        session.writer.record_job(task_id, JobChanged(job.number, "lost"))
+    others = [stray for stray in found if stray.tag not in tags]
+    return (
+        *(f"job {job.number} ran when buddy was lost; {job.fate}: {_short(job.command)}" for job in jobs),
+        *(f"still running since this session was left: {one.command} ({_process(one)})" for one in others),
     )
+
+
+def _lost(job: JobChanged, found: Sequence[Stray]) -> _LostJob:
+    tag = _text_of(job, "tag")
+    living = ", ".join(_process(stray) for stray in found if stray.tag == tag)
+    if living:
+        fate = f"it still runs ({living}), but is not a job any more"
+    else:
+        fate = (
+            "it ended with buddy" if sys.platform == "linux" else "whether it still runs can't be seen here"
+        )
+    return _LostJob(job.job_id, _text_of(job, "command"), fate)
+
+
+def _note(note_id: str, task_number: int, job: _LostJob) -> Note:
+    """The same for the same job: a buddy that is killed while it says so says it once."""
+    title = f"job {job.number} ran when buddy was lost"
+    heading = f"buddy was lost while job {job.number} ran, and was started again. What became of the job:"
+    return Note(note_id, task_number, title, f"{job.fate}: {job.command}", heading)
+
+
+def _text_of(job: JobChanged, name: str) -> str:
+    return str(job.data.get(name, ""))
+
+
+def _process(stray: Stray) -> str:
+    return f"process {stray.process.pid}"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_COMMAND_CHARS else f"{line[:MAX_COMMAND_CHARS]}…"

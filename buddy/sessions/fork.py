@@ -30,9 +30,10 @@ def copy_records(
 
 
 def _copied(found: Found, header: SessionHeader, *, signer: Signer, trusted: bool) -> object | None:
-    """What a record becomes in the copy, None when it stays behind. A seal counts in one session only."""
+    """What a record becomes in the copy, None when it stays behind. A seal counts in one session only; a job
+    runs for one."""
     line = found.line
-    if line.kind == "session" or (line.kind in ("grant", "approval") and not trusted):
+    if line.kind in ("session", "job") or (line.kind in ("grant", "approval") and not trusted):
         return None
     if line.kind != "grant":
         return raw_data(line)

@@ -27,8 +27,9 @@ class Notes:
         return tuple(note for note in self._memory.notes if not note.carried_by)
 
     def offer(self, note: Note) -> None:
-        """Attach it to the next prompt. Raises `NotSavedError` once the journal is closed."""
-        self._save((*self._memory.notes, note))
+        """Attach it to the next prompt; one with its id that still waits gives way. Raises `NotSavedError`
+        once the journal is closed."""
+        self._save((*(other for other in self._memory.notes if other.id != note.id), note))
 
     def drop_last(self) -> None:
         """Take the last one back that waits. Nothing happens where none does."""

@@ -24,7 +24,7 @@ JobState = Literal["running", "shell ended", "ended"]
 
 class JobStatus(msgspec.Struct, frozen=True):
     """A job at one moment. `shell ended`: the command itself is over, processes it started run on. `exit` is
-    how the command ended, None while it runs."""
+    how the command ended, None while it runs; `tag` is what everything it started carries."""
 
     id: int
     task_id: int
@@ -34,6 +34,7 @@ class JobStatus(msgspec.Struct, frozen=True):
     seconds: float
     bytes_written: int
     has_terminal: bool
+    tag: str
 
 
 class Job:
@@ -69,6 +70,7 @@ class Job:
             seconds=self.child.age_s,
             bytes_written=self.child.log.total,
             has_terminal=self.terminal is not None,
+            tag=self.child.tree.tag.text,
         )
 
 

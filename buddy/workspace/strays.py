@@ -11,11 +11,13 @@ from buddy.workspace.process_tree import ProcessInfo, all_processes, read_proces
 
 
 class Stray(msgspec.Struct, frozen=True):
-    """A process whose buddy is gone. `session_id` is the session it was started in."""
+    """A process whose buddy is gone. `session_id` is the session it was started in, `tag` that of the command
+    it descends from."""
 
     process: ProcessInfo
     command: str
     session_id: str
+    tag: str
 
     def end(self, number: signal.Signals) -> None:
         """Send it a signal, if it is still the same process."""
@@ -30,7 +32,7 @@ def strays() -> tuple[Stray, ...]:
         tag = variables.get(TAG_VARIABLE, "")
         if tag and not _owner_runs(tag):
             session_id = variables.get("BUDDY_SESSION_ID", "")
-            found.append(Stray(process, _command_line(process.pid), session_id))
+            found.append(Stray(process, _command_line(process.pid), session_id, tag))
     return tuple(found)
 
 

@@ -13,12 +13,15 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.history import is_legal
+from buddy.workspace.strays import strays
+from tests.capabilities import requires
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, Stall, call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.headless.program import Desk
+from tests.headless.program import YOLO, Desk
 from tests.journeys.terminal import on_terminal
 
+linux = requires("proc")
 STREAM = "".join(f"Line {number} of what **is** streamed, with `code` in it.\n\n" for number in range(3000))
 HEAVY = """
 litellm pydantic mcp httpx rich.markdown tree_sitter markdown_it pygments jinja2
@@ -129,6 +132,50 @@ async def test_killed_while_notes_wait_they_go_with_the_next_prompt_once(tmp_pat
     assert "[I ran `echo shared $((6 * 7))` (exit code 0):]\nshared 42" in told
     assert told.endswith("and now?")
     assert server.requests[-1].last_user_text == "and then?"
+
+
+@linux
+@pytest.mark.slow
+async def test_killed_while_jobs_run_it_is_told_once_what_became_of_them(tmp_path: Path) -> None:
+    def model(asked: Asked) -> Reply:
+        if asked.last_user_text != "start them":
+            return reply("then so be it")
+        if asked.tool_results:
+            return reply("both run")
+        return reply(
+            call("run_shell", command="sleep 4711", background=True),
+            call("run_shell", command="sleep 4712", background=True),
+        )
+
+    async with FakeLLM(model) as server:
+        desk = Desk(tmp_path, server.url)
+        desk.files(main__py="print(1)\n")
+        async with on_terminal(desk, *YOLO) as terminal:
+            await terminal.line("start them")
+            await terminal.shows("both run")
+            os.kill(terminal.process.pid, signal.SIGKILL)
+            await terminal.exit_code()
+        pids = {one.command: one.process.pid for one in strays() if one.session_id in desk.sessions()}
+        os.kill(pids["sleep 4712"], signal.SIGKILL)
+        alive = f"it still runs (process {pids['sleep 4711']}), but is not a job any more: sleep 4711"
+        try:
+            async with on_terminal(desk, "-c") as terminal:
+                await terminal.has_shown(f"job 1 ran when buddy was lost; {alive}")
+                await terminal.has_shown("job 2 ran when buddy was lost; it ended with buddy: sleep 4712")
+                await terminal.line("well?")
+                await terminal.shows("then so be it")
+                terminal.keys("\x04")
+                assert await terminal.exit_code() == 0
+            told = server.requests[-1].last_user_text
+            async with on_terminal(desk, "-c") as terminal:
+                left = f"still running since this session was left: sleep 4711 (process {pids['sleep 4711']})"
+                await terminal.has_shown(left)
+                assert not any("ran when buddy was lost; " in row for row in terminal.everything())
+        finally:
+            os.kill(pids["sleep 4711"], signal.SIGKILL)
+    assert f"buddy was lost while job 1 ran, and was started again. What became of the job:]\n{alive}" in told
+    assert "it ended with buddy: sleep 4712" in told
+    assert told.endswith("well?")
 
 
 @pytest.mark.slow

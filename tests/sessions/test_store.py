@@ -13,7 +13,7 @@ from buddy.sessions.folder import FolderError, workspace_root
 from buddy.sessions.line import encode
 from buddy.sessions.lock import LockedError
 from buddy.sessions.opened import Watch
-from buddy.sessions.records import TaskChanged
+from buddy.sessions.records import JobChanged, TaskChanged
 from buddy.sessions.store import ForeignSessionError, SessionError
 from tests.sessions.desk import Faults, add_bytes, call, replied, said, store_in
 
@@ -228,6 +228,7 @@ async def test_a_fork_is_a_copy_up_to_a_point_and_names_its_parent(tmp_path: Pat
     store = store_in(tmp_path)
     session = await store.create(name="trunk")
     session.writer.record_grant("g1", {"tool": "read_file"})
+    session.writer.record_job(1, JobChanged("1", "running"))
     point = await session.writer.record_message(1, said("u1"))
     await session.writer.record_message(1, replied("a1", "done"))
 
@@ -237,6 +238,7 @@ async def test_a_fork_is_a_copy_up_to_a_point_and_names_its_parent(tmp_path: Pat
     assert (branch.loaded.header.parent, branch.loaded.header.parent_number) == (session.session_id, point)
     assert branch.loaded.tasks[0].record.history == (said("u1"),)
     assert [grant.grant for grant in branch.loaded.state.grants] == [{"tool": "read_file"}]
+    assert branch.loaded.state.jobs == (), "a job runs for one session"
     await branch.close()
     await session.close()
 

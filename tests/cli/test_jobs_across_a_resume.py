@@ -1,0 +1,99 @@
+"""Jobs are in the journal while they run: after a kill the person and the model are told once what became of
+them, after an ordinary end nobody is told anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from buddy.cli.left_running import JobNews, what_was_left
+from buddy.sessions.load import JOURNAL
+from buddy.sessions.opened import OpenSession
+from buddy.sessions.records import JobChanged, Note
+from buddy.sessions.snapshot import NAME as SNAPSHOT
+from buddy.sessions.store import SessionStore
+from buddy.tasks.board import TaskBoard
+from buddy.workspace.jobs import JobState, JobStatus
+from tests.capabilities import requires
+from tests.fake_llm.script import call, reply
+from tests.headless.program import YOLO
+from tests.repl.sitting_desk import sitting
+from tests.sessions.desk import said, store_in
+from tests.tasks.board_desk import BoardDesk
+
+linux = requires("proc")
+
+
+def status(number: int, state: JobState, command: str) -> JobStatus:
+    return JobStatus(number, 1, command, state, None, 1.0, 0, has_terminal=False, tag=f"tag{number}")
+
+
+async def told(store: SessionStore) -> tuple[tuple[str, ...], tuple[Note, ...], tuple[JobChanged, ...]]:
+    """The session resumed: what the person is told, what waits for the model, and the jobs from then on."""
+    session = await store.open("last")
+    async with TaskBoard(BoardDesk(Path(session.directory), session, store).parts()) as board:
+        board.restore(session.loaded.tasks, session.loaded.state.focus)
+        lines = await what_was_left(session, board)
+        found = (lines, board.notes.waiting, session.writer.state().jobs)
+    await session.close()
+    return found
+
+
+async def lost_with_jobs(root: Path) -> tuple[SessionStore, OpenSession]:
+    """A session that ended while two of three jobs ran."""
+    store = store_in(root)
+    session = await store.create()
+    await session.writer.record_message(1, said("u1"))
+    news = JobNews(session.writer)
+    news.changed(status(1, "running", "make watch"))
+    news.changed(status(2, "running", "make serve"))
+    news.changed(status(3, "running", "make"))
+    news.changed(status(3, "ended", "make"))
+    await session.close()
+    return store, session
+
+
+@linux
+async def test_what_ran_when_buddy_was_lost_is_told_once(tmp_path: Path) -> None:
+    store, _session = await lost_with_jobs(tmp_path)
+    lines, notes, jobs = await told(store)
+    assert lines == (
+        "job 1 ran when buddy was lost; it ended with buddy: make watch",
+        "job 2 ran when buddy was lost; it ended with buddy: make serve",
+    )
+    heading = "buddy was lost while job 1 ran, and was started again. What became of the job:"
+    assert notes[0] == Note(
+        "lost tag1", 1, "job 1 ran when buddy was lost", "it ended with buddy: make watch", heading
+    )
+    assert [note.text for note in notes[1:]] == ["it ended with buddy: make serve"]
+    assert [(job.job_id, job.state) for job in jobs] == [("1", "lost"), ("2", "lost"), ("3", "ended")]
+    assert await told(store) == ((), notes, jobs)
+
+
+async def test_killed_while_it_tells_so_it_tells_so_once(tmp_path: Path) -> None:
+    store, session = await lost_with_jobs(tmp_path)
+    journal = Path(session.directory) / JOURNAL
+    before = len(journal.read_bytes().splitlines())
+    first = await told(store)
+    lines = journal.read_bytes().splitlines(keepends=True)
+    assert len(lines) > before + 2
+    for count in range(before, len(lines) + 1):
+        journal.write_bytes(b"".join(lines[:count]))
+        (journal.parent / SNAPSHOT).unlink(missing_ok=True)
+        assert (await told(store))[1:] == first[1:]
+
+
+async def test_what_ends_with_buddy_as_it_should_is_no_news(tmp_path: Path) -> None:
+    script = [reply(call("run_shell", command="sleep 4713", background=True)), reply("it runs")]
+    async with sitting(tmp_path, script, *YOLO) as desk:
+        await desk.said("start it", "it runs")
+        state = desk.context.desk.memory.state()
+        assert [(job.state, job.data["command"]) for job in state.jobs] == [("running", "sleep 4713")]
+        store = desk.desk.store()
+    assert store.read("last").state.jobs == (JobChanged("1", "ended"),)
+    assert (await told(store))[:2] == ((), ())
+
+
+async def test_a_job_that_ends_after_the_journal_breaks_nothing(tmp_path: Path) -> None:
+    store, session = await lost_with_jobs(tmp_path)
+    JobNews(session.writer).changed(status(1, "ended", "make watch"))
+    assert store.read("last").state.jobs[0].state == "running"
