@@ -15,7 +15,16 @@ import msgspec
 
 from buddy.safety.grants import ApprovalKind, Approvals, Grant, living
 from buddy.safety.policy_facts import Facts, HookOpinion
-from buddy.safety.policy_table import COLUMN_WORDS, TABLE, Column, Decision, Mode, mode_named, strictest
+from buddy.safety.policy_table import (
+    COLUMN_WORDS,
+    NO_FILE_WORDS,
+    TABLE,
+    Column,
+    Decision,
+    Mode,
+    mode_named,
+    strictest,
+)
 from buddy.safety.rules import Rule, RuleSet
 from buddy.safety.rules_match import applies, covers
 from buddy.safety.rules_save import rules_to_save
@@ -183,7 +192,8 @@ def _because(rule: Rule) -> str:
 
 def _by_mode(facts: Facts, mode: Mode, column: Column) -> str:
     verb = "runs" if TABLE[mode, column] == "allow" else "asks about"
-    reason = f"mode {mode} {verb} {COLUMN_WORDS[column]}"
+    touches = facts.reads or facts.writes or facts.anything or column != "medium_inside"
+    reason = f"mode {mode} {verb} {COLUMN_WORDS[column] if touches else NO_FILE_WORDS}"
     if facts.shell is not None and facts.shell.reason:
         return f"{reason}: {facts.shell.reason}"
     for path in (*facts.reads, *facts.writes):

@@ -55,6 +55,7 @@ COLUMN_WORDS: dict[Column, str] = {
     "shell_sandboxed": "a shell command in the sandbox",
     "floor": "something no mode runs without asking",
 }
+NO_FILE_WORDS = "a medium-risk call that changes no file itself"
 _STRICTNESS: dict[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 

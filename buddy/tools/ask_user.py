@@ -84,8 +84,8 @@ class Questions:
                 del self._answers[one.number]
 
     def answer(self, text: str) -> OpenQuestion:
-        """The person's answer, as typed: `3 my words`, or the answer alone where one question waits. The number
-        of a question alone answers nothing, whatever its options are. Raises `Unanswered`."""
+        """The person's answer, as typed: `3 my words`, or the answer alone where one question waits. The
+        number of a question alone answers nothing, whatever its options are. Raises `Unanswered`."""
         one, words = self._meant(text.strip())
         if not words:
             raise Unanswered(_only_its_number(one) if text.strip() else f"expected an answer: {_ways(one)}")

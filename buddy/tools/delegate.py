@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -41,10 +41,24 @@ class Delegation(msgspec.Struct, frozen=True):
     report_later: Callable[[int], None]
 
 
+def _preview(_ctx: ToolContext, arguments: Any) -> Plain:
+    where = "in the background" if arguments.background else "while this task waits"
+    match arguments.tools:
+        case None:
+            tools = "all this task has, but ask_user"
+        case []:
+            tools = "none"
+        case names:
+            tools = ", ".join(names)
+    model = arguments.model or "the model of this task"
+    return Plain(f"a subagent {where}", f"{arguments.task}\n\ntools: {tools}\nmodel: {model}")
+
+
 @tool(
     risk="medium",
     category="tasks",
     access=no_access,
+    preview=_preview,
     aliases=("Task", "agent", "subagent", "spawn_agent", "new_task"),
     argument_aliases={
         "prompt": "task",

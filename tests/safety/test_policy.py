@@ -433,3 +433,13 @@ def test_a_verdict_without_a_reason_of_the_shell_names_the_mode_alone(desk: Shel
     verdict = decide(facts(desk, tool="run_shell", risk="high", shell=odd))
 
     assert verdict.reason == "mode ask asks about a high-risk call"
+
+
+def test_a_call_that_touches_nothing_is_not_called_a_change(desk: ShellDesk) -> None:
+    asked = decide(facts(desk, tool="delegate"))
+    assert (asked.decision, asked.reason) == (
+        "ask",
+        "mode ask asks about a medium-risk call that changes no file itself",
+    )
+    changes = decide(facts(desk, writes=paths(desk, "a")))
+    assert changes.reason == "mode ask asks about a change in the workspace"

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
 from buddy.agent.budget import Budget
+from buddy.agent.display import Plain
 from buddy.agent.events import ToolFinished, TurnFinished
 from buddy.agent.messages import ToolMessage, UserMessage, text_of
 from buddy.agent.provider import ModelRequest
+from buddy.agent.tool import ToolContext
 from buddy.llm.scripted import Fail, Reply, Say, ScriptedCall
+from buddy.tools.delegate import delegate
 from tests.board_desk import board_desk, first_text, last_result
 from tests.command_desk import until
 
@@ -246,3 +250,35 @@ async def test_without_limits_nothing_is_lent(tmp_path: Path) -> None:
         desk.board.submit(1, "go")
         await desk.board.wait(1)
         assert [desk.board.task(number).meter.budget for number in (1, 2)] == [Budget(), Budget()]
+
+
+@pytest.mark.parametrize(
+    ("more", "shown"),
+    [
+        (
+            {},
+            Plain(
+                "a subagent in the background",
+                "Count.\nAll.\n\ntools: all this task has, but ask_user\nmodel: the model of this task",
+            ),
+        ),
+        (
+            {"tools": ["grep", "read_file"], "background": False, "model": "fast"},
+            Plain("a subagent while this task waits", "Count.\nAll.\n\ntools: grep, read_file\nmodel: fast"),
+        ),
+        (
+            {"tools": []},
+            Plain(
+                "a subagent in the background",
+                "Count.\nAll.\n\ntools: none\nmodel: the model of this task",
+            ),
+        ),
+    ],
+)
+def test_an_approval_shows_what_the_subagent_is_asked_and_may_use(
+    more: dict[str, object], shown: Plain
+) -> None:
+    arguments = delegate.decode(json.dumps({"task": "Count.\nAll.", **more}))
+    context = ToolContext(1, "c", lambda _text: None, asyncio.Event(), {})
+    assert delegate.preview is not None
+    assert delegate.preview(context, arguments) == shown
