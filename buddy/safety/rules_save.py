@@ -65,12 +65,10 @@ def _rules(facts: Facts) -> tuple[Rule, ...]:
 
 
 def _pattern(root: str, path: str) -> str:
-    """The folder of a file in the workspace; a file at its top, or outside, alone."""
-    if not path.startswith(root + "/"):
-        return path
-    relative = path[len(root) + 1 :]
-    folder = posixpath.dirname(relative)
-    return f"{folder}/**" if folder else relative
+    """The folder of a file in the workspace; a file at its top, or outside, alone. Absolute: the rule is kept
+    for all projects, and what was allowed in one is not allowed in another."""
+    folder = posixpath.dirname(path)
+    return f"{folder}/**" if path.startswith(root + "/") and folder != root else path
 
 
 def _shell_rules(commands: tuple[Subcommand, ...]) -> tuple[Rule, ...]:

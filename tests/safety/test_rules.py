@@ -469,10 +469,10 @@ def test_always_allow_for_other_calls_saves_a_folder_a_host_or_a_tool(desk: Shel
             tool(desk, "delete_file", "high", writes="a"),
         )
     ] == [
-        ["allow edit: src/**"],
-        ["allow edit: a"],
+        [f"allow edit: {desk.root}/src/**"],
+        [f"allow edit: {desk.root}/a"],
         [f"allow read: {desk.root.parent}/other/x"],
-        ["allow read: .env"],
+        [f"allow read: {desk.root}/.env"],
         [],
         [f"allow git_add: {desk.root}"],
         ["allow delegate: *"],
@@ -486,7 +486,7 @@ def test_from_a_folder_in_the_workspace_the_whole_is_named_too(desk: ShellDesk) 
     (desk.root / "sub").mkdir()
     below = Boundary(str(desk.root), str(desk.root / "sub"), str(desk.home))
     facts = Facts("run_tests", "medium", str(desk.root), str(desk.home), writes=(locate(below, "."),))
-    assert [rule.shown for rule in rules_to_save(facts)] == ["allow run_tests: sub"]
+    assert [rule.shown for rule in rules_to_save(facts)] == [f"allow run_tests: {desk.root}/sub"]
 
 
 def test_what_was_saved_allows_the_same_call_next_time(desk: ShellDesk) -> None:

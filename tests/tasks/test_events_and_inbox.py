@@ -269,7 +269,29 @@ async def test_a_rule_is_saved_for_good_and_holds_at_once(tmp_path: Path) -> Non
         await asyncio.gather(desk.board.wait(2), desk.board.wait(3))
         assert results(desk, 2) == results(desk, 3) == [("ok", "did same.txt")]
         assert len(desk.saved) == 1
-        assert [rule.shown for rule in desk.policy.rules.rules] == ["allow edit: same.txt"]
+        root = desk.root
+        assert [rule.shown for rule in desk.policy.rules.rules] == [f"allow edit: {root}/same.txt"]
+
+
+async def test_a_saved_rule_for_a_path_holds_in_its_own_project_alone(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    async with board_desk(tmp_path / "one", act) as desk:
+        first, _second = await two_questions(desk, "src/same.txt", "src/same.txt")
+        desk.board.inbox.answer(first.request_id, first.digest, "rule")
+        await asyncio.gather(desk.board.wait(2), desk.board.wait(3))
+        saved = desk.policy.rules.rules
+    async with board_desk(tmp_path / "two", act) as desk:
+        desk.policy.learn(saved)
+        first, second = await two_questions(desk, "src/same.txt", "src/same.txt")
+        for one in (first, second):
+            desk.board.inbox.answer(one.request_id, one.digest, "denied")
+        await asyncio.gather(desk.board.wait(2), desk.board.wait(3))
+    async with board_desk(tmp_path / "one", act) as desk:
+        desk.policy.learn(saved)
+        desk.script(calls(("d", "act", '{"path": "src/same.txt"}')), says("ok"))
+        await desk.turn(1, "go")
+        assert results(desk, 1) == [("ok", "did src/same.txt")]
 
 
 async def test_SEC_042_a_question_about_a_protected_path_outlives_every_mode(tmp_path: Path) -> None:
