@@ -12,12 +12,12 @@ import shlex
 import signal
 import stat
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 
 import msgspec
 
-from buddy.agent.provider import ModelDelta, ModelRequest, Provider, ProviderError
+from buddy.agent.provider import ProviderError
 from buddy.llm.credentials import CredentialsError, read_credentials
 
 COMMAND_TIMEOUT_S = 30.0
@@ -219,36 +219,9 @@ Key = Callable[[], Awaitable[str]]
 """What a lane is given: a resolver, or anything like it."""
 
 
-async def no_key() -> str:
-    """The key of a server that needs none."""
-    return ""
-
-
 async def key_for_request(resolve: Key) -> str:
     """A key for the request at hand. Raises `ProviderError` of kind `auth` when there is none."""
     try:
         return await resolve()
     except KeyMissingError as error:
         raise ProviderError("auth", str(error)) from error
-
-
-class KeyedProvider:
-    """A lane that wants its key at once (a direct one), with a key that takes time to get: it is resolved
-    before each request. `build` makes the lane from a function that gives the key resolved last."""
-
-    def __init__(self, resolve: Key, build: Callable[[Callable[[], str]], Provider]) -> None:
-        self._resolve = resolve
-        self._key = ""
-        self._provider = build(lambda: self._key)
-
-    @property
-    def lane(self) -> str:
-        """The wire format's name."""
-        return self._provider.lane
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        """The reply in pieces. Raises `ProviderError`."""
-        self._key = await key_for_request(self._resolve)
-        async with contextlib.aclosing(self._provider.stream(request)) as pieces:
-            async for piece in pieces:
-                yield piece

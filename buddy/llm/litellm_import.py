@@ -65,16 +65,6 @@ class LitellmLibrary:
         self._importer = importer or importlib.import_module
         self._future: Future[Any] | None = None
 
-    @property
-    def is_started(self) -> bool:
-        """Whether the import has begun."""
-        return self._future is not None
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether a call would not have to wait."""
-        return self._future is not None and self._future.done()
-
     def start(self) -> None:
         """Begin the import in the background (after the first frame is drawn), once."""
         if self._future is not None:

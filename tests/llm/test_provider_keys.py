@@ -8,17 +8,16 @@ import shlex
 import sys
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from buddy.agent.provider import ModelDelta, ModelRequest, ProviderError, TextPiece
 from buddy.llm.credentials import CredentialsError, read_credentials, save_credential
 from buddy.llm.keyring_store import Keyring
-from buddy.llm.keys import KeyedProvider, KeyMissingError, KeyResolver, KeySource, no_key
+from buddy.llm.keys import KeyMissingError, KeyResolver, KeySource
 
 NEVER = "sk-never-shown-1234567890"
 
@@ -111,7 +110,6 @@ async def test_a_missing_key_says_what_to_set(desk: Desk) -> None:
 
 async def test_a_server_that_needs_no_key_gets_none(desk: Desk) -> None:
     assert await desk.resolver(provider="ollama", default_env="")() == ""
-    assert await no_key() == ""
 
 
 async def test_a_key_file_others_can_read_is_used_with_one_warning(desk: Desk) -> None:
@@ -282,28 +280,3 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CredentialsError, match=r"could not be (read|written)"):
         save_credential(tmp_path / "file" / "credentials.json", "openai", "sk")
-
-
-async def test_a_direct_lane_gets_a_fresh_key_for_each_request(desk: Desk) -> None:
-    used: list[str] = []
-
-    class Lane:
-        lane = "chat"
-
-        def __init__(self, key: Callable[[], str]) -> None:
-            self.key = key
-
-        async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-            used.append(self.key())
-            yield TextPiece(request.model)
-
-    provider = KeyedProvider(desk.resolver(), Lane)
-    request = ModelRequest("m", "", (), ())
-    for key in ("sk-one", "sk-two"):
-        desk.environment["OPENAI_API_KEY"] = key
-        assert [piece async for piece in provider.stream(request)] == [TextPiece("m")]
-    del desk.environment["OPENAI_API_KEY"]
-    with pytest.raises(ProviderError, match="no key for openai: set OPENAI_API_KEY") as missing:
-        await anext(provider.stream(request))
-    assert (provider.lane, used) == ("chat", ["sk-one", "sk-two"])
-    assert (missing.value.kind, missing.value.retryable) == ("auth", False)
