@@ -272,7 +272,7 @@ class TaskBoard:
 
     async def _save_waiting(self, task: Task) -> None:
         self.delegations.wake(task.number)
-        await self.parts.memory.record_queue(task.number, tuple(task.queued), tuple(task.steering))
+        await self.parts.memory.record_queue(task.number, tuple(task.queued), (*task.taken, *task.steering))
 
     def _emit(self, number: int, event: AgentUiEvent) -> None:
         self.hub.emit(number, event)

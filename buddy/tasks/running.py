@@ -88,6 +88,8 @@ class Running:
             reason = f"{type(error).__name__}: {error}"
             task.outcome = Outcome("failed", reason, "crash", 0, ())
             self._shared.hub.emit(task.number, Notice("error", f"task {task.number} failed: {reason}"))
+        task.steering[:0] = task.taken  # a turn that broke off did not get to them
+        task.taken.clear()
         self._ended(task, task.outcome)
 
     async def _turn(self, task: Task, prompts: tuple[UserMessage, ...]) -> Outcome:

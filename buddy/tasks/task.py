@@ -51,6 +51,8 @@ class Task:
         self.compaction: Compaction | None = None
         self.queued: list[UserMessage] = []
         self.steering: list[UserMessage] = []
+        self.taken: list[UserMessage] = []
+        """Text a turn took from the two lists and has not recorded yet."""
         self.not_run: tuple[Call, ...] = ()
         self.cancelled = asyncio.Event()
         self.runner: asyncio.Task[None] | None = None

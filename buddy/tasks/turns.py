@@ -146,7 +146,9 @@ class _TaskTurn:
 
     async def record(self, message: Message) -> None:
         cleaned = self._board.redact(message)
-        await self._board.memory.record_message(self._task.number, cleaned)
+        saved = self._board.memory.record_message(self._task.number, cleaned)
+        self._task.taken = [text for text in self._task.taken if text.id != message.id]
+        await saved
         self._task.history.append(cleaned)
 
     def record_soon(self, message: Message) -> asyncio.Future[int] | None:
@@ -168,15 +170,23 @@ class _TaskTurn:
         return await execute(self._around, call, tool, arguments, progress)
 
     async def steering(self) -> tuple[UserMessage, ...]:
-        return _taken(self._task.steering, self._board.steering)
+        return self._take(self._task.steering, self._board.steering)
 
     async def follow_ups(self) -> tuple[UserMessage, ...]:
         task, board = self._task, self._board
-        waiting = _taken(task.queued, board.follow_ups)
+        waiting = self._take(task.queued, board.follow_ups)
         if waiting:
             return waiting
         reports = await self._shared.delegations.reports(task)
-        return reports or _taken(task.steering, board.steering) or _taken(task.queued, board.follow_ups)
+        return reports or await self.steering() or self._take(task.queued, board.follow_ups)
+
+    def _take(self, waiting: list[UserMessage], delivery: str) -> tuple[UserMessage, ...]:
+        """What waits leaves the list here; the journal lets it go when the message itself is recorded."""
+        count = len(waiting) if delivery == "all" else min(1, len(waiting))
+        texts = tuple(waiting[:count])
+        del waiting[:count]
+        self._task.taken.extend(texts)
+        return texts
 
     async def instructions(self) -> tuple[UserMessage, ...]:
         """Files of folders touched for the first time, unless this conversation has them already: it may be a
@@ -256,11 +266,3 @@ def _with_deletions(preview: Command, analysis: Analysis, boundary: Boundary) ->
 
 def _instructs(message: Message) -> bool:
     return isinstance(message, UserMessage) and message.origin == "instructions"
-
-
-def _taken(waiting: list[UserMessage], delivery: str) -> tuple[UserMessage, ...]:
-    """What waits leaves the list here; the journal lets it go when the message itself is recorded."""
-    count = len(waiting) if delivery == "all" else min(1, len(waiting))
-    texts = tuple(waiting[:count])
-    del waiting[:count]
-    return texts
