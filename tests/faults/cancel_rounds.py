@@ -376,7 +376,7 @@ async def _how_it_ends(desk: CancelDesk, name: str, scenario: Scenario, number: 
     turn = asyncio.ensure_future(desk.turn(_call(desk, name, scenario, number), None))
     while not turn.done():
         if questions.waiting():
-            questions.answer("1")
+            questions.answer("a")
         await asyncio.sleep(0.005)
     return await turn
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 
 import pytest
+from msgspec.structs import replace
 
 from buddy.agent.provider import Alive, Finished, ModelDelta, ProviderError, TextPiece
 from buddy.llm.watchdog import WatchedProvider, WatchLimits, watched
@@ -189,13 +190,16 @@ async def test_a_cancellation_from_outside_wins_over_the_watchdog():
 
 
 async def test_REL_025_a_server_that_stalls_is_noticed_over_real_http():
-    limits = WatchLimits(first_s=0.2, idle_s=0.2, content_s=0.4, total_s=20)
+    patient = WatchLimits(first_s=20, idle_s=20, content_s=20, total_s=20)
     faults = {
-        "no answer within 0.2 s": Stall(after=-1),
-        "the stream stalled: no bytes for 0.2 s": Stall(after=1),
-        "the stream stalled: signs of life but no content for 0.4 s": Pings(after=1, every_s=0.05),
+        "no answer within 0.2 s": (Stall(after=-1), replace(patient, first_s=0.2)),
+        "the stream stalled: no bytes for 0.2 s": (Stall(after=1), replace(patient, idle_s=0.2)),
+        "the stream stalled: signs of life but no content for 0.4 s": (
+            Pings(after=1, every_s=0.05),
+            replace(patient, content_s=0.4, idle_s=2),
+        ),
     }
-    for message, fault in faults.items():
+    for message, (fault, limits) in faults.items():
         async with FakeLLM([reply("word " * 10, fault=fault)]) as server:
             provider = lane("chat", server.url)
             watched_provider = WatchedProvider(provider, limits)

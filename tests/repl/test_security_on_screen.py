@@ -41,9 +41,10 @@ async def test_SEC_041_esc_denies_one_of_two_requests_only() -> None:
 
 
 async def test_SEC_041_esc_twice_does_not_deny_the_second_request_unseen() -> None:
-    async with running_repl(rows=40) as stage:
+    now = [100.0]
+    async with running_repl(rows=40, clock=lambda: now[0]) as stage:
         await two_background_requests(stage)
-        await asyncio.sleep(0.35)
+        now[0] += 0.35
         stage.type("\x1b")
         await stage.until(lambda: stage.intents == [Answer("q2", "dq2", "denied")])
         two = Tape(2, at=None)
@@ -52,7 +53,7 @@ async def test_SEC_041_esc_twice_does_not_deny_the_second_request_unseen() -> No
         stage.type("\x1b")
         await stage.shows("not denied")
         assert stage.intents == [Answer("q2", "dq2", "denied")]
-        await asyncio.sleep(0.35)
+        now[0] += 0.35
         stage.type("\x1b")
         await stage.until(lambda: stage.intents[1:] == [Answer("q3", "dq3", "denied")])
 
