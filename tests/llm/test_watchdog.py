@@ -196,7 +196,7 @@ async def test_REL_025_a_server_that_stalls_is_noticed_over_real_http():
         "the stream stalled: no bytes for 0.2 s": (Stall(after=1), replace(patient, idle_s=0.2)),
         "the stream stalled: signs of life but no content for 0.4 s": (
             Pings(after=1, every_s=0.05),
-            replace(patient, content_s=0.4, idle_s=2),
+            replace(patient, first_s=2, idle_s=2, content_s=0.4),
         ),
     }
     for message, (fault, limits) in faults.items():
