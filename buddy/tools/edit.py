@@ -79,7 +79,7 @@ class _Planner:
                 lines, whole = changed_lines(view, before)
                 raise ToolError(f"{error}\n{stale(target.shown, lines, whole=whole)}") from error
             raise
-        data = outcome.content.encode(outcome.content.raw)
+        data = content.encode(outcome.content.raw)
         found = compared(content.text, outcome.content.text)
         text = summary(target.shown, found) + _remarks(target, outcome, changed=changed)
         return Plan((FileChange(target, before, data, whole=before is None, compared=found),), text)

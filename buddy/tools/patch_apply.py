@@ -114,6 +114,8 @@ def patched(content: Content, hunks: Sequence[Hunk], shown: str) -> Patched:
         # The first context lines of a hunk may be the last ones of the hunk above it.
         start = _after_anchors(keys, hunk, cursor, where) if hunk.anchors else changed
         placed, step = _place(keys, lines, content, hunk, start, where)
+        if hunk.anchors and hunk.old:
+            _refuse_anchored_twice(keys, hunk, (cursor, placed), step, where)
         places.append(placed)
         changes.append(placed.changed())
         if step != "exact":
@@ -145,12 +147,46 @@ def _after_anchors(keys: _Keys, hunk: Hunk, cursor: int, where: str) -> int:
     return cursor
 
 
-def _anchored(keys: _Keys, anchor: str, start: int) -> int | None:
-    """The first line that is the anchor; otherwise the only one that starts with it."""
+def _as_anchor(keys: _Keys, anchor: str, start: int) -> tuple[int, _Keyed, str] | None:
+    """The first line that is the anchor, the lines as they were compared, and the anchor as it was."""
     for name, key in PASSES:
         found = keys.of(name, key).seek([key(anchor)], start)
         if found is not None:
-            return found
+            return found, keys.of(name, key), key(anchor)
+    return None
+
+
+def _refuse_anchored_twice(
+    keys: _Keys, hunk: Hunk, place: tuple[int, _Placed], step: str, where: str
+) -> None:
+    """The first @@ line stands again behind the place, and so does the hunk behind that."""
+    cursor, placed = place
+    found = _as_anchor(keys, hunk.anchors[0], cursor)
+    if found is None or hunk.at_end or all(sign == " " for sign, _ in hunk.lines):
+        return
+    _, keyed, anchor = found
+    again = keyed.seek([anchor], placed.start + 1)
+    following: int | None = again
+    for further in hunk.anchors[1:]:
+        following = None if following is None else _anchored(keys, further, following + 1)
+    if again is None or following is None:
+        return
+    old = [dict(PASSES)[step](text) for text in hunk.old[: placed.stop - placed.start]]
+    other = keys.of(step, dict(PASSES)[step]).seek(old, following + 1)
+    if other is not None:
+        raise ToolError(
+            f"{where}: its lines stand at line {placed.start + 1} and again at line {other + 1}, and the @@ "
+            f"line above both. Nothing was changed. Name what encloses it in an @@ line before that one, or "
+            "give more context lines.\n"
+            + "\n…\n".join(_shown(keys, line, len(old)) for line in (placed.start, other))
+        )
+
+
+def _anchored(keys: _Keys, anchor: str, start: int) -> int | None:
+    """The first line that is the anchor; otherwise the only one that starts with it."""
+    found = _as_anchor(keys, anchor, start)
+    if found is not None:
+        return found[0]
     begin = anchor.strip()
     lines = keys.of("indentation", str.strip).lines
     begun = [at for at in range(start, len(lines)) if begin and _goes_on(lines[at], begin)]

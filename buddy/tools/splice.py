@@ -45,9 +45,8 @@ def spliced(original: str, old: str, new: str, line_end: str, blend: Blend = tak
     if len(kept) != len(old_lines) or len(old_lines) + len(new_lines) > MAX_ALIGNED_LINES:
         return with_line_ends(new, line_end)
     pieces: list[tuple[str, str]] = []
-    for tag, i1, i2, j1, j2 in difflib.SequenceMatcher(
-        None, old_lines, new_lines, autojunk=False
-    ).get_opcodes():
+    alike = difflib.SequenceMatcher(None, _compared(old_lines), _compared(new_lines), autojunk=False)
+    for tag, i1, i2, j1, j2 in alike.get_opcodes():
         if tag == "equal":
             pieces.extend(kept[i1:i2])
             continue
@@ -56,6 +55,11 @@ def spliced(original: str, old: str, new: str, line_end: str, blend: Blend = tak
             text = blend(kept[i1 + at][0], old_lines[i1 + at], line) if paired else line
             pieces.append((text, _end_at(kept, min(i1 + at, i2 - 1 if i2 > i1 else i1), line_end)))
     return _joined(pieces, line_end)
+
+
+def _compared(lines: list[str]) -> list[str]:
+    """What is behind the last line end is no blank line: the blanks of one would get before the next line."""
+    return lines if lines[-1] else [*lines[:-1], "\n"]
 
 
 def _end_at(kept: list[tuple[str, str]], index: int, line_end: str) -> str:

@@ -47,7 +47,14 @@ class Content(msgspec.Struct, frozen=True):
         return offset + bisect_left(self.crlf, offset)
 
     def encode(self, raw: str) -> bytes:
-        """Text as bytes of this file's kind. Raises `ToolError` when it has characters the encoding lacks."""
+        """Text as bytes of this file's kind. Raises `ToolError` when it has characters the encoding lacks, or
+        would make the file binary."""
+        if "\0" in raw and "\0" not in self.raw:
+            raise ToolError(
+                "the new text has a NUL character (U+0000): the file would be binary and could not be edited "
+                'any more. Where the two characters \\0 are meant, the arguments need "\\\\0". Nothing was '
+                "changed."
+            )
         try:
             return self.bom + raw.encode(self.encoding)
         except UnicodeEncodeError as error:

@@ -108,6 +108,17 @@ async def test_a_hunk_that_fits_twice_is_refused_with_both_lines(desk: Desk) -> 
     assert "its lines stand at line 1 and again at line 3" in answer
 
 
+async def test_a_hunk_that_fits_behind_its_anchor_twice_is_refused_with_both_lines(desk: Desk) -> None:
+    twice = "class A:\n  def f():\n    1\nclass B:\n  def f():\n    1\n"
+    answer = await applied(desk, twice, "@@ def f():", "-    1", "+    2")
+    assert "its lines stand at line 3 and again at line 6, and the @@ line above both" in answer
+    for name, after in (("A", "    2\nclass B:\n  def f():\n    1\n"), ("B", None)):
+        told = await applied(desk, twice, f"@@ class {name}:", "@@ def f():", "-    1", "+    2")
+        assert told == f"class A:\n  def f():\n{after}" if after else told.endswith("B:\n  def f():\n    2\n")
+    once = "def f():\n  0\ndef f():\n  1\n"
+    assert await applied(desk, once, "@@ def f():", "-  1", "+  2") == "def f():\n  0\ndef f():\n  2\n"
+
+
 async def test_hunks_follow_each_other_and_say_so_when_they_do_not(desk: Desk) -> None:
     assert await applied(desk, "a\nb\nc\n", "@@", "-a", "+A", "@@", "-c", "+C") == "A\nb\nC\n"
     answer = await applied(desk, "a\nb\nc\n", "@@", "-c", "+C", "@@", "-a", "+A")

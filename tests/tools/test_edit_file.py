@@ -11,6 +11,7 @@ import pytest
 from buddy.agent.display import Diff, FileDiff
 from buddy.agent.tool import ToolError
 from buddy.tools.edit import edit_file
+from buddy.tools.patch import apply_patch
 from buddy.tools.read import read_file
 from buddy.tools.write import write_file
 from tests.capabilities import requires
@@ -131,6 +132,19 @@ async def test_half_a_character_is_refused_and_nothing_is_written(desk: Desk) ->
     desk.put("a.txt", "old\n")
     assert (await desk.ask(edit_file, path="a.txt", old="old", new="\ud800")).startswith("refused: ")
     assert desk.bytes("a.txt") == b"old\n"
+
+
+async def test_a_text_that_would_make_the_file_binary_is_refused(desk: Desk) -> None:
+    desk.put("a.c", "char end = 'x';\n")
+    refusal = await desk.ask(edit_file, path="a.c", old="'x'", new="'\0'")
+    assert refusal.startswith("refused: the new text has a NUL character (U+0000)")
+    assert 'the arguments need "\\\\0"' in refusal
+    patch = "*** Begin Patch\n*** Update File: a.c\n@@\n-char end = 'x';\n+\0\n*** End Patch"
+    assert "NUL" in await desk.ask(apply_patch, patch=patch)
+    assert desk.bytes("a.c") == b"char end = 'x';\n"
+    desk.put("late.txt", b"x" * 9_000 + b"\0old\n")
+    await desk.call(edit_file, path="late.txt", old="old", new="new")
+    assert desk.bytes("late.txt") == b"x" * 9_000 + b"\0new\n"
 
 
 async def test_binary_and_huge_files_and_folders_are_refused(desk: Desk) -> None:

@@ -53,6 +53,13 @@ def test_blanks_at_line_ends_may_differ_on_whole_lines() -> None:
     )
 
 
+def test_the_blanks_of_a_removed_line_do_not_get_before_the_next_one() -> None:
+    text = "a\n    \n    \nb()\nnext()\n"
+    assert applied(text, "\n\nb()\n", "c()\n") == ("a\nc()\nnext()\n", "trailing blanks")
+    assert applied(text, "\n\nb()\n", "") == ("a\nnext()\n", "trailing blanks")
+    assert applied(text, "a\n\n\nb()", "a\n") == ("a\n\nnext()\n", "trailing blanks")
+
+
 def test_blanks_at_line_ends_may_not_differ_in_the_middle_of_a_line() -> None:
     assert applied("call(one   \n  two)\n", "one\n", "1\n")[0] == ""
 
