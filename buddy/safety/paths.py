@@ -23,6 +23,7 @@ from buddy.safety.sanitise import visible
 __all__ = [
     "Boundary",
     "Located",
+    "in_main_tree",
     "is_beneath",
     "locate",
     "open_beneath",
@@ -41,13 +42,21 @@ _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 class Boundary(msgspec.Struct, frozen=True):
     """What counts as inside: `root` and `extra`. Relative paths start at `cwd`. All of them are real paths
-    (links resolved). `own`: buddy's own directories where they are not the usual ones."""
+    (links resolved). `own`: buddy's own directories where they are not the usual ones. `main`: the main tree
+    when `root` is a worktree that buddy made of it, "" otherwise; it lies outside then."""
 
     root: str
     cwd: str
     home: str
     extra: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
+    main: str = ""
+
+    @property
+    def trees(self) -> tuple[str, ...]:
+        """Every folder whose programs are the project's own: the workspace, and the main tree of a
+        worktree."""
+        return (self.root, *self.extra, *((self.main,) if self.main else ()))
 
 
 class Located(msgspec.Struct, frozen=True):
@@ -70,18 +79,27 @@ def locate(boundary: Boundary, given: str) -> Located:
     _check(given)
     path, real = _walk(*_start(boundary, given))
     inside = is_beneath(real, boundary.root) or any(is_beneath(real, root) for root in boundary.extra)
-    places = Places(boundary.home, boundary.own, (boundary.root, *boundary.extra))
-    protected = protected_reason(real, places)
-    secret = secret_reason(real, places)
+    places = Places(boundary.home, boundary.own, boundary.trees)
+    judged = in_main_tree(real, boundary.root, boundary.main) or real
+    protected = protected_reason(judged, places)
+    secret = secret_reason(judged, places)
     if path != real:
-        protected = protected or protected_reason(path, places)
-        secret = secret or secret_reason(path, places)
+        judged = in_main_tree(path, boundary.root, boundary.main) or path
+        protected = protected or protected_reason(judged, places)
+        secret = secret or secret_reason(judged, places)
     return Located(given, path, real, inside, _shown(boundary, path, real), protected, secret)
 
 
 def is_beneath(path: str, directory: str) -> bool:
     """Whether a real path is a directory or lies in it: whole components, /repo-evil is not in /repo."""
     return path == directory or directory == "/" or path.startswith(directory + "/")
+
+
+def in_main_tree(path: str, root: str, main: str) -> str:
+    """What a path of the worktree `root` is called in its main tree, "" for any other path. Worktrees lie in
+    buddy's own folder, where every name is protected; what a file of one is, its place in the project
+    says."""
+    return main + path[len(root) :] if main and is_beneath(path, root) else ""
 
 
 def _check(given: str) -> None:

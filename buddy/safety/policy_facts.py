@@ -20,7 +20,8 @@ class HookOpinion(msgspec.Struct, frozen=True):
 
 class Facts(msgspec.Struct, frozen=True):
     """What is known about one call. `tool` is its registered name (`mcp__server__tool` for MCP); `root` and
-    `home` are what rule patterns are relative to; `anything`: it may change whatever it likes; `shell` is the
+    `home` are what rule patterns are relative to; `main` is the main tree where `root` is a worktree of it
+    ("" otherwise): rules for that hold too; `anything`: it may change whatever it likes; `shell` is the
     analysis of a shell command; `host` is where a fetch goes, "" when nowhere; `sandboxed`: it would run in a
     working sandbox; `leaves_sandbox`: it asks not to."""
 
@@ -36,6 +37,7 @@ class Facts(msgspec.Struct, frozen=True):
     sandboxed: bool = False
     leaves_sandbox: bool = False
     hook: HookOpinion | None = None
+    main: str = ""
 
 
 def facts_of(
@@ -64,4 +66,5 @@ def facts_of(
         sandboxed=sandboxed,
         leaves_sandbox=leaves_sandbox,
         hook=hook,
+        main=boundary.main,
     )

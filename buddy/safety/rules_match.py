@@ -6,7 +6,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable
 
-from buddy.safety.paths import Located
+from buddy.safety.paths import Located, in_main_tree
 from buddy.safety.policy_facts import Facts
 from buddy.safety.rules import Rule, matches_argv, matches_host, matches_path
 
@@ -79,14 +79,28 @@ def _covering(rules: Iterable[Rule], facts: Facts, path: Located) -> Rule | None
     for rule in rules:
         if delicate and rule.path in _EVERYTHING:
             continue
-        if matches_path(rule, facts.root, facts.home, path.real):
+        if any(matches_path(rule, root, facts.home, text) for root, text in _called(facts, path.real)):
             return rule
     return None
 
 
 def _path_matches(rule: Rule, facts: Facts, path: Located) -> bool:
     """For rules that tighten: the path as given and where it leads are both looked at."""
-    return any(matches_path(rule, facts.root, facts.home, text) for text in (path.real, path.path))
+    return any(
+        matches_path(rule, root, facts.home, text)
+        for given in (path.real, path.path)
+        for root, text in _called(facts, given)
+    )
+
+
+def _called(facts: Facts, path: str) -> Iterable[tuple[str, str]]:
+    """What a path is called, with the folder rules are relative to there: in a worktree a file has the name
+    of its place in the main tree as well, so that no rule of the project is left behind by working in
+    one."""
+    yield facts.root, path
+    named = in_main_tree(path, facts.root, facts.main)
+    if named:
+        yield facts.main, named
 
 
 def _names(facts: Facts, *, exact: bool = False) -> frozenset[str]:

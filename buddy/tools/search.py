@@ -93,7 +93,7 @@ def place_of(
 def secrets_among(boundary: Boundary, top: str, names: list[str]) -> list[str]:
     """The paths that look like secret files: never searched unless named. Where names alone decide, each
     folder is judged once and most names at a glance: judging every path would cost as much as the walk."""
-    places = Places(boundary.home, boundary.own, (boundary.root, *boundary.extra))
+    places = Places(boundary.home, boundary.own, boundary.trees)
     if _place_matters(boundary, top) or secret_reason(f"{top}/x", places):
         return [name for name in names if secret_reason(f"{top}/{name}", places)]
     plain = {"": True}

@@ -116,7 +116,7 @@ def _too_much(operand: str, boundary: Boundary) -> str:
         return f"the home folder ({operand})"
     if os.path.dirname(real) == "/" and real != "/tmp":  # noqa: S108 - the one top-level folder meant to be emptied
         return f"the system folder {real}"
-    if real == os.path.join(boundary.root, ".git"):
+    if real in (os.path.join(tree, ".git") for tree in (boundary.root, boundary.main) if tree):
         return "the repository itself (.git)"
     return ""
 

@@ -111,6 +111,6 @@ def _look_up(judged: Judged, name: str) -> None:
     for folder in judged.place.search_path.split(":"):
         path = os.path.join(boundary.cwd, folder, name)
         if os.path.isfile(path) and os.access(path, os.X_OK):
-            if any(is_beneath(os.path.realpath(path), root) for root in (boundary.root, *boundary.extra)):
+            if any(is_beneath(os.path.realpath(path), root) for root in boundary.trees):
                 raise RefusedError(f"{name} would be the workspace's own {path}")
             return
