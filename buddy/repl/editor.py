@@ -12,6 +12,7 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import History
 
 from buddy.repl.approvals import TypedLine
+from buddy.repl.graphemes import GraphemeBuffer, span_at
 from buddy.repl.pastes import Pastes
 from buddy.safety.sanitise import clean
 
@@ -29,17 +30,15 @@ class Editor:
     ) -> None:
         self._clock = clock
         self._pastes = pastes
-        self._text, self._cursor, self._entry = "", 0, 0
+        self._text, self._moved_in, self._cursor, self._entry = "", "", 0, 0
         self._is_replacing = False
         self._begun_at = 0.0
         self.touched_at = float("-inf")
         self._was_empty = True
         self._pasted = False
-        self.buffer = Buffer(
-            name="input",
-            multiline=True,
-            history=history,
-            completer=completer,
+        self.buffer = GraphemeBuffer(
+            history,
+            completer,
             complete_while_typing=Condition(self.is_completable) if completer is not None else False,
             on_text_changed=self._changed,
             on_cursor_position_changed=self._moved,
@@ -80,12 +79,20 @@ class Editor:
             self._begun_at = self._clock()
 
     def _moved(self, buffer: Buffer) -> None:
-        """The cursor never stands inside a mark: it goes over it."""
+        """The cursor never stands inside a mark, nor inside a character: it goes over it."""
         before, self._cursor = self._cursor, buffer.cursor_position
+        is_edit, self._moved_in = self._moved_in != buffer.text, buffer.text
         for begin, end in self._pastes.marks(buffer.text):
             if begin < self._cursor < end:
                 buffer.cursor_position = end if before < self._cursor else begin
                 return
+        if is_edit or not 0 < self._cursor < len(
+            buffer.text
+        ):  # where something grows the next piece may join it
+            return
+        begin, end = span_at(buffer.text, self._cursor)
+        if begin < self._cursor:
+            buffer.cursor_position = end if before == begin else begin
 
     def paste(self, data: str) -> None:
         """Insert pasted text; a long one as a mark."""
@@ -148,5 +155,6 @@ class Editor:
     def clear(self) -> None:
         """Empty the line."""
         self.buffer.reset()
-        self._text, self._cursor, self._entry = "", 0, self.buffer.working_index
+        self._text, self._moved_in, self._cursor = "", "", 0
+        self._entry = self.buffer.working_index
         self._was_empty, self._pasted = True, False

@@ -17,6 +17,7 @@ from buddy.repl.layout import build_layout
 from buddy.repl.output import FrameOutput
 from buddy.repl.resize import reflowed_cursor_row
 from buddy.repl.style import Line, Look
+from buddy.repl.width import teach_flags
 
 
 class InlineApplication(Application[None]):
@@ -99,6 +100,7 @@ def build_application(
 ) -> InlineApplication:
     """The application around an editor. Keys redraw at once; nothing polls."""
     teach_shift_enter()
+    teach_flags()
     app = InlineApplication(
         layout=build_layout(
             editor.buffer,

@@ -6,9 +6,18 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from prompt_toolkit.application import get_app
-from prompt_toolkit.filters import Condition, Filter, is_searching, vi_insert_mode, vi_mode
+from prompt_toolkit.filters import (
+    Condition,
+    Filter,
+    is_searching,
+    vi_insert_mode,
+    vi_mode,
+    vi_navigation_mode,
+)
+from prompt_toolkit.filters.app import vi_replace_single_mode
 from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.keys import Keys
 
 from buddy.repl.editor import Editor
@@ -142,4 +151,35 @@ def bindings(do: Callable[[Action], None], editor: Editor, facts: Facts) -> KeyB
     def paste(event: KeyPressEvent) -> None:
         editor.paste(event.data)
 
+    _add_vi_characters(made, facts.editing)
     return made
+
+
+def _add_vi_characters(made: KeyBindings, editing: Filter) -> None:
+    """vi's keys for single characters: prompt_toolkit's count code points."""
+
+    def cut(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if count := buffer.document.get_cursor_right_position(event.arg):
+            event.app.clipboard.set_text(buffer.delete(count))
+
+    @made.add("s", filter=editing & vi_navigation_mode)
+    def substitute(event: KeyPressEvent) -> None:
+        cut(event)
+        event.app.vi_state.input_mode = InputMode.INSERT
+
+    @made.add("X", filter=editing & vi_navigation_mode)
+    def cut_before(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if count := -buffer.document.get_cursor_left_position(event.arg):
+            event.app.clipboard.set_text(buffer.delete_before_cursor(count))
+
+    @made.add(Keys.Any, filter=editing & vi_replace_single_mode)
+    def replace(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if count := buffer.document.get_cursor_right_position():
+            buffer.delete(count)
+            buffer.insert_text(event.data, move_cursor=False)
+        event.app.vi_state.input_mode = InputMode.NAVIGATION
+
+    made.add("x", filter=editing & vi_navigation_mode)(cut)

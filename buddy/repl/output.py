@@ -29,8 +29,8 @@ CLEAR_DOWN = "\x1b[K\x1b[C\x1b[J\b"
 """Clears everything below from the first column. Not a plain `CSI J`: from the screen's first cell tmux takes
 that for clearing the screen, and moves what stands there into the scrollback."""
 LAST_WRITE_S = 1.0
-PICTURE = "\ufe0f"
-_JOINERS = f"\u200d{PICTURE}"
+_PICTURE, _JOINER, _NO_JOINER = "\ufe0f", "\u200d", "\u200c"
+_SKIN = range(0x1F3FB, 0x1F400)
 FIRST_EMOJI = "\u2600"
 """A joiner behind anything before that belongs to a script, which it shapes."""
 
@@ -206,10 +206,8 @@ class FrameOutput(Vt100_Output):
     def write(self, data: str) -> None:
         """A cell of the application. Emoji are written apart, not joined into one picture: terminals
         disagree about how wide that is, and everything behind it would stand where the cursor is not."""
-        if not data.isascii() and data[-1] in _JOINERS:
-            rest = data.rstrip(_JOINERS)
-            if rest and (data[-1] == PICTURE or rest[0] >= FIRST_EMOJI):
-                data = rest
+        if not data.isascii():
+            data = _apart(data)
         super().write(data)
 
     def erase_down(self) -> None:
@@ -237,6 +235,14 @@ class FrameOutput(Vt100_Output):
     def set_title(self, title: str) -> None:
         """Set the window title, inert and short."""
         self.write_raw(f"\x1b]2;{one_line(title)}\x07")
+
+
+def _apart(cell: str) -> str:
+    """A cell whose sign no terminal joins with the one before or behind it, nor makes a picture of."""
+    if ord(cell[0]) in _SKIN:
+        return _NO_JOINER + cell
+    cell = cell.replace(_PICTURE, "") or cell
+    return cell.rstrip(_JOINER) or cell if cell[0] >= FIRST_EMOJI else cell
 
 
 def encoded(text: str, encoding: str) -> bytes:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
+from prompt_toolkit import utils
 from wcwidth import wcwidth
 
 from buddy.repl.style import Line, Look, Span
@@ -14,9 +15,18 @@ _SGR = re.compile("\x1b\\[[0-9;]*m")
 _PIECES = re.compile(r"[ ]+|[^ ]+")
 
 
+HALF_FLAGS = range(0x1F1E6, 0x1F200)
+"""Letters of which two are a flag. wcwidth gives each two cells; terminals give the pair two."""
+
+
 @lru_cache(maxsize=4096)
 def _cell(char: str) -> int:
-    return max(0, wcwidth(char))
+    return 1 if ord(char) in HALF_FLAGS else max(0, wcwidth(char))
+
+
+def teach_flags() -> None:
+    """Let prompt_toolkit measure flags as we do. Called before the first frame."""
+    utils._CHAR_SIZES_CACHE.update((chr(half), 1) for half in HALF_FLAGS)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - no public way
 
 
 def cells(text: str) -> int:
