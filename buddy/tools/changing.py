@@ -161,7 +161,7 @@ def _write(ctx: ToolContext, item: FileChange, versions: FileVersions, disk: Dis
     real, shown = item.located.real, item.located.shown
     if item.after is None:
         if item.before is not None:
-            remove(real, shown, item.before)
+            remove(real, shown, item.before, disk, temporary=versions.temporary)
         views.gone(real)
         return
     new = Replacement(real, shown, item.after, item.before, item.mode, versions.temporary)
@@ -183,7 +183,7 @@ def _take_back(item: FileChange, disk: Disk) -> bool:
         now = load(real, shown)
         if item.before is None:
             if now is not None and now.data == item.after:
-                remove(real, shown, now)
+                remove(real, shown, now, disk)
             return True
         replace(Replacement(real, shown, item.before.data, now, item.before.mode), disk)
         return True

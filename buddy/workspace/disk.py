@@ -8,21 +8,24 @@ from collections.abc import Callable
 
 import msgspec
 
+from buddy.workspace.swap import exchange
+
 
 class Disk(msgspec.Struct, frozen=True):
     """How bytes reach a descriptor, how they are made to last, how a file takes another's place (source name,
-    target name, folder descriptor)."""
+    target name, folder descriptor), how two names change places (False: not here)."""
 
     write: Callable[[int, memoryview], int]
     sync: Callable[[int], None]
     rename: Callable[[str, str, int], None]
+    exchange: Callable[[str, str, int], bool]
 
 
 def _rename(source: str, target: str, folder: int) -> None:
     os.rename(source, target, src_dir_fd=folder, dst_dir_fd=folder)
 
 
-DISK = Disk(os.write, os.fsync, _rename)
+DISK = Disk(os.write, os.fsync, _rename, exchange)
 
 
 def write_all(disk: Disk, descriptor: int, data: bytes) -> None:

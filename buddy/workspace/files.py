@@ -21,6 +21,7 @@ from buddy.agent.cleanup import on_failure
 from buddy.agent.tool import ToolError
 from buddy.safety.sanitise import visible
 from buddy.workspace.disk import DISK, Disk, write_all
+from buddy.workspace.taking_place import Held, Place, take_away, take_place
 
 MAX_EDIT_BYTES = 50_000_000
 _GROWN_BYTES = 65_536
@@ -231,22 +232,25 @@ def replace(new: Replacement, disk: Disk = DISK) -> Stamp:
 def _write_beside(folder: int, name: str, temporary: str, new: Replacement, disk: Disk) -> Stamp:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(temporary, flags, 0o666 if new.was is None else 0o600, dir_fd=folder)
-    with on_failure(_unlink_if_there, temporary, folder):
-        try:
+    try:
+        with on_failure(_unlink_own, temporary, folder, descriptor):
             if new.was is not None:
                 _keep_outside(folder, name, descriptor, new)
             elif new.mode is not None:
                 os.fchmod(descriptor, new.mode & 0o777)
             write_all(disk, descriptor, new.data)
-            _put_in_place(folder, name, temporary, new, disk)
+            place = Place(folder, name, temporary, new.shown)
+            _put_in_place(place, stat.S_IMODE(os.fstat(descriptor).st_mode), new, disk)
             return stamp_of(os.fstat(descriptor))
-        finally:
-            os.close(descriptor)
+    finally:
+        os.close(descriptor)
 
 
-def _unlink_if_there(name: str, folder: int) -> None:
+def _unlink_own(name: str, folder: int, descriptor: int) -> None:
+    """Only the file that was written: what changed places with it is somebody's."""
     with suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=folder)
+        if os.path.samestat(os.fstat(descriptor), os.stat(name, dir_fd=folder, follow_symlinks=False)):
+            os.unlink(name, dir_fd=folder)
 
 
 def _keep_outside(folder: int, name: str, descriptor: int, new: Replacement) -> None:
@@ -273,40 +277,44 @@ def _copy_attributes(real: str, descriptor: int) -> None:
                 os.setxattr(descriptor, attribute, os.getxattr(real, attribute, follow_symlinks=False))
 
 
-def _put_in_place(folder: int, name: str, temporary: str, new: Replacement, disk: Disk) -> None:
+def _put_in_place(place: Place, mode: int, new: Replacement, disk: Disk) -> None:
     if new.was is None:
-        _put_where_nothing_is(folder, name, temporary, new, disk)
+        _put_where_nothing_is(place, disk)
         return
+    gone = f"{new.shown} was deleted while it was being edited; nothing was written"
     try:
-        now = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        now = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
+        if stamp_of(now) != new.was.stamp:
+            raise ToolError(
+                f"{new.shown} was changed by something else while it was being edited; nothing was written. "
+                "Read it again."
+            )
+        take_place(place, Held(new.was.data, new.was.mode), Held(new.data, mode), disk)
     except FileNotFoundError as error:
-        raise ToolError(f"{new.shown} was deleted while it was being edited; nothing was written") from error
-    if stamp_of(now) != new.was.stamp:
-        raise ToolError(
-            f"{new.shown} was changed by something else while it was being edited; nothing was written. "
-            "Read it again."
-        )
-    disk.rename(temporary, name, folder)
+        raise ToolError(gone) from error
 
 
-def _put_where_nothing_is(folder: int, name: str, temporary: str, new: Replacement, disk: Disk) -> None:
+def _put_where_nothing_is(place: Place, disk: Disk) -> None:
     """A new file must not take the place of one that appeared meanwhile: a link is refused then, a rename is
     not."""
+    folder, name, temporary = place.folder, place.name, place.temporary
+    appeared = f"{place.shown} appeared while it was being written; read it first"
     try:
         os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except FileExistsError as error:
-        raise ToolError(f"{new.shown} appeared while it was being written; read it first") from error
+        raise ToolError(appeared) from error
     except OSError:  # a file system without hard links
-        if status_of(new.real) is not None:
-            raise ToolError(f"{new.shown} appeared while it was being written; read it first") from None
+        with suppress(FileNotFoundError):
+            os.stat(name, dir_fd=folder, follow_symlinks=False)
+            raise ToolError(appeared) from None
         disk.rename(temporary, name, folder)
         return
     os.unlink(temporary, dir_fd=folder)
 
 
-def remove(real: str, shown: str, was: Loaded) -> None:
-    """Delete a file that still is what it was."""
+def remove(real: str, shown: str, was: Loaded, disk: Disk = DISK, *, temporary: str = "") -> None:
+    """Delete a file that still is what it was. `temporary`: its name while it goes."""
     with folder_of(real) as (folder, name):
         if stamp_of(os.stat(name, dir_fd=folder, follow_symlinks=False)) != was.stamp:
             raise ToolError(f"{shown} was changed by something else meanwhile; it was not deleted")
-        os.unlink(name, dir_fd=folder)
+        take_away(Place(folder, name, temporary or temporary_name(), shown), Held(was.data, was.mode), disk)

@@ -11,6 +11,7 @@ import msgspec
 from buddy.agent.tool import ToolError
 from buddy.safety.sanitise import visible
 from buddy.workspace.files import folder_of
+from buddy.workspace.swap import rename_to_free
 from buddy.workspace.trash import fill_box, leave_box
 
 
@@ -25,7 +26,7 @@ class Renamed(msgspec.Struct, frozen=True):
 def rename(source: str, target: str) -> None:
     """Move a file or folder to a free path, folders on the way made. Raises `OSError`, `ToolError`."""
     with folder_of(source) as (old_folder, old), folder_of(target, create=True) as (folder, name):
-        os.rename(old, name, src_dir_fd=old_folder, dst_dir_fd=folder)
+        rename_to_free(old, old_folder, name, folder)
 
 
 def take_back(renames: Sequence[Renamed]) -> None:

@@ -20,6 +20,7 @@ from buddy.workspace.files import (
     temporary_name,
 )
 from buddy.workspace.folders import merged_mode
+from buddy.workspace.taking_place import Held, Place, take_place
 
 LINK = stat.S_IFLNK
 """In a mode: what is described is a link, its content the target's path."""
@@ -84,14 +85,14 @@ def carry_out(move: Move, disk: Disk) -> None:
         return
     if move.wanted is None:
         if move.now is not None:
-            remove(move.real, move.shown, move.now)
+            remove(move.real, move.shown, move.now, disk)
         return
     if is_link(move.mode):
-        _make_link(move)
+        _make_link(move, disk)
         return
     now = move.now
     if now is not None and is_link(now.mode):
-        remove(move.real, move.shown, now)
+        remove(move.real, move.shown, now, disk)
         now = None
     if now is not None and now.data == move.wanted:
         _set_mode(move, now)
@@ -110,7 +111,7 @@ def _set_mode(move: Move, now: Loaded) -> None:
         os.chmod(name, move.mode, dir_fd=folder)
 
 
-def _make_link(move: Move) -> None:
+def _make_link(move: Move, disk: Disk) -> None:
     target = os.fsdecode(move.wanted or b"")
     with folder_of(move.real, create=move.now is None) as (folder, name):
         if move.now is None:
@@ -123,7 +124,8 @@ def _make_link(move: Move) -> None:
             raise ToolError(f"{move.shown} was changed by something else meanwhile; nothing was changed")
         beside = temporary_name()
         os.symlink(target, beside, dir_fd=folder)
-        os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+        made = Held(os.fsencode(target), LINK)
+        take_place(Place(folder, name, beside, move.shown), Held(move.now.data, move.now.mode), made, disk)
 
 
 def reversed_move(move: Move) -> Move:

@@ -20,6 +20,7 @@ from buddy.agent.tool import ToolError
 from buddy.safety.sanitise import visible
 from buddy.workspace.any_names import decode, encode
 from buddy.workspace.files import ACTS_AS_OWNER, folder_of
+from buddy.workspace.swap import rename_to_free
 
 _THING = "it"
 
@@ -127,7 +128,7 @@ def _moved_or_copied(real: str, target: str, parent: int) -> bool:
 
 def _move_out(source: str, real: str, parent: int) -> None:
     try:
-        os.rename(source, os.path.basename(real), dst_dir_fd=parent)
+        rename_to_free(source, parent, os.path.basename(real), parent)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise

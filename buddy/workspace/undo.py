@@ -21,6 +21,7 @@ from buddy.workspace.files import Loaded, digest_of, folder_of, temporary_name
 from buddy.workspace.folders import FolderVersions, already_there, around, remove_empty, to_be_made
 from buddy.workspace.locks import FileLocks
 from buddy.workspace.renames import Renamed, apply_again, take_back
+from buddy.workspace.taking_place import aside_of, content
 from buddy.workspace.undo_entries import Changes, Dropped, EntryFile, Line, Redone, UndoEntry, Undone
 from buddy.workspace.versions import NOTHING, FileVersions, Switched, content_of, switch
 
@@ -251,7 +252,7 @@ class UndoLog:
             self._replay(line)
         for entry in self._entries.values():
             for file in entry.files:
-                _sweep(file)
+                _sweep(file, self._blobs)
 
     def _replay(self, line: Line) -> None:
         match line:
@@ -301,9 +302,13 @@ def _move(
     return around(folders, come, lambda: apply_again(renames))
 
 
-def _sweep(file: FileVersions) -> None:
-    """Remove the temporary file a crash left beside its target."""
+def _sweep(file: FileVersions, blobs: BlobStore) -> None:
+    """Remove the temporary file a crash left beside its target: what was being written, or what it had just
+    replaced. Anything else was saved by somebody at that moment and stays."""
     if not file.temporary:
         return
-    with suppress(OSError, ToolError), folder_of(file.real) as (folder, _):
-        os.unlink(file.temporary, dir_fd=folder)
+    for name in (file.temporary, aside_of(file.temporary)):
+        with suppress(OSError, ToolError), folder_of(file.real) as (folder, _):
+            data = content(folder, name)
+            if digest_of(data) == file.before or (content_of(blobs, file.after) or b"").startswith(data):
+                os.unlink(name, dir_fd=folder)

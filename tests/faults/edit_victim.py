@@ -52,10 +52,18 @@ class FaultyDisk:
         if self._strikes() and self._mode == "kill":  # a rename that happened does not fail
             self._strike()
 
+    def exchange(self, one: str, other: str, folder: int) -> bool:
+        if self._strikes():
+            self._strike()
+        can = DISK.exchange(one, other, folder)
+        if self._strikes() and self._mode == "kill":
+            self._strike()
+        return can
+
 
 async def main(folder: Path, mode: str, number: int) -> None:
     faults = FaultyDisk(mode, number)
-    disk = Disk(faults.write, faults.sync, faults.rename)
+    disk = Disk(faults.write, faults.sync, faults.rename, faults.exchange)
     desk = Desk(folder / "work", session=folder / "undo", disk=disk)
     try:
         result = await desk.call(edit_file, path="a.txt", old="old", new="new\nlines")

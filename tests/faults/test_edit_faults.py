@@ -94,7 +94,7 @@ async def test_REL_064_a_disk_that_is_full_for_the_undo_copy_leaves_the_file_alo
     def full(_descriptor: int, _data: memoryview) -> int:
         raise OSError(28, "No space left on device")
 
-    desk = Desk(tmp_path, disk=Disk(full, DISK.sync, DISK.rename))
+    desk = Desk(tmp_path, disk=Disk(full, DISK.sync, DISK.rename, DISK.exchange))
     desk.put("a.txt", "old\n")
     answer = await desk.ask(edit_file, path="a.txt", old="old", new="new")
     assert answer == "refused: cannot keep what a.txt was for undo: the disk is full; nothing was changed"
@@ -163,7 +163,7 @@ async def test_a_cancelled_call_has_finished_its_write_when_it_is_gone(tmp_path:
         asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(10)
         os.fsync(descriptor)
 
-    desk = Desk(tmp_path, disk=Disk(DISK.write, slow_sync, DISK.rename))
+    desk = Desk(tmp_path, disk=Disk(DISK.write, slow_sync, DISK.rename, DISK.exchange))
     call = asyncio.ensure_future(desk.call(write_file, path="a.txt", content="x\n"))
     await started.wait()
     call.cancel()

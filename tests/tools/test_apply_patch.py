@@ -77,15 +77,12 @@ async def test_one_section_that_does_not_fit_leaves_every_file_as_it_was(desk: D
 
 
 async def test_a_write_that_fails_late_takes_the_earlier_ones_back(tmp_path: Path) -> None:
-    renames: list[str] = []
-
-    def rename(source: str, target: str, folder: int) -> None:
-        renames.append(target)
+    def exchange(source: str, target: str, folder: int) -> bool:
         if target == "b.txt":
             raise OSError(28, "No space left on device")
-        os.rename(source, target, src_dir_fd=folder, dst_dir_fd=folder)
+        return DISK.exchange(source, target, folder)
 
-    desk = Desk(tmp_path, disk=Disk(DISK.write, DISK.sync, rename))
+    desk = Desk(tmp_path, disk=Disk(DISK.write, DISK.sync, DISK.rename, exchange))
     desk.put("a.txt", "one\n")
     desk.put("b.txt", "two\n")
     text = patch("*** Update File: a.txt", "@@", "-one", "+1", "*** Update File: b.txt", "@@", "-two", "+2")

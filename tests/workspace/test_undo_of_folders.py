@@ -125,7 +125,7 @@ async def test_a_write_that_fails_leaves_no_folder_behind(tmp_path: Path) -> Non
             raise OSError(28, "No space left on device")
         return DISK.write(descriptor, data)
 
-    desk = Desk(tmp_path, disk=Disk(write, DISK.sync, rename_fails))
+    desk = Desk(tmp_path, disk=Disk(write, DISK.sync, rename_fails, DISK.exchange))
     full = True
     text = "*** Begin Patch\n*** Add File: one/a\n+first\n*** Add File: two/b\n+second\n*** End Patch"
     assert "the disk is full" in await desk.ask(apply_patch, patch=text)
