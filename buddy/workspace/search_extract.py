@@ -30,7 +30,8 @@ UTF_32 = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
 
 class Job(TypedDict):
     """What to search: files relative to a folder, a Python pattern, ASCII texts of which every match contains
-    one (none: unknown), which matches to give in full, counted from 0 over all files in order, after how many
+    one (none: unknown), ASCII characters of which it contains one or else one beyond ASCII (None: unknown),
+    which matches to give in full, counted from 0 over all files in order, after how many
     the counting may end, whether one match of a file is enough, and how many characters a line may have for a
     pattern that takes long on long ones (0: no limit)."""
 
@@ -39,6 +40,7 @@ class Job(TypedDict):
     source: str
     flags: int
     literals: list[str]
+    signs: str | None
     multiline: bool
     first: int
     last: int
@@ -92,7 +94,7 @@ def search(
     asked before each file whether the search ends there. So it does before a file with a line too long for
     the pattern (`searched` tells where)."""
     regex = re.compile(job["source"], job["flags"])
-    seek = _seeker(job, regex)
+    seeker = _seeker(job, regex)
     lines_in = _line_counter(job, regex)
     may_match = _filter(job)
     longest = job["longest"]
@@ -117,26 +119,41 @@ def search(
             continue
         count = lines_in(text) if total >= job["last"] else -1
         if count < 0:
-            count = _collect(job, seek, text, total, found, partial(at_file, number), stopped)
+            count = _collect(job, seeker(text), text, total, found, partial(at_file, number), stopped)
         if count:
             found.files.append((name, count))
             total += count
     return found._replace(total=total, searched=len(job["files"]), done=not stopped())
 
 
-Seek = Callable[[str, int, int], "re.Match[str] | None"]
-"""From a text and the places where to begin (a line's, without `multiline`) and to end to the first match."""
+Seek = Callable[[int, int], "re.Match[str] | None"]
+"""From the places in a text where to begin (a line's, without `multiline`) and to end to the first match."""
 
 
-def _seeker(job: Job, regex: re.Pattern[str]) -> Seek:
-    """Where every match contains one text, only the lines that hold it are looked at: plain text is found
-    ten times as fast as anything else."""
-    literal = _one_literal(job)
-    if not literal:
-        return regex.search
+def _seeker(job: Job, regex: re.Pattern[str]) -> Callable[[str], Seek]:
+    """For a text: how its matches are found. Where it is known what every match contains, only lines that
+    hold it are looked at: that is found ten times as fast as anything else."""
+    literal, signs = _one_literal(job), job["signs"]
+    if literal and (signs is None or len(literal) > 1 or signs == literal):
+        return lambda text: _by_line(regex, text, partial(text.find, literal))
+    if signs is None or job["multiline"]:
+        return lambda text: partial(regex.search, text)
+    table = bytes(chr(byte) in signs for byte in range(256))
+    beyond = bytes(mark or chr(byte) == "?" for byte, mark in enumerate(table))
 
-    def seek(text: str, at: int, end: int) -> re.Match[str] | None:
-        while (found := text.find(literal, at, end)) >= 0:
+    def by_signs(text: str) -> Seek:
+        # A byte for each character, so that places are the same in both; "?" for those beyond ASCII.
+        marks = text.encode("ascii", "replace").translate(table if text.isascii() else beyond)
+        return _by_line(regex, text, partial(marks.find, 1))
+
+    return by_signs
+
+
+def _by_line(regex: re.Pattern[str], text: str, place: Callable[[int, int], int]) -> Seek:
+    """Look only at lines with a place."""
+
+    def seek(at: int, end: int) -> re.Match[str] | None:
+        while (found := place(at, end)) >= 0:
             stop = _line_end(text, found)
             match = regex.search(text, text.rfind("\n", at, found) + 1 or at, stop)
             if match is not None:
@@ -149,8 +166,13 @@ def _seeker(job: Job, regex: re.Pattern[str]) -> Seek:
 
 def _filter(job: Job) -> Callable[[bytes], bool]:
     """Whether a file's bytes may hold a match: a quick look that is wrong only about files that do not."""
-    if not job["literals"]:
-        return lambda _data: True
+    signs = None if job["signs"] is None else job["signs"].encode()
+
+    def has_signs(data: bytes) -> bool:
+        return signs is None or not data.isascii() or any(map(data.__contains__, signs))
+
+    if min(map(len, job["literals"]), default=0) < 2:
+        return has_signs
     if not job["flags"] & re.IGNORECASE:
         first, *others = (text.encode() for text in job["literals"])
         return lambda data: (
@@ -163,7 +185,7 @@ def _filter(job: Job) -> Callable[[bytes], bool]:
     def may_match(data: bytes) -> bool:
         if not data.isascii() and (special or data[:2] in UTF_16):
             return True
-        return any(map(data.lower().__contains__, folded))
+        return has_signs(data) and any(map(data.lower().__contains__, folded))
 
     return may_match
 
@@ -207,9 +229,10 @@ def _line_counter(job: Job, regex: re.Pattern[str]) -> Callable[[str], int]:
         return lambda _text: -1
     counter = re.compile(f"(?:{job['source']})[^\n]*\n?", job["flags"])
     literal = _one_literal(job)
+    by_signs = job["signs"] is not None and len(literal) < 2
 
     def lines_in(text: str) -> int:
-        if len(text) > _block_chars(job) or not text.endswith("\n"):
+        if by_signs or len(text) > _block_chars(job) or not text.endswith("\n"):
             return -1
         if literal and text.count(literal) * CHARS_BETWEEN < len(text):
             return -1
@@ -293,7 +316,7 @@ def _spans(
     while at < size:
         end = size if multiline else _block_end(text, at, block)
         while at < end:
-            match = seek(text, at, end)
+            match = seek(at, end)
             if match is None or match.start() > last or (match.start() == end and end < size):
                 break
             yield match.span()

@@ -12,25 +12,30 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from buddy.workspace.search_literals import literals_of
+from buddy.workspace.search_literals import literals_of, signs_of
 from buddy.workspace.search_tokens import PatternError, Token, bounds_of, least_of, tokens_of
 
 MAX_CHARS = 4000
 MAX_WAYS = 16
 _APART = {("\\s", "\\w"), ("\\s", "\\d"), ("\\s", "\\S"), ("\\w", "\\W"), ("\\d", "\\D")}
+_SPACES = r"\t\x0b-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+"""What \\s matches besides a newline."""
+_ALONE = {"\\W": "[^\\w\\n]", "\\D": "[^\\d\\n]"}
 MANY = 10
 """Repeats up to this often count as harmless, alone."""
 
 
 class SearchPattern(msgspec.Struct, frozen=True):
     """`source` and `flags` are Python's; `loose_rust` and `loose_pcre` narrow down files ("" where nothing
-    can); every match contains one of `literals` (none: unknown), in any letter case when `ignore_case`.
-    `linear`: matching takes time in proportion to the text, so that it may run inside buddy. `longest`: for
-    another one, how long lines may be so that it still may (0: it may not)."""
+    can); every match contains one of `literals` (none: unknown), in any letter case when `ignore_case`, and
+    one of the ASCII characters `signs` or one beyond ASCII (None: unknown). `linear`: matching takes time in
+    proportion to the text, so that it may run inside buddy. `longest`: for another one, how long lines may be
+    so that it still may (0: it may not)."""
 
     source: str
     flags: int
     literals: tuple[str, ...]
+    signs: str | None
     loose_rust: str
     loose_pcre: str
     linear: bool
@@ -62,6 +67,7 @@ def prepare(pattern: str, *, literal: bool, ignore_case: bool, multiline: bool) 
         source=source,
         flags=int(flags),
         literals=literals_of(tokens),
+        signs=signs_of(plain, ignore_case=ignore_case),
         loose_rust=loose("(?-u:[^\\n])", "(?-u:[\\x80-\\xff])") if loose else "",
         loose_pcre=loose("[^\\n]", "[^\\x00-\\x7f]") if loose else "",
         linear=literal or _is_linear(tokens),
@@ -92,11 +98,18 @@ def _within_line(token: Token) -> str:
         case "anchor":
             return {"A": "^", "Z": "$", "z": "$"}.get(token.value, token.text)
         case "class":
-            if token.negated:
-                return f"[^{token.value}\\n]"
-            return f"(?:(?!\\n){token.text})" if re.search(r"\\[WDSs]|-|\\x0a", token.value) else token.text
+            return f"[^{token.value}\\n]" if token.negated else _class_within_line(token)
         case "char" | "open" | "look" | "close" | "or" | "repeat" | "back" | "flags":
             return token.text
+
+
+def _class_within_line(token: Token) -> str:
+    """Looking ahead, and then at the class, would take ten times as long as one class does."""
+    spelled = token.value.replace("\\s", _SPACES)
+    for text in (token.text, _ALONE.get(token.value, f"[{spelled}]")):
+        if re.match(text, "\n") is None:
+            return text
+    return f"(?:(?!\\n){token.text})"
 
 
 # Narrowing down files

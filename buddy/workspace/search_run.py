@@ -120,6 +120,7 @@ async def find(run: SearchRun, pattern: SearchPattern, corpus: Corpus, wanted: W
         source=pattern.source,
         flags=pattern.flags,
         literals=list(pattern.literals),
+        signs=pattern.signs,
         multiline=pattern.multiline,
         first=wanted.first,
         last=wanted.last,

@@ -73,9 +73,9 @@ LINES = st.lists(
 ).map("".join)
 
 
-def prepared(pattern: str, *, ignore_case: bool) -> SearchPattern:
+def prepared(pattern: str, *, ignore_case: bool, multiline: bool = False) -> SearchPattern:
     try:
-        return prepare(pattern, literal=False, ignore_case=ignore_case, multiline=False)
+        return prepare(pattern, literal=False, ignore_case=ignore_case, multiline=multiline)
     except PatternError:
         assume(False)
         raise
@@ -107,6 +107,8 @@ def test_rg_and_git_keep_every_file_that_matches(
     match = re.search(search.source, lines, search.flags)
     assume(match is not None and (lines[match.start() :] or not lines.endswith("\n")) and lines)
 
+    matched = match[0] if match else ""
+    assert search.signs is None or any(sign in search.signs or not sign.isascii() for sign in matched)
     folded = lines.lower() if ignore_case else lines
     literals = [text.lower() if ignore_case else text for text in search.literals]
     assert not literals or any(text in folded for text in literals)
@@ -191,6 +193,7 @@ def test_lines_are_counted_alike_one_by_one_and_all_at_once(
         source=asked.source,
         flags=asked.flags,
         literals=list(asked.literals),
+        signs=asked.signs,
         multiline=False,
         first=0,
         last=1000,
@@ -230,6 +233,45 @@ def test_text_that_a_match_cannot_do_without_is_known(pattern: str, literals: tu
     assert prepare(pattern, literal=False, ignore_case=False, multiline=False).literals == literals
 
 
+@pytest.mark.parametrize(
+    ("pattern", "signs"),
+    [
+        (r"\w+\d", "0123456789"),
+        (r"[0-9]{3}", "0123456789"),
+        (r"\w+ \w+;", ";"),
+        ("(foo[7-9]|b+Q)", "789Q"),
+        ("x?y*z{0}[QR]", "QR"),
+        ("(?:Q)?(?=Z)(?i:X)[W]", "W"),
+        ("(?i)q+", "Qq"),
+        ("(?i)K", "Kk"),
+        ("é", ""),
+        ("[é-ü]+", ""),
+        ("[a-z]+", None),
+        (r"\s+$", None),
+        (r"[\d\s]\W[^a]", None),
+        ("Q|", None),
+        ("Q|[^Q]", None),
+        (r"^$|\bfoo", None),
+    ],
+)
+def test_signs_that_a_match_cannot_do_without_are_known(pattern: str, signs: str | None) -> None:
+    assert prepare(pattern, literal=False, ignore_case=False, multiline=False).signs == signs
+
+
+@pytest.mark.parametrize(
+    "written", [r"\s", r"[\s]", r"[\s\d]", r"\W", r"\D", r"[\Wa]", r"[\x00-z]", r"\S", "[a-z]"]
+)
+@pytest.mark.parametrize("ignore_case", [False, True])
+def test_a_class_within_a_line_is_the_same_but_for_the_line_end(written: str, ignore_case: bool) -> None:
+    within = prepare(written, literal=False, ignore_case=ignore_case, multiline=False)
+    every = "".join(chr(number) for number in range(0x30000) if not 0xD800 <= number < 0xE000)
+
+    assert re.findall(within.source, every, within.flags) == [
+        sign for sign in re.findall(written, every, within.flags) if sign != "\n"
+    ]
+    assert ("(?!" in within.source) == (written in (r"[\Wa]", r"[\x00-z]"))
+
+
 def job_of(folder: Path, **changed: Any) -> Job:
     job = Job(
         top=str(folder),
@@ -237,6 +279,7 @@ def job_of(folder: Path, **changed: Any) -> Job:
         source="b",
         flags=int(re.MULTILINE),
         literals=[],
+        signs=None,
         multiline=False,
         first=0,
         last=10,
@@ -259,17 +302,33 @@ def test_a_line_too_long_for_a_pattern_is_noticed_wherever_it_stands(
     assert found.done == all(len(line) <= 10 for line in (text + more).split("\n"))
 
 
-@settings(max_examples=300, deadline=None)
-@given(pattern=PATTERNS, text=LINES, ignore_case=st.booleans())
+@settings(max_examples=400, deadline=None)
+@given(
+    pattern=PATTERNS,
+    text=LINES,
+    ignore_case=st.booleans(),
+    multiline=st.booleans(),
+    encoding=st.sampled_from(("utf-8", "latin-1", "utf-16", "utf-8-sig")),
+    before=st.sampled_from((b"", b"\0", b"\xff\xff")),
+)
 def test_what_is_looked_at_first_never_hides_a_match(
-    tmp_path_factory: pytest.TempPathFactory, pattern: str, text: str, ignore_case: bool
+    tmp_path_factory: pytest.TempPathFactory,
+    pattern: str,
+    text: str,
+    ignore_case: bool,
+    multiline: bool,
+    encoding: str,
+    before: bytes,
 ) -> None:
-    asked = prepared(pattern, ignore_case=ignore_case)
+    asked = prepared(pattern, ignore_case=ignore_case, multiline=multiline)
     folder = tmp_path_factory.mktemp("lines")
-    (folder / "text").write_bytes(text.encode())
-    bare = job_of(folder, source=asked.source, flags=asked.flags)
+    (folder / "text").write_bytes(before + text.encode(encoding, "replace"))
+    bare = job_of(folder, source=asked.source, flags=asked.flags, multiline=multiline)
 
     plain = search(bare, lambda: False, lambda _number: None)
-    quick = search({**bare, "literals": list(asked.literals)}, lambda: False, lambda _number: None)
+    helped = Job(**{**bare, "literals": list(asked.literals), "signs": asked.signs})
+    quick = search(helped, lambda: False, lambda _number: None)
+    counted = search({**helped, "last": 0}, lambda: False, lambda _number: None)
 
     assert quick == plain
+    assert counted == plain._replace(hits=[])
