@@ -31,12 +31,13 @@ from buddy.repl.keys import Facts, bindings, escape_s
 from buddy.repl.lazy_paint import LazyPainter
 from buddy.repl.leaving import Ending, crashes_end, interrupts_held, signals_end, terminal_restored
 from buddy.repl.log_stream import streams_to
-from buddy.repl.output import FrameOutput, Terminal
+from buddy.repl.output import RESET_SHAPE, FrameOutput, Terminal
 from buddy.repl.pastes import Pastes
 from buddy.repl.printed import wraps_again
 from buddy.repl.progress import progress_sequence
 from buddy.repl.screen import Screen
 from buddy.repl.style import Look
+from buddy.repl.vi_signs import cursor_shapes, sign
 from buddy.repl.view import fold
 from buddy.repl.view_state import DeskFacts, ViewState
 
@@ -94,6 +95,7 @@ class Repl:
             clock=clock,
             desk=desk,
             announcer=announcer,
+            sign=lambda: sign(self._app),
             colour=self._painter.code,
         )
         self._act = act
@@ -114,6 +116,7 @@ class Repl:
             below=lambda: self._bars.below(self.editor.text),
             look=settings.look,
             vi=settings.vi,
+            cursor=cursor_shapes(settings.environ, vi=settings.vi),
             escape_s=escape_s(settings.environ),
             keyboard=keyboard,
             output=output,
@@ -139,7 +142,7 @@ class Repl:
             stack.callback(self._terminal.close)
             modes = (self._keyboard.fileno(), self._modes)
             restored = terminal_restored(
-                self._terminal, *modes, title=self._settings.title, also=_no_progress(self._settings)
+                self._terminal, *modes, title=self._settings.title, also=_put_back(self._settings)
             )
             stack.enter_context(restored)
             stack.enter_context(streams_to(self._log))
@@ -245,6 +248,8 @@ def _announcer(
     )
 
 
-def _no_progress(settings: Settings) -> str:
-    """What takes the mark of work from the terminal's tab; "" where none was put there."""
-    return progress_sequence("none", inside_tmux="TMUX" in settings.environ) if settings.progress else ""
+def _put_back(settings: Settings) -> str:
+    """What takes the mark of work from the terminal's tab, and gives the cursor its shape; "" where neither
+    was changed."""
+    progress = progress_sequence("none", inside_tmux="TMUX" in settings.environ) if settings.progress else ""
+    return progress + (RESET_SHAPE if cursor_shapes(settings.environ, vi=settings.vi) else "")

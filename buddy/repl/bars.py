@@ -8,7 +8,7 @@ from buddy.repl.announce import Announcer
 from buddy.repl.arriving import Colour, uncoloured
 from buddy.repl.blocks import Block
 from buddy.repl.chrome import hint_lines, top_lines
-from buddy.repl.footer import footer_line
+from buddy.repl.footer import footer_line, with_sign
 from buddy.repl.output import FrameOutput
 from buddy.repl.style import Line, Look
 from buddy.repl.view import focus
@@ -29,6 +29,7 @@ class Bars:
         clock: Callable[[], float],
         desk: Callable[[], DeskFacts],
         announcer: Announcer,
+        sign: Callable[[], str] = lambda: "",
         colour: Colour = uncoloured,
     ) -> None:
         self._state = state
@@ -37,6 +38,7 @@ class Bars:
         self._clock = clock
         self._desk = desk
         self._announcer = announcer
+        self._sign = sign
         self._colour = colour
         self._top: list[Line] = []
         self._footer: Line = []
@@ -54,7 +56,7 @@ class Bars:
         self._top, self._marked_fits = top_lines(
             self._state, now, size.columns, size.rows, self._look, self._colour
         )
-        self._footer = footer_line(self._state, size.columns, self._look)
+        self._footer = footer_line(self._state, size.columns, self._look, beside=bool(self._sign()))
         self._announcer.announce()
         live = self._state.running() or self._state.desk.own
         ticks = bool(live or self._state.inbox or now < self._hint_until)
@@ -80,7 +82,10 @@ class Bars:
 
     def below(self, text: str) -> list[Line]:
         """The lines below the input while `text` stands in it. The footer is that of the last frame: a key
-        does not change it."""
+        does not change it, but for vi's sign."""
         size = self._output.get_size()
         hint = self._hint if self._clock() < self._hint_until else ""
-        return [*hint_lines(text, hint, size.columns, size.rows, self._look), self._footer]
+        return [
+            *hint_lines(text, hint, size.columns, size.rows, self._look),
+            with_sign(self._footer, self._sign(), self._look),
+        ]

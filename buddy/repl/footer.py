@@ -10,15 +10,25 @@ from buddy.repl.width import fit_line, line_cells
 from buddy.safety.sanitise import one_line
 
 CONTEXT_WARNING = 0.8
+TYPING, SIGN_CELLS = "INSERT", 7
+"""The sign of the mode that needs no notice; the length of the longest one."""
 
 
-def footer_line(state: ViewState, columns: int, look: Look) -> Line:
-    """One line. Where the terminal is narrow the least important words go first."""
-    width = max(columns - 1, 10)
+def footer_line(state: ViewState, columns: int, look: Look, *, beside: bool = False) -> Line:
+    """One line. Where the terminal is narrow the least important words go first; `beside`: with room for
+    vi's sign."""
+    width = max(columns - 1 - (SIGN_CELLS + 3 if beside else 0), 10)
     parts = _parts(state, look)
     while len(parts) > 1 and _width(parts) > width:
         parts.remove(max(parts, key=lambda part: part[0]))
     return fit_line(_joined(parts, look), width, look.glyphs.ellipsis)
+
+
+def with_sign(footer: Line, sign: str, look: Look) -> Line:
+    """The footer behind the sign of vi's mode, where there is one."""
+    if not sign:
+        return footer
+    return [("muted" if sign == TYPING else "key", sign), ("muted", f" {look.glyphs.dot} "), *footer]
 
 
 def _parts(state: ViewState, look: Look) -> list[tuple[int, str, str]]:

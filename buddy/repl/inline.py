@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from prompt_toolkit.application import Application
+from prompt_toolkit.cursor_shapes import CursorShapeConfig
 from prompt_toolkit.data_structures import Point
 from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.input import Input
@@ -94,6 +95,7 @@ def build_application(
     below: Callable[[], Sequence[Line]],
     look: Look,
     vi: bool,
+    cursor: CursorShapeConfig | None,
     escape_s: float,
     keyboard: Input,
     output: FrameOutput,
@@ -113,6 +115,7 @@ def build_application(
         include_default_pygments_style=False,
         key_bindings=keys,
         editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
+        cursor=cursor,
         color_depth=color_depth(look),
         erase_when_done=True,
         max_render_postpone_time=None,

@@ -10,7 +10,6 @@ from prompt_toolkit.filters import (
     Condition,
     Filter,
     is_searching,
-    vi_insert_mode,
     vi_mode,
     vi_navigation_mode,
 )
@@ -132,7 +131,7 @@ def bindings(do: Callable[[Action], None], editor: Editor, facts: Facts) -> KeyB
     on(("s-tab",), "next_mode", ~facts.menu)
     on(("s-tab",), "complete_back", facts.menu)
     on(("escape", "up"), "recall_queued", always)
-    on(("escape",), "escape", ~(vi_mode & vi_insert_mode), eager=facts.running & facts.alone)
+    on(("escape",), "escape", ~vi_mode | vi_navigation_mode, eager=facts.running & facts.alone)
     on(("escape", "escape"), "rewind", facts.empty & ~facts.running & ~facts.asked & ~vi_mode)
     on(("c-c",), "interrupt", always)
     on(("<sigint>",), "interrupt", always)

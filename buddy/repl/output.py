@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Generator
 from typing import Protocol
 
+from prompt_toolkit.cursor_shapes import CursorShape
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.output.vt100 import Vt100_Output
 
@@ -28,6 +29,14 @@ RESET_MODES = "\x1b[?2026l\x1b[?2004l\x1b[?7h\x1b[?25h\x1b[0m"
 CLEAR_DOWN = "\x1b[K\x1b[C\x1b[J\b"
 """Clears everything below from the first column. Not a plain `CSI J`: from the screen's first cell tmux takes
 that for clearing the screen, and moves what stands there into the scrollback."""
+RESET_SHAPE = "\x1b[0 q"
+"""The cursor as the person has set it."""
+_AS_IT_IS = CursorShape._NEVER_CHANGE  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - no public name
+_SHAPES = {
+    CursorShape.BLOCK: "\x1b[2 q",
+    CursorShape.BEAM: "\x1b[6 q",
+    CursorShape.UNDERLINE: "\x1b[4 q",
+}
 LAST_WRITE_S = 1.0
 _PICTURE, _JOINER, _NO_JOINER = "\ufe0f", "\u200d", "\u200c"
 _SKIN = range(0x1F3FB, 0x1F400)
@@ -156,6 +165,7 @@ class FrameOutput(Vt100_Output):
         self._in_frame = self._is_clear_below = False
         self._paste_wanted = self._paste_sent = False
         self._cursor_wanted = self._cursor_sent = True
+        self._shape_wanted = self._shape_sent = _AS_IT_IS
 
     def fileno(self) -> int:
         """The terminal's descriptor."""
@@ -197,11 +207,15 @@ class FrameOutput(Vt100_Output):
         if self._cursor_wanted != self._cursor_sent:
             self._cursor_sent = self._cursor_wanted
             self.write_raw("\x1b[?25h" if self._cursor_wanted else "\x1b[?25l")
+        if self._shape_wanted != self._shape_sent:
+            self._shape_sent = self._shape_wanted
+            self.write_raw(_SHAPES.get(self._shape_wanted, RESET_SHAPE))
 
     def forget_modes(self) -> None:
-        """Another program had the terminal: paste mode has to be said again."""
+        """Another program had the terminal: paste mode has to be said again, and the cursor's shape."""
         self._paste_sent = False
         self._cursor_sent = True
+        self._shape_sent = _AS_IT_IS
 
     def write(self, data: str) -> None:
         """A cell of the application. Emoji are written apart, not joined into one picture: terminals
@@ -231,6 +245,14 @@ class FrameOutput(Vt100_Output):
     def show_cursor(self) -> None:
         """Show the cursor. Its blinking stays as the person has it."""
         self._cursor_wanted = True
+
+    def set_cursor_shape(self, cursor_shape: CursorShape) -> None:
+        """Give the cursor a shape at the next flush."""
+        self._shape_wanted = cursor_shape
+
+    def reset_cursor_shape(self) -> None:
+        """Give the cursor back the person's shape at the next flush, if it has none by then."""
+        self._shape_wanted = _AS_IT_IS
 
     def set_title(self, title: str) -> None:
         """Set the window title, inert and short."""

@@ -68,7 +68,7 @@ def main(mode: str, log_path: str) -> int:
     look = choose_look(environ=os.environ, color="auto", theme="default", encoding="utf-8", is_terminal=True)
     settings = Settings(
         look=look,
-        vi=False,
+        vi="VI" in os.environ,
         title=True,
         bell=True,
         notifications="off",

@@ -323,6 +323,24 @@ async def test_vi_mode_leaves_insert_mode_before_it_cancels() -> None:
         await stage.until(lambda: stage.intents == [Cancel()])
 
 
+@pytest.mark.parametrize("keys", ["R", "v", "d"])
+async def test_in_vi_mode_esc_leaves_what_was_begun_before_it_cancels(keys: str) -> None:
+    async with running_repl(vi=True) as stage:
+        await running_turn(stage)
+        stage.type("abc\x1b")
+        await stage.shows("NORMAL")
+        stage.type(f"0{keys}")
+        await stage.until(lambda: stage.repl.editor.buffer.cursor_position == 0)
+        await asyncio.sleep(0.3)
+        stage.type("\x1b")
+        await asyncio.sleep(0.3)
+        stage.type("x")
+        await stage.until(lambda: stage.repl.editor.text == "bc")
+        assert stage.intents == []
+        stage.type("\x1b")
+        await stage.until(lambda: stage.intents == [Cancel()])
+
+
 async def test_the_line_goes_through_the_persons_editor(tmp_path: Path) -> None:
     script = tmp_path / "ed"
     script.write_text('#!/bin/sh\nprintf "%s, edited\\n" "$(cat "$1")" > "$1.new"; mv "$1.new" "$1"\n')

@@ -56,7 +56,7 @@ class Child:
             stdout=self.slave,
             stderr=self.slave,
             cwd=ROOT,
-            env={**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT), "VI": "1"},
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
@@ -105,6 +105,7 @@ class Child:
             assert not switches or switches[-1] == wanted, (number, switches[-3:])
         assert self.output.rindex(b"\x1b[0m") > self.output.rindex(b"\x1b[?2026l") - 200
         assert self.progress()[-1:] == [b"0"]
+        assert re.findall(rb"\x1b\[(\d) q", self.output)[-1:] == [b"0"]  # the cursor's shape
         assert self.output.count(b"\x1b[22;2t") == self.output.count(b"\x1b[23;2t") == 1
 
     def progress(self) -> list[bytes]:
