@@ -28,7 +28,7 @@ ANY_REF = {"commit": "ref", "revision": "ref", "rev": "ref", "branch": "ref", "o
 def repository_of(ctx: ToolContext) -> Repository:
     """The repository of the working directory. Raises `ToolError` where there is none."""
     boundary = ctx.service(Boundary)
-    return find_repository(boundary.cwd, boundary.root)
+    return find_repository(boundary.cwd, boundary.root, boundary.main)
 
 
 def git_run(ctx: ToolContext) -> GitRun:

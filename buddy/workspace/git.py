@@ -23,9 +23,10 @@ from buddy.workspace.git_config import (
 from buddy.workspace.launch import trusted_program
 from buddy.workspace.processes import ChildProcesses, Finished, Request
 
-GitKind = Literal["read", "write", "network"]
-LIMIT_S: dict[GitKind, float] = {"read": 30.0, "write": 300.0, "network": 300.0}
-FINISH_S: dict[GitKind, float] = {"read": 0.0, "write": 3.0, "network": 1.0}
+GitKind = Literal["read", "write", "network", "inert"]
+"""`inert` writes as well, for buddy itself: no hook and no filter of the repository runs with it."""
+LIMIT_S: dict[GitKind, float] = {"read": 30.0, "write": 300.0, "network": 300.0, "inert": 300.0}
+FINISH_S: dict[GitKind, float] = {"read": 0.0, "write": 3.0, "network": 1.0, "inert": 3.0}
 """How long a cancelled git may go on: ended in the middle of a stash or checkout it leaves files missing."""
 
 
@@ -47,11 +48,13 @@ class GitLock:
 
 
 class Repository(msgspec.Struct, frozen=True):
-    """Where git works. `top` holds `.git`; `cwd` is beneath it; `workspace` is what may be seen of it."""
+    """Where git works. `top` holds `.git`; `cwd` is beneath it; `workspace` is what may be seen of it; `main`
+    is the tree it is a worktree of, "" for none."""
 
     top: str
     cwd: str
     workspace: str
+    main: str = ""
 
     @property
     def scope(self) -> tuple[str, ...]:
@@ -69,7 +72,7 @@ class GitRun(msgspec.Struct, frozen=True):
     cancelled: asyncio.Event
 
 
-def find_repository(cwd: str, workspace: str) -> Repository:
+def find_repository(cwd: str, workspace: str, main: str = "") -> Repository:
     """The repository a folder belongs to: the nearest ancestor with `.git`, whatever its configuration says
     of another place. Raises `ToolError` where there is none."""
     folder = cwd
@@ -78,14 +81,14 @@ def find_repository(cwd: str, workspace: str) -> Repository:
         if parent == folder:
             raise ToolError(f"expected a git repository, found no .git in {cwd} or above; git init makes one")
         folder = parent
-    return Repository(folder, cwd, workspace)
+    return Repository(folder, cwd, workspace, main)
 
 
 async def run_git(run: GitRun, arguments: tuple[str, ...], kind: GitKind) -> Finished:
     """Run one git command to its end. Raises `ToolError` when git is missing or takes too long."""
     git = _program(run)
     _check_files(run.repository)
-    if kind == "read":
+    if kind in ("read", "inert"):
         options = inert_options(parse_settings(await _configuration(run, git)))
     else:
         options = quiet_options()
@@ -110,7 +113,7 @@ def _check_files(repository: Repository) -> None:
 
 def _program(run: GitRun) -> str:
     path = run.children.environment.variables.get("PATH", "")
-    found = trusted_program("git", path, run.repository.workspace)
+    found = trusted_program("git", path, run.repository.main or run.repository.workspace)
     if found is None:
         raise ToolError("expected git among the installed programs, found none; install git")
     return found
@@ -160,6 +163,8 @@ def _environment(run: GitRun, kind: GitKind) -> dict[str, str]:
             # No transport at all: a partial clone would otherwise fetch what is missing, by programs of
             # the repository's choosing.
             found |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
+        case "inert":
+            found |= {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
         case "write":
             pass
         case "network":
