@@ -21,6 +21,8 @@ BLOCK_CHARS = 256 * 1024
 MAX_FILE_BYTES = 64_000_000
 CHARS_BETWEEN = 200
 """Between two places with the text a match needs: with more it is faster to go from one to the next."""
+CHARS_PER_SIGN = 40
+"""At least so many for each sign a match needs: with fewer most lines hold one."""
 SHOWN_CHARS = 300
 SHOWN_LINES = 20
 PROBE_BYTES = 8192
@@ -94,7 +96,7 @@ def search(
     asked before each file whether the search ends there. So it does before a file with a line too long for
     the pattern (`searched` tells where)."""
     regex = re.compile(job["source"], job["flags"])
-    seeker = _seeker(job, regex)
+    seeker, literal = _seeker(job, regex), _sought_text(job)
     lines_in = _line_counter(job, regex)
     may_match = _filter(job)
     longest = job["longest"]
@@ -117,9 +119,11 @@ def search(
             if regex.search(data.decode("latin-1")):
                 found.binary.append(name)
             continue
-        count = lines_in(text) if total >= job["last"] else -1
+        seek = seeker(text)
+        count = lines_in(text) if total >= job["last"] and (seek is None or literal) else -1
         if count < 0:
-            count = _collect(job, seeker(text), text, total, found, partial(at_file, number), stopped)
+            seek = seek or partial(regex.search, text)
+            count = _collect(job, seek, text, total, found, partial(at_file, number), stopped)
         if count:
             found.files.append((name, count))
             total += count
@@ -130,21 +134,22 @@ Seek = Callable[[int, int], "re.Match[str] | None"]
 """From the places in a text where to begin (a line's, without `multiline`) and to end to the first match."""
 
 
-def _seeker(job: Job, regex: re.Pattern[str]) -> Callable[[str], Seek]:
-    """For a text: how its matches are found. Where it is known what every match contains, only lines that
-    hold it are looked at: that is found ten times as fast as anything else."""
-    literal, signs = _one_literal(job), job["signs"]
-    if literal and (signs is None or len(literal) > 1 or signs == literal):
+def _seeker(job: Job, regex: re.Pattern[str]) -> Callable[[str], Seek | None]:
+    """For a text: how its matches are found where it is known what every match contains, and few lines hold
+    that. Only those are looked at; that is found ten times as fast as anything else."""
+    literal, signs = _sought_text(job), job["signs"]
+    if literal:
         return lambda text: _by_line(regex, text, partial(text.find, literal))
     if signs is None or job["multiline"]:
-        return lambda text: partial(regex.search, text)
+        return lambda _text: None
     table = bytes(chr(byte) in signs for byte in range(256))
     beyond = bytes(mark or chr(byte) == "?" for byte, mark in enumerate(table))
 
-    def by_signs(text: str) -> Seek:
+    def by_signs(text: str) -> Seek | None:
         # A byte for each character, so that places are the same in both; "?" for those beyond ASCII.
         marks = text.encode("ascii", "replace").translate(table if text.isascii() else beyond)
-        return _by_line(regex, text, partial(marks.find, 1))
+        few = marks.count(1) * CHARS_PER_SIGN < len(text)
+        return _by_line(regex, text, partial(marks.find, 1)) if few else None
 
     return by_signs
 
@@ -228,11 +233,10 @@ def _line_counter(job: Job, regex: re.Pattern[str]) -> Callable[[str], int]:
     if job["once"] or job["multiline"] or regex.search("") or regex.search("\n"):
         return lambda _text: -1
     counter = re.compile(f"(?:{job['source']})[^\n]*\n?", job["flags"])
-    literal = _one_literal(job)
-    by_signs = job["signs"] is not None and len(literal) < 2
+    literal = _sought_text(job)
 
     def lines_in(text: str) -> int:
-        if by_signs or len(text) > _block_chars(job) or not text.endswith("\n"):
+        if len(text) > _block_chars(job) or not text.endswith("\n"):
             return -1
         if literal and text.count(literal) * CHARS_BETWEEN < len(text):
             return -1
@@ -241,10 +245,12 @@ def _line_counter(job: Job, regex: re.Pattern[str]) -> Callable[[str], int]:
     return lines_in
 
 
-def _one_literal(job: Job) -> str:
-    """The text that every line with a match holds; "" when it is not known exactly."""
+def _sought_text(job: Job) -> str:
+    """The text to look for: every line with a match holds it; "" when it is not known exactly, or when signs
+    are rarer."""
     exact = len(job["literals"]) == 1 and not job["multiline"] and not job["flags"] & re.IGNORECASE
-    return job["literals"][0] if exact else ""
+    literal = job["literals"][0] if exact else ""
+    return literal if len(literal) > 1 or job["signs"] in (None, literal) else ""
 
 
 def _read(path: str, name: str, found: Found) -> bytes | None:

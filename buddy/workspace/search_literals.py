@@ -9,7 +9,7 @@ from buddy.workspace.search_tokens import Token, least_of
 
 MAX_TEXTS = 12
 """More are looked for more slowly than the pattern itself."""
-MOST_COMMON = 300
+MOST_COMMON = 600
 """Lines in a thousand: signs that stand in more of them are not worth looking for."""
 
 _ASCII = "".join(map(chr, range(128)))
@@ -100,7 +100,7 @@ def _rarest(tokens: Sequence[Token], at: int, flags: re.RegexFlag) -> tuple[froz
         at = after
     branches.append(best)
     known = [branch for branch in branches if branch is not None]
-    return (frozenset().union(*known) if len(known) == len(branches) else None), at + 1
+    return (frozenset[str]().union(*known) if len(known) == len(branches) else None), at + 1
 
 
 def _signs(token: Token, flags: re.RegexFlag) -> frozenset[str] | None:
