@@ -186,7 +186,7 @@ class TaskBoard:
         if texts:
             task.steering.clear()
             task.queued.clear()
-            self.parts.memory.record_queue(number, (), ())
+            self.parts.memory.record_queue(number, (), tuple(task.taken))
         self._stop(task, reason)
         return texts
 

@@ -53,13 +53,17 @@ async def resumed(store: SessionStore, journal: Path, beginning: bytes) -> list[
     return sorted(text for text in found if text in ("b", "c", "d"))
 
 
-async def test_no_kill_loses_words_or_says_them_twice(tmp_path: Path) -> None:
+async def told(
+    tmp_path: Path, meanwhile: Callable[[TaskBoard], Coroutine[Any, Any, None]], expected: list[str]
+) -> list[list[str]]:
+    """A turn takes in "b" and "c", and something happens while it records "b". What a kill at each record
+    leaves of all words."""
     store = store_in(tmp_path)
     session = await store.create()
     desk = BoardDesk(tmp_path / "work", session, store)
 
     async def say() -> None:
-        await desk.board.steer(1, "d")
+        await meanwhile(desk.board)
 
     async with TaskBoard(desk.parts(memory=SaidMeanwhile(session.writer, "b", say))) as board:
         desk.board = board
@@ -72,13 +76,33 @@ async def test_no_kill_loses_words_or_says_them_twice(tmp_path: Path) -> None:
         await board.steer(1, "c")
         go_on.set()
         await board.wait(1)
-        assert desk.texts(1) == ["a", "one", "b", "c", "two", "d", "three"]
+        assert desk.texts(1) == expected
     await session.close()
 
     journal = Path(session.directory) / JOURNAL
     lines = journal.read_bytes().splitlines(keepends=True)
-    seen = [await resumed(store, journal, b"".join(lines[:count])) for count in range(2, len(lines) + 1)]
+    return [await resumed(store, journal, b"".join(lines[:count])) for count in range(2, len(lines) + 1)]
+
+
+async def test_no_kill_loses_words_or_says_them_twice(tmp_path: Path) -> None:
+    async def say(board: TaskBoard) -> None:
+        await board.steer(1, "d")
+
+    seen = await told(tmp_path, say, ["a", "one", "b", "c", "two", "d", "three"])
+
     first = seen.index(["b", "c"])
     then = seen.index(["b", "c", "d"])
     assert all(texts == ["b", "c"] for texts in seen[first:then])
     assert all(texts == ["b", "c", "d"] for texts in seen[then:])
+
+
+async def test_words_a_turn_has_taken_are_in_the_journal_when_it_is_cancelled(tmp_path: Path) -> None:
+    async def say_and_cancel(board: TaskBoard) -> None:
+        await board.steer(1, "d")
+        assert [text_of(message) for message in board.cancel(1)] == ["d"]  # which the person has again
+
+    seen = await told(tmp_path, say_and_cancel, ["a", "one", "b", "c"])
+
+    first = seen.index(["b", "c"])
+    assert all(texts in (["b", "c"], ["b", "c", "d"]) for texts in seen[first:])
+    assert seen[-1] == ["b", "c"]
