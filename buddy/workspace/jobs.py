@@ -129,6 +129,7 @@ class Jobs:
         if job.terminal is not None:
             await job.terminal.close()
         del self._watches[job.id]
+        self._forget_old()
         self._changed(job.status())
 
     def _forget_old(self) -> None:

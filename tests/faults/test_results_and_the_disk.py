@@ -4,6 +4,7 @@ that."""
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -45,6 +46,21 @@ def requests(desk: BoardDesk) -> int:
     return len(provider.requests)
 
 
+class FailingLater(Failing):
+    """While `on`, what it refuses hangs until something is so, and fails then: the loop went on meanwhile."""
+
+    def __init__(self, *operations: str, until: Callable[[], bool]) -> None:
+        super().__init__(*operations)
+        self._until = until
+
+    def __call__(self, operation: str, count: int) -> int | None:
+        failure = super().__call__(operation, count)
+        end = time.monotonic() + PATIENCE_S
+        while failure is not None and not self._until() and time.monotonic() < end:
+            time.sleep(0.001)
+        return failure
+
+
 TWO_CALLS = [
     Reply((ScriptedCall("breaks", "{}"),)),
     Reply((ScriptedCall("breaks", "{}"),)),
@@ -69,9 +85,11 @@ def breaking(disk: Failing, ran: list[str], before: Callable[[], Awaitable[None]
 async def test_a_disk_that_refuses_the_result_holds_the_next_reply_and_its_calls(tmp_path: Path) -> None:
     async def nothing() -> None: ...
 
-    disk, ran = Failing("sync"), list[str]()
+    desks, ran = list[BoardDesk](), list[str]()
+    disk = FailingLater("sync", until=lambda: requests(desks[0]) == 2)
     tools = [breaking(disk, ran, nothing)]
     async with board_desk(tmp_path, TWO_CALLS, tools=tools, files=Faults(disk).files()) as desk:
+        desks.append(desk)
         runner = desk.board.submit(1, "go")
         await until(lambda: not is_saved(desk) and requests(desk) == 2)
         history = desk.board.task(1).history
