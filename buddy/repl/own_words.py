@@ -5,7 +5,7 @@ from __future__ import annotations
 from buddy.agent.messages import Text, UserMessage, text_of
 from buddy.safety.sanitise import one_line
 
-_ALONG = ("[I ran ", "[Background task ", "\n\n[attached: ")
+_ALONG = ("[I ran ", "[Background task ", "[buddy was lost while job ", "\n\n[attached: ")
 """How the parts begin that are put to a prompt: notes before it, files after it."""
 HEADING_CHARS = 100
 
@@ -21,4 +21,5 @@ def own_words(message: UserMessage) -> tuple[str, tuple[str, ...]]:
 
 def _heading(text: str) -> str:
     line = text.strip().split("\n", 1)[0].removeprefix("[").removesuffix("]").rstrip(":")
-    return one_line(line.removesuffix(". Its answer"), HEADING_CHARS)
+    said = line.removesuffix(". Its answer").removesuffix(". What became of the job")
+    return one_line(said, HEADING_CHARS)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from buddy.cli.left_running import JobNews, what_was_left
+from buddy.repl.own_words import own_words
 from buddy.sessions.load import JOURNAL
 from buddy.sessions.opened import OpenSession
 from buddy.sessions.records import JobChanged, Note
@@ -67,6 +68,25 @@ async def test_what_ran_when_buddy_was_lost_is_told_once(tmp_path: Path) -> None
     assert [note.text for note in notes[1:]] == ["it ended with buddy: make serve"]
     assert [(job.job_id, job.state) for job in jobs] == [("1", "lost"), ("2", "lost"), ("3", "ended")]
     assert await told(store) == ((), notes, jobs)
+
+
+async def test_what_the_model_is_told_is_named_beside_the_prompt_and_is_not_the_persons_words(
+    tmp_path: Path,
+) -> None:
+    store, _session = await lost_with_jobs(tmp_path)
+    session = await store.open("last")
+    async with TaskBoard(BoardDesk(tmp_path, session, store).parts()) as board:
+        board.restore(session.loaded.tasks, session.loaded.state.focus)
+        await what_was_left(session, board)
+        prompt = board.notes.carried(said("u2", "go on"))
+    await session.close()
+    assert own_words(prompt) == (
+        "go on",
+        (
+            "buddy was lost while job 1 ran, and was started again",
+            "buddy was lost while job 2 ran, and was started again",
+        ),
+    )
 
 
 async def test_killed_while_it_tells_so_it_tells_so_once(tmp_path: Path) -> None:
