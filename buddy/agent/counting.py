@@ -1,4 +1,4 @@
-"""How many of something there are, in words: `1 line`, `1,200 lines`."""
+"""How many of something there are, in words: `1 line`, `1,200 lines`, `1.2 kB`."""
 
 from __future__ import annotations
 
@@ -6,3 +6,13 @@ from __future__ import annotations
 def counted(count: int, noun: str, plural: str = "") -> str:
     """The number with the noun in its form; `plural` where it isn't the noun with an s."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def sized(count: int) -> str:
+    """A number of bytes, short."""
+    if count < 1000:
+        return f"{count} B"
+    for power, unit in enumerate(("kB", "MB", "GB"), 1):
+        if count < 1000 ** (power + 1):
+            return f"{count / 1000**power:.1f} {unit}"
+    return f"{count / 1e12:.1f} TB"

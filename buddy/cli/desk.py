@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -40,6 +41,7 @@ from buddy.workspace.jobs import Jobs
 from buddy.workspace.locks import FileLocks
 from buddy.workspace.output import OutputBounds
 from buddy.workspace.processes import ChildProcesses, ProcessSettings
+from buddy.workspace.trash import Trash
 from buddy.workspace.undo import UndoLog
 
 DAY_S = 24 * 3600.0
@@ -83,7 +85,9 @@ async def open_desk(
     guard_process()
     async with AsyncExitStack() as stack:
         session = await (store.open(wanted.session) if wanted.session else store.create())
+        trash = Trash(os.path.join(place.boundary.root, ".buddyx", "trash"), store.seal_of_deleted)
         stack.push_async_callback(_forget_old, store, loaded.settings.session, session.session_id)
+        stack.push_async_callback(_empty, trash, store, loaded.settings.session, session.session_id)
         stack.push_async_callback(session.close)
         stack.push_async_callback(models.aclose)
         rules = RuleFiles(place, loaded)
@@ -91,7 +95,7 @@ async def open_desk(
         policy = policy_of(loaded.settings, wanted.options, in_force, session, trusted=place.trusted)
         run = Run(place, loaded, models, wanted, session, policy, _instructions(place, loaded.settings))
         tools, news = _tools(loaded.settings), JobNews(session.writer)
-        held = await stack.enter_async_context(_held(run, tools, news))
+        held = await stack.enter_async_context(_held(run, tools, news, trash))
         own_problems = (await asyncio.to_thread(held.own.load)).problems
         board = await stack.enter_async_context(TaskBoard(board_parts(run, held, tools, rules)))
         news.tell = board.hub.emit
@@ -126,7 +130,7 @@ def _desk(run: Run, held: Held, store: SessionStore, board: TaskBoard, notes: tu
 
 
 @asynccontextmanager
-async def _held(run: Run, tools: ToolRegistry, news: JobNews) -> AsyncGenerator[Held]:
+async def _held(run: Run, tools: ToolRegistry, news: JobNews, trash: Trash) -> AsyncGenerator[Held]:
     """What tools work with; what runs of it is ended with the desk."""
     place, session = run.place, run.session
     undo = UndoLog(os.path.join(session.directory, "undo"))
@@ -138,6 +142,7 @@ async def _held(run: Run, tools: ToolRegistry, news: JobNews) -> AsyncGenerator[
             children=children,
             jobs=jobs,
             undo=undo,
+            trash=trash,
             locks=FileLocks(),
             approved=Approved(),
             own=own,
@@ -168,6 +173,19 @@ async def _forget_old(store: SessionStore, kept: SessionSettings, current: str) 
             max_age_s=kept.keep_days * DAY_S,
             max_count=kept.keep_count,
             current=current,
+        )
+
+
+async def _empty(trash: Trash, store: SessionStore, kept: SessionSettings, current: str) -> None:
+    """What was deleted long ago, or is too much, goes when a session ends; not what was deleted since the
+    sessions in use began."""
+    with contextlib.suppress(OSError, FolderError):
+        await asyncio.to_thread(
+            trash.empty,
+            max_age_s=kept.trash_days * DAY_S,
+            max_bytes=kept.trash_mb * 1_000_000,
+            before=lambda: store.in_use_since(current),
+            now=time.time(),
         )
 
 

@@ -18,6 +18,7 @@ from buddy.workspace.approved import Approved
 from buddy.workspace.jobs import Jobs
 from buddy.workspace.locks import FileLocks
 from buddy.workspace.processes import ChildProcesses
+from buddy.workspace.trash import Trash
 from buddy.workspace.undo import UndoLog
 
 
@@ -53,6 +54,7 @@ class Held(msgspec.Struct, frozen=True):
     children: ChildProcesses
     jobs: Jobs
     undo: UndoLog
+    trash: Trash
     locks: FileLocks
     approved: Approved
     own: OwnTools

@@ -57,7 +57,7 @@ def _shared(run: Run, held: Held) -> dict[type, object]:
         Questions: held.questions,
         Boundary: boundary,
         GitLock: GitLock(),
-        Trash: Trash(os.path.join(boundary.root, ".buddyx", "trash")),
+        Trash: held.trash,
         ShellSettings: ShellSettings(time_limit_s=settings.shell_time_limit_s),
         SearchSettings: SearchSettings(time_limit_s=settings.search_time_limit_s),
         WallClock: WallClock(lambda: datetime.now().astimezone()),

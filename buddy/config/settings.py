@@ -103,11 +103,13 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class SessionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where sessions live and how long."""
+    """Where sessions live and how long, and what is kept of deleted files."""
 
     directory: str = ""
     keep_days: float = 90
     keep_count: int = 200
+    trash_days: float = 30
+    trash_mb: int = 1000
     checkpoints: bool = True
 
 

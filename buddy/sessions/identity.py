@@ -45,6 +45,10 @@ class Signer(msgspec.Struct, frozen=True):
             grant.seal.encode("utf-8", "replace"), self._grant_mac(session_id, grant).encode()
         )
 
+    def seal(self, kind: str, *fields: str | float) -> str:
+        """Proof that something else was made by this person on this machine."""
+        return self._mac(["other", kind, *fields])
+
     def _header_mac(self, header: SessionHeader) -> str:
         return self._mac(["session", header.session_id, header.created_at])
 

@@ -21,7 +21,7 @@ from buddy.sessions.fork import copy_records
 from buddy.sessions.identity import Signer
 from buddy.sessions.journal import EMPTY
 from buddy.sessions.listing import Brief, SessionSummary, brief, last_saved, newest_at, summary
-from buddy.sessions.load import JOURNAL, LoadedSession, load
+from buddy.sessions.load import JOURNAL, LoadedSession, load, read_header
 from buddy.sessions.opened import OpenSession, Watch, open_writer, release_quietly
 from buddy.sessions.records import VERSION, SessionHeader
 from buddy.sessions.replay import SessionState
@@ -155,6 +155,22 @@ class SessionStore:
                 self._remove(session.directory)
                 removed.append(session.session_id)
         return tuple(removed)
+
+    def in_use_since(self, current: str) -> float:
+        """When the oldest session began that another process has open, this one counted. Raises
+        `FolderError`."""
+        self._check_folders()
+        begun = [self._watch.clock()]
+        for session in brief(self.folder, self._signer, self._files):
+            mine = session.session_id == current
+            if mine or (not session.foreign and locking.is_locked(session.directory, self._files)):
+                header = read_header(os.path.join(session.directory, JOURNAL), self._files)
+                begun.append(header.created_at if header is not None else 0)
+        return min(begun)
+
+    def seal_of_deleted(self, box_id: str, real: str, deleted_at: float) -> str:
+        """Proof that this person's buddy deleted something, for the trash."""
+        return self._signer.seal("trash", box_id, real, deleted_at)
 
     async def _opened(
         self, loaded: LoadedSession, header: SessionHeader, lock: locking.SessionLock

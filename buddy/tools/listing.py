@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
-from buddy.agent.counting import counted
+from buddy.agent.counting import counted, sized
 from buddy.agent.display import FileList
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, Located
@@ -99,19 +99,9 @@ def _line(entry: Entry) -> str:
         case "folder":
             return f"{visible(entry.name)}/"
         case "file":
-            return f"{visible(entry.name)}  {_size(entry.size)}"
+            return f"{visible(entry.name)}  {sized(entry.size)}"
         case _:
             return f"{visible(entry.name)}  ({entry.kind})"
-
-
-def _size(count: int) -> str:
-    if count < 1000:
-        return f"{count} B"
-    for unit in ("kB", "MB", "GB"):
-        count_in_unit = count / 1000 ** ("kB", "MB", "GB").index(unit) / 1000
-        if count_in_unit < 1000:
-            return f"{count_in_unit:.1f} {unit}"
-    return f"{count / 1e12:.1f} TB"
 
 
 def _access(arguments: Any) -> Access:

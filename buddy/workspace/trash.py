@@ -1,7 +1,8 @@
 """The project's trash: what `delete_file` removed, with where it was, until it is restored or emptied.
 
-`.buddyx/trash/<id>/` holds the thing itself under its own name and `where.json`. Moving in and out is a
-rename on the same file system, a copy otherwise.
+`.buddyx/trash/<id>/` holds the thing itself as `it`, and `where.json`, which stays when the thing leaves.
+Moving in and out is a rename on the same file system, a copy otherwise. A repository can carry anything in
+`.buddyx/`: what is listed, restored and removed for good bears a seal made with a key that lies elsewhere.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import msgspec
@@ -23,6 +24,17 @@ from buddy.workspace.files import ACTS_AS_OWNER, folder_of
 from buddy.workspace.swap import rename_to_free
 
 _THING = "it"
+_WHERE = "where.json"
+_GOING = "going-"
+"""Before the name of a box that is being removed for good."""
+
+Seal = Callable[[str, str, float], str]
+"""From the id, the path and the time to the proof that this person's buddy put it there."""
+
+
+def unsealed(_id: str, _real: str, _deleted_at: float) -> str:
+    """No proof is made or asked for."""
+    return ""
 
 
 class Trashed(msgspec.Struct, frozen=True):
@@ -33,13 +45,16 @@ class Trashed(msgspec.Struct, frozen=True):
     name: str
     task_id: int
     deleted_at: float
+    size_bytes: int
+    seal: str
 
 
 class Trash:
     """Deleted things under one folder, which is made when first needed."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, seal: Seal = unsealed) -> None:
         self._folder = folder
+        self._seal = seal
 
     def place(self) -> str:
         """A path in the trash for the next thing to take; nothing is made yet."""
@@ -48,21 +63,11 @@ class Trash:
     def take(self, real: str, task_id: int, place: str = "") -> Trashed:
         """Move a file or folder into the trash, to a `place` that was asked for before. Raises `OSError`;
         then it still is where it was."""
-        return fill_box(os.path.dirname(place or self.place()), real, task_id)
+        return fill_box(os.path.dirname(place or self.place()), real, task_id, seal=self._seal)
 
     def list(self) -> tuple[Trashed, ...]:
         """What is in the trash, newest first."""
-        found: list[Trashed] = []
-        try:
-            boxes = os.listdir(self._folder)
-        except FileNotFoundError:
-            return ()
-        for box in boxes:
-            try:
-                with open(os.path.join(self._folder, box, "where.json"), "rb") as file:
-                    found.append(decode(file.read(), Trashed))
-            except (OSError, ValueError, msgspec.MsgspecError):
-                continue  # not one of ours, or torn by a crash
+        found = [one for one in self._boxes() if os.path.lexists(self._thing(one.id))]
         return tuple(sorted(found, key=lambda trashed: trashed.deleted_at, reverse=True))
 
     def restore(self, which: str = "") -> Trashed:
@@ -76,21 +81,105 @@ class Trash:
         leave_box(os.path.join(self._folder, found.id), found.real)
         return found
 
+    def empty(
+        self, *, max_age_s: float, max_bytes: int, before: Callable[[], float], now: float
+    ) -> tuple[Trashed, ...]:
+        """Remove for good what is older than `max_age_s`, and the oldest until there are no more than
+        `max_bytes` (0: no such limit); never what was deleted at or after `before`, which is asked for only
+        when something is due. What can't be removed stays. Raises `OSError`."""
+        boxes = sorted(self._boxes(), key=lambda trashed: trashed.deleted_at)
+        total = sum(one.size_bytes for one in boxes if os.path.lexists(self._thing(one.id)))
+        gone: list[Trashed] = []
+        limit: float | None = None
+        for one in boxes:
+            if not (0 < max_age_s < now - one.deleted_at or 0 < max_bytes < total):
+                break
+            limit = before() if limit is None else limit
+            if one.deleted_at >= limit:
+                break
+            with suppress(OSError):
+                total -= one.size_bytes if os.path.lexists(self._thing(one.id)) else 0
+                self._remove(one.id)
+                gone.append(one)
+        return tuple(gone)
 
-def fill_box(box: str, real: str, task_id: int, *, remove: Callable[[str], None] | None = None) -> Trashed:
-    """Move a file or folder into a box of its own. Raises `OSError`; then it still is where it was. Raises
-    `ToolError` where it is on another disk and what was copied could not be removed whole: then all of it is
-    in the box. `remove` takes away what was copied."""
-    trashed = Trashed(os.path.basename(box), real, os.path.basename(real), task_id, time.time())
-    os.makedirs(box, mode=0o700)
+    def _boxes(self) -> Iterator[Trashed]:
+        """What was put into the trash, whether it still is there or not. What a removal left behind that did
+        not come to its end goes."""
+        try:
+            boxes = os.listdir(self._folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        for box in boxes:
+            found = _where(os.path.join(self._folder, box))
+            if found is None or found.seal != self._seal(found.id, found.real, found.deleted_at):
+                continue  # not one of ours, or torn by a crash
+            if found.id == box:
+                yield found
+            elif box == _GOING + found.id:
+                with suppress(OSError):
+                    self._remove_rest(box)
+
+    def _thing(self, box_id: str) -> str:
+        return os.path.join(self._folder, box_id, _THING)
+
+    def _remove(self, box_id: str) -> None:
+        going = _GOING + box_id
+        os.rename(os.path.join(self._folder, box_id), os.path.join(self._folder, going))
+        self._remove_rest(going)
+
+    def _remove_rest(self, going: str) -> None:
+        """`where.json` goes last: it says that the rest may go."""
+        box = os.path.join(self._folder, going)
+        with suppress(FileNotFoundError):
+            _delete(os.path.join(box, _THING))
+        _delete(box)
+
+
+def fill_box(
+    box: str,
+    real: str,
+    task_id: int,
+    *,
+    seal: Seal = unsealed,
+    remove: Callable[[str], None] | None = None,
+) -> Trashed:
+    """Move a file or folder into a box of its own, or into the one it was in before. Raises `OSError`; then
+    it still is where it was. Raises `ToolError` where it is on another disk and what was copied could not be
+    removed whole: then all of it is in the box. `remove` takes away what was copied."""
+    trashed = _where(box) or _new(os.path.basename(box), real, task_id, seal)
+    os.makedirs(box, mode=0o700, exist_ok=True)
     with on_failure(_discard, box):
-        with open(os.path.join(box, "where.json"), "wb") as file:
+        with open(os.path.join(box, _WHERE), "wb") as file:
             file.write(encode(trashed))
         with folder_of(real) as (parent, _name):
             copied = _moved_or_copied(real, os.path.join(box, _THING), parent)
     if copied:
         _removed(real, remove or _delete, trashed.id)
     return trashed
+
+
+def _new(box_id: str, real: str, task_id: int, seal: Seal) -> Trashed:
+    now = time.time()
+    return Trashed(box_id, real, os.path.basename(real), task_id, now, size_of(real), seal(box_id, real, now))
+
+
+def _where(box: str) -> Trashed | None:
+    try:
+        with open(os.path.join(box, _WHERE), "rb") as file:
+            return decode(file.read(), Trashed)
+    except (OSError, ValueError, msgspec.MsgspecError):
+        return None
+
+
+def size_of(path: str) -> int:
+    """The bytes of a file, or of all files below a folder; links are not followed."""
+    total = os.lstat(path).st_size if not os.path.isdir(path) or os.path.islink(path) else 0
+    for folder, _, names in os.walk(path) if not os.path.islink(path) else ():
+        for name in names:
+            with suppress(OSError):
+                total += os.lstat(os.path.join(folder, name)).st_size
+    return total
 
 
 def _removed(real: str, remove: Callable[[str], None], box_id: str) -> None:
@@ -109,9 +198,6 @@ def leave_box(box: str, real: str) -> None:
     """Put what is in a box at a path, which is free. Raises `OSError`; then it still is in the box."""
     with folder_of(real, create=True) as (parent, _name):
         _move_out(os.path.join(box, _THING), real, parent)
-    import shutil  # here, as everywhere: 2 ms that a start need not pay
-
-    shutil.rmtree(box)
 
 
 def _moved_or_copied(real: str, target: str, parent: int) -> bool:
@@ -135,6 +221,7 @@ def _move_out(source: str, real: str, parent: int) -> None:
         target = _reached(parent, real)
         with on_failure(_discard, target):
             _copy(source, target)
+        _discard(source)
 
 
 def _reached(parent: int, real: str) -> str:

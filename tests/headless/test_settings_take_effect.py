@@ -32,6 +32,28 @@ async def test_sessions_that_are_too_old_are_removed_and_zero_keeps_them(tmp_pat
     assert len(desk.sessions()) == 1
 
 
+async def test_the_trash_is_emptied_when_a_session_ends_and_keeps_what_that_one_deleted(
+    tmp_path: Path,
+) -> None:
+    replies = [reply(call("delete_file", path=name)) for name in ("a.txt", "b.txt")]
+    script = [replies[0], reply("Gone."), replies[1], reply("Gone."), reply("Hello"), reply("Hello")]
+    async with FakeLLM(script) as server:
+        desk = Desk(
+            tmp_path, server.url, tools=["delete_file"], settings={"session": {"trash_days": 0.0000001}}
+        )
+        for name in ("a.txt", "b.txt"):
+            (desk.repo / name).write_text(name)
+            assert (await desk.run("exec", "delete it", *YOLO)).code == 0
+            (kept,) = (desk.repo / ".buddyx" / "trash").glob("*/it")
+            assert kept.read_text() == name
+        desk.configure({"session": {"trash_days": 0, "trash_mb": 0}})
+        assert (await desk.run("exec", "hi")).code == 0
+        assert kept.read_text() == "b.txt"
+        desk.configure({"session": {"trash_days": 0.0000001}})
+        assert (await desk.run("exec", "hi")).code == 0
+    assert list((desk.repo / ".buddyx" / "trash").iterdir()) == []
+
+
 async def test_a_commands_output_is_as_long_as_the_person_wants_it(tmp_path: Path) -> None:
     replies = [reply(call("run_shell", command="seq 1 5000")), reply("Counted.")]
     async with FakeLLM(replies) as server:

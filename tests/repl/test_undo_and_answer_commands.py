@@ -211,9 +211,10 @@ async def test_restore_lists_the_trash_and_puts_back_by_name_path_or_the_last(tm
             await one.desk.call(delete_file, {"path": name})
         (listed,) = await one.types("/restore list")
         assert isinstance(listed, Table)
-        assert {row[1:3] for row in listed.rows} == {
-            (name, "task 1") for name in ("a.txt", "sub/b.txt", "c.txt")
+        assert {row[1:4] for row in listed.rows} == {
+            (name, "task 1", f"{len(name)} B") for name in ("a.txt", "sub/b.txt", "c.txt")
         }
+        assert all(row[4].endswith(" s ago)") for row in listed.rows)
         assert "no files" in (await one.desk.call(grep, {"pattern": "b.txt"})).text
         said = [await one.types(f"/restore {which}") for which in ("last", "sub/b.txt", "a.txt")]
         assert "sub/b.txt" in (await one.desk.call(grep, {"pattern": "b.txt"})).text

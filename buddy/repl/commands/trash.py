@@ -6,13 +6,16 @@ import asyncio
 import os
 import time
 
+from buddy.agent.counting import counted, sized
 from buddy.agent.tool import ToolError
 from buddy.repl.blocks import Note, Table
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.port import Context
+from buddy.repl.words import elapsed
 from buddy.workspace.trash import Trash
 
 _MAX_LISTED = 50
+DAY_S = 24 * 3600.0
 
 
 @command(family="workspace", usage="[list|last|NAME|ID]", choices=("list", "last"))
@@ -47,19 +50,22 @@ async def _listed(context: Context, trash: Trash) -> None:
             one.id,
             _shown(context, one.real),
             f"task {one.task_id}" if one.task_id else "",
-            _ago(one.deleted_at),
+            sized(one.size_bytes),
+            _when(one.deleted_at, time.time()),
         )
         for one in found[:_MAX_LISTED]
     )
-    context.stage.print(Table(("id", "what", "by", "when"), rows))
+    context.stage.print(Table(("id", "what", "by", "size", "when"), rows))
 
 
 def _shown(context: Context, real: str) -> str:
     return os.path.relpath(real, context.desk.boundary.cwd)
 
 
-def _ago(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+def _when(at: float, now: float) -> str:
+    age_s = max(0.0, now - at)
+    ago = elapsed(age_s) if age_s < DAY_S else counted(int(age_s / DAY_S), "day")
+    return f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(at))} ({ago} ago)"
 
 
 COMMANDS = (restore,)
