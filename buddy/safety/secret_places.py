@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import string
 from collections import Counter
 from collections.abc import Iterator
 
@@ -35,7 +36,7 @@ _MORE_VALUE = pattern(r"""[^\s"'`,;<>\\⟨⟩&]{0,4000}""")
 _COOKIES = pattern(
     r"""(?ai)s?\\{0,4}["']?[ ]{0,4}:[ ]{0,4}\\{0,4}["']?([^\s=;"'\\]{1,100}=[^\r\n"'\\⟨⟩]{6,4000})"""
 )
-_NAME_BEFORE = pattern(r"[A-Za-z0-9_.-]*\Z")
+_NAME_SIGNS = string.ascii_letters + string.digits + "_.-"
 _ADDRESS = pattern(r"""://([^\s/:@"'<>⟨⟩]{0,200})(?::([^\s/@"'<>⟨⟩]{3,300}))?@""")
 _CURL_USER = pattern(r"""(?a)(?<![\w-])-u ["']?[^\s:"']{1,60}:([^\s"'$<>⟨⟩]{5,300})""")
 _BESIDE = pattern(
@@ -156,8 +157,8 @@ def _beside(text: str, word: str, start: int, end: int) -> Span | None:
 
 
 def _start_of_name(text: str, start: int) -> int:
-    found = _NAME_BEFORE().search(text, max(0, start - _LOOK_BACK_CHARS), start)
-    first = found.start() if found else start
+    before = text[max(0, start - _LOOK_BACK_CHARS) : start]
+    first = start - len(before) + len(before.rstrip(_NAME_SIGNS))
     written_line_end = text[first - 1 : first] == "\\" and text[first] in "nrt"  # JSON inside a text
     return first + written_line_end
 
@@ -177,10 +178,12 @@ def _end_of_value(text: str, tail: re.Match[str], end: int) -> int:
 
 
 def _is_secret(text: str, word: str, name: str, tail: re.Match[str], value: str) -> bool:
-    if _is_placeholder(value) or _is_variable(name, value):
-        return False
     quoted = tail["between"].strip("\"'`\\")
     between = quoted.strip(" \t\"'")
+    if not between and word != "bearer" and name != "password" and not name.startswith("--"):
+        return False  # before anything that costs more: words of prose follow each other so
+    if _is_placeholder(value) or _is_variable(name, value):
+        return False
     if word == "bearer":
         return not between and _looks_random(value, MIN_RANDOM_CHARS)
     if not between:

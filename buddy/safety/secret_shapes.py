@@ -8,10 +8,13 @@ test's table.
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Iterator
 from functools import cache
 
 import msgspec
+
+from buddy.agent.pattern import pattern
 
 _WORD = "[A-Za-z0-9_-]"
 _ALNUM = "[A-Za-z0-9]"
@@ -21,6 +24,7 @@ _AFTER = "(?![A-Za-z0-9])"
 
 
 MIN_SECRET_CHARS = 14
+_WRITTEN_LINE_END = pattern(r"\\[nrt]")
 GAP = r"(?:\s|\\[nrt]|(?<=[\sn])\d{1,6}(?=\t|\\t))"
 """White space, also as JSON writes it, and the line numbers of a file that was read."""
 
@@ -178,36 +182,74 @@ SHAPES: tuple[Shape, ...] = (
 # Not in the middle of a word, but right after a line end that JSON writes as backslash and n.
 _BEFORE = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
 
-UNMARKED: tuple[tuple[str, str, str], ...] = tuple(
-    (kind, needle, f"{_BEFORE}{pattern}{_AFTER}")
-    for kind, needle, pattern in (
-        ("Discord token", ".", r"[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40}"),
-        ("Azure DevOps token", "AZDO", r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}"),
-        ("Telegram token", ":AA", r"\d{8,10}:AA[A-Za-z0-9_-]{32,34}"),
-        ("Mailchimp key", "-us", r"[0-9a-f]{32}-us\d{1,2}"),
-        ("Azure client secret", "Q~", r"[\w~.-]{3}\dQ~[\w~.-]{31,34}"),
-        ("Airtable token", "pat", r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
-        ("Terraform token", ".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{60,}"),
-        ("shared access signature", "sig=", r"(?<=[?&;]sig=)[A-Za-z0-9%+/=]{30,}"),
+UNMARKED: tuple[tuple[str, str, str, str], ...] = tuple(
+    (kind, needle, re.escape(needle) + after, f"{_BEFORE}{whole}{_AFTER}")
+    for kind, needle, after, whole in (
+        (
+            "Discord token",
+            ".",
+            r"[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27}",
+            r"[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40}",
+        ),
+        ("Azure DevOps token", "AZDO", "", r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}"),
+        ("Telegram token", ":AA", "", r"\d{8,10}:AA[A-Za-z0-9_-]{32,34}"),
+        ("Mailchimp key", "-us", r"\d", r"[0-9a-f]{32}-us\d{1,2}"),
+        ("Azure client secret", "Q~", r"[\w~.-]{31}", r"[\w~.-]{3}\dQ~[\w~.-]{31,34}"),
+        ("Airtable token", "pat", r"[A-Za-z0-9]{14}\.", r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
+        ("Terraform token", ".atlasv1.", "", r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{60,}"),
+        ("shared access signature", "sig=", "", r"(?<=[?&;]sig=)[A-Za-z0-9%+/=]{30,}"),
     )
 )
-"""Kind, what must occur, pattern: secrets without a prefix."""
+"""Kind, what must occur, that with what follows it (to be found quickly, because it begins with plain signs),
+pattern: secrets without a prefix."""
 
 Span = tuple[int, int, str]
 """Start, end, kind."""
 
+_SIGNS = string.ascii_letters + string.digits
+_WORDS_ONLY = bytes(byte if chr(byte) in _SIGNS else ord(" ") for byte in range(256))
+_LONGEST_OPENING = 4
+
 
 def find_shapes(text: str) -> Iterator[Span]:
     """Where secrets of known shapes stand, in no order."""
-    # Every shape is one long word: looking for the prefixes in the long words alone is five times quicker.
+    # Every shape is one long word: looking at the long words alone is five times quicker.
     long_words = "\n".join([word for word in text.split() if len(word) >= MIN_SECRET_CHARS])
-    for shape in SHAPES:
-        if shape.prefix in long_words:
-            yield from _occurrences(text, shape)
-    for kind, needle, pattern in UNMARKED:
-        if needle in long_words and _compiled(pattern).search(long_words):
-            for found in _compiled(pattern).finditer(text):
+    for shape in _possible_shapes(long_words):
+        yield from _occurrences(text, shape)
+    for kind, needle, hint, whole in UNMARKED:
+        if needle in long_words and _compiled(hint).search(long_words):
+            for found in _compiled(whole).finditer(text):
                 yield found.start(), found.end(), kind
+
+
+def _possible_shapes(text: str) -> Iterator[Shape]:
+    """The shapes whose prefix may stand at the start of a word."""
+    # One look at the words instead of one for each of the prefixes: a fifth of the time.
+    words = _words(text)
+    if "\\" in text:
+        words |= _words(_WRITTEN_LINE_END().sub(" ", text))
+    begun = {word[:length] for word in words for length in range(2, _LONGEST_OPENING + 1)}
+    for shape, head, is_whole in _heads():
+        if (not head or head in (words if is_whole else begun)) and shape.prefix in text:
+            yield shape
+
+
+def _words(text: str) -> set[bytes]:
+    return set(text.encode("ascii", "replace").translate(_WORDS_ONLY).split())
+
+
+@cache
+def _heads() -> tuple[tuple[Shape, bytes, bool], ...]:
+    """Each shape, how the first word of its prefix begins (at most four signs; nothing: not told by words)
+    and whether that is the whole word."""
+    heads: list[tuple[Shape, bytes, bool]] = []
+    for shape in SHAPES:
+        word = re.split("[^A-Za-z0-9]", shape.prefix, maxsplit=1)[0]
+        is_whole = word != shape.prefix
+        head = word if is_whole else word[:_LONGEST_OPENING]
+        heads.append((shape, head.encode() if len(head) > 1 else b"", is_whole))
+    return tuple(heads)
 
 
 def _occurrences(text: str, shape: Shape) -> Iterator[Span]:

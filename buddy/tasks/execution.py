@@ -27,6 +27,8 @@ from buddy.workspace.undo import UndoLog
 KEEPS_ITSELF = frozenset({"edit_file", "write_file", "apply_patch", "copy_file", "move_file", "delete_file"})
 """Tools that put what they replace on disk before they do: they need no look at the whole tree."""
 
+LONG_CHARS = 8_000
+
 LOOK_EVERY_S = 1.0
 """How old a look at the files a task has read may be; it takes some microseconds a file."""
 
@@ -76,7 +78,14 @@ async def execute(
         seconds = parts.clock.now() - started
         parts.memory.tool_end(task.number, call.id, status, seconds)
     text = await _with_changes(task, writes, result.text, access, parts.clock.now())
-    return msgspec.structs.replace(result, text=parts.redact_text(text))
+    return msgspec.structs.replace(result, text=await _without_secrets(parts, text))
+
+
+async def _without_secrets(parts: BoardParts, text: str) -> str:
+    """The text as everybody gets it. Looking through a long one takes longer than keys may wait."""
+    if len(text) <= LONG_CHARS:
+        return parts.redact_text(text)
+    return await asyncio.to_thread(parts.redact_text, text)
 
 
 async def _answered(

@@ -22,7 +22,7 @@ from buddy.agent.events import (
     TurnFinished,
 )
 from buddy.agent.host import Agent, Allowed, Decision, Denied, Progress, TurnHost
-from buddy.agent.messages import AssistantMessage, Call, Message, Text, UserMessage, text_of
+from buddy.agent.messages import AssistantMessage, Call, Message, Text, ToolMessage, UserMessage, text_of
 from buddy.agent.provider import ErrorKind, ModelDelta, ModelRequest, Provider
 from buddy.agent.tool import Tool, ToolContext, ToolError, ToolResult
 from buddy.extend.folder_instructions import FolderInstructions
@@ -136,6 +136,7 @@ class _TaskTurn:
         self._around = Surroundings(
             shared.board, task, shared.writes, lambda text: self.emit(Notice("warning", text))
         )
+        self._clean: dict[str, str] = {}  # by call: results that have been looked through for secrets
 
     def emit(self, event: AgentUiEvent) -> None:
         if isinstance(event, TokenUsage):
@@ -144,8 +145,14 @@ class _TaskTurn:
             event = msgspec.structs.replace(event, reason=self._task.reason)  # why it was cancelled
         self._shared.hub.emit(self._task.number, event)
 
+    def _cleaned(self, message: Message) -> Message:
+        """The message without secrets. A result that `execute` gave is not looked through a second time."""
+        if isinstance(message, ToolMessage) and self._clean.pop(message.call_id, None) == message.text:
+            return message
+        return self._board.redact(message)
+
     async def record(self, message: Message) -> None:
-        cleaned = self._board.redact(message)
+        cleaned = self._cleaned(message)
         saved = self._board.memory.record_message(self._task.number, cleaned)
         self._task.taken = [text for text in self._task.taken if text.id != message.id]
         await saved
@@ -154,7 +161,7 @@ class _TaskTurn:
     def record_soon(self, message: Message) -> asyncio.Future[int] | None:
         if not self._board.memory.save_state.saved:
             return None
-        cleaned = self._board.redact(message)
+        cleaned = self._cleaned(message)
         saved = self._board.memory.record_message(self._task.number, cleaned, urgent=False)
         self._task.history.append(cleaned)
         return saved
@@ -167,7 +174,9 @@ class _TaskTurn:
     async def execute(
         self, call: Call, tool: Tool, arguments: msgspec.Struct, progress: Progress
     ) -> ToolResult:
-        return await execute(self._around, call, tool, arguments, progress)
+        result = await execute(self._around, call, tool, arguments, progress)
+        self._clean[call.id] = result.text
+        return result
 
     async def steering(self) -> tuple[UserMessage, ...]:
         return self._take(self._task.steering, self._board.steering)

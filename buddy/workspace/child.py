@@ -15,7 +15,9 @@ from buddy.workspace.ending import Ending, Tree, end_tree, to_the_end
 from buddy.workspace.output import OutputLog
 from buddy.workspace.process_tree import Tag
 
-READ_BYTES = 64 * 1024
+READ_BYTES = 8 * 1024
+"""As much as is looked through for secrets at a time: what a command floods must not hold up the keys."""
+DRAINED_BYTES = 1024 * 1024
 SHORT_READ_BYTES = 512  # a terminal gives at most 4 kB at a time, however much there is
 BREATH_S = 0.005
 """Pause after short reads that follow each other closely, so that a program writing single bytes costs 200
@@ -120,6 +122,8 @@ class Child:
     async def _end(self) -> Ending:
         ending = await end_tree(self.tree, grace_s=self._grace_s)
         self._shell_ended()
+        while self.log.catch_up():  # noqa: ASYNC110 - a slice of work each time, not a wait
+            await asyncio.sleep(0)
         self.close()
         self._settle()
         return ending
@@ -161,6 +165,9 @@ class Child:
     def _settle(self) -> None:
         if self._settled.done():
             return
+        if self.log.catch_up():  # the result says where the whole is: it is there by then
+            self._loop.call_soon(self._settle)
+            return
         code = self._process.returncode  # None: not even KILL ended it, the system holds it
         left = self._ending is None and (self.tree.left_running() or self._descriptor >= 0)
         self._settled.set_result(
@@ -178,6 +185,8 @@ class Child:
     # Its output
 
     def _readable(self) -> None:
+        if self.log.catch_up():  # a command that is quicker than the disk, or than the search, waits
+            return
         count = self._read_once()
         now = time.monotonic()
         if 0 < count < SHORT_READ_BYTES and now - self._last_read < BREATH_S and self._descriptor >= 0:
@@ -191,7 +200,7 @@ class Child:
 
     def _drain(self) -> None:
         """Read what is there now; bounded, since a grandchild may go on writing."""
-        for _ in range(64):
+        for _ in range(DRAINED_BYTES // READ_BYTES):
             if self._descriptor < 0 or self._read_once() <= 0:
                 return
 

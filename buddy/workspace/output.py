@@ -49,7 +49,7 @@ class OutputLog:
         return self._file.size > 0 and not self.trouble
 
     def add(self, data: bytes) -> None:
-        """Take what was just read."""
+        """Take what was just read; `catch_up` brings it to the disk."""
         self.total += len(data)
         room = self._bounds.head_bytes - len(self._head)
         if room > 0:
@@ -63,12 +63,17 @@ class OutputLog:
                 del self._tail[: -self._bounds.tail_bytes]
 
     def _spill(self, data: bytes) -> None:
-        if self.trouble or not self.path:
-            return
-        try:
+        if not self.trouble and self.path:
             self._file.add(data if self._file.size else bytes(self._head + self._tail))
+
+    def catch_up(self) -> bool:
+        """Bring a block of what came to the disk; whether another one waits. Some milliseconds at most: call
+        it again before more is added."""
+        try:
+            return not self.trouble and self._file.catch_up()
         except OSError as error:
             self._give_up(error)
+            return False
 
     def close(self) -> None:
         """Nothing more will come: finish the file. Reading goes on working."""

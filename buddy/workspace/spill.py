@@ -7,11 +7,15 @@ arrive in pieces: the end of what has come waits until more follows, or the outp
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from buddy.safety.redact import Finder, painted_over, secret_spans
+from buddy.safety.secret_shapes import Span
 
-BLOCK_BYTES = 32 * 1024
-"""How much is looked through at a time: a few milliseconds on the loop's thread."""
+BLOCK_BYTES = 8 * 1024
+"""How much is looked through at a time, and then others have their turn: a millisecond, four at worst."""
+MOST_BYTES = 32 * 1024
+"""How much is looked through at a time where one secret is all there is: it is longer than any."""
 WAITING_CHARS = 4 * 1024
 """So much at least waits for what follows: a name and its secret may be some lines apart."""
 OPEN_CHARS = 128
@@ -27,6 +31,7 @@ class SpillFile:
         self._cap = cap_bytes
         self._find = find
         self._waiting = bytearray()
+        self._block = BLOCK_BYTES
         self._written = 0
         self._file = -1
 
@@ -36,14 +41,20 @@ class SpillFile:
         return self._written + len(self._waiting)
 
     def add(self, data: bytes) -> None:
-        """Take what comes next, up to the cap."""
+        """Take what comes next, up to the cap; `catch_up` brings it to the disk."""
         self._waiting += data[: max(0, self._cap - self.size)]
-        if len(self._waiting) >= BLOCK_BYTES:
+
+    def catch_up(self) -> bool:
+        """Write a block when there is one; whether there is another."""
+        if len(self._waiting) >= self._block:
             self._write(last=False)
+        return len(self._waiting) >= self._block
 
     def close(self) -> None:
         """Nothing more will come: write what waits, let go of the file."""
         try:
+            while self.catch_up():
+                pass
             if self._waiting:
                 self._write(last=True)
         finally:
@@ -64,13 +75,16 @@ class SpillFile:
             return file.read(min(limit, self._written - start))
 
     def _write(self, *, last: bool) -> None:
-        text = self._waiting.decode("utf-8", "surrogateescape")
+        block = len(self._waiting) if last else self._block
+        text = self._waiting[:block].decode("utf-8", "surrogateescape")
         spans = self._find(text)
-        end = len(text)
+        end = len(text) if last else _end_of_known(text, spans)
+        if end == 0 and block < MOST_BYTES:
+            self._block = block + BLOCK_BYTES
+            return
+        end = end or len(text)
+        self._block = BLOCK_BYTES
         if not last:
-            end = text.rfind("\n", 0, end - WAITING_CHARS) + 1 or end - WAITING_CHARS
-            across = [start for start, stop, _kind in spans if start < end < stop]
-            end = min([end, *across]) or len(text)  # one secret and nothing else: it is longer than any
             spans = [span for span in spans if span[1] <= max(end, len(text) - OPEN_CHARS)]
         before = [span for span in spans if span[0] < end]
         after = [(start - end, stop - end, kind) for start, stop, kind in spans[len(before) :]]
@@ -80,7 +94,15 @@ class SpillFile:
             self._file = _create(self.path)
         _write_all(self._file, data)
         self._written += len(data)
-        self._waiting = bytearray(rest)
+        self._waiting[:block] = rest
+
+
+def _end_of_known(text: str, spans: Sequence[Span]) -> int:
+    """Up to where nothing that follows the text can make a secret of it, or a longer one; 0 when it is too
+    short to say, or one secret that may go on."""
+    known = max(0, len(text) - WAITING_CHARS)
+    end = text.rfind("\n", 0, known) + 1 or known
+    return min([end, *(start for start, stop, _kind in spans if start < end < stop)])
 
 
 def _create(path: str) -> int:

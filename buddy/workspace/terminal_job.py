@@ -11,9 +11,9 @@ from buddy.agent.tool import ToolError
 from buddy.workspace.child import Child
 from buddy.workspace.launch import TerminalSize
 
-DRAW_EVERY_S = 0.02
-DRAW_BYTES = 8 * 1024
-"""A model of a screen takes about a millisecond per kilobyte: so much at a time, on the loop's thread."""
+DRAW_EVERY_S = 0.005
+DRAW_BYTES = 2 * 1024
+"""A model of a screen takes up to four milliseconds per kilobyte: so much at a time, on the loop's thread."""
 
 BACKLOG_BYTES = 64 * 1024
 MAX_TYPED_BYTES = 64 * 1024
