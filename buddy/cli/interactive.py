@@ -22,7 +22,7 @@ from buddy.cli.arguments import Options, resuming
 from buddy.cli.collector import collect_from_here
 from buddy.cli.log import start_log
 from buddy.cli.place import Place, check_yolo, find_place, place_again, read_settings
-from buddy.cli.surface import LineSurface, Surface
+from buddy.cli.surface import Surface
 from buddy.cli.telling import tell
 from buddy.config.loading import Loaded
 from buddy.config.settings import ConfigError
@@ -30,7 +30,6 @@ from buddy.repl.blocks import Block, Note, ToolCall
 from buddy.repl.controller import Controller
 from buddy.repl.late_completion import LateCompleter
 from buddy.repl.leaving import Ending, interrupts_held
-from buddy.repl.line_mode import LineRepl
 from buddy.repl.style import ASCII, DUMB, Look, choose_look
 from buddy.repl.view_state import DeskFacts
 
@@ -217,6 +216,9 @@ def open_surface(
 
 
 def _plain_lines(look: Look, controller: Controller) -> Surface:
+    from buddy.cli.line_surface import LineSurface  # these two as below: a screen does not need them
+    from buddy.repl.line_mode import LineRepl
+
     line = LineRepl(
         look=msgspec.structs.replace(look, glyphs=ASCII),
         stdin=sys.stdin.fileno(),

@@ -8,13 +8,14 @@ import time
 
 from buddy.cli.telling import tell
 from buddy.config.loading import Directories
-from buddy.safety.redact import redact
 
 
 class _Redacting(logging.Formatter):
     """Known secret shapes don't reach the log, whatever was logged; tracebacks carry no locals."""
 
     def format(self, record: logging.LogRecord) -> str:
+        from buddy.safety.redact import redact  # 5 ms that a start without a warning need not pay
+
         return redact(super().format(record))
 
 

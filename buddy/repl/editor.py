@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from prompt_toolkit.buffer import Buffer
@@ -11,6 +10,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import History
 
+from buddy.agent.pattern import pattern
 from buddy.repl.approvals import TypedLine
 from buddy.repl.graphemes import GraphemeBuffer, span_at
 from buddy.repl.pastes import Pastes
@@ -18,7 +18,7 @@ from buddy.safety.sanitise import clean
 
 LINE_CHARS = 100_000
 """As much is shown in the line at most: beyond it a key takes tenths of a second."""
-_COMPLETABLE = re.compile(r"(?:^\s*/[\w?-]*(?:\s.*)?|(?:^|\s)@(?:\\.|[^\s@])?(?:\\.|\S)*|^\s*!.*)$")
+_COMPLETABLE = pattern(r"(?:^\s*/[\w?-]*(?:\s.*)?|(?:^|\s)@(?:\\.|[^\s@])?(?:\\.|\S)*|^\s*!.*)$")
 
 
 class Editor:
@@ -61,7 +61,7 @@ class Editor:
     def is_completable(self) -> bool:
         """Whether something before the cursor can be completed: a command, a path, a file mention."""
         before = self.buffer.document.current_line_before_cursor
-        return self.buffer.complete_state is not None or _COMPLETABLE.search(before) is not None
+        return self.buffer.complete_state is not None or _COMPLETABLE().search(before) is not None
 
     def _changed(self, buffer: Buffer) -> None:
         self.touched_at = self._clock()

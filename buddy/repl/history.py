@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable
 
 from prompt_toolkit.history import History, InMemoryHistory
 
-from buddy.safety.redact import redact
-
 KEPT_LINES = 5000
 READ_BYTES = 2_000_000
 KEPT_CHARS = 50_000
@@ -43,6 +41,8 @@ class LineHistory(History):
 
     def store_string(self, string: str) -> None:
         """Append one entry."""
+        from buddy.safety.redact import redact  # 5 ms that the first frame does not wait for
+
         text = self._resolved(string)
         if string.startswith(" ") or len(text) > KEPT_CHARS:
             return

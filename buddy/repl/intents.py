@@ -8,6 +8,8 @@ from typing import Literal
 
 import msgspec
 
+from buddy.agent.pattern import pattern
+
 ApprovalKey = Literal["once", "session", "rule", "denied"]
 
 
@@ -91,9 +93,9 @@ Intent = (
     Line | Queue | Answer | Cancel | ToBackground | NextMode | RecallQueued | DropNote | TaskPanel | Rewind
 )
 
-_TO_TASK = re.compile(r"@(?P<id>\d+)(?P<aside>\?)?\s+(?P<text>\S.*)", re.DOTALL)
+_TO_TASK = pattern(r"@(?P<id>\d+)(?P<aside>\?)?\s+(?P<text>\S.*)", re.DOTALL)
 _BARE_COMMANDS = frozenset({"exit", "quit", ":q"})
-_PATH = re.compile(r"/[\w.~-]+/")
+_PATH = pattern(r"/[\w.~-]+/")
 
 
 def parse_line(text: str, tasks: Collection[int], *, typed: bool) -> Line | None:
@@ -108,9 +110,9 @@ def parse_line(text: str, tasks: Collection[int], *, typed: bool) -> Line | None
         return ShellLine(line[2:].strip(), private=True) if line[2:].strip() else None
     if line.startswith("!"):
         return ShellLine(line[1:].strip(), private=False) if line[1:].strip() else None
-    if line.startswith("/") and not _PATH.match(line):
+    if line.startswith("/") and not _PATH().match(line):
         return Slash(line)
-    found = _TO_TASK.fullmatch(line)
+    found = _TO_TASK().fullmatch(line)
     if found and int(found["id"]) in tasks:
         return ToTask(int(found["id"]), found["text"], aside=found["aside"] is not None)
     if typed and is_new_task(text):

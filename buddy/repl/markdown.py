@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from buddy.agent.pattern import pattern
 from buddy.repl.blocks import Fence, FenceEdge, Markdown
 from buddy.safety.sanitise import Sanitiser
 
@@ -16,11 +17,11 @@ SLICE_LINES = 24
 CONTEXT_LINES = 50
 TAB_WIDTH = 4
 
-_FENCE = re.compile(r" {0,3}(?P<sign>`{3,}(?=[^`]*$)|~{3,})(?P<info>.*)")
-_ITEM = re.compile(r"(?P<indent> *)(?P<sign>[-+*]|\d{1,9}[.)])(?P<gap> +|$)")
-_ALONE = re.compile(r" {0,3}#{1,6}(?: |$)")
-_RULE = re.compile(r" {0,3}(?:(?:\* *){3,}|(?:_ *){3,})$")
-_RULE_OR_UNDERLINE = re.compile(r" {0,3}(?:- *){3,}$")
+_FENCE = pattern(r" {0,3}(?P<sign>`{3,}(?=[^`]*$)|~{3,})(?P<info>.*)")
+_ITEM = pattern(r"(?P<indent> *)(?P<sign>[-+*]|\d{1,9}[.)])(?P<gap> +|$)")
+_ALONE = pattern(r" {0,3}#{1,6}(?: |$)")
+_RULE = pattern(r" {0,3}(?:(?:\* *){3,}|(?:_ *){3,})$")
+_RULE_OR_UNDERLINE = pattern(r" {0,3}(?:- *){3,}$")
 
 
 def closed_blocks(text: str) -> list[Markdown]:
@@ -146,22 +147,22 @@ class MarkdownStream:
         if not line.strip():
             self._open.append(whole)
             self._close()
-        elif found := _FENCE.fullmatch(line):
+        elif found := _FENCE().fullmatch(line):
             self._close()
             self._fence = _OpenFence(found["sign"], found["info"].strip())
             self._open.append(whole)
         elif (
-            _ALONE.match(line)
-            or _RULE.match(line)
-            or (_RULE_OR_UNDERLINE.match(line) and not self._paragraph)
+            _ALONE().match(line)
+            or _RULE().match(line)
+            or (_RULE_OR_UNDERLINE().match(line) and not self._paragraph)
         ):
             self._close()
             self._open.append(whole)
             self._close()
-        elif self._paragraph and _RULE_OR_UNDERLINE.match(line):
+        elif self._paragraph and _RULE_OR_UNDERLINE().match(line):
             self._open.append(whole)
             self._close()
-        elif (item := _ITEM.match(line)) and len(item["indent"]) < 4 and self._may_interrupt(item):
+        elif (item := _ITEM().match(line)) and len(item["indent"]) < 4 and self._may_interrupt(item):
             self._close()
             self._list = _List(len(item["indent"]), _content_column(item), item["sign"])
             self._open.append(whole)
@@ -185,15 +186,15 @@ class MarkdownStream:
             self._follow_fence(open_list, line.strip(" "))
             open_list.after_blank = False
             return True
-        item = _ITEM.match(line)
-        is_rule = _RULE.match(line) or _RULE_OR_UNDERLINE.match(line)
+        item = _ITEM().match(line)
+        is_rule = _RULE().match(line) or _RULE_OR_UNDERLINE().match(line)
         if item and item["sign"][-1] == open_list.kind and indent <= open_list.indent + 3 and not is_rule:
             self._close()
             self._joins = not open_list.after_blank
             self._list = _List(indent, _content_column(item), item["sign"])
             return True
         lazy = not open_list.after_blank and not open_list.fence and not (item or is_rule)
-        if lazy and not (_FENCE.fullmatch(line) or _ALONE.match(line)):
+        if lazy and not (_FENCE().fullmatch(line) or _ALONE().match(line)):
             return True
         self._close()
         self._list = None
@@ -203,7 +204,7 @@ class MarkdownStream:
         if open_list.fence:
             if len(line) >= len(open_list.fence) and not line.strip(open_list.fence[0]):
                 open_list.fence = ""
-        elif found := _FENCE.fullmatch(line):
+        elif found := _FENCE().fullmatch(line):
             open_list.fence = found["sign"]
 
     def _in_fence(self, fence: _OpenFence, whole: str, line: str) -> None:

@@ -9,7 +9,6 @@ import signal
 import tempfile
 import termios
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from buddy.repl.screen import Screen
@@ -62,9 +61,14 @@ async def edit(
             code = await _run([*shlex.split(command), path])
         if code != 0:
             return None
-        return Path(path).read_text(encoding="utf-8", errors="replace").rstrip("\n")
+        return _read(path).rstrip("\n")
     finally:
         os.unlink(path)
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
 
 
 async def _run(argv: list[str]) -> int:

@@ -7,12 +7,13 @@ history, out of the undo list, from a queue.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+
+from buddy.agent.pattern import pattern
 
 FOLDED_CHARS = 4096
 FOLDED_LINES = 15
-_MARK = re.compile(r"\[pasted #\d+, \d+ (?:lines|characters)\]")
+_MARK = pattern(r"\[pasted #\d+, \d+ (?:lines|characters)\]")
 
 
 class Pastes:
@@ -33,11 +34,11 @@ class Pastes:
 
     def resolved(self, line: str) -> str:
         """The line with every mark replaced by its text."""
-        return _MARK.sub(lambda found: self._texts.get(found[0], found[0]), line) if self._texts else line
+        return _MARK().sub(lambda found: self._texts.get(found[0], found[0]), line) if self._texts else line
 
     def marks(self, line: str) -> list[tuple[int, int]]:
         """Where marks begin and end in a line."""
-        return [found.span() for found in _MARK.finditer(line) if found[0] in self._texts]
+        return [found.span() for found in _MARK().finditer(line) if found[0] in self._texts]
 
     def mended(self, before: str, after: str) -> tuple[str, int] | None:
         """A line in which an edit broke a mark, without what is left of the mark, and where the cursor

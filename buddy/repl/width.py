@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from functools import lru_cache
 
 from prompt_toolkit import utils
 from wcwidth import wcwidth
 
+from buddy.agent.pattern import pattern
 from buddy.repl.style import Line, Look, Span
 
-_SGR = re.compile("\x1b\\[[0-9;]*m")
-_PIECES = re.compile(r"[ ]+|[^ ]+")
+_SGR = pattern("\x1b\\[[0-9;]*m")
+_PIECES = pattern(r"[ ]+|[^ ]+")
 
 
 HALF_FLAGS = range(0x1F1E6, 0x1F200)
@@ -119,7 +119,7 @@ def _words(line: Line) -> Iterable[Line]:
     """Runs of blanks, and words: everything between blanks, over several styles."""
     word: Line = []
     for style, text in line:
-        for piece in _PIECES.findall(text):
+        for piece in _PIECES().findall(text):
             if piece[0] == " ":
                 if word:
                     yield word
@@ -160,7 +160,7 @@ def plain(line: Line) -> str:
 
 def ansi_cells(line: str) -> int:
     """Terminal cells of a painted line, its colours not counted."""
-    return cells(_SGR.sub("", line))
+    return cells(_SGR().sub("", line))
 
 
 def to_ansi(lines: Iterable[Line], look: Look) -> str:

@@ -8,9 +8,10 @@ frame, so it knows no tool: a test holds its names against theirs.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Literal
+
+from buddy.agent.pattern import pattern
 
 KEPT_CHARS = 4_000
 MAX_PATH_CHARS = 1_000
@@ -28,12 +29,12 @@ NAMES: Mapping[str, Part] = {
     **dict.fromkeys(("command", "cmd", "script", "code"), "command"),
 }
 
-_OUTSIDE = re.compile(r'["{}\[\],:]')
-_INSIDE = re.compile(r'[^"\\]+')
-_HEX = re.compile(r"[0-9a-fA-F]{4}")
-_HEX_BEGUN = re.compile(r"[0-9a-fA-F]{0,3}\Z")
+_OUTSIDE = pattern(r'["{}\[\],:]')
+_INSIDE = pattern(r'[^"\\]+')
+_HEX = pattern(r"[0-9a-fA-F]{4}")
+_HEX_BEGUN = pattern(r"[0-9a-fA-F]{0,3}\Z")
 _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
-_PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)")
+_PATCHED = pattern(r"^\*\*\* (?:Add|Update|Delete) File: (.+)")
 
 
 class ArgumentsSoFar:
@@ -74,7 +75,7 @@ class ArgumentsSoFar:
         return self._newlines + (1 if text and not text.endswith("\n") else 0)
 
     def _outside(self, text: str, at: int) -> int:
-        found = _OUTSIDE.search(text, at)
+        found = _OUTSIDE().search(text, at)
         if found is None:
             return len(text)
         match found.group():
@@ -107,7 +108,7 @@ class ArgumentsSoFar:
             self._kept = _End()
 
     def _inside(self, text: str, at: int) -> int:
-        run = _INSIDE.match(text, at)
+        run = _INSIDE().match(text, at)
         if run is not None:
             self._take(run.group())
             return run.end()
@@ -140,7 +141,7 @@ class ArgumentsSoFar:
         first, *more = text.split("\n")
         self._line = (self._line + first)[:MAX_PATH_CHARS]
         for line in more:
-            named = _PATCHED.fullmatch(self._line.rstrip("\r"))
+            named = _PATCHED().fullmatch(self._line.rstrip("\r"))
             self.path = named[1].strip() if named else self.path
             self._line = line[:MAX_PATH_CHARS]
 
@@ -193,7 +194,7 @@ def _escape(text: str, at: int) -> tuple[str, int]:
 
 def _code(text: str, at: int) -> int | None:
     r"""The number of the `\uXXXX` at `at`; None while it is incomplete, -1 when it is none."""
-    found = _HEX.match(text, at + 2)
+    found = _HEX().match(text, at + 2)
     if found is not None:
         return int(found.group(), 16)
-    return None if _HEX_BEGUN.match(text, at + 2) else -1
+    return None if _HEX_BEGUN().match(text, at + 2) else -1

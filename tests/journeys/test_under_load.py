@@ -26,6 +26,7 @@ STREAM = "".join(f"Line {number} of what **is** streamed, with `code` in it.\n\n
 HEAVY = """
 litellm pydantic mcp httpx rich.markdown tree_sitter markdown_it pygments jinja2
 buddy.tasks.board buddy.sessions.store buddy.llm.catalog buddy.tools.builtin
+pathlib difflib urllib.parse ipaddress buddy.safety.redact buddy.repl.line_mode
 """
 FIRST_FRAME = """
 import os, sys

@@ -1,0 +1,47 @@
+"""Plain lines as a session sees them. Imported only on a dumb terminal."""
+
+from __future__ import annotations
+
+from buddy.repl.blocks import Note
+from buddy.repl.line_mode import LineRepl
+
+
+class LineSurface:
+    """The plain lines of a dumb terminal: what a screen would show briefly is printed, what it would draw is
+    left out."""
+
+    def __init__(self, line: LineRepl) -> None:
+        self.state = line.state
+        self.run = line.run
+        self.end = line.end
+        self.print = line.print
+        self.touch = line.touch
+        self._line = line
+
+    def hint(self, text: str) -> None:
+        """Printed, since nothing else is there."""
+        self.print(Note("hint", text))
+
+    def put(self, text: str, *, over: bool) -> None:
+        """The line belongs to the terminal: the text is printed, to be copied."""
+        if text and over:
+            self.print(Note("hint", f"not sent: {text}"))
+
+    def edit(self) -> None:
+        """There is no line to edit."""
+        self.hint("there is no editor on a dumb terminal; set TERM")
+
+    def expand(self) -> None:
+        """What was folded is printed once more, in full."""
+        if not self._line.expand():
+            self.hint("nothing is folded")
+
+    def write(self, sequence: str) -> bool:
+        """A dumb terminal takes none."""
+        return False
+
+    def redraw(self) -> None:
+        """Nothing is drawn."""
+
+    def clear(self) -> None:
+        """Nothing is drawn."""
