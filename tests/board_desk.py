@@ -32,7 +32,7 @@ from buddy.sessions.writer import SessionWriter
 from buddy.tasks.board import TaskBoard
 from buddy.tasks.events import EventReader
 from buddy.tasks.execution import Surroundings, Writes, execute
-from buddy.tasks.parts import BoardParts, Clock, ModelAccess, TaskServices
+from buddy.tasks.parts import BoardParts, Clock, ModelAccess, TaskServices, Workspace
 from buddy.tasks.task import Task
 from buddy.tools.ask_user import Questions
 from buddy.tools.builtin import BUILTIN_TOOLS
@@ -153,7 +153,7 @@ async def board_desk(
         parts = _parts(boundary, session.writer, provider, services, tools)
         parts = msgspec.structs.replace(
             parts,
-            checkpoints=kept if checkpoints else None,
+            workspace=msgspec.structs.replace(parts.workspace, checkpoints=kept if checkpoints else None),
             attended=attended,
             task_budget=task_budget or Budget(),
         )
@@ -185,15 +185,17 @@ def _parts(
     policy = Policy(RuleSet(()), trusted=True, yolo_allowed=True)
     policy.set_mode("yolo")
     return BoardParts(
-        boundary=boundary,
-        system="",
+        workspace=Workspace(
+            boundary=boundary,
+            system="",
+            facts=Judge(boundary).facts,
+            services=lambda _number: _of_task(services, FileViews(), Plan(), boundary.cwd),
+        ),
         tools=ToolRegistry(tools),
         model=model,
         policy=policy,
-        facts=Judge(boundary).facts,
         judged=lambda _call, _facts: None,
         memory=writer,
-        services=lambda _number: _of_task(services, FileViews(), Plan(), boundary.cwd),
         cache=ToolCache(time.monotonic),
         redact=same,
         redact_text=lambda text: text,

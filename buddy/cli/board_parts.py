@@ -10,12 +10,9 @@ from collections.abc import Callable
 from buddy.agent.budget import Budget, DayBudget
 from buddy.agent.host import Limits
 from buddy.agent.registry import ToolRegistry
-from buddy.cli.judge import Judge
 from buddy.cli.rules import RuleFiles
 from buddy.cli.run import Held, Run
-from buddy.cli.tool_services import services_of
-from buddy.extend.prompt import system_prompt
-from buddy.extend.templates import template_text
+from buddy.cli.workspaces import main_workspace, worktree_parts
 from buddy.safety.policy_facts import Facts
 from buddy.safety.redact import redact, redact_message
 from buddy.safety.shell.hardened import READ_ONLY_ENVIRONMENT
@@ -23,23 +20,19 @@ from buddy.sessions.spending import DaySpending
 from buddy.tasks.parts import BoardParts, Clock
 from buddy.tools.cache import ToolCache
 from buddy.workspace.approved import Approved
-from buddy.workspace.checkpoints import Checkpoints
 
 
 def board_parts(run: Run, held: Held, tools: ToolRegistry, rules: RuleFiles) -> BoardParts:
     """All of it, by the settings and the command line."""
-    place, settings, models = run.place, run.settings, run.models
+    settings, models = run.settings, run.models
     attended, options = run.wanted.attended, run.wanted.options
     return BoardParts(
-        boundary=place.boundary,
-        system=_system(run),
+        workspace=main_workspace(run, held),
         tools=tools,
         model=models.access_or_explain if attended else models.access,
         policy=run.policy,
-        facts=Judge(place.boundary, search_path=place.environment.get("PATH", "")).facts,
         judged=_remember(held.approved),
         memory=run.session.writer,
-        services=services_of(run, held),
         cache=ToolCache(time.monotonic),
         redact=lambda message: redact_message(message, models.keys()),
         redact_text=lambda text: redact(text, models.keys()),
@@ -54,20 +47,7 @@ def board_parts(run: Run, held: Held, tools: ToolRegistry, rules: RuleFiles) -> 
         steering=settings.agent.steering,
         follow_ups=settings.agent.follow_ups,
         day=_day(run),
-        checkpoints=_checkpoints(run, held),
-    )
-
-
-def _system(run: Run) -> str:
-    place = run.place
-    return system_prompt(
-        template_text("system_prompt.md"),
-        cwd=place.boundary.cwd,
-        root=place.boundary.root,
-        is_repository=place.is_repository,
-        platform=f"{os.uname().sysname} {os.uname().machine}",
-        person=run.settings.agent.system_prompt,
-        instructions=run.found.joined(trusted=place.trusted),
+        worktrees=worktree_parts(run, held),
     )
 
 
@@ -97,10 +77,3 @@ def _clock() -> Clock:
 def _day(run: Run) -> DayBudget:
     spending = DaySpending(run.place.where.state)
     return DayBudget(run.settings.budget.day_usd, spending.spent, spending.add)
-
-
-def _checkpoints(run: Run, held: Held) -> Checkpoints | None:
-    if not run.settings.session.checkpoints:
-        return None
-    folder = os.path.join(run.session.directory, "checkpoints")
-    return Checkpoints(folder, run.place.boundary.root, held.undo, run.place.environment)

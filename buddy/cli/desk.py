@@ -37,6 +37,7 @@ from buddy.tools.builtin import BUILTIN_TOOLS
 from buddy.tools.read import read_file
 from buddy.workspace.approved import Approved
 from buddy.workspace.environment import ChildEnvironment
+from buddy.workspace.git import GitLock
 from buddy.workspace.jobs import Jobs
 from buddy.workspace.locks import FileLocks
 from buddy.workspace.output import OutputBounds
@@ -74,7 +75,7 @@ class Desk(msgspec.Struct, frozen=True):
         async def read(path: str) -> ToolResult:
             return await read_file.run(context, read_file.arguments(path=path))
 
-        return await expand(text, self.place.boundary.cwd, read)
+        return await expand(text, task.workspace.boundary.cwd, read)
 
 
 @asynccontextmanager
@@ -144,6 +145,7 @@ async def _held(run: Run, tools: ToolRegistry, news: JobNews, trash: Trash) -> A
             undo=undo,
             trash=trash,
             locks=FileLocks(),
+            git_lock=GitLock(),
             approved=Approved(),
             own=own,
             questions=Questions(attended=run.wanted.attended),

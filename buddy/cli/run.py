@@ -15,6 +15,7 @@ from buddy.safety.policy_state import Policy
 from buddy.sessions.opened import OpenSession
 from buddy.tools.ask_user import Questions
 from buddy.workspace.approved import Approved
+from buddy.workspace.git import GitLock
 from buddy.workspace.jobs import Jobs
 from buddy.workspace.locks import FileLocks
 from buddy.workspace.processes import ChildProcesses
@@ -56,6 +57,7 @@ class Held(msgspec.Struct, frozen=True):
     undo: UndoLog
     trash: Trash
     locks: FileLocks
+    git_lock: GitLock
     approved: Approved
     own: OwnTools
     questions: Questions

@@ -56,7 +56,7 @@ def _shared(run: Run, held: Held) -> dict[type, object]:
         OwnTools: held.own,
         Questions: held.questions,
         Boundary: boundary,
-        GitLock: GitLock(),
+        GitLock: held.git_lock,
         Trash: held.trash,
         ShellSettings: ShellSettings(time_limit_s=settings.shell_time_limit_s),
         SearchSettings: SearchSettings(time_limit_s=settings.search_time_limit_s),

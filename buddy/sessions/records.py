@@ -32,7 +32,8 @@ class SessionHeader(msgspec.Struct, frozen=True):
 
 class TaskChanged(msgspec.Struct, frozen=True):
     """A task as it now is. `parent` is the task it works for, 0 for none. Seen first with `copy_of` it starts
-    with the first `copied` messages of that task's history. `tools`: the names it may use, None for all."""
+    with the first `copied` messages of that task's history. `tools`: the names it may use, None for all.
+    `worktree`: the name of the one it works in, "" for the project's own tree."""
 
     title: str
     state: TaskState
@@ -43,6 +44,7 @@ class TaskChanged(msgspec.Struct, frozen=True):
     copy_of: int = 0
     copied: int = 0
     tools: tuple[str, ...] | None = None
+    worktree: str = ""
 
 
 class Note(msgspec.Struct, frozen=True):

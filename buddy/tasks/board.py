@@ -25,6 +25,7 @@ from buddy.tasks.execution import Writes
 from buddy.tasks.inbox import Inbox
 from buddy.tasks.notes import Notes
 from buddy.tasks.parts import BoardParts
+from buddy.tasks.places import Places
 from buddy.tasks.running import Running
 from buddy.tasks.spending import Spending
 from buddy.tasks.task import Task, TaskError, legal_length, restored, title_of
@@ -36,7 +37,9 @@ class TaskBoard:
 
     def __init__(self, parts: BoardParts) -> None:
         self.delegations = Delegations(self)
-        self.parts = parts = replace(parts, services=self.delegations.given(parts.services))
+        self.parts = parts
+        self.tasks: dict[int, Task] = {}
+        self.places = Places(parts, self.tasks, self.delegations.given)
         self.hub = EventHub(parts.clock.now)
         self.inbox = Inbox(
             policy=parts.policy,
@@ -47,12 +50,11 @@ class TaskBoard:
             remember=self._remember,
             save=parts.save_rules,
         )
-        self.tasks: dict[int, Task] = {}
         self.focus = 0
         self.notes = Notes(parts.memory, lambda: self.focus)
         self._spending = Spending(parts, self.tasks)
         self._running = Running(
-            TurnParts(parts, self.hub, self.inbox, Writes(), self._changed, self.delegations),
+            TurnParts(parts, self.hub, self.inbox, Writes(), self._changed, self.delegations, self.places),
             self.tasks,
             is_foreground=lambda number: number == self.focus,
             offer=self.notes.offer,
@@ -66,14 +68,25 @@ class TaskBoard:
 
     # -- tasks ---------------------------------------------------------------------------------------------
 
-    def open(self, title: str = "", *, model: str = "", copy_of: int = 0, parent: int = 0) -> Task:
-        """A new task, empty or starting from a copy of another's conversation. Raises `ConfigError`."""
+    def open(
+        self, title: str = "", *, model: str = "", copy_of: int = 0, parent: int = 0, worktree: str = ""
+    ) -> Task:
+        """A new task, empty or starting from a copy of another's conversation; it works where that does, or
+        its parent, unless a worktree is named. Raises `ConfigError`."""
         number = max(self.tasks, default=0) + 1
         original = self.task(copy_of) if copy_of else None
         model = model or (original.model if original else "")
-        services = original.services.copy(number) if original else self.parts.services(number)
-        meter = self._spending.meter(model)
-        task = Task(number, title=title, model=model, parent=parent, meter=meter, services=services)
+        place = self.places.named(worktree) if worktree else self.places.of(self.tasks.get(copy_of or parent))
+        is_same = original is not None and original.workspace is place
+        task = Task(
+            number,
+            title=title,
+            model=model,
+            parent=parent,
+            meter=self._spending.meter(model),
+            services=original.services.copy(number) if original and is_same else place.services(number),
+            workspace=place,
+        )
         copied = 0
         if original is not None:
             copied = legal_length(original.history)
@@ -91,7 +104,7 @@ class TaskBoard:
         for one in resumed:
             record = one.record
             meter = self._spending.meter(record.task.model, record.usage)
-            task = restored(one, meter, self.parts.services(record.number))
+            task = restored(one, meter, self.places.named(record.task.worktree))
             task.background = record.number != focus
             self.tasks[record.number] = task
         self.focus = focus if focus in self.tasks else min(self.tasks, default=0)
@@ -130,7 +143,7 @@ class TaskBoard:
         self._entitle(task, prompt)
         if number == self.focus:
             prompt = self.notes.carried(prompt)
-        runner = self._running.start(task, (prompt,))
+        runner = self._running.start(task, (*self.places.told(task), prompt))
         runner.add_done_callback(lambda _runner: self.notes.not_carried(prompt.id))
         return runner
 

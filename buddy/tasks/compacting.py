@@ -75,7 +75,7 @@ async def _summary(board: TaskBoard, task: Task, through: int, focus: str) -> st
     # The tools go along although none is to be called: some providers refuse a history with calls without
     # them.
     tools = board.parts.tools.list_definitions()
-    request = ModelRequest(access.model, board.parts.system, (*old, ask), tools)
+    request = ModelRequest(access.model, task.workspace.system, (*old, ask), tools)
     assembler = ReplyAssembler(board.parts.clock.new_id(), access.model, access.provider.lane)
     stream = access.provider.stream(request)
     try:

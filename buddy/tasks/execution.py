@@ -60,12 +60,13 @@ async def execute(
     folders = task.services.services.get(FolderInstructions)
     if isinstance(folders, FolderInstructions):
         folders.touched((*access.reads, *access.writes))
-    await writes.windows.clear(task.number, tool, access, progress)
+    boundary = task.workspace.boundary
+    await writes.windows.clear(task.number, boundary.root, tool, access, progress)
     await parts.memory.tool_begin(task.number, call.id, tool.name)
     started = parts.clock.now()
     status: ResultStatus = "error"
     try:
-        with writes.windows.writing(task.number, tool, access):
+        with writes.windows.writing(task.number, boundary.root, tool, access):
             result = await _answered(around, call, tool, arguments, progress, access)
         status = "ok" if result.ok else "error"
     except asyncio.CancelledError:
@@ -74,7 +75,7 @@ async def execute(
     finally:
         if not access.read_only:
             writes.count += 1
-            parts.cache.invalidate_writes(_resolved(access, parts.boundary))
+            parts.cache.invalidate_writes(_resolved(access, boundary))
         seconds = parts.clock.now() - started
         parts.memory.tool_end(task.number, call.id, status, seconds)
     text = await _with_changes(task, writes, result.text, access, parts.clock.now())
@@ -104,15 +105,24 @@ async def _answered(
         return await tool.run(context, arguments)
     if _jobs_run(task):  # they change files whenever they like
         return await tool.run(context, arguments)
-    touched = _resolved(access, parts.boundary)
+    place = task.workspace.boundary
+    touched = _resolved(access, place)
     validity = await asyncio.to_thread(_outside, task, touched)
-    found = parts.cache.get(tool.name, arguments, validity)
+    found = parts.cache.get(tool.name, arguments, validity, place=place.cwd)
     if found is not None:
         return found
     writes = around.writes.count
     result = await tool.run(context, arguments)
     if result.ok and writes == around.writes.count and not _jobs_run(task):
-        parts.cache.set(tool.name, arguments, result, life_s=tool.cache_s, access=touched, validity=validity)
+        parts.cache.set(
+            tool.name,
+            arguments,
+            result,
+            life_s=tool.cache_s,
+            access=touched,
+            validity=validity,
+            place=place.cwd,
+        )
     return result
 
 
@@ -157,7 +167,7 @@ async def _changing(
 ) -> ToolResult:
     """Run a call that may change files, with the tree kept before and after. Whatever way it ends, what it
     did by then is its own."""
-    checkpoints = around.parts.checkpoints
+    checkpoints = around.task.workspace.checkpoints
     if checkpoints is None or _only_reads(around.task, call):
         return await _in_window(around, tool, arguments, context)
     if tool.name in KEEPS_ITSELF:
@@ -202,7 +212,8 @@ async def _in_window(
     """Run the tool; tests are told what other tasks wrote meanwhile."""
     if tool.name not in TEST_TOOLS:
         return await tool.run(context, arguments)
-    with around.writes.windows.open(around.task.number) as window:
+    task = around.task
+    with around.writes.windows.open(task.number, task.workspace.boundary.root) as window:
         result = await tool.run(context, arguments)
     return msgspec.structs.replace(result, text=result.text + window.told())
 

@@ -20,6 +20,7 @@ from buddy.safety.rules import Rule
 from buddy.sessions.writer import SessionWriter
 from buddy.tools.cache import ToolCache
 from buddy.workspace.checkpoints import Checkpoints
+from buddy.workspace.worktrees import Worktree, Worktrees
 
 
 class ModelAccess(msgspec.Struct, frozen=True):
@@ -57,24 +58,44 @@ class TaskServices(msgspec.Struct, frozen=True):
     forget_shown: Callable[[], None]
 
 
-class BoardParts(msgspec.Struct, frozen=True):
-    """Everything a task board needs.
+class Workspace(msgspec.Struct, frozen=True):
+    """Where a task works: the project's own tree, or a worktree of it.
 
-    `model` finds a model by the person's name for it ("" is the default) and raises `ConfigError`; `facts`
-    looks at a call for the policy (it may raise `ToolError`); `redact` takes known secret shapes out of a
-    message; `save_rules` writes rules the person wants for good; `attended`: somebody is there to be asked;
-    `checkpoints`: None where effects of commands are not kept; `day`: None where no day is counted.
+    `system`: the prompt, which names the place; `facts` looks at a call for the policy (it may raise
+    `ToolError`); `services` makes those of a task, by its number; `checkpoints`: None where effects of
+    commands are not kept; `worktree`: None for the project's own tree.
     """
 
     boundary: Boundary
     system: str
+    facts: Callable[[Tool, msgspec.Struct], Facts]
+    services: Callable[[int], TaskServices]
+    checkpoints: Checkpoints | None = None
+    worktree: Worktree | None = None
+
+
+class WorktreeParts(msgspec.Struct, frozen=True):
+    """What worktrees are made with: git's side of it, and the workspace one becomes."""
+
+    trees: Worktrees
+    workspace: Callable[[Worktree], Workspace]
+
+
+class BoardParts(msgspec.Struct, frozen=True):
+    """Everything a task board needs.
+
+    `workspace` is the project's own tree. `model` finds a model by the person's name for it ("" is the
+    default) and raises `ConfigError`; `redact` takes known secret shapes out of a message; `save_rules`
+    writes rules the person wants for good; `attended`: somebody is there to be asked; `day`: None where no
+    day is counted; `worktrees`: None where tasks can't have their own.
+    """
+
+    workspace: Workspace
     tools: ToolRegistry
     model: Callable[[str], ModelAccess]
     policy: Policy
-    facts: Callable[[Tool, msgspec.Struct], Facts]
     judged: Callable[[str, Facts], None]
     memory: SessionWriter
-    services: Callable[[int], TaskServices]
     cache: ToolCache
     redact: Callable[[Message], Message]
     redact_text: Callable[[str], str]
@@ -86,5 +107,5 @@ class BoardParts(msgspec.Struct, frozen=True):
     attended: bool
     steering: str
     follow_ups: str
-    checkpoints: Checkpoints | None = None
     day: DayBudget | None = None
+    worktrees: WorktreeParts | None = None

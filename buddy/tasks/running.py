@@ -88,11 +88,18 @@ class Running:
             reason = f"{type(error).__name__}: {error}"
             task.outcome = Outcome("failed", reason, "crash", 0, ())
             self._shared.hub.emit(task.number, Notice("error", f"task {task.number} failed: {reason}"))
+        if not self._leaving:
+            await self._shared.places.settled(task)
         task.steering[:0] = task.taken  # a turn that broke off did not get to them
         task.taken.clear()
         self._ended(task, task.outcome)
+        if task.left:
+            self._shared.hub.emit(task.number, Notice("info", task.left))
 
     async def _turn(self, task: Task, prompts: tuple[UserMessage, ...]) -> Outcome:
+        again = await self._shared.places.ready(task)
+        if again:
+            self._shared.hub.emit(task.number, Notice("info", again))
         access = self._shared.board.model(task.model)
         agent = agent_of(self._shared, task, access, lambda: self._is_foreground(task.number))
         host = host_of(self._shared, task)
@@ -125,6 +132,7 @@ class Running:
                 self._memory.idle()
 
     def _answer_of(self, task: Task) -> Note:
-        heading = f"Background task {task.number}, {task.title!r}, has finished. Its answer:"
+        left = f" Its changes are not in this tree: {task.left}." if task.left else ""
+        heading = f"Background task {task.number}, {task.title!r}, has finished.{left} Its answer:"
         note_id = self._shared.board.clock.new_id()
         return Note(note_id, task.number, task.title, task.last_answer(), heading)

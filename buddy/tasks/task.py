@@ -20,7 +20,7 @@ from buddy.agent.messages import (
 )
 from buddy.sessions.load import ResumedTask
 from buddy.sessions.records import TaskChanged
-from buddy.tasks.parts import TaskServices
+from buddy.tasks.parts import TaskServices, Workspace
 
 TaskState = Literal["idle", "running", "waiting", "paused", "finished", "failed", "cancelled"]
 TITLE_CHARS = 60
@@ -34,7 +34,15 @@ class Task:
     """State only; what happens to it is the board's. `tools`: the names it may use, None for all."""
 
     def __init__(
-        self, number: int, *, title: str, model: str, parent: int, meter: TokenMeter, services: TaskServices
+        self,
+        number: int,
+        *,
+        title: str,
+        model: str,
+        parent: int,
+        meter: TokenMeter,
+        services: TaskServices,
+        workspace: Workspace,
     ) -> None:
         self.number = number
         self.title = title
@@ -42,6 +50,9 @@ class Task:
         self.parent = parent
         self.meter = meter
         self.services = services
+        self.workspace = workspace
+        self.left = ""
+        """What its last turn left in a worktree of its own, for whoever reads its answer."""
         self.state: TaskState = "idle"
         self.reason = ""
         self.closed = False
@@ -86,6 +97,7 @@ class Task:
             model=self.model,
             closed=self.closed,
             tools=None if self.tools is None else tuple(sorted(self.tools)),
+            worktree=self.workspace.worktree.name if self.workspace.worktree else "",
         )
 
     def last_answer(self) -> str:
@@ -96,7 +108,7 @@ class Task:
         return ""
 
 
-def restored(resumed: ResumedTask, meter: TokenMeter, services: TaskServices) -> Task:
+def restored(resumed: ResumedTask, meter: TokenMeter, workspace: Workspace) -> Task:
     """A task of a resumed session, as it was."""
     kept = resumed.record
     task = Task(
@@ -105,7 +117,8 @@ def restored(resumed: ResumedTask, meter: TokenMeter, services: TaskServices) ->
         model=kept.task.model,
         parent=kept.task.parent,
         meter=meter,
-        services=services,
+        services=workspace.services(kept.number),
+        workspace=workspace,
     )
     task.state, task.reason = kept.task.state, kept.task.reason
     task.closed = kept.task.closed

@@ -36,6 +36,7 @@ from buddy.tasks.events import EventHub
 from buddy.tasks.execution import Surroundings, Writes, execute
 from buddy.tasks.inbox import Inbox
 from buddy.tasks.parts import BoardParts, ModelAccess
+from buddy.tasks.places import Places
 from buddy.tasks.task import Task
 from buddy.tools.offered import offered
 
@@ -80,6 +81,7 @@ class TurnParts(msgspec.Struct, frozen=True):
     writes: Writes
     changed: Callable[[Task], None]
     delegations: Delegations
+    places: Places
     call_ids: set[str] = msgspec.field(default_factory=set[str])
 
 
@@ -95,7 +97,7 @@ def agent_of(shared: TurnParts, task: Task, access: ModelAccess, is_foreground: 
         provider=PausingProvider(governed, shared.hub),
         tools=offered(shared.board.tools, access.model, task.tools, shared.delegations.hidden(task)),
         model=access.model,
-        system=shared.board.system,
+        system=task.workspace.system,
         limits=limits,
         sampling=access.sampling,
         compaction=task.compaction,
@@ -215,7 +217,7 @@ class _TaskTurn:
         """What the policy says, and the person where it asks."""
         board, task = self._board, self._task
         try:
-            facts = board.facts(tool, arguments)
+            facts = task.workspace.facts(tool, arguments)
         except ToolError as error:
             return Denied(str(error))
         board.judged(call.id, facts)
@@ -229,7 +231,8 @@ class _TaskTurn:
         try:
             preview = await asyncio.to_thread(_preview, task, call, tool, arguments)
             if facts.shell is not None and isinstance(preview, Command):
-                preview = await asyncio.to_thread(_with_deletions, preview, facts.shell, board.boundary)
+                place = task.workspace.boundary
+                preview = await asyncio.to_thread(_with_deletions, preview, facts.shell, place)
         except ToolError as error:
             return Denied(f"{tool.name} would fail: {error}")
         rule = "; ".join(saved.shown for saved in verdict.rules_to_save)

@@ -17,8 +17,9 @@ _SHOWN = 20
 class Window:
     """The tests of one task, while they run. `writes`: what other tasks did meanwhile, a line each."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, root: str) -> None:
         self.number = number
+        self.root = root
         self.writes: list[str] = []
         self.closed = asyncio.Event()
 
@@ -32,20 +33,20 @@ class Window:
 
 
 class TestWindows:
-    """The windows of a board."""
+    """The windows of a board. Only tasks that work in the same tree (`root`) are in each other's way."""
 
     __test__ = False  # the name begins like a test's
 
     def __init__(self, longest_wait_s: float = LONGEST_WAIT_S) -> None:
         self._longest_wait_s = longest_wait_s
         self._open: list[Window] = []
-        self._running: list[tuple[int, str]] = []
+        self._running: list[tuple[int, str, str]] = []
 
     @contextmanager
-    def open(self, number: int) -> Generator[Window]:
+    def open(self, number: int, root: str) -> Generator[Window]:
         """The tests of a task run."""
-        window = Window(number)
-        window.writes += [line for writer, line in self._running if writer != number]
+        window = Window(number, root)
+        window.writes += [line for writer, where, line in self._running if writer != number and where == root]
         self._open.append(window)
         try:
             yield window
@@ -53,10 +54,12 @@ class TestWindows:
             self._open.remove(window)
             window.closed.set()
 
-    async def clear(self, number: int, tool: Tool, access: Access, progress: Callable[[str], None]) -> None:
+    async def clear(
+        self, number: int, root: str, tool: Tool, access: Access, progress: Callable[[str], None]
+    ) -> None:
         """Wait, before a call that writes files, until no other task's tests run; not for ever. Commands do
         not wait: most of them only look."""
-        others = [window for window in self._open if window.number != number]
+        others = self._others(number, root)
         if not others or not access.writes or access.anything or tool.name in TEST_TOOLS:
             return
         names = ", ".join(str(window.number) for window in others)
@@ -69,18 +72,21 @@ class TestWindows:
                 waiter.cancel()
 
     @contextmanager
-    def writing(self, number: int, tool: Tool, access: Access) -> Generator[None]:
+    def writing(self, number: int, root: str, tool: Tool, access: Access) -> Generator[None]:
         """A task's call changes something, or may, as long as the context lasts."""
         if access.read_only:
             yield
             return
         what = ", ".join(access.writes[:5]) or "a command, which may have changed anything"
-        mine = (number, f"{tool.name} of task {number}: {what}")
+        line = f"{tool.name} of task {number}: {what}"
+        mine = (number, root, line)
         self._running.append(mine)
-        for window in self._open:
-            if window.number != number:
-                window.writes.append(mine[1])
+        for window in self._others(number, root):
+            window.writes.append(line)
         try:
             yield
         finally:
             self._running.remove(mine)
+
+    def _others(self, number: int, root: str) -> list[Window]:
+        return [window for window in self._open if window.number != number and window.root == root]

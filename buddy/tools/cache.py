@@ -46,9 +46,12 @@ class ToolCache:
         self._hits = 0
         self._misses = 0
 
-    def get(self, name: str, arguments: object, validity: object = None) -> ToolResult | None:
-        """An equal call's result, marked as cached; None when there is none that still holds."""
-        key = _key(name, arguments)
+    def get(
+        self, name: str, arguments: object, validity: object = None, *, place: str = ""
+    ) -> ToolResult | None:
+        """An equal call's result, marked as cached; None when there is none that still holds. `place`: the
+        folder the arguments' paths start from."""
+        key = _key(name, arguments, place)
         found = self._entries.get(key)
         if found is not None and (found.until <= self._now() or found.validity != validity):
             self._drop(key)
@@ -69,9 +72,10 @@ class ToolCache:
         life_s: float,
         access: Access,
         validity: object = None,
+        place: str = "",
     ) -> None:
         """Keep a result for `life_s` seconds."""
-        key = _key(name, arguments)
+        key = _key(name, arguments, place)
         self._drop(key)
         self._entries[key] = _Cached(result, access, validity, self._now() + life_s)
         self._chars += len(result.text)
@@ -119,6 +123,6 @@ class ToolCache:
             self._chars -= len(entry.result.text)
 
 
-def _key(name: str, arguments: object) -> tuple[str, str]:
-    text = json.dumps(msgspec.to_builtins(arguments), sort_keys=True, ensure_ascii=True)
+def _key(name: str, arguments: object, place: str) -> tuple[str, str]:
+    text = json.dumps((place, msgspec.to_builtins(arguments)), sort_keys=True, ensure_ascii=True)
     return name, hashlib.sha256(text.encode()).hexdigest()

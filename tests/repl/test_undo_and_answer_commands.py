@@ -65,7 +65,7 @@ async def person(root: Path, *, own: bool = False) -> AsyncIterator[Person]:
             undo=desk.undo,
             questions=desk.questions,
             locks=services[FileLocks],
-            boundary=desk.parts.boundary,
+            boundary=desk.parts.workspace.boundary,
         )
         stage = SimpleNamespace(print=lambda *blocks: printed.extend(blocks), hint=hints.append)
         yield Person(desk, Context(port, stage, None), printed, hints)

@@ -28,7 +28,7 @@ from buddy.safety.rules import Rule, RuleSet
 from buddy.sessions.opened import OpenSession
 from buddy.sessions.store import SessionStore
 from buddy.tasks.board import TaskBoard
-from buddy.tasks.parts import BoardParts, Clock, ModelAccess, TaskServices
+from buddy.tasks.parts import BoardParts, Clock, ModelAccess, TaskServices, Workspace
 from buddy.tools.cache import ToolCache
 from tests.agent.laws import ScriptedLane, Step
 from tests.sessions.desk import store_in
@@ -50,22 +50,24 @@ class BoardDesk:
         self._ids = itertools.count(1)
 
     def parts(self, *tools: Tool, **more: object) -> BoardParts:
-        """What the board is built from; `more` are fields to replace."""
+        """What the board is built from; `more` are fields to replace, of it or of its workspace."""
         boundary = Boundary(str(self.root), str(self.root), str(self.root / "home"))
 
         def services(_number: int) -> TaskServices:
             return TaskServices({}, services, self._told, self._forget)
 
         parts = BoardParts(
-            boundary=boundary,
-            system="be kind",
+            workspace=Workspace(
+                boundary=boundary,
+                system="be kind",
+                facts=lambda tool, arguments: facts_of(tool, arguments, boundary),
+                services=services,
+            ),
             tools=ToolRegistry(tools),
             model=self._access,
             policy=self.policy,
-            facts=lambda tool, arguments: facts_of(tool, arguments, boundary),
             judged=lambda _call, _facts: None,
             memory=self.session.writer,
-            services=services,
             cache=ToolCache(time.monotonic),
             redact=lambda message: redact_message(message, ["sekrit-key-0123456789"]),
             redact_text=lambda text: redact(text, ["sekrit-key-0123456789"]),
@@ -80,6 +82,8 @@ class BoardDesk:
             steering="all",
             follow_ups="one",
         )
+        place = {name: more.pop(name) for name in ("boundary", "facts") if name in more}
+        parts = msgspec.structs.replace(parts, workspace=msgspec.structs.replace(parts.workspace, **place))
         return msgspec.structs.replace(parts, **more)
 
     def script(self, *replies: Sequence[Step], model: str = "") -> ScriptedLane:

@@ -70,7 +70,7 @@ def _request(context: Context, access: ModelAccess, history: tuple[Message, ...]
     sampling = access.sampling
     return ModelRequest(
         model=access.model,
-        system=context.board.parts.system,
+        system=context.board.task(context.focus).workspace.system,
         history=history,
         tools=context.board.parts.tools.list_definitions(),
         max_tokens=sampling.max_tokens,

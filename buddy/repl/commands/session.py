@@ -227,7 +227,7 @@ async def context_(context: Context, argument: str) -> None:
     task = context.board.task(context.focus)
     parts = context.board.parts
     meter = task.meter
-    kinds: dict[str, float] = {"system prompt and instructions": len(parts.system) / 4}
+    kinds: dict[str, float] = {"system prompt and instructions": len(task.workspace.system) / 4}
     kinds["tools"] = (
         sum(len(str(one.parameters)) + len(one.description) for one in parts.tools.list_all()) / 4
     )

@@ -1,0 +1,152 @@
+"""Where the tasks of a board work: in the project's own tree, or in worktrees of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from buddy.agent.counting import counted
+from buddy.agent.messages import Text, UserMessage, text_of
+from buddy.agent.tool import ToolError
+from buddy.tasks.parts import BoardParts, TaskServices, Workspace, WorktreeParts
+from buddy.tasks.task import Task, TaskError
+from buddy.workspace.jobs import Jobs
+from buddy.workspace.worktrees import Standing, Worktree
+
+_TOLD = (
+    "[From here on this conversation works in a git worktree of its own: {path}, on the branch {branch}. "
+    "Relative paths start there; {main} lies outside of it. Files you have read before were those of {main}: "
+    "read them again before you change them. Your changes stay in the worktree until the person brings them "
+    "over.]"
+)
+
+
+class Places:
+    """The workspaces of a board. `given` adds what the board itself has for tasks to their services."""
+
+    def __init__(
+        self,
+        parts: BoardParts,
+        tasks: Mapping[int, Task],
+        given: Callable[[Callable[[int], TaskServices]], Callable[[int], TaskServices]],
+    ) -> None:
+        self._parts = parts
+        self._tasks = tasks
+        self._given = given
+        self.main = self._with_board(parts.workspace)
+        self._worktrees: dict[str, Workspace] = {}
+
+    def of(self, task: Task | None) -> Workspace:
+        """Where a task works; the project's own tree without one."""
+        return task.workspace if task is not None else self.main
+
+    def named(self, name: str) -> Workspace:
+        """The workspace of a worktree, by its name ("" is the project's own tree). It may be gone. Raises
+        `TaskError`."""
+        if not name:
+            return self.main
+        if name not in self._worktrees:
+            parts = self.parts()
+            try:
+                tree = parts.trees.named(name)
+            except ToolError as error:
+                raise TaskError(str(error)) from error
+            self._worktrees[name] = self._with_board(parts.workspace(tree))
+        return self._worktrees[name]
+
+    def parts(self) -> WorktreeParts:
+        """What worktrees are made with. Raises `TaskError` where there are none."""
+        if self._parts.worktrees is None:
+            raise TaskError("worktrees are not available here")
+        return self._parts.worktrees
+
+    async def make(self, wanted: str, *, start: Task | None = None, exact: bool = False) -> Worktree:
+        """A new worktree from the commit the workspace of `start` stands on. Raises `ToolError`,
+        `TaskError`."""
+        beginning = self.of(start).boundary.root
+        return await self.parts().trees.make(wanted, start=beginning, exact=exact)
+
+    def told(self, task: Task) -> tuple[UserMessage, ...]:
+        """What a conversation has to know of its workspace and has not been told."""
+        tree = task.workspace.worktree
+        if tree is None:
+            return ()
+        text = _TOLD.format(path=tree.path, branch=tree.branch, main=tree.main)
+        if any(isinstance(one, UserMessage) and text_of(one) == text for one in task.history):
+            return ()
+        return (UserMessage(self._parts.clock.new_id(), (Text(text),), "instructions"),)
+
+    async def ready(self, task: Task) -> str:
+        """Before a turn: its worktree is there. One that was removed because nothing had changed in it is
+        made again; the person is told what is answered. Raises `ToolError` where it is gone otherwise."""
+        tree = task.workspace.worktree
+        if tree is None:
+            return ""
+        trees = self.parts().trees
+        missing = trees.missing(tree)
+        if not missing:
+            return ""
+        if trees.kept(tree) is not None:
+            raise ToolError(
+                f"{missing}. What was committed in it is on that branch; "
+                f"/worktree drop {task.number} forgets the rest"
+            )
+        await trees.make(tree.name, exact=True)
+        return f"{tree.shown} is made again, from the commit the main tree stands on"
+
+    async def settled(self, task: Task) -> None:
+        """After a turn: what it left in its worktree is noted; nothing but a task in front keeps one without
+        changes."""
+        task.left = ""
+        tree = task.workspace.worktree
+        if tree is None or self.parts().trees.missing(tree):
+            return
+        trees = self.parts().trees
+        try:
+            standing = await trees.standing(tree)
+            if not standing.is_untouched:
+                task.left = left_in(tree, standing, task.number)
+            elif task.background and not self._is_used(task, tree):
+                await trees.remove(tree)
+        except ToolError as error:
+            task.left = f"its worktree {tree.shown} could not be looked at: {error}"
+
+    async def tidied(self) -> None:
+        """When the board closes: worktrees nothing was changed in go; the next turn makes them again."""
+        for task in self._tasks.values():
+            tree = task.workspace.worktree
+            with suppress(ToolError):
+                if (
+                    tree is not None
+                    and not self.parts().trees.missing(tree)
+                    and not self._is_used(task, tree)
+                ):
+                    await self._tidy(tree)
+
+    async def _tidy(self, tree: Worktree) -> None:
+        trees = self.parts().trees
+        if (await trees.standing(tree)).is_untouched:
+            await trees.remove(tree)
+
+    def _is_used(self, task: Task, tree: Worktree) -> bool:
+        """Whether another task works in it, or a job still runs."""
+        others = (one for one in self._tasks.values() if one is not task and not one.closed)
+        if any(one.workspace.worktree == tree for one in others):
+            return True
+        jobs = task.services.services.get(Jobs)
+        return isinstance(jobs, Jobs) and any(job.state != "ended" for job in jobs.all())
+
+    def _with_board(self, workspace: Workspace) -> Workspace:
+        return replace(workspace, services=self._given(workspace.services))
+
+
+def left_in(tree: Worktree, standing: Standing, number: int) -> str:
+    """What stands in a worktree, and what can be done with it."""
+    what = [counted(len(standing.changed), "changed file")] if standing.changed else []
+    what += [counted(standing.own, "commit")] if standing.own else []
+    return (
+        f"{' and '.join(what)} of task {number} in {tree.shown} (branch {tree.branch}): "
+        f"/worktree diff {number} shows them, merge {number} brings them over, drop {number} removes it"
+    )
