@@ -28,7 +28,7 @@ from buddy.tasks.parts import BoardParts
 from buddy.tasks.places import Places
 from buddy.tasks.running import Running
 from buddy.tasks.spending import Spending
-from buddy.tasks.task import Task, TaskError, legal_length, restored, title_of
+from buddy.tasks.task import Task, TaskError, restored, title_of
 from buddy.tasks.turns import TurnParts
 
 
@@ -76,22 +76,10 @@ class TaskBoard:
         number = max(self.tasks, default=0) + 1
         original = self.task(copy_of) if copy_of else None
         model = model or (original.model if original else "")
-        place = self.places.named(worktree) if worktree else self.places.of(self.tasks.get(copy_of or parent))
-        is_same = original is not None and original.workspace is place
-        task = Task(
-            number,
-            title=title,
-            model=model,
-            parent=parent,
-            meter=self._spending.meter(model),
-            services=original.services.copy(number) if original and is_same else place.services(number),
-            workspace=place,
-        )
-        copied = 0
-        if original is not None:
-            copied = legal_length(original.history)
-            task.history = original.history[:copied]
-            task.compaction = original.compaction
+        place = self.places.of(self.tasks.get(copy_of or parent), worktree)
+        meter = self._spending.meter(model)
+        task = Task(number, title=title, model=model, parent=parent, meter=meter, workspace=place)
+        copied = task.start_from(original) if original else 0
         self.tasks[number] = task
         record = replace(task.record(), copy_of=copy_of, copied=copied)
         self.parts.memory.record_task(number, record)

@@ -38,8 +38,11 @@ class Places:
         self.main = self._with_board(parts.workspace)
         self._worktrees: dict[str, Workspace] = {}
 
-    def of(self, task: Task | None) -> Workspace:
-        """Where a task works; the project's own tree without one."""
+    def of(self, task: Task | None, worktree: str = "") -> Workspace:
+        """The workspace of a worktree where one is named, else where a task works, else the project's own
+        tree. Raises `TaskError`."""
+        if worktree:
+            return self.named(worktree)
         return task.workspace if task is not None else self.main
 
     def named(self, name: str) -> Workspace:

@@ -20,7 +20,7 @@ from buddy.agent.messages import (
 )
 from buddy.sessions.load import ResumedTask
 from buddy.sessions.records import TaskChanged
-from buddy.tasks.parts import TaskServices, Workspace
+from buddy.tasks.parts import Workspace
 
 TaskState = Literal["idle", "running", "waiting", "paused", "finished", "failed", "cancelled"]
 TITLE_CHARS = 60
@@ -41,7 +41,6 @@ class Task:
         model: str,
         parent: int,
         meter: TokenMeter,
-        services: TaskServices,
         workspace: Workspace,
     ) -> None:
         self.number = number
@@ -49,8 +48,8 @@ class Task:
         self.model = model
         self.parent = parent
         self.meter = meter
-        self.services = services
         self.workspace = workspace
+        self.services = workspace.services(number)
         self.left = ""
         """What its last turn left in a worktree of its own, for whoever reads its answer."""
         self.state: TaskState = "idle"
@@ -78,6 +77,16 @@ class Task:
     def running(self) -> bool:
         """Whether a turn is under way."""
         return self.runner is not None and not self.runner.done()
+
+    def start_from(self, original: Task) -> int:
+        """Begin with a copy of another task's conversation, and in the same workspace with what its tools
+        know. How many messages that are."""
+        if original.workspace is self.workspace:
+            self.services = original.services.copy(self.number)
+        copied = legal_length(original.history)
+        self.history = original.history[:copied]
+        self.compaction = original.compaction
+        return copied
 
     def forget(self) -> None:
         """Empty the conversation, and what is only true of it."""
@@ -117,7 +126,6 @@ def restored(resumed: ResumedTask, meter: TokenMeter, workspace: Workspace) -> T
         model=kept.task.model,
         parent=kept.task.parent,
         meter=meter,
-        services=workspace.services(kept.number),
         workspace=workspace,
     )
     task.state, task.reason = kept.task.state, kept.task.reason

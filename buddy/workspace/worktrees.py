@@ -139,7 +139,7 @@ class Worktrees:
             )
             try:
                 await self._add(tree, commit)
-            except BaseException:
+            except (ToolError, asyncio.CancelledError):
                 await uninterrupted(self._take_back(tree, commit))
                 raise
             return tree
@@ -224,8 +224,11 @@ class Worktrees:
         return found.text.strip() if found.ok else ""
 
     async def _add(self, tree: Worktree, commit: str) -> None:
-        os.mkdir(tree.kept, 0o700)
-        self.keep(tree, Kept(commit))
+        try:
+            os.mkdir(tree.kept, 0o700)
+            self.keep(tree, Kept(commit))
+        except OSError as error:
+            raise ToolError(f"{tree.kept} can't be written: {error.strerror}") from error
         added = await self._run(
             ("worktree", "add", "--no-track", "-b", tree.branch, tree.path, commit), self.main, "inert"
         )
