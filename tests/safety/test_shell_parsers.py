@@ -297,6 +297,14 @@ def test_patterns_over_many_files_are_asked(desk: ShellDesk) -> None:
     assert desk.reason("cat build/q*") == "a pattern over too many files"
 
 
+def test_a_link_that_goes_round_in_circles_hides_no_other_name_from_a_pattern(desk: ShellDesk) -> None:
+    for number in range(30):  # a folder is listed in any order
+        (desk.root / "src" / f"loop{number}").symlink_to(f"loop{number}")
+    (desk.root / "src" / "id_rsa").write_text("")
+    assert desk.reason("cat src/*") == "it reads src/id_rsa: its name says that it holds secrets"
+    assert desk.reason("cat */id*") == "it reads src/id_rsa: its name says that it holds secrets"
+
+
 def test_a_name_that_looks_like_an_option_is_asked(desk: ShellDesk) -> None:
     assert desk.analyse("sort *.txt").read_only
     (desk.root / "-o.txt").write_text("")

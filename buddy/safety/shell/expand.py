@@ -244,12 +244,12 @@ class _Glob:
             ),
             re.DOTALL,
         )
-        for name, is_folder in self._names(prefix, dotted=component[0] == (".", False)):
+        for name in self._names(prefix, dotted=component[0] == (".", False)):
             if not expression.fullmatch(name):
                 continue
             if not rest:
                 yield self._counted(prefix + name)
-            elif is_folder:
+            elif os.path.isdir(os.path.join(self._cwd, prefix + name)):
                 yield from self.matches(rest, prefix + name + "/")
 
     def _counted(self, path: str) -> str:
@@ -258,11 +258,10 @@ class _Glob:
             raise UnclearError("a pattern that matches too many files", construct=True)
         return path
 
-    def _names(self, prefix: str, *, dotted: bool) -> Iterator[tuple[str, bool]]:
-        """The names of a folder a pattern may match, and whether they are folders. Older shells let `.*`
-        match the parent folder."""
+    def _names(self, prefix: str, *, dotted: bool) -> Iterator[str]:
+        """The names of a folder a pattern may match. Older shells let `.*` match the parent folder."""
         if dotted:
-            yield "..", True
+            yield ".."
         try:
             with os.scandir(os.path.join(self._cwd, prefix) if prefix else self._cwd) as entries:
                 for entry in entries:
@@ -270,6 +269,6 @@ class _Glob:
                     if self._entries > MAX_ENTRIES:
                         raise UnclearError("a pattern over too many files", construct=True)
                     if entry.name.startswith(".") == dotted:
-                        yield entry.name, entry.is_dir()
+                        yield entry.name
         except OSError:
             return  # a folder that is not there or not readable matches nothing
