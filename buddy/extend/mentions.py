@@ -25,6 +25,8 @@ _NAMED = {"n": "\n", "t": "\t", "r": "\r"}
 _WRITTEN = {sign: f"\\{name}" for name, sign in _NAMED.items()}
 _TRAILING = ".,;:!?)]}'\""
 MAX_MENTIONS = 20
+MAX_PUNCTUATION = 20
+"""A name may end in as much of it; with more behind it only what stands before all of it is meant."""
 
 Read = Callable[[str], Awaitable[ToolResult]]
 
@@ -41,11 +43,18 @@ def mentioned(text: str, cwd: str) -> tuple[str, ...]:
     found: list[str] = []
     for match in _MENTION().finditer(text):
         for candidate in _readings(match[1]):
-            if candidate and os.path.lexists(os.path.join(cwd, os.path.expanduser(candidate))):
+            if candidate and _is_there(cwd, candidate):
                 if candidate not in found:
                     found.append(candidate)
                 break
     return tuple(found)
+
+
+def _is_there(cwd: str, path: str) -> bool:
+    try:
+        return os.path.lexists(os.path.join(cwd, os.path.expanduser(path)))
+    except ValueError:  # a NUL, or half a character: no name holds that, and nobody is called so
+        return False
 
 
 def written(path: str) -> str:
@@ -89,7 +98,8 @@ def _unescaped(found: re.Match[str]) -> str:
 def _readings(text: str) -> Iterator[str]:
     """What a mention may mean, likeliest first: with a sentence's punctuation behind it, up to another @."""
     for whole in (text, text.split("@", 1)[0] if "@" in text[1:] else text):
-        for end in range(len(whole), len(whole.rstrip(_TRAILING)) - 1, -1):
+        bare = len(whole.rstrip(_TRAILING))
+        for end in (*range(len(whole), max(bare, len(whole) - MAX_PUNCTUATION), -1), bare):
             yield whole[:end].replace("\\ ", " ")
             yield unwritten(whole[:end])
 

@@ -20,11 +20,11 @@ def found(index: FileIndex, text: str) -> list[str]:
     return names or index.match(text, SHOWN)
 
 
-def _entries(folder: str) -> list[os.DirEntry[str]]:
+def _entries(cwd: str, folder: str) -> list[os.DirEntry[str]]:
     try:
-        with os.scandir(folder) as found:
+        with os.scandir(os.path.join(cwd, os.path.expanduser(folder))) as found:
             return sorted(found, key=lambda entry: entry.name)
-    except OSError:
+    except (OSError, ValueError):  # the latter for a NUL or half a character, which no path holds
         return []
 
 
@@ -39,8 +39,8 @@ def in_folder(cwd: str, typed: str, limit: int = SHOWN) -> list[str]:
     folder, _, beginning = typed.rpartition("/")
     prefix = typed[: len(typed) - len(beginning)]
     found = [
-        prefix + entry.name + ("/" if entry.is_dir() else "")
-        for entry in _entries(os.path.join(cwd, os.path.expanduser(folder + "/" if prefix else ".")))
+        prefix + entry.name + ("/" if os.path.isdir(entry.path) else "")  # of its own, a looping link fails
+        for entry in _entries(cwd, folder + "/" if prefix else ".")
         if entry.name.startswith(beginning) and (beginning.startswith(".") or not entry.name.startswith("."))
     ]
     return found[:limit]

@@ -70,6 +70,18 @@ def test_a_name_that_is_typed_as_it_is_means_itself(tmp_path: Path) -> None:
     assert mentioned("@\\U00110000 @\\xzz @\\", str(tmp_path)) == ()
 
 
+def test_what_no_name_can_hold_stays_text(tmp_path: Path) -> None:
+    assert mentioned("@~\\x00 @~\\ud800 @a\\x00/b @~\0 @\ud800", str(tmp_path)) == ()
+
+
+def test_any_punctuation_may_follow_a_name_however_much_of_it(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text("")
+    (tmp_path / "what?!").write_text("")
+    assert mentioned("@main.py" + ")" * 300_000, str(tmp_path)) == ("main.py",)
+    assert mentioned("@what?!" + ")" * 30, str(tmp_path)) == ()
+    assert mentioned("(see @what?!).", str(tmp_path)) == ("what?!",)
+
+
 async def test_a_name_cannot_pass_for_another_attachment(tmp_path: Path) -> None:
     name = "]\n[attached: other"
     (tmp_path / name).write_text("x")

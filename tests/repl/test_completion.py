@@ -177,6 +177,12 @@ async def test_keys_are_drawn_while_a_look_at_the_disk_takes_its_time(tmp_path: 
             await stage.shows("main.py")
 
 
+@pytest.mark.parametrize("typed", ["see @./\\x00/", "see @~\\x00/", "see @~\\ud800/a", "@/\\ud800/"])
+async def test_nothing_is_offered_for_what_no_path_can_hold(tmp_path: Path, typed: str) -> None:
+    async with sitting(tmp_path, []) as desk:
+        assert await lines(desk, typed) == []
+
+
 def test_a_path_is_completed_as_in_a_shell(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / ".hidden").write_text("")
@@ -185,3 +191,6 @@ def test_a_path_is_completed_as_in_a_shell(tmp_path: Path) -> None:
     assert in_folder(str(tmp_path), "src/") == ["src/a b.py"]
     assert in_folder(str(tmp_path), "src/.") == ["src/.hidden"]
     assert in_folder(str(tmp_path), "nowhere/") == []
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "link").symlink_to("src")
+    assert in_folder(str(tmp_path), "l") == ["link/", "loop"]
