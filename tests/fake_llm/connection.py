@@ -25,7 +25,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, serve: Callable[[Connection], Awaitable[None]]) -> None:
         self.serve = serve
-        self.gone = asyncio.Event()
+        self.gone, self.lost = asyncio.Event(), asyncio.Event()
         self.transport: asyncio.Transport | None = None
         self.task: asyncio.Task[None] | None = None
         self._received = bytearray()
@@ -51,6 +51,7 @@ class Connection(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.lost.set()
         self._leave()
 
     def pause_writing(self) -> None:

@@ -9,6 +9,7 @@ async with FakeLLM([reply("Hello")]) as server:
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -38,25 +39,27 @@ class FakeLLM:
         self.models = tuple(models)
         self.requests: list[Asked] = []
         self._host, self._port = host, port
-        self._server: asyncio.Server | None = None
+        self._listening: socket.socket | None = None
+        self._accepting: set[asyncio.Task[object]] = set()
         self._connections: set[Connection] = set()
         self._strikes: Counter[tuple[str, int]] = Counter()
         self._taken = 0
         self._changed = asyncio.Condition()
-        self._is_over = False
 
     async def __aenter__(self) -> Self:
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._connect, self._host, self._port)
-        self._port = self._server.sockets[0].getsockname()[1]
+        self._listening = socket.create_server((self._host, self._port), backlog=1024)
+        self._listening.setblocking(False)
+        self._port = self._listening.getsockname()[1]
+        asyncio.get_running_loop().add_reader(self._listening, self._accept, self._listening)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._is_over = True
-        if self._server is not None:
-            self._server.close()
+        if self._listening is not None:
+            asyncio.get_running_loop().remove_reader(self._listening)
+            self._listening.close()
+        await asyncio.gather(*self._accepting)
         tasks = [connection.task for connection in self._connections if connection.task]
         for connection in self._connections:
             if connection.transport is not None:
@@ -64,8 +67,8 @@ class FakeLLM:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for _ in range(3):  # one that was being accepted is made, told and closed in rounds of the loop
-            await asyncio.sleep(0)
+        for connection in self._connections:
+            await connection.lost.wait()
 
     @property
     def port(self) -> int:
@@ -104,13 +107,22 @@ class FakeLLM:
 
     # --- connections ---
 
+    def _accept(self, listening: socket.socket) -> None:
+        """Take what has come. Not by asyncio's own server: one that is closed while it takes somebody leaves
+        the socket to the garbage collector."""
+        try:
+            raw, _ = listening.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        loop = asyncio.get_running_loop()
+        accepting = loop.create_task(loop.connect_accepted_socket(self._connect, raw))
+        self._accepting.add(accepting)
+        accepting.add_done_callback(self._accepting.discard)
+
     def _connect(self) -> Connection:
-        connection = Connection(self._refuse if self._is_over else self._serve)
+        connection = Connection(self._serve)
         self._connections.add(connection)
         return connection
-
-    async def _refuse(self, connection: Connection) -> None:
-        raise Gone
 
     async def _serve(self, connection: Connection) -> None:
         method, target, headers = await connection.read_head()
