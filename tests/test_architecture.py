@@ -83,7 +83,7 @@ def test_files_stay_short() -> None:
     assert statistics.median(lengths.values()) < 150
 
 
-LONG_CLASSES = {"TaskBoard": 255, "Lexer": 296, "UndoLog": 225}
+LONG_CLASSES = {"TaskBoard": 255, "Lexer": 296, "UndoLog": 220}
 """Classes over 200 lines. The board is the one owner of every task, the lexer is one grammar: cut in two they
 would be harder to read. They may shrink."""
 

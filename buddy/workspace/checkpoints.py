@@ -2,7 +2,9 @@
 
 A call that says which files it writes keeps them itself before it does (`UndoLog`). Of the others the working
 tree is looked at before and after, and what became different goes into the same log, so that one undo covers
-edits and commands. What nobody's call did (the person's own edits, between calls) never gets there.
+edits and commands. What nobody's call did (the person's own edits, between calls) never gets there. What a
+person saves while a command runs can't be told apart from what the command did: an effect knows how long its
+call took, and whoever takes it back may leave files out.
 
 Files that git ignores are not covered, nor files whose names say that they hold secrets.
 """
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
@@ -31,13 +34,15 @@ MAX_EFFECT_BYTES = 64_000_000
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """A call that has begun: the tree before it, and what the undo log had."""
+    """A call that has begun: the tree before it, what the undo log had, and when, by a clock that only goes
+    on."""
 
     task_id: int
     call_id: str
     tool: str
     before: State
     position: int
+    at: float
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -104,7 +109,7 @@ class Checkpoints:
 
     def _begun(self, task_id: int, call_id: str, tool: str) -> Mark:
         with self._guard:
-            return Mark(task_id, call_id, tool, self._opened().take(), self._log.position())
+            return Mark(task_id, call_id, tool, self._opened().take(), self._log.position(), time.monotonic())
 
     def _ended(self, mark: Mark, others: Sequence[Mark]) -> Taken:
         with self._guard:
@@ -128,7 +133,8 @@ class Checkpoints:
         if others:
             names = ", ".join(sorted({f"{one.tool} of task {one.task_id}" for one in others}))
             notes.append(f"{mark.tool} ran at the same time as {names}: changes of both may be mixed")
-        entry = self._log.record(mark.task_id, mark.call_id, mark.tool, effects, folders)
+        seconds = time.monotonic() - mark.at
+        entry = self._log.record(mark.task_id, mark.call_id, mark.tool, effects, folders, seconds=seconds)
         paths = tuple(os.path.relpath(path, self._root) for path in entry.paths)
         return Taken(mark.before.tree, after.tree, entry.id, paths, tuple(notes))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -80,7 +80,7 @@ class UndoLog:
             self._load()
             self._last += 1
             made = to_be_made(intent.real for intent in intents if intent.after is not None)
-            files = tuple(map(self._versions, intents))
+            files = tuple(_versions(self._blobs, intent) for intent in intents)
             entry = UndoEntry(self._last, task_id, call_id, tool, files, folders=made)
             self._file.append(entry)
             for intent, versions in zip(intents, entry.files, strict=True):
@@ -107,23 +107,16 @@ class UndoLog:
         tool: str,
         effects: Sequence[Effect],
         folders: Sequence[FolderVersions] = (),
+        *,
+        seconds: float = 0.0,
     ) -> UndoEntry:
         """Keep what a call turned out to have changed. Raises `OSError`; then nothing is kept."""
         with self._guard:
             self._load()
-            files = tuple(
-                FileVersions(
-                    effect.real,
-                    NOTHING if effect.before is None else self._blobs.store(effect.before),
-                    NOTHING if effect.after is None else self._blobs.store(effect.after),
-                    effect.mode,
-                    "",
-                    effect.mode_after,
-                )
-                for effect in effects
-            )
+            files = tuple(_kept(self._blobs, effect) for effect in effects)
             self._last += 1
-            entry = UndoEntry(self._last, task_id, call_id, tool, files, effect=True, folders=tuple(folders))
+            made = UndoEntry(self._last, task_id, call_id, tool, files, effect=True, folders=tuple(folders))
+            entry = msgspec.structs.replace(made, seconds=seconds)
             self._file.append(entry)
             self._add(entry)
             return entry
@@ -176,10 +169,17 @@ class UndoLog:
             with suppress(OSError):  # it would be found unapplied at the next load
                 self._file.append(Dropped(entry.id))
 
-    def undo(self, locks: FileLocks, task_id: int | None = None, *, merging: bool = False) -> UndoEntry:
+    def undo(
+        self,
+        locks: FileLocks,
+        task_id: int | None = None,
+        *,
+        merging: bool = False,
+        without: Collection[str] = (),
+    ) -> UndoEntry:
         """Take back the last edit (of a task). `merging`: also where a file was changed since, if that was in
-        other lines. Raises `ToolError` when there is none or a file is not what the edit made of it: then
-        nothing is changed."""
+        other lines. `without`: paths that stay as they are. Raises `ToolError` when there is none or a file
+        is not what the edit made of it: then nothing is changed."""
         standing = self.entries(task_id)
         if not standing:
             raise ToolError("there is no edit to take back")
@@ -188,7 +188,9 @@ class UndoLog:
         with locks.holding(*entry.paths), self._guard:
             if entry not in self.entries(task_id):
                 raise ToolError("that edit was taken back meanwhile")
-            files = [file.reversed() for file in entry.files]
+            files = [file.reversed() for file in entry.files if file.real not in without]
+            if without and not files:
+                raise ToolError("nothing would be left to take back")
             last = self._folders.get(entry.id, ())
             folders = _last_of(entry.folders, last)
             switched = self._switch(entry, files, [one.reversed() for one in folders], merging, back=True)
@@ -236,14 +238,6 @@ class UndoLog:
         self.switched += 1
         return switched
 
-    def _versions(self, intent: Intent) -> FileVersions:
-        before = (
-            NOTHING if intent.before is None else self._blobs.store(intent.before.data, intent.before.digest)
-        )
-        after = NOTHING if intent.after is None else digest_of(intent.after)
-        mode = 0 if intent.before is None else intent.before.mode
-        return FileVersions(intent.real, before, after, mode, temporary_name())
-
     def _load(self) -> None:
         if self._loaded:
             return
@@ -270,6 +264,19 @@ class UndoLog:
                 if line.id in self._undone:
                     self._undone.remove(line.id)
                 self._folders[line.id] = line.folders
+
+
+def _versions(blobs: BlobStore, intent: Intent) -> FileVersions:
+    before = NOTHING if intent.before is None else blobs.store(intent.before.data, intent.before.digest)
+    after = NOTHING if intent.after is None else digest_of(intent.after)
+    mode = 0 if intent.before is None else intent.before.mode
+    return FileVersions(intent.real, before, after, mode, temporary_name())
+
+
+def _kept(blobs: BlobStore, effect: Effect) -> FileVersions:
+    before = NOTHING if effect.before is None else blobs.store(effect.before)
+    after = NOTHING if effect.after is None else blobs.store(effect.after)
+    return FileVersions(effect.real, before, after, effect.mode, "", effect.mode_after)
 
 
 def _last_of(

@@ -18,7 +18,8 @@ from buddy.workspace.versions import FileVersions
 class UndoEntry(msgspec.Struct, frozen=True, tag="edit", tag_field="kind"):
     """One call's changes, taken back together. `effect`: what was found afterwards, of a call that did not
     say what it changes (a command). `renames`: what was moved whole, not looked into. `folders`: those the
-    call made, removed, or gave other permissions."""
+    call made, removed, or gave other permissions. `seconds`: how long an effect's call had the files to
+    itself; what anybody saved meanwhile looks like its change."""
 
     id: int
     task_id: int
@@ -28,6 +29,7 @@ class UndoEntry(msgspec.Struct, frozen=True, tag="edit", tag_field="kind"):
     effect: bool = False
     renames: tuple[Renamed, ...] = ()
     folders: tuple[FolderVersions, ...] = ()
+    seconds: float = 0.0
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import pytest
 
 from buddy.extend.own_tools import OwnTools
 from buddy.repl.blocks import Note, PlainText, Table, ToolCall
-from buddy.repl.commands import trash, workspace
+from buddy.repl.commands import trash, undo, workspace
 from buddy.repl.commands.registry import CommandError
 from buddy.repl.port import Context
 from buddy.tools.ask_user import ask_user
@@ -23,6 +23,7 @@ from buddy.tools.file_moves import delete_file, move_file
 from buddy.tools.search import grep
 from buddy.tools.shell import run_shell
 from buddy.workspace.locks import FileLocks
+from buddy.workspace.undo import Effect
 from tests.board_desk import BoardDesk, board_desk
 from tests.command_desk import until
 
@@ -40,7 +41,9 @@ class Person:
     async def types(self, line: str) -> list[Any]:
         name, _, argument = line.removeprefix("/").partition(" ")
         self._printed.clear()
-        command = next(one for one in (*workspace.COMMANDS, *trash.COMMANDS) if one.name == name)
+        command = next(
+            one for one in (*workspace.COMMANDS, *undo.COMMANDS, *trash.COMMANDS) if one.name == name
+        )
         await command.run(self._context, argument)
         return list(self._printed)
 
@@ -89,6 +92,74 @@ async def test_undo_takes_back_commands_and_edits_and_redo_makes_them_again(tmp_
         await one.types("/redo")
         assert await one.types("/redo") == [Note("info", "applied again: run_shell of task 1 on a.txt")]
         assert (one.root / "a.txt").read_text() == "2\n3\n"
+
+
+def ran_long(one: Person, files: dict[str, tuple[str | None, str | None]]) -> None:
+    """As after a command that took a minute and a half, and left these files: before, after."""
+    for name, (_before, after) in files.items():
+        if after is not None:
+            (one.root / name).write_text(after)
+    effects = [
+        Effect(
+            str(one.root / name),
+            None if before is None else before.encode(),
+            None if after is None else after.encode(),
+            0o644 if before is not None else 0,
+            0o644 if after is not None else 0,
+        )
+        for name, (before, after) in files.items()
+    ]
+    one.desk.undo.record(1, "long", "run_shell", effects, seconds=90)
+
+
+async def test_what_a_long_command_changed_is_shown_before_it_is_taken_back(tmp_path: Path) -> None:
+    async with person(tmp_path) as one:
+        ran_long(one, {"made.txt": (None, "made\n"), "mine.txt": ("1\n", "1\nmine\n")})
+        for line, rest in (
+            ("/undo", " · /undo without FILE … leaves files as they are"),
+            ("/undo @1 all", ""),
+        ):
+            shown, said = await one.types(line)
+            assert isinstance(shown, ToolCall)
+            assert [file.diff for file in shown.display.files] == [
+                "@@ -0,0 +1 @@\n+made\n",
+                "@@ -1 +1,2 @@\n 1\n+mine\n",
+            ]
+            assert said.text == (
+                "run_shell ran for 1 m 30 s: what you saved meanwhile counts as its change. Nothing is taken "
+                f"back yet. {line} yes takes it back{rest}"
+            )
+        assert (one.root / "mine.txt").read_text() == "1\nmine\n"
+        (said,) = await one.types("/undo yes")
+        assert said.text.startswith("taken back: run_shell of task 1 on made.txt, mine.txt; /redo applies")
+        assert (one.root / "mine.txt").read_text() == "1\n"
+        assert not (one.root / "made.txt").exists()
+        await one.types("/redo")
+        assert (one.root / "mine.txt").read_text() == "1\nmine\n"
+
+
+async def test_files_can_be_left_out_of_an_undo_and_stay_out_of_its_redo(tmp_path: Path) -> None:
+    async with person(tmp_path) as one:
+        ran_long(one, {"a.txt": ("1\n", "2\n"), "my notes.txt": (None, "mine\n")})
+        with pytest.raises(
+            CommandError, match=r"other\.txt was not changed by run_shell of task 1 on a\.txt"
+        ):
+            await one.types("/undo without other.txt")
+        with pytest.raises(CommandError, match="nothing would be left to take back"):
+            await one.types("/undo without a.txt 'my notes.txt'")
+        with pytest.raises(CommandError, match="the names of the files can't be read: No closing quotation"):
+            await one.types("/undo without 'a")
+        (said,) = await one.types("/undo without 'my notes.txt'")
+        assert said.text.startswith("taken back: run_shell of task 1 on a.txt; ")
+        assert [(one.root / name).read_text() for name in ("a.txt", "my notes.txt")] == ["1\n", "mine\n"]
+        (one.root / "my notes.txt").write_text("more of mine\n")
+        await one.types("/redo @1")
+        assert [(one.root / name).read_text() for name in ("a.txt", "my notes.txt")] == [
+            "2\n",
+            "more of mine\n",
+        ]
+        with pytest.raises(CommandError, match="expected /undo, /undo @3 or /undo @3 all, then nothing, yes"):
+            await one.types("/undo @1 all without a.txt")
 
 
 async def test_undo_over_the_persons_work_is_refused_and_names_the_way(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import os
 import random
 import subprocess
+import time
 import zlib
 from contextlib import suppress
 from pathlib import Path
@@ -123,6 +124,25 @@ async def test_the_persons_edits_before_between_and_after_calls_stay(place: Plac
     assert "person 10\n" in text
     assert "command 18\n" in text
     assert text.endswith("person at the end\n")
+
+
+async def test_what_the_person_saved_while_a_command_ran_can_be_left_out(place: Place) -> None:
+    place.put("a.txt", "old\n")
+    mine = place.put("mine.txt", "1\n")
+    started = time.monotonic()
+    mark = await place.checkpoints.begin(1, "c", "run_shell")
+    place.put("a.txt", "new\n")
+    mine.write_text("1\nmine\n")
+    assert isinstance(mark, Mark)
+    await place.checkpoints.end(mark)
+    (entry,) = place.log.entries()
+    assert 0 < entry.seconds < time.monotonic() - started
+    place.log.undo(place.locks, without=[str(mine)])
+    assert (place.root / "a.txt").read_text() == "old\n"
+    mine.write_text("1\nmine, and more\n")
+    again = UndoLog(str(place.root / ".buddyx/sessions/s/undo"))
+    again.redo(place.locks)
+    assert ((place.root / "a.txt").read_text(), mine.read_text()) == ("new\n", "1\nmine, and more\n")
 
 
 async def test_a_hunk_that_somebody_changed_since_is_not_taken_back(place: Place) -> None:

@@ -13,6 +13,7 @@ from buddy.repl.commands import (
     talk,
     tasks,
     trash,
+    undo,
     workspace,
 )
 from buddy.repl.commands.registry import Commands
@@ -22,6 +23,7 @@ def builtin_commands() -> Commands:
     """All of them, with the help over them."""
     registry: list[Commands] = []
     help_ = talk.help_command(lambda: registry[0])
-    families = (talk, tasks, aside, approvals, session, rewind, models, workspace, trash, setup, display)
+    work = (workspace, undo, trash)
+    families = (talk, tasks, aside, approvals, session, rewind, models, *work, setup, display)
     registry.append(Commands((help_, *(one for family in families for one in family.COMMANDS))))
     return registry[0]

@@ -1,4 +1,4 @@
-"""Commands about the workspace: what changed, taking it back, tools, trust."""
+"""Commands about the workspace: what changed, questions about it, tools, trust."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from buddy.repl.blocks import Note, PlainText, Table, ToolCall
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.commands.tasks import task_number
 from buddy.repl.port import Context
-from buddy.safety.sanitise import visible
 from buddy.tools.ask_user import Unanswered
 from buddy.tools.git import git_diff, git_status
 from buddy.tools.task_diff import task_diff
-from buddy.workspace.undo import UndoEntry
 
 NO_COMMIT = "## No commits yet"
 
@@ -60,51 +58,6 @@ async def _diff_of_task(context: Context, number: int) -> None:
     call = Call("", "diff", "{}")
     title = f"diff of task {number}"
     context.stage.print(ToolCall(call, title, "low", "ok", "", shown, 0.0, cached=False, task_id=number))
-
-
-@command(family="workspace", usage="[@N [all]]")
-async def undo(context: Context, argument: str) -> None:
-    """Take back the last change (of a task: /undo @3, all of it: /undo @3 all); yours are never touched"""
-    task, _, rest = argument.partition(" ")
-    number = task_number(context, task) if task else None
-    everything = rest.strip() == "all"
-    if rest.strip() not in ("", "all"):
-        raise CommandError(f"expected /undo, /undo @3 or /undo @3 all, found {argument!r}")
-    await _take_back(context, number)
-    while everything and context.desk.undo.entries(number):
-        await _take_back(context, number)
-
-
-async def _take_back(context: Context, number: int | None) -> None:
-    log, locks = context.desk.undo, context.desk.locks
-    try:
-        undone = await asyncio.to_thread(log.undo, locks, number, merging=number is not None)
-    except ToolError as error:
-        last = log.entries(number)
-        by_hunks = number is None and last and "after that edit" in str(error)
-        hint = f" /undo @{last[-1].task_id} takes back its lines alone." if by_hunks else ""
-        raise CommandError(f"{error}{hint}") from error
-    said = f"taken back: {_named(context, undone)}; /redo applies it again"
-    ignored = " (files that git ignores are not covered)" if undone.effect else ""
-    context.stage.print(Note("info", said + ignored))
-
-
-@command(family="workspace", usage="[@N]")
-async def redo(context: Context, argument: str) -> None:
-    """Apply again what /undo took back"""
-    number = task_number(context, argument) if argument else None
-    log, locks = context.desk.undo, context.desk.locks
-    try:
-        redone = await asyncio.to_thread(log.redo, locks, number, merging=number is not None)
-    except ToolError as error:
-        raise CommandError(str(error)) from error
-    context.stage.print(Note("info", f"applied again: {_named(context, redone)}"))
-
-
-def _named(context: Context, entry: UndoEntry) -> str:
-    paths = [visible(os.path.relpath(path, context.desk.boundary.cwd)) for path in entry.paths]
-    shown = ", ".join(paths[:8]) + (f" and {len(paths) - 8} more" if len(paths) > 8 else "")
-    return f"{entry.tool} of task {entry.task_id} on {shown}"
 
 
 @command(family="tasks", usage="[N] ANSWER", completes=("question",))
@@ -195,4 +148,4 @@ async def memory(context: Context, argument: str) -> None:
     context.stage.print(PlainText("\n".join(names) if names else "no instruction files; AGENTS.md is read"))
 
 
-COMMANDS = (diff, undo, redo, answer, tools, trust, jobs, memory)
+COMMANDS = (diff, answer, tools, trust, jobs, memory)

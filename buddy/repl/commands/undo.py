@@ -1,0 +1,156 @@
+"""Taking changes of files back, and applying them again.
+
+A command's change is what became different while it ran, and the person may have saved something meanwhile:
+where it ran for a while, what would be taken back is shown first, and files can be left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+from collections.abc import Sequence
+
+import msgspec
+
+from buddy.agent.messages import Call
+from buddy.agent.tool import ToolError
+from buddy.repl.blocks import Note, ToolCall
+from buddy.repl.commands.registry import CommandError, command
+from buddy.repl.commands.tasks import task_number
+from buddy.repl.port import Context
+from buddy.repl.words import seconds
+from buddy.safety.sanitise import visible
+from buddy.tools.task_diff import diff_of
+from buddy.workspace.undo import UndoEntry
+
+SHOWN_FIRST_S = 3.0
+"""Nobody edits a file in the time a short command takes; what a longer one changed is shown first."""
+MAX_NAMED = 8
+
+
+class _Wanted(msgspec.Struct, frozen=True):
+    """What to take back: of which task (None: of any), all of it, though not shown before, without which
+    files."""
+
+    number: int | None
+    everything: bool
+    certain: bool
+    without: tuple[str, ...]
+
+    @property
+    def command(self) -> str:
+        """What was typed, as far as it says what is meant."""
+        return "/undo" + (f" @{self.number}" if self.number else "") + (" all" if self.everything else "")
+
+
+@command(family="workspace", usage="[@N [all]] [yes|without FILE]")
+async def undo(context: Context, argument: str) -> None:
+    """Take back the last change (of a task: /undo @3, all of it: /undo @3 all); yours are never touched"""
+    wanted = _wanted(context, argument)
+    standing = await asyncio.to_thread(context.desk.undo.entries, wanted.number)
+    last = standing if wanted.everything else standing[-1:]
+    if not (wanted.certain or wanted.without) and any(entry.seconds >= SHOWN_FIRST_S for entry in last):
+        await _offer(context, wanted, last)
+        return
+    await _take_back(context, wanted)
+    while wanted.everything and context.desk.undo.entries(wanted.number):
+        await _take_back(context, wanted)
+
+
+def _wanted(context: Context, argument: str) -> _Wanted:
+    words = argument.split()
+    number = task_number(context, words.pop(0)) if words and words[0].startswith("@") else None
+    everything = words[:1] == ["all"] and number is not None
+    words = words[1:] if everything else words
+    if words[:1] == ["without"] and len(words) > 1 and not everything:
+        return _Wanted(number, False, True, _files(context, argument.partition("without")[2]))
+    if words not in ([], ["yes"]):
+        raise CommandError(
+            "expected /undo, /undo @3 or /undo @3 all, then nothing, yes, or (not after all) without and the "
+            f"files that stay as they are, found {argument!r}"
+        )
+    return _Wanted(number, everything, bool(words), ())
+
+
+def _files(context: Context, text: str) -> tuple[str, ...]:
+    try:
+        names = shlex.split(text)
+    except ValueError as error:
+        raise CommandError(f"the names of the files can't be read: {error}") from error
+    cwd = context.desk.boundary.cwd
+    return tuple(os.path.normpath(os.path.join(cwd, name)) for name in names)
+
+
+async def _offer(context: Context, wanted: _Wanted, entries: Sequence[UndoEntry]) -> None:
+    """Nothing is done yet: the person sees what would be."""
+    cwd = context.desk.boundary.cwd
+    shown = await asyncio.to_thread(diff_of, context.desk.undo, entries, cwd)
+    title = f"would be taken back: {_said(context, entries)}"
+    call = Call("", "diff", "{}")
+    context.stage.print(
+        ToolCall(call, title, "low", "ok", "", shown, 0.0, cached=False, task_id=context.focus)
+    )
+    longest = max(entries, key=lambda entry: entry.seconds)
+    leave_out = "" if wanted.everything else f" · {wanted.command} without FILE … leaves files as they are"
+    context.stage.print(
+        Note(
+            "info",
+            f"{longest.tool} ran for {seconds(longest.seconds)}: what you saved meanwhile counts as its "
+            f"change. Nothing is taken back yet. {wanted.command} yes takes it back{leave_out}",
+        )
+    )
+
+
+async def _take_back(context: Context, wanted: _Wanted) -> None:
+    log, locks, number = context.desk.undo, context.desk.locks, wanted.number
+    last = log.entries(number)
+    _refuse_strangers(context, wanted, last)
+    try:
+        undone = await asyncio.to_thread(
+            log.undo, locks, number, merging=number is not None, without=wanted.without
+        )
+    except ToolError as error:
+        by_hunks = number is None and last and "after that edit" in str(error)
+        hint = f" /undo @{last[-1].task_id} takes back its lines alone." if by_hunks else ""
+        raise CommandError(f"{error}{hint}") from error
+    said = f"taken back: {_named(context, undone, wanted.without)}; /redo applies it again"
+    ignored = " (files that git ignores are not covered)" if undone.effect else ""
+    context.stage.print(Note("info", said + ignored))
+
+
+def _refuse_strangers(context: Context, wanted: _Wanted, standing: Sequence[UndoEntry]) -> None:
+    """A file to leave out that isn't among the changed ones is a mistake, and the rest is not taken back."""
+    for path in wanted.without if standing else ():
+        if path not in standing[-1].paths:
+            name = visible(os.path.relpath(path, context.desk.boundary.cwd))
+            raise CommandError(f"{name} was not changed by {_named(context, standing[-1])}")
+
+
+@command(family="workspace", usage="[@N]")
+async def redo(context: Context, argument: str) -> None:
+    """Apply again what /undo took back"""
+    number = task_number(context, argument) if argument else None
+    log, locks = context.desk.undo, context.desk.locks
+    try:
+        redone = await asyncio.to_thread(log.redo, locks, number, merging=number is not None)
+    except ToolError as error:
+        raise CommandError(str(error)) from error
+    context.stage.print(Note("info", f"applied again: {_named(context, redone)}"))
+
+
+def _said(context: Context, entries: Sequence[UndoEntry]) -> str:
+    if len(entries) == 1:
+        return _named(context, entries[0])
+    return f"{len(entries)} changes of task {entries[0].task_id}"
+
+
+def _named(context: Context, entry: UndoEntry, without: Sequence[str] = ()) -> str:
+    cwd = context.desk.boundary.cwd
+    paths = [visible(os.path.relpath(path, cwd)) for path in entry.paths if path not in without]
+    shown = ", ".join(paths[:MAX_NAMED])
+    more = f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else ""
+    return f"{entry.tool} of task {entry.task_id} on {shown}{more}"
+
+
+COMMANDS = (undo, redo)
