@@ -102,7 +102,10 @@ async def test_what_a_killed_run_left_beside_a_file_goes_when_the_session_goes_o
         await desk.run("exec", *YOLO, "hi")
         (log,) = desk.repo.glob(".buddyx/sessions/*/undo/log.jsonl")
         (name,) = re.findall(r"[.]buddy-[0-9a-f]+[.]tmp", log.read_text())
-        (desk.repo / name).write_text("half of i")
+        (desk.repo / name).write_text((desk.repo / "new.txt").read_text()[:1])
+        aside = desk.repo / name.replace(".tmp", ".old")
+        aside.write_text("somebody saved this at that moment")
         ran = await desk.run("exec", "--continue", "on")
     assert (ran.code, ran.out) == (0, "again\n"), ran.err
     assert not (desk.repo / name).exists()
+    assert aside.read_text() == "somebody saved this at that moment"
