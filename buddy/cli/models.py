@@ -5,28 +5,27 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import time
 from collections.abc import AsyncGenerator
 from functools import cached_property
+from typing import NamedTuple
 
 from buddy.agent.budget import Price, Window
 from buddy.agent.host import Sampling
 from buddy.agent.messages import Usage
 from buddy.agent.provider import Alive, ModelDelta, ModelRequest, Provider, ProviderError
+from buddy.cli.keyed_provider import KeyedProvider, ProfileKey
 from buddy.cli.lanes import DirectLane, LitellmLanes, direct_lane, litellm_lanes
 from buddy.cli.place import Place
-from buddy.cli.redacted_provider import RedactedProvider
 from buddy.cli.telling import tell
 from buddy.config.settings import ConfigError, Profile, Settings, profile_of
 from buddy.extend.templates import template_path
 from buddy.llm.catalog import GUESSED_CONTEXT, Catalogue, Match, context_limit, cost_usd, read_catalogue
 from buddy.llm.credentials import FILE_NAME
 from buddy.llm.direct import Endpoint
-from buddy.llm.errors import with_key_place
 from buddy.llm.governor import Governor
 from buddy.llm.http_choice import client_for
 from buddy.llm.keyring_store import Keyring
-from buddy.llm.keys import KeyMissingError, KeyResolver, KeySource
+from buddy.llm.keys import KeyResolver, KeySource
 from buddy.llm.routes import Route, UnknownModelError, route
 from buddy.llm.watchdog import WatchedProvider, WatchLimits
 from buddy.tasks.parts import ModelAccess
@@ -38,64 +37,6 @@ DEFAULT_RESERVE = 16_384
 def catalogue() -> Catalogue:
     """The models that ship with buddy."""
     return read_catalogue(template_path("models.toml"))
-
-
-class _Key:
-    """The key of one profile, resolved before each request and known to the redactor from then on."""
-
-    def __init__(self, resolver: KeyResolver) -> None:
-        self._resolver = resolver
-        self.value = ""
-
-    async def resolve(self) -> str:
-        """The key. Raises `ProviderError` of kind "auth" that says what to set."""
-        try:
-            self.value = await self._resolver()
-        except KeyMissingError as error:
-            raise ProviderError("auth", str(error)) from error
-        return self.value
-
-
-class _Keyed:
-    """A direct lane whose key is resolved before each request."""
-
-    def __init__(self, inner: Provider, key: _Key) -> None:
-        self._inner = inner
-        self._key = key
-        self.lane = inner.lane
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        """The inner lane's stream."""
-        await self._key.resolve()
-        stream = self._inner.stream(request)
-        try:
-            async for delta in stream:
-                yield delta
-        finally:
-            await stream.aclose()
-
-
-class _KeyNamed:
-    """A lane whose refusal of a key names the place the key came from."""
-
-    def __init__(self, inner: Provider, resolver: KeyResolver) -> None:
-        self._inner = inner
-        self._resolver = resolver
-        self.lane = inner.lane
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        """The inner lane's stream. Raises its `ProviderError`, with the place."""
-        stream = self._inner.stream(request)
-        try:
-            async for delta in stream:
-                yield delta
-        except ProviderError as error:
-            named = with_key_place(error, self._resolver.place)
-            if named is error:
-                raise
-            raise named from error
-        finally:
-            await stream.aclose()
 
 
 class _Unset:
@@ -113,6 +54,11 @@ class _Unset:
         yield Alive()
 
 
+class _Made(NamedTuple):
+    access: ModelAccess
+    key: ProfileKey
+
+
 class Models:
     """The models of one run. Lanes are made when a model is first asked for."""
 
@@ -121,13 +67,16 @@ class Models:
         self._place = place
         self._catalogue: Catalogue | None = None
         self._litellm: LitellmLanes | None = None
-        self._made: dict[str, ModelAccess] = {}
-        self._keys: list[_Key] = []
+        self._made: dict[str, _Made] = {}
+        self._keys: dict[KeySource, ProfileKey] = {}
         self._lanes: list[DirectLane] = []
         self._governors: dict[tuple[str, str], Governor] = {}
 
     def access(self, name: str) -> ModelAccess:
         """The model of this name, "" for the default. Raises `ConfigError` that says what to do."""
+        return self._of(name).access
+
+    def _of(self, name: str) -> _Made:
         if name not in self._made:
             self._made[name] = self._make(name)
         return self._made[name]
@@ -149,10 +98,12 @@ class Models:
             )
 
     async def problem(self, name: str) -> str:
-        """Why this model can't be asked: no such model, no key; "" when it can."""
+        """Why this model can't be asked: no such model, no key; "" when it can. Where it may need no key,
+        none is looked for before a request is made."""
         try:
-            self._make(name)
-            await self._keys[-1].resolve()
+            key = self._of(name).key
+            if not key.is_optional:
+                await key.resolve()
         except ConfigError as error:
             return str(error)
         except ProviderError as error:
@@ -173,7 +124,7 @@ class Models:
     def keys(self) -> list[str]:
         """Keys in use and those of the environment, to be kept out of everything that is written: a prompt is
         written before the request that needs the key."""
-        used = [key.value for key in self._keys if key.value]
+        used = [value for key in self._keys.values() for value in key.used]
         return list(dict.fromkeys([*used, *self._given_keys]))
 
     @cached_property
@@ -201,7 +152,7 @@ class Models:
             self._catalogue = catalogue()
         return self._catalogue
 
-    def _make(self, name: str) -> ModelAccess:
+    def _make(self, name: str) -> _Made:
         profile = profile_of(self._settings, name)
         if not profile.model:
             raise ConfigError(
@@ -212,26 +163,23 @@ class Models:
             found = route(self.known(), profile.model, base_url=profile.base_url, lane=profile.lane)
         except UnknownModelError as error:
             raise ConfigError(str(error)) from error
-        return ModelAccess(
+        key = self._key(found, profile)
+        access = ModelAccess(
             name=name or profile.model,
             model=found.model,
-            provider=RedactedProvider(self._provider(found, profile), self.keys),
+            provider=KeyedProvider(WatchedProvider(self._lane(found, key), self._limits()), key, self.keys),
             window=self._window(found, profile),
             price=_price(found.match),
             sampling=self._sampling(profile),
             governor=self._governors.setdefault((found.provider, found.base_url), Governor()),
         )
+        return _Made(access, key)
 
-    def _provider(self, found: Route, profile: Profile) -> Provider:
-        resolver = self._resolver(found, profile)
-        key = _Key(resolver)
-        self._keys.append(key)
+    def _lane(self, found: Route, key: ProfileKey) -> Provider:
         if found.lane == "litellm":
             if self._litellm is None:
                 self._litellm = litellm_lanes(self._settings.network.total_s)
-            return _KeyNamed(
-                WatchedProvider(self._litellm.make(found, key.resolve), self._limits()), resolver
-            )
+            return self._litellm.make(found, key.in_use)
         endpoint = Endpoint(
             base_url=found.base_url,
             key=lambda: key.value,
@@ -240,15 +188,15 @@ class Models:
         )
         lane = direct_lane(found.wire, endpoint, lambda where: client_for(where, self._place.environment))
         self._lanes.append(lane)
-        return _KeyNamed(WatchedProvider(_Keyed(lane, key), self._limits()), resolver)
+        return lane
 
     def _limits(self) -> WatchLimits:
         network = self._settings.network
         return WatchLimits(network.first_token_s, network.idle_s, network.content_s, network.total_s)
 
-    def _resolver(self, found: Route, profile: Profile) -> KeyResolver:
-        """An address of the person's own needs no key unless the profile names one: local servers have
-        none."""
+    def _key(self, found: Route, profile: Profile) -> ProfileKey:
+        """The key of a profile, one for all with the same source. An address of the person's own needs none
+        unless the profile names one: local servers have none."""
         own_address = bool(profile.base_url) and not profile.api_key_env
         source = KeySource(
             provider=found.provider,
@@ -258,14 +206,16 @@ class Models:
             command=profile.api_key_command,
             literal=profile.api_key,
         )
-        return KeyResolver(
-            source,
-            environment=self._place.environment,
-            credentials=os.path.join(self._place.where.data, FILE_NAME),
-            now=time.monotonic,
-            warn=_warn,
-            keyring=self._keyring.read if self._keyring else None,
-        )
+        if source not in self._keys:
+            resolver = KeyResolver(
+                source,
+                environment=self._place.environment,
+                credentials=os.path.join(self._place.where.data, FILE_NAME),
+                warn=_warn,
+                keyring=self._keyring.read if self._keyring else None,
+            )
+            self._keys[source] = ProfileKey(resolver)
+        return self._keys[source]
 
     def _window(self, found: Route, profile: Profile) -> Window:
         unknown = profile.context_limit == 0 and found.match is None

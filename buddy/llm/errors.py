@@ -81,8 +81,11 @@ def with_key_place(error: ProviderError, place: str) -> ProviderError:
     """The error, where it advises to check the key, with the place the key came from; "": there was none."""
     advice = f"{KEY_REFUSED}; check {place}" if place else NO_KEY_SENT
     message = error.message.replace(ADVICE["auth"], advice, 1)
-    if error.kind != "auth" or message == error.message:
-        return error
+    return error if error.kind != "auth" or message == error.message else saying(error, message)
+
+
+def saying(error: ProviderError, message: str) -> ProviderError:
+    """The same error in other words."""
     return ProviderError(
         error.kind,
         message,

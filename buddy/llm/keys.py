@@ -1,6 +1,6 @@
 """Where keys come from: the profile's own words, the environment, what `buddy login` saved, the keyring.
 
-Environment, paths and the clock are arguments. A key is never logged, never in an error, never in `repr`.
+Environment and paths are arguments. A key is never logged, never in an error, never in `repr`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import stat
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
+from functools import partial
 
 import msgspec
 
@@ -21,8 +22,8 @@ from buddy.agent.provider import ProviderError
 from buddy.llm.credentials import CredentialsError, read_credentials
 
 COMMAND_TIMEOUT_S = 30.0
-COMMAND_LIFE_S = 300.0
-"""How long the output of a key command is used again: such keys may expire within the hour."""
+OPTIONAL_TIMEOUT_S = 5.0
+"""As long a server that may need no key waits for the keyring, which may be locked."""
 MAX_KEY_BYTES = 16_384
 COMMAND_PLACE = "the output of api_key_command"
 
@@ -47,7 +48,8 @@ class KeySource(msgspec.Struct, frozen=True):
 
 
 class KeyResolver:
-    """Gives a profile's key, anew for each call: files and variables may change while buddy runs."""
+    """Gives a profile's key, anew for each call: files and variables may change while buddy runs. What a
+    command or the keyring says, who may ask the person, is kept until `forget`."""
 
     def __init__(
         self,
@@ -55,7 +57,6 @@ class KeyResolver:
         *,
         environment: Mapping[str, str],
         credentials: str | os.PathLike[str],
-        now: Callable[[], float],
         warn: Callable[[str], None],
         keyring: Callable[[str], str] | None = None,
         timeout_s: float = COMMAND_TIMEOUT_S,
@@ -63,24 +64,22 @@ class KeyResolver:
         self._source = source
         self._environment = environment
         self._credentials = credentials
-        self._now = now
         self._warn = warn
         self._keyring = keyring
         self._timeout_s = timeout_s
-        self._from_command = ""
-        self._command_until = 0.0
+        self._kept: str | None = None
+        self._asking = asyncio.Lock()
         self._warned: set[str] = set()
         self.place = ""
         """Where the key came from that was given last, in words; "" when there was none."""
 
     async def __call__(self) -> str:
         """The key; "" when the provider needs none. Raises `KeyMissingError`."""
-        self.place = ""
         source = self._source
         if source.literal:
             return self._found(source.literal, "api_key in the profile")
         if source.command:
-            return await self._commanded()
+            return self._found(await self._once(self._commanded), COMMAND_PLACE)
         if source.file:
             return self._read(os.path.expanduser(source.file))
         for name in (source.env, source.default_env):
@@ -88,9 +87,30 @@ class KeyResolver:
             if value:
                 return self._found(value, f"the environment variable {name}")
         saved = await self._saved()
-        if saved or not (source.env or source.default_env):
-            return saved
-        raise KeyMissingError(_missing(source))
+        if not saved and not self.is_optional:
+            raise KeyMissingError(_missing(source))
+        return saved
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether a request goes out without a key where none is found: nothing names one."""
+        source = self._source
+        return not (source.literal or source.command or source.file or source.env or source.default_env)
+
+    def forget(self, refused: str) -> None:
+        """A provider refused this key: where it is the answer that is kept, the next call asks again."""
+        if self._kept == refused:
+            self._kept = None
+
+    async def _once(self, ask: Callable[[], Awaitable[str]]) -> str:
+        """An answer that is kept. The start and the first prompt may both want it: one of them asks."""
+        async with self._asking:
+            if self._kept is not None:
+                return self._kept
+            answer = await ask()
+            if answer or self.is_optional:
+                self._kept = answer
+            return answer
 
     def _found(self, text: str, place: str) -> str:
         self.place = place
@@ -114,11 +134,8 @@ class KeyResolver:
             self._warn(f"the key file {path} can be read by others (mode {mode:o}): chmod 600 {path}")
 
     async def _commanded(self) -> str:
-        if not self._from_command or self._now() >= self._command_until:
-            output = await run_key_command(self._source.command, self._environment, self._timeout_s)
-            self._from_command = checked(output, COMMAND_PLACE)
-            self._command_until = self._now() + COMMAND_LIFE_S
-        return self._found(self._from_command, COMMAND_PLACE)
+        output = await run_key_command(self._source.command, self._environment, self._timeout_s)
+        return checked(output, COMMAND_PLACE)
 
     async def _saved(self) -> str:
         try:
@@ -127,12 +144,16 @@ class KeyResolver:
             raise KeyMissingError(str(error)) from error
         place = f"the saved key of {self._source.provider}"
         if not saved and self._keyring is not None:
-            saved = await self._from_keyring(self._keyring)
+            saved = await self._once(partial(self._from_keyring, self._keyring))
             place = f"the key of {self._source.provider} in the keyring"
-        return self._found(saved, place) if saved else ""
+        if saved:
+            return self._found(saved, place)
+        self.place = ""
+        return ""
 
     async def _from_keyring(self, keyring: Callable[[str], str]) -> str:
         """A keyring may ask the desktop, and wait for the person, or for a service that never answers."""
+        within_s = min(self._timeout_s, OPTIONAL_TIMEOUT_S) if self.is_optional else self._timeout_s
         answer: Future[str] = Future()
         # A daemon, unlike the loop's own threads: who leaves does not wait for it.
         asking = threading.Thread(
@@ -140,9 +161,11 @@ class KeyResolver:
         )
         asking.start()
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(within_s):
                 return await asyncio.wrap_future(answer)
         except TimeoutError as error:
+            if self.is_optional:
+                return ""
             name = self._source.env or self._source.default_env or "api_key_env"
             raise KeyMissingError(
                 f"the keyring did not answer within {self._timeout_s:g} s: unlock it, or set {name}"

@@ -38,14 +38,13 @@ def is_running(pid: int) -> bool:
 
 
 class Desk:
-    """A resolver's surroundings: its environment, its files, the warnings it gave, its clock."""
+    """A resolver's surroundings: its environment, its files, the warnings it gave."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.environment: dict[str, str] = {"PATH": os.defpath}
         self.credentials = folder / "data" / "credentials.json"
         self.warnings: list[str] = []
-        self.clock = 0.0
 
     def resolver(
         self, keyring: Callable[[str], str] | None = None, timeout_s: float = 20, **source: str
@@ -54,7 +53,6 @@ class Desk:
             KeySource(**{"provider": "openai", "default_env": "OPENAI_API_KEY", **source}),
             environment=self.environment,
             credentials=self.credentials,
-            now=lambda: self.clock,
             warn=self.warnings.append,
             keyring=keyring,
             timeout_s=timeout_s,
@@ -139,13 +137,34 @@ async def test_a_missing_file_is_named(desk: Desk) -> None:
         await desk.resolver(file=str(desk.folder / "nowhere"))()
 
 
-async def test_a_command_is_asked_again_when_its_key_is_old(desk: Desk) -> None:
+async def test_a_command_is_asked_once_and_again_when_its_key_was_refused(desk: Desk) -> None:
     count = desk.folder / "count"
     code = f"open({str(count)!r}, 'a').write('x'); print(len(open({str(count)!r}).read()))"
     resolver = desk.resolver(command=python(code))
-    assert [await resolver(), await resolver()] == ["1", "1"]
-    desk.clock = 301
+    assert await asyncio.gather(resolver(), resolver(), resolver()) == ["1", "1", "1"]
+    resolver.forget("another key")
+    assert await resolver() == "1"
+    resolver.forget("1")
     assert await resolver() == "2"
+
+
+async def test_a_command_that_nobody_waits_for_any_more_is_asked_again(desk: Desk) -> None:
+    begun, may_end = desk.folder / "begun", desk.folder / "may_end"
+    code = (
+        f"import os, time; open({str(begun)!r}, 'a').write('x')\n"
+        f"while not os.path.exists({str(may_end)!r}): time.sleep(0.01)\nprint('sk-1')"
+    )
+    resolver = desk.resolver(command=python(code))
+    first = asyncio.create_task(resolver())
+    deadline = time.monotonic() + 20
+    while not begun.exists():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+    second = asyncio.create_task(resolver())
+    first.cancel()
+    may_end.touch()
+    assert await second == "sk-1"
+    assert begun.read_text() == "xx"
 
 
 async def test_a_command_sees_the_environment_it_was_given_and_no_input(desk: Desk) -> None:
@@ -213,6 +232,42 @@ async def test_a_keyring_that_does_not_answer_holds_up_neither_a_request_nor_the
         with pytest.raises(KeyMissingError, match=expected):
             await desk.resolver(keyring, timeout_s=0.05)()
         assert [thread.daemon for thread in asked] == [True]
+    finally:
+        answer.set()
+
+
+async def test_what_the_keyring_says_is_kept_until_it_is_refused(desk: Desk) -> None:
+    said = iter(["sk-old", "sk-new"])
+    resolver = desk.resolver(lambda _provider: next(said))
+    assert [await resolver(), await resolver()] == ["sk-old", "sk-old"]
+    resolver.forget("sk-old")
+    assert await resolver() == "sk-new"
+
+
+async def test_a_missing_key_is_looked_for_again(desk: Desk) -> None:
+    said = iter(["", "sk-late"])
+    resolver = desk.resolver(lambda _provider: next(said))
+    with pytest.raises(KeyMissingError):
+        await resolver()
+    assert await resolver() == "sk-late"
+
+
+async def test_a_server_that_may_need_no_key_goes_without_where_the_keyring_does_not_answer(
+    desk: Desk,
+) -> None:
+    asked: list[str] = []
+    answer = threading.Event()
+
+    def keyring(provider: str) -> str:
+        asked.append(provider)
+        answer.wait(60)
+        return ""
+
+    resolver = desk.resolver(keyring, timeout_s=0.05, default_env="")
+    try:
+        assert (resolver.is_optional, desk.resolver().is_optional) == (True, False)
+        assert [await resolver(), await resolver()] == ["", ""]
+        assert asked == ["openai"]
     finally:
         answer.set()
 
