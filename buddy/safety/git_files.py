@@ -25,9 +25,14 @@ def git_folders(top: str) -> tuple[str, ...]:
         text = read_regular(own, _MAX_POINTER_BYTES)
         if not text.startswith(b"gitdir:"):
             return (own,)
-        own = os.path.normpath(os.path.join(top, os.fsdecode(text[len(b"gitdir:") :].strip())))
-    shared = os.fsdecode(read_regular(os.path.join(own, "commondir"), _MAX_POINTER_BYTES).strip())
-    return (own, os.path.normpath(os.path.join(own, shared))) if shared else (own,)
+        own = _pointed(top, text[len(b"gitdir:") :])
+    shared = read_regular(os.path.join(own, "commondir"), _MAX_POINTER_BYTES)
+    return (own, _pointed(own, shared)) if shared.strip() else (own,)
+
+
+def _pointed(folder: str, text: bytes) -> str:
+    """The folder a file names. To git its text ends with the first NUL."""
+    return os.path.normpath(os.path.join(folder, os.fsdecode(text.partition(b"\0")[0].strip())))
 
 
 def files_that_wait(cwd: str, work_tree: str, git_dir: str) -> tuple[str, ...]:

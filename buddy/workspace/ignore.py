@@ -13,6 +13,7 @@ import re
 import stat
 from collections.abc import Collection
 
+from buddy.safety.git_files import git_folders
 from buddy.workspace.ignore_pattern import Rule, parse_ignore_file
 
 ALWAYS = frozenset({".git", ".buddyx"})
@@ -192,8 +193,7 @@ class IgnoreTree:
         shared = _rule_file(folder, ".gitignore", names)
         if not repository:
             return Names((*own, *shared, *parent.files)) if own or shared else parent
-        exclude = _exclude_file(folder)
-        last = _parsed(folder, exclude, own=False) if exclude else ()
+        last = _parsed(folder, f"{git_folders(folder)[-1]}/info/exclude", own=False)
         # Another repository inside: the outer one's .gitignore says nothing about it.
         return Names((*own, *shared, *last, *(file for file in parent.files if file.own)))
 
@@ -229,16 +229,3 @@ def repository_above(folder: str) -> str:
             return ""
         folder = parent
     return folder
-
-
-def _exclude_file(top: str) -> str:
-    """`info/exclude` of a repository, wherever its data lies (a worktree's `.git` is a file)."""
-    place = f"{top}/.git"
-    if os.path.isfile(place):
-        line = os.fsdecode(_bytes_of(place)).partition("\n")[0]
-        if not line.startswith("gitdir: "):
-            return ""
-        place = os.path.join(top, line.removeprefix("gitdir: ").strip())
-        common = os.fsdecode(_bytes_of(f"{place}/commondir")).strip()
-        place = os.path.join(place, common) if common else place
-    return f"{place}/info/exclude"

@@ -368,7 +368,10 @@ async def test_a_pipe_behind_the_pointer_of_a_worktree_is_not_waited_for(tmp_pat
             await here.call(git_status)
 
 
-@pytest.mark.parametrize("text", ["", "gitdir:", "gitdir: nowhere", "nonsense", "gitdir: " + "x" * 9000])
+@pytest.mark.parametrize(
+    "text",
+    ["", "gitdir:", "gitdir: nowhere", "nonsense", "gitdir: " + "x" * 9000, "gitdir: a\0b", "gitdir: \0"],
+)
 def test_a_pointer_to_nowhere_has_no_hooks(tmp_path: Path, text: str) -> None:
     (tmp_path / ".git").write_text(text)
     assert active_hooks(str(tmp_path)) == ()

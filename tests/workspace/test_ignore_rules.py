@@ -201,6 +201,22 @@ def test_the_exclude_file_of_a_worktree_is_that_of_its_repository(tmp_path: Path
     )
 
 
+@pytest.mark.parametrize("pointer", [b"gitdir: ../kept\0junk\n", b"gitdir: ../kept\n", b"gitdir: ../kept/"])
+def test_where_a_pointer_leads_is_read_as_git_reads_it(tmp_path: Path, pointer: bytes) -> None:
+    root = tmp_path.resolve()
+    (root / "work").mkdir()
+    subprocess.run(["git", "init", "-q", "work"], cwd=root, check=True, env=GIT_ENV, capture_output=True)
+    os.rename(root / "work" / ".git", root / "kept")
+    (root / "work" / ".git").write_bytes(pointer)
+    (root / "kept" / "info" / "exclude").write_text("left-out\n")
+
+    assert (
+        buddy_says(root / "work", ["left-out", "kept"])
+        == {"left-out"}
+        == git_says(root / "work", ["left-out"])
+    )
+
+
 def test_an_ignore_file_that_is_a_link_a_pipe_or_huge_does_no_harm(tmp_path: Path) -> None:
     root = tmp_path.resolve()
     (root / "elsewhere").write_text("*\n")
