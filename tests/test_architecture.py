@@ -145,6 +145,7 @@ BORDERS = {
     "tasks/running.py Running._run": "a task: whatever happens in one, only it fails",
     "llm/litellm_provider.py LitellmProvider.stream": "a provider lane: providers raise what they like",
     "llm/litellm_import.py LitellmLibrary._fulfil": "a provider lane: its import fails for whoever awaits it",
+    "llm/litellm_import.py LitellmLibrary._ahead": "as above, for the request that needs it",
     "extend/own_code.py run_code.guarded": "an extension: code of the person's own",
     "extend/own_code.py contained.guarded": "an extension: a tool of the person's own",
     "llm/keyring_store.py Keyring.read": "an extension: backends of the keyring raise what they like",

@@ -42,6 +42,7 @@ SWITCH_S = 0.0002
 """How long the import keeps the interpreter from a thread that wants it. A key takes it six times over (each
 system call gives it away); with Python's 5 ms, its echo took 40 ms (`tests/bench/import_echo.py`)."""
 
+_log = logging.getLogger(__name__)
 NOISY_MODULES = r"(?:litellm|pydantic|openai|mcp|httpx|aiohttp)(?:\..*)?$"
 LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "litellm")
 
@@ -99,7 +100,14 @@ class LitellmLibrary:
             return
         future.set_result(module)
         for name in LATER_MODULES:
+            self._ahead(name)
+
+    def _ahead(self, name: str) -> None:
+        """Import what some requests need. Where that fails, those meet the same error, and tell it."""
+        try:
             self._importer(name)
+        except Exception:  # noqa: BLE001 - as in `_fulfil`; here nobody awaits it
+            _log.warning("%s could not be imported ahead", name, exc_info=True)
 
     def _import(self) -> Any:
         for name, value in BEFORE_IMPORT.items():

@@ -174,6 +174,12 @@ def error_of(
         if has_begun:
             return broken_answer(error, provider)
         return unreachable(error, provider, address=target_of(base_url).address if base_url else "")
+    if isinstance(causes[-1], ImportError):
+        missing = str(causes[-1]).rstrip(".")
+        return ProviderError(
+            "bad_request",
+            f"litellm can't import what {provider} needs ({missing}): install that, or buddy again",
+        )
     text = _text(error)
     if NO_SUCH_PROVIDER in text:
         return ProviderError(

@@ -24,7 +24,7 @@ from buddy.llm.litellm_import import (
     SWITCH_S,
     LitellmLibrary,
 )
-from buddy.llm.litellm_provider import LitellmProvider
+from buddy.llm.litellm_provider import LitellmProvider, error_of
 from tests.headless.program import Desk
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,9 +38,12 @@ def module() -> Any:
 class Importer:
     """Stands in for the import: keeps what it was asked for and what the world looked like."""
 
-    def __init__(self, environment: dict[str, str], *, failure: Exception | None = None) -> None:
+    def __init__(
+        self, environment: dict[str, str], *, failure: Exception | None = None, failing: str = "litellm"
+    ) -> None:
         self.environment = environment
         self.failure = failure
+        self.failing = failing
         self.asked: list[str] = []
         self.seen: dict[str, Any] = {}
         self.may_go_on = threading.Event()
@@ -57,11 +60,42 @@ class Importer:
                 "daemon": threading.current_thread().daemon,
                 "main": threading.current_thread() is threading.main_thread(),
             }
-            if self.failure:
-                raise self.failure
         if name == LATER_MODULES[-1]:
             self.is_done.set()
+        if self.failure and name == self.failing:
+            raise self.failure
         return module()
+
+
+@pytest.mark.parametrize("failure", [ImportError("no openai"), ValueError("half installed")])
+async def test_what_only_some_requests_need_fails_for_those_alone(
+    failure: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    importer = Importer({}, failure=failure, failing=LATER_MODULES[-1])
+    library = LitellmLibrary({}, importer)
+    importer.may_go_on.set()
+    await library.module()
+    for importing in threading.enumerate():
+        if importing.name == "import-litellm":
+            await asyncio.to_thread(importing.join, 20)
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING", f"{LATER_MODULES[-1]} could not be imported ahead")
+    ]
+
+
+def test_a_request_that_cannot_import_what_it_needs_says_so() -> None:
+    try:
+        try:
+            raise ImportError("Missing boto3 to call bedrock. Run 'pip install boto3'.")
+        except ImportError as error:
+            raise RuntimeError("litellm.APIConnectionError: wrapped") from error
+    except RuntimeError as error:
+        told = error_of(error, "bedrock", key="", has_begun=False)
+    assert (told.kind, told.retryable) == ("bad_request", False)
+    assert told.message == (
+        "litellm can't import what bedrock needs (Missing boto3 to call bedrock. Run 'pip install boto3'): "
+        "install that, or buddy again"
+    )
 
 
 async def no_key() -> str:
