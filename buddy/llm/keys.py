@@ -174,8 +174,8 @@ class KeyResolver:
 
 def _ask(keyring: Callable[[str], str], provider: str, answer: Future[str]) -> None:
     """In a thread. The answer stays there when nobody waits for it any more."""
-    answer.set_running_or_notify_cancel()
-    answer.set_result(keyring(provider))
+    if answer.set_running_or_notify_cancel():  # otherwise nobody waits already
+        answer.set_result(keyring(provider))
 
 
 def checked(text: str, place: str) -> str:

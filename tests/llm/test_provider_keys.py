@@ -218,6 +218,17 @@ async def test_the_keyring_is_asked_last(desk: Desk) -> None:
     assert asked == ["openai"]
 
 
+async def test_an_answer_of_the_keyring_that_nobody_waits_for_any_more_is_no_error(desk: Desk) -> None:
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-7)  # so that now and then the request is over before its thread has begun
+    try:
+        for _ in range(2000):
+            with pytest.raises(KeyMissingError, match="did not answer"):
+                await desk.resolver(lambda _provider: "sk-late", timeout_s=-1)()
+    finally:
+        sys.setswitchinterval(usual)
+
+
 async def test_a_keyring_that_does_not_answer_holds_up_neither_a_request_nor_the_way_out(desk: Desk) -> None:
     asked: list[threading.Thread] = []
     answer = threading.Event()
