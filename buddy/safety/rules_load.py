@@ -6,7 +6,6 @@ makes the whole set broken, so that everything is asked about.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -22,15 +21,6 @@ _MATCHED_BY = {"shell": "argv", "edit": "path", "read": "path", "fetch": "host"}
 
 class _WrongRule(Exception):
     """What is wrong with a rule."""
-
-
-def rules_of_file(text: str, origin: Origin, source: str) -> RuleSet:
-    """The `[[rule]]` tables of a rules file."""
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        return unreadable(source, str(error))
-    return rules_of_tables(data.get("rule", []), origin, source)
 
 
 def unreadable(source: str, problem: str) -> RuleSet:

@@ -16,8 +16,6 @@ from buddy.agent.events import AgentUiEvent, TaskEvent, TextDelta, ThinkingDelta
 HIGH_WATER_CHARS = 512_000
 """Text that may wait for the slowest reader before streams pause."""
 
-_Piece = TextDelta | ThinkingDelta | ToolCallDelta | ToolProgress
-
 
 class _Entry:
     """An event that waits; `more` is text of the same kind that came while it did."""

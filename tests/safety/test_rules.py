@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from buddy.safety.policy import judge
 from buddy.safety.policy_facts import Facts
 from buddy.safety.rules import Rule, RuleSet, matches_argv, matches_host, matches_path
 from buddy.safety.rules_claude import rules_of_claude
-from buddy.safety.rules_load import as_table, rules_of_file, rules_of_tables, unreadable
+from buddy.safety.rules_load import as_table, rules_of_tables, unreadable
 from buddy.safety.rules_save import rules_to_save
 from tests.shell_desk import ShellDesk, make_desk
 
@@ -77,7 +78,7 @@ def loaded(**table: Any) -> RuleSet:
 
 
 def test_rules_are_read_from_toml_and_tried_on_their_examples() -> None:
-    found = rules_of_file(EXAMPLE, "user", "rules.toml")
+    found = rules_of_tables(tomllib.loads(EXAMPLE)["rule"], "user", "rules.toml")
 
     assert (found.errors, found.broken) == ((), False)
     assert [rule.shown for rule in found.rules] == [
@@ -97,8 +98,9 @@ def test_rules_are_read_from_toml_and_tried_on_their_examples() -> None:
 
 
 def test_a_saved_rule_reads_back_as_itself() -> None:
-    found = rules_of_file(EXAMPLE, "user", "r")
-    again = rules_of_file(tomli_w.dumps({"rule": [as_table(rule) for rule in found.rules]}), "user", "r")
+    found = rules_of_tables(tomllib.loads(EXAMPLE)["rule"], "user", "r")
+    saved = tomli_w.dumps({"rule": [as_table(rule) for rule in found.rules]})
+    again = rules_of_tables(tomllib.loads(saved)["rule"], "user", "r")
     network = Rule("shell", "allow", "user", open_end=True, sandbox="network", source="r, rule 1")
 
     assert again == found
@@ -152,10 +154,9 @@ def test_SEC_037_a_wrong_deny_makes_everything_asked_about(wrong: str) -> None:
     assert "everything is asked about until it is mended" in found.errors[0]
 
 
-def test_SEC_037_what_is_no_toml_or_no_table_is_said_and_asks_for_everything() -> None:
+def test_SEC_037_what_is_no_table_is_said_and_asks_for_everything() -> None:
     for found in (
-        rules_of_file("[[rule", "user", "r"),
-        rules_of_file("rule = 3", "user", "r"),
+        rules_of_tables(3, "user", "r"),
         rules_of_tables("x", "user", "r"),
         rules_of_tables(["x"], "user", "r"),
         unreadable("r", "permission denied"),
