@@ -75,9 +75,11 @@ class Workspace(msgspec.Struct, frozen=True):
 
 
 class WorktreeParts(msgspec.Struct, frozen=True):
-    """What worktrees are made with: git's side of it, and the workspace one becomes."""
+    """What worktrees are made with: git's side of it, the person's environment (for what they ignore
+    everywhere), and the workspace one becomes."""
 
     trees: Worktrees
+    variables: Mapping[str, str]
     workspace: Callable[[Worktree], Workspace]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -13,7 +14,8 @@ from buddy.agent.tool import ToolError
 from buddy.tasks.parts import BoardParts, TaskServices, Workspace, WorktreeParts
 from buddy.tasks.task import Task, TaskError
 from buddy.workspace.jobs import Jobs
-from buddy.workspace.worktrees import Standing, Worktree
+from buddy.workspace.worktree_states import WorktreeStates
+from buddy.workspace.worktrees import Standing, Worktree, kept_of
 
 _TOLD = (
     "[From here on this conversation works in a git worktree of its own: {path}, on the branch {branch}. "
@@ -69,7 +71,13 @@ class Places:
         """A new worktree from the commit the workspace of `start` stands on. Raises `ToolError`,
         `TaskError`."""
         beginning = self.of(start).boundary.root
-        return await self.parts().trees.make(wanted, start=beginning, exact=exact)
+        tree = await self.parts().trees.make(wanted, start=beginning, exact=exact)
+        await asyncio.to_thread(self.states().begin, tree)
+        return tree
+
+    def states(self) -> WorktreeStates:
+        """What became different in worktrees. Raises `TaskError`."""
+        return WorktreeStates(self.parts().variables)
 
     def told(self, task: Task) -> tuple[UserMessage, ...]:
         """What a conversation has to know of its workspace and has not been told."""
@@ -91,12 +99,12 @@ class Places:
         missing = trees.missing(tree)
         if not missing:
             return ""
-        if trees.kept(tree) is not None:
+        if kept_of(tree) is not None:
             raise ToolError(
                 f"{missing}. What was committed in it is on that branch; "
                 f"/worktree drop {task.number} forgets the rest"
             )
-        await trees.make(tree.name, exact=True)
+        await self.make(tree.name, exact=True)
         return f"{tree.shown} is made again, from the commit the main tree stands on"
 
     async def settled(self, task: Task) -> None:

@@ -93,8 +93,9 @@ class Running:
         task.steering[:0] = task.taken  # a turn that broke off did not get to them
         task.taken.clear()
         self._ended(task, task.outcome)
-        if task.left:
-            self._shared.hub.emit(task.number, Notice("info", task.left))
+        if task.left:  # said in front: of a task in the background the last words alone are shown
+            front = next(filter(self._is_foreground, self._tasks), task.number)
+            self._shared.hub.emit(front, Notice("info", task.left))
 
     async def _turn(self, task: Task, prompts: tuple[UserMessage, ...]) -> Outcome:
         again = await self._shared.places.ready(task)

@@ -155,28 +155,11 @@ class Worktrees:
         behind, ahead = (int(count) for count in counts.split())
         return Standing(changed, ahead, behind, await self._own_commits(tree, head))
 
-    def kept(self, tree: Worktree) -> Kept | None:
-        """What is known of a worktree, None where that is lost."""
-        with suppress(msgspec.MsgspecError):
-            return msgspec.json.decode(
-                read_regular(os.path.join(tree.kept, "made.json"), _MAX_KEPT_BYTES), type=Kept
-            )
-        return None
-
-    def keep(self, tree: Worktree, kept: Kept) -> None:
-        """Write down what is known. Raises `OSError`."""
-        path = os.path.join(tree.kept, "made.json")
-        descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        with open(descriptor, "wb") as file:
-            file.write(msgspec.json.encode(kept))
-        os.replace(f"{path}.new", path)
-
     async def remove(self, tree: Worktree, *, discard: bool = False) -> str:
         """Remove a worktree and, unless it has commits of its own, its branch; `discard`: whatever is lost
         with it. The last commit of a branch that went, "" when it stays. Raises `ToolError`."""
         async with self._lock:
-            standing = await self.standing(tree)
-            tip = await self._tip(tree)
+            standing, tip = await self.standing(tree), await self._tip(tree)
             await self._done(("worktree", "remove", "--force", tree.path))
             if tip and (discard or not standing.own):
                 # Only if it still is what was looked at: a commit made meanwhile is kept.
@@ -185,6 +168,12 @@ class Worktrees:
                 tip = ""
             await asyncio.to_thread(_remove_folder, tree.kept)
             return tip
+
+    async def forget(self, tree: Worktree) -> None:
+        """Let go of a worktree whose folder is gone; its branch stays. Raises `ToolError`."""
+        async with self._lock:
+            await self._done(("worktree", "prune"))
+            await asyncio.to_thread(_remove_folder, tree.kept)
 
     # -- the inside ----------------------------------------------------------------------------------------
 
@@ -226,7 +215,7 @@ class Worktrees:
     async def _add(self, tree: Worktree, commit: str) -> None:
         try:
             os.mkdir(tree.kept, 0o700)
-            self.keep(tree, Kept(commit))
+            keep(tree, Kept(commit))
         except OSError as error:
             raise ToolError(f"{tree.kept} can't be written: {error.strerror}") from error
         added = await self._run(
@@ -246,7 +235,7 @@ class Worktrees:
     async def _own_commits(self, tree: Worktree, head: str) -> int:
         branch = (f"refs/heads/{tree.branch}",) if await self._tip(tree) else ()
         others = (f"--exclude={tree.branch}", "--branches", "--tags", "--remotes")
-        kept = self.kept(tree)
+        kept = kept_of(tree)
         known = (head, kept.commit) if kept is not None else (head,)
         counted = await self._said(
             ("rev-list", "--count", "HEAD", *branch, "--not", *known, *others), tree.path
@@ -286,6 +275,23 @@ class Worktrees:
     def _run(self, arguments: tuple[str, ...], top: str, kind: GitKind) -> Coroutine[Any, Any, Finished]:
         run = GitRun(self._children, Repository(top, top, self.main), 0, asyncio.Event())
         return run_git(run, arguments, kind)
+
+
+def kept_of(tree: Worktree) -> Kept | None:
+    """What is known of a worktree, None where that is lost."""
+    with suppress(msgspec.MsgspecError):
+        data = read_regular(os.path.join(tree.kept, "made.json"), _MAX_KEPT_BYTES)
+        return msgspec.json.decode(data, type=Kept)
+    return None
+
+
+def keep(tree: Worktree, kept: Kept) -> None:
+    """Write down what is known. Raises `OSError`."""
+    path = os.path.join(tree.kept, "made.json")
+    descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(msgspec.json.encode(kept))
+    os.replace(f"{path}.new", path)
 
 
 def _slug(words: str) -> str:

@@ -17,7 +17,7 @@ from buddy.agent.tool import ToolError
 from buddy.workspace.child import Child
 from buddy.workspace.git import GitLock
 from buddy.workspace.processes import ChildProcesses, Request
-from buddy.workspace.worktrees import Kept, Worktrees
+from buddy.workspace.worktrees import Kept, Worktrees, kept_of
 from tests.command_desk import desk, until
 from tests.tools.test_git_hostile import MARK, config, git, program
 
@@ -82,7 +82,7 @@ async def test_a_worktree_lies_where_the_main_tree_does_not_look(tmp_path: Path)
         assert os.stat(main / ".buddyx").st_mode & 0o777 == 0o700
         assert trees.all() == (tree,)
         assert (trees.missing(tree), (await trees.standing(tree)).is_untouched) == ("", True)
-        assert trees.kept(tree) == Kept(git(main, "rev-parse", "HEAD").strip())
+        assert kept_of(tree) == Kept(git(main, "rev-parse", "HEAD").strip())
 
 
 async def test_names_and_branches_that_are_taken_are_left_alone(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from buddy.repl.commands import (
     trash,
     undo,
     workspace,
+    worktrees,
 )
 from buddy.repl.commands.registry import Commands
 
@@ -24,6 +25,6 @@ def builtin_commands() -> Commands:
     registry: list[Commands] = []
     help_ = talk.help_command(lambda: registry[0])
     work = (workspace, undo, trash)
-    families = (talk, tasks, aside, approvals, session, rewind, models, *work, setup, display)
+    families = (talk, tasks, worktrees, aside, approvals, session, rewind, models, *work, setup, display)
     registry.append(Commands((help_, *(one for family in families for one in family.COMMANDS))))
     return registry[0]

@@ -1,0 +1,193 @@
+"""The command about worktrees: a task in one of its own, and what becomes of what it did there."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+from buddy.agent.counting import counted
+from buddy.agent.display import Diff
+from buddy.agent.messages import Call
+from buddy.agent.tool import ToolContext, ToolError
+from buddy.config.settings import ConfigError
+from buddy.repl.blocks import Note, Table, ToolCall
+from buddy.repl.commands.registry import CommandError, command
+from buddy.repl.port import Context
+from buddy.safety.paths import Boundary
+from buddy.safety.sanitise import visible
+from buddy.tasks.task import Task
+from buddy.tools.worktree_merge import bring, main_tree, shown_changes
+from buddy.workspace.views import FileViews
+from buddy.workspace.worktrees import Worktree
+
+_ABOUT = re.compile(r"(diff|merge|drop)(?:\s+@?([A-Za-z0-9][\w-]*))?(?:\s+(discard))?")
+
+
+@command(
+    family="tasks",
+    usage="[TEXT | diff N | merge N | drop N [discard]]",
+    choices=("diff", "merge", "drop"),
+    completes=("task",),
+    sends=True,
+)
+async def worktree(context: Context, argument: str) -> None:
+    """Start a task in a git worktree of its own; without text list them; show, bring over or remove one"""
+    about = _ABOUT.fullmatch(argument.strip())
+    try:
+        if not argument.strip():
+            await _listed(context)
+        elif about is None:
+            await _started(context, argument.strip())
+        elif not about[2] or (about[3] and about[1] != "drop"):
+            raise CommandError(f"expected /worktree {about[1]} N, N being a task or the name of a worktree")
+        else:
+            tree, task = _meant(context, about[2])
+            match about[1]:
+                case "diff":
+                    await _diff(context, tree)
+                case "merge":
+                    await _merge(context, tree, task)
+                case _:
+                    await _drop(context, tree, task, discard=bool(about[3]))
+    except ToolError as error:
+        raise CommandError(str(error)) from error
+
+
+async def _started(context: Context, text: str) -> None:
+    board = context.board
+    tree = await board.places.make(text)
+    trees = board.places.parts().trees
+    try:
+        task = board.open(copy_of=board.focus, worktree=tree.name)
+    except ConfigError:
+        await trees.remove(tree)
+        raise
+    task.background = True
+    expanded = await context.desk.expand(task.number, text)
+    for note in expanded.notes:
+        context.stage.print(Note("warning", note))
+    board.submit(task.number, expanded.parts)
+    said = f"task {task.number} started in the background in {tree.shown}, on the branch {tree.branch}"
+    left = await trees.uncommitted()
+    if left:
+        said += f"; it starts from the last commit: {counted(left, 'uncommitted change')} of yours not in it"
+    context.stage.print(Note("info", said))
+
+
+async def _listed(context: Context) -> None:
+    trees = context.board.places.parts().trees
+    found = await asyncio.to_thread(trees.all)
+    if not found:
+        raise CommandError("there are no worktrees; /worktree TEXT starts a task in one")
+    rows: list[tuple[str, ...]] = []
+    for tree in found:
+        numbers = ", ".join(str(task.number) for task in _tasks_in(context, tree))
+        try:
+            standing = await trees.standing(tree)
+            changed = counted(len(standing.changed), "file") if standing.changed else "none"
+            rows.append((numbers, tree.shown, tree.branch, changed, f"+{standing.ahead} −{standing.behind}"))
+        except ToolError as error:
+            rows.append((numbers, tree.shown, tree.branch, visible(str(error)), ""))
+    head = ("task", "worktree", "branch", "not committed", "commits")
+    context.stage.print(Table(head, tuple(rows)))
+
+
+async def _diff(context: Context, tree: Worktree) -> None:
+    states = context.board.places.states()
+    changes = await asyncio.to_thread(states.changes, tree)
+    if changes.left_out:
+        context.stage.print(Note("warning", _left_out(changes.left_out)))
+    if not changes.files:
+        raise CommandError(f"nothing is different in {tree.shown}")
+    _show(context, f"diff of {tree.shown}", shown_changes(changes))
+
+
+async def _merge(context: Context, tree: Worktree, task: Task | None) -> None:
+    board = context.board
+    _check_quiet(context, tree, "merge")
+    states = board.places.states()
+    changes = await asyncio.to_thread(states.changes, tree)
+    number = task.number if task is not None else board.focus
+    main = board.places.main
+    services = {
+        **main.services(number).services,
+        FileViews: FileViews(),
+        Boundary: main_tree(main.boundary),
+    }
+    call = ToolContext(number, "", lambda _text: None, asyncio.Event(), services)
+    diff = await bring(call, changes)
+    await asyncio.to_thread(states.merged, tree, changes)
+    board.parts.cache.clear()
+    if changes.left_out:
+        context.stage.print(Note("warning", _left_out(changes.left_out)))
+    if diff.files:
+        _show(context, f"merge of {tree.shown}", diff)
+    what = counted(len(diff.files), "file") if diff.files else "nothing: the main tree has all of it"
+    back = f"; /undo @{number} takes it back" if diff.files else ""
+    said = f"brought over, not committed: {what}{back}; /worktree drop {tree.name} removes the worktree"
+    context.stage.print(Note("info", said))
+
+
+async def _drop(context: Context, tree: Worktree, task: Task | None, *, discard: bool) -> None:
+    _check_quiet(context, tree, "drop")
+    places = context.board.places
+    trees, states = places.parts().trees, places.states()
+    missing = trees.missing(tree)
+    if missing:
+        await trees.forget(tree)
+        context.stage.print(Note("info", f"{missing}; forgotten"))
+        return
+    standing = await trees.standing(tree)
+    if standing.changed and not discard and not await asyncio.to_thread(states.is_merged, tree):
+        raise CommandError(
+            f"{tree.shown} has {counted(len(standing.changed), 'changed file')} that the main tree does not "
+            f"have: /worktree merge {tree.name} brings them over, /worktree drop {tree.name} discard throws "
+            "them away"
+        )
+    tip = await trees.remove(tree, discard=discard)
+    said = f"{tree.shown} is removed"
+    if standing.own and not tip:
+        said += f"; its {counted(standing.own, 'commit')} stay on the branch {tree.branch}"
+    elif standing.own:
+        said += f"; git branch {tree.branch} {tip[:12]} brings its {counted(standing.own, 'commit')} back"
+    context.stage.print(Note("info", said))
+
+
+def _meant(context: Context, word: str) -> tuple[Worktree, Task | None]:
+    """The worktree of a task's number, or of a name. Raises `CommandError`."""
+    if word.isdecimal() and int(word) in context.board.tasks:
+        task = context.board.task(int(word))
+        tree = task.workspace.worktree
+        if tree is None:
+            raise CommandError(f"task {word} works in the main tree")
+        return tree, task
+    trees = context.board.places.parts().trees
+    named = [tree for tree in trees.all() if tree.name == word]
+    if not named:
+        raise CommandError(f"there is no task and no worktree {word!r}; /worktree lists them")
+    return named[0], next(iter(_tasks_in(context, named[0])), None)
+
+
+def _tasks_in(context: Context, tree: Worktree) -> list[Task]:
+    return [task for task in context.board.tasks.values() if task.workspace.worktree == tree]
+
+
+def _check_quiet(context: Context, tree: Worktree, what: str) -> None:
+    for task in _tasks_in(context, tree):
+        if task.running:
+            raise CommandError(f"task {task.number} still works in {tree.shown}; {what} it when it is done")
+
+
+def _left_out(paths: tuple[str, ...]) -> str:
+    names = ", ".join(visible(path) for path in paths[:5]) + (" …" if len(paths) > 5 else "")
+    return f"not shown and not brought over (secret by name, too large, or unreadable): {names}"
+
+
+def _show(context: Context, title: str, diff: Diff) -> None:
+    call = Call("", "diff", "{}")
+    context.stage.print(
+        ToolCall(call, title, "low", "ok", "", diff, 0.0, cached=False, task_id=context.focus)
+    )
+
+
+COMMANDS = (worktree,)

@@ -1,0 +1,120 @@
+"""Bringing what a task did in its worktree to the main tree: three-way, all of it or nothing, and one undo
+takes it back. What the person changed meanwhile stays."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from buddy.agent.counting import counted
+from buddy.agent.display import Diff, FileDiff
+from buddy.agent.tool import ToolContext, ToolError
+from buddy.safety.paths import Boundary, Located
+from buddy.safety.sanitise import visible
+from buddy.tools.changing import FileChange, Loader, Plan, change, difference
+from buddy.workspace.files import Loaded
+from buddy.workspace.merge import Conflict, merge_bytes
+from buddy.workspace.worktree_states import Changes, FileChanged
+
+MAX_NAMED = 20
+_ANY_EXECUTE = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
+
+
+async def bring(ctx: ToolContext, changes: Changes) -> Diff:
+    """Make the changes of a worktree in the main tree, whose services `ctx` has; the files that became
+    different there. Raises `ToolError`: where both changed the same lines, with all such places; then nothing
+    has changed."""
+    root = ctx.service(Boundary).root
+    paths = [f"{root}/{one.path}" for one in changes.files]
+
+    def plan(_ctx: ToolContext, targets: Sequence[Located], load: Loader) -> Plan:
+        return _plan(changes.files, targets, load)
+
+    _text, diff = await change(ctx, "worktree merge", paths, plan)
+    return diff
+
+
+def shown_changes(changes: Changes) -> Diff:
+    """What became different in a worktree, for the person."""
+    return Diff(tuple(_shown(one) for one in changes.files))
+
+
+def _plan(files: Sequence[FileChanged], targets: Sequence[Located], load: Loader) -> Plan:
+    made: list[FileChange] = []
+    problems: list[str] = []
+    for one, target in zip(files, targets, strict=True):
+        try:
+            found = _merged(one, target, load)
+        except ToolError as error:
+            problems.append(f"{visible(one.path)}: {error}")
+            continue
+        if found is not None:
+            made.append(found)
+    if problems:
+        more = len(problems) - MAX_NAMED
+        lines = [*problems[:MAX_NAMED], *([f"… and {counted(more, 'more file')}"] if more > 0 else [])]
+        raise ToolError("nothing was brought over; these can't be merged:\n" + "\n".join(lines))
+    return Plan(tuple(made), "")
+
+
+def _merged(one: FileChanged, target: Located, load: Loader) -> FileChange | None:
+    """The change of one file of the main tree, None where it has it already. Raises `ToolError`."""
+    if target.real != target.path or not target.inside:
+        raise ToolError(f"it leads elsewhere in the main tree ({target.shown})")
+    if one.is_link:
+        raise ToolError("a symbolic link; make it by hand")
+    now = load(target)
+    ours = None if now is None else now.data
+    after = _content(one, ours)
+    mode = _mode(one, now)
+    if after == ours and mode is None:
+        return None
+    return FileChange(target, now, after, whole=True, mode=mode)
+
+
+def _content(one: FileChanged, ours: bytes | None) -> bytes | None:
+    """What the main tree's file becomes. Raises `ToolError`."""
+    if ours in (one.before, one.after):
+        return one.after
+    if one.before is None:
+        raise ToolError("made in both, with different contents")
+    if one.after is None:
+        raise ToolError("deleted in the worktree, changed in the main tree")
+    if ours is None:
+        raise ToolError("changed in the worktree, deleted in the main tree")
+    merged = merge_bytes(one.before, ours, one.after)
+    if isinstance(merged, Conflict):
+        raise ToolError(f"both changed lines {merged.first} to {merged.last} (of the file as it was)")
+    if merged is None:
+        raise ToolError("binary, and changed in both")
+    return merged
+
+
+def _mode(one: FileChanged, now: Loaded | None) -> int | None:
+    """The permissions to give, None for those it has or a new file gets by itself. Only whether it can be run
+    is brought over: the rest is the main tree's."""
+    can_run = bool(one.modes[1] & _ANY_EXECUTE)
+    if one.after is None or can_run == bool(one.modes[0] & _ANY_EXECUTE):
+        return None
+    if now is None:
+        return 0o755 if can_run else None
+    mode = now.mode | (now.mode & 0o444) >> 2 if can_run else now.mode & ~_ANY_EXECUTE
+    return None if mode == now.mode else mode
+
+
+def _shown(one: FileChanged) -> FileDiff:
+    kind: Literal["add", "update", "delete"] = "update"
+    if one.before is None:
+        kind = "add"
+    elif one.after is None:
+        kind = "delete"
+    found = difference(one.before or b"", one.after or b"")
+    return FileDiff(one.path, kind, found.diff, found.added, found.removed)
+
+
+def main_tree(boundary: Boundary) -> Boundary:
+    """The boundary for `bring`: paths of a worktree start at the top."""
+    return msgspec.structs.replace(boundary, cwd=boundary.root)
