@@ -47,16 +47,6 @@ class Repair(msgspec.Struct, frozen=True):
     not_run_calls: tuple[Call, ...]
 
 
-def is_legal(history: Sequence[Message]) -> list[str]:
-    """What a provider would refuse, one sentence each; empty when the history is legal."""
-    found: list[str] = []
-    previous: Message | None = None
-    for exchange in _exchanges(history, 0):
-        found += _violations(exchange, previous)
-        previous = exchange.last()
-    return found
-
-
 def repaired(history: Sequence[Message], begun: AbstractSet[str]) -> Repair:
     """The history made legal. A call without a result is answered with `INTERRUPTED_TEXT` when its id is in
     `begun`, else with `NOT_RUN_TEXT`. Nothing a person said is dropped or reordered. Idempotent."""
@@ -140,9 +130,6 @@ class _Exchange(msgspec.Struct):
     following: list[ToolMessage | UserMessage] = []
     dropped: list[Message] = []
 
-    def last(self) -> Message | None:
-        return self.following[-1] if self.following else self.reply
-
 
 def _exchanges(history: Sequence[Message], start: int) -> list[_Exchange]:
     """The history from `start` on, cut before each reply. At least one; only the first has no reply."""
@@ -157,25 +144,6 @@ def _exchanges(history: Sequence[Message], start: int) -> list[_Exchange]:
             found.append(exchange)
         else:
             exchange.following.append(message)
-    return found
-
-
-def _violations(exchange: _Exchange, previous: Message | None) -> list[str]:
-    found = [f"message {message.id} is empty" for message in exchange.dropped]
-    calls = _runnable(exchange.reply)
-    if (reply := exchange.reply) is not None:
-        if not isinstance(previous, UserMessage | ToolMessage):
-            found.append(f"reply {reply.id} follows neither a person nor a result")
-        if calls != calls_of(reply):
-            found.append(f"reply {reply.id} has calls of a cut reply, or two with one id")
-        if is_empty(reply):
-            found.append(f"message {reply.id} is empty")
-    wanted = [call.id for call in calls]
-    front, rest = exchange.following[: len(calls)], exchange.following[len(calls) :]
-    results = [message.call_id for message in front if isinstance(message, ToolMessage)]
-    if results != wanted:
-        found.append(f"expected results of {wanted} in this order, found {results}")
-    found += [f"result {message.id} answers no call" for message in rest if isinstance(message, ToolMessage)]
     return found
 
 

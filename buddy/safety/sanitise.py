@@ -14,7 +14,6 @@ The pattern and the table below memorise facts about Unicode, nothing else.
 
 from __future__ import annotations
 
-import codecs
 import re
 import unicodedata
 from functools import cache
@@ -90,7 +89,6 @@ class Sanitiser:
         self._tab_width = tab_width
         self._blank_lines = blank_lines
         self._escapes = EscapeRemover()
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._marks = MAX_MARKS  # nothing to put a mark on yet
         self._column = 0
         self._line_ends = 0  # in the open run of blank lines; 0 when the last character was something
@@ -106,16 +104,10 @@ class Sanitiser:
             return text
         return self._fold(self._inert(text))
 
-    def feed_bytes(self, data: bytes) -> str:
-        """As `feed`, for UTF-8 that may be cut or wrong anywhere."""
-        return self.feed(self._decoder.decode(data))
-
     def finish(self) -> str:
-        """What was held back: the end of a cut character, the note of blank lines or of an open sequence."""
-        rest = self.feed(self._decoder.decode(b"", final=True))
+        """What was held back: the note of blank lines or of an open sequence."""
         note = self._escapes.finish()
-        if note:
-            rest += self._fold(note)
+        rest = self._fold(note) if note else ""
         return rest + self._counted_blank_lines()
 
     def _inert(self, text: str) -> str:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from buddy.agent.budget import Budget, TokenMeter, Window, message_tokens, text_tokens
 from buddy.agent.compaction import CompactedView, Compaction, applied, plan
 from buddy.agent.events import Notice
-from buddy.agent.history import is_legal
 from buddy.agent.loop import agent_loop
 from buddy.agent.messages import (
     NO_USAGE,
@@ -25,6 +24,7 @@ from buddy.agent.messages import (
 )
 from buddy.agent.provider import ModelRequest
 from tests.agent.laws import Bench, ScriptedLane, says
+from tests.legal_history import is_legal
 
 
 def price(usage: Usage) -> float:

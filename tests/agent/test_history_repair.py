@@ -12,7 +12,6 @@ from buddy.agent.history import (
     MISSING_START_TEXT,
     RepairedPrefix,
     is_empty,
-    is_legal,
     reopened,
     repaired,
 )
@@ -29,6 +28,7 @@ from buddy.agent.messages import (
     ToolMessage,
     UserMessage,
 )
+from tests.legal_history import is_legal
 
 
 def said(name: str, text: str = "please") -> UserMessage:

@@ -20,13 +20,13 @@ from buddy.agent.events import (
     ToolStarted,
     TurnFinished,
 )
-from buddy.agent.history import is_legal
 from buddy.agent.host import Allowed, Decision, Denied, Limits, Withdrawn
 from buddy.agent.loop import agent_loop, agent_loop_continue
 from buddy.agent.messages import CANCELLED_TEXT, SKIPPED_TEXT, AssistantMessage, ToolMessage, text_of
 from buddy.agent.provider import CallPiece, Finished, ProviderError, TextPiece, ThinkingPiece
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from tests.agent.laws import Bench, ScriptedLane, calls, says
+from tests.legal_history import is_legal
 
 
 @tool(risk="low")

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from buddy.agent.events import AgentUiEvent, ReplyFinished, SteeringAccepted, TextDelta, TurnFinished
-from buddy.agent.history import is_legal
 from buddy.agent.host import Agent, Allowed, Denied
 from buddy.agent.messages import CANCELLED_TEXT, Call, Text, ToolMessage, UserMessage, text_of
 from buddy.agent.provider import Finished, ModelDelta, ModelRequest, ProviderError, TextPiece
@@ -24,6 +23,7 @@ from buddy.agent.stream import (
 )
 from buddy.agent.tool import Access, Tool, ToolContext, ToolError, call_title, tool
 from tests.agent.laws import Bench, ScriptedLane, calls, check_laws, says
+from tests.legal_history import is_legal
 
 
 @tool(

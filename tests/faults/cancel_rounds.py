@@ -18,7 +18,6 @@ from typing import Any
 
 import msgspec
 
-from buddy.agent.history import is_legal
 from buddy.agent.messages import ToolMessage
 from buddy.agent.provider import ModelRequest
 from buddy.llm.scripted import Pause, Reply, Say, ScriptedCall
@@ -31,6 +30,7 @@ from buddy.workspace.launch import TerminalSize, shell_argv
 from buddy.workspace.process_tree import own_children
 from buddy.workspace.processes import Request
 from tests.board_desk import BoardDesk, board_desk, first_text, last_result
+from tests.legal_history import is_legal
 from tests.tools.web_server import LOOPBACK, Names, reply, serving
 
 SUBAGENT = "count the files"

@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from buddy.agent.history import is_legal
 from buddy.agent.messages import Message, UserMessage
 from buddy.sessions.files import JournalFiles
 from buddy.sessions.load import LoadedSession
 from buddy.sessions.records import TaskChanged
+from tests.legal_history import is_legal
 from tests.sessions.desk import OPERATIONS, call, replied, result, said, store_in
 
 Acked = Callable[[str], None]

@@ -24,12 +24,12 @@ from typing import Any
 
 import tomli_w
 
-from buddy.agent.history import is_legal
 from buddy.agent.messages import Message, UserMessage, text_of
 from buddy.sessions.identity import load_signer
 from buddy.sessions.store import SessionStore
 from buddy.tools.builtin import BUILTIN_TOOLS
 from tests.fake_llm.asked import Asked
+from tests.legal_history import is_legal
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden"

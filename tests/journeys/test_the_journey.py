@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from buddy.agent.history import is_legal
 from buddy.workspace.strays import strays
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import Desk
 from tests.journeys.terminal import on_terminal
+from tests.legal_history import is_legal
 
 MAIN = "def average(values):\n    return sum(values) / 3\n"
 LONG = "".join(f"word{number} " for number in range(4000))

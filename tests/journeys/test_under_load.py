@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from buddy.agent.history import is_legal
 from buddy.workspace.strays import strays
 from tests.capabilities import requires
 from tests.fake_llm.asked import Asked
@@ -20,6 +19,7 @@ from tests.fake_llm.script import Reply, Stall, call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import YOLO, Desk
 from tests.journeys.terminal import on_terminal
+from tests.legal_history import is_legal
 
 linux = requires("proc")
 STREAM = "".join(f"Line {number} of what **is** streamed, with `code` in it.\n\n" for number in range(3000))

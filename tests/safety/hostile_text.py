@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import unicodedata
+from collections.abc import Iterable
+
+from buddy.safety.sanitise import Sanitiser
 
 SECRET_WORDS = b"PAYLOAD"
+
+
+def sanitised(pieces: Iterable[bytes]) -> str:
+    """Bytes as they come from a process or a file: decoded piece by piece, wherever they were cut, and made
+    inert."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    sanitiser = Sanitiser()
+    inert = [sanitiser.feed(decoder.decode(piece)) for piece in pieces]
+    return "".join([*inert, sanitiser.feed(decoder.decode(b"", final=True)), sanitiser.finish()])
+
 
 HOSTILE: dict[str, bytes] = {
     # Control strings: clipboard, title, links, images, tmux and screen pass-through

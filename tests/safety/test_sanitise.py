@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from buddy.safety.sanitise import Sanitiser, clean, one_line, visible
-from tests.safety.hostile_text import HOSTILE, harm
+from tests.safety.hostile_text import HOSTILE, harm, sanitised
 
 NASTY = st.text(
     st.sampled_from(
@@ -25,11 +25,6 @@ NASTY = st.text(
 def in_pieces(pieces: list[str], **options: int) -> str:
     sanitiser = Sanitiser(**options)
     return "".join([*map(sanitiser.feed, pieces), sanitiser.finish()])
-
-
-def in_bytes(pieces: list[bytes]) -> str:
-    sanitiser = Sanitiser()
-    return "".join([*map(sanitiser.feed_bytes, pieces), sanitiser.finish()])
 
 
 @pytest.mark.parametrize(
@@ -120,13 +115,13 @@ def test_a_long_hidden_string_is_named_by_its_length() -> None:
 
 
 def test_bytes_are_decoded_across_pieces() -> None:
-    assert in_bytes([b"caf\xc3", b"\xa9 \xe2\x82", b"\xac"]) == "café €"
-    assert in_bytes([b"\xffx\xe2\x82"]) == "\ufffdx\ufffd"
+    assert sanitised([b"caf\xc3", b"\xa9 \xe2\x82", b"\xac"]) == "café €"
+    assert sanitised([b"\xffx\xe2\x82"]) == "\ufffdx\ufffd"
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_SEC_079_hostile_bytes_come_out_inert(name: str) -> None:
-    assert harm(in_bytes([HOSTILE[name]])) == ""
+    assert harm(sanitised([HOSTILE[name]])) == ""
     assert harm(clean(HOSTILE[name].decode("utf-8", "replace"))) == ""
     assert harm(clean(HOSTILE[name].decode("latin-1"))) == ""
     assert harm(clean(HOSTILE[name].decode("utf-8", "surrogateescape"))) == ""
@@ -135,11 +130,11 @@ def test_SEC_079_hostile_bytes_come_out_inert(name: str) -> None:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_SEC_080_a_split_at_any_byte_changes_nothing(name: str) -> None:
     data = HOSTILE[name]
-    whole = in_bytes([data])
+    whole = sanitised([data])
     for cut in range(1, len(data), max(1, len(data) // 200)):
-        assert in_bytes([data[:cut], data[cut:]]) == whole
+        assert sanitised([data[:cut], data[cut:]]) == whole
     if len(data) < 2000:
-        assert in_bytes([data[at : at + 1] for at in range(len(data))]) == whole
+        assert sanitised([data[at : at + 1] for at in range(len(data))]) == whole
 
 
 @settings(max_examples=400, deadline=None)
@@ -154,8 +149,8 @@ def test_any_text_in_any_pieces_is_inert_and_the_same(pieces: list[str]) -> None
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=80), st.integers(0, 80))
 def test_any_bytes_are_inert_at_every_split(data: bytes, cut: int) -> None:
-    assert harm(in_bytes([data])) == ""
-    assert in_bytes([data[:cut], data[cut:]]) == in_bytes([data])
+    assert harm(sanitised([data])) == ""
+    assert sanitised([data[:cut], data[cut:]]) == sanitised([data])
 
 
 @settings(max_examples=200, deadline=None)

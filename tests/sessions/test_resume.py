@@ -9,13 +9,13 @@ from pathlib import Path
 from buddy.agent.compaction import Compaction
 from buddy.agent.display import NOTHING
 from buddy.agent.events import ApprovalRequested, ApprovalResolved, TokenUsage
-from buddy.agent.history import is_legal
 from buddy.agent.messages import INTERRUPTED_TEXT, NO_USAGE, NOT_RUN_TEXT, Call, ToolMessage
 from buddy.sessions.load import UNFINISHED_REASON, LoadedSession
 from buddy.sessions.opened import OpenSession
 from buddy.sessions.records import BudgetSet, CheckpointTaken, JobChanged, Note, TaskChanged
 from buddy.sessions.snapshot import NAME as SNAPSHOT
 from buddy.sessions.store import SessionStore
+from tests.legal_history import is_legal
 from tests.sessions.desk import call, replied, result, said, store_in
 
 
