@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 
 from prompt_toolkit.application.run_in_terminal import in_terminal
@@ -18,6 +17,7 @@ from prompt_toolkit.application.run_in_terminal import in_terminal
 from buddy.repl.blocks import Block
 from buddy.repl.inline import InlineApplication
 from buddy.repl.output import FrameOutput, clear_screen, up_and_clear
+from buddy.repl.paint_ahead import PaintAhead
 from buddy.repl.printed import Paint, Printed
 from buddy.repl.resize import REPAIR_AFTER_S
 from buddy.repl.style import FRAMES_PER_S
@@ -27,8 +27,6 @@ FRAME_SHARE = 4
 LONGEST_PACE_S = 0.2
 """Frames take a quarter of the time at most: where one takes long (fifty tasks, a busy machine) they come
 less often, so that keys do not wait behind them; five times a second in any case."""
-PAINT_BUDGET_S = 0.02
-CATCH_UP_S = 0.003
 HOLD_S = 0.012
 """What was asked for goes before showing it: a frame is 1 to 5 ms of the 20 a cancelled stream may live."""
 
@@ -55,11 +53,11 @@ class Screen:
     ) -> None:
         self._app: InlineApplication = application
         self._output = output
-        self._printed = Printed(paint)
+        self._ahead = PaintAhead(paint, self.touch)
+        self._printed = Printed(self._ahead)
         self._wraps_again = wraps_again
         self._is_stalled = is_stalled
         self._prepare, self._drawn, self._lending = prepare, drawn, lending
-        self._pending: deque[Block] = deque()
         self._raw: list[str] = []
         self._is_held, self._is_unknown, self._pace = False, False, FRAME_S
         self._timer = self._clock = self._repair_timer = _no_timer()
@@ -70,7 +68,7 @@ class Screen:
 
     def show(self, blocks: Sequence[Block]) -> None:
         """Print blocks above the prompt, and draw what is live."""
-        self._pending.extend(blocks)
+        self._ahead.add(blocks)
         self.touch()
 
     def touch(self) -> None:
@@ -87,18 +85,18 @@ class Screen:
         if self._is_held or self._app.is_away or self._is_stalled() or not self._app.is_running:
             return
         begun = time.monotonic()
+        is_ready = self._ahead.is_ready(self._size.columns)
         rows, ticks = self._prepare()
         shrank, self._live_rows = rows < self._live_rows, rows
         with self._output.frame():
-            if self._pending or self._raw or shrank:
-                self._commit()
+            if is_ready or self._raw or shrank:
+                self._commit(self._ahead.take())
             else:
                 self._app.draw()
         self._last_frame = time.monotonic()
         self._pace = min(max(FRAME_S, FRAME_SHARE * (self._last_frame - begun)), LONGEST_PACE_S)
         self._drawn()
-        if self._pending:
-            self._plan(CATCH_UP_S)
+        self._ahead.go_on(self._size.columns)
         self._keep_ticking(ticks)
 
     def hold(self) -> None:
@@ -113,21 +111,19 @@ class Screen:
 
     def flush(self) -> None:
         """Print everything that waits to be printed: the program is about to leave."""
-        while self._pending and self._app.is_running and not (self._app.is_away or self._is_stalled()):
+        blocks = self._ahead.take(unpainted=True)
+        if blocks and self._app.is_running and not (self._app.is_away or self._is_stalled()):
             with self._output.frame():
-                self._commit()
+                self._commit(blocks)
 
-    def _commit(self) -> None:
-        """Erase, write, draw. As many blocks as fit the time a key may wait; the rest with the next frame."""
-        deadline, text = time.monotonic() + PAINT_BUDGET_S, ""
-        while self._pending and (not text or time.monotonic() < deadline):
-            text += self._printed.add(self._pending.popleft(), self._size.columns)
+    def _commit(self, blocks: Sequence[Block]) -> None:
+        """Erase, write, draw."""
+        text = "".join(self._printed.add(block, self._size.columns) for block in blocks)
+        self._ahead.forget(blocks)
         self._settle()
         self._app.erase()
-        for sequence in self._raw:
-            self._output.write_raw(sequence)
+        self._output.write_raw("".join(self._raw) + text.replace("\n", "\r\n"))
         self._raw.clear()
-        self._output.write_raw(text.replace("\n", "\r\n"))
         self._app.draw()
         self._printed.wrote(text)
         self._settle()
@@ -234,6 +230,7 @@ class Screen:
 
     def close(self) -> None:
         """No more frames."""
+        self._ahead.stop()
         for timer in (self._timer, self._clock, self._repair_timer):
             if timer is not None:
                 timer.cancel()
