@@ -15,7 +15,8 @@ from buddy.agent.messages import Text, UserMessage
 from buddy.agent.tool import ToolError
 from buddy.config.settings import ConfigError
 from buddy.tasks.parts import BoardParts, TaskServices
-from buddy.tasks.task import Task
+from buddy.tasks.places import Places
+from buddy.tasks.task import Task, TaskError
 from buddy.tools.ask_user import Questions
 from buddy.tools.delegate import Assignment, Delegation, Report, shortened
 
@@ -34,8 +35,11 @@ class Owner(Protocol):
     """What the board does for its subagents."""
 
     parts: BoardParts
+    places: Places
 
-    def open(self, title: str = "", *, model: str = "", copy_of: int = 0, parent: int = 0) -> Task:
+    def open(
+        self, title: str = "", *, model: str = "", copy_of: int = 0, parent: int = 0, worktree: str = ""
+    ) -> Task:
         """A new task."""
         ...
 
@@ -69,7 +73,7 @@ class Delegations:
         self._children: dict[int, _Child] = {}
         self._owed: dict[int, list[int]] = {}
         self._wake: dict[int, asyncio.Event] = {}
-        self.service = Delegation(self._start, self._attend, self._report_later)
+        self.service = Delegation(self._start, self._attend, self._report_later, self._isolate, self._release)
 
     def given(self, services: Callable[[int], TaskServices]) -> Callable[[int], TaskServices]:
         """The services of each task, and a way to start subagents."""
@@ -159,7 +163,12 @@ class Delegations:
         only = self._known(assignment.tools)
         lent = _share(above.meter)
         try:
-            child = owner.open(_title(assignment.text), model=assignment.model or above.model, parent=parent)
+            child = owner.open(
+                _title(assignment.text),
+                model=assignment.model or above.model,
+                parent=parent,
+                worktree=assignment.worktree,
+            )
         except ConfigError as error:
             raise ToolError(f"the subagent can't be started: {error}") from error
         child.background = True
@@ -171,6 +180,18 @@ class Delegations:
         runner = owner.submit(child.number, brief + assignment.text)
         self._children[child.number] = _Child(child.number, parent, runner, lent)
         return child.number
+
+    async def _isolate(self, parent: int, text: str) -> str:
+        """A worktree for a subagent, from the commit its parent's workspace stands on."""
+        try:
+            return (await self._owner.places.make(text, start=self._owner.task(parent))).name
+        except TaskError as error:
+            raise ToolError(str(error)) from error
+
+    async def _release(self, name: str) -> None:
+        if name:
+            parts = self._owner.places.parts()
+            await parts.trees.remove(parts.trees.named(name))
 
     def _known(self, names: tuple[str, ...] | None) -> frozenset[str] | None:
         if names is None:
@@ -207,7 +228,8 @@ class Delegations:
             max(0, child.lent.max_tokens - spent.max_tokens),
         )
         above.meter.budget = _changed(above.meter.budget, back, 1)
-        answer = task.last_answer()
+        left = f"\n[Its changes are not in your tree: {task.left}.]" if task.left else ""
+        answer = task.last_answer() + left
         outcome = task.outcome
         if outcome is not None and outcome.outcome == "completed":
             return Report(number, ok=True, text=answer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -16,11 +16,13 @@ MAX_REPORT_CHARS = 30_000
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """What a subagent is asked. `tools`: the names it may use, None for all; `model` "" is its parent's."""
+    """What a subagent is asked. `tools`: the names it may use, None for all; `model` "" is its parent's;
+    `worktree`: the name of the one it works in, "" for where its parent works."""
 
     text: str
     tools: tuple[str, ...] | None
     model: str
+    worktree: str = ""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -34,11 +36,14 @@ class Report(msgspec.Struct, frozen=True):
 class Delegation(msgspec.Struct, frozen=True):
     """What starts subagents. `start` gives one to a task and returns its number (it raises `ToolError`);
     `attend` stays with it to its end, and ends it when cancelled; `report_later` leaves it alone: its report
-    reaches the task once the model has nothing else to do."""
+    reaches the task once the model has nothing else to do. `isolate` makes a worktree for a task's subagent,
+    whose name it returns (it raises `ToolError`), `release` takes one back that is not needed."""
 
     start: Callable[[int, Assignment], int]
     attend: Callable[[int], Awaitable[Report]]
     report_later: Callable[[int], None]
+    isolate: Callable[[int, str], Awaitable[str]]
+    release: Callable[[str], Awaitable[None]]
 
 
 def _preview(_ctx: ToolContext, arguments: Any) -> Plain:
@@ -51,7 +56,8 @@ def _preview(_ctx: ToolContext, arguments: Any) -> Plain:
         case names:
             tools = ", ".join(names)
     model = arguments.model or "the model of this task"
-    return Plain(f"a subagent {where}", f"{arguments.task}\n\ntools: {tools}\nmodel: {model}")
+    place = "\nworks in: a git worktree of its own" if arguments.isolation else ""
+    return Plain(f"a subagent {where}", f"{arguments.task}\n\ntools: {tools}\nmodel: {model}{place}")
 
 
 @tool(
@@ -75,26 +81,38 @@ async def delegate(
     tools: Annotated[list[str], Meta(description="Names of the tools it may use")] | None = None,
     background: bool = True,
     model: str = "",
+    isolation: Literal["worktree"] | None = None,
 ) -> ToolResult:
     """Give a part of the work to a subagent: a conversation of its own that starts with this task alone and
     has its own context. In the background (the default) you get its number at once and go on; its answer
     reaches you when you have nothing else to do, so end your reply to wait for it. `background`: false waits
     here and returns its last message. Use it for work that is large, self-contained and answered in few
-    words; don't let two subagents change the same files."""
+    words; don't let two subagents change the same files, or give each `isolation`: "worktree", a git worktree
+    on a branch of its own that starts from the last commit and whose changes the person brings over."""
     if not task.strip():
         raise ToolError("the task is empty; write what the subagent shall do, with all it needs to know")
     delegation = ctx.service(Delegation)
     chosen = None if tools is None else tuple(tools)
-    number = delegation.start(ctx.task_id, Assignment(task, chosen, model))
+    worktree = await delegation.isolate(ctx.task_id, task) if isolation else ""
+    try:
+        number = delegation.start(ctx.task_id, Assignment(task, chosen, model, worktree))
+    except ToolError:
+        await delegation.release(worktree)
+        raise
     if background:
         delegation.report_later(number)
         said = (
-            f"task {number} works on it in the background; its answer comes when you have nothing else to do"
+            f"task {number} works on it in the background{_place(worktree)}; its answer comes when you have "
+            "nothing else to do"
         )
         return ToolResult(said, Plain(f"task {number} in the background", task))
-    ctx.progress(f"task {number} works on it\n")
+    ctx.progress(f"task {number} works on it{_place(worktree)}\n")
     report = await delegation.attend(number)
     return ToolResult(shortened(report.text), Plain(f"task {number}", report.text), ok=report.ok)
+
+
+def _place(worktree: str) -> str:
+    return f" in the worktree {worktree}, which starts from the last commit" if worktree else ""
 
 
 def shortened(text: str) -> str:

@@ -35,3 +35,113 @@ async def test_two_tasks_edit_the_same_file_and_both_are_brought_over(tmp_path: 
         await desk.said("/worktree merge 3", "brought over, not committed: 1 file; /undo @3 takes it back")
         expected = LINES.replace("line 2\n", "two\n").replace("line 9\n", "nine\n")
         assert (repo / "list.txt").read_text() == expected
+
+
+async def test_the_same_lines_changed_in_both_are_refused_and_nothing_is_lost(tmp_path: Path) -> None:
+    async with sitting(tmp_path, edits, *EDIT, list__txt=LINES, other__txt="a\n") as desk:
+        repo = desk.desk.repo
+        (repo / "other.txt").write_text("mine, not committed\n")
+        said = await desk.said("/worktree change line 2 to two", "task 2 started")
+        assert "1 uncommitted change of yours not in it" in said
+        await desk.shows("1 changed file of task 2")
+        mine = LINES.replace("line 2\n", "mine\n")
+        (repo / "list.txt").write_text(mine)
+
+        said = await desk.said("/worktree merge 2", "nothing was brought over")
+        assert "list.txt: both changed lines 2 to 2 (of the file as it was)" in said
+        assert (repo / "list.txt").read_text() == mine
+        assert (repo / "other.txt").read_text() == "mine, not committed\n"
+
+        (repo / "list.txt").write_text(LINES.replace("line 9\n", "mine\n"))
+        await desk.said("/worktree merge 2", "brought over, not committed: 1 file")
+        merged = LINES.replace("line 9\n", "mine\n").replace("line 2\n", "two\n")
+        assert (repo / "list.txt").read_text() == merged
+        assert desk.desk.git("diff", "--cached", "--name-only") == ""
+        await desk.said("/undo @2", "taken back")
+        assert (repo / "list.txt").read_text() == LINES.replace("line 9\n", "mine\n")
+
+
+async def test_worktrees_are_listed_shown_and_dropped_only_without_loss(tmp_path: Path) -> None:
+    async with sitting(tmp_path, edits, *EDIT, list__txt=LINES) as desk:
+        await desk.said("/worktree", "there are no worktrees; /worktree TEXT starts a task in one")
+        await desk.said("/worktree change line 2 to two", "task 2 started")
+        await desk.shows("1 changed file of task 2")
+        name = "change-line-2-to-two"
+        tree = desk.desk.repo / ".buddyx/worktrees" / name
+
+        await desk.said("/worktree", f".buddyx/worktrees/{name}", f"buddy/{name}", "1 file", "+0 −0")
+        await desk.said("/worktree diff 2", "-line 2", "+two")
+        await desk.said(f"/worktree diff {name}", "-line 2", "+two")
+        await desk.said("/worktree drop 2", "has 1 changed file that the main tree does not have")
+        assert tree.exists()
+        await desk.said("/worktree merge 2", "brought over, not committed: 1 file")
+        await desk.said("/worktree merge 2", "nothing: the main tree has all of it")
+        await desk.said("/worktree drop 2", "is removed")
+        assert not tree.exists()
+        assert desk.desk.git("branch", "--list", "buddy/*") == ""
+
+
+async def test_what_is_discarded_is_said_with_the_way_back(tmp_path: Path) -> None:
+    def commits(asked: Asked) -> Reply:
+        if asked.turns[-1][0] == "tool":
+            return reply("committed")
+        return reply(
+            call(
+                "run_shell",
+                command="echo x > x && git add x && git -c user.name=A -c user.email=a@b commit -qm x",
+            )
+        )
+
+    async with sitting(tmp_path, commits, "--permission-mode", "yolo", "--i-know", list__txt=LINES) as desk:
+        await desk.said("/worktree make x", "task 2 started")
+        await desk.shows("1 commit of task 2")
+        tip = desk.desk.git("rev-parse", "buddy/make-x")[:12]
+        await desk.said("/worktree drop 2 discard", f"git branch buddy/make-x {tip} brings its 1 commit back")
+
+
+async def test_commands_say_what_they_expect(tmp_path: Path) -> None:
+    async with sitting(tmp_path, edits, list__txt=LINES) as desk:
+        for line, said in {
+            "/worktree merge": "expected /worktree merge N, N being a task or the name of a worktree",
+            "/worktree diff 1": "task 1 works in the main tree",
+            "/worktree drop 7": "there is no task and no worktree '7'; /worktree lists them",
+            "/worktree diff 1 discard": "expected /worktree diff N",
+        }.items():
+            await desk.said(line, said)
+
+
+async def test_a_task_without_changes_leaves_no_worktree_and_gets_one_again(tmp_path: Path) -> None:
+    async with sitting(tmp_path, edits, *EDIT, list__txt=LINES) as desk:
+        await desk.said("/worktree look around", "task 2 started")
+        await desk.quiet()
+        assert list((desk.desk.repo / ".buddyx/worktrees").iterdir()) == [
+            desk.desk.repo / ".buddyx/worktrees/.gitignore"
+        ]
+        assert desk.desk.git("branch", "--list", "buddy/*") == ""
+
+        await desk.turn("@2 change line 4 to four")
+        await desk.shows("1 changed file of task 2 in .buddyx/worktrees/look-around")
+        assert (desk.desk.repo / "list.txt").read_text() == LINES
+
+
+async def test_a_subagent_in_a_worktree_leaves_the_tree_alone_and_says_where_its_changes_are(
+    tmp_path: Path,
+) -> None:
+    def delegates(asked: Asked) -> Reply:
+        if "You are a subagent" in asked.last_user_text:
+            return edits(asked)
+        if asked.turns[-1][0] == "tool":
+            return reply("delegated")
+        task = "change line 5 to five"
+        return reply(call("delegate", task=task, background=False, isolation="worktree"))
+
+    async with sitting(tmp_path, delegates, "--permission-mode", "yolo", "--i-know", list__txt=LINES) as desk:
+        await desk.turn("have it done")
+        (result,) = [
+            text for asked in desk.server.requests for text in asked.tool_results if "ready" in text
+        ][-1:]
+
+        assert "[Its changes are not in your tree: 1 changed file of task 2" in result
+        assert (desk.desk.repo / "list.txt").read_text() == LINES
+        await desk.said("/worktree merge 2", "brought over, not committed: 1 file")
+        assert "five\n" in (desk.desk.repo / "list.txt").read_text()

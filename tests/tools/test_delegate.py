@@ -273,6 +273,14 @@ async def test_without_limits_nothing_is_lent(tmp_path: Path) -> None:
                 "Count.\nAll.\n\ntools: none\nmodel: the model of this task",
             ),
         ),
+        (
+            {"tools": [], "isolation": "worktree"},
+            Plain(
+                "a subagent in the background",
+                "Count.\nAll.\n\ntools: none\nmodel: the model of this task\n"
+                "works in: a git worktree of its own",
+            ),
+        ),
     ],
 )
 def test_an_approval_shows_what_the_subagent_is_asked_and_may_use(
