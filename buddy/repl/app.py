@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from itertools import chain
 
 import msgspec
 from prompt_toolkit.completion import Completer
@@ -127,10 +128,13 @@ class Repl:
             self._painter,
             is_stalled=lambda: terminal.is_stalled,
             prepare=lambda: self._bars.refresh(self._first.print),
-            drawn=lambda: None if terminal.is_stalled else self._bars.note_seen(),
+            drawn=lambda: None if terminal.is_stalled else self._bars.note_seen(self._unprinted()),
             lending=announcer.withdraw,
             wraps_again=wraps_again(settings.environ),
         )
+
+    def _unprinted(self) -> Iterator[Block]:
+        return chain(self._first.waiting, self.screen.waiting)
 
     async def run(self, events: AsyncIterator[list[TaskEvent]]) -> Ending:
         """Read, show, until the person leaves or the terminal does. An error in here is raised after the

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from buddy.repl.announce import Announcer
 from buddy.repl.arriving import Colour, uncoloured
-from buddy.repl.blocks import Block
+from buddy.repl.blocks import ApprovalAsked, Block
 from buddy.repl.chrome import hint_lines, top_lines
 from buddy.repl.footer import footer_line, with_sign
 from buddy.repl.output import FrameOutput
@@ -62,12 +62,16 @@ class Bars:
         ticks = bool(live or self._state.inbox or now < self._hint_until)
         return len(self._top), ticks
 
-    def note_seen(self) -> None:
-        """After a frame reached the terminal: requests in it have been seen from now on."""
-        if not self._marked_fits:
+    def note_seen(self, unprinted: Iterable[Block]) -> None:
+        """After a frame reached the terminal: requests in it have been seen from now on, but not those whose
+        whole text still waits to be printed."""
+        if not self._marked_fits or not self._state.inbox:
             return
         now = self._clock()
+        unseen = {block.request_id for block in unprinted if isinstance(block, ApprovalAsked)}
         for index, row in enumerate(self._state.inbox):
+            if row.request_id in unseen:
+                continue
             row.drawn_at = now if row.drawn_at is None else row.drawn_at
             if index == 0 and row.marked_at is None:
                 row.marked_at = now

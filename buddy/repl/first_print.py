@@ -33,6 +33,11 @@ class FirstPrint:
         self._waiting: list[Block] = []
         self._warming: asyncio.Future[None] | None = None
 
+    @property
+    def waiting(self) -> Sequence[Block]:
+        """What cannot be drawn yet."""
+        return self._waiting
+
     def print(self, blocks: Sequence[Block]) -> None:
         """Show blocks, in their order, at once or when the painter is there; draw what is live."""
         if self._painter.is_warm or (self._warming is not None and self._warming.done()):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 
 from prompt_toolkit.application.run_in_terminal import in_terminal
 
@@ -70,6 +70,11 @@ class Screen:
         """Print blocks above the prompt, and draw what is live."""
         self._ahead.add(blocks)
         self.touch()
+
+    @property
+    def waiting(self) -> Iterable[Block]:
+        """What was to be shown and is not printed yet."""
+        return self._ahead.waiting
 
     def touch(self) -> None:
         """Something live changed: draw it with the next frame."""

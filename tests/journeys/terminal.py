@@ -26,6 +26,8 @@ from tests.headless.program import Desk
 from tests.screen_text import everything_of, rows_of
 
 DEADLINE_S = 25.0
+BEGIN_FRAME = b"\x1b[?2026h"
+END_FRAME = b"\x1b[?2026l"
 KEY_S = 0.02
 ENTER_S = 0.15
 """Before Enter, and between two keys of a person: what comes faster is taken for a paste."""
@@ -38,6 +40,18 @@ def _as_a_shell_does() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
+def _whole_frames(data: bytes) -> int:
+    """How much of the output a terminal with synchronized output would show: not the frame that is still
+    being written, nor what may be the beginning of one."""
+    begin = data.rfind(BEGIN_FRAME)
+    if begin >= 0 and data.find(END_FRAME, begin) < 0:
+        return begin
+    for length in range(len(BEGIN_FRAME) - 1, 0, -1):
+        if data.endswith(BEGIN_FRAME[:length]):
+            return len(data) - length
+    return len(data)
+
+
 class Terminal:
     """A terminal with buddy in it."""
 
@@ -46,6 +60,7 @@ class Terminal:
     ) -> None:
         self.screen = pyte.HistoryScreen(columns, rows, history=5000, ratio=0.5)
         self.output = b""
+        self._held = b""
         self._stream = pyte.ByteStream(self.screen)
         self._master, slave = pty.openpty()
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -73,14 +88,25 @@ class Terminal:
             asyncio.get_running_loop().remove_reader(self._master)
             return
         self.output += data
-        self._stream.feed(data)
+        self._held += data
+        whole = _whole_frames(self._held)
+        self._stream.feed(self._held[:whole])
+        self._held = self._held[whole:]
+
+    def _show_the_rest(self) -> None:
+        """Half a frame is shown when its other half will never come."""
+        if self._held and self.process.poll() is not None:
+            self._stream.feed(self._held)
+            self._held = b""
 
     def rows(self) -> list[str]:
-        """The screen, without blank lines at its end."""
+        """The screen, without blank lines at its end; never in the middle of a frame."""
+        self._show_the_rest()
         return rows_of(self.screen)
 
     def everything(self) -> list[str]:
         """Scrollback and screen."""
+        self._show_the_rest()
         return everything_of(self.screen)
 
     def input_line(self) -> str:

@@ -45,6 +45,7 @@ async def test_SEC_082_a_command_that_hides_something_is_shown_with_what_it_hide
         async with on_terminal(desk) as terminal:
             await terminal.line("go on")
             await terminal.shows("y once")
+            await terminal.has_shown("│ touch last")
             shown = in_a_row(terminal)
             for part in ("⟨U+202E⟩", "⟨U+200B⟩", "⟨U+E0041⟩", "⟨300 spaces⟩", "touch hidden", "touch last"):
                 assert part in shown, part
@@ -53,6 +54,48 @@ async def test_SEC_082_a_command_that_hides_something_is_shown_with_what_it_hide
             rule = next(at for at, row in enumerate(terminal.rows()) if row and set(row) == {"─"})
             row = "".join(terminal.rows()[:rule][-8:])
             assert "y once" in row, "the request stands right above the line"
+
+
+SLOW_PAINTER = """
+import os, sys, time
+from buddy.repl.lazy_paint import LazyPainter
+warm = LazyPainter.warm
+
+def slowly(self):
+    while not os.path.exists("go on"):
+        time.sleep(0.01)
+    warm(self)
+
+LazyPainter.warm = slowly
+from buddy.__main__ import main
+sys.exit(main())
+"""
+"""The whole text of a request takes as long to be printed as the test wants."""
+
+
+@pytest.mark.slow
+async def test_SEC_082_a_request_is_not_answered_before_all_of_it_is_printed(tmp_path: Path) -> None:
+    def model(asked: Asked) -> Reply:
+        last = asked.turns[-1][0] == "tool"
+        return reply("I did.") if last else reply(call("run_shell", command="touch first\ntouch second"))
+
+    async with FakeLLM(model) as server:
+        desk = desk_of(tmp_path, server)
+        async with on_terminal(desk, program=(sys.executable, "-c", SLOW_PAINTER)) as terminal:
+            await terminal.line("go on")
+            await terminal.shows("y once")
+            assert "│ touch second" not in terminal.rows()
+            await asyncio.sleep(SEEN_S)
+            await terminal.line("y")
+            await terminal.shows("not answered: the request was not on the screen yet")
+            (desk.repo / "go on").touch()
+            await terminal.has_shown("│ touch second")
+            assert not (desk.repo / "first").exists()
+            terminal.keys("\x15")
+            await asyncio.sleep(SEEN_S)
+            await terminal.line("y")
+            await terminal.has_shown("I did.")
+            assert (desk.repo / "second").exists()
 
 
 @pytest.mark.slow
@@ -143,10 +186,10 @@ import os, sys
 import buddy.repl.bars as bars
 footer_line = bars.footer_line
 
-def broken(*given):
+def broken(*given, **named):
     if os.path.exists("boom"):
         raise ZeroDivisionError("the footer is broken")
-    return footer_line(*given)
+    return footer_line(*given, **named)
 
 bars.footer_line = broken
 from buddy.__main__ import main
