@@ -1,18 +1,21 @@
-"""Write templates/models.toml from the price map inside the pinned litellm wheel (MIT), without importing it.
+"""Write templates/models.toml from the price map and the provider lists inside the pinned litellm wheel
+(MIT), without importing it.
 
     python .ci/make_catalogue.py            write the file
     python .ci/make_catalogue.py --check    exit 1 when the file is not what this would write
 
-Maintainers run it when the pin moves and read the diff. The output depends on the price map and on this file
+Maintainers run it when the pin moves and read the diff. The output depends on the wheel and on this file
 only: sorted, rounded, without dates of today.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +23,10 @@ from typing import Any
 
 TARGET = Path(__file__).resolve().parents[1] / "templates" / "models.toml"
 PRICE_MAP = "model_prices_and_context_window_backup.json"
+PROVIDER_ENUM = "types/utils.py"
+"""Holds `LlmProviders`, the providers litellm has code for."""
+LIKE_OPENAI = "llms/openai_like/providers.json"
+"""Those it reaches by an address alone."""
 
 RETIRED_BEFORE = "2026-01-01"
 """Models whose provider switched them off before this day are left out. Move it together with the pin."""
@@ -86,6 +93,7 @@ HEADER = """\
 # the pinned litellm; don't edit rows here. A model that isn't listed works: set `context_limit` in the
 # profile.
 #
+# litellm                 the first parts of names that litellm takes: what is not here needs a base_url.
 # [providers.NAME]  wire = "chat" or "anthropic": spoken directly over HTTP; "": through litellm. key_env:
 # where                   the key is looked for unless the profile says otherwise. aliases: other names of the
 # provider. [models]          one table per provider. context and output: tokens; in, out, read, write:
@@ -97,13 +105,25 @@ HEADER = """\
 Row = dict[str, Any]
 
 
-def price_map() -> dict[str, Row]:
-    """The map as litellm ships it."""
+def shipped(name: str) -> str:
+    """A file of the installed litellm."""
     spec = find_spec("litellm")
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("litellm is not installed: pip install the pinned version first")
-    path = Path(spec.submodule_search_locations[0]) / PRICE_MAP
-    return json.loads(path.read_text(encoding="utf-8"))
+    return (Path(spec.submodule_search_locations[0]) / name).read_text(encoding="utf-8")
+
+
+def price_map() -> dict[str, Row]:
+    """The map as litellm ships it."""
+    return json.loads(shipped(PRICE_MAP))
+
+
+def litellm_providers() -> list[str]:
+    """The providers litellm knows."""
+    classes = (node for node in ast.walk(ast.parse(shipped(PROVIDER_ENUM))) if isinstance(node, ast.ClassDef))
+    enum = next(one for one in classes if one.name == "LlmProviders")
+    values = {ast.literal_eval(line.value) for line in enum.body if isinstance(line, ast.Assign)}
+    return sorted(values | set(json.loads(shipped(LIKE_OPENAI))))
 
 
 def selected(rows: Mapping[str, Row]) -> dict[str, dict[str, Row]]:
@@ -202,9 +222,10 @@ def table(lines: Iterable[list[str]]) -> str:
     )
 
 
-def document(rows: Mapping[str, Row]) -> str:
+def document(rows: Mapping[str, Row], providers: Iterable[str]) -> str:
     """The whole file."""
-    out = [HEADER]
+    names = "\n".join(textwrap.wrap(" ".join(providers), 110, break_on_hyphens=False))
+    out = [HEADER, f"litellm = '''\n{names}\n'''\n"]
     for name, known_as, wire, base_url, key_env in sorted(PROVIDERS):
         out.append(f"[providers.{name}]")
         if known_as:
@@ -225,7 +246,7 @@ def main() -> None:
     )
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
     options = parser.parse_args()
-    text = document(price_map())
+    text = document(price_map(), litellm_providers())
     if not options.check:
         TARGET.write_text(text, encoding="utf-8")
         sys.stdout.write(f"{TARGET}: {sum(map(len, selected(price_map()).values()))} models\n")

@@ -84,12 +84,13 @@ class ModelInfo(msgspec.Struct, frozen=True):
 
 
 class Catalogue(msgspec.Struct, frozen=True):
-    """All rows by id, every spelling of a name (lower case) with the id it means, and the providers by name
-    and alias."""
+    """All rows by id, every spelling of a name (lower case) with the id it means, the providers by name and
+    alias, and the names of all that litellm can reach."""
 
     models: Mapping[str, ModelInfo]
     names: dict[str, str]
     providers: dict[str, Provider]
+    reachable: frozenset[str]
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -248,7 +249,7 @@ def parse_catalogue(text: str) -> Catalogue:
     for name, fields in data.get("providers", {}).items():
         provider = msgspec.convert({**fields, "name": name}, Provider)
         providers.update(dict.fromkeys((name, *provider.aliases), provider))
-    return Catalogue(_Rows(rows), _names(rows), providers)
+    return Catalogue(_Rows(rows), _names(rows), providers, frozenset(data.get("litellm", "").split()))
 
 
 class _Row(msgspec.Struct, frozen=True):

@@ -35,8 +35,12 @@ def route(catalogue: Catalogue, name: str, *, base_url: str = "", lane: LaneChoi
     sent. Raises `UnknownModelError`."""
     match = lookup(catalogue, name)
     provider, rest = _provider(catalogue, name, match)
-    if provider is None and not base_url and "/" not in name:
-        raise UnknownModelError(_unknown(catalogue, name))
+    if provider is None and not base_url:
+        head, slash, _ = name.partition("/")
+        if not slash:
+            raise UnknownModelError(_unknown(catalogue, name))
+        if head not in catalogue.reachable:
+            raise UnknownModelError(_unknown_provider(catalogue, name, head))
     api: Api = "responses" if rest.startswith("responses/") or _needs_responses(match) else "chat"
     rest = rest.removeprefix("responses/")
     wire: Wire = provider.wire if provider else ("chat" if base_url else "")
@@ -85,3 +89,15 @@ def _unknown(catalogue: Catalogue, name: str) -> str:
     ids = list(dict.fromkeys(catalogue.names[one] for one in near))
     hint = f"near names: {', '.join(ids)}" if ids else "`buddy models` lists the known ones"
     return f"unknown model {name!r}: expected provider/model in litellm's words, or a base_url; {hint}"
+
+
+def _unknown_provider(catalogue: Catalogue, name: str, head: str) -> str:
+    import difflib  # here: 1 ms that a start need not pay
+
+    known = sorted({*catalogue.providers, *catalogue.reachable})
+    near = difflib.get_close_matches(head.lower(), known, n=3, cutoff=0.7)
+    hint = f"near names: {', '.join(near)}" if near else "`buddy models` lists the usual ones"
+    return (
+        f"unknown provider {head!r} in {name!r}: expected provider/model in litellm's words, or a profile "
+        f"with a base_url; {hint}"
+    )

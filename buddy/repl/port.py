@@ -37,7 +37,7 @@ class DeskPort(msgspec.Struct, frozen=True):
     this folder (once, always, no; it blocks), `trust_is_asked` says whether that question is open; `sandbox`
     is the footer's word; `instructions` names the instruction files in force, `log_path` is "" when there is
     no log; `loaded` says where the settings came from; `doctor` examines this machine, a line each (it
-    blocks: call it in a thread)."""
+    blocks: call it in a thread), `problem` says why a model can't be asked, "" when it can."""
 
     board: TaskBoard
     policy: Policy
@@ -48,6 +48,7 @@ class DeskPort(msgspec.Struct, frozen=True):
     doctor: Callable[[], tuple[str, ...]]
     boundary: Boundary
     catalogue: Callable[[], Catalogue]
+    problem: Callable[[str], Awaitable[str]]
     jobs: Jobs
     children: ChildProcesses
     undo: UndoLog
@@ -100,3 +101,8 @@ class Context(msgspec.Struct, frozen=True):
     def focus(self) -> int:
         """The task in front."""
         return self.desk.board.focus
+
+    @property
+    def boundary(self) -> Boundary:
+        """Where the task in front works: the workspace, or a worktree of its own."""
+        return self.board.task(self.focus).workspace.boundary

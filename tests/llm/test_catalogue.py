@@ -142,7 +142,7 @@ def catalogue_of(names: set[str]) -> Catalogue:
         name: ModelInfo(name, "p", name, "chat", 1, 0, prices, frozenset(), (), (), ())
         for name in sorted(names)
     }
-    return Catalogue(models, {name: name for name in models}, {})
+    return Catalogue(models, {name: name for name in models}, {}, frozenset())
 
 
 def at_boundaries(part: str, name: str) -> bool:

@@ -195,6 +195,18 @@ def test_an_unknown_bare_name_gets_near_names(catalogue: Catalogue) -> None:
         route(catalogue, "§§§")
 
 
+def test_a_provider_nobody_knows_is_refused_unless_the_profile_has_an_address(catalogue: Catalogue) -> None:
+    refused = r"unknown provider '{}' in '{}': expected provider/model .* or a profile with a base_url; "
+    for name, hint in (
+        ("nosuch/thing", "`buddy models` lists"),
+        ("antropic/claude", "near names: anthropic"),
+    ):
+        with pytest.raises(UnknownModelError, match=refused.format(name.split("/")[0], name) + hint):
+            route(catalogue, name)
+    assert route(catalogue, "nosuch/thing", base_url=OWN).model == "thing"
+    assert route(catalogue, "watsonx/thing").model == "watsonx/thing"
+
+
 def test_what_has_no_direct_lane_cannot_be_forced_onto_one(catalogue: Catalogue) -> None:
     with pytest.raises(UnknownModelError, match="has no direct lane: set base_url"):
         route(catalogue, "gemini/gemini-2.5-pro", lane="direct")

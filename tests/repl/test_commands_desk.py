@@ -245,6 +245,11 @@ async def test_status_context_cost_model_and_budget(tmp_path: Path) -> None:
         desk.say("/model fast")
         await desk.hints("model: fast")
         await desk.said("/model nonsense of a name", "expected one profile or model")
+        await desk.said(
+            "/model nosuch/thing", "the model stays as it is: unknown provider 'nosuch'", "base_url"
+        )
+        await desk.said("/model groq/some-model", "no key for groq: set GROQ_API_KEY")
+        await desk.said("/model", "▸ │ fast")
         await desk.said("/models claude sonnet", "anthropic/")
         await desk.said("/models zzzz", "no model has 'zzzz' in its name")
         await desk.said("/budget", "expected an amount")

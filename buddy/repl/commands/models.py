@@ -22,6 +22,8 @@ async def model(context: Context, argument: str) -> None:
         return
     if len(argument.split()) > 1:
         raise CommandError(f"expected one profile or model, found {argument!r}; /models lists what there is")
+    if problem := await context.desk.problem(argument):
+        raise CommandError(f"the model stays as it is: {problem}")
     board.change_model(board.focus, argument)
     access = board.parts.model(argument)
     guess = ", a guess: set context_limit" if access.window.guessed else ""
