@@ -44,6 +44,11 @@ class LineInput:
         if self._loop is not None:
             self._loop.remove_reader(self._fd)
 
+    @property
+    def unfinished(self) -> str:
+        """What came without the end of its line: Ctrl+D hands it over."""
+        return self._partial.decode(self._encoding, "replace")
+
     def forget(self) -> None:
         """An interrupt: what was begun is dropped, as the terminal does with its own part of it."""
         self._partial = b""

@@ -22,7 +22,7 @@ from buddy.repl.line_output import LineOutput
 from buddy.repl.style import Look
 from buddy.repl.view import focus, fold
 from buddy.repl.view_state import DeskFacts, InboxRow, ViewState
-from buddy.safety.sanitise import visible
+from buddy.safety.sanitise import clean, visible
 
 PROMPT_AFTER_S = 0.12
 """The prompt waits for so much quiet: what a command prints comes before it, in one piece."""
@@ -89,6 +89,8 @@ class LineRepl:
                 self._timer.cancel()
             show.cancel()
             await asyncio.gather(show, return_exceptions=True)
+            if unsent := self._unsent():
+                self._output.say(f"not sent: {clean(unsent)}\n")
             self._output.close()
 
     def end(self, ending: Ending) -> None:
@@ -161,7 +163,7 @@ class LineRepl:
         if brought:
             self.print(*brought)
         elif self._is_persons_turn():
-            self._output.ask()
+            self._output.ask(clean(self._input.unfinished))
 
     def _is_persons_turn(self) -> bool:
         if self.state.inbox or any(row.kind == "question" for row in self.state.desk.queue):
@@ -232,12 +234,20 @@ class LineRepl:
     def _input_ended(self) -> None:
         """Ctrl+D on a terminal, which goes on after it; elsewhere the end comes again at once."""
         running = len(self.state.running())
+        unsent = self._unsent()
         now = self._clock()
-        if not running or now - self._left_at < CONFIRM_S:
+        if not (running or unsent) or now - self._left_at < CONFIRM_S:
             self.end("left")
             return
         self._left_at = now
-        self._say(leaving_ends(running) + "\n")
+        if running:
+            self._say(leaving_ends(running) + "\n")
+        if unsent:
+            self._say("not sent: Enter sends it, Ctrl+D again exits\n")
+
+    def _unsent(self) -> str:
+        """What was typed and not entered."""
+        return "\n".join([*self._begun, *filter(None, [self._input.unfinished])])
 
     def _continued(self) -> None:
         """After a stop the shell has written below the prompt."""

@@ -55,11 +55,11 @@ class LineOutput:
         self.leave_prompt()
         self._write(text)
 
-    def ask(self) -> None:
-        """Write the prompt, if it does not stand there."""
+    def ask(self, begun: str = "") -> None:
+        """Write the prompt, if it does not stand there, and what was handed over of the line behind it."""
         if not self.at_prompt:
             self.at_prompt = True
-            self._write(self._prompt)
+            self._write(self._prompt + begun)
 
     def leave_prompt(self) -> None:
         """End the line the prompt stands in."""

@@ -23,6 +23,19 @@ from buddy.repl.view_state import NO_DESK
 from tests.repl.events_for_tests import Tape
 
 
+def made(stdin: int, stdout: int, intents: list[Intent], encoding: str = "utf-8") -> LineRepl:
+    """A line REPL between two descriptors."""
+    return LineRepl(
+        look=Look("mono", ASCII, ansi=False),
+        stdin=stdin,
+        stdout=stdout,
+        encoding=encoding,
+        desk=lambda: NO_DESK,
+        act=intents.append,
+        clock=time.monotonic,
+    )
+
+
 class Pipes:
     """A line REPL between two pipes."""
 
@@ -33,15 +46,7 @@ class Pipes:
         self.text = b""
         self.intents: list[Intent] = []
         self.queue: asyncio.Queue[list[TaskEvent]] = asyncio.Queue()
-        self.repl = LineRepl(
-            look=Look("mono", ASCII, ansi=False),
-            stdin=self.from_us,
-            stdout=self.to_it,
-            encoding=encoding,
-            desk=lambda: NO_DESK,
-            act=self.intents.append,
-            clock=time.monotonic,
-        )
+        self.repl = made(self.from_us, self.to_it, self.intents, encoding)
 
     async def events(self) -> AsyncGenerator[list[TaskEvent], None]:
         while True:
@@ -227,16 +232,7 @@ async def test_REL_063_what_the_encoding_does_not_hold_is_replaced(encoding: str
 async def test_a_terminal_that_was_stopped_holds_up_nothing_but_its_own_output() -> None:
     pipes = Pipes("utf-8")
     master, slave = pty.openpty()
-    look = Look("mono", ASCII, ansi=False)
-    repl = LineRepl(
-        look=look,
-        stdin=pipes.from_us,
-        stdout=slave,
-        encoding="utf-8",
-        desk=lambda: NO_DESK,
-        act=pipes.intents.append,
-        clock=time.monotonic,
-    )
+    repl = made(pipes.from_us, slave, pipes.intents)
     running = asyncio.ensure_future(repl.run(pipes.events()))
     await asyncio.sleep(0)
     repl.print(Note("info", "a line of output\n" * 20_000 + "the last one"))
@@ -274,4 +270,61 @@ async def test_an_error_of_the_source_is_raised() -> None:
     with pytest.raises(RuntimeError, match="broken"):
         await pipes.repl.run(broken())
     os.close(pipes.to_us)
+    pipes.close()
+
+
+class Typed(Pipes):
+    """A line REPL whose input is a terminal."""
+
+    def __init__(self) -> None:
+        super().__init__("utf-8")
+        os.close(self.from_us)
+        os.close(self.to_us)
+        self.to_us, self.from_us = pty.openpty()
+        self.repl = made(self.from_us, self.to_it, self.intents, "utf-8")
+
+
+async def test_what_was_typed_before_ctrl_d_is_kept_and_enter_sends_it() -> None:
+    pipes = Typed()
+    running = asyncio.ensure_future(pipes.repl.run(pipes.events()))
+    await pipes.until(lambda: pipes.text == b"> ")
+    os.write(pipes.to_us, b"half a li\x04")
+    await asyncio.sleep(0.1)
+    os.write(pipes.to_us, b"\x04")
+    await pipes.until(
+        lambda: pipes.text.endswith(b"not sent: Enter sends it, Ctrl+D again exits\n> half a li")
+    )
+    os.write(pipes.to_us, b"ne\n")
+    await pipes.until(lambda: pipes.intents == [Prompt("half a line")])
+    pipes.repl.end("left")
+    assert await running == "left"
+    assert pipes.text.count(b"not sent") == 1
+    os.close(pipes.to_us)
+    pipes.close()
+
+
+async def test_who_leaves_with_a_line_that_was_not_sent_sees_it_once_more() -> None:
+    pipes = Typed()
+    running = asyncio.ensure_future(pipes.repl.run(pipes.events()))
+    await pipes.until(lambda: pipes.text == b"> ")
+    os.write(pipes.to_us, b"begun \\\n")
+    await asyncio.sleep(0.1)
+    os.write(pipes.to_us, b"half\x04")
+    await asyncio.sleep(0.1)
+    os.write(pipes.to_us, b"\x04")
+    await pipes.until(lambda: b"Ctrl+D again exits\n" in pipes.text)
+    os.write(pipes.to_us, b"\x04")
+    assert await running == "left"
+    await pipes.until(lambda: pipes.text.endswith(b"not sent: begun \nhalf\n"))
+    assert pipes.intents == []
+    os.close(pipes.to_us)
+    pipes.close()
+
+
+async def test_a_pipe_that_ends_within_a_line_says_what_was_not_sent() -> None:
+    pipes = Pipes("utf-8")
+    os.write(pipes.to_us, b"half a line")
+    os.close(pipes.to_us)
+    assert await pipes.repl.run(pipes.events()) == "left"
+    await pipes.until(lambda: pipes.text.endswith(b"not sent: half a line\n"))
     pipes.close()
