@@ -85,6 +85,11 @@ class PaintAhead:
         return self._painted > 0
 
     @property
+    def waiting(self) -> Iterable[Block]:
+        """The blocks that are not printed yet, in their order."""
+        return self._waiting
+
+    @property
     def is_empty(self) -> bool:
         """Whether no block waits."""
         return not self._waiting
