@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from buddy.agent.alike import alike_at_end, alike_at_start
 from buddy.agent.pattern import pattern
 
 FOLDED_CHARS = 4096
@@ -68,25 +69,13 @@ def _broken(marks: Sequence[tuple[int, int]], begin: int, end: int) -> list[tupl
 def _changed(before: str, after: str, marks: Sequence[tuple[int, int]]) -> tuple[int, int]:
     """Where in a line something was put or taken away. A bracket typed beside a mark could as well have been
     typed inside it, two characters further: of several places the one that breaks no mark is meant."""
-    latest = _common(before, after)
-    kept = _common(before[latest:][::-1], after[latest:][::-1])
+    latest = alike_at_start(before, after)
+    kept = alike_at_end(before, after, min(len(before), len(after)) - latest)
     taken, put = len(before) - kept - latest, len(after) - kept - latest
     if taken and put:
         return latest, latest + taken
-    earliest = latest - _common(before[: latest + taken][::-1], after[: latest + put][::-1])
+    earliest = latest - alike_at_end(before[: latest + taken], after[: latest + put], latest)
     edges = [edge - size for mark in marks for edge in mark for size in (0, taken)]
     places = [latest, *(place for place in edges if earliest <= place <= latest)]
     begin = next((place for place in places if not _broken(marks, place, place + taken)), latest)
     return begin, begin + taken
-
-
-def _common(one: str, other: str) -> int:
-    """How many characters two texts begin with alike."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

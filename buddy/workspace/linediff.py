@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from buddy.agent.alike import alike_at_end, alike_at_start
+
 MAX_COMPARED_LINES = 3000
 """Blocks longer than this are shown as replaced whole: comparing takes time that grows with the square."""
-
-
-_STEP = 8192
 
 
 class LineChange(msgspec.Struct, frozen=True):
@@ -89,45 +88,13 @@ def line_changes(before: str, after: str) -> tuple[LineChange, ...]:
 
 
 def _middle(before: str, after: str) -> Middle:
-    head = _common_head(before, after)
+    head = alike_at_start(before, after)
     head = before.rfind("\n", 0, head) + 1
-    tail = _common_tail(before, after, min(len(before), len(after)) - head)
+    tail = alike_at_end(before, after, min(len(before), len(after)) - head)
     # The last lines are alike from behind the first newline in the common end on.
     first_kept = before.find("\n", len(before) - tail)
     tail = len(before) - first_kept - 1 if first_kept >= 0 else 0
     return Middle(head, len(before) - tail, len(after) - tail, before.count("\n", 0, head))
-
-
-def _common_head(before: str, after: str) -> int:
-    """How many characters both start with, in steps and then by halving: comparing slices is much faster than
-    characters."""
-    low, high = 0, min(len(before), len(after))
-    while low + _STEP < high and before.startswith(after[low : low + _STEP], low):
-        low += _STEP
-    high = min(high, low + _STEP)
-    while low < high:
-        half = (low + high + 1) // 2
-        if before[low:half] == after[low:half]:
-            low = half
-        else:
-            high = half - 1
-    return low
-
-
-def _common_tail(before: str, after: str, most: int) -> int:
-    low, high = 0, most
-    while low + _STEP < high and before.endswith(
-        after[len(after) - low - _STEP : len(after) - low], 0, len(before) - low
-    ):
-        low += _STEP
-    high = min(high, low + _STEP)
-    while low < high:
-        half = (low + high + 1) // 2
-        if before[len(before) - half : len(before) - low] == after[len(after) - half : len(after) - low]:
-            low = half
-        else:
-            high = half - 1
-    return low
 
 
 def _changes(old: list[str], new: list[str], middle: Middle) -> tuple[LineChange, ...]:
