@@ -14,7 +14,9 @@ IN_GIT_FOLDER = (
     *("info/exclude", "info/attributes", "info/grafts", "info/sparse-checkout", "objects/info/alternates"),
 )
 
+_POINTER = b"gitdir: "
 _MAX_POINTER_BYTES = 8192
+"""Twice as much as the longest path has."""
 
 
 def git_folders(top: str) -> tuple[str, ...]:
@@ -23,16 +25,23 @@ def git_folders(top: str) -> tuple[str, ...]:
     own = os.path.join(top, ".git")
     if not os.path.isdir(own):
         text = read_regular(own, _MAX_POINTER_BYTES)
-        if not text.startswith(b"gitdir:"):
+        if not text.startswith(_POINTER):
             return (own,)
-        own = _pointed(top, text[len(b"gitdir:") :])
-    shared = read_regular(os.path.join(own, "commondir"), _MAX_POINTER_BYTES)
-    return (own, _pointed(own, shared)) if shared.strip() else (own,)
+        own = _pointed(top, text.removeprefix(_POINTER))
+    return (own, *shared_folder(own))
+
+
+def shared_folder(git_dir: str) -> tuple[str, ...]:
+    """The folder whose configuration and hooks hold for this one of git's too, () when it is its own."""
+    text = read_regular(os.path.join(git_dir, "commondir"), _MAX_POINTER_BYTES)
+    return (_pointed(git_dir, text),) if text else ()
 
 
 def _pointed(folder: str, text: bytes) -> str:
-    """The folder a file names. To git its text ends with the first NUL."""
-    return os.path.normpath(os.path.join(folder, os.fsdecode(text.partition(b"\0")[0].strip())))
+    """The folder a file names, to the letter as git reads it: line ends behind the name are none of it,
+    blanks and bytes that are no text are, and the name ends with the first NUL."""
+    name = os.fsdecode(text.rstrip(b"\r\n").partition(b"\0")[0])
+    return os.path.normpath(os.path.join(folder, name))
 
 
 def files_that_wait(cwd: str, work_tree: str, git_dir: str) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -197,6 +199,63 @@ def test_a_worktree_shares_the_configuration_of_its_repository(desk: ShellDesk) 
     configure(desk, "[core]\npager = x\n")
 
     assert keys(desk, "src") == ["core.pager"]
+
+
+def odd_repository(desk: ShellDesk, name: bytes) -> bytes:
+    """A repository in src whose configuration starts a program, with its data in a folder of that name."""
+    src = os.fsencode(desk.root / "src")
+    desk.git("init", "-q", "src")
+    desk.git("-C", "src", "config", "core.fsmonitor", "./x")
+    os.rename(src + b"/.git", src + b"/" + name)
+    return src
+
+
+def git_finds_the_program(desk: ShellDesk) -> bool:
+    asked = ["git", "-C", "src", "config", "core.fsmonitor"]
+    env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
+    done = subprocess.run(asked, cwd=desk.root, capture_output=True, check=False, env=env)
+    return done.stdout == b"./x\n"
+
+
+ODD_NAMES = (b"kept\xff", b" kept", b"kept ", b"kept\t", b"\nkept", b"k\re\npt")
+
+
+@pytest.mark.parametrize("name", ODD_NAMES, ids=ascii)
+@pytest.mark.parametrize("behind", [b"", b"\n", b"\r\n\n", b"\0junk", b"\0junk\n"], ids=ascii)
+def test_where_a_git_file_leads_is_read_to_the_letter(desk: ShellDesk, name: bytes, behind: bytes) -> None:
+    src = odd_repository(desk, name)
+    with open(src + b"/.git", "wb") as file:
+        file.write(b"gitdir: " + name + behind)
+
+    assert git_finds_the_program(desk)
+    assert keys(desk, "src") == ["core.fsmonitor"]
+
+
+@pytest.mark.parametrize("name", ODD_NAMES, ids=ascii)
+@pytest.mark.parametrize("behind", [b"", b"\n", b"\0junk"], ids=ascii)
+def test_where_the_shared_folder_is_is_read_to_the_letter(
+    desk: ShellDesk, name: bytes, behind: bytes
+) -> None:
+    src = odd_repository(desk, name)
+    os.mkdir(src + b"/.git")
+    (desk.root / "src" / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    with open(src + b"/.git/commondir", "wb") as file:
+        file.write(b"../" + name + behind)
+
+    assert git_finds_the_program(desk)
+    assert keys(desk, "src") == ["core.fsmonitor"]
+
+
+def test_a_submodule_that_shares_another_configuration_is_looked_at(desk: ShellDesk) -> None:
+    src = odd_repository(desk, b"kept")
+    desk.git("init", "-q", "src")
+    desk.git("-C", "src", "commit", "-q", "--allow-empty", "-m", "x")
+    desk.git("add", "src")
+    with open(src + b"/.git/commondir", "wb") as file:
+        file.write(b"../kept\n")
+
+    assert git_finds_the_program(desk)
+    assert keys(desk) == ["core.fsmonitor"]
 
 
 def test_a_git_file_that_leads_out_of_the_workspace_is_asked(desk: ShellDesk) -> None:

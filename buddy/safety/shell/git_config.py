@@ -10,7 +10,7 @@ import mmap
 import os
 import re
 
-from buddy.safety.git_files import files_that_wait, read_regular
+from buddy.safety.git_files import files_that_wait, git_folders, read_regular, shared_folder
 from buddy.safety.paths import is_beneath
 
 MAX_CONFIG_BYTES = 200_000
@@ -40,9 +40,10 @@ def executing_keys(cwd: str, root: str) -> tuple[str, ...]:
         return (f"{git_dir}: a repository without a work tree",)
     if not is_beneath(os.path.realpath(git_dir), root) and is_beneath(work_tree, root) and work_tree != root:
         return (f"{git_dir}: a repository whose data lies elsewhere",)
-    waiting = files_that_wait(cwd, work_tree, git_dir)
+    folders = (git_dir, *shared_folder(git_dir))
+    waiting = [path for folder in folders for path in files_that_wait(cwd, work_tree, folder)]
     if waiting:
-        return tuple(f"{path}: a pipe or a device, git would wait for it" for path in waiting)
+        return tuple(f"{path}: a pipe or a device, git would wait for it" for path in dict.fromkeys(waiting))
     found: list[str] = []
     for directory in _git_dirs(work_tree, git_dir):
         for name in ("config", "config.worktree"):
@@ -58,7 +59,7 @@ def repository_around(cwd: str) -> tuple[str, str]:
         if os.path.isdir(candidate):
             return folder, candidate
         if os.path.isfile(candidate):
-            return folder, _git_file(candidate)
+            return folder, git_folders(folder)[0]
         if os.path.isfile(os.path.join(folder, "HEAD")) and os.path.isdir(os.path.join(folder, "objects")):
             return "", folder
         parent = os.path.dirname(folder)
@@ -67,28 +68,16 @@ def repository_around(cwd: str) -> tuple[str, str]:
         folder = parent
 
 
-def _git_file(path: str) -> str:
-    """Where a .git file points."""
-    text = _read(path).strip()
-    target = text.removeprefix("gitdir:").strip()
-    return os.path.normpath(os.path.join(os.path.dirname(path), target))
-
-
 def _read(path: str) -> str:
     return read_regular(path, MAX_CONFIG_BYTES + 1).decode(errors="replace")
 
 
 def _git_dirs(work_tree: str, git_dir: str) -> list[str]:
-    found = [git_dir]
-    common = _read(os.path.join(git_dir, "commondir")).strip()
-    if common:
-        found.append(os.path.normpath(os.path.join(git_dir, common)))
+    found = [git_dir, *shared_folder(git_dir)]
     for path in gitlinks(os.path.join(git_dir, "index")):
-        nested = os.path.join(work_tree, path, ".git")
-        if os.path.isdir(nested):
-            found.append(nested)
-        elif os.path.isfile(nested):
-            found.append(_git_file(nested))
+        nested = os.path.join(work_tree, path)
+        if os.path.lexists(os.path.join(nested, ".git")):
+            found.extend(git_folders(nested))
     return found
 
 
