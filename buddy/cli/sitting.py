@@ -9,6 +9,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
+from buddy.agent.counting import counted
 from buddy.cli.arguments import Options
 from buddy.cli.demo import HINTS, DemoModels
 from buddy.cli.desk import Desk, open_desk
@@ -23,7 +24,6 @@ from buddy.cli.trust import FolderTrust
 from buddy.config.loading import IGNORED, Loaded
 from buddy.config.settings import ConfigError
 from buddy.llm.scripted import Pace
-from buddy.repl import words
 from buddy.repl.at_desk import AtDesk
 from buddy.repl.blocks import Note, PlainText
 from buddy.repl.commands.builtin import builtin_commands
@@ -204,7 +204,7 @@ def _paused(task: Task) -> str:
     said = f"task {task.number} is paused: {task.reason}; /continue {task.number}"
     if not task.not_run:
         return said
-    calls = words.counted(len(task.not_run), "call")
+    calls = counted(len(task.not_run), "call")
     return f"{said} takes up {calls} that did not run, and asks again where one needs your approval"
 
 

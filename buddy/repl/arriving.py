@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from buddy.agent.counting import counted
 from buddy.repl import words
 from buddy.repl.style import Line, Look
 from buddy.repl.view_state import Calling
@@ -33,7 +34,7 @@ def uncoloured(code: str, _language: str) -> Line:
 def arriving_words(phase: Calling) -> str:
     """What is being written, and how much of it is there."""
     so_far = phase.so_far
-    lines = words.counted(so_far.lines(), "line")
+    lines = counted(so_far.lines(), "line")
     path = one_line(so_far.path, PATH_CHARS)
     match phase.name, so_far.part:
         case "write_file", "content":

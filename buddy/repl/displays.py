@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from buddy.agent.counting import counted
 from buddy.agent.display import Checklist, Command, Diff, Display, FileDiff, FileList, Picture, Plain
-from buddy.repl import words
 from buddy.repl.style import DIFF_FOLD_LINES, Line, Look
 from buddy.repl.width import fit_line, indented, wrap
 from buddy.safety.sanitise import clean, visible
@@ -69,7 +69,7 @@ def folded(lines: list[Line], limit: int, width: int, look: Look) -> tuple[list[
     missing = len(lines) - limit
     if missing < 2:
         return lines, False
-    marker: Line = [("muted", f"{look.glyphs.ellipsis} {words.counted(missing, 'more line')} (Ctrl+O)")]
+    marker: Line = [("muted", f"{look.glyphs.ellipsis} {counted(missing, 'more line')} (Ctrl+O)")]
     return [*lines[:limit], fit_line(marker, width, look.glyphs.ellipsis)], True
 
 

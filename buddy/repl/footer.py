@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from buddy.agent.counting import counted
 from buddy.agent.events import TokenUsage
 from buddy.repl import words
 from buddy.repl.style import Line, Look
@@ -36,17 +37,17 @@ def _parts(state: ViewState, look: Look) -> list[tuple[int, str, str]]:
     desk = state.desk
     parts: list[tuple[int, str, str]] = []
     if state.inbox:
-        parts.append((0, "marked", words.counted(len(state.inbox), "approval") + " waiting"))
+        parts.append((0, "marked", counted(len(state.inbox), "approval") + " waiting"))
     questions = sum(row.kind == "question" for row in desk.queue)
     if questions:
-        parts.append((0, "marked", words.counted(questions, "question") + " waiting"))
+        parts.append((0, "marked", counted(questions, "question") + " waiting"))
     parts.append((1, "bold" if desk.mode != "yolo" else "error", one_line(desk.mode, 20)))
     parts.append((3, "", one_line(desk.model, 40)))
     if desk.usage is not None:
         parts += [part for part in _numbers(desk.usage) if look.numbers or "context" in part[2]]
     running = len(state.running())
     if running:
-        parts.append((2, "phase", words.counted(running, "task") + " running"))
+        parts.append((2, "phase", counted(running, "task") + " running"))
     parts.append((4, "error" if "NONE" in desk.sandbox else "", one_line(desk.sandbox, 40)))
     parts += [(0, "warning", one_line(text, 60)) for text in desk.extra]  # NOT SAVED, yes to all questions
     return [part for part in parts if part[2]]

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Generator
 from typing import Any, Literal
 
-from buddy.repl import words
+from buddy.agent.counting import counted
 from buddy.repl.output import RESET_MODES, Terminal
 from buddy.repl.outside import Modes, set_terminal_modes
 
@@ -27,7 +27,7 @@ POP_TITLE = "\x1b[23;2t"
 def leaving_ends(running: int) -> str:
     """What Ctrl+D asks while tasks run."""
     verb = "is" if running == 1 else "are"
-    return f"{words.counted(running, 'task')} {verb} running: Ctrl+D again ends them and exits"
+    return f"{counted(running, 'task')} {verb} running: Ctrl+D again ends them and exits"
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ Pure: the state, the time and the size of the terminal in, lines out. Nothing he
 
 from __future__ import annotations
 
+from buddy.agent.counting import counted
 from buddy.repl import words
 from buddy.repl.arriving import Colour, arriving_lines, arriving_words, uncoloured
 from buddy.repl.style import (
@@ -93,7 +94,7 @@ def live_lines(
     for index, task in enumerate(running):
         left = room - len(lines)
         if left == 1 and len(running) - index > 1:
-            lines.append([("muted", f"and {words.counted(len(running) - index, 'more running task')}")])
+            lines.append([("muted", f"and {counted(len(running) - index, 'more running task')}")])
             break
         if left < 1:
             break
@@ -154,7 +155,7 @@ def inbox_lines(state: ViewState, now: float, columns: int, look: Look) -> list[
         lines += _inbox_row(row, known, now, max(columns - 1, 10), look, marked=number == 1)
     missing = len(state.inbox) - QUEUE_ROWS - 1
     if missing > 0:
-        lines.append([("warning", f"  and {words.counted(missing, 'more request')} (/ok, /no)")])
+        lines.append([("warning", f"  and {counted(missing, 'more request')} (/ok, /no)")])
     return lines
 
 
@@ -176,7 +177,7 @@ def _inbox_row(row: InboxRow, number: int, now: float, width: int, look: Look, *
         missing = len(lines) - APPROVAL_LINES + 1
         lines = [
             *lines[: APPROVAL_LINES - 1],
-            [("warning", f"  {words.counted(missing, 'more line')} above in the scrollback")],
+            [("warning", f"  {counted(missing, 'more line')} above in the scrollback")],
         ]
     lines += wrap([("muted", "  " + visible(row.reason))], width)[:1] if row.reason else []
     return [*lines, *wrap(_answers(row), width)]

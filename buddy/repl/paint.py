@@ -6,6 +6,7 @@ program's own.
 
 from __future__ import annotations
 
+from buddy.agent.counting import counted
 from buddy.agent.display import Command, Display
 from buddy.repl import words
 from buddy.repl.blocks import (
@@ -107,10 +108,10 @@ class Painter:
         sign = self.look.glyphs.prompt
         lines = text_lines(block.text, width - 2, "user")
         if len(lines) > PROMPT_LINES + 1:
-            missing = words.counted(len(lines) - PROMPT_LINES, "more line")
+            missing = counted(len(lines) - PROMPT_LINES, "more line")
             lines = [*lines[:PROMPT_LINES], [("muted", f"{self.look.glyphs.ellipsis} {missing}")]]
         if block.pictures:
-            lines.append([("muted", f"[{words.counted(block.pictures, 'picture')}]")])
+            lines.append([("muted", f"[{counted(block.pictures, 'picture')}]")])
         for what in block.along:
             lines += wrap([("muted", f"with it: {one_line(what, 120)}")], width - 2)
         note = {"steer": "steering", "follow_up": "queued", "note": "note", "instructions": "instructions"}
@@ -205,7 +206,7 @@ class Painter:
         who = f"task {block.task_id} {one_line(block.name, 60)}".rstrip() + ": " if block.name else ""
         facts = [words.seconds(block.seconds)]
         if block.calls:
-            facts.append(words.counted(block.calls, "call"))
+            facts.append(counted(block.calls, "call"))
         if block.output_tokens:
             facts.append(f"{words.tokens(block.output_tokens)} tokens")
         lines = wrap([(style, who + word), ("muted", dot + dot.join(facts))], width)

@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import cast
 
+from buddy.agent.counting import counted
 from buddy.agent.display import Plain
 from buddy.agent.messages import AssistantMessage, Call, Message, ToolMessage, UserMessage, calls_of, text_of
-from buddy.repl import words
 from buddy.repl.blocks import Block, Note, ToolCall, UserPrompt
 from buddy.repl.markdown import closed_blocks
 from buddy.repl.own_words import own_words
@@ -27,9 +27,7 @@ def blocks_of(history: Sequence[Message], task_id: int) -> list[Block]:
     blocks: list[Block] = []
     left_out = _beginning(history)
     if left_out:
-        blocks.append(
-            Note("hint", f"not shown: {words.counted(left_out, 'earlier message')}; /export writes all")
-        )
+        blocks.append(Note("hint", f"not shown: {counted(left_out, 'earlier message')}; /export writes all"))
     calls: dict[str, Call] = {}
     for message in history[left_out:]:
         is_last = message is history[-1]

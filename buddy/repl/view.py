@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from buddy.agent import events as ev
+from buddy.agent.counting import counted
 from buddy.agent.messages import Image, UserMessage, calls_of, text_of
 from buddy.agent.pattern import pattern
 from buddy.repl import words
@@ -133,7 +134,7 @@ def _fold(state: ViewState, task: TaskView, event: ev.AgentUiEvent, at: float) -
             return [Note("hint", f"{event.message} (attempt {event.attempt} of {event.attempts}, {again})")]
         case ev.ContextCompacted():
             before, after = words.tokens(event.tokens_before), words.tokens(event.tokens_after)
-            shortened = f"{words.counted(event.dropped, 'message')} shortened"
+            shortened = f"{counted(event.dropped, 'message')} shortened"
             return [Note("info", f"context compacted: {before} to {after} tokens, {shortened}")]
         case ev.Notice():
             return [Note(event.level, event.text)]

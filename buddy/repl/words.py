@@ -35,8 +35,3 @@ def tokens(count: int) -> str:
 def money(usd: float) -> str:
     """An amount of dollars, with as many digits as it needs."""
     return f"${usd:.2f}" if usd >= 0.095 or usd == 0 else f"${usd:.4f}"
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 task`, `2 tasks`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

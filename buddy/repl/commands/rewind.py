@@ -9,10 +9,10 @@ import os
 import re
 from collections.abc import Sequence
 
+from buddy.agent.counting import counted
 from buddy.agent.display import Diff
 from buddy.agent.messages import AssistantMessage, Call, UserMessage, calls_of, text_of
 from buddy.agent.tool import ToolError
-from buddy.repl import words
 from buddy.repl.blocks import Note, Table, ToolCall
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.own_words import own_words
@@ -73,7 +73,7 @@ def _list(context: Context, task: Task, points: Sequence[int], entries: Sequence
         (
             str(number),
             one_line(text_of(task.history[at]), 100),
-            words.counted(len(_paths(changes_since(task, at, entries))), "file"),
+            counted(len(_paths(changes_since(task, at, entries))), "file"),
         )
         for number, at in enumerate(points, 1)
     ]
@@ -95,7 +95,7 @@ async def _offer(context: Context, number: int, changed: tuple[UndoEntry, ...]) 
     cwd = context.desk.boundary.cwd
     shown = await asyncio.to_thread(diff_of, context.desk.undo, changed, cwd)
     context.stage.print(_block(context, shown, f"changed since prompt {number}"))
-    count = words.counted(len(_paths(changed)), "file")
+    count = counted(len(_paths(changed)), "file")
     context.stage.print(
         Note(
             "info",
@@ -121,8 +121,8 @@ async def _take_back(context: Context, task: Task, number: int, changed: tuple[U
                 await asyncio.to_thread(context.desk.undo.undo, context.desk.locks, task.number, merging=True)
             )
         except ToolError as error:
-            left = words.counted(len(changed) - len(undone), "change")
-            done = words.counted(len(undone), "change")
+            left = counted(len(changed) - len(undone), "change")
+            done = counted(len(undone), "change")
             raise CommandError(f"{error} {done} taken back, {left} not; the conversation stays") from error
     paths = [visible(os.path.relpath(path, context.desk.boundary.cwd)) for path in _paths(undone)]
     more = len(paths) - MAX_NAMED
