@@ -32,8 +32,9 @@ _PLAIN: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": bo
 
 
 def arguments_type(function: Callable[..., Any]) -> type[msgspec.Struct]:
-    """The record of a tool function's parameters after the first (its context)."""
-    parameters = list(inspect.signature(function).parameters.values())[1:]
+    """The record of a tool function's parameters after the first (its context). Raises `TypeError` for a
+    function that can't be called with them by name."""
+    parameters = _parameters(function)[1:]
     hints = _hints(function, parameters)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for parameter in parameters:
@@ -47,6 +48,17 @@ def arguments_type(function: Callable[..., Any]) -> type[msgspec.Struct]:
     return msgspec.defstruct(
         f"{function.__name__}_arguments", fields, frozen=True, kw_only=True, forbid_unknown_fields=True
     )
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    found = list(inspect.signature(function).parameters.values())
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    if not found or found[0].kind is inspect.Parameter.KEYWORD_ONLY:
+        raise TypeError(f"{function.__name__}: expected the context of the call as first parameter (ctx)")
+    for parameter in found[1:]:
+        if parameter.kind not in named:
+            raise TypeError(f"{function.__name__}: expected parameters with names, found {parameter}")
+    return found
 
 
 def _hints(function: Callable[..., Any], parameters: Sequence[inspect.Parameter]) -> dict[str, Any]:
@@ -97,19 +109,22 @@ def _short(schema: dict[str, Any]) -> dict[str, Any]:
     return short
 
 
-def _inline(schema: Any, components: Mapping[str, Any]) -> Any:
+def _inline(schema: Any, components: Mapping[str, Any], inside: tuple[str, ...] = ()) -> Any:
     if isinstance(schema, list):
-        return [_inline(item, components) for item in cast(list[Any], schema)]
+        return [_inline(item, components, inside) for item in cast(list[Any], schema)]
     if not isinstance(schema, dict):
         return schema
     node = cast(dict[str, Any], schema)
     if "$ref" in node:
+        name = node["$ref"]
+        if name in inside:
+            raise TypeError(f"{name} contains itself; expected types that end")
         rest = {key: value for key, value in node.items() if key != "$ref"}
-        return {**_inline(components[node["$ref"]], components), **rest}
+        return {**_inline(components[name], components, (*inside, name)), **rest}
     return {
-        key: {name: _inline(value, components) for name, value in value_.items()}
+        key: {name: _inline(value, components, inside) for name, value in value_.items()}
         if key == "properties"
-        else _inline(value_, components)
+        else _inline(value_, components, inside)
         for key, value_ in node.items()
         if key != "title"
     }

@@ -143,6 +143,8 @@ def tool(
         doc = description or inspect.cleandoc(function.__doc__ or "")
         if not doc:
             raise TypeError(f"tool {function.__name__} needs a docstring: it is what the model reads")
+        if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+            raise TypeError(f"tool {function.__name__} yields; expected one result (ctx.progress shows more)")
 
         called = function if inspect.iscoroutinefunction(function) else _in_thread(function)
 

@@ -137,7 +137,8 @@ async def _held(run: Run, tools: ToolRegistry, news: JobNews, trash: Trash) -> A
     undo = UndoLog(os.path.join(session.directory, "undo"))
     if run.wanted.session:
         await asyncio.to_thread(undo.entries)  # what a program that was killed left beside files goes
-    own = OwnTools(os.path.join(place.boundary.root, ".buddyx", "ext"), tools, trusted=place.trusted)
+    ext, off = os.path.join(place.boundary.root, ".buddyx", "ext"), run.settings.tools.disabled
+    own = OwnTools(ext, tools, trusted=place.trusted, off=off)
     async with _children(run) as children, Jobs(children, news.changed) as jobs:
         yield Held(
             children=children,

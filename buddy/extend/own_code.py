@@ -13,9 +13,12 @@ from typing import Any
 import msgspec
 
 from buddy.agent.tool import Tool, ToolContext, ToolResult
+from buddy.extend.own_fitness import answered, careful
 from buddy.extend.own_loop import OwnLoop, from_thread
 
 IMPORT_LIMIT_S = 10.0
+ASKED_LIMIT_S = 2.0
+"""For what a call would touch and look like: until that is known nothing else goes on."""
 MAX_PRINTED_CHARS = 8_000
 
 
@@ -112,14 +115,7 @@ def contained(tool: Tool, loop: OwnLoop) -> Tool:
         show = from_thread(asyncio.get_running_loop(), ctx.progress)
         with caught(hear):
             result = await loop.run(tool.name, partial(guarded, arguments), ctx)
-        return _with_printed(result, "".join(printed)[:MAX_PRINTED_CHARS])
+        return answered(result, "".join(printed)[:MAX_PRINTED_CHARS])
 
-    return msgspec.structs.replace(tool, run=run)
-
-
-def _with_printed(result: object, printed: str) -> ToolResult:
-    if not isinstance(result, ToolResult):
-        result = ToolResult("the tool returned nothing" if result is None else str(result))
-    if not printed.strip():
-        return result
-    return msgspec.structs.replace(result, text=f"{result.text}\n[printed]\n{printed.rstrip()}".lstrip("\n"))
+    asked = careful(tool, lambda work: run_code(work, ASKED_LIMIT_S))
+    return msgspec.structs.replace(asked, run=run)

@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Collection, Iterable, Mapping, Sized
 from types import ModuleType
 from typing import Any, Protocol, cast
 
@@ -21,6 +21,7 @@ import msgspec
 from buddy.agent.registry import ToolRegistry
 from buddy.agent.tool import Tool
 from buddy.extend.own_code import IMPORT_LIMIT_S, caught, contained, run_code
+from buddy.extend.own_fitness import unfit
 from buddy.extend.own_loop import OwnLoop
 
 GROUP = "buddy.tools"
@@ -44,11 +45,15 @@ class Reloaded(msgspec.Struct, frozen=True):
 
 
 class OwnTools:
-    """The own tools of a session, in its registry. `trusted`: the person trusts the folder's code."""
+    """The own tools of a session, in its registry. `trusted`: the person trusts the folder's code. `off`:
+    names the person switched off, built-in tools among them; nothing else takes those."""
 
-    def __init__(self, folder: str, registry: ToolRegistry, *, trusted: bool) -> None:
+    def __init__(
+        self, folder: str, registry: ToolRegistry, *, trusted: bool, off: Collection[str] = ()
+    ) -> None:
         self.folder = folder
         self.trusted = trusted
+        self._off = off
         self._registry = registry
         self._files: dict[str, tuple[str, Found]] = {}
         self._plugins: Found | None = None
@@ -70,8 +75,9 @@ class OwnTools:
             problems += found.problems
             for tool in found.tools:
                 clash = self._registry.get(tool.name)
-                if clash is not None:
-                    problems.append(_clash(tool, clash))
+                why = unfit(tool) or (_clash(tool, clash) if clash is not None else "")
+                if why or tool.name in self._off:
+                    problems += [f"{tool.source}: {why}"] if why else []
                     continue
                 self._registry.register(tool)
                 kept[tool.name] = tool
@@ -249,6 +255,6 @@ def _tools_in(loaded: object) -> list[Tool] | None:
 def _clash(tool: Tool, other: Tool) -> str:
     stem = os.path.splitext(os.path.basename(tool.source))[0]
     return (
-        f"{tool.source}: a tool named {tool.name!r} is there already ({other.source}); name this one "
+        f"a tool named {tool.name!r} is there already ({other.source}); name this one "
         f"{stem}_{tool.name} (@tool(name=…))"
     )

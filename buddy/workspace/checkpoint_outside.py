@@ -82,10 +82,18 @@ class Outsides:
         self._folders = self._folders if around == self._folders else around
         return Outside(self._files, self._folders)
 
-    # Written out: this is done for every file, before and after every call.
-
     def _permissions(self, paths: Iterable[str]) -> dict[str, int]:
         """Permissions of regular files; 0 for what is none, or is gone."""
+        return self._modes(paths, stat.S_IFREG, 0o7777)
+
+    def _existing(self, paths: Iterable[str]) -> dict[str, int]:
+        """Folders that are there."""
+        modes = self._modes(paths, stat.S_IFDIR, -1)
+        return {path: mode for path, mode in modes.items() if mode}
+
+    def _modes(self, paths: Iterable[str], kind: int, bits: int) -> dict[str, int]:
+        """These bits of what is of a kind; 0 for what is not, or is gone. Written out: this is done for every
+        file, before and after every call."""
         found: dict[str, int] = {}
         root, lstat = self._root + "/", os.lstat
         for path in paths:
@@ -93,19 +101,7 @@ class Outsides:
                 mode = lstat(root + path).st_mode
             except OSError:
                 mode = 0
-            found[path] = mode & 0o7777 if mode & _KIND == stat.S_IFREG else 0
-        return found
-
-    def _existing(self, paths: Iterable[str]) -> dict[str, int]:
-        found: dict[str, int] = {}
-        root, lstat = self._root + "/", os.lstat
-        for path in paths:
-            try:
-                mode = lstat(root + path).st_mode
-            except OSError:
-                continue
-            if mode & _KIND == stat.S_IFDIR:
-                found[path] = mode
+            found[path] = mode & bits if mode & _KIND == kind else 0
         return found
 
 
