@@ -38,6 +38,8 @@ class Options(msgspec.Struct, frozen=True):
     trust: bool = False
     require_trust: bool = False
     i_know: bool = False
+    in_worktree: bool = False
+    worktree: str = ""
     add_dir: tuple[str, ...] = ()
     config: str = ""
     debug: bool = False
@@ -91,8 +93,10 @@ options
   -r, --resume ID                   go on with a session, by id, unique prefix, name or last
   --fork                            with --continue or --resume: go on in a copy
   --add-dir DIR                     a further directory to work in
+  -w, --worktree[=NAME]             work in a git worktree of its own, on the branch buddy/NAME
   --config FILE                     another buddy.toml of your own
   --color auto|always|never         NO_COLOR wins over auto
+  --plain                           lines only, for screen readers: nothing moves, nothing is drawn again
   --debug                           write a log; its path is printed
   --version
 
@@ -120,7 +124,11 @@ def parse(arguments: Sequence[str]) -> Options:
             words.extend(rest)
             break
         name, equals, given = word.partition("=") if word.startswith("--") else (word, "", "")
-        if name in _FLAGS:
+        if name in ("--worktree", "-w"):
+            if equals and not given:
+                raise UsageError("--worktree= needs a name; without = it gets one by itself")
+            found |= {"in_worktree": True, "worktree": given}
+        elif name in _FLAGS:
             if equals:
                 raise UsageError(f"{name} takes no value, found {given!r}")
             found[_FLAGS[name]] = True
@@ -135,6 +143,8 @@ def parse(arguments: Sequence[str]) -> Options:
                 raise UsageError(_later([word, *rest]))
             words.append(word)
     command = words.pop(0) if words and words[0] in COMMANDS else ""
+    if "in_worktree" in found and (command == "resume" or found.keys() & {"resume", "resume_last"}):
+        raise UsageError("--worktree is for new sessions; one that is resumed goes on where it was")
     return msgspec.convert({**found, "command": command, "words": words}, Options)
 
 
@@ -185,6 +195,8 @@ def _later(words: Sequence[str]) -> str:
 def _unknown(word: str) -> str:
     import difflib  # here: 1 ms that a start need not pay
 
-    near = difflib.get_close_matches(word.partition("=")[0], [*_FLAGS, *_VALUES, "--version"], n=1)
+    near = difflib.get_close_matches(
+        word.partition("=")[0], [*_FLAGS, *_VALUES, "--worktree", "--version"], n=1
+    )
     hint = f"; did you mean {near[0]}?" if near else "; buddy --help lists them"
     return f"unknown option {word!r}{hint}"

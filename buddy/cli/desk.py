@@ -14,6 +14,7 @@ import msgspec
 from buddy.agent.registry import ToolRegistry
 from buddy.agent.tool import ToolContext, ToolResult
 from buddy.cli.board_parts import board_parts
+from buddy.cli.first_task import first_task, worktrees_again
 from buddy.cli.left_running import JobNews, what_was_left
 from buddy.cli.models import Models
 from buddy.cli.place import Place
@@ -103,10 +104,11 @@ async def open_desk(
         stack.callback(news.stop)
         if session.loaded.tasks:
             board.restore(session.loaded.tasks, session.loaded.state.focus)
+            where = await worktrees_again(board)
         else:
-            board.open(model=wanted.options.model)
+            where = await first_task(board, wanted.options)
         left = await what_was_left(session, board) if wanted.session else ()
-        said = filter(None, (place.trust_note, *loaded.warnings, *rules.errors, *run.found.notes))
+        said = filter(None, (place.trust_note, *loaded.warnings, *rules.errors, *run.found.notes, *where))
         yield _desk(run, held, store, board, (*said, *own_problems, *session.loaded.problems, *left))
 
 

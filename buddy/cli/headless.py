@@ -112,7 +112,7 @@ async def _run(options: Options, place: Place, loaded: Loaded, prompt: str, root
             _err(f"buddy: the price of {access.name} is not known; --max-cost can't be kept\n")
         facts = RunFacts(
             session_id=desk.session.session_id,
-            cwd=place.boundary.cwd,
+            cwd=desk.board.task(number).workspace.boundary.cwd,
             model=access.name,
             tools=tuple(tool.name for tool in offered(desk.board.parts.tools, access.model).list_all()),
             permission_mode=desk.policy.mode,

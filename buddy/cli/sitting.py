@@ -39,7 +39,7 @@ from buddy.sessions.store import ForeignSessionError, ReadOnlySessionError, Sess
 from buddy.tasks.events import EventReader
 from buddy.tasks.task import Task
 from buddy.tools.ask_user import OpenQuestion
-from buddy.workspace.file_index import FileIndex
+from buddy.workspace.file_index import FileIndexes
 
 _log = logging.getLogger(__name__)
 
@@ -134,9 +134,13 @@ async def _begin(desk: Desk, options: Options, front: Front, stage: Stage, log_p
     if asked:
         front.print(PlainText(asked))
     commands = builtin_commands()
-    cwd = desk.place.boundary.cwd
-    index = FileIndex(cwd)
-    front.completer.source = DeskCompleter(commands, context, cwd, lambda text: found(index, text))
+    files = FileIndexes()
+    front.completer.source = DeskCompleter(
+        commands,
+        context,
+        lambda: context.boundary.cwd,
+        lambda text: found(files.of(context.boundary.cwd), text),
+    )
     at_desk = AtDesk(context, commands)
     if options.words and options.command != "demo":
         at_desk.act(Prompt(" ".join(options.words)))

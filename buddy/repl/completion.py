@@ -42,13 +42,13 @@ class Offer(msgspec.Struct, frozen=True):
 
 class DeskCompleter(Completer):
     """Completes where something is completable. `find` gives the files that fit a few letters; it is called
-    in a thread."""
+    in a thread. `cwd`: the folder that paths start from now."""
 
     def __init__(
         self,
         commands: Commands,
         context: Context,
-        cwd: str,
+        cwd: Callable[[], str],
         find: Callable[[str], Sequence[str]],
     ) -> None:
         self._commands = commands
@@ -93,7 +93,7 @@ class DeskCompleter(Completer):
             return found[0], [*tasks, *await self._mentions(path)]
         if line.startswith("!") and asked:
             word = re.split(r"(?<!\\)[\s;|&<>()=]", line.lstrip("!"))[-1]
-            paths = await self._looked(lambda: in_folder(self._cwd, word.replace("\\ ", " ")))
+            paths = await self._looked(lambda: in_folder(self._cwd(), word.replace("\\ ", " ")))
             return word, [Offer(_shell_word(path), shown=path) for path in paths if typable(path)]
         return "", ()
 
@@ -132,7 +132,7 @@ class DeskCompleter(Completer):
             case "command":
                 return command_offers(self._commands, typed, sign="")
             case "path":
-                paths = await self._looked(lambda: in_folder(self._cwd, typed))
+                paths = await self._looked(lambda: in_folder(self._cwd(), typed))
                 return [Offer(path) for path in paths if typable(path)]
             case "session":
                 return await self._looked(lambda: session_offers(context, typed))
@@ -142,7 +142,7 @@ class DeskCompleter(Completer):
     async def _mentions(self, path: str) -> list[Offer]:
         wanted = unwritten(path)
         if wanted.startswith(_OUTSIDE):
-            found = await self._looked(lambda: in_folder(self._cwd, wanted))
+            found = await self._looked(lambda: in_folder(self._cwd(), wanted))
         else:
             found = await self._looked(lambda: self._find(wanted))
         return [Offer("@" + written(name), shown=visible(name)) for name in found]

@@ -101,3 +101,8 @@ class Context(msgspec.Struct, frozen=True):
     def focus(self) -> int:
         """The task in front."""
         return self.desk.board.focus
+
+    @property
+    def boundary(self) -> Boundary:
+        """Where the task in front works: the workspace, or a worktree of its own."""
+        return self.board.task(self.focus).workspace.boundary

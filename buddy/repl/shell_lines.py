@@ -27,7 +27,7 @@ LAST_LINE_CHARS = 200
 async def run_shell_line(context: Context, command: str, *, private: bool) -> None:
     """Run it and show it; share it unless it is private. Raises `CommandError` when it can't be started."""
     sign = "!!" if private else "!"
-    request = Request(shell_argv(command), context.desk.boundary.cwd, context.focus)
+    request = Request(shell_argv(command), context.boundary.cwd, context.focus)
     try:
         child = context.desk.children.start(request)
     except ToolError as error:

@@ -40,7 +40,14 @@ def judge_command(
     mode, without a sandbox."""
     analysis = analyser.analyse(command, Place(boundary, search_path))
     facts = Facts(
-        "run_shell", "high", boundary.root, boundary.home, anything=True, shell=analysis, sandboxed=sandboxed
+        "run_shell",
+        "high",
+        boundary.root,
+        boundary.home,
+        anything=True,
+        shell=analysis,
+        sandboxed=sandboxed,
+        main=boundary.main,
     )
     verdict = judge(facts, mode, rules, grants, approvals, trusted=trusted, now=now)
     return CommandVerdict(verdict.decision, verdict.reason, verdict)

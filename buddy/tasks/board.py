@@ -246,6 +246,7 @@ class TaskBoard:
     async def close(self) -> None:
         """Cancel every turn and await it; what ran is paused, and goes on after a resume."""
         await self._running.end_all()
+        await self.places.tidied()
 
     # -- the inside ----------------------------------------------------------------------------------------
 

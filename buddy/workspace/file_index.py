@@ -143,3 +143,14 @@ class FileIndex:
         if not self._stop.is_set():
             self._paths = Paths(walked.files[: self._max_files])
             self._listed_at = time.monotonic()
+
+
+class FileIndexes:
+    """An index for each folder somebody works in, made when first asked for."""
+
+    def __init__(self) -> None:
+        self._indexes: dict[str, FileIndex] = {}
+
+    def of(self, cwd: str) -> FileIndex:
+        """The index of a folder."""
+        return self._indexes.setdefault(cwd, FileIndex(cwd))

@@ -23,7 +23,7 @@ from tests.repl.sitting_desk import Sitting, sitting
 def completer_of(desk: Sitting) -> DeskCompleter:
     index = FileIndex(str(desk.desk.repo))
     return DeskCompleter(
-        builtin_commands(), desk.context, str(desk.desk.repo), lambda text: found(index, text)
+        builtin_commands(), desk.context, lambda: str(desk.desk.repo), lambda text: found(index, text)
     )
 
 
@@ -167,7 +167,7 @@ async def test_keys_are_drawn_while_a_look_at_the_disk_takes_its_time(tmp_path: 
         return ["main.py"]
 
     async with sitting(tmp_path, []) as desk:
-        completer = DeskCompleter(builtin_commands(), desk.context, str(desk.desk.repo), slow)
+        completer = DeskCompleter(builtin_commands(), desk.context, lambda: str(desk.desk.repo), slow)
         async with running_repl(columns=100, completer=completer) as stage:
             stage.type("see @")
             await stage.until(lambda: stage.repl.editor.text == "see @")

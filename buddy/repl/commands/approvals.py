@@ -165,7 +165,7 @@ def _test(context: Context, text: str) -> None:
     policy = context.desk.policy
     verdict = judge_command(
         text,
-        context.desk.boundary,
+        context.boundary,
         Analyser(),
         rules=policy.rules,
         grants=policy.grants,

@@ -92,7 +92,7 @@ def changes_since(task: Task, at: int, entries: Sequence[UndoEntry]) -> tuple[Un
 
 async def _offer(context: Context, number: int, changed: tuple[UndoEntry, ...]) -> None:
     """Files were changed since: what would be taken back is shown first, and nothing is done yet."""
-    cwd = context.desk.boundary.cwd
+    cwd = context.boundary.cwd
     shown = await asyncio.to_thread(diff_of, context.desk.undo, changed, cwd)
     context.stage.print(_block(context, shown, f"changed since prompt {number}"))
     count = counted(len(_paths(changed)), "file")
@@ -124,7 +124,7 @@ async def _take_back(context: Context, task: Task, number: int, changed: tuple[U
             left = counted(len(changed) - len(undone), "change")
             done = counted(len(undone), "change")
             raise CommandError(f"{error} {done} taken back, {left} not; the conversation stays") from error
-    paths = [visible(os.path.relpath(path, context.desk.boundary.cwd)) for path in _paths(undone)]
+    paths = [visible(os.path.relpath(path, context.boundary.cwd)) for path in _paths(undone)]
     more = len(paths) - MAX_NAMED
     named = ", ".join(paths[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
     times = "/redo" if len(undone) == 1 else f"/redo, {len(undone)} times,"

@@ -258,7 +258,7 @@ def _kind(message: Message) -> str:
 async def export(context: Context, argument: str) -> None:
     """Write the session to a file, without known secrets"""
     path = os.path.expanduser(argument or f"buddy-{context.desk.memory.session_id}.md")
-    target = os.path.join(context.desk.boundary.cwd, path)
+    target = os.path.join(context.boundary.cwd, path)
     ending = os.path.splitext(path)[1].lower()
     kinds: dict[str, ExportFormat] = {".md": "markdown", ".html": "html", ".json": "json"}
     if ending not in kinds:
@@ -289,7 +289,8 @@ async def status(context: Context, argument: str) -> None:
     rows = (
         ("session", desk.memory.session_id),
         ("saved", "yes" if desk.memory.save_state.saved else f"NO: {desk.memory.save_state.reason}"),
-        ("workspace", desk.boundary.root),
+        ("workspace", context.boundary.root),
+        *_worktrees(context),
         ("trusted", "yes" if desk.trusted else "no (/trust says what of it would be in force)"),
         ("model", _model(access)),
         ("context", _filled(task.meter)),
@@ -301,6 +302,18 @@ async def status(context: Context, argument: str) -> None:
         ("jobs", str(len(desk.jobs.all()))),
     )
     context.stage.print(Table((), rows))
+
+
+def _worktrees(context: Context) -> tuple[tuple[str, str], ...]:
+    """The worktrees of the session's tasks, with the branch each is on."""
+    found = {
+        task.number: task.workspace.worktree
+        for task in context.board.tasks.values()
+        if task.workspace.worktree is not None
+    }
+    return tuple(
+        ("worktree", f"{tree.shown} (task {number}, {tree.branch})") for number, tree in found.items()
+    )
 
 
 def _filled(meter: TokenMeter) -> str:

@@ -65,7 +65,7 @@ async def init(context: Context, argument: str) -> None:
 @command(family="setup", usage="DIR", completes=("path",))
 async def cd(context: Context, argument: str) -> None:
     """Say how to work in another directory"""
-    where = context.desk.boundary
+    where = context.boundary
     raise CommandError(
         f"a session stays in its directory ({where.cwd}), since its approvals and edits are tied to it; "
         f"leave, cd {argument or 'DIR'}, and start buddy there"

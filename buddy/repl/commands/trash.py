@@ -30,7 +30,7 @@ async def restore(context: Context, argument: str) -> None:
         return
     which = "" if wanted == "last" else wanted
     if "/" in which:
-        which = os.path.normpath(os.path.join(context.desk.boundary.cwd, which))
+        which = os.path.normpath(os.path.join(context.boundary.cwd, which))
     try:
         found = await asyncio.to_thread(trash.restore, which)
     except ToolError as error:
@@ -59,7 +59,7 @@ async def _listed(context: Context, trash: Trash) -> None:
 
 
 def _shown(context: Context, real: str) -> str:
-    return os.path.relpath(real, context.desk.boundary.cwd)
+    return os.path.relpath(real, context.boundary.cwd)
 
 
 def _when(at: float, now: float) -> str:

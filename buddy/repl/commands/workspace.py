@@ -39,7 +39,7 @@ async def diff(context: Context, argument: str) -> None:
         context.stage.print(Note("info", f"new, not in git yet: {', '.join(new)}"))
     if isinstance(result.display, Diff) and not result.display.files:
         if not new:
-            missing = argument and not os.path.lexists(os.path.join(context.desk.boundary.cwd, argument))
+            missing = argument and not os.path.lexists(os.path.join(context.boundary.cwd, argument))
             why = f"there is no {argument}, and " if missing else ""
             context.stage.print(Note("info", f"{why}nothing changed since the last commit"))
         return
@@ -52,7 +52,7 @@ async def diff(context: Context, argument: str) -> None:
 
 
 async def _diff_of_task(context: Context, number: int) -> None:
-    shown = await asyncio.to_thread(task_diff, context.desk.undo, number, context.desk.boundary.cwd)
+    shown = await asyncio.to_thread(task_diff, context.desk.undo, number, context.boundary.cwd)
     if not shown.files:
         raise CommandError(f"task {number} has changed nothing that stands")
     call = Call("", "diff", "{}")
