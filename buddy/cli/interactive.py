@@ -120,7 +120,7 @@ async def run_screen(
         names={},
     )
     controller, completer = Controller(early), LateCompleter()
-    screen = open_surface(place, loaded, controller, completer, modes)
+    screen = open_surface(place, loaded, controller, completer, modes, plain=options.plain)
     front = Front(screen, controller, completer, place.environment)
     sitting = asyncio.create_task(_sit(options, place, loaded, front, log_path))
     code = 1
@@ -197,8 +197,11 @@ def open_surface(
     controller: Controller,
     completer: LateCompleter,
     modes: list[Any] | None = None,
+    *,
+    plain: bool = False,
 ) -> Surface:
-    """What stands at the terminal: the screen, or plain lines on a dumb one. Nothing is drawn yet."""
+    """What stands at the terminal: the screen, or plain lines on a dumb one, or where a person who listens to
+    the terminal asked for them. Nothing is drawn yet."""
     display, environ = loaded.settings.display, place.environment
     look = choose_look(
         environ=environ,
@@ -210,6 +213,8 @@ def open_surface(
     look = msgspec.structs.replace(
         look, fold_lines=display.fold_lines, thoughts=display.show_thinking, numbers=display.show_tokens
     )
+    if plain:
+        return _plain_lines(msgspec.structs.replace(look, theme="mono", ansi=False), controller)
     if environ.get("TERM", "") in DUMB:
         return _plain_lines(look, controller)
     return _screen(look, place, loaded, controller, completer, modes)

@@ -88,7 +88,7 @@ def _worked(options: Options, environment: Mapping[str, str]) -> int:
         from buddy.cli.headless import run_headless
 
         return run_headless(options, environment)
-    with _keys_waiting(environment, is_wanted=True) as modes:
+    with _keys_waiting(environment, is_wanted=not options.plain) as modes:
         from buddy.cli.interactive import run_interactive
 
         return run_interactive(options, environment, modes)

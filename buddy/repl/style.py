@@ -71,7 +71,7 @@ _DEFAULT: Mapping[str, tuple[str, str]] = {
     "ok": ("32", "ansigreen"),
     "error": ("31", "ansired"),
     "warning": ("33", "ansiyellow"),
-    "info": ("34", "ansiblue"),
+    "info": ("", ""),
     "added": ("32", "ansigreen"),
     "removed": ("31", "ansired"),
     "hunk": ("36", "ansicyan"),
@@ -92,31 +92,41 @@ _DEFAULT: Mapping[str, tuple[str, str]] = {
     "syntax.error": ("31", "ansired"),
 }
 
+_BLUE_ON_DARK = {
+    "link": ("4;94", "underline ansibrightblue"),
+    "url": ("94", "ansibrightblue"),
+    "syntax.function": ("94", "ansibrightblue"),
+    "syntax.class": ("1;94", "bold ansibrightblue"),
+}
+"""Blue is the colour that is hard to read on black in most palettes; what has to be read is not blue."""
+
 THEMES: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "default": _DEFAULT,
-    "bright": {
+    "dark": {**_DEFAULT, **_BLUE_ON_DARK},
+    "light": {
         **_DEFAULT,
-        "heading": ("1;96", "bold ansibrightcyan"),
-        "code": ("96", "ansibrightcyan"),
-        "ok": ("92", "ansibrightgreen"),
-        "error": ("91", "ansibrightred"),
-        "warning": ("93", "ansibrightyellow"),
-        "added": ("92", "ansibrightgreen"),
-        "removed": ("91", "ansibrightred"),
-        "phase": ("95", "ansibrightmagenta"),
-        "syntax.keyword": ("95", "ansibrightmagenta"),
-        "syntax.string": ("92", "ansibrightgreen"),
-        "syntax.function": ("94", "ansibrightblue"),
+        "heading": ("1;34", "bold ansiblue"),
+        "code": ("34", "ansiblue"),
+        "bullet": ("34", "ansiblue"),
+        "hunk": ("34", "ansiblue"),
+        "warning": ("35", "ansimagenta"),
+        "marked": ("1;35", "bold ansimagenta"),
+        "phase": ("34", "ansiblue"),
+        "risk.medium": ("35", "ansimagenta"),
+        "syntax.number": ("31", "ansired"),
+        "syntax.builtin": ("34", "ansiblue"),
     },
     "mono": {**_PLAIN, **{name: _PLAIN[plain] for name, plain in _ATTRIBUTES_ONLY.items()}},
 }
-"""Themes by name. "mono" is what NO_COLOR gets: attributes, no colours."""
+"""Themes by name. "default" is for terminals of which nobody knows whether they are dark; "light" leaves out
+yellow and cyan, which no palette makes readable on white; "mono" is what NO_COLOR gets: attributes, no
+colours."""
 
 
 @lru_cache(maxsize=512)
 def _sgr(theme: str, style: str) -> str:
     table = THEMES[theme]
-    return ";".join(table[name][0] for name in style.split() if name in table)
+    return ";".join(table[name][0] for name in style.split() if name in table and table[name][0])
 
 
 class Glyphs(msgspec.Struct, frozen=True):
@@ -177,6 +187,10 @@ class Look(msgspec.Struct, frozen=True):
 
 DUMB = ("dumb", "unknown", "")
 """What TERM says where a terminal can do nothing but print lines."""
+_COLOURLESS = ("vt1", "vt2", "vt3", "vt4", "vt5")
+"""How TERM begins where a terminal knows attributes and no colours."""
+_LIGHT = ("7", "9", "10", "11", "12", "13", "14", "15")
+"""The palette's colours that are a light background."""
 
 ColorChoice = Literal["auto", "always", "never"]
 
@@ -194,8 +208,22 @@ def choose_look(
         case "never":
             colored = False
         case "auto":
-            colored = not environ.get("NO_COLOR") and (forced or (is_terminal and not dumb))
+            colorless = dumb or environ.get("TERM", "").startswith(_COLOURLESS)
+            colored = not environ.get("NO_COLOR") and (forced or (is_terminal and not colorless))
     unicode = encoding.lower().replace("-", "").replace("_", "") in ("utf8", "utf8sig")
-    named = theme if theme in THEMES else "default"
     ansi = colored or (is_terminal and not dumb)
-    return Look(theme=named if colored else "mono", glyphs=UNICODE if unicode else ASCII, ansi=ansi)
+    named = _theme(theme, environ) if colored else "mono"
+    return Look(theme=named, glyphs=UNICODE if unicode else ASCII, ansi=ansi)
+
+
+def _theme(wanted: str, environ: Mapping[str, str]) -> str:
+    """The theme a person wants by the names of the settings. By itself it follows the background where the
+    terminal tells it (COLORFGBG: foreground;background)."""
+    if wanted in ("dark", "light"):
+        return wanted
+    if wanted == "plain":
+        return "mono"
+    background = environ.get("COLORFGBG", "").rpartition(";")[2]
+    if not background.isdecimal():
+        return "default"
+    return "light" if background in _LIGHT else "dark"

@@ -71,6 +71,19 @@ async def test_a_sitting_on_a_dumb_terminal_reads_as_one_text(tmp_path: Path) ->
 
 
 @pytest.mark.slow
+async def test_who_listens_to_the_terminal_gets_lines_only_whatever_the_terminal_can(tmp_path: Path) -> None:
+    async with FakeLLM(model) as server:
+        desk = Desk(tmp_path, server.url, environment={"FORCE_COLOR": "1"})
+        desk.files(main__py="print(1)\n")
+        async with on_terminal(desk, "--plain", ready=">") as terminal:
+            await said(terminal, "a short one\n", "That was short.", "tokens\n> ")
+            terminal.keys("\x04")
+            assert await terminal.exit_code() == 0
+            assert "\x1b" not in transcript(terminal)
+            assert transcript(terminal).startswith("> a short one\nThat was short.\n\ndone - ")
+
+
+@pytest.mark.slow
 async def test_a_dumb_terminal_is_one_whatever_colours_are_forced(tmp_path: Path) -> None:
     async with FakeLLM([reply("Coloured.")]) as server:
         desk = Desk(tmp_path, server.url, environment={"FORCE_COLOR": "1"})

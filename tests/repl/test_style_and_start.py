@@ -23,6 +23,8 @@ from buddy.repl.width import cells, fit, split_at, to_ansi, wrap
         ({"TERM": "xterm", "NO_COLOR": "1", "FORCE_COLOR": "1"}, "auto", True, "mono", True),
         ({"TERM": "xterm"}, "never", True, "mono", True),
         ({"TERM": "dumb"}, "auto", True, "mono", False),
+        ({"TERM": "vt100"}, "auto", True, "mono", True),
+        ({"TERM": "vt220", "FORCE_COLOR": "1"}, "auto", True, "default", True),
         ({"TERM": "dumb", "FORCE_COLOR": "1"}, "auto", True, "default", True),
         ({}, "auto", True, "mono", False),
         ({"TERM": "xterm"}, "auto", False, "mono", False),
@@ -48,10 +50,43 @@ def test_REL_063_without_utf_8_the_glyphs_are_ascii() -> None:
 
 
 def test_themes_know_the_same_styles_and_only_the_terminals_palette() -> None:
-    assert set(THEMES["bright"]) == set(THEMES["default"])
+    assert set(THEMES["dark"]) == set(THEMES["light"]) == set(THEMES["default"])
     for theme in THEMES.values():
         for sgr, _rule in theme.values():
-            assert all(int(part) < 10 or int(part) // 10 in (3, 9) for part in sgr.split(";"))
+            assert all(int(part) < 10 or int(part) // 10 in (3, 9) for part in sgr.split(";") if part)
+
+
+def test_on_a_light_background_nothing_is_yellow_cyan_or_bright_and_on_a_dark_one_nothing_is_blue() -> None:
+    def numbers(theme: str) -> set[int]:
+        return {int(part) for sgr, _rule in THEMES[theme].values() for part in sgr.split(";") if part}
+
+    assert numbers("light") & {33, 36, 37, *range(90, 98)} == set()
+    assert numbers("dark") & {30, 34} == set()
+    assert numbers("default") & {30, 37, *range(90, 98)} == set()
+    assert numbers("mono") <= set(range(10))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "background", "theme"),
+    [
+        ("auto", "", "default"),
+        ("auto", "0;15", "light"),
+        ("auto", "0;default;7", "light"),
+        ("auto", "15;0", "dark"),
+        ("auto", "15;default;0", "dark"),
+        ("auto", "12;8", "dark"),
+        ("auto", "default;default", "default"),
+        ("dark", "0;15", "dark"),
+        ("light", "15;0", "light"),
+        ("plain", "15;0", "mono"),
+    ],
+)
+def test_the_theme_of_the_settings_counts_then_what_the_terminal_says_of_its_background(
+    wanted: str, background: str, theme: str
+) -> None:
+    environ = {"TERM": "xterm", "COLORFGBG": background}
+    look = choose_look(environ=environ, color="auto", theme=wanted, encoding="utf-8", is_terminal=True)
+    assert look.theme == theme
 
 
 def test_no_colour_still_has_attributes() -> None:
