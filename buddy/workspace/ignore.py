@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Collection
 
 from buddy.safety.git_files import git_folders
 from buddy.workspace.ignore_pattern import Rule, parse_ignore_file
+from buddy.workspace.search_extract import regular_bytes
 
 ALWAYS = frozenset({".git", ".buddyx"})
 MAX_BYTES = 1_000_000
@@ -205,20 +205,9 @@ def _rule_file(folder: str, name: str, names: Collection[str] | None) -> tuple[R
 
 
 def _parsed(folder: str, path: str, *, own: bool) -> tuple[RuleFile, ...]:
-    rules = parse_ignore_file(_bytes_of(path))
+    # A link is no ignore file to git either; what is odd has no rules.
+    rules = parse_ignore_file(regular_bytes(path, MAX_BYTES) or b"")
     return (RuleFile(folder, rules, own=own),) if rules else ()
-
-
-def _bytes_of(path: str) -> bytes:
-    """A small regular file's content; a link is no ignore file to git either, anything odd is empty."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            return b""
-        return file.read(MAX_BYTES)
 
 
 def repository_above(folder: str) -> str:

@@ -28,6 +28,7 @@ SHOWN_LINES = 20
 PROBE_BYTES = 8192
 UTF_16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 UTF_32 = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
+_CAREFULLY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Job(TypedDict):
@@ -255,7 +256,7 @@ def _sought_text(job: Job) -> str:
 
 def _read(path: str, name: str, found: Found) -> bytes | None:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, _CAREFULLY)
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
@@ -273,13 +274,12 @@ def _read(path: str, name: str, found: Found) -> bytes | None:
 
 
 def regular_bytes(path: str, limit: int) -> bytes | None:
-    """A regular file's content, at most so much; None when it is gone or has become something else."""
+    """A regular file's content, at most so much; None when it is gone or something else, a link too."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(path, "rb", opener=lambda name, _flags: os.open(name, _CAREFULLY)) as file:
+            return file.read(limit) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
     except OSError:
         return None
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read(limit) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
 
 
 def _all(descriptor: int, size: int) -> bytes:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from buddy.workspace.search_extract import Job, search
+from buddy.workspace.search_extract import Job, regular_bytes, search
 from buddy.workspace.search_pattern import SearchPattern, prepare
 from buddy.workspace.search_tokens import PatternError
 from tests.capabilities import requires
@@ -332,3 +332,18 @@ def test_what_is_looked_at_first_never_hides_a_match(
 
     assert quick == plain
     assert counted == plain._replace(hits=[])
+
+
+def test_what_has_become_something_else_is_not_read_again(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("text")
+    (tmp_path / "link").symlink_to("file")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    before = len(os.listdir("/dev/fd"))
+
+    found = {
+        name: regular_bytes(f"{tmp_path}/{name}", 3) for name in ("file", "link", "folder", "pipe", "gone")
+    }
+
+    assert found == {"file": b"tex", "link": None, "folder": None, "pipe": None, "gone": None}
+    assert len(os.listdir("/dev/fd")) == before

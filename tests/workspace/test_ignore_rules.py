@@ -217,12 +217,15 @@ def test_where_a_pointer_leads_is_read_as_git_reads_it(tmp_path: Path, pointer: 
     )
 
 
-def test_an_ignore_file_that_is_a_link_a_pipe_or_huge_does_no_harm(tmp_path: Path) -> None:
+def test_an_ignore_file_that_is_a_link_a_pipe_a_folder_or_huge_does_no_harm(tmp_path: Path) -> None:
     root = tmp_path.resolve()
     (root / "elsewhere").write_text("*\n")
     (root / ".gitignore").symlink_to("elsewhere")
     os.mkfifo(root / ".buddyignore")
     (root / "sub").mkdir()
     (root / "sub" / ".gitignore").write_bytes(b"x" * 3_000_000)
+    (root / "sub" / "in" / ".gitignore").mkdir(parents=True)
+    (root / "sub" / "in" / ".buddyignore").symlink_to("..")
 
     assert not IgnoreTree(str(root)).ignored(f"{root}/sub/a", False)
+    assert not IgnoreTree(str(root)).ignored(f"{root}/sub/in/a", False)
