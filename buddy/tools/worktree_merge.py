@@ -20,18 +20,19 @@ from buddy.workspace.merge import Conflict, merge_bytes
 from buddy.workspace.worktree_states import Changes, FileChanged
 
 MAX_NAMED = 20
+_PROTECTED = "look at it, then /worktree merge N protected brings such files too"
 _ANY_EXECUTE = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
 
 
-async def bring(ctx: ToolContext, changes: Changes) -> Diff:
+async def bring(ctx: ToolContext, changes: Changes, *, protected: bool = False) -> Diff:
     """Make the changes of a worktree in the main tree, whose services `ctx` has; the files that became
-    different there. Raises `ToolError`: where both changed the same lines, with all such places; then nothing
-    has changed."""
+    different there. `protected`: also those with names that are dangerous to write. Raises `ToolError`: where
+    both changed the same lines, with all such places; then nothing has changed."""
     root = ctx.service(Boundary).root
     paths = [f"{root}/{one.path}" for one in changes.files]
 
     def plan(_ctx: ToolContext, targets: Sequence[Located], load: Loader) -> Plan:
-        return _plan(changes.files, targets, load)
+        return _plan(changes.files, targets, load, protected=protected)
 
     _text, diff = await change(ctx, "worktree merge", paths, plan)
     return diff
@@ -42,7 +43,7 @@ def shown_changes(changes: Changes) -> Diff:
     return Diff(tuple(_shown(one) for one in changes.files))
 
 
-def _plan(files: Sequence[FileChanged], targets: Sequence[Located], load: Loader) -> Plan:
+def _plan(files: Sequence[FileChanged], targets: Sequence[Located], load: Loader, *, protected: bool) -> Plan:
     made: list[FileChange] = []
     problems: list[str] = []
     for one, target in zip(files, targets, strict=True):
@@ -51,7 +52,9 @@ def _plan(files: Sequence[FileChanged], targets: Sequence[Located], load: Loader
         except ToolError as error:
             problems.append(f"{visible(one.path)}: {error}")
             continue
-        if found is not None:
+        if found is not None and target.protected and not protected:
+            problems.append(f"{visible(one.path)}: {target.protected}; {_PROTECTED}")
+        elif found is not None:
             made.append(found)
     if problems:
         more = len(problems) - MAX_NAMED

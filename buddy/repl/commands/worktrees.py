@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import re
 
 from buddy.agent.counting import counted
 from buddy.agent.display import Diff
 from buddy.agent.messages import Call
+from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolContext, ToolError
 from buddy.config.settings import ConfigError
 from buddy.repl.blocks import Note, Table, ToolCall
@@ -20,25 +20,29 @@ from buddy.tools.worktree_merge import bring, main_tree, shown_changes
 from buddy.workspace.views import FileViews
 from buddy.workspace.worktrees import Worktree
 
-_ABOUT = re.compile(r"(diff|merge|drop)(?:\s+@?([A-Za-z0-9][\w-]*))?(?:\s+(discard))?")
+_ABOUT = pattern(r"(diff|merge|drop)(?:\s+@?([A-Za-z0-9][\w-]*))?(?:\s+(discard|protected))?")
+
+
+_WORDS = {"discard": "drop", "protected": "merge"}
+"""What may stand at the end of which."""
 
 
 @command(
     family="tasks",
-    usage="[TEXT | diff N | merge N | drop N [discard]]",
+    usage="[TEXT | diff N | merge N [protected] | drop N [discard]]",
     choices=("diff", "merge", "drop"),
     completes=("task",),
     sends=True,
 )
 async def worktree(context: Context, argument: str) -> None:
     """Start a task in a git worktree of its own; without text list them; show, bring over or remove one"""
-    about = _ABOUT.fullmatch(argument.strip())
+    about = _ABOUT().fullmatch(argument.strip())
     try:
         if not argument.strip():
             await _listed(context)
         elif about is None:
             await _started(context, argument.strip())
-        elif not about[2] or (about[3] and about[1] != "drop"):
+        elif not about[2] or _WORDS.get(about[3], about[1]) != about[1]:
             raise CommandError(f"expected /worktree {about[1]} N, N being a task or the name of a worktree")
         else:
             tree, task = _meant(context, about[2])
@@ -46,7 +50,7 @@ async def worktree(context: Context, argument: str) -> None:
                 case "diff":
                     await _diff(context, tree)
                 case "merge":
-                    await _merge(context, tree, task)
+                    await _merge(context, tree, task, protected=bool(about[3]))
                 case _:
                     await _drop(context, tree, task, discard=bool(about[3]))
     except ToolError as error:
@@ -102,7 +106,7 @@ async def _diff(context: Context, tree: Worktree) -> None:
     _show(context, f"diff of {tree.shown}", shown_changes(changes))
 
 
-async def _merge(context: Context, tree: Worktree, task: Task | None) -> None:
+async def _merge(context: Context, tree: Worktree, task: Task | None, *, protected: bool) -> None:
     board = context.board
     _check_quiet(context, tree, "merge")
     states = board.places.states()
@@ -115,7 +119,7 @@ async def _merge(context: Context, tree: Worktree, task: Task | None) -> None:
         Boundary: main_tree(main.boundary),
     }
     call = ToolContext(number, "", lambda _text: None, asyncio.Event(), services)
-    diff = await bring(call, changes)
+    diff = await bring(call, changes, protected=protected)
     await asyncio.to_thread(states.merged, tree, changes)
     board.parts.cache.clear()
     if changes.left_out:
