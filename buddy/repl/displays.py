@@ -101,7 +101,7 @@ def exposed(display: Display) -> Display:
     """A display for a decision: what would not be seen is written out."""
     match display:
         case Plain():
-            return Plain(display.summary, visible(display.body, lines=True))
+            return Plain(visible(display.summary, lines=True), visible(display.body, lines=True))
         case Diff():
             return Diff(
                 tuple(msgspec.structs.replace(f, diff=visible(f.diff, lines=True)) for f in display.files)

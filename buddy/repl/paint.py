@@ -7,7 +7,7 @@ program's own.
 from __future__ import annotations
 
 from buddy.agent.counting import counted
-from buddy.agent.display import Command, Display
+from buddy.agent.display import Command, Display, Plain
 from buddy.repl import words
 from buddy.repl.blocks import (
     ApprovalAnswered,
@@ -181,6 +181,8 @@ class Painter:
         if isinstance(preview, Command):
             command = text_lines(preview.command, width, "code")
             return command + text_lines(preview.output, width, "warning")
+        if isinstance(preview, Plain) and preview.summary and preview.body:
+            return text_lines(preview.summary, width, "code") + text_lines(preview.body, width)
         return display_lines(preview, width, self.look)
 
     def _answered(self, block: ApprovalAnswered, width: int) -> list[Line]:

@@ -243,6 +243,16 @@ def test_an_approval_shows_what_a_command_would_delete_below_it() -> None:
     ]
 
 
+def test_an_approval_shows_what_is_done_and_what_there_is_to_know_about_it() -> None:
+    shown = Plain("git commit -m x\u200b", "it runs .git/hooks/pre-commit")
+    assert drawn(ApprovalAsked("q", 1, "git_commit", "medium", "why", shown))[-2:] == [
+        "│ git commit -m x⟨U+200B⟩",
+        "│ it runs .git/hooks/pre-commit",
+    ]
+    told = ApprovalAsked("q", 1, "delete_file", "high", "why", Plain("delete a.txt (goes to the trash)"))
+    assert drawn(told)[-1] == "│ delete a.txt (goes to the trash)"
+
+
 def test_SEC_083_a_copy_of_the_approval_stands_behind_a_gutter() -> None:
     copy = "\n".join(drawn(ApprovalAsked("q", 1, "git push", "high", "why", Plain(""))))
     assert all(line.startswith("│ ") for line in drawn(call(Command("x", copy, 0, "", 2.0)))[1:])
