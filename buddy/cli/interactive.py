@@ -26,6 +26,7 @@ from buddy.cli.surface import Surface
 from buddy.cli.telling import tell
 from buddy.config.loading import Loaded
 from buddy.config.settings import ConfigError
+from buddy.llm.giving_way import giving_way
 from buddy.repl.blocks import Block, Note, ToolCall
 from buddy.repl.controller import Controller
 from buddy.repl.late_completion import LateCompleter
@@ -34,6 +35,8 @@ from buddy.repl.style import ASCII, DUMB, Look, choose_look
 from buddy.repl.view_state import DeskFacts
 
 CLOSE_LIMIT_S = 6
+FIRST_TURNS = 6
+"""Turns of the loop before more is imported: the first frame, the keys that waited for it, their echo."""
 _log = logging.getLogger("buddy.terminal")
 
 
@@ -149,9 +152,11 @@ async def _settled(sitting: asyncio.Task[None]) -> None:
 
 async def _sit(options: Options, place: Place, loaded: Loaded, front: Front, log_path: str) -> None:
     """Import the rest off the loop's thread, then sit at one session after another."""
-    await asyncio.sleep(0)  # the first frame
+    for _ in range(FIRST_TURNS):
+        await asyncio.sleep(0)
     try:
-        sitting = await asyncio.to_thread(importlib.import_module, "buddy.cli.sitting")
+        with giving_way():
+            sitting = await asyncio.to_thread(importlib.import_module, "buddy.cli.sitting")
         collect_from_here()
         reference: str | None = _reference(options)
         while reference is not None and not front.left:

@@ -11,12 +11,13 @@ import gc
 import importlib
 import logging
 import os
-import sys
 import threading
 import warnings
 from collections.abc import Callable, MutableMapping
 from concurrent.futures import Future
 from typing import Any
+
+from buddy.llm.giving_way import giving_way
 
 BEFORE_IMPORT = {
     # Otherwise it loads a `.env` found upward of its install directory into the environment.
@@ -37,10 +38,6 @@ LATER_MODULES = (
     # For providers it reaches through the OpenAI client: 0.6 s, imported on the event loop otherwise.
     "openai.resources",
 )
-
-SWITCH_S = 0.0002
-"""How long the import keeps the interpreter from a thread that wants it. A key takes it six times over (each
-system call gives it away); with Python's 5 ms, its echo took 40 ms (`tests/bench/import_echo.py`)."""
 
 _log = logging.getLogger(__name__)
 NOISY_MODULES = r"(?:litellm|pydantic|openai|mcp|httpx|aiohttp)(?:\..*)?$"
@@ -82,12 +79,8 @@ class LitellmLibrary:
         return await asyncio.shield(asyncio.wrap_future(self._future))
 
     def _run(self, future: Future[Any]) -> None:
-        usual = sys.getswitchinterval()
-        sys.setswitchinterval(SWITCH_S)
-        try:
+        with giving_way():
             self._fulfil(future)
-        finally:
-            sys.setswitchinterval(usual)
 
     def _fulfil(self, future: Future[Any]) -> None:
         try:

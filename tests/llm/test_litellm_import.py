@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from buddy.agent.provider import ModelRequest, ProviderError
+from buddy.llm.giving_way import SWITCH_S, giving_way
 from buddy.llm.litellm_import import (
     BEFORE_IMPORT,
     FIRST_CALL_MODULES,
     HTTP_HANDLERS,
     LATER_MODULES,
-    SWITCH_S,
     LitellmLibrary,
 )
 from buddy.llm.litellm_provider import LitellmProvider, error_of
@@ -124,6 +124,21 @@ async def test_it_happens_once_in_a_daemon_thread_with_everything_set_before() -
     assert gc.isenabled()
     assert (first.suppress_debug_info, first.drop_params, first.disable_token_counter) == (True, True, True)
     assert first.stream_chunk_builder(chunks=[]) is None
+
+
+def test_whatever_ends_an_import_the_interpreter_changes_hands_as_usual_afterwards() -> None:
+    usual = sys.getswitchinterval()
+    seen: list[float] = []
+
+    def failing() -> None:
+        with giving_way():
+            seen.append(sys.getswitchinterval())
+            raise ImportError("half installed")
+
+    with pytest.raises(ImportError):
+        failing()
+    assert seen == [pytest.approx(SWITCH_S)]
+    assert sys.getswitchinterval() == usual
 
 
 async def test_a_cancelled_call_does_not_cancel_the_import() -> None:
