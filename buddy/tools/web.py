@@ -51,6 +51,7 @@ class FetchedPage(msgspec.Struct, frozen=True):
     content_type: str
     text: str
     cut: bool
+    cached: bool
 
 
 class WebAccess:
@@ -68,7 +69,7 @@ class WebAccess:
         address = self.fetcher.judge(url).url
         kept = self._pages.get(address)
         if kept and self._now() - kept[0] < CACHE_SECONDS:
-            return kept[1]
+            return msgspec.structs.replace(kept[1], cached=True)
         found = await self.fetcher.fetch(url)
         if isinstance(found, Moved):
             return found
@@ -90,7 +91,7 @@ async def _read(page: Page) -> FetchedPage:
             "A shell command can download it if it is needed as a file."
         )
     text = await asyncio.to_thread(_text, page)
-    return FetchedPage(page.url, page.status, one_line(kind), text, page.cut)
+    return FetchedPage(page.url, page.status, one_line(kind), text, page.cut, cached=False)
 
 
 def _text(page: Page) -> str:
@@ -140,6 +141,7 @@ async def web_fetch(ctx: ToolContext, url: str, offset: Annotated[int, msgspec.M
         f"{summary}{_where(found, offset, len(part))}\n{untrusted(part, found.url, new_id())}",
         Plain(summary, part),
         ok=found.status < 400,
+        cached=found.cached,
     )
 
 
@@ -161,6 +163,7 @@ def _where(page: FetchedPage, offset: int, shown: int) -> str:
     access=no_access,
     aliases=("WebSearch", "search_web", "google_search"),
     argument_aliases={"q": "query", "search": "query", "count": "limit", "max_results": "limit"},
+    cache_s=60,
 )
 async def web_search(
     ctx: ToolContext,

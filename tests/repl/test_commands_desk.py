@@ -229,6 +229,16 @@ async def test_export_writes_three_kinds_and_overwrites_nothing(tmp_path: Path) 
         await desk.said("/export no/where.md", "can't be written")
 
 
+async def test_context_tells_how_many_results_came_from_the_cache(tmp_path: Path) -> None:
+    def model(asked: Asked) -> Reply:
+        return reply(call("list_files", path=".")) if len(asked.tool_results) < 2 else reply("an answer")
+
+    async with sitting(tmp_path, model) as desk:
+        await desk.said("hello", "an answer")
+        await desk.quiet()
+        await desk.said("/context", "tool results: 1 from the cache, 1 looked up")
+
+
 async def test_status_context_cost_model_and_budget(tmp_path: Path) -> None:
     profiles = {
         "models": {

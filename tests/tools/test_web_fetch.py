@@ -170,9 +170,9 @@ async def test_a_page_is_kept_for_a_quarter_of_an_hour_and_failures_are_not() ->
     clock = Clock()
     async with serving(answering(reply(b"x"))) as server:
         access = web(clock)
-        for moment in (0.0, 899.0, 901.0):
+        for moment, cached in ((0.0, False), (899.0, True), (901.0, False)):
             clock.now = moment
-            await fetch(access, server.url("/#part"))
+            assert (await fetch(access, server.url("/#part"))).cached is cached
         assert len(server.requests) == 2
         for number in range(25):
             await fetch(access, server.url(f"/{number}"))

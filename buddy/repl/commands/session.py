@@ -242,6 +242,10 @@ async def context_(context: Context, argument: str) -> None:
     context.stage.print(Table(("what", "tokens", "of the window"), tuple(rows)))
     for name in context.desk.instructions:
         context.stage.print(Note("hint", f"instructions: {name}"))
+    kept = parts.cache.statistics()
+    if kept.hits or kept.misses:
+        said = f"tool results: {kept.hits:,} from the cache, {kept.misses:,} looked up"
+        context.stage.print(Note("hint", said))
 
 
 def _kind(message: Message) -> str:
