@@ -7,7 +7,6 @@ their place.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -15,6 +14,7 @@ import msgspec
 
 from buddy.agent.budget import message_tokens
 from buddy.agent.messages import AssistantMessage, Call, Message, Text, ToolMessage, UserMessage, calls_of
+from buddy.agent.schema import ArgumentsError, parse_json
 
 STUB_MIN_CHARS = 200
 """A result shorter than this costs no more than its stub."""
@@ -115,8 +115,8 @@ def _stub(message: ToolMessage, call: Call | None) -> str:
 
 def _subject(call: Call) -> str:
     try:
-        data: Any = json.loads(call.arguments)
-    except ValueError:
+        data: Any = parse_json(call.arguments)
+    except ArgumentsError:
         return ""
     if not isinstance(data, dict):
         return ""

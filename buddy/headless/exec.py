@@ -7,7 +7,6 @@ Ctrl-C and SIGTERM cancel the turn, what arrived is kept, and the exit code says
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,7 +17,7 @@ from buddy.agent.events import TaskEvent, ToolFinished, ToolStarted
 from buddy.agent.host import Outcome
 from buddy.agent.messages import AssistantMessage, Call, UserPart, text_of
 from buddy.headless.exit_codes import exit_code
-from buddy.headless.formats import Format, RunFacts, RunResult
+from buddy.headless.formats import Format, RunFacts, RunResult, input_of
 from buddy.sessions.journal import NotSavedError
 from buddy.tasks.board import TaskBoard
 
@@ -149,8 +148,4 @@ def _answer(outcome: Outcome) -> str:
 
 
 def _denial(call: Call) -> dict[str, Any]:
-    try:
-        given: Any = json.loads(call.arguments)
-    except ValueError:
-        given = call.arguments
-    return {"tool_name": call.name, "tool_use_id": call.id, "tool_input": given}
+    return {"tool_name": call.name, "tool_use_id": call.id, "tool_input": input_of(call.arguments)}

@@ -36,6 +36,7 @@ from buddy.agent.messages import (
     calls_of,
     text_of,
 )
+from buddy.agent.schema import ArgumentsError, parse_json
 from buddy.safety.policy_table import CLAUDE_NAMES, Mode
 from buddy.safety.sanitise import clean, one_line
 
@@ -286,17 +287,18 @@ def _block(part: Text | Thinking | Call | ServerItem | Image) -> dict[str, Any]:
         case Thinking():
             return {"type": "thinking", "thinking": part.text, "signature": part.signature}
         case Call():
-            return {"type": "tool_use", "id": part.id, "name": part.name, "input": _input(part.arguments)}
+            return {"type": "tool_use", "id": part.id, "name": part.name, "input": input_of(part.arguments)}
         case ServerItem():
             return {"type": "server_item", "data": part.data}
         case Image():
             return {"type": "image", "media_type": part.media_type}
 
 
-def _input(arguments: str) -> Any:
+def input_of(arguments: str) -> Any:
+    """What a call was given, as values; as it came where no tool would take it."""
     try:
-        return json.loads(arguments)
-    except ValueError:
+        return parse_json(arguments)
+    except ArgumentsError:
         return arguments
 
 

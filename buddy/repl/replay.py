@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import cast
 
 from buddy.agent.counting import counted
 from buddy.agent.display import Plain
 from buddy.agent.messages import AssistantMessage, Call, Message, ToolMessage, UserMessage, calls_of, text_of
+from buddy.agent.schema import ArgumentsError, parse_json
 from buddy.repl.blocks import Block, Note, ToolCall, UserPrompt
 from buddy.repl.markdown import closed_blocks
 from buddy.repl.own_words import own_words
@@ -69,8 +69,8 @@ def _tool(message: ToolMessage, call: Call | None, task_id: int) -> ToolCall:
 def _subject(arguments: str) -> str:
     """The first text a call was given, as its title had it when it ran."""
     try:
-        given: object = json.loads(arguments)
-    except ValueError:
+        given: object = parse_json(arguments)
+    except ArgumentsError:
         return ""
     values = cast("dict[str, object]", given).values() if isinstance(given, dict) else ()
     text = next((value for value in values if isinstance(value, str) and value), "")

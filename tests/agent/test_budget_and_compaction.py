@@ -197,6 +197,17 @@ def test_old_results_become_stubs_that_name_what_was_called() -> None:
     assert history[2] == exchange(0, 1_000)[1], "the history itself stays whole"
 
 
+def test_a_call_with_arguments_that_no_tool_would_take_becomes_a_stub_too() -> None:
+    history = [message for number in range(4) for message in turn(number)]
+    history[1] = replied(Call("c0", "read_file", "[" * 100_000), name="a0")
+    history[2] = ToolMessage("r0", "c0", "read_file", "x" * 1_000, "error")
+    found = plan(history, 2_000)
+    assert found is not None
+    assert text_of(applied(found, history)[2]) == (
+        "[read_file: result of 1,000 characters dropped to save room; call it again if you need it]"
+    )
+
+
 def test_one_long_turn_is_compacted_inside() -> None:
     history = turn(0, exchanges=20)
     found = plan(history, 2_000)

@@ -58,6 +58,20 @@ async def test_each_format_writes_the_run_in_its_own_way(tmp_path: Path, form: s
     check_golden(f"formats/{form}.txt", merged(found))
 
 
+@pytest.mark.parametrize("form", FORMATS)
+async def test_arguments_that_no_tool_would_take_are_given_as_they_came(tmp_path: Path, form: str) -> None:
+    deep = "[" * 100_000
+    async with FakeLLM([reply(call("run_shell", deep)), reply("I see.")]) as server:
+        desk = desk_of(tmp_path, server.url)
+        ran = await desk.run("exec", "--output-format", form, "hi")
+    assert (ran.code, "crashed" in ran.err) == (0, False), ran.err
+    if form == "stream-json":
+        used = [
+            part for one in ran.objects() if one["type"] == "assistant" for part in one["message"]["content"]
+        ]
+        assert [part["input"] for part in used if part["type"] == "tool_use"] == [deep]
+
+
 async def test_partial_messages_are_streamed_when_asked_for(tmp_path: Path) -> None:
     async with FakeLLM([reply(think("hm"), "one two three", chars=4)]) as server:
         desk = desk_of(tmp_path, server.url)

@@ -51,6 +51,17 @@ def test_a_call_is_named_by_its_beginning_and_by_its_task_where_there_are_severa
     assert (alone.task_id, one_of_two.task_id) == (0, 2)
 
 
+def test_arguments_that_no_tool_would_take_name_nothing_and_end_nothing() -> None:
+    for arguments in ("[" * 100_000, '{"path": ' + "[" * 100_000, '{"path": "a", "path": "b"}', "{"):
+        history: list[Message] = [
+            said("", "calls", Call("c", "read_file", arguments)),
+            ToolMessage("t", "c", "read_file", "refused", "error"),
+        ]
+        (block,) = blocks_of(history, 0)
+        assert isinstance(block, ToolCall)
+        assert block.title == "read_file"
+
+
 def test_a_reply_comes_in_blocks_as_it_did_when_it_arrived() -> None:
     text = "Words.\n\n- one\n- two\n\n```python\nprint(1)\n```\n\nThe end."
     stream = MarkdownStream()
