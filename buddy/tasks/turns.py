@@ -263,7 +263,7 @@ class _TaskTurn:
 
 def _preview(task: Task, call: Call, tool: Tool, arguments: msgspec.Struct) -> Display:
     if tool.preview is None:
-        return Plain(tool.name, call.arguments)
+        return Plain("", call.arguments)
     context = ToolContext(task.number, call.id, lambda _text: None, task.cancelled, task.services.services)
     return tool.preview(context, arguments)
 

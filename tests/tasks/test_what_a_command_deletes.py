@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from buddy.agent.display import Command
+from buddy.agent.display import Command, Plain
+from buddy.agent.tool import Tool
 from buddy.cli.judge import Judge
 from buddy.safety.paths import Boundary
+from buddy.tools.jobs import send_keys
 from buddy.tools.shell import run_shell
 from tests.agent.laws import calls, says
 from tests.tasks.board_desk import board_desk
@@ -14,10 +16,15 @@ from tests.tasks.board_desk import board_desk
 
 async def previewed(root: Path, command: str) -> object:
     """What the person is shown of a command before it runs; it is denied afterwards."""
+    return await asked_of(root, run_shell, f'{{"command": "{command}"}}')
+
+
+async def asked_of(root: Path, tool: Tool, arguments: str) -> object:
+    """What the person is shown of a call before it runs."""
     boundary = Boundary(str(root), str(root), str(root.parent / "home"))
-    async with board_desk(root, run_shell, boundary=boundary, facts=Judge(boundary).facts) as desk:
+    async with board_desk(root, tool, boundary=boundary, facts=Judge(boundary).facts) as desk:
         number = 1
-        desk.script(calls(("c1", "run_shell", f'{{"command": "{command}"}}')), says("ok"))
+        desk.script(calls(("c1", tool.name, arguments)), says("ok"))
         desk.board.submit(number, "clean up")
         asked = await desk.asked()
         desk.board.inbox.answer(asked.request_id, asked.digest, "denied")
@@ -57,3 +64,10 @@ async def test_a_command_that_deletes_nothing_is_shown_as_it_stands(tmp_path: Pa
     (tmp_path / "work").mkdir()
 
     assert await previewed(tmp_path / "work", "touch x") == Command("touch x", "", None, "", 0.0)
+
+
+async def test_a_call_that_has_no_preview_is_shown_with_all_its_arguments(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    keys = '{"job": 1, "keys": ["y", "Enter"]}'
+
+    assert await asked_of(tmp_path / "work", send_keys, keys) == Plain("", keys)
