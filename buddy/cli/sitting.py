@@ -23,6 +23,7 @@ from buddy.cli.stores import KEEP_ELSEWHERE, session_store
 from buddy.cli.trust import FolderTrust
 from buddy.config.loading import IGNORED, Loaded
 from buddy.config.settings import ConfigError
+from buddy.llm.giving_way import giving_way
 from buddy.llm.scripted import Pace
 from buddy.repl.at_desk import AtDesk
 from buddy.repl.blocks import Note, PlainText
@@ -55,6 +56,9 @@ async def sit(
 ) -> None:
     """Open a session ("" is a new one), work with it until the person leaves or switches, close it."""
     models = _models(options, place, loaded, front)
+    # The catalogue, a lane, the prices of a model it does not know: 9 to 24 ms that keys do not wait for.
+    with giving_way():
+        await asyncio.to_thread(models.access_or_explain, options.model)
     store = session_store(place, loaded.settings, lambda text: front.print(Note("warning", text.strip())))
     try:
         if options.fork and reference:

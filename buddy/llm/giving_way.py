@@ -1,4 +1,4 @@
-"""Imports in a thread that give way to the event loop: keys are echoed meanwhile."""
+"""Work in a thread that gives way to the event loop: keys are echoed meanwhile."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Generator
 
 SWITCH_S = 0.0002
-"""How long an import keeps the interpreter from a thread that wants it. A key takes it six times over (each
+"""How long such work keeps the interpreter from a thread that wants it. A key takes it six times over (each
 system call gives it away); with Python's 5 ms, its echo took 40 ms (`tests/bench/import_echo.py`)."""
 
 
