@@ -83,6 +83,7 @@ def test_SEC_044_a_trusted_project_still_redirects_no_traffic_and_widens_nothing
     ("text", "says"),
     [
         ("[api\n", "not valid TOML: Expected ']' at the end of a table declaration (at line 1, column 5)"),
+        ("x = " + "[" * 100_000, "nested too deeply"),
         ('[api]\nmodle = "x"\n', "[api] unknown name 'modle'; did you mean 'model'?"),
         ("[apis]\n", "unknown name 'apis'; did you mean 'api'?"),
         ("[api]\ncontext_limit = 'x'\n", "[api]: Expected `int`, got `str` - at `$.context_limit`"),

@@ -121,6 +121,8 @@ def read_table(path: str, *, required: bool) -> Table | None:
         raise ConfigError(
             f"{path}: not valid TOML: {error}. Mend that line, or move the file away"
         ) from error
+    except RecursionError as error:
+        raise ConfigError(f"{path}: nested too deeply; expected tables of settings") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
     except OSError as error:

@@ -77,7 +77,7 @@ class EndpointSearch:
             raise ToolError(f"the search did not answer within {self._seconds:g} seconds") from error
         try:
             rows = msgspec.json.decode(body)
-        except msgspec.DecodeError as error:
+        except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested without end
             raise ToolError(f"the search answered with something that is not JSON: {error}") from error
         return list(hits_in(rows))[:limit]
 

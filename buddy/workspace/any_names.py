@@ -20,5 +20,14 @@ def decode(data: bytes, kind: Any) -> Any:
     """The record that was encoded. Raises `msgspec.MsgspecError`, `ValueError`."""
     try:
         return msgspec.json.decode(data, type=kind)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
     except (msgspec.DecodeError, UnicodeDecodeError):
+        return _decoded_slowly(data, kind)
+
+
+def _decoded_slowly(data: bytes, kind: Any) -> Any:
+    try:
         return msgspec.convert(json.loads(data), kind)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error

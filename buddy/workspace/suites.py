@@ -78,7 +78,7 @@ def _python(folder: str) -> str:
 def _has_test_script(folder: str) -> bool:
     try:
         package = msgspec.json.decode(_content(folder, "package.json"), type=_Package)
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):  # not JSON, not UTF-8, or nested without end
         return False
     script = package.scripts.get("test", "")
     return bool(script) and "no test specified" not in script

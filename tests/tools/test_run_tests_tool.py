@@ -109,6 +109,9 @@ def test_the_suite_is_found_by_the_files_of_the_project(tmp_path: Path) -> None:
         tmp_path, package__json=json.dumps({"scripts": {"test": 'echo "Error: no test specified" && exit 1'}})
     )
     assert find_suite(str(tmp_path), "", None).name == "pytest"
+    for odd in (b'{"x":' + b"[" * 100_000, b'{"scripts":{"test":"\xff"}}'):
+        (tmp_path / "package.json").write_bytes(odd)
+        assert find_suite(str(tmp_path), "", None).name == "pytest"
     write(tmp_path, package__json=json.dumps({"scripts": {"test": "vitest"}}))
     assert find_suite(str(tmp_path), "sum", None).argv == ("npm", "test", "--silent", "--", "sum")
     write(tmp_path, go__mod="module x\n")

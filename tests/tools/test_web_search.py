@@ -54,6 +54,8 @@ async def test_no_results_are_said() -> None:
     ("answer", "message"),
     [
         (reply(b"<html>", "text/html"), "not JSON"),
+        (reply(b'["\xff"]', "application/json"), "not JSON"),
+        (reply(b"[" * 100_000, "application/json"), "not JSON"),
         (reply(b"no", status="403 Forbidden"), "HTTP status 403"),
         (reply(b"", "", "Location: http://other.example/", status="302 Found"), "HTTP status 302"),
         (reply(b"x" * 2_100_000), "more than 2,000,000 bytes"),

@@ -56,6 +56,16 @@ def test_what_is_old_goes_for_good_and_what_is_young_stays(tmp_path: Path) -> No
     assert emptied(trash, days=0) == []
 
 
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"id": ' + "[" * 100_000, "", "{", '"\udcff"', "\udcff"])
+def test_a_box_that_says_nonsense_is_none_of_ours(tmp_path: Path, text: str) -> None:
+    trash = Trash(str(tmp_path), seal)
+    box(tmp_path, "old", days=31)
+    odd = box(tmp_path, "odd", days=31)
+    (odd / "where.json").write_text(text, errors="surrogateescape")
+    assert (names(trash), emptied(trash)) == (["old"], ["old"])
+    assert os.listdir(tmp_path) == ["box-odd"]
+
+
 def test_of_too_much_the_oldest_go_first_and_no_more_than_must(tmp_path: Path) -> None:
     trash = Trash(str(tmp_path), seal)
     for days, name in enumerate("dcba"):

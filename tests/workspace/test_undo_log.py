@@ -112,6 +112,7 @@ async def test_the_log_is_read_back_by_the_next_program(desk: Desk, tmp_path: Pa
     desk.undo.undo(desk.locks)
     folder = tmp_path / ".buddyx/sessions/s/undo"
     with (folder / "log.jsonl").open("ab") as log:
+        log.write(b'{"kind":"edit","files":' + b"[" * 100_000 + b"\n\xff\n")  # nobody of us wrote that
         log.write(b'{"kind":"edit","id":9,"task')  # torn by a crash
     again = UndoLog(str(folder))
     assert [entry.tool for entry in again.entries()] == ["edit_file"]
