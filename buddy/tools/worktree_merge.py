@@ -12,11 +12,12 @@ import msgspec
 from buddy.agent.counting import counted
 from buddy.agent.display import Diff, FileDiff
 from buddy.agent.tool import ToolContext, ToolError
-from buddy.safety.paths import Boundary, Located
+from buddy.safety.paths import Boundary, Located, locate
 from buddy.safety.sanitise import visible
-from buddy.tools.changing import FileChange, Loader, Plan, change, difference
+from buddy.tools.changing import FileChange, Loader, Plan, change, difference, load_file
 from buddy.workspace.files import Loaded
 from buddy.workspace.merge import Conflict, merge_bytes
+from buddy.workspace.undo import UndoLog
 from buddy.workspace.worktree_states import Changes, FileChanged
 
 MAX_NAMED = 20
@@ -36,6 +37,24 @@ async def bring(ctx: ToolContext, changes: Changes, *, protected: bool = False) 
 
     _text, diff = await change(ctx, "worktree merge", paths, plan)
     return diff
+
+
+def is_there(ctx: ToolContext, changes: Changes) -> bool:
+    """Whether nothing would be lost with a worktree: the main tree has all of it, or it was brought over by
+    the call of the same id and that stands, whatever was made of the lines since. Blocks."""
+    if changes.left_out:
+        return False
+    log = ctx.service(UndoLog)
+    if any(entry.call_id == ctx.call_id for entry in log.entries()):
+        return True
+    boundary = ctx.service(Boundary)
+    try:
+        return all(
+            _merged(one, locate(boundary, f"{boundary.root}/{one.path}"), load_file) is None
+            for one in changes.files
+        )
+    except ToolError:
+        return False
 
 
 def shown_changes(changes: Changes) -> Diff:

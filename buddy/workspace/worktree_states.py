@@ -71,23 +71,6 @@ class WorktreeStates:
         except CheckpointError as error:
             raise ToolError(str(error)) from error
 
-    def merged(self, tree: Worktree, changes: Changes) -> None:
-        """The main tree has these changes now. Raises `OSError`."""
-        kept = kept_of(tree)
-        if kept is not None:
-            keep(tree, msgspec.structs.replace(kept, merged=changes.state))
-
-    def is_merged(self, tree: Worktree) -> bool:
-        """Whether the main tree has everything that is in the worktree now. Raises `ToolError`."""
-        kept = kept_of(tree)
-        if kept is None or not kept.merged:
-            return False
-        try:
-            now = self._store(tree).take()
-        except CheckpointError as error:
-            raise ToolError(str(error)) from error
-        return now.tree == kept.merged and not now.left_out
-
     def _changes(self, tree: Worktree, kept: Kept) -> Changes:
         store = self._store(tree)
         now = store.take()

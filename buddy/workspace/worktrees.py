@@ -61,12 +61,11 @@ class Worktree(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What is known of a worktree: the commit it was made from, its files at that time and what of it was
-    brought to the main tree last, both as trees of its private repository ("" for none)."""
+    """What is known of a worktree: the commit it was made from, and its files at that time as a tree of its
+    private repository ("" where that is not known)."""
 
     commit: str
     state: str = ""
-    merged: str = ""
 
 
 class Standing(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ import pytest
 
 from buddy.agent.display import Diff
 from buddy.agent.tool import ToolError
-from buddy.tools.worktree_merge import bring, shown_changes
+from buddy.tools.worktree_merge import bring, is_there, shown_changes
 from buddy.workspace.worktree_states import WorktreeStates
 from buddy.workspace.worktrees import Worktree
 from tests.files_desk import Desk
@@ -190,16 +190,29 @@ async def test_files_git_converts_are_compared_as_they_lie_on_disk(tmp_path: Pat
         assert (two.main / "a.txt").read_bytes() == b"one\r\n2\r\n3\r\n4\r\nfive\r\n"
 
 
-async def test_what_is_brought_over_is_known_until_more_is_changed(tmp_path: Path) -> None:
+async def test_nothing_is_lost_with_a_worktree_while_the_main_tree_has_all_of_it(tmp_path: Path) -> None:
     async with pair(tmp_path, a__txt="1\n") as two:
         (two.tree / "a.txt").write_text("2\n")
-        assert not two.states.is_merged(two.worktree)
         changes = two.states.changes(two.worktree)
-        await bring(two.desk.context(2), changes)
-        two.states.merged(two.worktree, changes)
-        assert two.states.is_merged(two.worktree)
-        (two.tree / "b.txt").write_text("more\n")
-        assert not two.states.is_merged(two.worktree)
+        call = two.desk.context(2, "merge of x")
+        assert not is_there(call, changes)
+        await bring(call, changes)
+        assert is_there(call, changes)
+
+        (two.main / "a.txt").write_text("3\n")  # the person goes on with what was brought over
+        assert is_there(call, changes)
+        assert not is_there(two.desk.context(2, "another"), changes)
+        (two.main / "a.txt").write_text("2\n")
+        assert is_there(two.desk.context(2, "another"), changes)
+
+        two.desk.undo.undo(two.desk.locks, 2)
+        assert not is_there(call, changes)
+
+
+async def test_what_no_state_takes_is_never_said_to_be_there(tmp_path: Path) -> None:
+    async with pair(tmp_path, a__txt="1\n") as two:
+        (two.tree / ".env").write_text("KEY=1\n")
+        assert not is_there(two.desk.context(2), two.states.changes(two.worktree))
 
 
 async def test_a_worktree_whose_beginning_is_not_known_is_left_to_git(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ from buddy.repl.port import Context
 from buddy.safety.paths import Boundary
 from buddy.safety.sanitise import visible
 from buddy.tasks.task import Task
-from buddy.tools.worktree_merge import bring, main_tree, shown_changes
+from buddy.tools.worktree_merge import bring, is_there, main_tree, shown_changes
 from buddy.workspace.views import FileViews
+from buddy.workspace.worktree_states import Changes
 from buddy.workspace.worktrees import Worktree
 
 _ABOUT = pattern(r"(diff|merge|drop)(?:\s+@?([A-Za-z0-9][\w-]*))?(?:\s+(discard|protected))?")
@@ -109,18 +110,10 @@ async def _diff(context: Context, tree: Worktree) -> None:
 async def _merge(context: Context, tree: Worktree, task: Task | None, *, protected: bool) -> None:
     board = context.board
     _check_quiet(context, tree, "merge")
-    states = board.places.states()
-    changes = await asyncio.to_thread(states.changes, tree)
+    changes = await asyncio.to_thread(board.places.states().changes, tree)
     number = task.number if task is not None else board.focus
-    main = board.places.main
-    services = {
-        **main.services(number).services,
-        FileViews: FileViews(),
-        Boundary: main_tree(main.boundary),
-    }
-    call = ToolContext(number, "", lambda _text: None, asyncio.Event(), services)
+    call = _call(context, number, tree, changes)
     diff = await bring(call, changes, protected=protected)
-    await asyncio.to_thread(states.merged, tree, changes)
     board.parts.cache.clear()
     if changes.left_out:
         context.stage.print(Note("warning", _left_out(changes.left_out)))
@@ -135,14 +128,14 @@ async def _merge(context: Context, tree: Worktree, task: Task | None, *, protect
 async def _drop(context: Context, tree: Worktree, task: Task | None, *, discard: bool) -> None:
     _check_quiet(context, tree, "drop")
     places = context.board.places
-    trees, states = places.parts().trees, places.states()
+    trees = places.parts().trees
     missing = trees.missing(tree)
     if missing:
         await trees.forget(tree)
         context.stage.print(Note("info", f"{missing}; forgotten"))
         return
     standing = await trees.standing(tree)
-    if standing.changed and not discard and not await asyncio.to_thread(states.is_merged, tree):
+    if standing.changed and not discard and not await _is_there(context, tree):
         raise CommandError(
             f"{tree.shown} has {counted(len(standing.changed), 'changed file')} that the main tree does not "
             f"have: /worktree merge {tree.name} brings them over, /worktree drop {tree.name} discard throws "
@@ -155,6 +148,26 @@ async def _drop(context: Context, tree: Worktree, task: Task | None, *, discard:
     elif standing.own:
         said += f"; git branch {tree.branch} {tip[:12]} brings its {counted(standing.own, 'commit')} back"
     context.stage.print(Note("info", said))
+
+
+async def _is_there(context: Context, tree: Worktree) -> bool:
+    try:
+        changes = await asyncio.to_thread(context.board.places.states().changes, tree)
+    except ToolError:
+        return False
+    return await asyncio.to_thread(is_there, _call(context, context.focus, tree, changes), changes)
+
+
+def _call(context: Context, number: int, tree: Worktree, changes: Changes) -> ToolContext:
+    """A call of the person's in the main tree, known by what it brings over."""
+    main = context.board.places.main
+    services = {
+        **main.services(number).services,
+        FileViews: FileViews(),
+        Boundary: main_tree(main.boundary),
+    }
+    name = f"worktree {tree.name} {changes.state}"
+    return ToolContext(number, name, lambda _text: None, asyncio.Event(), services)
 
 
 def _meant(context: Context, word: str) -> tuple[Worktree, Task | None]:
