@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from buddy.agent.counting import counted
 from buddy.agent.display import Diff, Plain
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, locate
+from buddy.tools.near_names import missing
+from buddy.workspace.files import status_of
 from buddy.workspace.git import GitRun, Repository, find_repository, run_git
 from buddy.workspace.git_diff import parse_diff
 from buddy.workspace.processes import ChildProcesses, Finished
@@ -71,6 +74,16 @@ def path_arguments(ctx: ToolContext, paths: tuple[str, ...], repository: Reposit
     return ("--", *(located or repository.scope)) if located or repository.scope else ()
 
 
+def nothing(ctx: ToolContext, said: str, path: str) -> str:
+    """What is said where git found nothing. A path that is not there may be misspelled, or a pattern."""
+    if path:
+        boundary = ctx.service(Boundary)
+        found = locate(boundary, path)
+        if status_of(found.real) is None and not os.path.islink(found.path):
+            return f"{said}; {missing(found, boundary)}"
+    return said
+
+
 def succeeded(finished: Finished) -> str:
     """git's output. Raises `ToolError` with its words when it failed."""
     if finished.ok:
@@ -96,9 +109,8 @@ async def git_status(ctx: ToolContext, path: str = "") -> ToolResult:
     text = succeeded(done)
     changed = len(text.splitlines()) - 1
     summary = "clean" if changed <= 0 else counted(changed, "changed path")
-    return ToolResult(
-        text if changed > 0 else f"{text}nothing changed, nothing untracked\n", Plain(summary, text)
-    )
+    quiet = "" if changed > 0 else f"{nothing(ctx, 'nothing changed, nothing untracked', path)}\n"
+    return ToolResult(text + quiet, Plain(summary, text))
 
 
 @tool(
@@ -116,7 +128,7 @@ async def git_diff(ctx: ToolContext, path: str = "", ref: str = "", staged: bool
     against = (commit_ref(ref),) if ref else ()
     paths = path_arguments(ctx, (path,), run.repository) or ("--",)
     done = await run_git(run, ("diff", *DIFF_OPTIONS, *what, *against, *paths), "read")
-    return diff_result(ctx, succeeded(done), named=path, empty="no differences")
+    return diff_result(ctx, succeeded(done), named=path, empty=nothing(ctx, "no differences", path))
 
 
 @tool(
@@ -144,7 +156,7 @@ async def git_log(ctx: ToolContext, path: str = "", ref: str = "", limit: int = 
     text = succeeded(await run_git(run, arguments, "read"))
     found = len(text.splitlines())
     summary = counted(found, "commit")
-    return ToolResult(text or "no commits\n", Plain(summary, text))
+    return ToolResult(text or f"{nothing(ctx, 'no commits', path)}\n", Plain(summary, text))
 
 
 @tool(risk="low", category="git", access=_reads, argument_aliases={**ANY_PATH, **ANY_REF}, cache_s=60)
@@ -160,7 +172,7 @@ async def git_show(ctx: ToolContext, ref: str = "HEAD", path: str = "") -> ToolR
         return ToolResult(text, Plain(name, text))
     paths = path_arguments(ctx, (path,), run.repository) or ("--",)
     text = succeeded(await run_git(run, ("show", *options, name, *paths), "read"))
-    return diff_result(ctx, text, named=path, empty="nothing")
+    return diff_result(ctx, text, named=path, empty=nothing(ctx, "nothing", path))
 
 
 def _named_file(ctx: ToolContext, repository: Repository, name: str) -> None:

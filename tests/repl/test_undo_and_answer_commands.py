@@ -84,7 +84,7 @@ async def test_undo_takes_back_commands_and_edits_and_redo_makes_them_again(tmp_
             Note(
                 "info",
                 "taken back: run_shell of task 1 on a.txt; /redo applies it again "
-                "(files that git ignores are not covered)",
+                "(not covered: files that git ignores, and what a command did on as a job)",
             )
         ]
         await one.types("/undo")
@@ -265,8 +265,8 @@ async def test_names_that_are_no_text_are_shown_visibly(tmp_path: Path) -> None:
         assert await one.types("/undo") == [
             Note(
                 "info",
-                "taken back: run_shell of task 1 on a⟨U+DCFF⟩⟨U+001B⟩[31m; /redo applies it again (files "
-                "that git ignores are not covered)",
+                "taken back: run_shell of task 1 on a⟨U+DCFF⟩⟨U+001B⟩[31m; /redo applies it again (not "
+                "covered: files that git ignores, and what a command did on as a job)",
             )
         ]
         assert [name for name in os.listdir(one.root) if name.startswith("a")] == []

@@ -33,6 +33,17 @@ async def test_a_clean_tree_says_so(tmp_path: Path) -> None:
         assert (await here.call(git_status)).text == "## main\nnothing changed, nothing untracked\n"
 
 
+async def test_a_path_that_is_not_there_is_not_taken_for_one_without_changes(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        git(repository(here.folder), "reset", "-q", "--hard")
+        for path in ("*.txt", "nwe.txt"):
+            for tool in (git_status, git_diff, git_log, git_show):
+                said = (await here.call(tool, path=path)).text
+                assert f"; {path} does not exist." in said, (tool.name, said)
+        assert "Did you mean new.txt" in (await here.call(git_diff, path="nwe.txt")).text
+        assert (await here.call(git_log, path="new.txt")).text == "no commits\n"
+
+
 async def test_diff_is_text_for_the_model_and_files_for_the_person(tmp_path: Path) -> None:
     async with desk(tmp_path) as here:
         repository(here.folder)

@@ -27,6 +27,7 @@ from buddy.workspace.undo import UndoEntry
 SHOWN_FIRST_S = 3.0
 """Nobody edits a file in the time a short command takes; what a longer one changed is shown first."""
 MAX_NAMED = 8
+NOT_COVERED = " (not covered: files that git ignores, and what a command did on as a job)"
 
 
 class _Wanted(msgspec.Struct, frozen=True):
@@ -115,8 +116,7 @@ async def _take_back(context: Context, wanted: _Wanted) -> None:
         hint = f" /undo @{last[-1].task_id} takes back its lines alone." if by_hunks else ""
         raise CommandError(f"{error}{hint}") from error
     said = f"taken back: {_named(context, undone, wanted.without)}; /redo applies it again"
-    ignored = " (files that git ignores are not covered)" if undone.effect else ""
-    context.stage.print(Note("info", said + ignored))
+    context.stage.print(Note("info", said + (NOT_COVERED if undone.effect else "")))
 
 
 def _refuse_strangers(context: Context, wanted: _Wanted, standing: Sequence[UndoEntry]) -> None:
