@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from typing import TextIO
 
 from buddy.cli.telling import tell
 from buddy.config.loading import Directories
@@ -17,6 +18,14 @@ class _Redacting(logging.Formatter):
         from buddy.safety.redact import redact  # 5 ms that a start without a warning need not pay
 
         return redact(super().format(record))
+
+
+class _File(logging.StreamHandler[TextIO]):
+    """The file. What it cannot take (the disk is full) waits in its buffer; telling stderr about it, as
+    logging does, would be logged again while the screen is up, and so on without end."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
+        """No more about a line that cannot be written."""
 
 
 def start_log(where: Directories, *, debug: bool) -> str:
@@ -35,7 +44,7 @@ def start_log(where: Directories, *, debug: bool) -> str:
         if debug:
             tell(f"buddy: no log: {path}: {error.strerror}\n")
         return ""
-    handler = logging.StreamHandler(os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace"))
+    handler = _File(os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace"))
     handler.setFormatter(_Redacting("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root.addHandler(handler)
     root.setLevel(logging.DEBUG if debug else logging.WARNING)

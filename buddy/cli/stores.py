@@ -20,9 +20,11 @@ def session_store(
 ) -> SessionStore:
     """The store of this workspace, or one in `root`. `tell` hears NOT SAVED, and that it is saved again."""
 
-    def saving(state: SaveState) -> None:
-        tell("saved again\n" if state.saved else f"NOT SAVED: {state.reason}\n")
-
-    watch = Watch(saving=saving, warn=lambda text: tell(f"buddy: {text}\n"))
     root = root or os.path.expanduser(settings.session.directory) or place.boundary.root
+
+    def saving(state: SaveState) -> None:
+        tell("saved again\n" if state.saved else f"NOT SAVED: {state.reason}; {waits}\n")
+
+    waits = f"what is new waits in memory, and no tool is run: make room for {root}, or let it be written to"
+    watch = Watch(saving=saving, warn=lambda text: tell(f"buddy: {text}\n"))
     return SessionStore(root, load_signer(place.where.state), watch=watch)

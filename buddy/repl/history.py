@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable, Iterable
@@ -47,11 +48,23 @@ class LineHistory(History):
         if string.startswith(" ") or len(text) > KEPT_CHARS:
             return
         try:
-            fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            with open(fd, "w", encoding="ascii") as file:
-                file.write(json.dumps(redact(text)) + "\n")
+            _append(self._path, (json.dumps(redact(text)) + "\n").encode("ascii"))
         except OSError as error:
             self._log(f"input history was not written: {error}")
+
+
+def _append(path: str, line: bytes) -> None:
+    """A whole line or nothing: half of one would spoil the next, too. Raises `OSError`."""
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        written = os.write(fd, line)
+        if written < len(line):
+            end = os.lseek(fd, 0, os.SEEK_CUR)
+            if os.fstat(fd).st_size == end:  # nobody else has added a line since
+                os.ftruncate(fd, end - written)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+    finally:
+        os.close(fd)
 
 
 def _entry(line: str) -> str:

@@ -54,6 +54,7 @@ class Screen:
         self._app: InlineApplication = application
         self._output = output
         self._ahead = PaintAhead(paint, self.touch)
+        self.waiting: Iterable[Block] = self._ahead.waiting  # what is not printed yet
         self._printed = Printed(self._ahead)
         self._wraps_again = wraps_again
         self._is_stalled = is_stalled
@@ -70,11 +71,6 @@ class Screen:
         """Print blocks above the prompt, and draw what is live."""
         self._ahead.add(blocks)
         self.touch()
-
-    @property
-    def waiting(self) -> Iterable[Block]:
-        """What was to be shown and is not printed yet."""
-        return self._ahead.waiting
 
     def touch(self) -> None:
         """Something live changed: draw it with the next frame."""

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -15,7 +16,7 @@ from buddy.workspace.ending import Ending, Tree, end_tree, to_the_end
 from buddy.workspace.output import OutputLog
 from buddy.workspace.process_tree import Tag
 
-READ_BYTES = 8 * 1024
+READ_BYTES = 16 * 1024
 """As much as is looked through for secrets at a time: what a command floods must not hold up the keys."""
 DRAINED_BYTES = 1024 * 1024
 SHORT_READ_BYTES = 512  # a terminal gives at most 4 kB at a time, however much there is
@@ -64,6 +65,7 @@ class Child:
         self._closed_at = 0.0
         self._last_read = 0.0
         self._stopped_for = ""
+        self._is_settling = False
         self._ending: asyncio.Task[Ending] | None = None
         self._settled: asyncio.Future[Exit] = self._loop.create_future()
         self.is_closed = False
@@ -162,11 +164,12 @@ class Child:
             os.close(self._pidfd)
             self._pidfd = -1
 
-    def _settle(self) -> None:
-        if self._settled.done():
+    def _settle(self, *, again: bool = False) -> None:
+        if self._settled.done() or (self._is_settling and not again):
             return
         if self.log.catch_up():  # the result says where the whole is: it is there by then
-            self._loop.call_soon(self._settle)
+            self._is_settling = True
+            self._loop.call_soon(partial(self._settle, again=True))
             return
         code = self._process.returncode  # None: not even KILL ended it, the system holds it
         left = self._ending is None and (self.tree.left_running() or self._descriptor >= 0)

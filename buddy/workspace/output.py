@@ -84,7 +84,7 @@ class OutputLog:
 
     def _give_up(self, error: OSError) -> None:
         self.trouble = f"the whole output could not be kept: {error.strerror}"
-        self._file.abandon()
+        self._file.give_up()
 
     def text(self) -> str:
         """What a model reads: everything, or both ends with a line between them that says what is missing

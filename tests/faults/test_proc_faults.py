@@ -13,14 +13,20 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from buddy.safety.redact import secret_spans
+from buddy.safety.secret_shapes import Span
 from buddy.tools.jobs import read_job, stop_job
 from buddy.tools.shell import run_shell
 from buddy.workspace.limits import ProcessLimits
 from buddy.workspace.output import OutputBounds
+from buddy.workspace.processes import ChildProcesses
+from buddy.workspace.spill import BLOCK_BYTES, MOST_BYTES
 from buddy.workspace.strays import strays
 from tests.capabilities import requires
 from tests.command_desk import desk, processes_with, until, zombie_children
@@ -229,6 +235,48 @@ async def _watch(peak: list[int], slowest: list[float]) -> None:
 def resident_kb() -> int:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() // 1024
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "yes",
+        "head -c 131500 /dev/zero",
+        "head -c 1000000 /dev/urandom",
+        "yes 'password=a1b2c3d4e5' | head -c 600000",
+        "echo '-----BEGIN PRIVATE KEY-----'; yes 0123456789abcdefABCDEF0123456789abcdef | head -c 300000",
+        "yes & sleep 0.2",
+    ],
+)
+async def test_REL_045_between_two_looks_at_the_keys_little_is_searched_for_secrets(
+    tmp_path: Path, command: str
+) -> None:
+    looked: Counter[int] = Counter()
+    ticks = 0
+
+    def tick() -> None:
+        nonlocal ticks
+        ticks += 1
+        loop.call_soon(tick)
+
+    def find(text: str) -> list[Span]:
+        looked[ticks] += len(text)
+        return secret_spans(text)
+
+    loop = asyncio.get_running_loop()
+    loop.call_soon(tick)
+    async with desk(tmp_path, bounds=OutputBounds(cap_bytes=2_000_000)) as here:
+        settings = msgspec.structs.replace(here.children.settings, find_secrets=find)
+        async with ChildProcesses(here.children.environment, settings) as children:
+            child = children.start(here.request(command))
+            done = await children.attend(child, timeout_s=30, cancelled=here.context.cancelled)
+            assert done is not None
+            await child.end("over")
+            kept = min(child.log.total, 2_000_000)
+            assert Path(child.log.path).stat().st_size == kept
+    block = MOST_BYTES if "PRIVATE" in command else BLOCK_BYTES
+    assert max(looked.values()) <= 2 * block
+    assert sum(looked.values()) >= kept
 
 
 @linux

@@ -144,6 +144,14 @@ class Terminal:
         """Send keys as they are."""
         os.write(self._master, keys.encode())
 
+    async def feed(self, data: bytes) -> None:
+        """Send more than a terminal holds at a time."""
+        while data:
+            try:
+                data = data[os.write(self._master, data[:65536]) :]
+            except BlockingIOError:
+                await asyncio.sleep(0.005)
+
     async def type(self, text: str) -> None:
         """Type as a person does, a key at a time."""
         for key in text:

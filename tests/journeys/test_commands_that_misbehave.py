@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +18,12 @@ from tests.fake_llm.script import Reply, call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.faults.signal_round import running
 from tests.headless.program import YOLO, Desk
-from tests.journeys.terminal import ENTER_S, Terminal, on_terminal
+from tests.journeys.loop_watch import LoopWatch
+from tests.journeys.terminal import ENTER_S, on_terminal
+from tests.journeys.typist import Typist, resident_kb
 
-GROWTH_KB = 60_000
+GROWTH_KB = 20_000
+STRETCH_MS = 100
 KEY_DEADLINE_S = 2.0
 WARM = "go first"
 
@@ -94,41 +96,9 @@ SCENES = {
 }
 
 
-def resident_kb(pid: int) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().split("\n"):
-        if line.startswith("VmRSS"):
-            return int(line.split()[1])
-    return 0
-
-
-class Typist:
-    """Types a key at a time, looks that it shows, and how much memory the program has then."""
-
-    def __init__(self, terminal: Terminal) -> None:
-        self.terminal = terminal
-        self.typed = ""
-        self.slowest_s = 0.0
-        self.peak_kb = 0
-
-    async def key(self) -> None:
-        letter = "abcdefghijklmnopqrstuvwxyz"[len(self.typed) % 26]
-        begin = time.monotonic()
-        self.terminal.keys(letter)
-        self.typed += letter
-        await self.terminal.until(lambda: self.terminal.input_line() == self.typed, f"typed {self.typed}")
-        self.slowest_s = max(self.slowest_s, time.monotonic() - begin)
-        self.peak_kb = max(self.peak_kb, resident_kb(self.terminal.process.pid))
-
-    async def keys_while(self, busy: asyncio.Task[None]) -> None:
-        while not busy.done() or len(self.typed) < 20:
-            await self.key()
-            await asyncio.sleep(0.01)
-        await busy
-
-
 async def results(server: FakeLLM, count: int) -> None:
     """Wait until the model has read so many results."""
-    for _ in range(2500):
+    for _ in range(6000):
         if server.requests and len(server.requests[-1].tool_results) >= count:
             return
         await asyncio.sleep(0.01)
@@ -137,6 +107,7 @@ async def results(server: FakeLLM, count: int) -> None:
 
 @requires("proc")
 @pytest.mark.slow
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", SCENES)
 async def test_REL_045_the_prompt_lives_and_memory_stays_whatever_a_command_does(
     tmp_path: Path, name: str
@@ -153,13 +124,15 @@ async def test_REL_045_the_prompt_lives_and_memory_stays_whatever_a_command_does
     async with FakeLLM(model) as server:
         desk = Desk(tmp_path, server.url)
         desk.files(main__py="print(1)\n")
-        async with on_terminal(desk, *YOLO, columns=110, rows=40) as terminal:
+        watch = LoopWatch(tmp_path)
+        async with on_terminal(desk, *YOLO, columns=110, rows=40, program=watch.program) as terminal:
             await terminal.line(WARM)
             await terminal.has_shown("That is all.")
             if scene.no_room:
                 (session,) = desk.repo.glob(".buddyx/sessions/*-*")
                 (session / "output").write_text("a file where the folder should be")
             before_kb = resident_kb(terminal.process.pid)
+            watch.begin()
             await terminal.line("go on")
             await terminal.has_shown("I run it.")
             typist = Typist(terminal)
@@ -177,6 +150,7 @@ async def test_REL_045_the_prompt_lives_and_memory_stays_whatever_a_command_does
                     await asyncio.sleep(0.02)
             assert typist.peak_kb - before_kb < GROWTH_KB, f"{typist.peak_kb - before_kb} kB more"
             assert typist.slowest_s < KEY_DEADLINE_S, f"a key took {typist.slowest_s:.1f} s"
+            assert watch.usual_longest_ms() < STRETCH_MS, f"{watch.stretches_ms()[:20]} ms without a look"
             if scene.cancelled:
                 assert not [line for line in running(desk) if "buddy" not in line], "it lives on"
             assert typist.typed == terminal.input_line()

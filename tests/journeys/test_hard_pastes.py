@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 
 import pytest
@@ -11,18 +10,9 @@ import pytest
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import Desk
-from tests.journeys.terminal import Terminal, on_terminal
+from tests.journeys.terminal import on_terminal
 
 MEGABYTES = 5
-
-
-async def fed(terminal: Terminal, data: bytes) -> None:
-    """Everything, as fast as the terminal takes it."""
-    while data:
-        try:
-            data = data[os.write(terminal.master, data[:65536]) :]
-        except BlockingIOError:
-            await asyncio.sleep(0.005)
 
 
 @pytest.mark.slow
@@ -34,7 +24,7 @@ async def test_five_megabytes_are_pasted_sent_and_recalled(tmp_path: Path) -> No
         desk.files(main__py="print(1)\n")
         async with on_terminal(desk) as terminal:
             await terminal.shows("sandbox")
-            await fed(terminal, b"\x1b[200~" + text + b"\x1b[201~")
+            await terminal.feed(b"\x1b[200~" + text + b"\x1b[201~")
             mark = f"[pasted #1, {text.count(10) + 1} lines]"
             await terminal.until(lambda: terminal.input_line() == mark, "the mark")
             for said in ("Read it.", "Read it again."):
@@ -55,12 +45,12 @@ async def test_control_bytes_in_a_paste_do_nothing_and_one_without_an_end_is_end
         async with on_terminal(desk) as terminal:
             await terminal.shows("sandbox")
             hostile = bytes(range(32)) + b"\x7f\x9b31m\x1b[31m\x1b]0;title\x07\xff\xfe after"
-            await fed(terminal, b"\x1b[200~before " + hostile + b"\x1b[201~")
+            await terminal.feed(b"\x1b[200~before " + hostile + b"\x1b[201~")
             await terminal.shows("31m after")
             assert b"title\x07" not in terminal.output
             terminal.keys("\x03")
             await terminal.until(lambda: terminal.input_line() == "", "cleared")
-            await fed(terminal, b"\x1b[200~half of it\r")
+            await terminal.feed(b"\x1b[200~half of it\r")
             await asyncio.sleep(0.3)
             await terminal.type("and keys")
             await asyncio.sleep(0.7)
