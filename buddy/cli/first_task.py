@@ -51,6 +51,6 @@ async def worktrees_again(board: TaskBoard) -> tuple[str, ...]:
             continue
         try:
             said.append(await board.places.ready(task))
-        except ToolError as error:
+        except TaskError as error:
             said.append(f"task {task.number}: {error}")
     return tuple(said)

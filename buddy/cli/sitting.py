@@ -220,7 +220,8 @@ async def _closed(desk: Desk, front: Front) -> None:
     """A session in which nothing was said leaves no trace."""
     session_id = desk.session.session_id
     if any(task.history for task in desk.board.tasks.values()):
-        front.farewell = f"resume with: buddy resume {session_id}"
+        left = [task.left for task in desk.board.tasks.values() if task.left]
+        front.farewell = "\n".join((*left, f"resume with: buddy resume {session_id}"))
     else:
         await asyncio.to_thread(desk.store.delete, session_id)
 

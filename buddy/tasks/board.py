@@ -127,11 +127,11 @@ class TaskBoard:
     def submit(self, number: int, content: str | Sequence[UserPart]) -> asyncio.Task[None]:
         """Start a turn. Raises `TaskError` while one runs: steer or queue then."""
         task = self._free(number)
-        prompt = self.message(content, "prompt")
+        before, prompt = self.places.told(task), self.message(content, "prompt")
         self._entitle(task, prompt)
         if number == self.focus:
             prompt = self.notes.carried(prompt)
-        runner = self._running.start(task, (*self.places.told(task), prompt))
+        runner = self._running.start(task, (*before, prompt))
         runner.add_done_callback(lambda _runner: self.notes.not_carried(prompt.id))
         return runner
 

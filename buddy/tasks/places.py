@@ -80,10 +80,12 @@ class Places:
         return WorktreeStates(self.parts().variables)
 
     def told(self, task: Task) -> tuple[UserMessage, ...]:
-        """What a conversation has to know of its workspace and has not been told."""
+        """What a conversation has to know of its workspace and has not been told. Raises `TaskError` where
+        its worktree is gone: before anything is sent there."""
         tree = task.workspace.worktree
         if tree is None:
             return ()
+        self._gone(task, tree)
         text = _TOLD.format(path=tree.path, branch=tree.branch, main=tree.main)
         if any(isinstance(one, UserMessage) and text_of(one) == text for one in task.history):
             return ()
@@ -91,21 +93,26 @@ class Places:
 
     async def ready(self, task: Task) -> str:
         """Before a turn: its worktree is there. One that was removed because nothing had changed in it is
-        made again; the person is told what is answered. Raises `ToolError` where it is gone otherwise."""
+        made again; the person is told what is answered. Raises `TaskError` where it is gone otherwise."""
         tree = task.workspace.worktree
-        if tree is None:
+        if tree is None or not self._gone(task, tree):
             return ""
-        trees = self.parts().trees
-        missing = trees.missing(tree)
-        if not missing:
-            return ""
-        if kept_of(tree) is not None:
-            raise ToolError(
+        try:
+            await self.make(tree.name, exact=True)
+        except ToolError as error:
+            raise TaskError(f"{tree.shown} can't be made again: {error}") from error
+        return f"{tree.shown} is made again, from the commit the main tree stands on"
+
+    def _gone(self, task: Task, tree: Worktree) -> bool:
+        """Whether its worktree was removed because nothing had changed in it. Raises `TaskError` where
+        somebody else removed it."""
+        missing = self.parts().trees.missing(tree)
+        if missing and kept_of(tree) is not None:
+            raise TaskError(
                 f"{missing}. What was committed in it is on that branch; "
                 f"/worktree drop {task.number} forgets the rest"
             )
-        await self.make(tree.name, exact=True)
-        return f"{tree.shown} is made again, from the commit the main tree stands on"
+        return bool(missing)
 
     async def settled(self, task: Task) -> None:
         """After a turn: what it left in its worktree is noted; nothing but a task in front keeps one without
@@ -119,38 +126,36 @@ class Places:
             standing = await trees.standing(tree)
             if not standing.is_untouched:
                 task.left = left_in(tree, standing, task.number)
-            elif task.background and not self._is_used(task, tree):
+            elif (task.background or task.closed) and not self._is_used(task, tree):
                 await trees.remove(tree)
         except ToolError as error:
             task.left = f"its worktree {tree.shown} could not be looked at: {error}"
 
     async def tidied(self) -> None:
-        """When the board closes: worktrees nothing was changed in go; the next turn makes them again."""
+        """When the board closes: worktrees nothing was changed in go, until the next turn makes them again;
+        what stands in the others is noted."""
         for task in self._tasks.values():
             tree = task.workspace.worktree
+            if tree is None or self.parts().trees.missing(tree):
+                continue
             with suppress(ToolError):
-                if (
-                    tree is not None
-                    and not self.parts().trees.missing(tree)
-                    and not self._is_used(task, tree)
-                ):
-                    await self._tidy(tree)
-
-    async def _tidy(self, tree: Worktree) -> None:
-        trees = self.parts().trees
-        if (await trees.standing(tree)).is_untouched:
-            await trees.remove(tree)
+                standing = await self.parts().trees.standing(tree)
+                task.left = "" if standing.is_untouched else left_in(tree, standing, task.number)
+                if standing.is_untouched and not _jobs_run(task):
+                    await self.parts().trees.remove(tree)
 
     def _is_used(self, task: Task, tree: Worktree) -> bool:
         """Whether another task works in it, or a job still runs."""
         others = (one for one in self._tasks.values() if one is not task and not one.closed)
-        if any(one.workspace.worktree == tree for one in others):
-            return True
-        jobs = task.services.services.get(Jobs)
-        return isinstance(jobs, Jobs) and any(job.state != "ended" for job in jobs.all())
+        return any(one.workspace.worktree == tree for one in others) or _jobs_run(task)
 
     def _with_board(self, workspace: Workspace) -> Workspace:
         return replace(workspace, services=self._given(workspace.services))
+
+
+def _jobs_run(task: Task) -> bool:
+    jobs = task.services.services.get(Jobs)
+    return isinstance(jobs, Jobs) and any(job.state != "ended" for job in jobs.all())
 
 
 def left_in(tree: Worktree, standing: Standing, number: int) -> str:

@@ -16,7 +16,7 @@ from buddy.agent.loop import agent_loop, agent_loop_continue
 from buddy.agent.messages import UserMessage
 from buddy.sessions.journal import NotSavedError
 from buddy.sessions.records import Note
-from buddy.tasks.task import Task
+from buddy.tasks.task import Task, TaskError
 from buddy.tasks.turns import TurnParts, agent_of, host_of
 
 _log = logging.getLogger(__name__)
@@ -82,6 +82,9 @@ class Running:
             task.outcome = await self._turn(task, prompts)
         except asyncio.CancelledError:
             task.outcome = Outcome("cancelled", "cancelled", "", 0, ())
+        except TaskError as error:
+            task.outcome = Outcome("failed", str(error), "", 0, ())
+            self._shared.hub.emit(task.number, Notice("error", f"task {task.number}: {error}"))
         # The border of a task: whatever happens in one, SystemExit and MemoryError included, only it fails.
         except BaseException as error:  # noqa: BLE001 - see above
             _log.error("task %d failed", task.number, exc_info=error)
@@ -93,7 +96,9 @@ class Running:
         task.steering[:0] = task.taken  # a turn that broke off did not get to them
         task.taken.clear()
         self._ended(task, task.outcome)
-        if task.left:  # said in front: of a task in the background the last words alone are shown
+        in_front = self._is_foreground(task.number) and self._shared.board.attended
+        if task.left and not in_front:  # who works there is told when they leave
+            # Said in front: of a task in the background the last words alone are shown.
             front = next(filter(self._is_foreground, self._tasks), task.number)
             self._shared.hub.emit(front, Notice("info", task.left))
 

@@ -74,15 +74,17 @@ async def test_a_worktree_without_changes_goes_and_comes_back_with_the_session(t
         assert (tree / "new.txt").exists()
 
 
-async def test_a_worktree_that_somebody_removed_ends_the_turn_with_the_reason(tmp_path: Path) -> None:
+async def test_nothing_is_sent_to_a_worktree_that_somebody_removed(tmp_path: Path) -> None:
     async with FakeLLM(writes) as server:
         desk = desk_of(tmp_path, server)
         await desk.run("exec", "--worktree=fix", *EDIT, "write it")
         shutil.rmtree(desk.repo / ".buddyx/worktrees/fix")
+        before = await desk.prompts()
         ran = await desk.run("exec", "--continue", *EDIT, "write it")
 
-        assert ran.code == 1
+        assert ran.code == 2
         assert "its worktree .buddyx/worktrees/fix is gone (branch buddy/fix)" in ran.err
+        assert await desk.prompts() == before
         assert not (desk.repo / "new.txt").exists()
 
 

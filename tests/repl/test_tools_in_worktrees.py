@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -158,3 +159,52 @@ async def test_after_a_kill_the_worktree_and_its_task_are_there_again(tmp_path: 
             assert (tree / "word.txt").read_text() == "half\n"
             await sat.said("/worktree merge 1", "brought over, not committed: 2 files")
             assert (desk.repo / "word.txt").read_text() == "half\n"
+
+
+async def test_a_session_in_a_worktree_says_when_it_is_left_what_stands_there(tmp_path: Path) -> None:
+    script = plays(reply(call("edit_file", path="word.txt", old="start", new="changed")))
+    async with FakeLLM(script) as server:
+        desk = Desk(tmp_path, server.url)
+        desk.files(word__txt="start\n")
+        async with seated(desk, server, "--worktree=fix", *YOLO) as sat:
+            await sat.shows("this session works in .buddyx/worktrees/fix, on the branch buddy/fix")
+            await sat.turn("go")
+            assert "1 changed file" not in sat.paper.text()
+        first, last = sat.front.farewell.split("\n")
+        assert first.startswith("1 changed file of task 1 in .buddyx/worktrees/fix (branch buddy/fix)")
+        assert last.startswith("resume with: buddy resume")
+        assert (desk.repo / "word.txt").read_text() == "start\n"
+
+
+async def test_a_session_in_which_nothing_was_said_leaves_no_worktree(tmp_path: Path) -> None:
+    async with FakeLLM([]) as server:
+        desk = Desk(tmp_path, server.url)
+        desk.files(word__txt="start\n")
+        async with seated(desk, server, "-w") as sat:
+            await sat.shows("this session works in .buddyx/worktrees/session")
+        assert [one.name for one in (desk.repo / ".buddyx/worktrees").iterdir()] == [".gitignore"]
+        assert desk.git("branch", "--list", "buddy/*") == ""
+
+
+async def test_a_task_that_is_killed_names_what_it_leaves_and_one_without_changes_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    script = plays(reply(call("edit_file", path="word.txt", old="start", new="changed")))
+    async with sitting(tmp_path, script, *YOLO, word__txt="start\n") as desk:
+        await desk.said("/worktree go", "task 2 started")
+        await desk.shows("1 changed file of task 2")
+        await desk.said("/kill 2", "task 2 is closed; 1 changed file of task 2 in .buddyx/worktrees/go")
+        assert (desk.desk.repo / ".buddyx/worktrees/go").exists()
+        await desk.said("/worktree drop go discard", "is removed")
+
+
+async def test_what_is_sent_to_a_task_whose_worktree_is_gone_comes_back_into_the_line(tmp_path: Path) -> None:
+    script = plays(reply(call("edit_file", path="word.txt", old="start", new="changed")))
+    async with sitting(tmp_path, script, *YOLO, word__txt="start\n") as desk:
+        await desk.said("/worktree go", "task 2 started")
+        await desk.shows("1 changed file of task 2")
+        shutil.rmtree(desk.desk.repo / ".buddyx/worktrees/go")
+        await desk.said("@2 more", "its worktree .buddyx/worktrees/go is gone (branch buddy/go)")
+        assert desk.paper.line == "@2 more"
+        await desk.said("/worktree drop 2", "is gone (branch buddy/go); forgotten")
+        assert desk.desk.git("branch", "--list", "--format=%(refname:short)", "buddy/*") == "buddy/go\n"

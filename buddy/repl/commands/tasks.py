@@ -122,7 +122,10 @@ async def kill(context: Context, argument: str) -> None:
         others = [task.number for task in board.tasks.values() if task.number != number and not task.closed]
         board.set_focus(others[-1] if others else board.open().number)
     await board.kill(number)
-    context.stage.print(Note("info", f"task {number} is closed"))
+    task = board.task(number)
+    await board.places.settled(task)
+    left = f"; {task.left}" if task.left else ""
+    context.stage.print(Note("info", f"task {number} is closed{left}"))
 
 
 @command(family="tasks", usage="[N] TIME|off", completes=("task",))
