@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from buddy.safety.shell.git_config import executing_keys, gitlinks
 from buddy.safety.shell.git_index import tracked_paths
@@ -18,6 +20,9 @@ def desk(tmp_path: Path) -> ShellDesk:
     made = make_desk(tmp_path)
     made.git("init", "-q", "-b", "main", ".")
     return made
+
+
+GIT_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
 
 
 def keys(desk: ShellDesk, folder: str = ".") -> list[str]:
@@ -141,7 +146,7 @@ def test_subcommands_that_may_do_more_are_asked_about(desk: ShellDesk) -> None:
         ('[includeIf "gitdir:/"]\n\tpath = ../x\n', ["includeif.gitdir:/.path"]),
         ('[remote "o"]\n\tuploadpack = ./x\n\turl = y\n', ["remote.o.uploadpack"]),
         ("[gpg]\n\tprogram = ./x\n\tformat = ssh\n", ["gpg.program"]),
-        ("[co\\\nre]\nfsmonitor = x\n", ["[co re]"]),
+        ("[co\\\nre]\nfsmonitor = x\n", ["[co\\", "re]"]),
         ("what is this\n", ["what is this"]),
         ("x" * 200_001, ["too long to look through"]),
         ('[core]\n\tbare = false # x\n; y\n\n[user]\n\tname = x\n[remote "a b"]\n\turl = ssh://x\n', []),
@@ -201,6 +206,73 @@ def test_a_worktree_shares_the_configuration_of_its_repository(desk: ShellDesk) 
     assert keys(desk, "src") == ["core.pager"]
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        "# x \\\n",
+        "; x \\\r\n",
+        "a = b # \\\n",
+        "a = b ; \\\n",
+        'a = "b" # \\\n',
+        "a = b \\\n # \\\n",
+        'a = "b # \\\n" # \\\n',
+        "a = \\\\\n",
+        'a = "\\\\" # " \\\n',
+        'a = \\" # \\\n',
+        "[core] # \\\n",
+        '[x "\\"]#"] # \\\n[core]\n',
+        '# \x0b[x "y"]\n',
+        'a = \\\n\u2028[x "y"]\n',
+        '# \r[x "y"]\n',
+    ],
+)
+def test_no_line_before_it_hides_a_key(desk: ShellDesk, before: str) -> None:
+    configure(desk, f"[core]\n{before}\tfsmonitor = ./x\n")
+
+    assert "core.fsmonitor" in listed(desk)
+    assert keys(desk) == ["core.fsmonitor"]
+
+
+@pytest.mark.parametrize("before", ["a = b \\\n", 'a = "b # \\\n', "a = b \\\n c \\\n", "[core] a = b \\\n"])
+def test_what_a_value_goes_on_with_is_no_key(desk: ShellDesk, before: str) -> None:
+    end = '"' if before.count('"') % 2 else ""
+    configure(desk, f"[core]\n{before}\tfsmonitor = ./x{end}\n")
+
+    assert "core.a" in listed(desk)
+    assert "core.fsmonitor" not in listed(desk)
+    assert keys(desk) == []
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.sampled_from(
+            (
+                *'\\\\\\\\""##;;=[]\n\n\n\n \t\rab',
+                "[core]\n",
+                '[core "x"]',
+                "\r\n",
+                " = ",
+                "a = ",
+                " fsmonitor = x\n",
+            )
+        ),
+        max_size=14,
+    ).map("".join)
+)
+def test_a_key_git_finds_is_found_whatever_stands_around_it(desk: ShellDesk, text: str) -> None:
+    configure(desk, f"[core]\n{text}\tfsmonitor = x\n")
+
+    assert "core.fsmonitor" not in listed(desk) or keys(desk)
+
+
+def listed(desk: ShellDesk) -> list[str]:
+    """The names of the settings git itself finds in the repository's file; none where it can't read it."""
+    asked = ["git", "config", "--file", ".git/config", "--name-only", "--list"]
+    done = subprocess.run(asked, cwd=desk.root, capture_output=True, check=False, env=GIT_ENVIRONMENT)
+    return done.stdout.decode("utf-8", "replace").splitlines() if done.returncode == 0 else []
+
+
 def odd_repository(desk: ShellDesk, name: bytes) -> bytes:
     """A repository in src whose configuration starts a program, with its data in a folder of that name."""
     src = os.fsencode(desk.root / "src")
@@ -212,8 +284,7 @@ def odd_repository(desk: ShellDesk, name: bytes) -> bytes:
 
 def git_finds_the_program(desk: ShellDesk) -> bool:
     asked = ["git", "-C", "src", "config", "core.fsmonitor"]
-    env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
-    done = subprocess.run(asked, cwd=desk.root, capture_output=True, check=False, env=env)
+    done = subprocess.run(asked, cwd=desk.root, capture_output=True, check=False, env=GIT_ENVIRONMENT)
     return done.stdout == b"./x\n"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import re
+from typing import NamedTuple
 
 from buddy.safety.git_files import files_that_wait, git_folders, read_regular, shared_folder
 from buddy.safety.paths import is_beneath
@@ -28,6 +29,12 @@ _EXECUTES = re.compile(
 _SECTION = re.compile(r'\s*\[\s*([-.\w]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]\s*(.*)', re.DOTALL)
 _KEY = re.compile(r"\s*([A-Za-z][-A-Za-z0-9]*)\s*(?:=.*)?", re.DOTALL)
 _GITLINK_MODE = b"\x00\x00\xe0\x00"
+
+
+class _Value(NamedTuple):
+    """The value of a setting, as far as it was read: whether a quote is open."""
+
+    quoted: bool
 
 
 def executing_keys(cwd: str, root: str) -> tuple[str, ...]:
@@ -88,7 +95,11 @@ def _keys(path: str) -> list[str]:
         return ["too long to look through"]
     section = ""
     found: list[str] = []
-    for line in re.sub(r"\\\r?\n", " ", text).splitlines():
+    value: _Value | None = None
+    for line in text.replace("\r\n", "\n").split("\n"):  # what else ends lines elsewhere does not to git
+        if value is not None:
+            value = _goes_on(value, line)
+            continue
         heading = _SECTION.fullmatch(line)
         if heading:
             section = f"{heading[1]}.{heading[2]}" if heading[2] is not None else heading[1]
@@ -99,10 +110,30 @@ def _keys(path: str) -> list[str]:
         if key is None:
             found.append(f"a line that is no setting: {line.strip()[:40]}")
             continue
+        value = _goes_on(_Value(quoted=False), line[key.end(1) :])
         name = f"{section}.{key[1]}".lower()
         if _EXECUTES.fullmatch(name):
             found.append(name)
     return found
+
+
+def _goes_on(value: _Value, text: str) -> _Value | None:
+    """What a value is like at the end of a line if it goes on in the next one, as git decides it: not after
+    a comment, which begins outside quotes and ends with its line, nor after two backslashes. None: what
+    follows is a line of its own."""
+    quoted = value.quoted
+    at = 0
+    while at < len(text):
+        if text[at] == "\\":
+            if at + 1 == len(text):
+                return _Value(quoted)
+            at += 1
+        elif text[at] == '"':
+            quoted = not quoted
+        elif text[at] in "#;" and not quoted:
+            return None
+        at += 1
+    return None
 
 
 def gitlinks(index: str) -> list[str]:
