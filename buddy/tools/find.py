@@ -11,9 +11,10 @@ from msgspec import Meta
 from buddy.agent.counting import counted
 from buddy.agent.display import FileList
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
+from buddy.safety.paths import Boundary
 from buddy.safety.sanitise import visible
 from buddy.tools.search import Place, place_of, search_run
-from buddy.workspace.globs import glob_matcher
+from buddy.workspace.globs import below, glob_matcher
 from buddy.workspace.search_run import stoppable
 from buddy.workspace.walk import walk
 
@@ -53,7 +54,7 @@ async def find_files(
     about the path below `path`, where ** stands for any folders. Ignored files are only counted."""
     if limit < 1:
         raise ToolError(f"limit is {limit}; expected how many paths to give, at least 1")
-    matches = glob_matcher(pattern)
+    matches = glob_matcher(below(pattern, ctx.service(Boundary).cwd))
     run = search_run(ctx)
 
     def work(stopped: Callable[[], bool]) -> ToolResult:

@@ -18,7 +18,7 @@ from buddy.tools.changing import located
 from buddy.tools.near_names import missing
 from buddy.tools.search_text import Answer, Asked, rendered
 from buddy.workspace.files import status_of
-from buddy.workspace.globs import glob_matcher
+from buddy.workspace.globs import below, glob_matcher
 from buddy.workspace.ignore import IgnoreTree
 from buddy.workspace.processes import ChildProcesses
 from buddy.workspace.search_extract import Found, nothing
@@ -143,14 +143,14 @@ def checked_pattern(pattern: str, *, literal: bool, ignore_case: bool, multiline
         raise ToolError(f"{error}. Nothing was searched.") from error
 
 
-def wanted_names(glob: str) -> Callable[[str], bool] | None:
-    """Which paths a glob lets through; "!…" lets the others through; None: all."""
+def wanted_names(glob: str, cwd: str) -> Callable[[str], bool] | None:
+    """Which paths a glob below `cwd` lets through; "!…" lets the others through; None: all."""
     if not glob:
         return None
     if glob.startswith("!"):
-        unwanted = glob_matcher(glob[1:])
+        unwanted = glob_matcher(below(glob[1:], cwd))
         return lambda path: not unwanted(path)
-    return glob_matcher(glob)
+    return glob_matcher(below(glob, cwd))
 
 
 def _access(arguments: Any) -> Access:
@@ -203,7 +203,7 @@ async def grep(
     if limit < 1 or offset < 0 or context < 0:
         raise ToolError("expected limit of at least 1, offset and context of at least 0")
     prepared = checked_pattern(pattern, literal=literal, ignore_case=ignore_case, multiline=multiline)
-    wanted = wanted_names(glob)
+    wanted = wanted_names(glob, ctx.service(Boundary).cwd)
     run = search_run(ctx)
     place = await stoppable(run, lambda stopped: place_of(ctx, path, wanted, stopped))
     limit = min(limit, MAX_LIMIT)

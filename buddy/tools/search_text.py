@@ -114,7 +114,8 @@ def _notes(answer: Answer, found: Found, ignored: Found) -> list[str]:
     if not answer.walked.whole:
         notes.append("not every folder was looked at: too many files or too little time; use a smaller path")
     if found.binary:
-        notes.append(f"{_files(found.binary, answer, 'binary file')} also match, lines are not shown")
+        match = "matches" if len(found.binary) == 1 else "match"
+        notes.append(f"{_files(found.binary, answer, 'binary file')} also {match}, lines are not shown")
     if found.large:
         limit = f"{MAX_FILE_BYTES // 1_000_000} MB"
         notes.append(f"not searched, over {limit} (use the shell): {_list(found.large, answer)}")

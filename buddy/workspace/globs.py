@@ -32,6 +32,21 @@ def glob_matcher(pattern: str) -> Callable[[str], bool]:
     return lambda path: joined.fullmatch(path) is not None
 
 
+def below(pattern: str, folder: str) -> str:
+    """A pattern as it is matched below a folder: what is spelled from the top of the file system is taken
+    back to it. Raises `ToolError` for one that leads out."""
+    if pattern.startswith(f"{folder}/"):
+        return pattern[len(folder) + 1 :]
+    fixed = re.split(r"[^/]*[*?\[{]", pattern, maxsplit=1)[0].rstrip("/")
+    elsewhere = pattern.startswith("/") and os.path.lexists(fixed) and not os.path.lexists(folder + fixed)
+    if elsewhere or pattern.startswith("~/") or ".." in pattern.split("/"):
+        raise ToolError(
+            f"{pattern!r} leads out of the folder it is matched below; expected one like src/**/*.ts, and "
+            "the folder as path"
+        )
+    return pattern
+
+
 def braces(pattern: str) -> list[str]:
     """The pattern with every `{a,b}` written out. Raises `ToolError` when that is too much."""
     done: list[str] = []

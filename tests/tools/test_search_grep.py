@@ -14,6 +14,7 @@ import pytest
 
 from buddy.tools.definitions import find_definition
 from buddy.tools.find import find_files
+from buddy.tools.search import grep
 from buddy.workspace.file_index import MAX_SCORED, FileIndex, Paths, best, score
 from tests.search_desk import SearchDesk, search_desk
 
@@ -32,7 +33,7 @@ async def test_lines_are_grouped_by_file_and_what_is_left_out_is_told(desk: Sear
 
     assert await desk.grep("needle") == (
         "a.py\n2:needle 1\n4:needle 2\n\nb.py\n1:needle 3\n2:needle 4\n[4 matches in 2 files]\n"
-        "[1 binary file (c.bin) also match, lines are not shown]\n"
+        "[1 binary file (c.bin) also matches, lines are not shown]\n"
         "[secret files are searched only by name: .env]"
     )
 
@@ -220,6 +221,23 @@ async def test_links_are_found_by_name_as_old_as_they_are_themselves(desk: Searc
     os.utime(desk.root / "a.txt", (2_000_000_000, 2_000_000_000))
 
     assert await desk.ask(find_files, pattern="*.txt") == "a.txt\nb.txt\n[2 files]"
+
+
+async def test_a_pattern_spelled_from_the_top_is_taken_back_or_refused(desk: SearchDesk) -> None:
+    desk.put("src/a.ts", "word\n")
+    desk.put("etc/b.ts", "word\n")
+    for pattern in (f"{desk.root}/src/*.ts", f"{desk.root}/**/a.*", "/src/*.ts"):
+        assert await desk.ask(find_files, pattern=pattern) == "src/a.ts\n[1 file]"
+        assert "src/a.ts" in await desk.ask(grep, pattern="word", glob=pattern)
+    assert await desk.ask(find_files, pattern="*.ts", path="src") == "src/a.ts\n[1 file]"
+    assert await desk.ask(find_files, pattern="/etc/*.ts") == "etc/b.ts\n[1 file]"
+    for pattern in ("../*", "src/../../x", "/usr/lib/*.so", "~/*"):
+        for answer in (
+            await desk.ask(find_files, pattern=pattern),
+            await desk.ask(grep, pattern="word", glob=pattern),
+            await desk.ask(grep, pattern="word", glob=f"!{pattern}"),
+        ):
+            assert "leads out of the folder it is matched below" in answer, (pattern, answer)
 
 
 async def test_files_are_found_by_name_newest_first(desk: SearchDesk) -> None:
