@@ -20,6 +20,7 @@ from buddy.agent.pattern import pattern
 
 MAX_ARGUMENT_CHARS = 1_000_000
 MAX_DEPTH = 64
+_STEP = pattern(r"\.(\w+)|(\[)")
 _PUNCTUATION = pattern(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 
 
@@ -192,7 +193,7 @@ def decode_arguments(text: str, record: type[msgspec.Struct], aliases: Mapping[s
     try:
         return msgspec.convert(given, record, strict=False)
     except msgspec.ValidationError as error:
-        raise ArgumentsError(f"{error}; expected {_expected(record)}") from error
+        raise ArgumentsError(f"{error}{_within(str(error), record)}; expected {_expected(record)}") from error
 
 
 def _rename(given: dict[str, Any], record: type[msgspec.Struct], aliases: Mapping[str, str]) -> None:
@@ -226,6 +227,24 @@ def _expected(record: type[msgspec.Struct]) -> str:
         f"{field.name} ({'required' if field.required else 'optional'}{_words(field.type)})"
         for field in fields
     )
+
+
+def _within(error: str, record: type[msgspec.Struct]) -> str:
+    """What a value inside an argument may be: the fields of a record, or its words. "" for an argument
+    itself."""
+    steps = ["".join(step) for step in _STEP().findall(error.rpartition("`$")[2])]
+    unknown: dict[str, Any] = {}
+    node = parameters_schema(record) if len(steps) > 1 else unknown
+    for step in steps:
+        wanted = "items" if step == "[" else step
+        inner: list[dict[str, Any]] = [node, *node.get("anyOf", [])]
+        found: list[object] = [one.get("properties", one).get(wanted) for one in inner]
+        node = next((cast(dict[str, Any], one) for one in found if isinstance(one, dict)), unknown)
+    if "enum" in node:
+        return f" (one of {', '.join(map(str, node['enum']))})"
+    required = node.get("required", [])
+    fields = [name if name in required else f"{name} (optional)" for name in node.get("properties", {})]
+    return f" (an object with {', '.join(fields)})" if fields else ""
 
 
 def _words(kind: Any) -> str:

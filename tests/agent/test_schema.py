@@ -165,7 +165,10 @@ def test_SEC_100_a_path_that_is_no_text_is_refused(path: Any) -> None:
         ('{"path": "a", "mode": "few"}', "Invalid enum value 'few'"),
         ('{"path": "a", "colour": 1}', "unknown argument 'colour'; expected path (required), old (optional)"),
         ('{"path": "a", "edits": [{"old": "x"}]}', "missing required field `new`"),
-        ('{"path": "a", "edits": ["x"]}', "Expected `object`, got `str` - at `$.edits[0]`"),
+        (
+            '{"path": "a", "edits": ["x"]}',
+            "Expected `object`, got `str` - at `$.edits[0]` (an object with old",
+        ),
     ],
 )
 def test_REL_029_what_cannot_be_taken_says_what_was_expected(text: str, words: str) -> None:
@@ -187,3 +190,28 @@ def test_whatever_a_model_writes_is_arguments_or_a_refusal(text: str) -> None:
         pass
     else:
         assert isinstance(found.path, str)
+
+
+class Item(msgspec.Struct):
+    state: Literal["open", "done"]
+    note: str = ""
+
+
+@tool()
+async def planned(ctx: ToolContext, items: list[Item]) -> str:
+    """Plan."""
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("items", "said"),
+    [
+        ('[{"state": "no"}]', "at `$.items[0].state` (one of done, open); expected items (required)"),
+        ("[{}]", "at `$.items[0]` (an object with state, note (optional)); expected items (required)"),
+        ('[{"state": "done", "note": 5}]', "at `$.items[0].note`; expected items (required)"),
+    ],
+)
+def test_what_a_value_inside_an_argument_may_be_is_said(items: str, said: str) -> None:
+    with pytest.raises(ArgumentsError) as error:
+        planned.decode(f'{{"items": {items}}}')
+    assert str(error.value).endswith(said)
