@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 
 from prompt_toolkit.history import History, InMemoryHistory
 
 KEPT_LINES = 5000
 READ_BYTES = 2_000_000
+AT_ONCE = 100
+"""Entries that are read without a pause: all of 5,000 kept the first key from its echo for 50 ms."""
 KEPT_CHARS = 50_000
 """A longer line is not written: a few of them would leave no room for others in what is read again."""
 
@@ -26,6 +29,21 @@ class LineHistory(History):
         self._path = path
         self._log = log
         self._resolved = resolved
+        self._unread = iter(self.load_history_strings())
+
+    async def load(self) -> AsyncGenerator[str, None]:
+        """Entries, newest first: some at once, for an arrow that was typed ahead, the rest between keys."""
+        for count, entry in enumerate(self._entries(), 1):
+            yield entry
+            if count % AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    def _entries(self) -> Iterator[str]:
+        """What is known, then what is still to be read. Whoever stops in between loses nothing."""
+        yield from tuple(self._loaded_strings)
+        for entry in self._unread:
+            self._loaded_strings.append(entry)
+            yield entry
 
     def load_history_strings(self) -> Iterable[str]:
         """Entries, newest first."""
