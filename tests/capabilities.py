@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -38,6 +39,26 @@ def _bwrap_works() -> bool:
     return os.system("bwrap --ro-bind / / true >/dev/null 2>&1") == 0
 
 
+NOBODY = 64321
+"""A user nobody is, whose processes can be counted and limited."""
+IN_A_NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+"""In front of a program: what it starts cannot outlive it, whatever it is."""
+IN_LIMITS = (
+    *("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"),
+    *("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search", "prlimit", "--nproc=150:150"),
+)
+"""In front of a program: it runs as that user, with few processes, and reads what its starter may."""
+
+
+def _limits_processes() -> bool:
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        return False
+    return (
+        subprocess.run([*IN_A_NAMESPACE, *IN_LIMITS, "true"], capture_output=True, check=False).returncode
+        == 0
+    )
+
+
 CAPABILITIES: dict[str, Callable[[], bool]] = {
     "shared": lambda: (SHARED / "recorded").is_dir(),
     "linux": lambda: sys.platform == "linux",
@@ -51,6 +72,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "strace": lambda: shutil.which("strace") is not None,
     "setpriv": lambda: os.geteuid() != 0 or os.system("setpriv --bounding-set=-dac_override true") == 0,
     "unshare": lambda: sys.platform == "linux" and os.system("unshare -rm true 2>/dev/null") == 0,
+    "process limits": _limits_processes,
     "two disks": _has_two_disks,
     "extended attributes": _takes_attributes,
     "tmux": lambda: shutil.which("tmux") is not None,
