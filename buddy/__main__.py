@@ -67,5 +67,16 @@ def _is_watched() -> bool:
     return monitoring is not None and any(monitoring.get_tool(number) for number in range(6))
 
 
+def _import_nothing_from_here() -> None:
+    """`python -m` looks for modules in the working directory before anywhere else: a project whose files are
+    named like modules of the library would run before anybody trusts it. A checkout of buddy itself is where
+    buddy comes from, and stays."""
+    own = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    first = sys.path[0] if sys.path else own
+    if not sys.flags.safe_path and os.path.realpath(first) != own:
+        del sys.path[0]
+
+
 if __name__ == "__main__":
+    _import_nothing_from_here()
     sys.exit(main())
