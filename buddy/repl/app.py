@@ -34,7 +34,7 @@ from buddy.repl.leaving import Ending, crashes_end, interrupts_held, signals_end
 from buddy.repl.log_stream import streams_to
 from buddy.repl.output import RESET_SHAPE, FrameOutput, Terminal
 from buddy.repl.pastes import Pastes
-from buddy.repl.printed import wraps_again
+from buddy.repl.printed import reflow_of
 from buddy.repl.progress import progress_sequence
 from buddy.repl.screen import Screen
 from buddy.repl.style import Look
@@ -130,7 +130,7 @@ class Repl:
             prepare=lambda: self._bars.refresh(self._first.print),
             drawn=lambda: None if terminal.is_stalled else self._bars.note_seen(self._unprinted()),
             lending=announcer.withdraw,
-            wraps_again=wraps_again(settings.environ),
+            reflow=reflow_of(settings.environ),
         )
 
     def _unprinted(self) -> Iterator[Block]:

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from buddy.agent.events import TaskEvent
 from buddy.repl.approvals import REFUSALS, SEEN_BEFORE_S, TypedLine, answer_of, answers, letters_only
 from buddy.repl.blocks import Block, PlainText, UserPrompt
+from buddy.repl.countdown import Countdown
 from buddy.repl.intents import Answer, Cancel, Intent, NewTask, Prompt, Slash, ToTask, parse_line
 from buddy.repl.leaving import CONFIRM_S, TWICE_S, Ending, interrupts_held, leaving_ends, signals_end
 from buddy.repl.line_input import LineInput
@@ -42,6 +43,9 @@ Ctrl+D    exit
 /help     lists the commands; /more shows folded output in full"""
 
 
+NOT_SENT = "not sent: Enter sends it, Ctrl+D again exits\n"
+
+
 class LineRepl:
     """Reads lines from one descriptor, writes blocks to another."""
 
@@ -65,7 +69,7 @@ class LineRepl:
         self._clock = clock
         self._ended: asyncio.Future[Ending] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._quiet = Countdown(self._ask)
         self._begun: list[str] = []
         self._typed: list[str] = []
         self._turn_due = self._interrupted_at = self._left_at = self._entered_at = float("-inf")
@@ -85,8 +89,7 @@ class LineRepl:
                 return await self._ended
         finally:
             self._input.close()
-            if self._timer is not None:
-                self._timer.cancel()
+            self._quiet.stop()
             show.cancel()
             await asyncio.gather(show, return_exceptions=True)
             if unsent := self._unsent():
@@ -150,15 +153,10 @@ class LineRepl:
         self._ask_when_quiet()
 
     def _ask_when_quiet(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._loop is not None and not self._loop.is_closed():
-            delay = max(PROMPT_AFTER_S, self._turn_due - self._clock())
-            self._timer = self._loop.call_later(delay, self._ask)
+        self._quiet.start(self._loop, max(PROMPT_AFTER_S, self._turn_due - self._clock()))
 
     def _ask(self) -> None:
         """Write the prompt, if it is the person's turn and it does not stand there."""
-        self._timer = None
         brought = focus(self.state, self._desk())
         if brought:
             self.print(*brought)
@@ -234,16 +232,12 @@ class LineRepl:
     def _input_ended(self) -> None:
         """Ctrl+D on a terminal, which goes on after it; elsewhere the end comes again at once."""
         running = len(self.state.running())
-        unsent = self._unsent()
-        now = self._clock()
-        if not (running or unsent) or now - self._left_at < CONFIRM_S:
+        said = (leaving_ends(running) + "\n" if running else "") + (NOT_SENT if self._unsent() else "")
+        if not said or self._clock() - self._left_at < CONFIRM_S:
             self.end("left")
             return
-        self._left_at = now
-        if running:
-            self._say(leaving_ends(running) + "\n")
-        if unsent:
-            self._say("not sent: Enter sends it, Ctrl+D again exits\n")
+        self._left_at = self._clock()
+        self._say(said)
 
     def _unsent(self) -> str:
         """What was typed and not entered."""

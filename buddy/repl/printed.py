@@ -33,6 +33,19 @@ def wraps_again(environ: Mapping[str, str]) -> bool:
     return not (environ.get("XTERM_VERSION") or environ.get("STY") or environ.get("TERM") == "linux")
 
 
+class Reflow(NamedTuple):
+    """What a terminal does when its size changes. `is_told_late`: it may have changed again when it tells of
+    it: tmux wraps its rows at once, but says so four times a second at most."""
+
+    wraps_again: bool = True
+    is_told_late: bool = False
+
+
+def reflow_of(environ: Mapping[str, str]) -> Reflow:
+    """What the terminal of this environment does."""
+    return Reflow(wraps_again(environ), bool(environ.get("TMUX")))
+
+
 class _Drawn(NamedTuple):
     block: Block
     columns: int

@@ -7,7 +7,6 @@ paced; keys are not, they draw at once.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
@@ -15,11 +14,12 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from prompt_toolkit.application.run_in_terminal import in_terminal
 
 from buddy.repl.blocks import Block
+from buddy.repl.countdown import Countdown
 from buddy.repl.inline import InlineApplication
 from buddy.repl.output import FrameOutput, clear_screen, up_and_clear
 from buddy.repl.paint_ahead import PaintAhead
-from buddy.repl.printed import Paint, Printed
-from buddy.repl.resize import REPAIR_AFTER_S
+from buddy.repl.printed import Paint, Printed, Reflow
+from buddy.repl.resize import REPAIR_AFTER_S, reflowed_rows
 from buddy.repl.style import FRAMES_PER_S
 
 FRAME_S = 1 / FRAMES_PER_S
@@ -29,10 +29,6 @@ LONGEST_PACE_S = 0.2
 less often, so that keys do not wait behind them; five times a second in any case."""
 HOLD_S = 0.012
 """What was asked for goes before showing it: a frame is 1 to 5 ms of the 20 a cancelled stream may live."""
-
-
-def _no_timer() -> asyncio.TimerHandle | None:
-    return None
 
 
 class Screen:
@@ -49,22 +45,24 @@ class Screen:
         prepare: Callable[[], tuple[int, bool]],
         drawn: Callable[[], None],
         lending: Callable[[], None] = lambda: None,
-        wraps_again: bool = True,
+        reflow: Reflow = Reflow(),  # noqa: B008 - a record that nobody changes
     ) -> None:
         self._app: InlineApplication = application
         self._output = output
         self._ahead = PaintAhead(paint, self.touch)
         self.waiting: Iterable[Block] = self._ahead.waiting  # what is not printed yet
         self._printed = Printed(self._ahead)
-        self._wraps_again = wraps_again
+        self._reflow = reflow
+        self._settling = Countdown(self._refit)
+        self._next, self._held, self._clock = map(Countdown, (self._frame, self.touch, self.touch))
         self._is_stalled = is_stalled
         self._prepare, self._drawn, self._lending = prepare, drawn, lending
         self._raw: list[str] = []
-        self._is_held, self._is_unknown, self._pace = False, False, FRAME_S
-        self._timer = self._clock = self._repair_timer = _no_timer()
+        self._pace = FRAME_S
+        self._is_misfit = self._is_unknown = False
         self._last_frame, self._live_rows = 0.0, 0
         self._size = output.get_size()
-        application.may_draw = lambda: not (self._is_held or is_stalled())
+        application.may_draw = lambda: not (self._held.is_on or self._settling.is_on or is_stalled())
         application.on_resize = self.resized
 
     def show(self, blocks: Sequence[Block]) -> None:
@@ -72,18 +70,18 @@ class Screen:
         self._ahead.add(blocks)
         self.touch()
 
+    @property
+    def _is_ours(self) -> bool:
+        """Whether the terminal is here, takes what is written, and no other program has it."""
+        return self._app.is_running and not (self._app.is_away or self._is_stalled())
+
     def touch(self) -> None:
         """Something live changed: draw it with the next frame."""
-        if self._timer is None and self._app.loop is not None:
-            self._plan(self._last_frame + self._pace - time.monotonic())
-
-    def _plan(self, delay: float) -> None:
-        if self._app.loop is not None and not self._app.loop.is_closed():
-            self._timer = self._app.loop.call_later(max(delay, 0), self._frame)
+        if not self._next.is_on:
+            self._next.start(self._app.loop, self._last_frame + self._pace - time.monotonic())
 
     def _frame(self) -> None:
-        self._timer = None
-        if self._is_held or self._app.is_away or self._is_stalled() or not self._app.is_running:
+        if self._held.is_on or self._settling.is_on or not self._is_ours:
             return
         begun = time.monotonic()
         is_ready = self._ahead.is_ready(self._size.columns)
@@ -98,22 +96,19 @@ class Screen:
         self._pace = min(max(FRAME_S, FRAME_SHARE * (self._last_frame - begun)), LONGEST_PACE_S)
         self._drawn()
         self._ahead.go_on(self._size.columns)
-        self._keep_ticking(ticks)
+        self._clock.stop()
+        if ticks:  # clocks in the live region go on while something runs
+            self._clock.start(self._app.loop, 1.0)
 
     def hold(self) -> None:
         """Draw nothing for a moment: what was just asked for is more urgent."""
-        if self._app.loop is not None and not self._is_held:
-            self._is_held = True
-            self._app.loop.call_later(HOLD_S, self._release)
-
-    def _release(self) -> None:
-        self._is_held = False
-        self.touch()
+        if not self._held.is_on:
+            self._held.start(self._app.loop, HOLD_S)
 
     def flush(self) -> None:
         """Print everything that waits to be printed: the program is about to leave."""
         blocks = self._ahead.take(unpainted=True)
-        if blocks and self._app.is_running and not (self._app.is_away or self._is_stalled()):
+        if blocks and self._is_ours:
             with self._output.frame():
                 self._commit(blocks)
 
@@ -133,14 +128,6 @@ class Screen:
         """The application may have been taller for a while: what it pushed up does not come back."""
         self._printed.leave_room(self._size.rows - self._app.take_tallest())
 
-    def _keep_ticking(self, ticks: bool) -> None:
-        """Clocks in the live region go on while something runs."""
-        if self._clock is not None:
-            self._clock.cancel()
-            self._clock = None
-        if ticks and self._app.loop is not None:
-            self._clock = self._app.loop.call_later(1.0, self.touch)
-
     def write(self, sequence: str) -> None:
         """A control sequence with the next frame."""
         self._output.write_raw(sequence)
@@ -148,34 +135,41 @@ class Screen:
 
     def resized(self) -> None:
         """Take the application off by the old geometry, draw it by the new one; tidy up when it is over."""
+        self._is_misfit = self._settling.is_on or self._reflow.is_told_late
+        if not self._is_misfit:
+            self._fit()
+        elif not self._reflow.is_told_late:
+            size = self._output.get_size()
+            self._is_unknown |= reflowed_rows(self._app.drawn_widths(), size.columns) > size.rows
+        self._settling.start(self._app.loop, REPAIR_AFTER_S)
+
+    def _fit(self) -> None:
         before, self._size = self._size, self._output.get_size()
-        if not self._app.is_running or self._app.is_away or self._is_stalled():
+        if not self._is_ours:
             self._printed.leave_room(0)
             return
         self._printed.leave_room(before.rows - self._app.take_tallest())
         widths = self._app.drawn_widths()
         with self._output.frame():
-            if self._wraps_again and self._size.columns < before.columns:
+            if self._reflow.wraps_again and self._size.columns < before.columns:
                 self._app.correct_for_reflow(self._size.columns)
             self._app.erase()
             self._prepare()
             self._app.draw()
         fits = self._printed.wrapped_again(before, self._size, widths)
-        self._is_unknown |= not (self._wraps_again and fits)
+        self._is_unknown |= not (self._reflow.wraps_again and fits)
         self._settle()
-        if self._repair_timer is not None:
-            self._repair_timer.cancel()
-        if self._app.loop is not None:
-            self._repair_timer = self._app.loop.call_later(REPAIR_AFTER_S, self._refit)
 
     def _refit(self) -> None:
         """Draw the blocks that are wholly on the screen again, at the width the terminal has now. Where the
         terminal does not wrap lines, or was too small for the application, draw all of it."""
+        if self._is_misfit:
+            self._fit()
+        self.touch()
         if self._is_unknown:
             self.repair()
             return
-        self._repair_timer = None
-        if not self._app.is_running or self._app.is_away or self._is_stalled():
+        if not self._is_ours:
             return
         self._live_rows, _ticks = self._prepare()
         self._settle()
@@ -189,8 +183,8 @@ class Screen:
 
     def repair(self) -> None:
         """Draw the last screenful again from its sources, whatever stands there."""
-        self._repair_timer = None
-        if not self._app.is_running or self._app.is_away or self._is_stalled():
+        self._is_unknown = True
+        if not self._is_ours or self._settling.is_on:
             return
         self._live_rows, _ticks = self._prepare()
         columns, rows = self._size.columns, self._size.rows
@@ -231,7 +225,5 @@ class Screen:
 
     def close(self) -> None:
         """No more frames."""
-        self._ahead.stop()
-        for timer in (self._timer, self._clock, self._repair_timer):
-            if timer is not None:
-                timer.cancel()
+        for one in (self._ahead, self._next, self._settling, self._held, self._clock):
+            one.stop()

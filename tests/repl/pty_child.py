@@ -1,6 +1,6 @@
 """A REPL on a real terminal with a fake event source, for tests that need a process of their own.
 
-The first argument says what happens: quiet, stream, clear (the same), crash (a frame
+The first argument says what happens: quiet, stream, clear (the same), three (streams), crash (a frame
 fails), crash_source, print.
 """
 
@@ -20,6 +20,27 @@ from buddy.repl.intents import Intent, Prompt
 from buddy.repl.start import open_repl
 from buddy.repl.style import choose_look
 from buddy.repl.view_state import NO_DESK, DeskFacts
+
+
+async def three_streams() -> AsyncGenerator[list[ev.TaskEvent], None]:
+    """Words of a task in front and of two in the background."""
+    seqs = dict.fromkeys((1, 2, 3), 0)
+
+    def event(task: int, what: ev.AgentUiEvent) -> ev.TaskEvent:
+        seqs[task] += 1
+        return ev.TaskEvent(task, seqs[task], time.monotonic(), what)
+
+    for task in seqs:
+        prompt = UserMessage(f"u{task}", (Text("go"),), "prompt")
+        yield [event(task, ev.TurnStarted((prompt,))), event(task, ev.ReplyStarted(f"r{task}", "m"))]
+    for number in range(100_000):
+        texts = (
+            f"word{number} " + ("\n\n" if number % 9 == 8 else ""),
+            f"b{number}\n\n",
+            f"c{number} ",
+        )
+        yield [event(task, ev.TextDelta(f"r{task}", 0, texts[task - 1])) for task in seqs]
+        await asyncio.sleep(0.005)
 
 
 def main(mode: str, log_path: str) -> int:
@@ -63,6 +84,9 @@ def main(mode: str, log_path: str) -> int:
                 text = f"word{number} " + ("\n\n" if number % 9 == 8 else "")
                 yield [ev.TaskEvent(1, 3 + number, time.monotonic(), ev.TextDelta("r", 0, text))]
                 await asyncio.sleep(0.005)
+        if mode == "three":
+            async for batch in three_streams():
+                yield batch
         await asyncio.Event().wait()
 
     look = choose_look(environ=os.environ, color="auto", theme="default", encoding="utf-8", is_terminal=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shlex
 import subprocess
 import sys
@@ -125,3 +126,22 @@ def test_a_terminal_that_is_no_wider_than_a_word_for_a_moment_comes_back_whole(
     said = [f"paragraph {number} says a few words that take more than one line." for number in range(40)]
     assert [line for line in tmux.screen(past=True) if line.startswith("paragraph")] == said
     assert tmux.screen()[-3:] == ["─" * 89, "❯ a draft", "ask"]
+
+
+def test_a_storm_of_sizes_while_three_tasks_stream_doubles_nothing_and_loses_nothing(
+    window: Callable[[str, int, int], Tmux],
+) -> None:
+    tmux = window("three", 90, 20)
+    tmux.until(lambda: any("word90 " in line for line in tmux.screen(past=True)))
+    sizes = random.Random(7)
+    for _ in range(40):
+        tmux("resize-window", "-x", str(sizes.randint(30, 120)), "-y", str(sizes.randint(6, 40)))
+        time.sleep(0.03)
+    tmux("resize-window", "-x", "90", "-y", "20")
+    tmux.until(lambda: tmux.screen()[-3:] == ["─" * 89, "❯", "ask · 3 tasks running"])
+    tmux("send-keys", "C-d", "C-d")
+    tmux.until(lambda: "back" in tmux.screen())
+    lines = tmux("capture-pane", "-p", "-J", "-S", "-").split("\n")
+    said = " ".join(line for line in lines if line.startswith("word")).split()
+    assert said == [f"word{number}" for number in range(len(said))]
+    assert not any("─" in line or ("❯" in line and "go" not in line) for line in lines)

@@ -283,6 +283,7 @@ def test_REL_058_a_storm_of_sizes_leaves_a_whole_screen(
     start: Callable[[str], Child],
 ) -> None:
     child = start("stream")
+    child.until(lambda: b"word300 " in child.output)
     for columns, rows in [(1, 1), (500, 200), (3, 2), (20, 5), (132, 50), (2, 40), (80, 1), (61, 17)] * 4:
         fcntl.ioctl(child.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         child.signal(signal.SIGWINCH)
