@@ -40,6 +40,7 @@ class Options(msgspec.Struct, frozen=True):
     i_know: bool = False
     in_worktree: bool = False
     worktree: str = ""
+    carry: bool = False
     add_dir: tuple[str, ...] = ()
     config: str = ""
     debug: bool = False
@@ -61,6 +62,7 @@ class Options(msgspec.Struct, frozen=True):
 
 
 _FLAGS = {
+    "--carry": "carry",
     "--trust": "trust", "--require-trust": "require_trust", "--i-know": "i_know", "--debug": "debug",
     "--continue": "resume_last", "-c": "resume_last", "--last": "resume_last", "--fork": "fork",
     "--ephemeral": "ephemeral", "-p": "print", "--print": "print", "--plain": "plain", "--json": "json",
@@ -94,6 +96,7 @@ options
   --fork                            with --continue or --resume: go on in a copy
   --add-dir DIR                     a further directory to work in
   -w, --worktree[=NAME]             work in a git worktree of its own, on the branch buddy/NAME
+  --carry                           with --worktree: with the changes that are not committed yet
   --config FILE                     another buddy.toml of your own
   --color auto|always|never         NO_COLOR wins over auto
   --plain                           lines only, for screen readers: nothing moves, nothing is drawn again
@@ -145,6 +148,8 @@ def parse(arguments: Sequence[str]) -> Options:
     command = words.pop(0) if words and words[0] in COMMANDS else ""
     if "in_worktree" in found and (command == "resume" or found.keys() & {"resume", "resume_last"}):
         raise UsageError("--worktree is for new sessions; one that is resumed goes on where it was")
+    if "carry" in found and "in_worktree" not in found:
+        raise UsageError("--carry goes with --worktree: it takes uncommitted changes along")
     return msgspec.convert({**found, "command": command, "words": words}, Options)
 
 

@@ -3,7 +3,6 @@ and what a resumed session has to say of its worktrees."""
 
 from __future__ import annotations
 
-from buddy.agent.counting import counted
 from buddy.agent.tool import ToolError
 from buddy.cli.arguments import Options
 from buddy.config.settings import ConfigError
@@ -18,24 +17,23 @@ async def first_task(board: TaskBoard, options: Options) -> tuple[str, ...]:
         board.open(model=options.model)
         return ()
     try:
-        tree = await _asked_for(board, options)
-        left = await board.places.parts().trees.uncommitted()
+        tree, more = await _asked_for(board, options)
     except (ToolError, TaskError) as error:
         raise ConfigError(f"--worktree: {error}") from error
     board.open(model=options.model, worktree=tree.name)
     said = f"this session works in {tree.shown}, on the branch {tree.branch}"
-    return (f"{said}; {counted(left, 'uncommitted change')} of yours not in it" if left else said,)
+    return (f"{said}; {more}" if more else said,)
 
 
-async def _asked_for(board: TaskBoard, options: Options) -> Worktree:
+async def _asked_for(board: TaskBoard, options: Options) -> tuple[Worktree, str]:
     """The worktree of the name that was given, as it is or new; without a name a new one."""
     trees = board.places.parts().trees
     if not options.worktree:
-        return await board.places.make(" ".join(options.words) or "session")
+        return await board.places.make(" ".join(options.words) or "session", carrying=options.carry)
     known = trees.named(options.worktree)
     if kept_of(known) is not None and not trees.missing(known):
-        return known
-    return await board.places.make(options.worktree, exact=True)
+        return known, "it was there already" if options.carry else ""
+    return await board.places.make(options.worktree, exact=True, carrying=options.carry)
 
 
 async def worktrees_again(board: TaskBoard) -> tuple[str, ...]:

@@ -184,9 +184,10 @@ class Delegations:
     async def _isolate(self, parent: int, text: str) -> str:
         """A worktree for a subagent, from the commit its parent's workspace stands on."""
         try:
-            return (await self._owner.places.make(text, start=self._owner.task(parent))).name
+            tree, _said = await self._owner.places.make(text, start=self._owner.task(parent))
         except TaskError as error:
             raise ToolError(str(error)) from error
+        return tree.name
 
     async def _release(self, name: str) -> None:
         if name:

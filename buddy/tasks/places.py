@@ -11,9 +11,11 @@ from msgspec.structs import replace
 from buddy.agent.counting import counted
 from buddy.agent.messages import Text, UserMessage, text_of
 from buddy.agent.tool import ToolError
+from buddy.safety.sanitise import visible
 from buddy.tasks.parts import BoardParts, TaskServices, Workspace, WorktreeParts
 from buddy.tasks.task import Task, TaskError
 from buddy.workspace.jobs import Jobs
+from buddy.workspace.worktree_carry import carry
 from buddy.workspace.worktree_states import WorktreeStates
 from buddy.workspace.worktrees import Standing, Worktree, kept_of
 
@@ -23,6 +25,8 @@ _TOLD = (
     "read them again before you change them. Your changes stay in the worktree until the person brings them "
     "over.]"
 )
+
+MAX_NAMED = 5
 
 
 class Places:
@@ -67,13 +71,30 @@ class Places:
             raise TaskError("worktrees are not available here")
         return self._parts.worktrees
 
-    async def make(self, wanted: str, *, start: Task | None = None, exact: bool = False) -> Worktree:
-        """A new worktree from the commit the workspace of `start` stands on. Raises `ToolError`,
+    async def make(
+        self, wanted: str, *, start: Task | None = None, exact: bool = False, carrying: bool = False
+    ) -> tuple[Worktree, str]:
+        """A new worktree from the commit the workspace of `start` stands on, `carrying` with what is not
+        committed in the main tree; and what the person has to know of that. Raises `ToolError`,
         `TaskError`."""
         beginning = self.of(start).boundary.root
         tree = await self.parts().trees.make(wanted, start=beginning, exact=exact)
-        await asyncio.to_thread(self.states().begin, tree)
-        return tree
+        changed = await self.parts().trees.uncommitted()
+        try:
+            said = await asyncio.to_thread(self._carried, tree, changed, carrying=carrying)
+            await asyncio.to_thread(self.states().begin, tree)
+        except (ToolError, OSError) as error:
+            await self.parts().trees.remove(tree, discard=True)
+            raise ToolError(f"the worktree could not be filled: {error}") from error
+        return tree, said
+
+    def _carried(self, tree: Worktree, changed: tuple[str, ...], *, carrying: bool) -> str:
+        if not carrying:
+            many = counted(len(changed), "uncommitted change")
+            return f"it starts from the last commit: {many} of yours not in it" if changed else ""
+        left_out = carry(tree, changed, self.main.boundary.home)
+        names = ", ".join(visible(path) for path in left_out[:MAX_NAMED])
+        return f"not carried over (secret by name, too large, or no file): {names}" if left_out else ""
 
     def states(self) -> WorktreeStates:
         """What became different in worktrees. Raises `TaskError`."""

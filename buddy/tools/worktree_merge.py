@@ -3,6 +3,7 @@ takes it back. What the person changed meanwhile stays."""
 
 from __future__ import annotations
 
+import asyncio
 import stat
 from collections.abc import Sequence
 from typing import Literal
@@ -29,6 +30,8 @@ async def bring(ctx: ToolContext, changes: Changes, *, protected: bool = False) 
     """Make the changes of a worktree in the main tree, whose services `ctx` has; the files that became
     different there. `protected`: also those with names that are dangerous to write. Raises `ToolError`: where
     both changed the same lines, with all such places; then nothing has changed."""
+    if await asyncio.to_thread(_has_all, ctx, changes):
+        return Diff(())
     root = ctx.service(Boundary).root
     paths = [f"{root}/{one.path}" for one in changes.files]
 
@@ -47,6 +50,10 @@ def is_there(ctx: ToolContext, changes: Changes) -> bool:
     log = ctx.service(UndoLog)
     if any(entry.call_id == ctx.call_id for entry in log.entries()):
         return True
+    return _has_all(ctx, changes)
+
+
+def _has_all(ctx: ToolContext, changes: Changes) -> bool:
     boundary = ctx.service(Boundary)
     try:
         return all(

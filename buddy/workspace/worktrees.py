@@ -122,9 +122,10 @@ class Worktrees:
             return f"{tree.shown} belongs to another repository: its .git leads to {own}"
         return ""
 
-    async def uncommitted(self) -> int:
-        """How many paths of the main tree are changed and not committed. Raises `ToolError`."""
-        return len(await self._changed(self.main))
+    async def uncommitted(self) -> tuple[str, ...]:
+        """The paths of the main tree that are changed and not committed, with git's two letters. Raises
+        `ToolError`."""
+        return await self._changed(self.main)
 
     async def make(self, wanted: str, *, start: str = "", exact: bool = False) -> Worktree:
         """A new worktree from the commit that `start` (a working tree; the main one unless given) stands on.

@@ -37,7 +37,7 @@ async def test_a_run_in_a_worktree_leaves_the_main_tree_alone_and_says_where_its
         assert (ran.code, ran.out) == (0, "done\n")
         assert ran.told() == [
             "this session works in .buddyx/worktrees/fix, on the branch buddy/fix; "
-            "1 uncommitted change of yours not in it",
+            "it starts from the last commit: 1 uncommitted change of yours not in it",
         ]
         assert "1 changed file of task 1 in .buddyx/worktrees/fix (branch buddy/fix)" in ran.err
         assert desk.git("status", "--short") == " M main.py\n"
@@ -97,6 +97,8 @@ async def test_what_can_not_be_is_said_before_anything_is_asked(tmp_path: Path) 
         assert (resumed.code, "--worktree is for new sessions" in resumed.err) == (2, True)
         empty = await desk.run("exec", "--worktree=", "x")
         assert (empty.code, "--worktree= needs a name" in empty.err) == (2, True)
+        alone = await desk.run("exec", "--carry", "x")
+        assert (alone.code, "--carry goes with --worktree" in alone.err) == (2, True)
         shutil.rmtree(desk.repo / ".git")
         none = await desk.run("exec", "--worktree", "x")
         assert (none.code, "a worktree needs a git repository" in none.err) == (4, True)

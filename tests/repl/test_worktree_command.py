@@ -145,3 +145,31 @@ async def test_a_subagent_in_a_worktree_leaves_the_tree_alone_and_says_where_its
         assert (desk.desk.repo / "list.txt").read_text() == LINES
         await desk.said("/worktree merge 2", "brought over, not committed: 1 file")
         assert "five\n" in (desk.desk.repo / "list.txt").read_text()
+
+
+async def test_a_task_can_start_with_what_is_not_committed_yet(tmp_path: Path) -> None:
+    async with sitting(tmp_path, edits, *EDIT, list__txt=LINES) as desk:
+        repo = desk.desk.repo
+        (repo / "list.txt").write_text(LINES.replace("line 9\n", "mine\n"))
+        await desk.said("/worktree --carry", "expected what the task shall do: /worktree --carry TEXT")
+        await desk.said("/worktree --carry change line 2 to two", "task 2 started in the background in")
+        await desk.shows("1 changed file of task 2")
+        tree = repo / ".buddyx/worktrees/change-line-2-to-two"
+        both = LINES.replace("line 9\n", "mine\n").replace("line 2\n", "two\n")
+        assert (tree / "list.txt").read_text() == both
+
+        said = await desk.said("/worktree diff 2", "+two")
+        assert "+mine" not in said
+        await desk.said("/worktree merge 2", "brought over, not committed: 1 file")
+        assert (repo / "list.txt").read_text() == both
+
+
+async def test_a_worktree_that_can_not_be_filled_leaves_nothing(tmp_path: Path) -> None:
+    async with sitting(tmp_path, edits, *EDIT, list__txt=LINES) as desk:
+        for number in range(5_001):
+            (desk.desk.repo / f"new-{number}.txt").touch()
+        said = "the worktree could not be filled: there are more than 5,000 changes, too many to carry over"
+        await desk.said("/worktree --carry change line 2 to two", said)
+        assert desk.desk.git("branch", "--list", "buddy/*") == ""
+        assert [one.name for one in (desk.desk.repo / ".buddyx/worktrees").iterdir()] == [".gitignore"]
+        assert len(desk.context.board.tasks) == 1

@@ -79,7 +79,8 @@ async def test_disjoint_lines_of_both_are_kept(tmp_path: Path) -> None:
 
         assert await two.bring() == [("a.txt", "update")]
         assert (two.main / "a.txt").read_text() == LINES.replace("2\n", "two\n", 1).replace("9\n", "nine\n")
-        assert await two.bring() == []  # all of it is there
+        assert await two.bring() == []  # all of it is there, and there is nothing more to undo
+        assert len(two.desk.undo.entries()) == 1
 
 
 async def test_new_deleted_and_runnable_files_come_and_one_undo_takes_all_back(tmp_path: Path) -> None:

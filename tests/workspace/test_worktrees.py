@@ -17,6 +17,7 @@ from buddy.agent.tool import ToolError
 from buddy.workspace.child import Child
 from buddy.workspace.git import GitLock
 from buddy.workspace.processes import ChildProcesses, Request
+from buddy.workspace.worktree_carry import carry
 from buddy.workspace.worktrees import Kept, Worktrees, kept_of
 from tests.command_desk import desk, until
 from tests.tools.test_git_hostile import MARK, config, git, program
@@ -323,3 +324,89 @@ async def test_one_that_is_cancelled_leaves_nothing_half_made(tmp_path: Path) ->
             await making
         assert os.listdir(Path(trees.main) / ".buddyx/worktrees") == [".gitignore"]
         assert git(Path(trees.main), "branch", "--list", "buddy/*") == ""
+
+
+async def test_uncommitted_changes_are_carried_but_no_secrets(tmp_path: Path) -> None:
+    def prepare(folder: Path) -> None:
+        plain(folder)
+        (folder / "gone.txt").write_text("g\n")
+        (folder / "run.sh").write_text("echo\n")
+        commit(folder)
+
+    async with trees_of(tmp_path, prepare) as trees:
+        main = Path(trees.main)
+        (main / "a.txt").write_text("mine\n")
+        (main / "gone.txt").unlink()
+        (main / "deep/new").mkdir(parents=True)
+        (main / "deep/new/ü\n.txt").write_text("new\n")
+        (main / "run.sh").chmod(0o755)
+        (main / "link").symlink_to("a.txt")
+        (main / ".env").write_text("ignored")
+        (main / "id_rsa").write_text("secret by name")
+        tree = await trees.make("x")
+        left_out = carry(tree, await trees.uncommitted(), str(tmp_path / "home"))
+
+        assert left_out == ("id_rsa",)
+        there = Path(tree.path)
+        assert sorted(one.name for one in there.iterdir()) == [
+            ".git",
+            ".gitignore",
+            "a.txt",
+            "deep",
+            "link",
+            "run.sh",
+        ]
+        assert (there / "a.txt").read_text() == "mine\n"
+        assert (there / "deep/new/ü\n.txt").read_text() == "new\n"
+        assert os.readlink(there / "link") == "a.txt"
+        assert os.access(there / "run.sh", os.X_OK)
+
+
+async def test_what_is_carried_goes_through_no_link(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+
+    def prepare(folder: Path) -> None:
+        plain(folder)
+        (folder / "src").symlink_to(outside)
+        commit(folder)
+
+    async with trees_of(tmp_path, prepare) as trees:
+        main = Path(trees.main)
+        (main / "src").unlink()
+        (main / "src").mkdir()
+        (main / "src/a.txt").write_text("inside\n")
+        tree = await trees.make("x")
+        with pytest.raises((ToolError, OSError)):
+            carry(tree, ("?? src/a.txt",), str(tmp_path / "home"))
+
+        assert os.listdir(outside) == []
+
+
+async def test_a_list_of_changes_that_is_cut_is_not_carried(tmp_path: Path) -> None:
+    async with trees_of(tmp_path) as trees:
+        tree = await trees.make("x")
+        with pytest.raises(ToolError, match="too many to carry over"):
+            carry(tree, (" M a.txt", "[… 5,000 lines left out …]"), str(tmp_path / "home"))
+
+
+async def test_a_file_in_the_place_of_a_folder_is_carried_and_the_other_way_round(tmp_path: Path) -> None:
+    def prepare(folder: Path) -> None:
+        plain(folder)
+        (folder / "folder/deep").mkdir(parents=True)
+        (folder / "folder/deep/a.txt").write_text("a\n")
+        (folder / "file").write_text("f\n")
+        commit(folder)
+
+    async with trees_of(tmp_path, prepare) as trees:
+        main = Path(trees.main)
+        shutil.rmtree(main / "folder")
+        (main / "folder").write_text("now a file\n")
+        (main / "file").unlink()
+        (main / "file").mkdir()
+        (main / "file/b.txt").write_text("b\n")
+        tree = await trees.make("x")
+
+        assert carry(tree, await trees.uncommitted(), str(tmp_path / "home")) == ()
+        assert (Path(tree.path) / "folder").read_text() == "now a file\n"
+        assert (Path(tree.path) / "file/b.txt").read_text() == "b\n"

@@ -24,13 +24,15 @@ from buddy.workspace.worktrees import Worktree
 _ABOUT = pattern(r"(diff|merge|drop)(?:\s+@?([A-Za-z0-9][\w-]*))?(?:\s+(discard|protected))?")
 
 
+CARRY = "--carry "
+"""Before the text of a task that starts with what is not committed yet."""
 _WORDS = {"discard": "drop", "protected": "merge"}
 """What may stand at the end of which."""
 
 
 @command(
     family="tasks",
-    usage="[TEXT | diff N | merge N [protected] | drop N [discard]]",
+    usage="[[--carry] TEXT | diff N | merge N [protected] | drop N [discard]]",
     choices=("diff", "merge", "drop"),
     completes=("task",),
     sends=True,
@@ -41,6 +43,8 @@ async def worktree(context: Context, argument: str) -> None:
     try:
         if not argument.strip():
             await _listed(context)
+        elif argument.strip() == CARRY.strip():
+            raise CommandError("expected what the task shall do: /worktree --carry TEXT")
         elif about is None:
             await _started(context, argument.strip())
         elif not about[2] or _WORDS.get(about[3], about[1]) != about[1]:
@@ -60,23 +64,20 @@ async def worktree(context: Context, argument: str) -> None:
 
 async def _started(context: Context, text: str) -> None:
     board = context.board
-    tree = await board.places.make(text)
-    trees = board.places.parts().trees
+    words = text.removeprefix(CARRY).strip()
+    tree, more = await board.places.make(words, carrying=text.startswith(CARRY))
     try:
         task = board.open(copy_of=board.focus, worktree=tree.name)
     except ConfigError:
-        await trees.remove(tree)
+        await board.places.parts().trees.remove(tree, discard=True)
         raise
     task.background = True
-    expanded = await context.desk.expand(task.number, text)
+    expanded = await context.desk.expand(task.number, words)
     for note in expanded.notes:
         context.stage.print(Note("warning", note))
     board.submit(task.number, expanded.parts)
     said = f"task {task.number} started in the background in {tree.shown}, on the branch {tree.branch}"
-    left = await trees.uncommitted()
-    if left:
-        said += f"; it starts from the last commit: {counted(left, 'uncommitted change')} of yours not in it"
-    context.stage.print(Note("info", said))
+    context.stage.print(Note("info", f"{said}; {more}" if more else said))
 
 
 async def _listed(context: Context) -> None:
