@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from buddy.safety.shell.git_config import executing_keys, gitlinks
-from buddy.safety.shell.git_index import tracked_paths
+from buddy.safety.shell.git_config import executing_keys
+from buddy.safety.shell.git_index import submodules, tracked_paths
 from tests.shell_desk import ShellDesk, make_desk
 
 
@@ -347,7 +347,7 @@ def test_submodules_are_found_in_the_index_and_looked_at(desk: ShellDesk) -> Non
     desk.git("init", "-q", "src/sub")
     desk.git("-C", "src/sub", "commit", "-q", "--allow-empty", "-m", "x")
     desk.git("add", "src/sub", "a")
-    assert gitlinks(str(desk.root / ".git/index")) == ["src/sub"]
+    assert submodules(str(desk.root / ".git")) == ("src/sub",)
     assert keys(desk) == []
 
     (sub / ".git/config").write_text("[core]\nfsmonitor = ./x\n")
@@ -360,16 +360,46 @@ def test_submodules_are_found_in_the_index_and_looked_at(desk: ShellDesk) -> Non
     assert keys(desk) == []
 
 
-def test_an_index_that_is_missing_empty_or_odd_has_no_submodules(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["version 2", "version 3", "version 4", "in parts", "sha256"])
+def test_submodules_of_submodules_are_found_whatever_the_index_is_like(tmp_path: Path, kind: str) -> None:
+    desk = make_desk(tmp_path)
+    for folder in (".", "src/one", "src/one/two"):
+        desk.git("init", "-q", *(["--object-format=sha256"] if kind == "sha256" else []), folder)
+    for folder in ("src/one/two", "src/one", "."):
+        (desk.root / folder / "file").write_text("")
+        desk.git("-C", folder, "add", ".")
+        if kind.startswith("version"):
+            desk.git("-C", folder, "update-index", "--index-version", kind[-1])
+        elif kind == "in parts":
+            desk.git("-C", folder, "update-index", "--split-index")
+        desk.git("-C", folder, "commit", "-q", "-m", "x")
+    inner = desk.root / "src" / "one" / "two" / ".git" / "config"
+    inner.write_text(inner.read_text() + "[core]\nfsmonitor = ./x\n")
+
+    is_told = kind.startswith("version")
+    assert keys(desk) == (["core.fsmonitor"] if is_told else ["which submodules there are can't be told"])
+    assert submodules(str(desk.root / ".git")) == (("src/one",) if is_told else None)
+
+
+def test_an_index_that_is_missing_or_empty_has_no_submodules_and_an_odd_one_does_not_tell(
+    tmp_path: Path,
+) -> None:
     index = tmp_path / "index"
-    assert gitlinks(str(index)) == []
+    assert submodules(str(tmp_path / "gone")) == ()
+    assert submodules(str(tmp_path)) == ()
     index.write_bytes(b"")
-    assert gitlinks(str(index)) == []
+    assert submodules(str(tmp_path)) == ()
+    os.mkfifo(tmp_path / "sharedindex.0")
+    (tmp_path / "sharedindex.1").mkdir()
+    assert submodules(str(tmp_path)) == ()
     index.write_bytes(b"x" * 24 + b"\x00\x00\xe0\x00" + b"y" * 5)
-    assert gitlinks(str(index)) == []
+    assert submodules(str(tmp_path)) is None
     with index.open("wb") as file:
         file.truncate(50_000_001)
-    assert gitlinks(str(index)) == ["."]
+    assert submodules(str(tmp_path)) == ()
+    with index.open("r+b") as file:
+        file.write(b"DIRC" + b"x" * 24 + b"\x00\x00\xe0\x00")
+    assert submodules(str(tmp_path)) is None
 
 
 @pytest.mark.parametrize("version", ["2", "3", "4"])
@@ -389,6 +419,9 @@ def test_tracked_files_are_read_from_every_version_of_the_index(desk: ShellDesk,
 def test_an_index_that_cannot_be_read_tells_nothing(desk: ShellDesk) -> None:
     index = desk.root / ".git/index"
     assert tracked_paths(str(desk.root)) is None
+    os.mkfifo(index)
+    assert tracked_paths(str(desk.root)) is None
+    index.unlink()
     for odd in (
         b"",
         b"DIRC",
@@ -400,5 +433,5 @@ def test_an_index_that_cannot_be_read_tells_nothing(desk: ShellDesk) -> None:
     ):
         index.write_bytes(odd)
         assert tracked_paths(str(desk.root)) is None
-    index.write_bytes(b"DIRC\0\0\0\x04\0\0\0\x01" + b"\0" * 62 + b"\x80\x00name\0")
+    index.write_bytes(b"DIRC\0\0\0\x04\0\0\0\x01" + b"\0" * 60 + b"\0\4" + b"\x80\x00name\0")
     assert tracked_paths(str(desk.root)) == {str(desk.root / "name")}

@@ -6,16 +6,16 @@ one in every folder upwards. Files are read, git is not run.
 
 from __future__ import annotations
 
-import mmap
 import os
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from buddy.safety.git_files import files_that_wait, git_folders, read_regular, shared_folder
 from buddy.safety.paths import is_beneath
+from buddy.safety.shell.git_index import submodules
 
 MAX_CONFIG_BYTES = 200_000
-MAX_INDEX_BYTES = 50_000_000
 _EXECUTES = re.compile(
     r"""(?x)
       core\.(?:fsmonitor|pager|sshcommand|hookspath|gitproxy|askpass|alternaterefscommand|worktree)
@@ -28,7 +28,6 @@ _EXECUTES = re.compile(
 )
 _SECTION = re.compile(r'\s*\[\s*([-.\w]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]\s*(.*)', re.DOTALL)
 _KEY = re.compile(r"\s*([A-Za-z][-A-Za-z0-9]*)\s*(?:=.*)?", re.DOTALL)
-_GITLINK_MODE = b"\x00\x00\xe0\x00"
 
 
 class _Value(NamedTuple):
@@ -52,7 +51,9 @@ def executing_keys(cwd: str, root: str) -> tuple[str, ...]:
     if waiting:
         return tuple(f"{path}: a pipe or a device, git would wait for it" for path in dict.fromkeys(waiting))
     found: list[str] = []
-    for directory in _git_dirs(work_tree, git_dir):
+    for directory in _git_dirs(work_tree, git_dir, set()):
+        if not directory:
+            return (f"{git_dir}/index: which submodules there are can't be told",)
         for name in ("config", "config.worktree"):
             found.extend(f"{directory}/{name}: {key}" for key in _keys(os.path.join(directory, name)))
     return tuple(found)
@@ -79,13 +80,20 @@ def _read(path: str) -> str:
     return read_regular(path, MAX_CONFIG_BYTES + 1).decode(errors="replace")
 
 
-def _git_dirs(work_tree: str, git_dir: str) -> list[str]:
-    found = [git_dir, *shared_folder(git_dir)]
-    for path in gitlinks(os.path.join(git_dir, "index")):
+def _git_dirs(work_tree: str, git_dir: str, seen: set[str]) -> Iterator[str]:
+    """The git folders whose configuration counts: those of submodules, and of theirs, too; "" for an index
+    that does not tell which there are."""
+    if git_dir in seen:
+        return
+    seen.add(git_dir)
+    yield from (git_dir, *shared_folder(git_dir))
+    paths = submodules(git_dir)
+    if paths is None:
+        yield ""
+    for path in paths or ():
         nested = os.path.join(work_tree, path)
         if os.path.lexists(os.path.join(nested, ".git")):
-            found.extend(git_folders(nested))
-    return found
+            yield from _git_dirs(nested, git_folders(nested)[0], seen)
 
 
 def _keys(path: str) -> list[str]:
@@ -134,33 +142,3 @@ def _goes_on(value: _Value, text: str) -> _Value | None:
             return None
         at += 1
     return None
-
-
-def gitlinks(index: str) -> list[str]:
-    """The paths of submodules in an index. One that cannot be read for certain yields the work tree
-    itself."""
-    try:
-        with open(index, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size > MAX_INDEX_BYTES:
-                return ["."]
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                return _gitlinks(data)
-    except (OSError, ValueError):  # no index yet, or an empty one
-        return []
-
-
-def _gitlinks(data: mmap.mmap) -> list[str]:
-    """Entries are: ten 32-bit numbers (the seventh is the mode), 20 bytes of hash, 16 bits of flags, the
-    name."""
-    found: list[str] = []
-    at = data.find(_GITLINK_MODE)
-    while at >= 0:
-        flags = int.from_bytes(data[at + 36 : at + 38], "big")
-        start = at + (40 if flags & 0x4000 else 38)
-        end = data.find(b"\0", start)
-        name = data[start : max(end, start)]
-        if name and len(name) < 4096:
-            found.append(os.fsdecode(name))
-        at = data.find(_GITLINK_MODE, at + 1)
-    return found

@@ -1,35 +1,65 @@
-"""The names of tracked files, read from git's index without running git."""
+"""The names of tracked files and submodules, read from git's index without running git."""
 
 from __future__ import annotations
 
+import mmap
 import os
 import struct
 
+from buddy.safety.git_files import read_regular
+
 MAX_INDEX_BYTES = 50_000_000
 _ENTRY_HEAD = 62
-"""Bytes of an entry before its name: ten numbers, a hash, 16 bits of flags."""
+"""Bytes of an entry before its name: ten numbers (the seventh is the mode), a hash, 16 bits of flags."""
+_NAME_LENGTH = 0xFFF
+"""The bits of the flags that tell how long the name is; all of them: so long or longer."""
+_SUBMODULE = 0o160000
 
 
 def tracked_paths(root: str) -> frozenset[str] | None:
     """Absolute paths of all tracked files of the repository at `root`, None without a readable index."""
+    found = _entries(read_regular(os.path.join(root, ".git", "index"), MAX_INDEX_BYTES + 1))
+    return None if found is None else frozenset(os.path.join(root, os.fsdecode(name)) for _, name in found)
+
+
+def submodules(git_dir: str) -> tuple[str, ...] | None:
+    """The paths of a repository's submodules, relative to its working tree; None when its index does not
+    tell for certain. Most indexes are only looked through for one number."""
     try:
-        with open(os.path.join(root, ".git", "index"), "rb") as file:
-            data = file.read(MAX_INDEX_BYTES + 1)
+        names = os.listdir(git_dir)
     except OSError:
+        return ()
+    # An index in parts: how they go together is not followed.
+    if any(_holds_submodules(f"{git_dir}/{name}") for name in names if name.startswith("sharedindex.")):
         return None
+    if not _holds_submodules(f"{git_dir}/index"):
+        return ()
+    found = _entries(read_regular(f"{git_dir}/index", MAX_INDEX_BYTES + 1))
+    return None if found is None else tuple(os.fsdecode(name) for mode, name in found if mode == _SUBMODULE)
+
+
+def _holds_submodules(index: str) -> bool:
+    """Whether the mode of submodules is in a file; it stands there as it is in every version. Never waits:
+    what is in the file's place may be a pipe."""
+    try:
+        descriptor = os.open(index, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        try:
+            with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as data:
+                return data.find(_SUBMODULE.to_bytes(4, "big")) >= 0
+        finally:
+            os.close(descriptor)
+    except (OSError, ValueError):  # there is none, or an empty one
+        return False
+
+
+def _entries(data: bytes) -> list[tuple[int, bytes]] | None:
+    """Mode and name of every entry; None where the bytes are no index, or one of another kind."""
     if len(data) > MAX_INDEX_BYTES or len(data) < 12 or data[:4] != b"DIRC":
         return None
     version, count = struct.unpack(">II", data[4:12])
     if version not in (2, 3, 4):
         return None
-    names = _names(data, version, count)
-    if names is None:
-        return None
-    return frozenset(os.path.join(root, os.fsdecode(name)) for name in names)
-
-
-def _names(data: bytes, version: int, count: int) -> list[bytes] | None:
-    found: list[bytes] = []
+    found: list[tuple[int, bytes]] = []
     at, before = 12, b""
     for _ in range(count):
         if at + _ENTRY_HEAD > len(data):
@@ -44,7 +74,9 @@ def _names(data: bytes, version: int, count: int) -> list[bytes] | None:
         if end < 0:
             return None
         before = kept + data[start:end]
-        found.append(before)
+        if flags & _NAME_LENGTH != min(len(before), _NAME_LENGTH):
+            return None  # with longer hashes everything stands elsewhere
+        found.append((int.from_bytes(data[at + 24 : at + 28], "big"), before))
         at = end + 1 if version == 4 else at + (end - at + 8) // 8 * 8
     return found
 
