@@ -65,3 +65,15 @@ def test_where_one_way_to_edit_is_switched_off_every_model_gets_the_other() -> N
 def test_a_chosen_list_is_by_names_or_aliases_and_hidden_ones_stay_hidden() -> None:
     found = offered(ALL, "m", only={"bash", "read_file", "delegate"}, never={"delegate"})
     assert [tool.name for tool in found.list_all()] == ["read_file", "run_shell"]
+
+
+def test_every_tool_has_the_risk_of_the_table_of_modes() -> None:
+    table = {
+        "low": "ask_user capture_pane find_definition find_files git_branch git_diff git_log git_show "
+        "git_status grep list_files list_jobs read_file read_job time todo",
+        "medium": "apply_patch copy_file delegate edit_file git_add git_checkout git_commit git_stash "
+        "run_tests stop_job write_file",
+        "high": "delete_file git_pull git_push move_file run_shell send_keys web_fetch web_search write_job",
+    }
+    found = {risk: [tool.name for tool in BUILTIN_TOOLS if tool.risk == risk] for risk in table}
+    assert {risk: " ".join(sorted(names)) for risk, names in found.items()} == table
