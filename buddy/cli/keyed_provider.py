@@ -14,12 +14,12 @@ from buddy.safety.redact import redact
 
 class ProfileKey:
     """The key of one source, shared by everything that asks with it. `value` is the one in use, `used` are
-    all there were, for the redactor."""
+    all there were, for the redactor, which may look from another thread: replaced, never changed."""
 
     def __init__(self, resolver: KeyResolver) -> None:
         self._resolver = resolver
         self.value = ""
-        self.used: set[str] = set()
+        self.used: tuple[str, ...] = ()
 
     @property
     def is_optional(self) -> bool:
@@ -34,8 +34,8 @@ class ProfileKey:
     async def resolve(self) -> str:
         """The key for the request at hand. Raises `ProviderError` of kind "auth" that says what to set."""
         self.value = await key_for_request(self._resolver)
-        if self.value:
-            self.used.add(self.value)
+        if self.value and self.value not in self.used:
+            self.used = (*self.used, self.value)
         return self.value
 
     async def in_use(self) -> str:

@@ -124,7 +124,7 @@ class Models:
     def keys(self) -> list[str]:
         """Keys in use and those of the environment, to be kept out of everything that is written: a prompt is
         written before the request that needs the key."""
-        used = [value for key in self._keys.values() for value in key.used]
+        used = [value for key in list(self._keys.values()) for value in key.used]
         return list(dict.fromkeys([*used, *self._given_keys]))
 
     @cached_property

@@ -106,7 +106,7 @@ async def test_a_kept_key_that_has_expired_is_asked_for_again_within_the_request
     inner = Refusing(key, "sk-new")
     assert await stream_of(inner, key) == [Alive(), Alive()]
     assert inner.asked == ["sk-old", "sk-new"]
-    assert key.used == {"sk-old", "sk-new"}, "both are kept out of what is written"
+    assert key.used == ("sk-old", "sk-new"), "both are kept out of what is written"
 
 
 async def test_a_key_is_renewed_once_and_never_where_there_is_no_other_or_the_reply_has_begun(
