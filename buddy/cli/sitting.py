@@ -38,7 +38,7 @@ from buddy.sessions.folder import FolderError
 from buddy.sessions.lock import LockedError
 from buddy.sessions.store import ForeignSessionError, ReadOnlySessionError, SessionError
 from buddy.tasks.events import EventReader
-from buddy.tasks.task import Task
+from buddy.tasks.task import Task, TaskError
 from buddy.tools.ask_user import OpenQuestion
 from buddy.workspace.file_index import FileIndexes
 
@@ -68,7 +68,7 @@ async def sit(
                 _answer_with(desk, options.model)
             await _work(desk, options, front, log_path)
         await _closed(desk, front)
-    except (SessionError, LockedError, FolderError, ConfigError) as error:
+    except (SessionError, LockedError, FolderError, ConfigError, TaskError) as error:
         front.print(Note("error", _said(error, reference)))
         if reference:
             front.switch_to = front.previous if front.previous != reference else ""
