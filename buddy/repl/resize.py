@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 REPAIR_AFTER_S = 0.3
+TOLD_LATE_S = 0.5
+"""The same where the terminal tells of a change a quarter of a second late, or more on a busy machine."""
 
 
 def rows_of(width: int, columns: int) -> int:

@@ -19,7 +19,7 @@ from buddy.repl.inline import InlineApplication
 from buddy.repl.output import FrameOutput, clear_screen, up_and_clear
 from buddy.repl.paint_ahead import PaintAhead
 from buddy.repl.printed import Paint, Printed, Reflow
-from buddy.repl.resize import REPAIR_AFTER_S, reflowed_rows
+from buddy.repl.resize import REPAIR_AFTER_S, TOLD_LATE_S, reflowed_rows
 from buddy.repl.style import FRAMES_PER_S
 
 FRAME_S = 1 / FRAMES_PER_S
@@ -141,7 +141,7 @@ class Screen:
         elif not self._reflow.is_told_late:
             size = self._output.get_size()
             self._is_unknown |= reflowed_rows(self._app.drawn_widths(), size.columns) > size.rows
-        self._settling.start(self._app.loop, REPAIR_AFTER_S)
+        self._settling.start(self._app.loop, TOLD_LATE_S if self._reflow.is_told_late else REPAIR_AFTER_S)
 
     def _fit(self) -> None:
         before, self._size = self._size, self._output.get_size()
