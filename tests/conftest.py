@@ -4,6 +4,7 @@ accident."""
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 
 import pytest
@@ -12,7 +13,10 @@ KEYS = [name for name in os.environ if name.endswith(("_API_KEY", "_TOKEN")) or 
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """No test may spend anybody's money: keys leave the environment before anything is imported."""
+    """No test may spend anybody's money: keys leave the environment before anything is imported. And programs
+    hear an interrupt even when the tests run in a shell's background, which has its children ignore it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in KEYS:
         del os.environ[name]
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -84,13 +85,13 @@ class Running:
             task.outcome = Outcome("cancelled", "cancelled", "", 0, ())
         except TaskError as error:
             task.outcome = Outcome("failed", str(error), "", 0, ())
-            self._shared.hub.emit(task.number, Notice("error", f"task {task.number}: {error}"))
+            self._say(task, "error", f"task {task.number}: {error}")
         # The border of a task: whatever happens in one, SystemExit and MemoryError included, only it fails.
         except BaseException as error:  # noqa: BLE001 - see above
             _log.error("task %d failed", task.number, exc_info=error)
             reason = f"{type(error).__name__}: {error}"
             task.outcome = Outcome("failed", reason, "crash", 0, ())
-            self._shared.hub.emit(task.number, Notice("error", f"task {task.number} failed: {reason}"))
+            self._say(task, "error", f"task {task.number} failed: {reason}")
         if not self._leaving:
             await self._shared.places.settled(task)
         task.steering[:0] = task.taken  # a turn that broke off did not get to them
@@ -98,9 +99,12 @@ class Running:
         self._ended(task, task.outcome)
         in_front = self._is_foreground(task.number) and self._shared.board.attended
         if task.left and not in_front:  # who works there is told when they leave
-            # Said in front: of a task in the background the last words alone are shown.
-            front = next(filter(self._is_foreground, self._tasks), task.number)
-            self._shared.hub.emit(front, Notice("info", task.left))
+            self._say(task, "info", task.left)
+
+    def _say(self, task: Task, level: Literal["info", "error"], text: str) -> None:
+        """Say it in front: of a task in the background the last words of a turn alone are shown."""
+        front = next(filter(self._is_foreground, self._tasks), task.number)
+        self._shared.hub.emit(front, Notice(level, text))
 
     async def _turn(self, task: Task, prompts: tuple[UserMessage, ...]) -> Outcome:
         again = await self._shared.places.ready(task)
