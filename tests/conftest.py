@@ -14,9 +14,10 @@ KEYS = [name for name in os.environ if name.endswith(("_API_KEY", "_TOKEN")) or 
 
 def pytest_configure(config: pytest.Config) -> None:
     """No test may spend anybody's money: keys leave the environment before anything is imported. And programs
-    hear an interrupt even when the tests run in a shell's background, which has its children ignore it."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    hear signals that a shell's background or nohup would have them ignore."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)  # as before for the tests; what they start has the default
     for name in KEYS:
         del os.environ[name]
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
