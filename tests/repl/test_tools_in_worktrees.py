@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from buddy.workspace.git import GitLock
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, call, reply
 from tests.fake_llm.server import FakeLLM
@@ -115,6 +116,7 @@ async def test_what_is_typed_in_front_of_the_task_is_about_its_tree(tmp_path: Pa
         await desk.said("!!pwd; cat word.txt", tree, "changed")
         await desk.said("/diff", "-start", "+changed")
         await desk.said("/status", "worktree", ".buddyx/worktrees/go (task 2, buddy/go)")
+        await desk.said("/session", "works in the worktree .buddyx/worktrees/go (task 2, buddy/go) too")
         await desk.turn("what is in @word.txt")
         assert any("changed" in text for role, text in desk.server.requests[-1].turns if role == "user")
         await desk.said("/ps", "go")
@@ -131,6 +133,8 @@ async def test_a_copy_of_a_task_in_a_worktree_works_there_too(tmp_path: Path) ->
         board = desk.context.board
         assert board.task(3).workspace is board.task(2).workspace
         assert board.task(1).workspace is not board.task(2).workspace
+        locks = {id(task.services.services[GitLock]) for task in board.tasks.values()}
+        assert len(locks) == 1  # git operations of all trees take turns
 
 
 async def test_after_a_kill_the_worktree_and_its_task_are_there_again(tmp_path: Path) -> None:

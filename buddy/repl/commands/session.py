@@ -65,6 +65,8 @@ async def _list(context: Context) -> None:
     )
     context.stage.print(Table(("", "session", "last", "tasks", "what"), rows))
     context.stage.hint("/session resume ID goes to one")
+    for _what, where in _worktrees(context):
+        context.stage.print(Note("hint", f"this session works in the worktree {where} too"))
 
 
 async def _resume(context: Context, reference: str) -> None:
