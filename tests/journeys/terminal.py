@@ -165,6 +165,11 @@ class Terminal:
         await asyncio.sleep(ENTER_S)
         self.keys("\r")
 
+    async def kill(self) -> None:
+        """End the program as a crash of the machine would."""
+        os.kill(self.process.pid, signal.SIGKILL)
+        await self.exit_code()
+
     async def exit_code(self) -> int:
         """Wait for the end of the program."""
         await self.until(lambda: self.process.poll() is not None, "the end")

@@ -89,8 +89,7 @@ async def test_killed_while_it_streams_everything_is_in_the_next_request(tmp_pat
             await terminal.line("explain it")
             await terminal.shows("The program prints one")
             await asyncio.sleep(1.2)  # streamed text is on the disk within a second
-            os.kill(terminal.process.pid, signal.SIGKILL)
-            await terminal.exit_code()
+            await terminal.kill()
         async with on_terminal(desk, "-c") as terminal:
             await terminal.has_shown("explain it", "The program prints one", "this reply broke off here")
             await terminal.line("/continue")
@@ -114,15 +113,13 @@ async def test_killed_while_notes_wait_they_go_with_the_next_prompt_once(tmp_pat
             await terminal.shows("note @2")
             await terminal.line("!echo shared $((6 * 7))")
             await terminal.shows("note: ! echo")
-            os.kill(terminal.process.pid, signal.SIGKILL)
-            await terminal.exit_code()
+            await terminal.kill()
         async with on_terminal(desk, "-c") as terminal:
             await terminal.shows("note @2: count the files", "note: ! echo")
             await terminal.line("and now?")
             await terminal.has_shown("heard and now?")
             assert not any("→ note" in row for row in terminal.rows())
-            os.kill(terminal.process.pid, signal.SIGKILL)
-            await terminal.exit_code()
+            await terminal.kill()
         async with on_terminal(desk, "-c") as terminal:
             await terminal.has_shown("heard and now?")
             await terminal.line("and then?")
@@ -154,8 +151,7 @@ async def test_killed_while_jobs_run_it_is_told_once_what_became_of_them(tmp_pat
         async with on_terminal(desk, *YOLO) as terminal:
             await terminal.line("start them")
             await terminal.shows("both run")
-            os.kill(terminal.process.pid, signal.SIGKILL)
-            await terminal.exit_code()
+            await terminal.kill()
         pids = {one.command: one.process.pid for one in strays() if one.session_id in desk.sessions()}
         os.kill(pids["sleep 4712"], signal.SIGKILL)
         alive = f"it still runs (process {pids['sleep 4711']}), but is not a job any more: sleep 4711"

@@ -17,7 +17,7 @@ from buddy.repl.intents import Answer, Cancel, Prompt, Slash
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, Stall, call, reply
 from tests.headless.program import Desk
-from tests.repl.sitting_desk import seated, sitting
+from tests.repl.sitting_desk import Sitting, seated, sitting
 
 TYPED_BLIND = """
 ok no queue help clear new session resume compact context cost status model models approve
@@ -33,6 +33,13 @@ def edits(asked: Asked) -> Reply:
         name = asked.last_user_text.split()[-1]
         return reply(call("write_file", path=name, content="x = 1\n"))
     return reply("written")
+
+
+async def said_hello(desk: Sitting) -> str:
+    """The id of a session in which something was said."""
+    await desk.said("hello", "an answer")
+    await desk.quiet()
+    return desk.context.desk.memory.session_id
 
 
 def test_everything_people_type_without_looking_is_there() -> None:
@@ -182,9 +189,7 @@ async def test_a_running_task_is_paused_by_leaving_and_goes_on_afterwards(tmp_pa
 
 async def test_a_session_in_use_is_not_left_for_but_can_be_shown_and_copied(tmp_path: Path) -> None:
     async with sitting(tmp_path, lambda _asked: reply("an answer")) as desk:
-        await desk.said("hello", "an answer")
-        await desk.quiet()
-        first = desk.context.desk.memory.session_id
+        first = await said_hello(desk)
         async with seated(desk.desk, desk.server) as other:
             await other.said("other words", "an answer")
             await other.quiet()
@@ -205,9 +210,7 @@ async def test_a_session_in_use_is_not_left_for_but_can_be_shown_and_copied(tmp_
 
 async def test_fork_goes_on_in_a_copy_and_reset_empties(tmp_path: Path) -> None:
     async with sitting(tmp_path, lambda _asked: reply("an answer")) as desk:
-        await desk.said("hello", "an answer")
-        await desk.quiet()
-        first = desk.context.desk.memory.session_id
+        first = await said_hello(desk)
         desk.say("/fork")
         await desk.reopened(first)
         assert len(desk.context.board.task(1).history) == 2

@@ -38,6 +38,21 @@ async def running_turn(stage: Stage) -> Tape:
     return tape
 
 
+async def asking_turn(stage: Stage) -> None:
+    """A turn that waits for the person's answer."""
+    tape = await running_turn(stage)
+    stage.send(tape.tool(), tape.asked())
+    await stage.shows("y once")
+
+
+async def cancels_from_normal_mode(stage: Stage) -> None:
+    """What was typed last has left `bc` and cancelled nothing; now Esc cancels."""
+    await stage.until(lambda: stage.repl.editor.text == "bc")
+    assert stage.intents == []
+    stage.type("\x1b")
+    await stage.until(lambda: stage.intents == [Cancel()])
+
+
 @pytest.mark.parametrize("keys", ["\x1b\r", "\n", "\\\r", "\x1b[13;2u", "\x1b[27;2;13~"])
 async def test_newlines_are_typed_in_five_ways(keys: str) -> None:
     async with running_repl() as stage:
@@ -203,9 +218,7 @@ async def test_a_folded_paste_can_be_opened_and_a_short_one_is_not_folded() -> N
 
 async def test_SEC_040_a_paste_with_a_line_end_sends_and_answers_nothing() -> None:
     async with running_repl() as stage:
-        tape = await running_turn(stage)
-        stage.send(tape.tool(), tape.asked())
-        await stage.shows("y once")
+        await asking_turn(stage)
         stage.type("\x1b[200~y\n\x1b[201~")
         await stage.until(lambda: stage.repl.editor.text == "y\n")
         await asyncio.sleep(0.35)
@@ -216,9 +229,7 @@ async def test_SEC_040_a_paste_with_a_line_end_sends_and_answers_nothing() -> No
 
 async def test_SEC_039_a_typed_letter_answers_only_a_request_that_was_seen() -> None:
     async with running_repl() as stage:
-        tape = await running_turn(stage)
-        stage.send(tape.tool(), tape.asked())
-        await stage.shows("y once")
+        await asking_turn(stage)
         await stage.line("y")
         await stage.shows("was not on the screen yet")
         await asyncio.sleep(0.35)
@@ -317,10 +328,7 @@ async def test_vi_mode_leaves_insert_mode_before_it_cancels() -> None:
         stage.type("abc\x1b")
         await asyncio.sleep(0.3)
         stage.type("0x")
-        await stage.until(lambda: stage.repl.editor.text == "bc")
-        assert stage.intents == []
-        stage.type("\x1b")
-        await stage.until(lambda: stage.intents == [Cancel()])
+        await cancels_from_normal_mode(stage)
 
 
 @pytest.mark.parametrize("keys", ["R", "v", "d"])
@@ -335,10 +343,7 @@ async def test_in_vi_mode_esc_leaves_what_was_begun_before_it_cancels(keys: str)
         stage.type("\x1b")
         await asyncio.sleep(0.3)
         stage.type("x")
-        await stage.until(lambda: stage.repl.editor.text == "bc")
-        assert stage.intents == []
-        stage.type("\x1b")
-        await stage.until(lambda: stage.intents == [Cancel()])
+        await cancels_from_normal_mode(stage)
 
 
 async def test_the_line_goes_through_the_persons_editor(tmp_path: Path) -> None:
