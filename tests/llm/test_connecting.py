@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from buddy.llm.connecting import Address, first_connected, interleaved, is_literal
+from tests.stream_server import stream_server
 
 
 def at(port: int, host: str = "127.0.0.1") -> Address:
@@ -27,10 +28,11 @@ def refusing() -> Address:
 
 @asynccontextmanager
 async def listening() -> AsyncGenerator[Address]:
-    server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
-    async with server:
-        yield at(server.sockets[0].getsockname()[1])
-        await asyncio.sleep(0.01)  # what it accepted is let go of
+    async def close(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async with stream_server(close) as port:
+        yield at(port)
 
 
 def test_addresses_of_both_families_are_tried_in_turns() -> None:

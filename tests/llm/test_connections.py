@@ -22,6 +22,7 @@ from tests.certificates import Certificate, certificate_of
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
 from tests.lane_desk import CLIENTS, lane, pieces_of, reply_of, request
+from tests.stream_server import stream_server
 
 BOTH = pytest.mark.parametrize("client", ["plain", "httpx"])
 ANSWER = b'data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
@@ -45,33 +46,14 @@ async def read_request(reader: asyncio.StreamReader) -> bytes:
 async def raw_server(answer: Handler, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
     """A server that does what `answer` does with each connection, then closes it."""
 
-    serving: set[asyncio.Task[None]] = set()
-    writers: list[asyncio.StreamWriter] = []
-
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        serving.add(task)
-        writers.append(writer)
-        try:
-            await answer(reader, writer)
-            await writer.drain()
-            writer.close()
-            await writer.wait_closed()
-        except (asyncio.IncompleteReadError, OSError):
-            pass
+        await answer(reader, writer)
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-        for writer in writers:
-            writer.transport.abort()
-        for task in serving:
-            task.cancel()
-        await asyncio.gather(*serving, return_exceptions=True)
-        await asyncio.sleep(0)
+    async with stream_server(serve, tls) as port:
+        yield port
 
 
 async def failure(url: str, client: str, connect_s: float = 5) -> ProviderError:

@@ -11,6 +11,7 @@ import pytest
 
 from buddy.llm.local_servers import LocalAddress, LocalServer, find_local_servers
 from tests.fake_llm.server import FakeLLM
+from tests.stream_server import stream_server
 
 MODELS = b'{"object": "list", "data": [{"id": "qwen3"}]}'
 
@@ -27,9 +28,8 @@ async def answering(answer: bytes, *, hold: bool = False) -> AsyncIterator[int]:
         finally:
             writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        yield server.sockets[0].getsockname()[1]
+    async with stream_server(serve) as port:
+        yield port
 
 
 def http(body: bytes, *headers: bytes, status: bytes = b"200 OK") -> bytes:

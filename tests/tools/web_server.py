@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
+from tests.stream_server import stream_server
+
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
 Handler = Callable[[str, asyncio.StreamWriter], Awaitable[None]]
 
@@ -29,10 +31,8 @@ class Server(msgspec.Struct, frozen=True):
 async def serving(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
     """Serve until the block ends."""
     requests: list[str] = []
-    writers: list[asyncio.StreamWriter] = []
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.append(writer)
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             requests.append(head)
@@ -43,14 +43,8 @@ async def serving(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncI
         finally:
             writer.close()
 
-    server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls)
-    try:
-        yield Server(server.sockets[0].getsockname()[1], requests)
-    finally:
-        server.close()
-        for writer in writers:
-            writer.transport.abort()
-        await server.wait_closed()
+    async with stream_server(connected, tls) as port:
+        yield Server(port, requests)
 
 
 def answering(*answers: bytes) -> Handler:
