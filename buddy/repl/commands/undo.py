@@ -79,13 +79,13 @@ def _files(context: Context, text: str) -> tuple[str, ...]:
         names = shlex.split(text)
     except ValueError as error:
         raise CommandError(f"the names of the files can't be read: {error}") from error
-    cwd = context.desk.boundary.cwd
+    cwd = context.boundary.cwd
     return tuple(os.path.normpath(os.path.join(cwd, name)) for name in names)
 
 
 async def _offer(context: Context, wanted: _Wanted, entries: Sequence[UndoEntry]) -> None:
     """Nothing is done yet: the person sees what would be."""
-    cwd = context.desk.boundary.cwd
+    cwd = context.boundary.cwd
     shown = await asyncio.to_thread(diff_of, context.desk.undo, entries, cwd)
     title = f"would be taken back: {_said(context, entries)}"
     call = Call("", "diff", "{}")
@@ -123,7 +123,7 @@ def _refuse_strangers(context: Context, wanted: _Wanted, standing: Sequence[Undo
     """A file to leave out that isn't among the changed ones is a mistake, and the rest is not taken back."""
     for path in wanted.without if standing else ():
         if path not in standing[-1].paths:
-            name = visible(os.path.relpath(path, context.desk.boundary.cwd))
+            name = visible(os.path.relpath(path, context.boundary.cwd))
             raise CommandError(f"{name} was not changed by {_named(context, standing[-1])}")
 
 
@@ -146,7 +146,7 @@ def _said(context: Context, entries: Sequence[UndoEntry]) -> str:
 
 
 def _named(context: Context, entry: UndoEntry, without: Sequence[str] = ()) -> str:
-    cwd = context.desk.boundary.cwd
+    cwd = context.boundary.cwd
     paths = [visible(os.path.relpath(path, cwd)) for path in entry.paths if path not in without]
     shown = ", ".join(paths[:MAX_NAMED])
     more = f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else ""
