@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
+from buddy.agent.cleanup import on_failure
 from buddy.config.settings import ConfigError, Profile, Settings, ToolSettings
 
 
@@ -132,7 +133,7 @@ def read_table(path: str, *, required: bool) -> Table | None:
 def _text(path: str) -> str:
     """A settings file's text: a regular file of a sane size, so a pipe or 8 GB in its place harm nobody."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
+    with on_failure(os.close, descriptor):
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise ConfigError(f"{path}: not a regular file; a settings file was expected")
@@ -140,6 +141,7 @@ def _text(path: str) -> str:
             raise ConfigError(
                 f"{path}: {found.st_size:,} bytes; a settings file has at most {MAX_FILE_BYTES:,}"
             )
+    with open(descriptor, "rb") as file:
         return file.read(MAX_FILE_BYTES).decode("utf-8")
 
 

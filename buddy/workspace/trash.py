@@ -218,9 +218,11 @@ def _move_out(source: str, real: str, parent: int) -> None:
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        target = _reached(parent, real)
-        with on_failure(_discard, target):
-            _copy(source, target)
+        beside = f".buddy-{os.urandom(6).hex()}.tmp"
+        copy = _reached(parent, os.path.join(os.path.dirname(real), beside))
+        with on_failure(_discard, copy):
+            _copy(source, copy)
+            rename_to_free(beside, parent, os.path.basename(real), parent)
         _discard(source)
 
 

@@ -68,7 +68,10 @@ def switch(
     named = {folder.real for folder in folders}
     coming = [file.real for file in files if file.after != NOTHING]
     around = FolderSwitch([*folders, *(one for one in to_be_made(coming) if one.real not in named)])
-    moves = [_move(file, blobs, around, merging=merging) for file in files]
+    try:
+        moves = [_move(file, blobs, around, merging=merging) for file in files]
+    except OSError as error:
+        raise ToolError(f"could not restore: {error}; nothing was changed") from error
     done: list[Move] = []
     try:
         _carry_out(moves, around, disk, done)

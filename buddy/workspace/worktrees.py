@@ -19,6 +19,7 @@ import msgspec
 from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
 from buddy.safety.git_files import git_folders, read_regular
+from buddy.workspace.any_names import decode
 from buddy.workspace.ending import uninterrupted
 from buddy.workspace.git import GitKind, GitLock, GitRun, Repository, run_git
 from buddy.workspace.processes import ChildProcesses, Finished
@@ -279,9 +280,8 @@ class Worktrees:
 
 def kept_of(tree: Worktree) -> Kept | None:
     """What is known of a worktree, None where that is lost."""
-    with suppress(msgspec.MsgspecError):
-        data = read_regular(os.path.join(tree.kept, "made.json"), _MAX_KEPT_BYTES)
-        return msgspec.json.decode(data, type=Kept)
+    with suppress(msgspec.MsgspecError, ValueError):
+        return decode(read_regular(os.path.join(tree.kept, "made.json"), _MAX_KEPT_BYTES), Kept)
     return None
 
 

@@ -1,8 +1,7 @@
-"""A project names its files like modules and packages of the library: none of it runs before it is trusted."""
+"""A project names its files like modules and packages of the library: none runs before trust is given."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.tool import ToolError
-from buddy.workspace.trash import Trash, fill_box
+from buddy.workspace.trash import Trash, fill_box, leave_box
 from tests.capabilities import requires
 
 pytestmark = requires("two disks")
@@ -67,3 +67,12 @@ def test_what_comes_back_only_in_part_is_taken_away_again(tmp_path: Path, elsewh
     pipe.unlink()
     trash.restore()
     assert content(elsewhere) == {"a": "one", "b": "two"}
+
+
+def test_what_somebody_put_there_meanwhile_stays(tmp_path: Path, elsewhere: Path) -> None:
+    box = tmp_path / "trash" / Trash(str(tmp_path / "trash")).take(str(elsewhere), 1).id
+    elsewhere.write_text("somebody's")
+    with pytest.raises(FileExistsError):
+        leave_box(str(box), str(elsewhere))
+    assert [(one.name, one.read_text()) for one in elsewhere.parent.iterdir()] == [("made", "somebody's")]
+    assert content(box / "it") == {"a": "one", "b": "two"}

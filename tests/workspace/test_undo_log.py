@@ -79,6 +79,16 @@ async def test_one_changed_file_keeps_a_whole_entry_from_being_taken_back(desk: 
     assert desk.bytes("a.txt") == b"A\n"
 
 
+async def test_what_cannot_be_kept_for_redo_stays(desk: Desk, tmp_path: Path) -> None:
+    await desk.call(write_file, path="a.txt", content="a\n")
+    blobs = tmp_path / ".buddyx/sessions/s/undo/blobs"
+    blobs.rename(tmp_path / "gone")
+    blobs.write_text("in its place")
+    with pytest.raises(ToolError, match=r"could not restore: .*File exists.*nothing was changed"):
+        desk.undo.undo(desk.locks)
+    assert desk.bytes("a.txt") == b"a\n"
+
+
 async def test_a_new_edit_ends_redoing(desk: Desk) -> None:
     desk.put("a.txt", "0\n")
     await desk.call(edit_file, path="a.txt", old="0", new="1")

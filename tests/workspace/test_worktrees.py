@@ -86,6 +86,14 @@ async def test_a_worktree_lies_where_the_main_tree_does_not_look(tmp_path: Path)
         assert kept_of(tree) == Kept(git(main, "rev-parse", "HEAD").strip())
 
 
+@pytest.mark.parametrize("nonsense", [b"", b"{}", b"\xff", b'{"commit": "\xff"}', b"[" * 100_000])
+async def test_what_is_known_of_a_worktree_may_be_nonsense(tmp_path: Path, nonsense: bytes) -> None:
+    async with trees_of(tmp_path) as trees:
+        tree = await trees.make("fix")
+        Path(tree.kept, "made.json").write_bytes(nonsense)
+        assert kept_of(tree) is None
+
+
 async def test_names_and_branches_that_are_taken_are_left_alone(tmp_path: Path) -> None:
     async with trees_of(tmp_path) as trees:
         git(Path(trees.main), "branch", "buddy/fix-2")
