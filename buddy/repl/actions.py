@@ -140,6 +140,7 @@ class Actions:
     def _send(self) -> None:
         if self._close_menu():
             return
+        self._stage.hint("")  # what was said about the line before
         if self._editor.text.strip() == "?":
             self._editor.clear()
             self._stage.print(PlainText("\n".join(f"{keys:24} {what}" for keys, what in KEY_HELP)))
@@ -196,6 +197,7 @@ class Actions:
     def _deny(self, row: InboxRow) -> None:
         match denial_of(row, self._clock()):
             case Answer() as answer:
+                self._stage.hint("")
                 self._act(answer)
             case "too soon" | "pasted" | "no rule":
                 self._stage.hint("not denied: that request has only just come; Esc again denies it")

@@ -175,7 +175,7 @@ class AtDesk:
         kind = context.desk.policy.approvals.kind
         words = [f"NOT SAVED: {state.reason}"] if not state.saved else []
         words += [f"approvals: {kind}"] if kind != "ask" else []
-        words += ["folder not trusted: /trust"] if context.desk.trust_is_asked() else []
+        words += ["not trusted: /trust"] if context.desk.trust_is_asked() else []
         return tuple(words)
 
 

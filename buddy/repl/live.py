@@ -32,7 +32,7 @@ from buddy.repl.view_state import (
     Working,
     Writing,
 )
-from buddy.repl.width import cells, fit_line, indented, wrap
+from buddy.repl.width import cells, fit_line, indented, line_cells, wrap
 from buddy.safety.sanitise import clean, one_line, visible
 
 CHARS_PER_TOKEN = 4
@@ -179,16 +179,27 @@ def _inbox_row(row: InboxRow, number: int, now: float, width: int, look: Look, *
             *lines[: APPROVAL_LINES - 1],
             [("warning", f"  {counted(missing, 'more line')} above in the scrollback")],
         ]
-    lines += wrap([("muted", "  " + visible(row.reason))], width)[:1] if row.reason else []
-    return [*lines, *wrap(_answers(row), width)]
+    if row.reason:
+        lines.append(fit_line([("muted", "  " + visible(row.reason))], width, look.glyphs.ellipsis))
+    return [*lines, *_answers(row, width)]
 
 
-def _answers(row: InboxRow) -> Line:
-    answers: Line = [("key", "  y"), ("muted", " once  ")]
-    if row.rule:  # without one there is nothing to remember
-        answers += [("key", "a"), ("muted", " this session  ")]
-        answers += [("key", "p"), ("muted", f" always: {visible(row.rule)}  ")]
-    return [*answers, ("key", "n"), ("muted", " no  then Enter")]
+def _answers(row: InboxRow, width: int) -> list[Line]:
+    """What answers the row: a key stands on one line with what it means."""
+    lines: list[Line] = [[]]
+    for key, meaning in _choices(row):
+        choice: Line = [("key", f"  {key}"), ("muted", f" {meaning}")]
+        if lines[-1] and line_cells([*lines[-1], *choice]) > width:
+            lines.append([])
+        lines[-1] += choice
+    return [part for line in lines for part in wrap(line, width)]
+
+
+def _choices(row: InboxRow) -> list[tuple[str, str]]:
+    if not row.rule:  # there is nothing to remember
+        return [("y", "once"), ("n", "no  then Enter")]
+    always = f"always: {visible(row.rule)}"
+    return [("y", "once"), ("a", "this session"), ("p", always), ("n", "no  then Enter")]
 
 
 def queue_lines(state: ViewState, columns: int, look: Look) -> list[Line]:

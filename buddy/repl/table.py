@@ -6,8 +6,8 @@ from buddy.repl.style import Glyphs, Line
 from buddy.repl.width import cells, line_cells, plain, wrap
 
 MIN_COLUMN = 4
-WORD = 18
-"""Longer words may be broken."""
+WORD = 19
+"""Longer words may be broken; the name of a session is not."""
 
 
 def table_lines(rows: list[list[Line]], width: int, glyphs: Glyphs, *, header: bool) -> list[Line]:

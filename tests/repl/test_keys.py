@@ -236,6 +236,7 @@ async def test_SEC_039_a_typed_letter_answers_only_a_request_that_was_seen() -> 
         await stage.line("y")
         await stage.until(lambda: stage.intents == [Answer("q1", "dq1", "once")])
         assert stage.repl.editor.text == ""
+        await stage.until(lambda: not any("not answered" in row for row in stage.terminal.rows()))
 
 
 async def test_a_request_never_takes_a_key_from_the_line() -> None:

@@ -197,6 +197,9 @@ def test_SEC_041_two_requests_stand_in_two_rows_that_name_their_tasks() -> None:
         "  y once  a this session  p always: git push *  n no  then Enter",
         "  2 task 2 high rm x · 12 s",
     ]
+    narrow = [plain(line).rstrip() for line in inbox_lines(state, 112.0, 56, LOOK)]
+    assert narrow[2:4] == ["  y once  a this session  p always: git push *", "  n no  then Enter"]
+    assert "  it push…" in map(plain, inbox_lines(state, 112.0, 11, LOOK))
     assert folded(state, one.event(ev.ApprovalResolved("q1", "denied", "you"))) == [
         ApprovalAnswered("git push", 1, "denied", "you")
     ]

@@ -70,6 +70,7 @@ async def test_worktrees_are_listed_shown_and_dropped_only_without_loss(tmp_path
         tree = desk.desk.repo / ".buddyx/worktrees" / name
 
         await desk.said("/worktree", f".buddyx/worktrees/{name}", f"buddy/{name}", "1 file", "+0 −0")
+        await desk.said("/ps", f"change line 2 to two · worktree {name}")
         await desk.said("/worktree diff 2", "-line 2", "+two")
         await desk.said(f"/worktree diff {name}", "-line 2", "+two")
         await desk.said("/worktree drop 2", "has 1 changed file that the main tree does not have")
@@ -143,6 +144,7 @@ async def test_a_subagent_in_a_worktree_leaves_the_tree_alone_and_says_where_its
 
         assert "[Its changes are not in your tree: 1 changed file of task 2" in result
         assert (desk.desk.repo / "list.txt").read_text() == LINES
+        await desk.said("/ps -a", "change line 5 to five · subagent of 1 · worktree ")
         await desk.said("/worktree merge 2", "brought over, not committed: 1 file")
         assert "five\n" in (desk.desk.repo / "list.txt").read_text()
 

@@ -55,7 +55,14 @@ def _row(context: Context, task: Task, now: float) -> tuple[str, ...]:
     total = task.meter.total
     tokens = words.tokens(total.input_tokens + total.output_tokens)
     cost = words.money(task.meter.cost_usd) if task.meter.cost_known else "?"
-    return (f"{where} {task.number}", state, tokens, cost, task.title)
+    return (f"{where} {task.number}", state, tokens, cost, " · ".join((task.title, *_apart(task))))
+
+
+def _apart(task: Task) -> list[str]:
+    """What sets a task apart from those the person started in the project's own tree."""
+    tree = task.workspace.worktree
+    apart = [f"subagent of {task.parent}"] if task.parent else []
+    return [*apart, f"worktree {tree.name}"] if tree is not None else apart
 
 
 @command(family="tasks", usage="N", completes=("task",))
