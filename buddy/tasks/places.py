@@ -148,7 +148,7 @@ class Places:
             if not standing.is_untouched:
                 task.left = left_in(tree, standing, task.number)
             elif (task.background or task.closed) and not self._is_used(task, tree):
-                await trees.remove(tree)
+                await trees.remove(tree, untouched=True)
         except ToolError as error:
             task.left = f"its worktree {tree.shown} could not be looked at: {error}"
 
@@ -163,7 +163,7 @@ class Places:
                 standing = await self.parts().trees.standing(tree)
                 task.left = "" if standing.is_untouched else left_in(tree, standing, task.number)
                 if standing.is_untouched and not _jobs_run(task):
-                    await self.parts().trees.remove(tree)
+                    await self.parts().trees.remove(tree, untouched=True)
 
     def _is_used(self, task: Task, tree: Worktree) -> bool:
         """Whether another task works in it, or a job still runs."""

@@ -28,6 +28,8 @@ FOLDERS = (".buddyx", "worktrees")
 BRANCHES = "buddy/"
 NAME = pattern(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,46}[A-Za-z0-9])?")
 _WORD = pattern(r"[a-z0-9]+")
+_REMARKS = pattern(r"(?:(?:warning|hint|error):[^\n]*\n)*")
+"""What git says on the side comes before its answer, in the same stream."""
 MAX_WORDS = 5
 MAX_NAME_CHARS = 32
 MAX_TRIES = 100
@@ -156,11 +158,14 @@ class Worktrees:
         behind, ahead = (int(count) for count in counts.split())
         return Standing(changed, ahead, behind, await self._own_commits(tree, head))
 
-    async def remove(self, tree: Worktree, *, discard: bool = False) -> str:
+    async def remove(self, tree: Worktree, *, discard: bool = False, untouched: bool = False) -> str:
         """Remove a worktree and, unless it has commits of its own, its branch; `discard`: whatever is lost
-        with it. The last commit of a branch that went, "" when it stays. Raises `ToolError`."""
+        with it; `untouched`: only where nothing is. The last commit of a branch that went, "" when it stays.
+        Raises `ToolError`."""
         async with self._lock:
             standing, tip = await self.standing(tree), await self._tip(tree)
+            if untouched and not standing.is_untouched:
+                raise ToolError(f"{tree.shown} has changes by now; it stays")
             await self._done(("worktree", "remove", "--force", tree.path))
             if tip and (discard or not standing.own):
                 # Only if it still is what was looked at: a commit made meanwhile is kept.
@@ -186,12 +191,12 @@ class Worktrees:
             )
         if os.path.isdir(os.path.join(self.main, ".git")):
             bare = await self._run(("config", "--type=bool", "--get", "core.bare"), self.main, "read")
-            if bare.text.strip() == "true":
+            if _answer(bare) == "true":
                 raise ToolError("the repository is bare: it has no working tree of its own to come back to")
         found = await self._run(("rev-parse", "--verify", "--quiet", "HEAD^{commit}"), top, "read")
         if not found.ok:
             raise ToolError("the repository has no commit yet that a worktree could start from; commit first")
-        return found.text.strip()
+        return _answer(found)
 
     async def _free(self, tree: Worktree, exact: bool) -> Worktree:
         """The worktree, by another name where its path or its branch is taken."""
@@ -211,7 +216,7 @@ class Worktrees:
         """The last commit of its branch, "" where there is no such branch."""
         name = f"refs/heads/{tree.branch}"
         found = await self._run(("rev-parse", "--verify", "--quiet", name), self.main, "read")
-        return found.text.strip() if found.ok else ""
+        return _answer(found) if found.ok else ""
 
     async def _add(self, tree: Worktree, commit: str) -> None:
         try:
@@ -266,7 +271,7 @@ class Worktrees:
         done = await self._run(arguments, top, "read")
         if not done.ok:
             raise ToolError(_why(done.text))
-        return done.text
+        return _answer(done)
 
     async def _done(self, arguments: tuple[str, ...]) -> None:
         done = await self._run(arguments, self.main, "inert")
@@ -298,6 +303,11 @@ def _slug(words: str) -> str:
     """A name from what a task is asked."""
     found = _WORD().findall(words.lower())[:MAX_WORDS]
     return "-".join(found)[:MAX_NAME_CHARS].strip("-") or "task"
+
+
+def _answer(done: Finished) -> str:
+    """What git answered. Entries of a status may begin with a blank."""
+    return _REMARKS().sub("", done.text, count=1).rstrip("\n")
 
 
 def _why(said: str) -> str:

@@ -18,7 +18,7 @@ from buddy.workspace.child import Child
 from buddy.workspace.git import GitLock
 from buddy.workspace.processes import ChildProcesses, Request
 from buddy.workspace.worktree_carry import carry
-from buddy.workspace.worktrees import Kept, Worktrees, kept_of
+from buddy.workspace.worktrees import Kept, Standing, Worktrees, kept_of
 from tests.command_desk import desk, until
 from tests.tools.test_git_hostile import MARK, config, git, program
 
@@ -284,6 +284,32 @@ async def test_a_worktree_that_is_gone_says_so(tmp_path: Path) -> None:
             await trees.standing(tree)
         (Path(tree.path)).mkdir()
         assert "has no .git" in trees.missing(tree)
+
+
+async def test_what_git_warns_of_is_no_part_of_its_answers(tmp_path: Path) -> None:
+    async with trees_of(tmp_path) as trees:
+        main = Path(trees.main)
+        git(main, "update-ref", "refs/tags/HEAD", "HEAD")  # git says before each answer: HEAD is ambiguous
+        tree = await trees.make("fix")
+        (Path(tree.path) / "a.txt").write_text("two\n")
+        (main / "a.txt").write_text("mine\n")
+
+        assert await trees.standing(tree) == Standing((" M a.txt",), ahead=0, behind=0, own=0)
+        assert await trees.uncommitted() == (" M a.txt",)
+        assert await trees.remove(tree, discard=True) == git(main, "rev-parse", "refs/heads/main").strip()
+
+
+async def test_a_worktree_that_changed_since_it_was_looked_at_is_not_tidied_away(tmp_path: Path) -> None:
+    async with trees_of(tmp_path) as trees:
+        tree = await trees.make("fix")
+        (Path(tree.path) / "new.txt").write_text("saved at the last moment\n")
+        with pytest.raises(ToolError, match=r"\.buddyx/worktrees/fix has changes by now; it stays"):
+            await trees.remove(tree, untouched=True)
+
+        assert (Path(tree.path) / "new.txt").read_text() == "saved at the last moment\n"
+        (Path(tree.path) / "new.txt").unlink()
+        await trees.remove(tree, untouched=True)
+        assert trees.all() == ()
 
 
 async def test_submodules_are_left_alone(tmp_path: Path) -> None:
