@@ -14,6 +14,7 @@ from buddy.agent.tool import ToolError
 from buddy.safety.sanitise import visible
 from buddy.tasks.parts import BoardParts, TaskServices, Workspace, WorktreeParts
 from buddy.tasks.task import Task, TaskError
+from buddy.workspace.ending import uninterrupted
 from buddy.workspace.jobs import Jobs
 from buddy.workspace.worktree_carry import carry
 from buddy.workspace.worktree_states import WorktreeStates
@@ -79,14 +80,22 @@ class Places:
         `TaskError`."""
         beginning = self.of(start).boundary.root
         tree = await self.parts().trees.make(wanted, start=beginning, exact=exact)
-        changed = await self.parts().trees.uncommitted()
         try:
-            said = await asyncio.to_thread(self._carried, tree, changed, carrying=carrying)
-            await asyncio.to_thread(self.states().begin, tree)
+            changed = await self.parts().trees.uncommitted()
+            # To its end: what a cancelled call still writes would come back into a folder that was removed.
+            said = await uninterrupted(asyncio.to_thread(self._filled, tree, changed, carrying=carrying))
+        except asyncio.CancelledError:
+            await uninterrupted(self.parts().trees.remove(tree, discard=True))
+            raise
         except (ToolError, OSError) as error:
             await self.parts().trees.remove(tree, discard=True)
             raise ToolError(f"the worktree could not be filled: {error}") from error
         return tree, said
+
+    def _filled(self, tree: Worktree, changed: tuple[str, ...], *, carrying: bool) -> str:
+        said = self._carried(tree, changed, carrying=carrying)
+        self.states().begin(tree)
+        return said
 
     def _carried(self, tree: Worktree, changed: tuple[str, ...], *, carrying: bool) -> str:
         if not carrying:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
+
+import pytest
 
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, call, reply
@@ -175,3 +178,19 @@ async def test_a_worktree_that_can_not_be_filled_leaves_nothing(tmp_path: Path) 
         assert desk.desk.git("branch", "--list", "buddy/*") == ""
         assert [one.name for one in (desk.desk.repo / ".buddyx/worktrees").iterdir()] == [".gitignore"]
         assert len(desk.context.board.tasks) == 1
+
+
+async def test_a_worktree_that_is_cancelled_while_it_is_filled_leaves_nothing(tmp_path: Path) -> None:
+    async with sitting(tmp_path, edits, *EDIT, list__txt=LINES) as desk:
+        for number in range(500):
+            (desk.desk.repo / f"new-{number}.txt").touch()
+        places = desk.context.board.places
+        making = asyncio.create_task(places.make("cut", carrying=True))
+        tree = desk.desk.repo / ".buddyx/worktrees/cut"
+        await desk.until(lambda: any(tree.glob("new-*.txt")), "a file that is carried over")
+        making.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await making
+
+        assert [one.name for one in tree.parent.iterdir()] == [".gitignore"]
+        assert desk.desk.git("branch", "--list", "buddy/*") == ""
