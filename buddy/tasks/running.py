@@ -92,11 +92,13 @@ class Running:
             reason = f"{type(error).__name__}: {error}"
             task.outcome = Outcome("failed", reason, "crash", 0, ())
             self._say(task, "error", f"task {task.number} failed: {reason}")
-        if not self._leaving:
-            await self._shared.places.settled(task)
-        task.steering[:0] = task.taken  # a turn that broke off did not get to them
-        task.taken.clear()
-        self._ended(task, task.outcome)
+        try:
+            if not self._leaving:
+                await self._shared.places.settled(task)
+        finally:  # who leaves meanwhile cancels that look
+            task.steering[:0] = task.taken  # a turn that broke off did not get to them
+            task.taken.clear()
+            self._ended(task, task.outcome)
         in_front = self._is_foreground(task.number) and self._shared.board.attended
         if task.left and not in_front:  # who works there is told when they leave
             self._say(task, "info", task.left)

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
 from buddy.agent.tool import Access, ToolResult
+from buddy.tasks.parts import Workspace, WorktreeParts
 from buddy.tasks.windows import TestWindows
 from buddy.tools.cache import ToolCache
 from buddy.tools.write import write_file
+from buddy.workspace.worktrees import Standing, Worktree, Worktrees
+from tests.agent.laws import says
+from tests.tasks.board_desk import board_desk
 
 WRITES = Access(writes=("a.txt",))
 
@@ -43,3 +53,42 @@ def test_equal_calls_in_two_trees_have_results_of_their_own() -> None:
     assert [one.text for one in found if one] == ["in /repo", "in /repo/.buddyx/worktrees/x"]
     assert cache.get("read_file", arguments) is None
     assert cache.invalidate_writes(Access(writes=("/repo/a.txt",))) == 1
+
+
+class SlowTrees(Worktrees):
+    """Worktrees that are there, and are looked at for ever."""
+
+    def __init__(self, main: Path) -> None:
+        self.main = str(main)
+        self.asked = asyncio.Event()
+
+    def named(self, name: str) -> Worktree:
+        return Worktree(name, self.main)
+
+    def missing(self, tree: Worktree) -> str:
+        return ""
+
+    async def standing(self, tree: Worktree) -> Standing:
+        if self.asked.is_set():
+            return Standing((), ahead=0, behind=0, own=1)
+        self.asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+async def test_a_turn_ends_even_if_nobody_waits_for_the_look_at_its_worktree(tmp_path: Path) -> None:
+    trees = SlowTrees(tmp_path)
+
+    def workspace(tree: Worktree) -> Workspace:
+        return msgspec.structs.replace(desk.board.places.main, worktree=tree)
+
+    async with board_desk(tmp_path, worktrees=WorktreeParts(trees, {}, workspace)) as desk:
+        desk.script(says("done"))
+        task = desk.board.open(worktree="x")
+        runner = desk.board.submit(task.number, "do it")
+        await trees.asked.wait()
+        runner.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await runner
+
+        assert (task.state, task.running, task.last_answer()) == ("idle", False, "done")
