@@ -48,10 +48,11 @@ print(average([1, 2]))
 LABEL = "DEMO: a scripted model in a temporary repository. Nothing leaves this machine; no key is used."
 HINTS = (
     f"{LABEL}\n"
-    "Try:  fix the bug            (then y and Enter, to approve the edit and the command)\n"
-    "      write tests for it &   (a background task; /ps shows it, @2 … talks to it)\n"
+    "Try:  fix the bug            (y and Enter approve the edit, then the command)\n"
+    "      write tests for it &   (in the background; /ps shows it, @2 … steers it)\n"
     "      tell me a story        (Esc cancels it)      /help  ?  Ctrl+D"
 )
+FAREWELL = "That was the demo; its folder is gone. buddy init sets up your own model."
 
 
 class DemoModels(Models):

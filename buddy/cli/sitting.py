@@ -11,7 +11,7 @@ from typing import Any
 
 from buddy.agent.counting import counted
 from buddy.cli.arguments import Options
-from buddy.cli.demo import HINTS, DemoModels
+from buddy.cli.demo import FAREWELL, HINTS, DemoModels
 from buddy.cli.desk import Desk, open_desk
 from buddy.cli.doctor import report
 from buddy.cli.first_run import first_run_text
@@ -217,9 +217,11 @@ def _paused(task: Task) -> str:
 
 
 async def _closed(desk: Desk, front: Front) -> None:
-    """A session in which nothing was said leaves no trace."""
+    """A session in which nothing was said leaves no trace; the demo's folder goes with all that is in it."""
     session_id = desk.session.session_id
-    if any(task.history for task in desk.board.tasks.values()):
+    if isinstance(desk.models, DemoModels):
+        front.farewell = FAREWELL
+    elif any(task.history for task in desk.board.tasks.values()):
         left = [task.left for task in desk.board.tasks.values() if task.left]
         front.farewell = "\n".join((*left, f"resume with: buddy resume {session_id}"))
     else:

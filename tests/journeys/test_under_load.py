@@ -196,7 +196,7 @@ async def test_the_demo_plays_by_what_the_person_types(tmp_path: Path) -> None:
     async with FakeLLM([]) as server:
         desk = Desk(tmp_path, server.url)
         async with on_terminal(desk, "demo") as terminal:
-            await terminal.shows("DEMO", "fix the bug")
+            await terminal.shows("DEMO", "fix the bug", "then the command)", "@2 … steers it)")
             await terminal.line("fix the bug")
             await terminal.shows("waiting for you", "y once")
             await asyncio.sleep(0.4)
@@ -207,6 +207,9 @@ async def test_the_demo_plays_by_what_the_person_types(tmp_path: Path) -> None:
             await asyncio.sleep(0.1)
             terminal.keys("\x04")
             assert await terminal.exit_code() == 0
+            told = terminal.everything()
+            assert any("That was the demo; its folder is gone." in row for row in told)
+            assert not any("buddy resume" in row for row in told)
         assert server.requests == []
 
 
