@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -11,11 +12,13 @@ from msgspec.structs import replace
 from buddy.agent.counting import counted
 from buddy.agent.messages import Text, UserMessage, text_of
 from buddy.agent.tool import ToolError
+from buddy.safety.paths import is_beneath
 from buddy.safety.sanitise import visible
 from buddy.tasks.parts import BoardParts, TaskServices, Workspace, WorktreeParts
 from buddy.tasks.task import Task, TaskError
 from buddy.workspace.ending import uninterrupted
 from buddy.workspace.jobs import Jobs
+from buddy.workspace.undo import UndoLog
 from buddy.workspace.worktree_carry import carry
 from buddy.workspace.worktree_states import WorktreeStates
 from buddy.workspace.worktrees import Standing, Worktree, kept_of
@@ -28,6 +31,7 @@ _TOLD = (
 )
 
 MAX_NAMED = 5
+MAX_WRITTEN = 1000
 
 
 class Places:
@@ -153,9 +157,9 @@ class Places:
             return
         trees = self.parts().trees
         try:
-            standing = await trees.standing(tree)
-            if not standing.is_untouched:
-                task.left = left_in(tree, standing, task.number)
+            standing, ignored = await trees.standing(tree), await self._ignored(tree)
+            if ignored or not standing.is_untouched:
+                task.left = left_in(tree, standing, task.number, ignored)
             elif (task.background or task.closed) and not self._is_used(task, tree):
                 await trees.remove(tree, untouched=True)
         except ToolError as error:
@@ -169,10 +173,22 @@ class Places:
             if tree is None or self.parts().trees.missing(tree):
                 continue
             with suppress(ToolError):
-                standing = await self.parts().trees.standing(tree)
-                task.left = "" if standing.is_untouched else left_in(tree, standing, task.number)
-                if standing.is_untouched and not _jobs_run(task):
+                standing, ignored = await self.parts().trees.standing(tree), await self._ignored(tree)
+                untouched = standing.is_untouched and not ignored
+                task.left = "" if untouched else left_in(tree, standing, task.number, ignored)
+                if untouched and not _jobs_run(task):
                     await self.parts().trees.remove(tree, untouched=True)
+
+    async def _ignored(self, tree: Worktree) -> tuple[str, ...]:
+        """Files that calls wrote in a worktree and git ignores: no commit and no merge has them."""
+        found = await asyncio.to_thread(self._written, tree)
+        return await self.parts().trees.ignored(tree, found[:MAX_WRITTEN]) if found else ()
+
+    def _written(self, tree: Worktree) -> list[str]:
+        logs = {task.services.services.get(UndoLog) for task in self._tasks.values()}
+        entries = [entry for log in logs if isinstance(log, UndoLog) for entry in log.entries()]
+        paths = {file.real for entry in entries for file in entry.files if is_beneath(file.real, tree.path)}
+        return sorted(path for path in paths if os.path.lexists(path))
 
     def _is_used(self, task: Task, tree: Worktree) -> bool:
         """Whether another task works in it, or a job still runs."""
@@ -188,11 +204,14 @@ def _jobs_run(task: Task) -> bool:
     return isinstance(jobs, Jobs) and any(job.state != "ended" for job in jobs.all())
 
 
-def left_in(tree: Worktree, standing: Standing, number: int) -> str:
+def left_in(tree: Worktree, standing: Standing, number: int, ignored: tuple[str, ...] = ()) -> str:
     """What stands in a worktree, and what can be done with it."""
     what = [counted(len(standing.changed), "changed file")] if standing.changed else []
     what += [counted(standing.own, "commit")] if standing.own else []
-    return (
-        f"{' and '.join(what)} of task {number} in {tree.shown} (branch {tree.branch}): "
-        f"/worktree diff {number} shows them, merge {number} brings them over, drop {number} removes it"
-    )
+    can = f"/worktree diff {number} shows them, merge {number} brings them over, drop {number} removes it"
+    if ignored:
+        names = ", ".join(map(visible, ignored[:MAX_NAMED])) + (" …" if len(ignored) > MAX_NAMED else "")
+        alone = f"copy what you need, /worktree drop {number} removes it"
+        can = f"copy what you need of what git ignores; {can}" if what else alone
+        what.append(f"{counted(len(ignored), 'file')} that git ignores ({names})")
+    return f"{' and '.join(what)} of task {number} in {tree.shown} (branch {tree.branch}): {can}"

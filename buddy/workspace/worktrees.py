@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -158,6 +158,11 @@ class Worktrees:
         behind, ahead = (int(count) for count in counts.split())
         return Standing(changed, ahead, behind, await self._own_commits(tree, head))
 
+    async def ignored(self, tree: Worktree, paths: Sequence[str]) -> tuple[str, ...]:
+        """Those of these paths that are files git ignores. Raises `ToolError`."""
+        options = ("-z", "--others", "--ignored", "--exclude-standard", "--")
+        return tuple(filter(None, (await self._said(("ls-files", *options, *paths), tree.path)).split("\0")))
+
     async def remove(self, tree: Worktree, *, discard: bool = False, untouched: bool = False) -> str:
         """Remove a worktree and, unless it has commits of its own, its branch; `discard`: whatever is lost
         with it; `untouched`: only where nothing is. The last commit of a branch that went, "" when it stays.
@@ -249,18 +254,8 @@ class Worktrees:
         return int(counted)
 
     async def _changed(self, top: str) -> tuple[str, ...]:
-        said = await self._said(
-            (
-                "status",
-                "--porcelain",
-                "-z",
-                "--no-renames",
-                "--untracked-files=all",
-                "--ignore-submodules=dirty",
-            ),
-            top,
-        )
-        return tuple(filter(None, said.split("\0")))
+        options = "--porcelain -z --no-renames --untracked-files=all --ignore-submodules=dirty"
+        return tuple(filter(None, (await self._said(("status", *options.split()), top)).split("\0")))
 
     def _check(self, tree: Worktree) -> None:
         why = self.missing(tree)

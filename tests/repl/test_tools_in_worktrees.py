@@ -208,6 +208,25 @@ async def test_a_task_that_is_killed_names_what_it_leaves_and_one_without_change
         await desk.said("/worktree drop go discard", "is removed")
 
 
+async def test_a_file_that_git_ignores_but_a_call_wrote_keeps_its_worktree(tmp_path: Path) -> None:
+    script = plays(
+        reply(call("write_file", path="out/report.md", content="hours of work\n")),
+        reply(call("write_file", path="out/draft.md", content="draft\n")),
+        reply(call("delete_file", path="out/draft.md")),
+    )
+    async with sitting(tmp_path, script, *YOLO, word__txt="start\n") as desk:
+        (desk.desk.repo / ".gitignore").write_text("out/\n")
+        desk.desk.git("add", ".gitignore")
+        desk.desk.git("commit", "-qm", "ignore")
+        await desk.said("/worktree go", "task 2 started")
+        await desk.shows(
+            "1 file that git ignores (out/report.md) of task 2 in .buddyx/worktrees/go (branch buddy/go): "
+            "copy what you need, /worktree drop 2 removes it"
+        )
+        written = desk.desk.repo / ".buddyx/worktrees/go/out/report.md"
+        assert written.read_text() == "hours of work\n"
+
+
 async def test_what_is_sent_to_a_task_whose_worktree_is_gone_comes_back_into_the_line(tmp_path: Path) -> None:
     script = plays(reply(call("edit_file", path="word.txt", old="start", new="changed")))
     async with sitting(tmp_path, script, *YOLO, word__txt="start\n") as desk:
