@@ -6,6 +6,7 @@ import getpass
 import os
 import sys
 from collections.abc import Mapping
+from difflib import get_close_matches
 
 from buddy.cli.arguments import Options, UsageError
 from buddy.cli.models import catalogue
@@ -23,7 +24,7 @@ def login(options: Options, environment: Mapping[str, str]) -> int:
     place = find_place(options, environment)
     try:
         profile = _meant(read_settings(place, options).settings, options.words[0] if options.words else "")
-        owner = _provider(profile.model, profile.base_url)
+        owner = _provider(profile.model, profile.base_url, given=bool(options.words))
         key = checked(_asked(owner), "what was typed")
         kept = _kept(os.path.join(place.where.data, FILE_NAME), owner, key)
     except (ConfigError, KeyMissingError, CredentialsError, UnknownModelError) as error:
@@ -37,10 +38,10 @@ def login(options: Options, environment: Mapping[str, str]) -> int:
 
 
 def _meant(settings: Settings, name: str) -> Profile:
-    """The profile of a name; a provider's name means nothing of a profile that is not called so."""
-    if name in catalogue().providers and name not in settings.models:
-        return Profile(model=name)
-    return profile_of(settings, name)
+    """The profile of a name; a name without one is a provider's, wherever the default profile leads."""
+    if not name or "/" in name or name in settings.models or name == settings.api.model:
+        return profile_of(settings, name)
+    return Profile(model=name)
 
 
 def _first_asked(profile: Profile, owner: str) -> tuple[str, ...]:
@@ -61,13 +62,22 @@ def _kept(path: str, owner: str, key: str) -> str:
     return f"{path} (readable by you alone)"
 
 
-def _provider(model: str, base_url: str) -> str:
+def _provider(model: str, base_url: str, *, given: bool) -> str:
+    """The provider whose key is meant; `given`: the name was typed, and a bare one means a provider."""
     known = catalogue()
     if model in known.providers:
         return known.providers[model].name
     if not model:
         raise UsageError("which provider? buddy login openai, or set [api] model first (buddy init)")
-    return route(known, model, base_url=base_url).provider
+    try:
+        return route(known, model, base_url=base_url).provider
+    except UnknownModelError as error:
+        if not given or "/" in model:
+            raise
+        near = get_close_matches(model, known.providers, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        expected = "expected openai, anthropic or another provider's name, or that of a profile"
+        raise UnknownModelError(f"unknown provider {model!r}: {expected}{hint}") from error
 
 
 def _asked(owner: str) -> str:

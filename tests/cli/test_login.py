@@ -134,6 +134,15 @@ async def test_what_is_no_key_is_not_saved(tmp_path: Path, typed: bytes, told: s
     assert not file_of(desk).exists()
 
 
+async def test_a_provider_nobody_knows_is_named_before_a_key_is_asked_for(tmp_path: Path) -> None:
+    desk = desk_of(tmp_path)
+    ran = await desk.run("login", "antropic", stdin=b"sk-saved\n")
+    expected = "expected openai, anthropic or another provider's name, or that of a profile"
+    said = f"unknown provider 'antropic': {expected}; did you mean anthropic?"
+    assert (ran.code, ran.out, ran.told()) == (4, "", [said])
+    assert not file_of(desk).exists()
+
+
 async def test_on_a_terminal_the_key_is_not_shown(tmp_path: Path) -> None:
     desk = desk_of(tmp_path)
     async with on_terminal(desk, "login", ready="not shown") as terminal:
