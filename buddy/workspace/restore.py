@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 
 import msgspec
 
+from buddy.agent.cleanup import on_failure
 from buddy.agent.tool import ToolError
 from buddy.workspace.disk import Disk
 from buddy.workspace.files import (
@@ -93,7 +95,9 @@ def carry_out(move: Move, disk: Disk) -> None:
     now = move.now
     if now is not None and is_link(now.mode):
         remove(move.real, move.shown, now, disk)
-        now = None
+        with on_failure(_link_again, move.real, now):
+            replace(Replacement(move.real, move.shown, move.wanted, None, move.mode or None), disk)
+        return
     if now is not None and now.data == move.wanted:
         _set_mode(move, now)
         return
@@ -101,6 +105,12 @@ def carry_out(move: Move, disk: Disk) -> None:
     # One that was made read-only by the same change is only refused when it shall stay so.
     opens = now is not None and bool(move.mode & ~now.mode & _WRITABLE)
     replace(Replacement(move.real, move.shown, move.wanted, now, mode or None, read_only_too=opens), disk)
+
+
+def _link_again(real: str, was: Loaded) -> None:
+    """Put back a link whose place could not be taken, unless something is there by now."""
+    with suppress(OSError, ToolError), folder_of(real) as (folder, name):
+        os.symlink(os.fsdecode(was.data), name, dir_fd=folder)
 
 
 def _set_mode(move: Move, now: Loaded) -> None:

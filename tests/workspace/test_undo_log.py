@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from buddy.agent.tool import ToolError
@@ -11,6 +14,8 @@ from buddy.tools.edit import edit_file
 from buddy.tools.patch import apply_patch
 from buddy.tools.read import read_file
 from buddy.tools.write import write_file
+from buddy.workspace.disk import DISK
+from buddy.workspace.restore import Move, carry_out, look
 from buddy.workspace.undo import UndoLog
 from tests.files_desk import Desk
 
@@ -148,3 +153,15 @@ async def test_what_was_kept_is_readable_by_its_owner_only(desk: Desk, tmp_path:
     await desk.call(write_file, path="a.txt", content="x\n")
     folder = tmp_path / ".buddyx/sessions/s/undo"
     assert {path.stat().st_mode & 0o077 for path in folder.rglob("*")} == {0}
+
+
+def test_a_link_is_there_again_when_the_disk_has_no_room_for_the_file_in_its_place(tmp_path: Path) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    link = tmp_path / "link"
+    link.symlink_to("elsewhere")
+    move = Move(str(link), "link", look(str(link), "link"), b"text", 0o644, already=False)
+    with pytest.raises(OSError, match="no space left"):
+        carry_out(move, msgspec.structs.replace(DISK, sync=full))
+    assert [(one.name, os.readlink(one)) for one in tmp_path.iterdir()] == [("link", "elsewhere")]
