@@ -47,15 +47,7 @@ def sessions(options: Options, environment: Mapping[str, str]) -> int:
     found = store.list()
     for one in found:
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.last_at))
-        marks = ", ".join(
-            word
-            for word, holds in (
-                ("in use", one.locked),
-                ("not yours", one.foreign),
-                ("newer buddy", one.newer),
-            )
-            if holds
-        )
+        marks = one.marks()
         title = one_line(one.name or one.title or "", 60)
         tasks = counted(one.tasks, "task")
         sys.stdout.write(f"{one.session_id}  {at}  {tasks:<9} {title}{f'  ({marks})' if marks else ''}\n")

@@ -38,6 +38,11 @@ class SessionSummary(msgspec.Struct, frozen=True):
     newer: bool
     locked: bool
 
+    def marks(self) -> str:
+        """What keeps a person from simply going on in it, in a few words."""
+        known = {"in use": self.locked, "not yours": self.foreign, "newer buddy": self.newer}
+        return ", ".join(word for word, holds in known.items() if holds)
+
 
 class Brief(msgspec.Struct, frozen=True):
     """What choosing a session needs."""

@@ -194,6 +194,8 @@ async def test_a_session_in_use_is_not_left_for_but_can_be_shown_and_copied(tmp_
             await other.said("other words", "an answer")
             await other.quiet()
             mine = other.context.desk.memory.session_id
+            listed = await other.said("/session list", "hello (in use)", "▸ │")
+            assert listed.count("in use") == 1, "the session the list is asked for in is in use, too"
             shown = await other.said(f"/resume {first}", "is in use by another buddy")
             assert f"/session show {first} shows it" in shown
             assert f"/session fork {first} goes on in a copy" in shown

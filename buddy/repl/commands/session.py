@@ -16,6 +16,7 @@ from buddy.repl.port import Context
 from buddy.repl.replay import blocks_of
 from buddy.sessions.export import ExportFormat, exported
 from buddy.sessions.folder import FolderError
+from buddy.sessions.listing import SessionSummary
 from buddy.sessions.lock import LockedError
 from buddy.sessions.replay import SessionState
 from buddy.sessions.store import SessionError
@@ -53,20 +54,18 @@ async def session(context: Context, argument: str) -> None:
 
 async def _list(context: Context) -> None:
     found = await asyncio.to_thread(context.desk.store.list)
-    rows = tuple(
-        (
-            "▸" if one.session_id == context.desk.memory.session_id else " ",
-            one.session_id,
-            time.strftime("%Y-%m-%d %H:%M", time.localtime(one.last_at)),
-            str(one.tasks),
-            one.name or one.title,
-        )
-        for one in found[:30]
-    )
+    rows = tuple(_row(one, here=one.session_id == context.desk.memory.session_id) for one in found[:30])
     context.stage.print(Table(("", "session", "last", "tasks", "what"), rows))
     context.stage.hint("/session resume ID goes to one")
     for _what, where in _worktrees(context):
         context.stage.print(Note("hint", f"this session works in the worktree {where} too"))
+
+
+def _row(one: SessionSummary, *, here: bool) -> tuple[str, ...]:
+    at = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.last_at))
+    marks = "" if here else one.marks()
+    what = f"{one.name or one.title}{f' ({marks})' if marks else ''}"
+    return ("▸" if here else " ", one.session_id, at, str(one.tasks), what)
 
 
 async def _resume(context: Context, reference: str) -> None:
