@@ -162,6 +162,7 @@ class Places:
                 task.left = left_in(tree, standing, task.number, ignored)
             elif (task.background or task.closed) and not self._is_used(task, tree):
                 await trees.remove(tree, untouched=True)
+                await asyncio.to_thread(self.forget_changes, tree)
         except ToolError as error:
             task.left = f"its worktree {tree.shown} could not be looked at: {error}"
 
@@ -178,15 +179,27 @@ class Places:
                 task.left = "" if untouched else left_in(tree, standing, task.number, ignored)
                 if untouched and not _jobs_run(task):
                     await self.parts().trees.remove(tree, untouched=True)
+                    await asyncio.to_thread(self.forget_changes, tree)
 
     async def _ignored(self, tree: Worktree) -> tuple[str, ...]:
         """Files that calls wrote in a worktree and git ignores: no commit and no merge has them."""
         found = await asyncio.to_thread(self._written, tree)
         return await self.parts().trees.ignored(tree, found[:MAX_WRITTEN]) if found else ()
 
-    def _written(self, tree: Worktree) -> list[str]:
+    def forget_changes(self, tree: Worktree) -> None:
+        """Its worktree is gone: what calls changed there can't be taken back, and must not stand in the way
+        of what can. Blocks."""
+        for log in self._logs():
+            for entry in log.entries():
+                if entry.paths and all(is_beneath(path, tree.path) for path in entry.paths):
+                    log.drop(entry)
+
+    def _logs(self) -> list[UndoLog]:
         logs = {task.services.services.get(UndoLog) for task in self._tasks.values()}
-        entries = [entry for log in logs if isinstance(log, UndoLog) for entry in log.entries()]
+        return [log for log in logs if isinstance(log, UndoLog)]
+
+    def _written(self, tree: Worktree) -> list[str]:
+        entries = [entry for log in self._logs() for entry in log.entries()]
         paths = {file.real for entry in entries for file in entry.files if is_beneath(file.real, tree.path)}
         return sorted(path for path in paths if os.path.lexists(path))
 

@@ -194,3 +194,15 @@ async def test_a_worktree_that_is_cancelled_while_it_is_filled_leaves_nothing(tm
 
         assert [one.name for one in tree.parent.iterdir()] == [".gitignore"]
         assert desk.desk.git("branch", "--list", "buddy/*") == ""
+
+
+async def test_what_was_changed_in_a_dropped_worktree_does_not_stand_in_the_way_of_undo(
+    tmp_path: Path,
+) -> None:
+    async with sitting(tmp_path, edits, *EDIT, list__txt=LINES) as desk:
+        await desk.turn("change line 1 to one")
+        await desk.said("/worktree change line 2 to two", "task 2 started")
+        await desk.shows("1 changed file of task 2")
+        await desk.said("/worktree drop 2 discard", "is removed")
+        await desk.said("/undo", "taken back: edit_file of task 1 on list.txt")
+        assert (desk.desk.repo / "list.txt").read_text() == LINES

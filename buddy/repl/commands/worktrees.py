@@ -133,6 +133,7 @@ async def _drop(context: Context, tree: Worktree, task: Task | None, *, discard:
     missing = trees.missing(tree)
     if missing:
         await trees.forget(tree)
+        await asyncio.to_thread(places.forget_changes, tree)
         context.stage.print(Note("info", f"{missing}; forgotten"))
         return
     standing = await trees.standing(tree)
@@ -143,6 +144,7 @@ async def _drop(context: Context, tree: Worktree, task: Task | None, *, discard:
             "them away"
         )
     tip = await trees.remove(tree, discard=discard)
+    await asyncio.to_thread(places.forget_changes, tree)
     said = f"{tree.shown} is removed"
     if standing.own and not tip:
         said += f"; its {counted(standing.own, 'commit')} stay on the branch {tree.branch}"
