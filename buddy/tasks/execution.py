@@ -16,12 +16,12 @@ from buddy.extend.folder_instructions import FolderInstructions
 from buddy.safety.paths import Boundary
 from buddy.sessions.records import CheckpointTaken
 from buddy.tasks.parts import BoardParts
+from buddy.tasks.places import jobs_run
 from buddy.tasks.task import Task
 from buddy.tasks.windows import TEST_TOOLS, TestWindows
 from buddy.workspace.approved import Approved
 from buddy.workspace.checkpoints import Mark
 from buddy.workspace.files import Stamp, stamp_of
-from buddy.workspace.jobs import Jobs
 from buddy.workspace.undo import UndoLog
 
 KEEPS_ITSELF = frozenset({"edit_file", "write_file", "apply_patch", "copy_file", "move_file", "delete_file"})
@@ -103,7 +103,7 @@ async def _answered(
         return await _changing(around, call, tool, arguments, context)
     if tool.cache_s <= 0:
         return await tool.run(context, arguments)
-    if _jobs_run(task):  # they change files whenever they like
+    if jobs_run(task):  # they change files whenever they like
         return await tool.run(context, arguments)
     place = task.workspace.boundary
     touched = _resolved(access, place)
@@ -113,7 +113,7 @@ async def _answered(
         return found
     writes = around.writes.count
     result = await tool.run(context, arguments)
-    if result.ok and writes == around.writes.count and not _jobs_run(task):
+    if result.ok and writes == around.writes.count and not jobs_run(task):
         parts.cache.set(
             tool.name,
             arguments,
@@ -124,11 +124,6 @@ async def _answered(
             place=place.cwd,
         )
     return result
-
-
-def _jobs_run(task: Task) -> bool:
-    jobs = task.services.services.get(Jobs)
-    return isinstance(jobs, Jobs) and any(job.state != "ended" for job in jobs.all())
 
 
 def _resolved(access: Access, boundary: Boundary) -> Access:

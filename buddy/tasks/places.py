@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 from msgspec.structs import replace
@@ -177,7 +177,7 @@ class Places:
                 standing, ignored = await self.parts().trees.standing(tree), await self._ignored(tree)
                 untouched = standing.is_untouched and not ignored
                 task.left = "" if untouched else left_in(tree, standing, task.number, ignored)
-                if untouched and not _jobs_run(task):
+                if untouched and not jobs_run(task):
                     await self.parts().trees.remove(tree, untouched=True)
                     await asyncio.to_thread(self.forget_changes, tree)
 
@@ -206,15 +206,26 @@ class Places:
     def _is_used(self, task: Task, tree: Worktree) -> bool:
         """Whether another task works in it, or a job still runs."""
         others = (one for one in self._tasks.values() if one is not task and not one.closed)
-        return any(one.workspace.worktree == tree for one in others) or _jobs_run(task)
+        return any(one.workspace.worktree == tree for one in others) or jobs_run(task)
 
     def _with_board(self, workspace: Workspace) -> Workspace:
         return replace(workspace, services=self._given(workspace.services))
 
 
-def _jobs_run(task: Task) -> bool:
+def jobs_run(task: Task) -> bool:
+    """Whether a job of anybody still runs."""
     jobs = task.services.services.get(Jobs)
     return isinstance(jobs, Jobs) and any(job.state != "ended" for job in jobs.all())
+
+
+def jobs_in(tree: Worktree, tasks: Iterable[Task]) -> tuple[int, ...]:
+    """The numbers of the jobs that tasks of a worktree left running."""
+    found: set[int] = set()
+    for task in tasks:
+        jobs = task.services.services.get(Jobs)
+        if task.workspace.worktree == tree and isinstance(jobs, Jobs):
+            found |= {job.id for job in jobs.all() if job.task_id == task.number and job.state != "ended"}
+    return tuple(sorted(found))
 
 
 def left_in(tree: Worktree, standing: Standing, number: int, ignored: tuple[str, ...] = ()) -> str:

@@ -127,15 +127,31 @@ async def test_what_a_long_command_changed_is_shown_before_it_is_taken_back(tmp_
             ]
             assert said.text == (
                 "run_shell ran for 1 m 30 s: what you saved meanwhile counts as its change. Nothing is taken "
-                f"back yet. {line} yes takes it back{rest}"
+                f"back yet. {line} yes 1 takes it back{rest}"
             )
         assert (one.root / "mine.txt").read_text() == "1\nmine\n"
-        (said,) = await one.types("/undo yes")
+        (shown, _) = await one.types("/undo yes")
+        assert isinstance(shown, ToolCall), "a yes to nothing in particular"
+        (said,) = await one.types("/undo yes 1")
         assert said.text.startswith("taken back: run_shell of task 1 on made.txt, mine.txt; /redo applies")
         assert (one.root / "mine.txt").read_text() == "1\n"
         assert not (one.root / "made.txt").exists()
         await one.types("/redo")
         assert (one.root / "mine.txt").read_text() == "1\nmine\n"
+
+
+async def test_a_yes_means_the_change_that_was_shown(tmp_path: Path) -> None:
+    async with person(tmp_path) as one:
+        ran_long(one, {"a.txt": ("1\n", "2\n")})
+        await one.types("/undo")
+        ran_long(one, {"b.txt": (None, "in the background\n")})
+        with pytest.raises(
+            CommandError,
+            match=r"not the one that was shown but run_shell of task 1 on b\.txt; nothing was taken back",
+        ):
+            await one.types("/undo yes 1")
+        assert (one.root / "a.txt").read_text() == "2\n"
+        assert (one.root / "b.txt").read_text() == "in the background\n"
 
 
 async def test_files_can_be_left_out_of_an_undo_and_stay_out_of_its_redo(tmp_path: Path) -> None:

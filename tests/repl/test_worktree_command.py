@@ -66,7 +66,7 @@ async def test_the_same_lines_changed_in_both_are_refused_and_nothing_is_lost(tm
 
 async def test_worktrees_are_listed_shown_and_dropped_only_without_loss(tmp_path: Path) -> None:
     async with sitting(tmp_path, edits, *EDIT, list__txt=LINES) as desk:
-        await desk.said("/worktree", "there are no worktrees; /worktree TEXT starts a task in one")
+        await desk.said("/worktree", "there are no worktrees (one without changes goes when its task ends)")
         await desk.said("/worktree change line 2 to two", "task 2 started")
         await desk.shows("1 changed file of task 2")
         name = "change-line-2-to-two"
@@ -101,6 +101,21 @@ async def test_what_is_discarded_is_said_with_the_way_back(tmp_path: Path) -> No
         await desk.shows("1 commit of task 2")
         tip = desk.desk.git("rev-parse", "buddy/make-x")[:12]
         await desk.said("/worktree drop 2 discard", f"git branch buddy/make-x {tip} brings its 1 commit back")
+
+
+async def test_a_folder_in_which_a_job_runs_is_not_taken_away_from_it(tmp_path: Path) -> None:
+    def serves(asked: Asked) -> Reply:
+        if asked.turns[-1][0] == "tool":
+            return reply("it serves")
+        return reply(call("run_shell", command="sleep 300", background=True))
+
+    async with sitting(tmp_path, serves, "--permission-mode", "yolo", "--i-know", list__txt=LINES) as desk:
+        await desk.said("/worktree serve it", "task 2 started")
+        await desk.shows("it serves")
+        await desk.quiet()
+        await desk.said("/worktree drop 2", "job 1 still runs in .buddyx/worktrees/serve-it")
+        assert (desk.desk.repo / ".buddyx/worktrees/serve-it/list.txt").read_text() == LINES
+        await desk.said("/worktree drop 2 discard", "is removed")
 
 
 async def test_commands_say_what_they_expect(tmp_path: Path) -> None:

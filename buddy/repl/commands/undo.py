@@ -31,12 +31,12 @@ NOT_COVERED = " (not covered: files that git ignores, and what a command did on 
 
 
 class _Wanted(msgspec.Struct, frozen=True):
-    """What to take back: of which task (None: of any), all of it, though not shown before, without which
-    files."""
+    """What to take back: of which task (None: of any), all of it, the number of the change that was shown
+    (0: none was), without which files."""
 
     number: int | None
     everything: bool
-    certain: bool
+    shown: int
     without: tuple[str, ...]
 
     @property
@@ -45,13 +45,18 @@ class _Wanted(msgspec.Struct, frozen=True):
         return "/undo" + (f" @{self.number}" if self.number else "") + (" all" if self.everything else "")
 
 
-@command(family="workspace", usage="[@N [all]] [yes|without FILE]")
+@command(family="workspace", usage="[@N [all]] [yes NUMBER|without FILE]")
 async def undo(context: Context, argument: str) -> None:
     """Take back the last change (of a task: /undo @3, all of it: /undo @3 all); yours are never touched"""
     wanted = _wanted(context, argument)
     standing = await asyncio.to_thread(context.desk.undo.entries, wanted.number)
     last = standing if wanted.everything else standing[-1:]
-    if not (wanted.certain or wanted.without) and any(entry.seconds >= SHOWN_FIRST_S for entry in last):
+    if wanted.shown and standing and standing[-1].id != wanted.shown:
+        raise CommandError(
+            f"the last change is not the one that was shown but {_named(context, standing[-1])}; nothing was "
+            f"taken back, {wanted.command} goes on from there"
+        )
+    if not (wanted.shown or wanted.without) and any(entry.seconds >= SHOWN_FIRST_S for entry in last):
         await _offer(context, wanted, last)
         return
     await _take_back(context, wanted)
@@ -65,13 +70,14 @@ def _wanted(context: Context, argument: str) -> _Wanted:
     everything = words[:1] == ["all"] and number is not None
     words = words[1:] if everything else words
     if words[:1] == ["without"] and len(words) > 1 and not everything:
-        return _Wanted(number, False, True, _files(context, argument.partition("without")[2]))
-    if words not in ([], ["yes"]):
+        return _Wanted(number, False, 0, _files(context, argument.partition("without")[2]))
+    shown = words[1] if len(words) == 2 and words[0] == "yes" and words[1].isdecimal() else ""
+    if words and words != ["yes"] and not shown:
         raise CommandError(
-            "expected /undo, /undo @3 or /undo @3 all, then nothing, yes, or (not after all) without and the "
-            f"files that stay as they are, found {argument!r}"
+            "expected /undo, /undo @3 or /undo @3 all, then nothing, yes and the number that was shown, or "
+            f"(not after all) without and the files that stay as they are, found {argument!r}"
         )
-    return _Wanted(number, everything, bool(words), ())
+    return _Wanted(number, everything, int(shown or 0), ())
 
 
 def _files(context: Context, text: str) -> tuple[str, ...]:
@@ -98,7 +104,8 @@ async def _offer(context: Context, wanted: _Wanted, entries: Sequence[UndoEntry]
         Note(
             "info",
             f"{longest.tool} ran for {seconds(longest.seconds)}: what you saved meanwhile counts as its "
-            f"change. Nothing is taken back yet. {wanted.command} yes takes it back{leave_out}",
+            f"change. Nothing is taken back yet. {wanted.command} yes {entries[-1].id} takes it "
+            f"back{leave_out}",
         )
     )
 

@@ -15,6 +15,7 @@ from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.port import Context
 from buddy.safety.paths import Boundary
 from buddy.safety.sanitise import visible
+from buddy.tasks.places import jobs_in
 from buddy.tasks.task import Task
 from buddy.tools.worktree_merge import bring, is_there, main_tree, shown_changes
 from buddy.workspace.views import FileViews
@@ -84,7 +85,10 @@ async def _listed(context: Context) -> None:
     trees = context.board.places.parts().trees
     found = await asyncio.to_thread(trees.all)
     if not found:
-        raise CommandError("there are no worktrees; /worktree TEXT starts a task in one")
+        raise CommandError(
+            "there are no worktrees (one without changes goes when its task ends); /worktree TEXT starts a task "
+            "in one"
+        )
     rows: list[tuple[str, ...]] = []
     for tree in found:
         numbers = ", ".join(str(task.number) for task in _tasks_in(context, tree))
@@ -128,6 +132,14 @@ async def _merge(context: Context, tree: Worktree, task: Task | None, *, protect
 
 async def _drop(context: Context, tree: Worktree, task: Task | None, *, discard: bool) -> None:
     _check_quiet(context, tree, "drop")
+    jobs = jobs_in(tree, context.board.tasks.values())
+    if jobs and not discard:
+        numbers = ", ".join(map(str, jobs))
+        running = f"job {numbers} still runs" if len(jobs) == 1 else f"jobs {numbers} still run"
+        raise CommandError(
+            f"{running} in {tree.shown}: have it stopped by the task, or /worktree drop {tree.name} discard "
+            "takes its folder away"
+        )
     places = context.board.places
     trees = places.parts().trees
     missing = trees.missing(tree)
