@@ -86,8 +86,8 @@ async def _listed(context: Context) -> None:
     found = await asyncio.to_thread(trees.all)
     if not found:
         raise CommandError(
-            "there are no worktrees (one without changes goes when its task ends); /worktree TEXT starts a task "
-            "in one"
+            "there are no worktrees (one without changes goes when its task ends); /worktree TEXT starts a "
+            "task in one"
         )
     rows: list[tuple[str, ...]] = []
     for tree in found:
