@@ -28,16 +28,16 @@ COMPONENTS = st.sampled_from(
 )
 NAMES = st.lists(st.lists(COMPONENTS, min_size=1, max_size=4).map("/".join), max_size=12)
 PLACES = (
-    ("/work/app", "/home/ann", "/work/app"),
-    ("/work/app", "/home/ann", "/work/app/deep/.ssh"),
+    ("/code/app", "/home/ann", "/code/app"),
+    ("/code/app", "/home/ann", "/code/app/deep/.ssh"),
     ("/home/ann/app", "/home/ann", "/home/ann/app/src"),
     ("/home/ann", "/home/ann", "/home/ann"),
     ("/home/ann/.config/x", "/home/ann", "/home/ann/.config/x"),
     ("/home/ann/lib", "/home/ann", "/home/ann/lib"),
     ("/home", "/home/ann", "/home"),
-    ("/work/app", "/home/ann", "/etc"),
-    ("/work/app", "/home/ann", "/home/ann"),
-    ("/work/app", "/home/ann", "/proc"),
+    ("/code/app", "/home/ann", "/etc"),
+    ("/code/app", "/home/ann", "/home/ann"),
+    ("/code/app", "/home/ann", "/proc"),
 )
 
 

@@ -26,7 +26,7 @@ def box(folder: Path, name: str, *, days: float, size: int = 10, kept: Callable[
     """Something that was deleted days ago."""
     at = NOW - days * DAY_S
     made = Trashed(
-        f"box-{name}", f"/work/{name}", name, 1, at, size, kept(f"box-{name}", f"/work/{name}", at)
+        f"box-{name}", f"/project/{name}", name, 1, at, size, kept(f"box-{name}", f"/project/{name}", at)
     )
     path = folder / f"box-{name}"
     path.mkdir(parents=True)
@@ -104,7 +104,7 @@ def test_what_a_repository_brought_is_neither_shown_nor_restored_nor_removed(tmp
     trash = Trash(str(folder), seal)
     assert (names(trash), emptied(trash)) == ([], [])
     with pytest.raises(ToolError, match="nothing in the trash is called"):
-        trash.restore("/work/foreign")
+        trash.restore("/project/foreign")
     assert (foreign / "it" / "file").read_text() == "foreign"
     assert (precious / "it").read_text() == "mine"
 
