@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -95,40 +97,41 @@ def model(asked: Asked) -> Reply:
     return reply(call("run_shell", command=asked.last_user_text.removeprefix("run ")))
 
 
+@asynccontextmanager
+async def at_prompt(tmp_path: Path) -> AsyncIterator[Terminal]:
+    """A session in limits; at the end it is left with Ctrl+D, in order, with no process remaining."""
+    async with (
+        FakeLLM(model) as server,
+        on_terminal(desk_of(tmp_path, server), *YOLO, program=program(tmp_path)) as terminal,
+    ):
+        await terminal.shows("sandbox")
+        yield terminal
+        terminal.keys("\x04")
+        assert await terminal.exit_code() == 0
+        assert terminal.is_restored()
+    assert (tmp_path / "left").read_text() == "0"
+
+
 @requires("process limits")
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 async def test_REL_042_a_fork_bomb_is_dead_after_esc(tmp_path: Path) -> None:
-    async with FakeLLM(model) as server:
-        desk = desk_of(tmp_path, server)
-        async with on_terminal(desk, *YOLO, program=program(tmp_path)) as terminal:
-            await terminal.shows("sandbox")
-            await terminal.line(f"run {BOMB} ; while true; do true; done")
-            await allowed(terminal)
-            await explodes(terminal)
-            terminal.keys("\x1b")
-            await terminal.has_shown("cancelled")
-            await is_over(terminal)
-            await terminal.shows("That is all.", "done")
-            terminal.keys("\x04")
-            assert await terminal.exit_code() == 0
-            assert terminal.is_restored()
-        assert (tmp_path / "left").read_text() == "0"
+    async with at_prompt(tmp_path) as terminal:
+        await terminal.line(f"run {BOMB} ; while true; do true; done")
+        await allowed(terminal)
+        await explodes(terminal)
+        terminal.keys("\x1b")
+        await terminal.has_shown("cancelled")
+        await is_over(terminal)
+        await terminal.shows("That is all.", "done")
 
 
 @requires("process limits")
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 async def test_REL_042_a_fork_bomb_left_running_is_dead_when_the_session_ends(tmp_path: Path) -> None:
-    async with FakeLLM(model) as server:
-        desk = desk_of(tmp_path, server)
-        async with on_terminal(desk, *YOLO, program=program(tmp_path)) as terminal:
-            await terminal.shows("sandbox")
-            await terminal.line(f"run {BOMB}")
-            await allowed(terminal)
-            await terminal.has_shown("That is all.")
-            await explodes(terminal)
-            terminal.keys("\x04")
-            assert await terminal.exit_code() == 0
-            assert terminal.is_restored()
-        assert (tmp_path / "left").read_text() == "0"
+    async with at_prompt(tmp_path) as terminal:
+        await terminal.line(f"run {BOMB}")
+        await allowed(terminal)
+        await terminal.has_shown("That is all.")
+        await explodes(terminal)
