@@ -284,10 +284,16 @@ class Typed(Pipes):
         self.repl = made(self.from_us, self.to_it, self.intents, "utf-8")
 
 
-async def test_what_was_typed_before_ctrl_d_is_kept_and_enter_sends_it() -> None:
+async def at_prompt() -> tuple[Typed, asyncio.Future[str]]:
+    """A session at its prompt, and how it will end."""
     pipes = Typed()
     running = asyncio.ensure_future(pipes.repl.run(pipes.events()))
     await pipes.until(lambda: pipes.text == b"> ")
+    return pipes, running
+
+
+async def test_what_was_typed_before_ctrl_d_is_kept_and_enter_sends_it() -> None:
+    pipes, running = await at_prompt()
     os.write(pipes.to_us, b"half a li\x04")
     await asyncio.sleep(0.1)
     os.write(pipes.to_us, b"\x04")
@@ -304,9 +310,7 @@ async def test_what_was_typed_before_ctrl_d_is_kept_and_enter_sends_it() -> None
 
 
 async def test_who_leaves_with_a_line_that_was_not_sent_sees_it_once_more() -> None:
-    pipes = Typed()
-    running = asyncio.ensure_future(pipes.repl.run(pipes.events()))
-    await pipes.until(lambda: pipes.text == b"> ")
+    pipes, running = await at_prompt()
     os.write(pipes.to_us, b"begun \\\n")
     await asyncio.sleep(0.1)
     os.write(pipes.to_us, b"half\x04")
