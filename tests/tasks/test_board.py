@@ -284,9 +284,10 @@ async def test_a_killed_task_is_closed(tmp_path: Path) -> None:
 
 async def test_a_time_limit_cancels_with_its_reason_and_can_be_taken_back(tmp_path: Path) -> None:
     async with board_desk(tmp_path) as desk:
-        _reached, _go_on, step = gate()
+        reached, _go_on, step = gate()
         desk.script([TextPiece("one"), step, Finished("stop")], says("two"))
         desk.board.submit(1, "a")
+        await reached.wait()  # a limit over before the request would leave the gate to the next turn
         desk.board.set_timeout(1, 3600)
         desk.board.set_timeout(1, 0.05)
         outcome = await desk.board.wait(1)
