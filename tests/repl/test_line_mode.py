@@ -23,7 +23,13 @@ from buddy.repl.view_state import NO_DESK
 from tests.repl.events_for_tests import Tape
 
 
-def made(stdin: int, stdout: int, intents: list[Intent], encoding: str = "utf-8") -> LineRepl:
+def made(
+    stdin: int,
+    stdout: int,
+    intents: list[Intent],
+    encoding: str = "utf-8",
+    clock: Callable[[], float] = time.monotonic,
+) -> LineRepl:
     """A line REPL between two descriptors."""
     return LineRepl(
         look=Look("mono", ASCII, ansi=False),
@@ -32,28 +38,33 @@ def made(stdin: int, stdout: int, intents: list[Intent], encoding: str = "utf-8"
         encoding=encoding,
         desk=lambda: NO_DESK,
         act=intents.append,
-        clock=time.monotonic,
+        clock=clock,
     )
 
 
 class Pipes:
-    """A line REPL between two pipes."""
+    """A line REPL between two pipes. Its clock stands unless a test moves it: what has to come quickly does,
+    however slow the machine is."""
 
     def __init__(self, encoding: str) -> None:
         self.from_us, self.to_us = os.pipe()
         self.from_it, self.to_it = os.pipe()
         os.set_blocking(self.from_it, False)
         self.text = b""
+        self.now = 100.0
         self.intents: list[Intent] = []
         self.queue: asyncio.Queue[list[TaskEvent]] = asyncio.Queue()
-        self.repl = made(self.from_us, self.to_it, self.intents, encoding)
+        self.repl = made(self.from_us, self.to_it, self.intents, encoding, self.clock)
+
+    def clock(self) -> float:
+        return self.now
 
     async def events(self) -> AsyncGenerator[list[TaskEvent], None]:
         while True:
             yield await self.queue.get()
 
     async def until(self, claim: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 8
+        deadline = time.monotonic() + 20
         while not claim():
             try:
                 self.text += os.read(self.from_it, 65536)
@@ -126,7 +137,7 @@ async def test_a_request_of_any_task_is_announced_in_full_and_a_letter_answers_i
         )
         os.write(pipes.to_us, b"y\n")
         await pipes.until(lambda: b"not answered" in pipes.text)
-        await asyncio.sleep(0.35)
+        pipes.now += 0.35
         os.write(pipes.to_us, b"y\n")
         await pipes.until(lambda: pipes.intents == [Answer("q2", "d2", "once")])
         pipes.queue.put_nowait([two.event(ApprovalResolved("q2", "once", "you"))])
@@ -140,7 +151,7 @@ async def test_SEC_040_lines_that_come_at_once_are_one_pasted_text_and_answer_no
         tape = Tape(at=None)
         pipes.queue.put_nowait([tape.turn(), tape.tool(), tape.asked()])
         await pipes.until(lambda: pipes.text.endswith(b"n = no\n> "))
-        await asyncio.sleep(0.35)
+        pipes.now += 0.35
         os.write(pipes.to_us, b"y\ny\n")
         await pipes.until(lambda: b"not answered: pasted" in pipes.text)
         os.write(pipes.to_us, b"look\n")  # a terminal hands over one line at a time, however they came
@@ -154,16 +165,16 @@ async def test_SEC_040_no_pasted_command_answers_nor_does_what_a_slow_line_bring
         tape = Tape(at=None)
         pipes.queue.put_nowait([tape.turn(), tape.tool(), tape.asked()])
         await pipes.until(lambda: pipes.text.endswith(b"n = no\n> "))
-        await asyncio.sleep(0.35)
+        pipes.now += 0.35
         os.write(pipes.to_us, b"/ok all\n/appr all\n/mode auto\n/trust yes\n/status\n")
         await pipes.until(lambda: pipes.text.count(b"not answered: pasted") == 4)
         assert pipes.intents == [Slash("/status")]
-        await asyncio.sleep(0.4)
+        pipes.now += 0.4
         os.write(pipes.to_us, b"look\nat this\n")
         await pipes.until(lambda: pipes.intents[1:] == [Prompt("look\nat this")])
         os.write(pipes.to_us, b"y\n")
         await pipes.until(lambda: pipes.text.count(b"not answered: pasted") == 5)
-        await asyncio.sleep(0.35)
+        pipes.now += 0.35
         os.write(pipes.to_us, b"y\n")
         await pipes.until(lambda: isinstance(pipes.intents[-1], Answer))
 
@@ -176,9 +187,9 @@ async def test_commands_that_come_at_once_are_carried_out_one_by_one() -> None:
 
 async def test_a_backslash_goes_on_with_the_next_line_and_a_question_mark_shows_help() -> None:
     async with line_repl() as pipes:
-        for line in (b"one \\\n", b"two &\n"):
-            os.write(pipes.to_us, line)
-            await asyncio.sleep(0.1)
+        os.write(pipes.to_us, b"one \\\n")
+        await pipes.until(lambda: pipes.repl._begun == ["one "])
+        os.write(pipes.to_us, b"two &\n")
         await pipes.until(lambda: pipes.intents == [Prompt("one \ntwo &")])
         os.write(pipes.to_us, b"?\n")
         await pipes.until(lambda: b"background task" in pipes.text)
@@ -281,7 +292,7 @@ class Typed(Pipes):
         os.close(self.from_us)
         os.close(self.to_us)
         self.to_us, self.from_us = pty.openpty()
-        self.repl = made(self.from_us, self.to_it, self.intents, "utf-8")
+        self.repl = made(self.from_us, self.to_it, self.intents, "utf-8", self.clock)
 
 
 async def at_prompt() -> tuple[Typed, asyncio.Future[str]]:
@@ -295,7 +306,7 @@ async def at_prompt() -> tuple[Typed, asyncio.Future[str]]:
 async def test_what_was_typed_before_ctrl_d_is_kept_and_enter_sends_it() -> None:
     pipes, running = await at_prompt()
     os.write(pipes.to_us, b"half a li\x04")
-    await asyncio.sleep(0.1)
+    await pipes.until(lambda: pipes.repl._unsent() == "half a li")
     os.write(pipes.to_us, b"\x04")
     await pipes.until(
         lambda: pipes.text.endswith(b"not sent: Enter sends it, Ctrl+D again exits\n> half a li")
@@ -312,9 +323,9 @@ async def test_what_was_typed_before_ctrl_d_is_kept_and_enter_sends_it() -> None
 async def test_who_leaves_with_a_line_that_was_not_sent_sees_it_once_more() -> None:
     pipes, running = await at_prompt()
     os.write(pipes.to_us, b"begun \\\n")
-    await asyncio.sleep(0.1)
+    await pipes.until(lambda: pipes.repl._unsent() == "begun ")
     os.write(pipes.to_us, b"half\x04")
-    await asyncio.sleep(0.1)
+    await pipes.until(lambda: pipes.repl._unsent() == "begun \nhalf")
     os.write(pipes.to_us, b"\x04")
     await pipes.until(lambda: b"Ctrl+D again exits\n" in pipes.text)
     os.write(pipes.to_us, b"\x04")
