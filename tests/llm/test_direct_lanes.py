@@ -109,7 +109,7 @@ async def test_closing_the_stream_closes_the_connection_at_once(name, client):
         closed_s = time.monotonic() - started
         (asked,) = await server.ended(1)
     assert asked.outcome == "aborted"
-    assert closed_s < 1  # measured: under 2 ms
+    assert closed_s < 15  # a deadline against hanging; measured: under 2 ms
 
 
 @LANES

@@ -70,6 +70,7 @@ class Stage:
         self.terminal = terminal
         self.keyboard = keyboard
         self.intents: list[Intent] = []
+        self.might_draw: list[bool] = []
         self.facts: DeskFacts = NO_DESK
         self.log: list[str] = []
         self.ended: asyncio.Future[str] | None = None
@@ -86,11 +87,16 @@ class Stage:
             keyboard=keyboard,
             output=self.output,
             desk=lambda: self.facts,
-            act=self.intents.append,
+            act=self.act,
             log=self.log.append,
             completer=completer,
             clock=clock,
         )
+
+    def act(self, intent: Intent) -> None:
+        """Note an intent, and whether anything could have been drawn before it was carried out."""
+        self.intents.append(intent)
+        self.might_draw.append(self.repl._app.may_draw())
 
     async def events(self) -> AsyncGenerator[list[TaskEvent], None]:
         while True:

@@ -62,17 +62,22 @@ def test_any_growth_comes_back_as_it_was():
 async def test_many_updates_make_few_lines_and_the_last_one_is_among_them():
     lines: list[PartialGrown] = []
     partial = PartialWriter(lines.append, interval_s=0.05)
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
     text = ""
     for number in range(200):
         text += f"{number} "
         partial.update(replied("a1", text, finish="cut"))
         await asyncio.sleep(0.001)
-    await asyncio.sleep(0.1)
+    async with asyncio.timeout(20):
+        while sum(len(part.part.text) for line in lines for part in line.growth) < len(text):
+            await asyncio.sleep(0.001)
+    intervals = (loop.time() - begun) / 0.05
     parts: tuple[AssistantPart, ...] = ()
     for line in lines:
         parts = regrown(parts, line.growth)
     assert parts == (Text(text),)
-    assert len(lines) < 40
+    assert len(lines) <= intervals + 2
     assert sum(len(part.part.text) for line in lines for part in line.growth) == len(text)
 
 
