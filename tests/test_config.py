@@ -79,6 +79,19 @@ def test_SEC_044_a_trusted_project_still_redirects_no_traffic_and_widens_nothing
     assert len(found.warnings) == 4
 
 
+def test_a_trusted_project_makes_limits_of_commands_smaller_and_never_larger(tmp_path: Path) -> None:
+    user = "[tools]\nshell_memory_mb = 500\nshell_file_mb = 10\nshell_open_files = 100\n"
+    project = "[tools]\nshell_memory_mb = 0\nshell_file_mb = 9\nshell_open_files = 5000\nshell_cpu_s = 3\n"
+    found = loaded(tmp_path, user=user, project=project).settings.tools
+    limits = (found.shell_memory_mb, found.shell_file_mb, found.shell_open_files, found.shell_cpu_s)
+    assert limits == (500, 9, 100, 3)
+    assert found.shell_processes == 0
+    untrusted = loaded(tmp_path, user=user, project=project, trusted=False).settings.tools
+    assert (untrusted.shell_memory_mb, untrusted.shell_file_mb, untrusted.shell_cpu_s) == (500, 10, 0)
+    only = loaded(tmp_path, user=user, project="[tools]\ndisabled = ['time']\n").settings.tools
+    assert (only.shell_memory_mb, only.shell_file_mb) == (500, 10)
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -87,6 +100,8 @@ def test_SEC_044_a_trusted_project_still_redirects_no_traffic_and_widens_nothing
         ('[api]\nmodle = "x"\n', "[api] unknown name 'modle'; did you mean 'model'?"),
         ("[apis]\n", "unknown name 'apis'; did you mean 'api'?"),
         ("[api]\ncontext_limit = 'x'\n", "[api]: Expected `int`, got `str` - at `$.context_limit`"),
+        ("[tools]\nshell_file_mb = -5\n", "[tools]: Expected `int` >= 0 - at `$.shell_file_mb`, found -5"),
+        ("[tools]\nshell_cpu_s = 1.5\n", "[tools]: Expected `int`, got `float` - at `$.shell_cpu_s`"),
         ("api = 3\n", "[api] must be a table, found int"),
         ("[models.fast]\nkey = 1\n", "[models.fast] unknown name 'key'"),
         ("[models]\nfast = 1\n", "[models.fast]: Expected `object`, got `int`"),
@@ -130,6 +145,8 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 def test_an_environment_variable_of_the_wrong_kind_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="BUDDY_DISPLAY_FOLD_LINES"):
         loaded(tmp_path, environment={"BUDDY_DISPLAY_FOLD_LINES": "many"})
+    with pytest.raises(ConfigError, match="BUDDY_TOOLS_SHELL_CPU_S: Expected `int` >= 0, found '-1'"):
+        loaded(tmp_path, environment={"BUDDY_TOOLS_SHELL_CPU_S": "-1"})
 
 
 def test_profiles_are_found_by_name_and_models_by_theirs() -> None:

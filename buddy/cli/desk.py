@@ -40,6 +40,7 @@ from buddy.workspace.approved import Approved
 from buddy.workspace.environment import ChildEnvironment
 from buddy.workspace.git import GitLock
 from buddy.workspace.jobs import Jobs
+from buddy.workspace.limits import ProcessLimits
 from buddy.workspace.locks import FileLocks
 from buddy.workspace.output import OutputBounds
 from buddy.workspace.processes import ChildProcesses, ProcessSettings
@@ -161,9 +162,17 @@ def _children(run: Run) -> ChildProcesses:
         session_id=run.session.session_id,
         forbidden=run.models.key_names,
     )
-    half = run.settings.tools.shell_output_bytes // 2
+    wanted = run.settings.tools
+    half = wanted.shell_output_bytes // 2
     processes = ProcessSettings(
         spill_folder=os.path.join(run.session.directory, "output"),
+        limits=ProcessLimits(
+            cpu_s=wanted.shell_cpu_s or None,
+            memory_bytes=wanted.shell_memory_mb * 1_000_000 or None,
+            file_bytes=wanted.shell_file_mb * 1_000_000 or None,
+            processes=wanted.shell_processes or None,
+            open_files=wanted.shell_open_files or None,
+        ),
         bounds=OutputBounds(head_bytes=half, tail_bytes=half),
         find_secrets=lambda text: secret_spans(text, run.models.keys()),
     )

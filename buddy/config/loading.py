@@ -42,6 +42,13 @@ MAX_FILE_BYTES = 1_000_000
 IGNORED = "buddy.toml of this folder is ignored until you trust the folder (/trust, --trust)"
 PROJECT_SECTIONS = ("agent", "tools", "display", "session", "permissions")
 _PROJECT_TIGHTER = ("shell_time_limit_s", "shell_output_bytes", "search_time_limit_s")
+_PROJECT_TIGHTER_OR_NONE = (
+    "shell_cpu_s",
+    "shell_memory_mb",
+    "shell_file_mb",
+    "shell_processes",
+    "shell_open_files",
+)
 Table = dict[str, Any]
 
 
@@ -179,7 +186,14 @@ def _convertible(value: Any, record: type[msgspec.Struct], where: str) -> None:
     try:
         msgspec.convert(value, record)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{where}: {error}") from error
+        raise ConfigError(f"{where}: {error}{_found(value, str(error))}") from error
+
+
+def _found(value: Any, said: str) -> str:
+    """The number that is out of its range; anything else may be a secret, and its type is told already."""
+    name = said.rpartition("`$.")[2].rstrip("`")
+    number = cast(Table, value).get(name) if isinstance(value, dict) else None
+    return f", found {number}" if isinstance(number, int) and "=" in said else ""
 
 
 def _known_names(table: Table, known: Sequence[str], path: str, section: str) -> None:
@@ -226,6 +240,9 @@ def _merge_project(merged: Table, table: Table, path: str, warnings: list[str]) 
 def _tighter(merged: Table, table: Table) -> Table:
     mine = msgspec.convert(merged.get("tools", {}), ToolSettings)
     found = {key: min(value, getattr(mine, key)) for key, value in table.items() if key in _PROJECT_TIGHTER}
+    for key in _PROJECT_TIGHTER_OR_NONE:
+        given: tuple[int, int] = (table.get(key, 0), getattr(mine, key))
+        found[key] = min((value for value in given if value), default=0)
     if "disabled" in table:
         found["disabled"] = [*mine.disabled, *table["disabled"]]
     return found

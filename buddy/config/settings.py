@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+
+Limit = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
+"""A whole number; 0 means none."""
 
 
 class ConfigError(Exception):
@@ -51,11 +54,17 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class ToolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which tools there are and how much they may say."""
+    """Which tools there are and how much they may say. The limits from `shell_cpu_s` on hold for each process
+    of a command, but for `shell_processes`, which the system counts for the whole user."""
 
     disabled: tuple[str, ...] = ()
     shell_time_limit_s: float = 120
     shell_output_bytes: int = 131_072
+    shell_cpu_s: Limit = 0
+    shell_memory_mb: Limit = 0
+    shell_file_mb: Limit = 0
+    shell_processes: Limit = 0
+    shell_open_files: Limit = 0
     search_time_limit_s: float = 10
     web_search_url: str = ""
 

@@ -12,6 +12,7 @@ from buddy.agent.display import Command
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, locate
 from buddy.tools.shell import ending_note, shown
+from buddy.workspace.limits import NO_LIMITS, ProcessLimits
 from buddy.workspace.processes import ChildProcesses, Finished, Request
 from buddy.workspace.progress import ProgressFeed
 from buddy.workspace.suite_results import ResultReader, SuiteCounts
@@ -56,9 +57,10 @@ async def run_tests(
         reader.feed(data)
         feed.feed(data)
 
+    children = ctx.service(ChildProcesses)
     limit_s = min(timeout, LONGEST_S) if timeout > 0 else LONGEST_S
     try:
-        done = await ctx.service(ChildProcesses).run(
+        done = await children.run(
             Request(suite.argv, folder, ctx.task_id, env=ENVIRONMENT),
             timeout_s=limit_s,
             cancelled=ctx.cancelled,
@@ -66,7 +68,7 @@ async def run_tests(
         )
     finally:
         feed.close()
-    return _result(suite, done, reader.counts())
+    return _result(suite, done, reader.counts(), children.settings.limits)
 
 
 def _folder(ctx: ToolContext, cwd: str) -> str:
@@ -79,8 +81,8 @@ def _folder(ctx: ToolContext, cwd: str) -> str:
     return located.real
 
 
-def _result(suite: Suite, done: Finished, counts: SuiteCounts) -> ToolResult:
-    summary = summary_line(suite.name, done, counts)
+def _result(suite: Suite, done: Finished, counts: SuiteCounts, limits: ProcessLimits) -> ToolResult:
+    summary = summary_line(suite.name, done, counts, limits)
     failures = "".join(f"  {name}\n" for name in counts.failures[:NAMED_FAILURES])
     more = len(counts.failures) - NAMED_FAILURES
     listed = f"failed:\n{failures}" if failures else ""
@@ -95,11 +97,11 @@ def _result(suite: Suite, done: Finished, counts: SuiteCounts) -> ToolResult:
     return ToolResult(f"{summary}\n{listed}\n{done.text}", display, ok=done.ok)
 
 
-def summary_line(name: str, done: Finished, counts: SuiteCounts) -> str:
+def summary_line(name: str, done: Finished, counts: SuiteCounts, limits: ProcessLimits = NO_LIMITS) -> str:
     """The outcome in one line."""
     said = f"{counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped"
     if not counts.known:
         said = "no test counts in the output"
     limit = ", stopped at the time limit" if done.timed_out else ""
     ended = msgspec.structs.replace(done.exit, stopped_for="") if done.timed_out else done.exit
-    return f"{said} ({name}, {ending_note(ended)}{limit})"
+    return f"{said} ({name}, {ending_note(ended, limits, done.text)}{limit})"

@@ -16,6 +16,7 @@ from buddy.workspace.approved import Approved
 from buddy.workspace.child import Child, Exit
 from buddy.workspace.jobs import Job, Jobs
 from buddy.workspace.launch import TerminalSize, shell_argv
+from buddy.workspace.limits import NO_LIMITS, ProcessLimits, reached
 from buddy.workspace.processes import ChildProcesses, Request
 from buddy.workspace.progress import ProgressFeed
 
@@ -143,26 +144,29 @@ async def _run(ctx: ToolContext, request: Request, command: str, limit_s: float)
         child.listeners.remove(feed.feed)
         feed.close()
     if ended is not None and not ended.left_running:
-        return _ended(command, child, ended)
+        return _ended(command, child, ended, children.settings.limits)
     job = jobs.adopt(child, command=command, task_id=ctx.task_id)
     return _goes_on(job, ended)
 
 
-def _ended(command: str, child: Child, ended: Exit) -> ToolResult:
+def _ended(command: str, child: Child, ended: Exit, limits: ProcessLimits) -> ToolResult:
     text = child.log.text()
-    note = ending_note(ended)
+    note = ending_note(ended, limits, text)
     display = Command(command, shown(text), ended.code, ended.signal, ended.seconds)
     return ToolResult(_joined(text, note), display, ok=ended.code == 0)
 
 
-def ending_note(ended: Exit) -> str:
-    """How a command ended, in words."""
+def ending_note(ended: Exit, limits: ProcessLimits = NO_LIMITS, text: str = "") -> str:
+    """How a command ended, in words; with its output, also which limit it seems to have come to."""
     how = f"exit code {ended.code}" if ended.code is not None else f"ended by {ended.signal or 'nobody'}"
     why = ""
     if ended.stopped_for == "output limit":
         why = "; it wrote more than is kept, so it was stopped"
     elif ended.stopped_for:
         why = f"; stopped: {ended.stopped_for}"
+    else:
+        allowed = reached(limits, ended.code, ended.signal, text)
+        why = f"; {allowed}" if allowed else ""
     return f"{how}, {ended.seconds:.1f} s{why}"
 
 
@@ -190,10 +194,11 @@ async def _on_terminal(
     env = {**request.env, "TERM": "xterm-256color"}
     with_terminal = msgspec.structs.replace(request, terminal=settings.terminal, env=env)
     job = ctx.service(Jobs).start(with_terminal, command=command)
-    await ctx.service(ChildProcesses).attend(job.child, timeout_s=FIRST_LOOK_S, cancelled=ctx.cancelled)
+    children = ctx.service(ChildProcesses)
+    await children.attend(job.child, timeout_s=FIRST_LOOK_S, cancelled=ctx.cancelled)
     screen = "\n".join(await job.terminal.screen()) if job.terminal else ""
     if job.child.exit is not None:
-        return _ended(command, job.child, job.child.exit)
+        return _ended(command, job.child, job.child.exit, children.settings.limits)
     call = f"job={job.id}"
     note = f"running on a terminal as job {job.id}: capture_pane({call}), send_keys({call}, keys=[…])"
     return ToolResult(

@@ -129,7 +129,9 @@ async def _configuration(run: GitRun, git: str) -> str:
 
 
 async def _run(run: GitRun, argv: tuple[str, ...], kind: GitKind, limit_s: float) -> Finished:
-    request = Request(argv, run.repository.cwd, run.task_id, env=_environment(run, kind), sandboxed=False)
+    request = Request(
+        argv, run.repository.cwd, run.task_id, env=_environment(run, kind), sandboxed=False, limited=False
+    )
     if kind == "read":
         return await run.children.run(request, timeout_s=limit_s, cancelled=run.cancelled)
     stop = asyncio.Event()

@@ -34,6 +34,48 @@ class ProcessLimits(msgspec.Struct, frozen=True):
 NO_LIMITS = ProcessLimits()
 
 
+class _Sign(msgspec.Struct, frozen=True):
+    """How a limit shows: the signal and the shell's exit code for it, or what programs say."""
+
+    field: str
+    setting: str
+    unit: int
+    what: str
+    words: tuple[str, ...]
+    signal: str = ""
+    code: int = 0
+
+
+_LOOKED_AT_CHARS = 4_000
+_SIGNS = (
+    _Sign("cpu_s", "shell_cpu_s", 1, "s of processor time", ("CPU time limit exceeded",), "SIGXCPU", 152),
+    _Sign(
+        "memory_bytes",
+        "shell_memory_mb",
+        1_000_000,
+        "MB of memory",
+        ("Cannot allocate memory", "MemoryError", "bad_alloc", "ut of memory", "memory exhausted"),
+    ),
+    _Sign(
+        "file_bytes",
+        "shell_file_mb",
+        1_000_000,
+        "MB in a file",
+        ("File too large", "ile size limit exceeded"),
+        "SIGXFSZ",
+        153,
+    ),
+    _Sign(
+        "processes",
+        "shell_processes",
+        1,
+        "processes",
+        ("Resource temporarily unavailable", "can't start new thread", "annot fork"),
+    ),
+    _Sign("open_files", "shell_open_files", 1, "open files", ("Too many open files",)),
+)
+
+
 def limited(argv: tuple[str, ...], limits: ProcessLimits, bash: str) -> tuple[str, ...]:
     """The command line that runs `argv` under the limits; `argv` itself when there are none to set."""
     settings = _settings(limits)
@@ -45,13 +87,44 @@ def limited(argv: tuple[str, ...], limits: ProcessLimits, bash: str) -> tuple[st
 
 def _settings(limits: ProcessLimits) -> list[str]:
     wanted = (
-        ("-t", limits.cpu_s, 1),
-        ("-v", limits.memory_bytes, 1024),
-        ("-f", limits.file_bytes, 1024),
-        ("-u", limits.processes, 1),
-        ("-n", limits.open_files, 1),
+        ("v", limits.memory_bytes, 1024, resource.RLIMIT_AS),
+        ("f", limits.file_bytes, 1024, resource.RLIMIT_FSIZE),
+        ("u", limits.processes, 1, resource.RLIMIT_NPROC),
+        ("n", limits.open_files, 1, resource.RLIMIT_NOFILE),
     )
-    return [f"ulimit {flag} {max(1, value // unit)}" for flag, value, unit in wanted if value is not None]
+    found = [
+        f"ulimit -{flag} {max(1, _at_most(value, kind) // unit)}"
+        for flag, value, unit, kind in wanted
+        if value is not None
+    ]
+    if limits.cpu_s is None:
+        return found
+    # A second between the two: at the soft one a process is told by a signal that says why, at the hard one
+    # it is killed.
+    seconds = max(1, limits.cpu_s)
+    hard = _at_most(seconds + 1, resource.RLIMIT_CPU)
+    return [f"ulimit -t {hard}", f"ulimit -S -t {min(seconds, hard)}", *found]
+
+
+def _at_most(value: int, kind: int) -> int:
+    """Nobody may raise what the system allows; that is then the limit."""
+    hard = resource.getrlimit(kind)[1]
+    return value if hard == resource.RLIM_INFINITY else min(value, hard)
+
+
+def reached(limits: ProcessLimits, code: int | None, signal: str, text: str) -> str:
+    """What the settings allow of that which a command that failed seems to have run out of, "" for nothing:
+    known by how it ended, and by what programs say of it at the end of what they wrote."""
+    if code == 0 or limits == NO_LIMITS:
+        return ""
+    end = text[-_LOOKED_AT_CHARS:]
+    found: list[str] = []
+    for sign in _SIGNS:
+        value: int | None = getattr(limits, sign.field)
+        ended = bool(sign.signal) and (signal == sign.signal or code == sign.code)
+        if value is not None and (ended or any(word in end for word in sign.words)):
+            found.append(f"{value // sign.unit:,} {sign.what} ([tools] {sign.setting})")
+    return f"the settings allow {', '.join(found)}" if found else ""
 
 
 @contextmanager

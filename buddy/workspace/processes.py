@@ -32,7 +32,8 @@ from buddy.workspace.process_tree import Tag, new_tag, own_children, read_proces
 class Request(msgspec.Struct, frozen=True):
     """A command to run. `env` is added by buddy's own code; `terminal` asks for a terminal instead of a
     pipe; `sandboxed` is False where the command must run outside the sandbox and that was allowed; `kept` is
-    False where a listener takes the output and nobody reads it again: it never goes to the disk."""
+    False where a listener takes the output and nobody reads it again: it never goes to the disk. `limited` is
+    False for buddy's own programs: a git that ends at a limit would leave half a checkout."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -41,6 +42,7 @@ class Request(msgspec.Struct, frozen=True):
     terminal: TerminalSize | None = None
     sandboxed: bool = True
     kept: bool = True
+    limited: bool = True
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -121,7 +123,7 @@ class ChildProcesses:
 
     def _launch(self, request: Request, tag: Tag) -> Launch:
         argv = request.argv
-        limits = self.settings.limits
+        limits = self.settings.limits if request.limited else NO_LIMITS
         if limits != NO_LIMITS or sys.platform != "linux":
             argv = limited(argv, limits, bash_path())
         env = self.environment.for_child(task_id=request.task_id, tag=tag.text, extra=request.env)

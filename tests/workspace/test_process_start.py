@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import sys
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from buddy.agent.tool import ToolError
 from buddy.workspace.environment import ChildEnvironment
 from buddy.workspace.launch import Launch, shell_argv, trusted_program
-from buddy.workspace.limits import NO_LIMITS, RTTIME_FLOOR, ProcessLimits, limited
+from buddy.workspace.limits import NO_LIMITS, RTTIME_FLOOR, ProcessLimits, limited, reached
 from buddy.workspace.process_tree import (
     ProcessInfo,
     all_processes,
@@ -84,10 +85,46 @@ def test_a_command_is_exactly_one_argument_of_a_bare_bash() -> None:
 def test_limits_cost_nothing_when_there_are_none_and_one_bash_when_there_are() -> None:
     assert limited(("x",), NO_LIMITS, "/bin/bash") == ("x",)
     limits = ProcessLimits(cpu_s=5, memory_bytes=10_000_000, file_bytes=2048, processes=7, open_files=9)
-    script = 'ulimit -c 0; ulimit -t 5; ulimit -v 9765; ulimit -f 2; ulimit -u 7; ulimit -n 9; exec "$@"'
+    script = "ulimit -c 0; ulimit -t 6; ulimit -S -t 5; "
+    script += 'ulimit -v 9765; ulimit -f 2; ulimit -u 7; ulimit -n 9; exec "$@"'
     assert limited(("x", "y"), limits, "/bin/bash") == (
         "/bin/bash", "--noprofile", "--norc", "-c", script, "buddy-limits", "x", "y",
     )  # fmt: skip
+
+
+@linux
+def test_a_limit_beyond_what_the_system_allows_is_what_it_allows() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    script = limited(("x",), ProcessLimits(open_files=hard + 1), "/bin/bash")[4]
+    assert script == f'ulimit -c 0; ulimit -n {hard}; exec "$@"'
+
+
+@pytest.mark.parametrize(
+    ("code", "signal", "text", "says"),
+    [
+        (0, "", "MemoryError\n", ""),
+        (1, "", "wrong\n", ""),
+        (None, "SIGKILL", "", ""),
+        (1, "", "MemoryError\n", "the settings allow 10 MB of memory ([tools] shell_memory_mb)"),
+        (153, "", "", "the settings allow 1,002 MB in a file ([tools] shell_file_mb)"),
+        (None, "SIGXFSZ", "", "the settings allow 1,002 MB in a file ([tools] shell_file_mb)"),
+        (None, "SIGXCPU", "", "the settings allow 5 s of processor time ([tools] shell_cpu_s)"),
+        (
+            1,
+            "",
+            "fork: Resource temporarily unavailable\nToo many open files",
+            "the settings allow 7 processes ([tools] shell_processes), "
+            "9 open files ([tools] shell_open_files)",
+        ),
+    ],
+)
+def test_a_command_that_came_to_a_limit_says_which_setting_it_is(
+    code: int | None, signal: str, text: str, says: str
+) -> None:
+    mega = 1_000_000
+    limits = ProcessLimits(cpu_s=5, memory_bytes=10 * mega, file_bytes=1002 * mega, processes=7, open_files=9)
+    assert reached(limits, code, signal, text) == says
+    assert reached(NO_LIMITS, code, signal, text) == ""
 
 
 async def test_a_start_up_file_of_the_home_is_not_read(tmp_path: Path) -> None:
