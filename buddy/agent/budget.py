@@ -141,7 +141,7 @@ class TokenMeter:
         self.total = spent or Usage(0, 0, 0, 0, 0, estimated=False)
         self.last = NO_USAGE
         self.cost_usd = cost_usd
-        self.cost_known = bool(cost_usd) or not self.total.output_tokens or price(self.total) is not None
+        self.cost_known = bool(cost_usd) or price(self.total) is not None
         self.context_tokens = 0
         self.warned = False
         """Whether the person was told that the window is nearly full; not again before it was emptier."""

@@ -168,6 +168,7 @@ class AtDesk:
             own=context.own.rows(),
             numbers={one.event.request_id: one.number for one in board.inbox.waiting()},
             usage=board.task(board.focus).meter.report(),
+            untrusted=desk.trust_is_asked(),
         )
 
     def _extra(self, context: Context) -> tuple[str, ...]:
@@ -175,7 +176,6 @@ class AtDesk:
         kind = context.desk.policy.approvals.kind
         words = [f"NOT SAVED: {state.reason}"] if not state.saved else []
         words += [f"approvals: {kind}"] if kind != "ask" else []
-        words += ["not trusted: /trust"] if context.desk.trust_is_asked() else []
         return tuple(words)
 
 

@@ -2,27 +2,51 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from buddy.agent.counting import counted
 from buddy.agent.events import TokenUsage
 from buddy.repl import words
 from buddy.repl.style import Line, Look
-from buddy.repl.view_state import ViewState
-from buddy.repl.width import fit_line, line_cells
+from buddy.repl.view_state import DeskFacts, ViewState
+from buddy.repl.width import cells, fit, fit_line
 from buddy.safety.sanitise import one_line
 
 CONTEXT_WARNING = 0.8
 TYPING, SIGN_CELLS = "INSERT", 7
 """The sign of the mode that needs no notice; the length of the longest one."""
+MODEL_CELLS, SHORT_MODEL_CELLS, SHORTEST_MODEL_CELLS = 40, 20, 10
+REASON_CELLS = 20
+_BARE_MODEL, _SHORT_MODEL, _SHORT_WORDS, _SHORTEST = range(1, 5)
+"""How much is shortened, step by step, before anything goes: the model's name first, then the words."""
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """One fact of the footer. `rank`: the highest goes first where there is no room, none of rank 0 ever;
+    `short`: what it is from which step on, the longest first."""
+
+    rank: int
+    style: str
+    text: str
+    short: tuple[tuple[int, str], ...] = ()
+
+    def at(self, step: int) -> str:
+        """The text when so much is shortened."""
+        return next((text for since, text in reversed(self.short) if since <= step), self.text)
 
 
 def footer_line(state: ViewState, columns: int, look: Look, *, beside: bool = False) -> Line:
-    """One line. Where the terminal is narrow the least important words go first; `beside`: with room for
-    vi's sign."""
+    """One line. Where the terminal is narrow, names and words are shortened before the least important go;
+    `beside`: with room for vi's sign."""
     width = max(columns - 1 - (SIGN_CELLS + 3 if beside else 0), 10)
     parts = _parts(state, look)
-    while len(parts) > 1 and _width(parts) > width:
-        parts.remove(max(parts, key=lambda part: part[0]))
-    return fit_line(_joined(parts, look), width, look.glyphs.ellipsis)
+    while True:
+        for step in range(_SHORTEST + 1):
+            if _width(parts, step) <= width:
+                return _joined(parts, step, look)
+        if len(parts) < 2:
+            return fit_line(_joined(parts, _SHORTEST, look), width, look.glyphs.ellipsis)
+        parts.remove(max(parts, key=lambda part: part.rank))
 
 
 def with_sign(footer: Line, sign: str, look: Look) -> Line:
@@ -32,48 +56,81 @@ def with_sign(footer: Line, sign: str, look: Look) -> Line:
     return [("muted" if sign == TYPING else "key", sign), ("muted", f" {look.glyphs.dot} "), *footer]
 
 
-def _parts(state: ViewState, look: Look) -> list[tuple[int, str, str]]:
-    """(how dispensable, style, text), in the order they are shown."""
+def _parts(state: ViewState, look: Look) -> list[_Part]:
+    """All there is to say, in the order it is shown. The sandbox goes first, then what the live region and
+    the trust question say as well, then the numbers, then who answers in which mode."""
     desk = state.desk
-    parts: list[tuple[int, str, str]] = []
-    if state.inbox:
-        parts.append((0, "marked", counted(len(state.inbox), "approval") + " waiting"))
-    questions = sum(row.kind == "question" for row in desk.queue)
-    if questions:
-        parts.append((0, "marked", counted(questions, "question") + " waiting"))
-    parts.append((1, "bold" if desk.mode != "yolo" else "error", one_line(desk.mode, 20)))
-    parts.append((3, "", one_line(desk.model, 40)))
-    if desk.usage is not None:
-        parts += [part for part in _numbers(desk.usage) if look.numbers or "context" in part[2]]
     running = len(state.running())
-    if running:
-        parts.append((2, "phase", counted(running, "task") + " running"))
-    parts.append((4, "error" if "NONE" in desk.sandbox else "", one_line(desk.sandbox, 40)))
-    parts += [(0, "warning", one_line(text, 60)) for text in desk.extra]  # NOT SAVED, yes to all questions
-    return [part for part in parts if part[2]]
+    parts = [
+        _waiting(len(state.inbox), sum(row.kind == "question" for row in desk.queue)),
+        _Part(1, "bold" if desk.mode != "yolo" else "error", one_line(desk.mode, 20)),
+        _model(desk.model, look.glyphs.ellipsis),
+        *(_numbers(desk.usage, look) if desk.usage is not None else ()),
+        _Part(
+            6,
+            "phase",
+            f"{counted(running, 'task')} running" if running else "",
+            ((_SHORT_WORDS, f"{running} running"),),
+        ),
+        _Part(8, "error" if "NONE" in desk.sandbox else "", one_line(desk.sandbox, 40)),
+        *_warnings(desk),
+    ]
+    return [part for part in parts if part.text]
 
 
-def _numbers(usage: TokenUsage) -> list[tuple[int, str, str]]:
-    tokens = usage.total.input_tokens + usage.total.output_tokens
-    parts: list[tuple[int, str, str]] = []
+def _waiting(approvals: int, questions: int) -> _Part:
+    """What waits for the person."""
+    both = (counted(approvals, "approval"), counted(questions, "question"))
+    text = " and ".join(one for one, count in zip(both, (approvals, questions), strict=True) if count)
+    kind = "waiting" if approvals and questions else "to approve" if approvals else "to answer"
+    count = approvals + questions
+    short = ((_SHORT_WORDS, f"{count} {kind}"), (_SHORTEST, f"{count} waiting"))
+    return _Part(0, "marked", f"{text} waiting" if text else "", short)
+
+
+def _model(name: str, ellipsis: str) -> _Part:
+    """The name without who serves it, then its beginning: what follows is a date or a variant."""
+    whole = one_line(name, MODEL_CELLS)
+    bare = one_line(name.rpartition("/")[2] or name, MODEL_CELLS)
+    short, shortest = (fit(bare, size, ellipsis) for size in (SHORT_MODEL_CELLS, SHORTEST_MODEL_CELLS))
+    return _Part(2, "", whole, ((_BARE_MODEL, bare), (_SHORT_MODEL, short), (_SHORTEST, shortest)))
+
+
+def _numbers(usage: TokenUsage, look: Look) -> list[_Part]:
+    parts: list[_Part] = []
     if usage.context_tokens and usage.context_limit:
         share = usage.context_tokens / usage.context_limit
-        parts.append((4, "warning" if share >= CONTEXT_WARNING else "", f"{share:.0%} context"))
-    if tokens:
-        parts.append((6, "", f"{words.tokens(tokens)} tokens"))
-        if usage.cost_known:
-            parts.append((5, "", words.money(usage.cost_usd)))
+        style = "warning" if share >= CONTEXT_WARNING else ""
+        parts.append(_Part(3, style, f"{share:.0%} context", ((_SHORT_WORDS, f"{share:.0%} ctx"),)))
+    tokens = usage.total.input_tokens + usage.total.output_tokens
+    if tokens and look.numbers:
+        said = words.tokens(tokens)
+        parts.append(_Part(5, "", f"{said} tokens", ((_SHORT_WORDS, f"{said} tok"),)))
+        parts.append(_Part(4, "", words.cost(usage.cost_usd, known=usage.cost_known)))
     return parts
 
 
-def _width(parts: list[tuple[int, str, str]]) -> int:
-    return line_cells([(style, text) for _order, style, text in parts]) + 3 * (len(parts) - 1)
+def _warnings(desk: DeskFacts) -> list[_Part]:
+    """What is not as usual: NOT SAVED, yes to all questions; and the folder nobody has trusted."""
+    parts = [_Part(0, "warning", one_line(text, 60), _without_reason(text)) for text in desk.extra]
+    if desk.untrusted:
+        parts.append(_Part(7, "warning", "not trusted: /trust", ((_SHORT_WORDS, "not trusted"),)))
+    return parts
 
 
-def _joined(parts: list[tuple[int, str, str]], look: Look) -> Line:
+def _without_reason(text: str) -> tuple[tuple[int, str], ...]:
+    """`NOT SAVED: a long reason` without the reason: that was printed when it came."""
+    return ((_SHORT_WORDS, one_line(text.partition(":")[0])),) if len(text) > REASON_CELLS else ()
+
+
+def _width(parts: list[_Part], step: int) -> int:
+    return sum(cells(part.at(step)) for part in parts) + 3 * (len(parts) - 1)
+
+
+def _joined(parts: list[_Part], step: int, look: Look) -> Line:
     line: Line = []
-    for _order, style, text in parts:
+    for part in parts:
         if line:
             line.append(("muted", f" {look.glyphs.dot} "))
-        line.append((style or "muted", text))
+        line.append((part.style or "muted", part.at(step)))
     return line

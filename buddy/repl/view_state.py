@@ -41,7 +41,8 @@ class DeskFacts(msgspec.Struct, frozen=True):
     """What is shown but does not come as events. `focus` is the task in front; `names` are the titles of
     tasks; `extra` are further words for the footer (a budget, a warning); `own` is what the person started
     beside the tasks; `numbers` are the numbers of requests for approval, by their ids; `usage` is what the
-    task in front has used, also before this start of the program."""
+    task in front has used, also before this start of the program; `untrusted`: the question whether this
+    folder is trusted is open."""
 
     focus: int
     mode: str
@@ -53,6 +54,7 @@ class DeskFacts(msgspec.Struct, frozen=True):
     own: tuple[OwnRow, ...] = ()
     numbers: Mapping[str, int] = {}
     usage: TokenUsage | None = None
+    untrusted: bool = False
 
 
 NO_DESK = DeskFacts(focus=1, mode="ask", model="", sandbox="", queue=(), names={})

@@ -35,3 +35,11 @@ def tokens(count: int) -> str:
 def money(usd: float) -> str:
     """An amount of dollars, with as many digits as it needs."""
     return f"${usd:.2f}" if usd >= 0.095 or usd == 0 else f"${usd:.4f}"
+
+
+def cost(usd: float, *, known: bool) -> str:
+    """What something has cost: `$0.12`; `$0.12+` where a part of it has no known price; `no price` where
+    nothing of it has one."""
+    if known:
+        return money(usd)
+    return f"{money(usd)}+" if usd else "no price"

@@ -32,7 +32,12 @@ class Spending:
             session_spent=self.spent,
             day=self._parts.day,
         )
-        meter.context_tokens = usage.context_tokens if usage else 0
+        if usage is not None:
+            meter.context_tokens = usage.context_tokens
+            if (
+                usage.total.input_tokens or usage.total.output_tokens
+            ):  # the price of another model changes nothing
+                meter.cost_known = usage.cost_known
         return meter
 
     def spent(self) -> tuple[float, int]:

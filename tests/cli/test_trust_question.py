@@ -167,7 +167,7 @@ async def test_the_prompt_works_unanswered_and_trust_puts_the_configuration_in_f
         async with seated(desk, server) as sat:
             await sat.shows("buddy.toml (new): settings and rules, sha256", "/trust once for this run")
             assert "is ignored until you trust" not in sat.paper.text()
-            assert "not trusted: /trust" in sat.front.controller.facts().extra
+            assert sat.front.controller.facts().untrusted
             await sat.turn("hi")
             assert "from the project" not in told(server)
             before = sat.paper.text()

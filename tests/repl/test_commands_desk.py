@@ -255,7 +255,7 @@ async def test_status_context_cost_model_and_budget(tmp_path: Path) -> None:
         await desk.quiet()
         await desk.said("/status", "fake-model", "saved", "yes", "ask")
         await desk.said("/context", "system prompt and instructions", "you", "the model", "100.0k")
-        await desk.said("/cost", "session: 15 tokens, $0.00 and what has no known price")
+        await desk.said("/cost", "session: 15 tokens, no price is known")
         await desk.said("/model", "▸", "fast", "openai/fast")
         desk.say("/model fast")
         await desk.hints("model: fast")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from buddy.agent import events as ev
 from buddy.agent.display import Command, Plain
-from buddy.agent.messages import Call, Text, Usage, UserMessage
+from buddy.agent.messages import Call, Text, UserMessage
 from buddy.repl.blocks import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -20,7 +19,6 @@ from buddy.repl.blocks import (
     TurnSummary,
     UserPrompt,
 )
-from buddy.repl.footer import footer_line
 from buddy.repl.live import inbox_lines, live_lines, phase_text, queue_lines
 from buddy.repl.style import LIVE_ROWS_MAX, UNICODE, Look
 from buddy.repl.view import focus, fold
@@ -231,24 +229,6 @@ def test_the_live_region_stays_within_its_rows_and_columns() -> None:
         assert len(lines) <= min(LIVE_ROWS_MAX, max(rows // 3, 1))
         assert max(map(line_cells, lines)) <= 49
     assert [plain(line) for line in live_lines(state, 100.0, 50, 9, LOOK)][-1] == "and 6 more running tasks"
-
-
-def test_the_footer_drops_what_matters_least_when_it_is_narrow() -> None:
-    state, tape = ViewState(), Tape()
-    total = Usage(12000, 345, 0, 0, 0, estimated=False)
-    usage = ev.TokenUsage(total, total, 50_000, 100_000, 0.123, cost_known=True)
-    state.desk = DeskFacts(1, "ask", "openai/gpt-5.2", "sandbox: bwrap", (), {}, usage=usage)
-    folded(state, tape.turn(), tape.tool(), tape.asked())
-    wide = plain(footer_line(state, 120, LOOK))
-    assert wide == (
-        "1 approval waiting · ask · openai/gpt-5.2 · 50% context · 12.3k tokens · $0.12 "
-        "· 1 task running · sandbox: bwrap"
-    )
-    assert plain(footer_line(state, 48, LOOK)) == "1 approval waiting · ask · 1 task running"
-    assert line_cells(footer_line(state, 12, LOOK)) <= 11
-    state.inbox.clear()
-    state.desk = msgspec.structs.replace(state.desk, extra=("NOT SAVED: disk full", "approvals: all"))
-    assert plain(footer_line(state, 46, LOOK)) == "ask · NOT SAVED: disk full · approvals: all"
 
 
 def test_queued_text_is_listed() -> None:

@@ -6,7 +6,9 @@ from buddy.repl import words
 from buddy.repl.blocks import Note, Table
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.port import Context
-from buddy.tasks.board import TaskError
+from buddy.tasks.board import TaskBoard, TaskError
+
+MOST_DOLLARS = 1_000_000
 
 
 @command(family="models", usage="[NAME]", completes=("model",))
@@ -68,15 +70,22 @@ async def cost(context: Context, argument: str) -> None:
                 estimate + words.tokens(total.input_tokens),
                 estimate + words.tokens(total.cache_read_tokens),
                 estimate + words.tokens(total.output_tokens),
-                words.money(task.meter.cost_usd) if task.meter.cost_known else "no price known",
+                words.cost(task.meter.cost_usd, known=task.meter.cost_known),
                 task.title,
             )
         )
     context.stage.print(Table(("task", "in", "of it cached", "out", "cost", "what"), tuple(rows)))
-    dollars, tokens = context.board.spent()
-    known = all(task.meter.cost_known for task in context.board.tasks.values())
-    money = words.money(dollars) if known else f"{words.money(dollars)} and what has no known price"
-    context.stage.print(Note("info", f"session: {words.tokens(tokens)} tokens, {money}"))
+    dollars, known = session_cost(context.board)
+    unknown = "" if known else " (+: and what has no known price)" if dollars else " is known"
+    said = f"session: {words.tokens(context.board.spent()[1])} tokens, {words.cost(dollars, known=known)}"
+    context.stage.print(Note("info", said + unknown))
+
+
+def session_cost(board: TaskBoard) -> tuple[float, bool]:
+    """What all tasks have cost, and whether the price of all they used is known."""
+    meters = [task.meter for task in board.tasks.values()]
+    used = [meter for meter in meters if meter.total.input_tokens or meter.total.output_tokens]
+    return board.spent()[0], all(meter.cost_known for meter in used or meters)
 
 
 @command(family="models", usage="[@N] DOLLARS|off")

@@ -11,6 +11,7 @@ from buddy.agent.budget import TokenMeter, message_tokens
 from buddy.agent.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from buddy.repl import words
 from buddy.repl.blocks import Note, PlainText, Table, TaskHeading
+from buddy.repl.commands.models import session_cost
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.port import Context
 from buddy.repl.replay import blocks_of
@@ -328,9 +329,8 @@ def _filled(meter: TokenMeter) -> str:
 
 def _used(board: TaskBoard) -> str:
     """What the session has used; dollars as far as prices are known."""
-    dollars, tokens = board.spent()
-    known = all(task.meter.cost_known for task in board.tasks.values())
-    return f"{words.tokens(tokens)} tokens" + (f", {words.money(dollars)}" if known or dollars else "")
+    dollars, known = session_cost(board)
+    return f"{words.tokens(board.spent()[1])} tokens, {words.cost(dollars, known=known)}"
 
 
 def _model(access: ModelAccess) -> str:

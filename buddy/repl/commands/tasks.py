@@ -54,7 +54,7 @@ def _row(context: Context, task: Task, now: float) -> tuple[str, ...]:
         state += f" ({task.reason})"
     total = task.meter.total
     tokens = words.tokens(total.input_tokens + total.output_tokens)
-    cost = words.money(task.meter.cost_usd) if task.meter.cost_known else "?"
+    cost = words.cost(task.meter.cost_usd, known=task.meter.cost_known)
     return (f"{where} {task.number}", state, tokens, cost, " · ".join((task.title, *_apart(task))))
 
 
