@@ -8,6 +8,7 @@ import signal
 from collections import Counter
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 KEYS = [name for name in os.environ if name.endswith(("_API_KEY", "_TOKEN")) or name.startswith("BUDDY_")]
 
@@ -21,6 +22,9 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in KEYS:
         del os.environ[name]
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    # An example for which the machine stood still is no failure.
+    settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("any machine")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
