@@ -299,7 +299,7 @@ def test_an_edit_that_changes_nothing_is_refused() -> None:
 
 
 def test_long_runs_and_repetitions_end_in_time() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     applied(" " * 200_000 + "x", "y" + " " * 2000, "z")
     applied("a" * 400_000, "a" * 2000 + "b", "z")
     applied("a" * 400_000, "a" * 1000, "z")
@@ -308,7 +308,7 @@ def test_long_runs_and_repetitions_end_in_time() -> None:
     same, mixed = "    x\n" * 16_000, "    x\n\tx\n" * 8_000
     assert "places or more" in applied(same, "x\n" * 2_000, "y")[1]
     assert "too many places" in applied(mixed, "  x\n    x\n" * 1_000, "  y")[1]
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 LINES = st.lists(st.sampled_from(["a", "b", "  a", "\tb", "“q”", "x  ", "-"]), max_size=8)

@@ -201,7 +201,11 @@ async def test_a_program_that_fails_is_cut_off_or_takes_too_long_has_said_what_i
         return await unmatched(run_of(desk, "rg", seconds), desk.children, argv, str(desk.root))
 
     assert await said("bash", "-c", r"printf 'a\0./b\0c'; exit 2") == {"a", "b"}
-    assert await said("bash", "-c", r"printf 'a\0'; sleep 60", seconds=1) == {"a"}
+    for seconds in (1, 5, 20):
+        late = await said("bash", "-c", r"printf 'a\0'; sleep 60", seconds=seconds)
+        if late:  # otherwise the machine was slower than that
+            break
+    assert late == {"a"}
     assert await said("/nonexistent/rg") == frozenset()
 
 
@@ -223,6 +227,6 @@ async def test_a_search_that_a_program_helps_is_left_at_once_when_cancelled(desk
     desk.cancelled.set()
 
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(asking, 5)
+        await asyncio.wait_for(asking, 30)
     children = Path("/proc/self/task") / str(os.getpid()) / "children"
     assert not children.exists() or not children.read_text().split()

@@ -55,4 +55,4 @@ def test_a_folder_that_is_gone_is_told(tmp_path: Path) -> None:
     started = time.monotonic()
 
     assert walk(str(tmp_path / "nothing"), None).unreadable == ["."]
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 40  # a deadline against hanging
