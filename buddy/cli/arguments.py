@@ -9,8 +9,8 @@ import msgspec
 
 COMMANDS = {
     "exec": "run one prompt without a terminal: buddy exec PROMPT",
-    "resume": "come back to a session: buddy resume [ID|NAME|last]",
-    "demo": "try the whole program with a scripted model, no key needed",
+    "resume": "come back to a session: its ID, its name, or last",
+    "demo": "try the whole program with a scripted model, no key",
     "init": "write a commented buddy.toml",
     "login": "store a key: buddy login [profile]",
     "models": "the models buddy knows: buddy models [text]",
@@ -112,7 +112,7 @@ without a terminal
 
 def help_text() -> str:
     """The help, with the list of subcommands."""
-    rows = [f"  buddy {name:<27} {text}" for name, text in COMMANDS.items() if name != "exec"]
+    rows = [f"  buddy {name:<19} {text}" for name, text in COMMANDS.items() if name != "exec"]
     return HELP.format(commands="\n".join(rows))
 
 

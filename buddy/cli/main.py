@@ -80,6 +80,8 @@ def _dispatched(options: Options, environment: Mapping[str, str]) -> int:
 
 
 def _worked(options: Options, environment: Mapping[str, str]) -> int:
+    if options.allow:
+        _check_allowed(options.allow)
     is_typed = sys.stdin.isatty()
     if options.command == "exec" or options.print or not (is_typed and sys.stdout.isatty()):
         if options.command != "exec" and not options.print and not options.words and is_typed:
@@ -92,6 +94,14 @@ def _worked(options: Options, environment: Mapping[str, str]) -> int:
         from buddy.cli.interactive import run_interactive
 
         return run_interactive(options, environment, modes)
+
+
+def _check_allowed(entries: Sequence[str]) -> None:
+    """A rule that cannot be meant ends the run before anything is asked of a model."""
+    from buddy.safety.rules_claude import rules_of_claude  # only who gives one pays for it
+
+    for problem in rules_of_claude({"allow": list(entries)}, "user", "--allow").errors:
+        raise UsageError(problem)
 
 
 def _keys_waiting(

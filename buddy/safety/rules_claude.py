@@ -21,6 +21,7 @@ _PATH_TOOLS = {
     "MultiEdit": "edit",
     "NotebookEdit": "edit",
 }
+EXPECTED = "a tool and what it may do, like Bash(git log:*), Edit(src/**) or WebFetch(domain:example.com)"
 _DECISIONS: tuple[Decision, ...] = ("allow", "ask", "deny")
 
 
@@ -39,7 +40,7 @@ def rules_of_claude(permissions: object, origin: Origin, source: str) -> RuleSet
             if rule is not None:
                 rules.append(rule)
                 continue
-            errors.append(f"{source}: the {decision} entry {entry!r} is not understood")
+            errors.append(f"{source}: expected {EXPECTED}; found the {decision} entry {entry!r}")
             broken = broken or decision != "allow"
     return RuleSet(tuple(rules), tuple(errors), broken)
 

@@ -56,6 +56,10 @@ def test_beginnings_typos_and_what_must_be_written_out() -> None:
     for line, said in {
         "hlep": "there is no /hlep; did you mean /help?",
         "zzz": "there is no /zzz; /help lists them",
+        "deleg": "there is no /deleg; /help lists them",
+        "unod": "there is no /unod; did you mean /undo?",
+        "sesssions": "there is no /sesssions; did you mean /sessions?",
+        "cst": "there is no /cst; did you mean /cost?",
         "kil": "write /kill out: a beginning is not enough for it",
         "rese": "write /reset out: a beginning is not enough for it",
         "qui": "write /quit out: a beginning is not enough for it",
@@ -405,7 +409,7 @@ async def test_what_is_sent_before_the_desk_is_open_waits_in_order(tmp_path: Pat
 
 async def test_a_failed_line_is_given_back_unless_something_was_typed_since(tmp_path: Path) -> None:
     async with sitting(tmp_path, lambda asked: reply("ok")) as desk:
-        await desk.said("/kill", "task 1 is closed")
+        await desk.said("/kill 1", "task 1 is closed")
         await desk.said("@1 a long thought", "task 1 is closed; open another one")
         assert desk.paper.line == "@1 a long thought"
         desk.say("@1 another")

@@ -17,6 +17,10 @@ Kind = Literal["task", "session", "model", "path", "command", "request", "questi
 """What an argument names: the completion offers what there is of it."""
 
 
+NEAR = 0.7
+"""How much of a name has to be right: with less, /deleg would be /model."""
+
+
 class CommandError(Exception):
     """A command that can't be carried out; one sentence for the person."""
 
@@ -115,6 +119,6 @@ class Commands:
             return found
         if beginning:
             raise CommandError(f"/{name} could be {', '.join(f'/{one}' for one in sorted(beginning))}")
-        near = difflib.get_close_matches(name, self._names, n=1, cutoff=0.6)
+        near = difflib.get_close_matches(name, self._names, n=1, cutoff=NEAR)
         hint = f"; did you mean /{near[0]}?" if near else "; /help lists them"
         raise CommandError(f"there is no /{name}{hint}")

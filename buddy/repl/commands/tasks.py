@@ -134,6 +134,8 @@ async def kill(context: Context, argument: str) -> None:
     left = f"; {task.left}" if task.left else ""
     context.stage.print(Note("info", f"task {number} is closed{left}"))
 
+    if not argument and not board.task(number).running:
+        raise CommandError(_which_to_kill(context, number))
 
 @command(family="tasks", usage="[N] TIME|off", completes=("task",))
 async def timeout(context: Context, argument: str) -> None:
@@ -146,6 +148,15 @@ async def timeout(context: Context, argument: str) -> None:
     context.board.set_timeout(number, seconds)
     said = f"will be cancelled after {words.seconds(seconds)}" if seconds else "has no time limit"
     context.stage.hint(f"task {number} {said}")
+def _which_to_kill(context: Context, number: int) -> str:
+    """Nothing runs in front: what could be meant."""
+    title = context.board.task(number).title
+    named = f" ({title})" if title else ""
+    running = [f"{task.number}" for task in context.board.tasks.values() if task.running]
+    others = f"; running: {', '.join(running)}" if running else ""
+    return f"task {number}{named} in front does not run: /kill {number} closes it{others}"
+
+
 
 
 @command(family="tasks", usage="[N]", completes=("task",))
