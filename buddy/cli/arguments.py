@@ -16,7 +16,7 @@ COMMANDS = {
     "models": "the models buddy knows: buddy models [text]",
     "sessions": "the sessions of this folder",
     "doctor": "what works here and what doesn't",
-    "permissions": "permissions test [--json] [COMMAND …]: what would be asked about",
+    "permissions": "what would be asked: permissions test [COMMAND]",
 }
 
 LATER = frozenset({"mcp", "serve", "acp", "replay"})
@@ -83,30 +83,44 @@ _CHOICES = {
 HELP = """\
 buddy: a coding assistant for the terminal whose prompt never goes away.
 
-  buddy [options] [PROMPT]          open it, PROMPT being the first message
-  buddy exec [options] PROMPT       one prompt without a terminal (also: buddy -p PROMPT); stdin is appended
+  buddy [options] [PROMPT]  open it, PROMPT being the first message
+  buddy exec PROMPT         one prompt without a terminal (also: buddy -p
+                            PROMPT); what stdin has is added to it
 {commands}
 
 options
-  -m, --model NAME                  a profile of buddy.toml, or a model by litellm's name
-  --permission-mode MODE            plan, ask, edit, auto, yolo (as root outside a container with --i-know)
-  --trust                           trust this folder's configuration for this run
-  -c, --continue                    go on with the newest session of this folder
-  -r, --resume ID                   go on with a session, by id, unique prefix, name or last
-  --fork                            with --continue or --resume: go on in a copy
-  --add-dir DIR                     a further directory to work in
-  -w, --worktree[=NAME]             work in a git worktree of its own, on the branch buddy/NAME
-  --carry                           with --worktree: with the changes that are not committed yet
-  --config FILE                     another buddy.toml of your own
-  --color auto|always|never         NO_COLOR wins over auto
-  --plain                           lines only, for screen readers: nothing moves, nothing is drawn again
-  --debug                           write a log; its path is printed
+  -m, --model NAME          a profile of buddy.toml, or a model in litellm's
+                            words: provider/model
+  --permission-mode MODE    plan, ask, edit, auto, or yolo (as root outside a
+                            container only with --i-know)
+  --trust                   trust this folder's configuration for this run
+  -c, --continue            go on with the newest session of this folder
+  -r, --resume ID           go on with a session: its id or the beginning of
+                            that, its name, or last
+  --fork                    with --continue or --resume: go on in a copy
+  --add-dir DIR             a further directory to work in
+  -w, --worktree[=NAME]     work in a git worktree of its own, on the branch
+                            buddy/NAME
+  --carry                   with --worktree: take uncommitted changes along
+  --config FILE             another buddy.toml of your own
+  --color WHEN              auto, always, never; NO_COLOR wins over auto
+  --plain                   lines only, for screen readers: nothing moves,
+                            nothing is drawn again
+  --debug                   write a log; its path is printed
   --version
 
 without a terminal
-  --output-format text|json|stream-json|sse     --include-partial-messages     -o FILE
-  --max-turns N     --max-cost DOLLARS     --allow RULE     --ephemeral     --require-trust
-  --permission-prompts deny|fail    what happens when an approval is needed and nobody is there
+  --output-format FORMAT    text, json, stream-json or sse
+  --include-partial-messages
+                            with stream-json: text as it arrives
+  -o, --output FILE         write the answer to a file
+  --max-turns N             stop after so many replies
+  --max-cost DOLLARS        stop before it costs more
+  --allow RULE              what runs without asking: "Bash(git log:*)"
+  --permission-prompts HOW  when an approval is needed and nobody is there:
+                            deny it and go on, or fail
+  --ephemeral               keep no session
+  --require-trust           go on only in a folder you trust
 """
 
 
