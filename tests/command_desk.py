@@ -107,6 +107,12 @@ def processes_with(mark: str) -> list[int]:
     return found
 
 
+def sleepers(mark: str) -> list[int]:
+    """Those that have become the program `sleep`; the shells that start it carry the mark, too."""
+    wanted = f"sleep\0{mark}\0".encode()
+    return [pid for pid in processes_with(mark) if Path(f"/proc/{pid}/cmdline").read_bytes() == wanted]
+
+
 def zombie_children() -> list[int]:
     """Children of this process that ended and were not waited for."""
     found: list[int] = []

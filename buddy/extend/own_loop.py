@@ -65,6 +65,8 @@ class OwnLoop:
             async with asyncio.timeout(self._answers_within_s):
                 await asyncio.wrap_future(answer)
         except TimeoutError:
+            if not answer.cancelled():  # it answered: this loop stood still, or the whole machine did
+                return None
             return ", ".join(sorted(set(self._running.values())))
         return None
 

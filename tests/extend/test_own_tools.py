@@ -194,17 +194,20 @@ def test_packages_name_tools_by_entry_points(tmp_path: Path) -> None:
 
 
 ODD = '''
-import asyncio, sys, threading, time
+import asyncio, os, sys, threading, time
 from buddy.agent.tool import ToolContext, ToolResult, tool
 print("while loading")
 sys.stderr.write("and this\\n")
 
 @tool(risk="low")
-def slow(ctx: ToolContext, seconds: float) -> str:
+def slow(ctx: ToolContext, until: str) -> str:
     """Not async."""
     print("from", threading.current_thread() is threading.main_thread())
-    time.sleep(seconds)
-    return "slept"
+    for _ in range(4000):
+        if os.path.exists(until):
+            return "slept"
+        time.sleep(0.005)
+    return "in vain"
 
 @tool(risk="low")
 async def leaves(ctx: ToolContext, how: str) -> str:
@@ -268,27 +271,28 @@ async def test_tools_that_overlap_and_end_in_any_order_leave_the_streams_as_they
 async def test_a_function_that_is_not_async_keeps_nobody_waiting(folder: Folder) -> None:
     folder.put("odd.py", ODD)
     folder.own.load()
-    ticks = 0
-    slow = asyncio.ensure_future(called(folder, "slow", seconds=0.3))
-    while not slow.done():
+    until = folder.path / "until"
+    slow = asyncio.ensure_future(called(folder, "slow", until=str(until)))
+    for _ in range(5):
         await asyncio.sleep(0.01)
-        ticks += 1
+    until.touch()
     assert await slow == "slept\n[printed]\nfrom False"
-    assert ticks > 5
 
 
 BLOCKING = '''
 import asyncio
+import os
 import time
 from buddy.agent.tool import ToolContext, tool
 
 lock = asyncio.Lock()
 
 @tool(risk="low")
-async def blocks(ctx: ToolContext, seconds: float) -> str:
+async def blocks(ctx: ToolContext, until: str) -> str:
     """Blocks."""
     ctx.progress("begun")
-    time.sleep(seconds)
+    while not os.path.exists(until):
+        time.sleep(0.005)
     return "blocked"
 
 @tool(risk="low")
@@ -311,12 +315,14 @@ async def test_an_async_tool_that_blocks_keeps_nobody_waiting_and_can_be_cancell
     folder.put("blocking.py", BLOCKING)
     assert folder.own.load().problems == ()
     heard: list[str] = []
-    blocked = asyncio.ensure_future(called(folder, "blocks", heard, seconds=4.0))
+    until = folder.path / "until"
+    blocked = asyncio.ensure_future(called(folder, "blocks", heard, until=str(until)))
     while heard != ["begun"]:
         await asyncio.sleep(0.01)
     blocked.cancel()
     with pytest.raises(asyncio.CancelledError):
         await blocked
+    until.touch()
 
 
 async def test_after_a_tool_blocked_their_loop_the_next_gets_a_new_one_and_says_who_it_was(
@@ -327,13 +333,31 @@ async def test_after_a_tool_blocked_their_loop_the_next_gets_a_new_one_and_says_
     tools = {tool.name: tool for tool in found.tools}
     heard: list[str] = []
     ctx = ToolContext(1, "c", heard.append, asyncio.Event(), {})
-    blocked = asyncio.ensure_future(tools["blocks"].run(ctx, tools["blocks"].arguments(seconds=1.0)))
+    until = tmp_path / "until"
+    blocked = asyncio.ensure_future(tools["blocks"].run(ctx, tools["blocks"].arguments(until=str(until))))
     while heard != ["begun"]:
         await asyncio.sleep(0.01)
     assert (await tools["locked"].run(ctx, tools["locked"].arguments())).text == "locked"
     assert heard[1:] == ["[blocks blocks the event loop of own tools (asyncio.to_thread helps)]\n"]
     assert not blocked.done()
+    until.touch()
     assert (await blocked).text == "blocked"
+
+
+async def test_a_loop_that_answered_while_the_whole_program_stood_still_is_not_taken_to_be_blocked() -> None:
+    loop = OwnLoop(answers_within_s=0.05)
+
+    async def where(_ctx: ToolContext) -> object:
+        return asyncio.get_running_loop()
+
+    context = ToolContext(1, "c", lambda _text: None, asyncio.Event(), {})
+    there = await loop.run("where", where, context)
+    assert isinstance(there, asyncio.AbstractEventLoop)
+    asked = asyncio.ensure_future(loop.run("where", where, context))
+    await asyncio.sleep(0)
+    # This loop stands still for longer than the other may take, which has answered long before.
+    asyncio.run_coroutine_threadsafe(asyncio.sleep(0.2), there).result(20)
+    assert await asked is there
 
 
 async def test_calls_that_find_the_loop_blocked_together_share_the_new_one() -> None:

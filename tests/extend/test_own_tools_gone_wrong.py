@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -85,19 +86,25 @@ def refuses(*_given: object) -> Any:
     raise ToolError("there is nothing to look at")
 
 
-def asked(**changed: Any) -> Tool:
-    return careful(msgspec.structs.replace(fine, **changed), lambda work: run_code(work, 0.2))
+def asked(limit_s: float = 20, **changed: Any) -> Tool:
+    return careful(msgspec.structs.replace(fine, **changed), lambda work: run_code(work, limit_s))
 
 
 CONTEXT = ToolContext(1, "c", lambda _text: None, asyncio.Event(), {})
 
 
 @pytest.mark.parametrize(
-    "wrong", [fails, lambda _: None, lambda _: Access(reads=7), lambda _: __import__("time").sleep(3)]
+    ("wrong", "limit_s"),
+    [
+        (fails, 20),
+        (lambda _: None, 20),
+        (lambda _: Access(reads=7), 20),
+        (lambda _: threading.Event().wait(30), 0.2),
+    ],
 )
-def test_who_does_not_say_what_it_touches_may_touch_anything(wrong: Any) -> None:
+def test_who_does_not_say_what_it_touches_may_touch_anything(wrong: Any, limit_s: float) -> None:
     assert asked().access(None) == Access(reads=("a",))
-    assert asked(access=wrong).access(None) == Access(anything=True)
+    assert asked(limit_s, access=wrong).access(None) == Access(anything=True)
 
 
 def test_a_preview_that_fails_says_so_and_one_that_refuses_is_heard() -> None:

@@ -30,7 +30,8 @@ async def main():
     print("held", flush=True)
     for line in iter(sys.stdin.readline, ""):
         saved = session.writer.record_message(1, said(line.strip()))
-        await asyncio.wait([saved], timeout=1)
+        while not saved.done() and session.writer.save_state.saved:
+            await asyncio.sleep(0.005)
         print("saved" if saved.done() else session.writer.save_state.reason, flush=True)
 asyncio.run(main())
 """

@@ -101,14 +101,16 @@ async def test_REL_042_the_event_alone_ends_the_tree_too(tmp_path: Path) -> None
 @linux
 async def test_REL_042_a_second_cancellation_does_not_hurry_past_the_first(tmp_path: Path) -> None:
     mark = number()
-    async with desk(tmp_path, grace_s=0.3) as here:
-        command = f"trap '' TERM; sleep {mark} & while :; do sleep {mark}; done"
+    async with desk(tmp_path, grace_s=40) as here:
+        last = "until test -e go; do sleep 0.01; done; exit"
+        command = f"trap '{last}' TERM; sleep {mark} & while :; do sleep {mark}; done"
         work = asyncio.ensure_future(here.call(run_shell, command=command))
         await until(lambda: len(asleep(mark)) >= 2)
         for _ in range(5):
             work.cancel()
             await asyncio.sleep(0.02)
         assert not work.done()
+        (here.folder / "go").touch()
         with pytest.raises(asyncio.CancelledError):
             await work
         assert asleep(mark) == []
@@ -178,7 +180,7 @@ async def test_REL_044_a_grandchild_that_keeps_the_output_open_does_not_hold_the
     async with desk(tmp_path) as here:
         begin = time.monotonic()
         result = await here.call(run_shell, command=f"echo done; sleep {mark} & disown; exit 3")
-        assert time.monotonic() - begin < 10
+        assert time.monotonic() - begin < 40  # a deadline against hanging
         assert result.text.startswith("done\n[exit code 3")
         assert "processes it started are still running: they are job 1" in result.text
         assert len(asleep(mark)) == 1
@@ -189,7 +191,8 @@ async def test_REL_044_a_grandchild_that_keeps_the_output_open_does_not_hold_the
 @linux
 async def test_REL_044_what_a_grandchild_writes_later_is_in_its_job(tmp_path: Path) -> None:
     async with desk(tmp_path) as here:
-        await here.call(run_shell, command="(sleep 0.8; echo later) & echo now")
+        await here.call(run_shell, command="(until test -e go; do sleep 0.01; done; echo later) & echo now")
+        (here.folder / "go").touch()
         news = await here.call(read_job, job=1, offset=4, wait=30)
         assert news.text.startswith("later\n[bytes 4–10 of 10")
         await until(lambda: here.jobs.all()[0].state == "ended")
@@ -209,6 +212,7 @@ FLOODS = {
 async def test_REL_045_floods_cost_bounded_memory_and_leave_the_loop_alive(
     tmp_path: Path, flood: str
 ) -> None:
+    """What the loop does at a stretch is measured by the processor's time: a machine may stand still."""
     async with desk(tmp_path) as here:
         await here.run("true")
         before = resident_kb()
@@ -226,9 +230,9 @@ async def test_REL_045_floods_cost_bounded_memory_and_leave_the_loop_alive(
 
 async def _watch(peak: list[int], slowest: list[float]) -> None:
     while True:
-        begin = time.monotonic()
+        begin = time.thread_time()
         await asyncio.sleep(0.005)
-        slowest[0] = max(slowest[0], time.monotonic() - begin - 0.005)
+        slowest[0] = max(slowest[0], time.thread_time() - begin)
         peak.append(resident_kb())
 
 
@@ -282,7 +286,7 @@ async def test_REL_045_between_two_looks_at_the_keys_little_is_searched_for_secr
 @linux
 async def test_REL_045_a_command_that_writes_past_the_cap_is_stopped_and_told(tmp_path: Path) -> None:
     bounds = OutputBounds(head_bytes=100, tail_bytes=100, cap_bytes=5000)
-    async with desk(tmp_path, bounds=bounds) as here:
+    async with desk(tmp_path, bounds=bounds, grace_s=40) as here:
         result = await here.call(
             run_shell, command="trap 'echo told; exit 7' TERM; while :; do echo aaaaaaaaa; done"
         )
@@ -382,13 +386,13 @@ async def test_REL_048_what_a_killed_buddy_left_running_is_listed_and_can_be_end
     script = textwrap.dedent(f"""
         import asyncio, sys
         from pathlib import Path
-        from tests.command_desk import desk
+        from tests.command_desk import desk, sleepers, until
 
         async def main():
             async with desk(Path(sys.argv[1])) as here:
                 for _ in range(5):
                     here.children.start(here.request("setsid sleep {mark} & sleep {mark}; true"))
-                await asyncio.sleep(0.5)
+                await until(lambda: len(sleepers("{mark}")) == 10, within_s=40)
                 print("ready", flush=True)
                 await asyncio.sleep(60)
 
@@ -577,7 +581,7 @@ async def test_REL_048_in_a_sandbox_the_command_dies_with_buddy(tmp_path: Path) 
         import asyncio, sys
         from pathlib import Path
         import msgspec
-        from tests.command_desk import desk
+        from tests.command_desk import desk, sleepers, until
 
         PREFIX = (
             "bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid",
@@ -591,7 +595,7 @@ async def test_REL_048_in_a_sandbox_the_command_dies_with_buddy(tmp_path: Path) 
             async with desk(Path(sys.argv[1]), wrap=wrap) as here:
                 for _ in range(5):
                     here.children.start(here.request("setsid sleep {mark} & sleep {mark}; true"))
-                await asyncio.sleep(1)
+                await until(lambda: len(sleepers("{mark}")) == 10, within_s=40)
                 print("ready", flush=True)
                 await asyncio.sleep(60)
 
