@@ -18,16 +18,22 @@ from buddy.safety.paths import Boundary, Located
 from buddy.tools.changing import located
 from buddy.tools.listing import list_folder
 from buddy.tools.near_names import missing
-from buddy.tools.read_kinds import OLE, Kind, kind_of, notebook_text
+from buddy.tools.read_kinds import OLE, Kind, NotANotebook, kind_of, notebook_text
 from buddy.tools.read_pictures import picture
-from buddy.tools.read_text import MAX_LINES, Page, numbered, page_of_file, page_of_text, position
-from buddy.workspace.content import BINARY_PROBE_BYTES, Content, decode, is_binary
+from buddy.tools.read_text import (
+    MAX_LINES,
+    MAX_WHOLE_BYTES,
+    Page,
+    numbered,
+    page_of_file,
+    page_of_text,
+    position,
+)
+from buddy.workspace.content import BINARY_PROBE_BYTES, UTF_16_BOMS, Content, decode, is_binary
 from buddy.workspace.files import Loaded, explained, open_to_read, stamp_of, status_of
 from buddy.workspace.locks import in_thread
 from buddy.workspace.views import FileViews, ShownLines, View
 
-MAX_WHOLE_BYTES = 8_000_000
-"""Larger files are read by seeking and not held."""
 MAX_PARSED_BYTES = 50_000_000
 
 
@@ -83,7 +89,7 @@ def _read(ctx: ToolContext, path: str, offset: int, limit: int) -> ToolResult:
             kind = kind_of(head, target.path)
             if kind == "text":
                 _refuse_binary(head, target, status.st_size)
-                if status.st_size > MAX_WHOLE_BYTES:
+                if status.st_size > MAX_WHOLE_BYTES and not head.startswith(UTF_16_BOMS):
                     page = page_of_file(file, status.st_size, offset, limit)
                     return _answer(page, target, offset, "")
             # Asked for its size and not for the limit: that much memory would be set aside first.
@@ -94,16 +100,22 @@ def _read(ctx: ToolContext, path: str, offset: int, limit: int) -> ToolResult:
 
 def _whole(data: bytes, target: Located) -> bytes:
     if len(data) > MAX_PARSED_BYTES:
-        raise ToolError(f"{target.shown} is larger than {MAX_PARSED_BYTES:,} bytes and not plain text")
+        raise ToolError(
+            f"{target.shown} is larger than {MAX_PARSED_BYTES:,} bytes and not plain text in UTF-8. "
+            "Convert it, or look at a part of it, with a shell command."
+        )
     return data
 
 
 def _refuse_binary(head: bytes, target: Located, size: int) -> None:
     if is_binary(head):
-        raise ToolError(
-            f"{target.shown} is binary ({counted(size, 'byte')}). "
-            "Look at it with a shell command (file, xxd)."
-        )
+        raise _binary(target, size)
+
+
+def _binary(target: Located, size: int) -> ToolError:
+    return ToolError(
+        f"{target.shown} is binary ({counted(size, 'byte')}). Look at it with a shell command (file, xxd)."
+    )
 
 
 def _of_kind(
@@ -118,8 +130,7 @@ def _of_kind(
         case "pdf":
             return _pages(loaded, target, offset)
         case "notebook":
-            page = page_of_text(notebook_text(loaded.data, target.shown), offset, limit)
-            return _answer(page, target, offset, "\nThese are the cells; the file itself is JSON.")
+            return _notebook(ctx, target, loaded, offset, limit)
         case "office" if not loaded.data.startswith(OLE):
             return _office(loaded, target, offset, limit)
         case "office" | "archive" | "program" | "binary":
@@ -132,10 +143,30 @@ def _of_kind(
 _NAMED: dict[Kind, str] = {"office": "an Office document", "archive": "an archive", "program": "a program"}
 
 
-def _text(ctx: ToolContext, target: Located, loaded: Loaded, offset: int, limit: int) -> ToolResult:
+def _notebook(ctx: ToolContext, target: Located, loaded: Loaded, offset: int, limit: int) -> ToolResult:
+    """The cells; of what is named like a notebook and is none the lines, so that it can be repaired."""
+    try:
+        cells = notebook_text(loaded.data)
+    except NotANotebook as reason:
+        remark = f"\nIt is named like a notebook but is not one: {reason}. These are the lines of the file."
+        return _text(ctx, target, loaded, offset, limit, remark)
+    if not cells:
+        text = f"{target.shown} is a notebook without cells"
+        return ToolResult(text, Plain(text))
+    return _answer(
+        page_of_text(cells, offset, limit),
+        target,
+        offset,
+        "\nThese are the cells; the file itself is JSON, and edit_file changes that.",
+    )
+
+
+def _text(
+    ctx: ToolContext, target: Located, loaded: Loaded, offset: int, limit: int, remark: str = ""
+) -> ToolResult:
     content = decode(loaded.data)
     if content is None:
-        raise ToolError(f"{target.shown} is binary ({counted(len(loaded.data), 'byte')})")
+        raise _binary(target, len(loaded.data))
     page = page_of_text(content.text, offset, limit)
     views = ctx.service(FileViews)
     view = views.get(target.real)
@@ -146,7 +177,7 @@ def _text(ctx: ToolContext, target: Located, loaded: Loaded, offset: int, limit:
         )
         return ToolResult(text, Plain(text))
     _remember(views, target, loaded, content, page)
-    return _answer(page, target, offset, _remark(content))
+    return _answer(page, target, offset, _remark(content) + remark)
 
 
 def _seen_already(view: View, loaded: Loaded, page: Page) -> bool:

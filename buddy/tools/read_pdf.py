@@ -86,7 +86,8 @@ def _read(
         text = text or "(no text on this page; it may be a picture)"
         if texts and size + len(text) > MAX_CHARS:
             break
-        texts.append(text[:MAX_CHARS])
+        whole = len(text) <= MAX_CHARS
+        texts.append(text if whole else f"{text[:MAX_CHARS]}… (cut: the page has {len(text):,} characters)")
         size += len(text)
         if clock() > until:
             break

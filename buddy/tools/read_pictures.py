@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from buddy.agent.counting import counted
 from buddy.agent.messages import Image
 from buddy.agent.tool import ToolError
 from buddy.tools.optional import optional
@@ -97,10 +98,14 @@ def _checked(pillow: Any, data: bytes, media_type: str, shown: str) -> tuple[byt
                 return made, media_type, f" (made smaller: {width:,} × {height:,})"
     except pillow.DecompressionBombError as error:
         raise ToolError(f"{shown} is a picture of more pixels than are looked at: {error}") from error
+    except pillow.UnidentifiedImageError as error:  # whose words are a place in memory
+        raise _unreadable(shown, data, "it is broken, or of a kind that Pillow does not know") from error
     except _BROKEN as error:
-        raise ToolError(
-            f"{shown} looks like a picture ({len(data):,} bytes) but cannot be read: {error}"
-        ) from error
+        raise _unreadable(shown, data, str(error)) from error
+
+
+def _unreadable(shown: str, data: bytes, why: str) -> ToolError:
+    return ToolError(f"{shown} looks like a picture ({counted(len(data), 'byte')}) but cannot be read: {why}")
 
 
 def _smaller(opened: Any) -> tuple[bytes, str]:

@@ -12,7 +12,10 @@ from buddy.agent.counting import counted
 MAX_LINES = 2000
 MAX_BYTES = 50_000
 MAX_LINE_CHARS = 2000
+MAX_WHOLE_BYTES = 8_000_000
+"""Larger files are read by seeking and not held."""
 _CHUNK = 1 << 20
+_MAX_TAIL_BYTES = 64 * _CHUNK
 MAX_COUNTED_BYTES = 2_000_000_000
 """Lines of larger files are not counted to the end: that takes seconds."""
 
@@ -42,13 +45,15 @@ def page_of_text(text: str, offset: int, limit: int) -> Page:
     return _page(lines[start : start + limit], start + 1, total)
 
 
-def _page(lines: list[str], first: int, total: int | None) -> Page:
+def _page(lines: list[str], first: int, total: int | None, *, broken_off: bool = False) -> Page:
+    """`broken_off`: of the last one of these lines there is more than was read."""
     kept: list[str] = []
     size = cut = 0
-    for line in lines:
+    for number, line in enumerate(lines, 1):
         shown = line
         if len(line) > MAX_LINE_CHARS:
-            shown = f"{line[:MAX_LINE_CHARS]}… (cut: the line has {len(line):,} characters)"
+            more = "more than " if broken_off and number == len(lines) else ""
+            shown = f"{line[:MAX_LINE_CHARS]}… (cut: the line has {more}{len(line):,} characters)"
             cut += 1
         size += len(shown.encode("utf-8", "replace")) + 8
         if size > MAX_BYTES and kept:
@@ -59,16 +64,21 @@ def _page(lines: list[str], first: int, total: int | None) -> Page:
 
 def page_of_file(file: BinaryIO, size: int, offset: int, limit: int) -> Page:
     """Lines of a file too big to hold: only the wanted part is kept in memory."""
-    if offset < 0:
-        return _tail(file, size, -offset, limit)
+    page = _tail(file, size, -offset, limit) if offset < 0 else _from_start(file, size, offset, limit)
+    if page.first == 1 and page.lines[0].startswith("\ufeff"):
+        return msgspec.structs.replace(page, lines=(page.lines[0][1:], *page.lines[1:]))
+    return page
+
+
+def _from_start(file: BinaryIO, size: int, offset: int, limit: int) -> Page:
     start = max(0, offset - 1)
     file.seek(0)
     position = _skip_lines(file, start)
     if position is None:
         return Page((), 0, _count_lines(file, size), 0)
     file.seek(position)
-    lines = _take_lines(file, limit)
-    return _page(lines, start + 1, _count_lines(file, size))
+    lines, broken_off = _take_lines(file, limit)
+    return _page(lines, start + 1, _count_lines(file, size), broken_off=broken_off)
 
 
 def _skip_lines(file: BinaryIO, count: int) -> int | None:
@@ -90,8 +100,9 @@ def _skip_lines(file: BinaryIO, count: int) -> int | None:
     return position
 
 
-def _take_lines(file: BinaryIO, limit: int) -> list[str]:
-    """The next lines, as many as could be shown. Of a line longer than that only the start is kept."""
+def _take_lines(file: BinaryIO, limit: int) -> tuple[list[str], bool]:
+    """The next lines, as many as could be shown. Of a line longer than that, which is the last one then, only
+    the start is kept; whether that is so."""
     most = MAX_BYTES + MAX_LINE_CHARS * 4
     lines: list[str] = []
     taken = 0
@@ -99,13 +110,11 @@ def _take_lines(file: BinaryIO, limit: int) -> list[str]:
         line = file.readline(most)
         if not line:
             break
-        while not line.endswith(b"\n") and len(line) >= most:
-            rest = file.readline(_CHUNK)
-            if not rest or rest.endswith(b"\n"):
-                break
         taken += len(line)
         lines.append(_decoded(line))
-    return lines
+        if len(line) == most and not line.endswith(b"\n"):
+            return lines, file.read(1) not in {b"", b"\n"}
+    return lines, False
 
 
 def _decoded(line: bytes) -> str:
@@ -124,14 +133,14 @@ def _count_lines(file: BinaryIO, size: int) -> int | None:
 
 
 def _tail(file: BinaryIO, size: int, wanted: int, limit: int) -> Page:
-    """The last lines, found from the end."""
+    """The last lines, found from the end where that is not too far."""
     file.seek(max(0, size - 1))
     ends = file.read(1) == b"\n"
     needed = wanted + ends
     position, buffer = size, b""
     pieces: list[bytes] = []
     newlines = 0
-    while position > 0 and newlines < needed and size - position < 64 * _CHUNK:
+    while position > 0 and newlines < needed and size - position < _MAX_TAIL_BYTES:
         step = min(_CHUNK, position)
         position -= step
         file.seek(position, os.SEEK_SET)
@@ -139,13 +148,18 @@ def _tail(file: BinaryIO, size: int, wanted: int, limit: int) -> Page:
         newlines += buffer.count(b"\n")
         pieces.append(buffer)
     data = b"".join(reversed(pieces))
+    total = _count_lines(file, size)
+    if position > 0 and newlines < needed and total is not None:
+        return _from_start(file, size, total - wanted + 1, limit)
     lines = data.split(b"\n")
     if ends:
         lines.pop()
-    kept = [_decoded(line) for line in lines[-wanted:]][:limit]
-    total = _count_lines(file, size)
-    first = 0 if total is None else max(1, total - wanted + 1)
-    return _page(kept, first, total)
+    if position > 0:
+        lines = lines[1:] or lines  # of the first one there is only a part
+    if total is None:  # they get no numbers, so that they have to be the very last ones
+        wanted = min(wanted, limit)
+    kept = [_decoded(line) for line in lines[-wanted:][:limit]]
+    return _page(kept, 0 if total is None else max(1, total - wanted + 1), total)
 
 
 def numbered(page: Page) -> str:

@@ -14,6 +14,7 @@ from buddy.safety.paths import Located
 from buddy.tools.changing import FileChange, Loader, Plan, change, preview
 from buddy.tools.edited_regions import summary
 from buddy.tools.elision import refuse_elided
+from buddy.tools.read_kinds import never_whole
 from buddy.tools.refusals import stale
 from buddy.workspace.content import EMPTY, Content, decode, line_count, with_line_ends
 from buddy.workspace.files import Loaded
@@ -33,6 +34,13 @@ ALIASES = {
 
 def require_known(target: Located, before: Loaded, view: View | None, doing: str) -> None:
     """Refuse to replace or drop what the model has not seen. Raises `ToolError`."""
+    unseen = never_whole(before.data, target.path) if view is None or not view.whole else ""
+    if unseen:
+        raise ToolError(
+            f"{target.shown} exists, and read_file cannot show the whole of it: {unseen}. Change parts of it "
+            "with edit_file, or move it out of the way first (delete_file keeps it in the trash). Nothing "
+            "was changed."
+        )
     if view is None:
         raise ToolError(
             f"{target.shown} exists and you have not read it: read it with read_file before {doing}, or "

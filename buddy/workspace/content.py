@@ -22,6 +22,7 @@ _BOMS: tuple[tuple[bytes, Encoding], ...] = (
     (b"\xff\xfe", "utf-16-le"),
     (b"\xfe\xff", "utf-16-be"),
 )
+UTF_16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 _UTF_32_BOMS = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
 _LINE_END = pattern(r"\r\n|\r|\n")
 

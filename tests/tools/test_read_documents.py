@@ -84,7 +84,9 @@ async def test_a_picture_cut_short_is_refused_here_not_by_the_provider(desk: Des
         b"GIF89a",
     ):
         desk.put("p.png", data)
-        assert "cannot be read" in await desk.ask(read_file, path="p.png")
+        answer = await desk.ask(read_file, path="p.png")
+        assert "cannot be read" in answer
+        assert "<_io.BytesIO" not in answer
 
 
 def bomb(width: int, height: int) -> bytes:
@@ -164,6 +166,14 @@ async def test_of_a_thousand_pages_only_those_that_fit_are_read(desk: Desk) -> N
     assert len(answer) < 55_000
     assert (await desk.ask(read_file, path="a.pdf", offset=1000)).startswith(
         "--- page 1000 ---\nPage 1000 xxx"
+    )
+
+
+async def test_a_page_too_long_for_one_answer_says_that_it_was_cut(desk: Desk) -> None:
+    desk.put("a.pdf", pdf("x" * 60_000, "Second"))
+    answer = await desk.ask(read_file, path="a.pdf")
+    assert answer.endswith(
+        "xxx… (cut: the page has 60,000 characters)\n[a.pdf: pages 1–1 of 2; offset=2 for more]"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import bz2
 import json
 import os
 import socket
@@ -14,10 +15,12 @@ import pytest
 
 from buddy.agent.display import Picture
 from buddy.agent.tool import ToolContext, ToolError
+from buddy.tools.file_moves import delete_file
 from buddy.tools.listing import IgnoreRules, list_files
 from buddy.tools.read import read_file
 from buddy.tools.read_pdf import pdf_pages
 from buddy.tools.read_pictures import png_size
+from buddy.tools.write import write_file
 from buddy.workspace.views import FileViews
 from tests.files_desk import Desk
 
@@ -190,6 +193,57 @@ async def test_broken_notebooks_programs_archives_and_binaries_say_what_they_are
     assert [want in answer for want, answer in zip(expected, answers, strict=True)] == [True] * 5
 
 
+async def test_a_broken_notebook_is_read_by_its_lines_and_can_be_repaired(desk: Desk) -> None:
+    desk.put("a.ipynb", '{\n<<<<<<< HEAD\n "cells": []\n=======\n>>>>>>> theirs\n}\n')
+    desk.put("old.ipynb", '{"worksheets": [], "nbformat": 3}\n')
+    assert await desk.ask(read_file, path="a.ipynb") == (
+        '     1\t{\n     2\t<<<<<<< HEAD\n     3\t "cells": []\n     4\t=======\n     5\t>>>>>>> theirs\n'
+        "     6\t}\n[a.ipynb: lines 1–6 of 6]\nIt is named like a notebook but is not one: it is not JSON, "
+        "Expecting property name enclosed in double quotes: line 2 column 1 (char 2). These are the lines of "
+        "the file."
+    )
+    assert "it has no cells as notebooks of format 4" in await desk.ask(read_file, path="old.ipynb")
+    await desk.call(write_file, path="a.ipynb", content='{\n "cells": []\n}\n')
+    assert await desk.ask(read_file, path="a.ipynb") == "a.ipynb is a notebook without cells"
+
+
+async def test_what_no_reading_shows_whole_is_not_asked_to_be_read_before_it_is_replaced(desk: Desk) -> None:
+    desk.put("a.ipynb", json.dumps({"cells": [{"cell_type": "code", "source": "x", "outputs": None}]}))
+    desk.put("dot.png", PNG)
+    desk.put("a.bin", b"x\0y")
+    desk.put("min.js", "x" * 3000)
+    desk.put("big.txt", "line\n" * 2_000_000)
+    said = "exists, and read_file cannot show the whole of it: "
+    for name, why in {
+        "a.ipynb": "it is a notebook",
+        "dot.png": "it is not text",
+        "a.bin": "it is not text",
+        "min.js": "it has lines of more than 2,000 characters",
+        "big.txt": "it is too large",
+    }.items():
+        await desk.ask(read_file, path=name)
+        answer = await desk.ask(write_file, path=name, content="new\n")
+        assert answer.startswith(f"refused: {name} {said}{why}. "), answer
+        await desk.call(delete_file, path=name)
+        await desk.call(write_file, path=name, content="new\n")
+        assert desk.bytes(name) == b"new\n"
+
+
+async def test_texts_that_begin_with_the_letters_of_a_picture_or_an_archive_are_texts(desk: Desk) -> None:
+    for name, text in {
+        "a": "GIF89a is a format",
+        "b": "BZhang",
+        "c": "RIFFabcdWEBP, they say",
+        "d": "BM",
+    }.items():
+        desk.put(name, text)
+        assert (await desk.ask(read_file, path=name)).startswith(f"     1\t{text}\n")
+    desk.put("e", bz2.compress(b"x"))
+    desk.put("f", bz2.compress(b""))
+    for name in ("e", "f"):
+        assert "is an archive" in await desk.ask(read_file, path=name)
+
+
 async def test_a_pdf_that_cannot_be_read_says_why(desk: Desk) -> None:
     desk.put("a.pdf", b"%PDF-1.4\nbroken")
     answer = await desk.ask(read_file, path="a.pdf")
@@ -240,8 +294,39 @@ async def test_a_large_file_is_read_by_seeking(desk: Desk) -> None:
 async def test_a_large_file_of_one_line_stays_bounded(desk: Desk) -> None:
     desk.put("one", b"x" * 20_000_000)
     text = await desk.ask(read_file, path="one")
+    assert text.endswith(
+        "… (cut: the line has more than 58,000 characters)\n[one: lines 1–1 of 1; 1 line cut at 2,000 "
+        "characters]"
+    )
     assert len(text) < 3000
     assert len(await desk.ask(read_file, path="one", offset=-3)) < 3000
+
+
+async def test_the_last_lines_of_a_large_file_have_their_own_numbers_however_far_it_is_to_them(
+    desk: Desk,
+) -> None:
+    path = desk.put("a", b"one\ntwo\n" + b"x" * 9000)
+    os.truncate(path, 70_000_000)
+    with path.open("ab") as file:
+        file.write(b"\nlast\n")
+    answer = await desk.ask(read_file, path="a", offset=-4, limit=3)
+    assert answer.startswith("     1\tone\n     2\ttwo\n     3\txxx")
+    assert (await desk.ask(read_file, path="a", offset=-2)).startswith("     3\txxx")
+    assert (await desk.ask(read_file, path="a", offset=-99, limit=1)).startswith("     1\tone\n[a: lines 1–1")
+    assert await desk.ask(read_file, path="a", offset=-1) == "     4\tlast\n[a: lines 4–4 of 4]"
+
+
+async def test_large_files_in_other_encodings_are_read_as_small_ones_are(desk: Desk) -> None:
+    desk.put("wide.txt", ("grün\n" * 1_000_000).encode("utf-16"))
+    desk.put("marked.txt", "\ufefffirst\n" + "line\n" * 2_000_000)
+    assert await desk.ask(read_file, path="wide.txt", offset=-1) == (
+        "1000000\tgrün\n[wide.txt: lines 1000000–1000000 of 1,000,000]\n"
+        "[encoding utf-16-le; kept when the file is edited]"
+    )
+    for offset in (1, -3_000_000):
+        assert await desk.ask(read_file, path="marked.txt", offset=offset, limit=1) == (
+            "     1\tfirst\n[marked.txt: lines 1–1 of 2,000,001; offset=2 for more]"
+        )
 
 
 async def test_a_limit_below_one_is_refused(desk: Desk) -> None:
