@@ -181,8 +181,8 @@ def _put(found: dict[str, object], field: str, value: str, name: str) -> None:
         several = cast("list[str]", found.setdefault(field, []))
         several.append(value)
     elif field == "max_turns":
-        if not value.isdecimal() or int(value) < 1:
-            raise UsageError(f"{name} needs a whole number from 1, found {value!r}")
+        if not value.isdecimal() or len(value) > 9 or int(value) < 1:
+            raise UsageError(f"{name} needs a whole number from 1, found {value[:40]!r}")
         found[field] = int(value)
     elif field == "max_cost":
         found[field] = _money(value, name)

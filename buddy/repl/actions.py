@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from buddy.repl.approvals import REFUSALS, answer_of, denial_of
+from buddy.repl.approvals import REFUSALS, answer_of, denial_of, refused
 from buddy.repl.blocks import Block, Expanded, PlainText
 from buddy.repl.editor import Editor
 from buddy.repl.intents import (
@@ -145,7 +145,8 @@ class Actions:
             self._editor.clear()
             self._stage.print(PlainText("\n".join(f"{keys:24} {what}" for keys, what in KEY_HELP)))
             return
-        match answer_of(self._editor.typed_line(), self._state.marked()):
+        line = self._editor.typed_line()
+        match answer_of(line, self._state.marked()) or refused(line, self._state.inbox):
             case "too soon" | "pasted" | "no rule" as why:
                 self._editor.clear()
                 self._stage.hint(REFUSALS[why])

@@ -1,13 +1,14 @@
 """When a typed line answers a request for approval. Pure.
 
 A key is never stolen: only a whole line that is exactly `y`, `a`, `p` or `n` answers, it answers the marked
-row, and only if that row was marked on the screen long enough before the line was begun. Pasted text never
-answers.
+row, and only if that row was marked on the screen long enough before the line was begun. The same holds for
+`/ok`, and for `/ok all` about every row: neither says yes to what came while it was being typed. Pasted text
+never answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -39,16 +40,39 @@ Refused = Literal["too soon", "pasted", "no rule"]
 def answer_of(line: TypedLine, row: InboxRow | None) -> Answer | Refused | None:
     """The answer a line gives to the marked row; why it gives none although it looks like one; None when it
     is no answer at all."""
-    key = _KEYS.get(line.text.strip())
+    text = line.text.strip()
+    key = "once" if text == "/ok" else _KEYS.get(text)
     if key is None or row is None:
         return None
-    if line.pasted or line.sent_at - line.begun_at < HUMAN_S:
+    if _came_at_once(line):
         return "pasted"
     if row.marked_at is None or line.begun_at - row.marked_at < SEEN_BEFORE_S:
         return "too soon"
     if key in ("session", "rule") and not row.rule:
         return "no rule"
     return Answer(row.request_id, row.digest, key)
+
+
+def refused(line: TypedLine, rows: Sequence[InboxRow]) -> Refused | None:
+    """Why a command that answers requests, or what will be asked, is not carried out while some wait; None
+    for every other line, for a no, whose words may well be pasted, and when it may."""
+    text = line.text.strip()
+    if not rows or not text.startswith("/") or not answers(text) or _is(text, "no"):
+        return None
+    if _came_at_once(line):
+        return "pasted"
+    if text.lower().split()[1:2] != ["all"] or not _is(text, "ok"):
+        return None
+    unseen = (row.drawn_at is None or line.begun_at - row.drawn_at < SEEN_BEFORE_S for row in rows)
+    return "too soon" if any(unseen) else None
+
+
+def _is(command: str, name: str) -> bool:
+    return name.startswith(command.removeprefix("/").split(None, 1)[0].lower())
+
+
+def _came_at_once(line: TypedLine) -> bool:
+    return line.pasted or line.sent_at - line.begun_at < HUMAN_S
 
 
 def letters_only(text: str) -> bool:

@@ -93,7 +93,7 @@ Intent = (
     Line | Queue | Answer | Cancel | ToBackground | NextMode | RecallQueued | DropNote | TaskPanel | Rewind
 )
 
-_TO_TASK = pattern(r"@(?P<id>\d+)(?P<aside>\?)?\s+(?P<text>\S.*)", re.DOTALL)
+_TO_TASK = pattern(r"@(?P<id>\d{1,30})(?P<aside>\?)?\s+(?P<text>\S.*)", re.DOTALL)
 _BARE_COMMANDS = frozenset({"exit", "quit", ":q"})
 _PATH = pattern(r"/[\w.~-]+/")
 

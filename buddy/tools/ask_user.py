@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from buddy.agent.counting import whole_number
 from buddy.agent.display import Plain
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, no_access, tool
 
@@ -90,10 +91,11 @@ class Questions:
         if not words:
             raise Unanswered(_only_its_number(one) if text.strip() else f"expected an answer: {_ways(one)}")
         options = one.question.options
-        if words.isdecimal() and options:
-            if not 1 <= int(words) <= len(options):
+        chosen = whole_number(words)
+        if chosen is not None and options:
+            if not 1 <= chosen <= len(options):
                 raise Unanswered(f"question {one.number} has options 1 to {len(options)}, found {words}")
-            words = options[int(words) - 1]
+            words = options[chosen - 1]
         del self._open[one.number]
         self._answers[one.number].set_result(words)
         return one
@@ -102,7 +104,8 @@ class Questions:
         if not self._open:
             raise Unanswered("no question is waiting")
         first, _, rest = text.partition(" ")
-        known = self._open.get(int(first)) if first.isdecimal() else None
+        number = whole_number(first)
+        known = None if number is None else self._open.get(number)
         if known is not None:
             return known, rest.strip()
         if len(self._open) == 1:

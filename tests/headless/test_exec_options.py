@@ -88,6 +88,7 @@ async def test_a_limit_of_money_that_cannot_be_kept_is_said(tmp_path: Path) -> N
     ("arguments", "words"),
     [
         (["--max-turns", "0"], "--max-turns needs a whole number from 1, found '0'"),
+        (["--max-turns", "1" * 5000], f"--max-turns needs a whole number from 1, found '{'1' * 40}'"),
         (["--max-turns", "many"], "--max-turns needs a whole number from 1, found 'many'"),
         (["--max-cost", "-1"], "--max-cost needs an amount of dollars above 0, found '-1'"),
         (["--max-cost", "nan"], "--max-cost needs an amount of dollars above 0, found 'nan'"),

@@ -107,6 +107,17 @@ async def test_ok_and_no_answer_by_number_with_words_and_for_a_time(tmp_path: Pa
         await desk.said("/permissions remove 1", "expected the number of a grant")
 
 
+async def test_an_approval_of_a_number_without_measure_is_told(tmp_path: Path) -> None:
+    many = "1" * 5000
+    async with sitting(tmp_path, edits) as desk:
+        desk.say("write a.py")
+        await desk.until(lambda: bool(desk.context.board.inbox.waiting()))
+        await desk.said(f"/ok {many}", "is waiting (waiting: 1)")
+        await desk.said("/permissions remove " + many, "expected the number of a grant")
+        await desk.said("/ok 1", "approved once")
+        await desk.quiet()
+
+
 async def test_an_answer_to_what_is_gone_is_refused(tmp_path: Path) -> None:
     async with sitting(tmp_path, edits) as desk:
         desk.act(Answer("r", "d", "once"))
@@ -346,7 +357,7 @@ async def test_the_screen_commands(tmp_path: Path) -> None:
         for name in ("clear", "redraw", "editor"):
             desk.say(f"/{name}")
         await desk.until(lambda: desk.paper.drawn == ["clear", "redraw", "edit"])
-        await desk.said("/theme", "[display]")
+        await desk.said("/theme", "theme auto, color auto; themes: auto, dark, light, plain")
         await desk.said("/log", "there is no log")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from buddy.agent.messages import UserMessage, text_of
 from buddy.repl.intents import Cancel, DropNote, NextMode, RecallQueued, Rewind, TaskPanel, ToBackground
 from buddy.repl.view_state import Retrying
+from buddy.safety.grants import Approvals
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, Stall, call, failure, reply
 from tests.repl.sitting_desk import sitting
@@ -132,6 +133,34 @@ async def test_kill_wait_and_timeout(tmp_path: Path) -> None:
         assert desk.paper.line == "@2 more", "nothing typed is lost"
         await desk.said("/fg 2", "task 2 is closed")
         assert "closed" not in await desk.said("/ps", "▸ 1")
+
+
+async def test_a_number_without_measure_is_told(tmp_path: Path) -> None:
+    many = "1" * 5000
+    async with sitting(tmp_path, slow) as desk:
+        for command, said in {
+            f"/kill {many}": "expected the number of a task, found '111",
+            "/timeout 1 0m": "expected a time above 0 and of a year at most, found '0m'",
+            f"/timeout 1 {many}": "expected a time above 0 and of a year at most, found '111",
+            "/approve 0": "expected a time above 0 and of a year at most, found '0'",
+            "/approve 99999999999999999999": "expected a time above 0 and of a year at most",
+            f"/approve {many}": "expected a time above 0 and of a year at most",
+            f"/undo yes {many}": "expected /undo",
+            f"/worktree diff {many}": "there is no task and no worktree",
+            f"/budget @{many} 5": "expected a task like @3",
+            f"/budget {many}": "expected 0 (no limit) to 1,000,000 dollars, found '111",
+            "/budget -1": "expected 0 (no limit) to 1,000,000 dollars, found '-1'",
+            "/budget nan": "expected 0 (no limit) to 1,000,000 dollars, found 'nan'",
+            "/budget inf": "expected 0 (no limit) to 1,000,000 dollars, found 'inf'",
+            f"/btw @{many} why": "heard: ",
+            f"/steer {many} more": "heard: ",
+        }.items():
+            assert "bug" not in await desk.said(command, said)
+            await desk.quiet()
+        task = desk.context.board.task(1)
+        assert (desk.context.desk.policy.approvals, task.deadline) == (Approvals(), None)
+        assert task.meter.budget.max_cost_usd == task.meter.session.max_cost_usd == 0
+        await desk.said(f"/rewind {many}", "expected the number of a prompt, 1 to 1")
 
 
 async def test_killing_the_task_in_front_leaves_another_one_there(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from buddy.agent.display import Plain
 from buddy.agent.messages import Call
-from buddy.repl.approvals import TypedLine, answer_of
+from buddy.repl.approvals import TypedLine, answer_of, refused
 from buddy.repl.intents import Answer, Line, NewTask, Prompt, ShellLine, Slash, ToTask, parse_line
 from buddy.repl.view_state import InboxRow
 
@@ -29,6 +29,7 @@ from buddy.repl.view_state import InboxRow
         ("@9 nobody", Prompt("@9 nobody")),
         ("@2", Prompt("@2")),
         ("@2.txt is wrong", Prompt("@2.txt is wrong")),
+        (f"@{'2' * 5000} nobody", Prompt(f"@{'2' * 5000} nobody")),
         ("/help me", Slash("/help me")),
         ("/usr/bin is a path", Prompt("/usr/bin is a path")),
         ("!ls -l", ShellLine("ls -l", private=False)),
@@ -104,3 +105,27 @@ def test_SEC_039_a_key_soon_after_the_request_does_not_answer(begun_at: float, a
 def test_SEC_040_pasted_text_never_answers() -> None:
     assert answer_of(typed("y", pasted=True), row()) == "pasted"
     assert answer_of(typed("y", took=0.001), row()) == "pasted"
+
+
+def test_SEC_039_ok_answers_the_marked_request_under_the_same_conditions_as_a_letter() -> None:
+    assert answer_of(typed(" /ok "), row()) == Answer("q7", "digest of q7", "once")
+    assert answer_of(typed("/ok", begun_at=11.0, took=3.0), row("q8", marked_at=11.1)) == "too soon"
+    assert answer_of(typed("/ok", pasted=True), row()) == "pasted"
+    assert answer_of(typed("/ok"), None) is None, "the command says that nothing waits"
+
+
+@pytest.mark.parametrize("line", ["/ok all", "/OK  all 10m", "/o all"])
+def test_SEC_039_ok_all_says_no_yes_to_what_came_while_it_was_typed(line: str) -> None:
+    seen, new, unseen = row("q1"), row("q2", marked_at=11.5), row("q3", marked_at=None)
+    assert refused(typed(line, took=3.0), [seen]) is None
+    assert refused(typed(line, took=3.0), [seen, new]) == "too soon"
+    assert refused(typed(line, took=3.0), [seen, unseen]) == "too soon"
+
+
+def test_SEC_040_a_pasted_command_answers_nothing_that_waits() -> None:
+    commands = ("/ok 1", "/ok all", "/approve all", "/mode auto", "/trust yes")
+    assert {refused(typed(one, pasted=True), [row()]) for one in commands} == {"pasted"}
+    assert {refused(typed(one, took=0.001), [row()]) for one in commands} == {"pasted"}
+    assert {refused(typed(one, pasted=True), []) for one in commands} == {None}
+    others = ("/no 1 pasted words", "/status", "/", "/usr/bin/ok", "the /ok command", "")
+    assert {refused(typed(one, pasted=True), [row()]) for one in others} == {None}

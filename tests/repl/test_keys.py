@@ -22,6 +22,7 @@ from buddy.repl.intents import (
     Queue,
     RecallQueued,
     Rewind,
+    Slash,
     TaskPanel,
     ToBackground,
 )
@@ -245,6 +246,33 @@ async def test_SEC_039_a_typed_letter_answers_only_a_request_that_was_seen() -> 
         await stage.until(lambda: stage.intents == [Answer("q1", "dq1", "once")])
         assert stage.repl.editor.text == ""
         await stage.until(lambda: not any("not answered" in row for row in stage.terminal.rows()))
+
+
+async def test_SEC_039_a_command_says_yes_only_to_requests_that_were_seen() -> None:
+    now = [100.0]
+
+    async def typed_line(text: str) -> None:
+        stage.type(text)
+        await stage.until(lambda: stage.repl.editor.text == text)
+        now[0] += 0.02  # no paste
+        stage.type("\r")
+
+    async with running_repl(clock=lambda: now[0]) as stage:
+        await asking_turn(stage)
+        for line in ("/ok", "/ok all"):
+            await typed_line(line)
+            await stage.shows("was not on the screen yet")
+            await typed_line("")
+        stage.type("\x1b[200~/ok 1\x1b[201~")
+        await stage.until(lambda: stage.repl.editor.text == "/ok 1")
+        now[0] += 0.35
+        stage.type("\r")
+        await stage.shows("pasted text never answers")
+        assert stage.intents == []
+        await typed_line("/ok all")
+        await stage.until(lambda: stage.intents == [Slash("/ok all")])
+        await typed_line("/ok")
+        await stage.until(lambda: stage.intents[1:] == [Answer("q1", "dq1", "once")])
 
 
 async def test_a_request_never_takes_a_key_from_the_line() -> None:

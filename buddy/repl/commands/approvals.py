@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 
+from buddy.agent.counting import whole_number
 from buddy.repl import words
 from buddy.repl.blocks import Note, PlainText, Table
 from buddy.repl.commands.registry import CommandError, command
@@ -28,10 +29,11 @@ def _requests(context: Context, which: str) -> tuple[OpenRequest, ...]:
         return waiting
     if not which:
         return waiting[:1]
-    found = tuple(request for request in waiting if request.number == int(which))
+    number = whole_number(which)
+    found = tuple(request for request in waiting if request.number == number)
     if not found:
         numbers = ", ".join(str(request.number) for request in waiting)
-        raise CommandError(f"no approval {which} is waiting (waiting: {numbers})")
+        raise CommandError(f"no approval {which[:30]} is waiting (waiting: {numbers})")
     return found
 
 
@@ -181,11 +183,12 @@ def _test(context: Context, text: str) -> None:
 
 def _remove(context: Context, text: str) -> None:
     policy = context.desk.policy
-    if not text.isdecimal() or not 1 <= int(text) <= len(policy.grants):
+    number = whole_number(text)
+    if number is None or not 1 <= number <= len(policy.grants):
         raise CommandError(
             f"expected the number of a grant, 1 to {len(policy.grants)}; rules are in your buddy.toml"
         )
-    grant = policy.grants[int(text) - 1]
+    grant = policy.grants[number - 1]
     policy.revoke(grant)
     context.stage.print(Note("info", f"forgotten: {grant.rule.shown}"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from buddy.agent.cancel import TurnCancelled, run_cancellable
 from buddy.agent.compaction import applied
+from buddy.agent.counting import whole_number
 from buddy.agent.messages import AssistantMessage, Message, Text, text_of
 from buddy.agent.provider import ModelRequest, ProviderError
 from buddy.agent.reply import ReplyAssembler
@@ -26,9 +27,9 @@ _ASIDE = (
 async def btw(context: Context, argument: str) -> None:
     """Ask something on the side: the turn goes on, the conversation does not grow"""
     first, _, rest = argument.partition(" ")
-    named = first.startswith("@") and first[1:].isdecimal()
-    task = context.board.task(int(first[1:])) if named else context.board.task(context.focus)
-    question = (rest if named else argument).strip()
+    named = whole_number(first[1:]) if first.startswith("@") else None
+    task = context.board.task(context.focus if named is None else named)
+    question = (argument if named is None else rest).strip()
     if not question:
         raise CommandError("expected a question: /btw why pytest?, /btw @2 which file was that?")
     with context.own.begun(f"btw: {question}") as work:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from buddy.agent.counting import whole_number
 from buddy.repl import words
 from buddy.repl.blocks import Note, Table
 from buddy.repl.commands.registry import CommandError, command
@@ -94,21 +95,29 @@ async def budget(context: Context, argument: str) -> None:
     first, _, rest = argument.partition(" ")
     number, rest = 0, rest.strip()
     if first.startswith("@"):
-        if not first[1:].isdecimal():
-            raise CommandError(f"expected a task like @3, found {first!r}")
-        number, first, rest = int(first[1:]), rest, ""
+        named = whole_number(first[1:])
+        if named is None:
+            raise CommandError(f"expected a task like @3, found {first[:40]!r}")
+        number, first, rest = named, rest, ""
     if not first or rest:
         raise CommandError("expected an amount: /budget 5, /budget @3 0.50, /budget off")
-    try:
-        amount = 0.0 if first == "off" else float(first.removeprefix("$"))
-    except ValueError:
-        raise CommandError(f"expected an amount of dollars, found {first!r}") from None
+    amount = 0.0 if first == "off" else _dollars(first.removeprefix("$"))
     try:
         context.board.set_budget(number, amount)
     except TaskError as error:
         raise CommandError(str(error)) from error
     whose = f"task {number}" if number else "the session"
     context.stage.print(Note("info", f"budget of {whose}: {'none' if not amount else words.money(amount)}"))
+
+
+def _dollars(text: str) -> float:
+    try:
+        amount = float(text)
+    except ValueError:
+        raise CommandError(f"expected an amount of dollars, found {text[:40]!r}") from None
+    if not 0 <= amount <= MOST_DOLLARS:  # "nan" is neither above nor below anything
+        raise CommandError(f"expected 0 (no limit) to {MOST_DOLLARS:,} dollars, found {text[:40]!r}")
+    return amount
 
 
 COMMANDS = (model, models, cost, budget)

@@ -24,7 +24,7 @@ from buddy.workspace.undo import UndoEntry
 
 SHOWN = 20
 MAX_NAMED = 8
-_ARGUMENT = re.compile(r"(?P<number>\d+)(?:\s+(?P<what>conversation|files|both))?")
+_ARGUMENT = re.compile(r"(?P<number>\d{1,30})(?:\s+(?P<what>conversation|files|both))?")
 
 
 @command(

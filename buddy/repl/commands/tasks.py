@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from buddy.agent.counting import whole_number
 from buddy.agent.messages import Message, UserMessage
 from buddy.repl import words
 from buddy.repl.blocks import Note, Table
@@ -14,14 +15,23 @@ from buddy.tasks.task import Task
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)?", re.IGNORECASE)
 _UNITS = {"s": 1, "m": 60, "h": 3600, None: 1}
+LONGEST_S = 365 * 24 * 3600
+SHOWN_CHARS = 40
 
 
 def duration_s(text: str) -> float:
-    """ "90", "10m", "1.5h" in seconds. Raises `CommandError`."""
+    """ "90", "10m", "1.5h" in seconds: above 0, a year at most. Raises `CommandError`."""
     found = _DURATION.fullmatch(text.strip())
     if found is None:
-        raise CommandError(f"expected a time like 90s, 10m or 1h, found {text!r}")
-    return float(found[1]) * _UNITS[found[2].lower() if found[2] else None]
+        raise CommandError(f"expected a time like 90s, 10m or 1h, found {_short(text)}")
+    seconds = float(found[1]) * _UNITS[found[2].lower() if found[2] else None]
+    if not 0 < seconds <= LONGEST_S:
+        raise CommandError(f"expected a time above 0 and of a year at most, found {_short(text)}")
+    return seconds
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= SHOWN_CHARS else text[:SHOWN_CHARS] + "…")
 
 
 def task_number(context: Context, text: str) -> int:
@@ -29,9 +39,10 @@ def task_number(context: Context, text: str) -> int:
     given = text.strip().removeprefix("@")
     if not given:
         return context.focus
-    if not given.isdecimal():
-        raise CommandError(f"expected the number of a task, found {given!r}; /ps lists them")
-    return context.board.task(int(given)).number
+    number = whole_number(given)
+    if number is None:
+        raise CommandError(f"expected the number of a task, found {_short(given)}; /ps lists them")
+    return context.board.task(number).number
 
 
 @command(family="tasks", aliases=("tasks",), usage="[-a]")
@@ -120,9 +131,11 @@ async def bg(context: Context, argument: str) -> None:
 
 @command(family="tasks", usage="[N]", destructive=True, completes=("task",))
 async def kill(context: Context, argument: str) -> None:
-    """Cancel a task's turn and close the task"""
+    """Cancel a task's turn and close the task; without a number the one in front, if it runs"""
     board = context.board
     number = task_number(context, argument)
+    if not argument and not board.task(number).running:
+        raise CommandError(_which_to_kill(context, number))
     if board.task(number).closed:
         raise CommandError(f"task {number} is closed already")
     if number == board.focus:
@@ -134,20 +147,7 @@ async def kill(context: Context, argument: str) -> None:
     left = f"; {task.left}" if task.left else ""
     context.stage.print(Note("info", f"task {number} is closed{left}"))
 
-    if not argument and not board.task(number).running:
-        raise CommandError(_which_to_kill(context, number))
 
-@command(family="tasks", usage="[N] TIME|off", completes=("task",))
-async def timeout(context: Context, argument: str) -> None:
-    """Cancel a task's turn after a time"""
-    first, _, rest = argument.partition(" ")
-    number, text = (task_number(context, first), rest) if rest else (context.focus, first)
-    if not text:
-        raise CommandError("expected a time: /timeout 10m, /timeout 3 90s, /timeout off")
-    seconds = 0.0 if text.strip() == "off" else duration_s(text)
-    context.board.set_timeout(number, seconds)
-    said = f"will be cancelled after {words.seconds(seconds)}" if seconds else "has no time limit"
-    context.stage.hint(f"task {number} {said}")
 def _which_to_kill(context: Context, number: int) -> str:
     """Nothing runs in front: what could be meant."""
     title = context.board.task(number).title
@@ -157,6 +157,17 @@ def _which_to_kill(context: Context, number: int) -> str:
     return f"task {number}{named} in front does not run: /kill {number} closes it{others}"
 
 
+@command(family="tasks", usage="[N] TIME|off", completes=("task",))
+async def timeout(context: Context, argument: str) -> None:
+    """Cancel a task's turn after a time"""
+    first, _, rest = argument.partition(" ")
+    number, text = (task_number(context, first), rest) if rest else (context.focus, first)
+    if not text:
+        raise CommandError("expected a time: /timeout 10m, /timeout 3 90s, /timeout off")
+    seconds = 0.0 if text.strip() in ("off", "0") else duration_s(text)
+    context.board.set_timeout(number, seconds)
+    said = f"will be cancelled after {words.seconds(seconds)}" if seconds else "has no time limit"
+    context.stage.hint(f"task {number} {said}")
 
 
 @command(family="tasks", usage="[N]", completes=("task",))
@@ -181,8 +192,8 @@ async def queue(context: Context, argument: str) -> None:
 async def steer(context: Context, argument: str) -> None:
     """Send text to a running task at its next step"""
     first, _, rest = argument.partition(" ")
-    number = int(first) if first.isdecimal() and rest else context.focus
-    text = rest if number != context.focus or (first.isdecimal() and rest) else argument
+    named = whole_number(first) if rest else None
+    number, text = (context.focus, argument) if named is None else (named, rest)
     if not text:
         raise CommandError("expected the text: /steer use pytest, /steer 2 use pytest")
     expanded = await context.desk.expand(number, text)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from buddy.agent.counting import whole_number
 from buddy.agent.messages import Call
 from buddy.agent.tool import ToolError
 from buddy.repl.blocks import Note, ToolCall
@@ -71,13 +72,13 @@ def _wanted(context: Context, argument: str) -> _Wanted:
     words = words[1:] if everything else words
     if words[:1] == ["without"] and len(words) > 1 and not everything:
         return _Wanted(number, False, 0, _files(context, argument.partition("without")[2]))
-    shown = words[1] if len(words) == 2 and words[0] == "yes" and words[1].isdecimal() else ""
-    if words and words != ["yes"] and not shown:
+    shown = whole_number(words[1]) if len(words) == 2 and words[0] == "yes" else None
+    if words and words != ["yes"] and shown is None:
         raise CommandError(
             "expected /undo, /undo @3 or /undo @3 all, then nothing, yes and the number that was shown, or "
             f"(not after all) without and the files that stay as they are, found {argument!r}"
         )
-    return _Wanted(number, everything, int(shown or 0), ())
+    return _Wanted(number, everything, shown or 0, ())
 
 
 def _files(context: Context, text: str) -> tuple[str, ...]:

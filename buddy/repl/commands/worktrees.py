@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from buddy.agent.counting import counted
+from buddy.agent.counting import counted, whole_number
 from buddy.agent.display import Diff
 from buddy.agent.messages import Call
 from buddy.agent.pattern import pattern
@@ -187,8 +187,9 @@ def _call(context: Context, number: int, tree: Worktree, changes: Changes) -> To
 
 def _meant(context: Context, word: str) -> tuple[Worktree, Task | None]:
     """The worktree of a task's number, or of a name. Raises `CommandError`."""
-    if word.isdecimal() and int(word) in context.board.tasks:
-        task = context.board.task(int(word))
+    number = whole_number(word)
+    if number in context.board.tasks:
+        task = context.board.tasks[number]
         tree = task.workspace.worktree
         if tree is None:
             raise CommandError(f"task {word} works in the main tree")
