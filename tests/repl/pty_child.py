@@ -17,6 +17,7 @@ from buddy.agent.messages import Text, UserMessage
 from buddy.repl.app import Settings
 from buddy.repl.blocks import Note
 from buddy.repl.intents import Intent, Prompt
+from buddy.repl.leaving import Ending
 from buddy.repl.start import open_repl
 from buddy.repl.style import choose_look
 from buddy.repl.view_state import NO_DESK, DeskFacts
@@ -101,7 +102,24 @@ def main(mode: str, log_path: str) -> int:
         progress=True,
     )
     repl = open_repl(settings=settings, desk=desk, act=act, log=log)
-    ending = asyncio.run(repl.run(events()))
+
+    async def tell_tidied() -> None:
+        """Log every width for which the screen has been tidied up."""
+        columns = 0
+        while True:
+            if not repl.screen._settling.is_on and repl.screen._size.columns != columns:
+                columns = repl.screen._size.columns
+                log(f"tidied up at {columns}")
+            await asyncio.sleep(0.01)
+
+    async def run() -> Ending:
+        telling = asyncio.ensure_future(tell_tidied())
+        try:
+            return await repl.run(events())
+        finally:
+            telling.cancel()
+
+    ending = asyncio.run(run())
     log(f"ended {ending}")
     return 0 if ending == "left" else 1
 

@@ -21,7 +21,7 @@ from buddy.repl.style import UNICODE, Look
 from buddy.repl.view_state import NO_DESK, DeskFacts
 from tests.screen_text import everything_of, rows_of
 
-DEADLINE_S = 8.0
+DEADLINE_S = 20.0
 
 
 class FakeTerminal:
@@ -128,6 +128,15 @@ class Stage:
 
     async def shows_not(self, text: str) -> None:
         await self.until(lambda: not any(text in row for row in self.terminal.rows()))
+
+    async def seen(self) -> None:
+        """Wait until the marked request counts as seen from now on."""
+
+        def is_seen() -> bool:
+            row = self.repl.state.marked()
+            return row is not None and row.marked_at is not None
+
+        await self.until(is_seen)
 
     async def line(self, text: str) -> None:
         """Type text as a person does and send it."""

@@ -22,6 +22,8 @@ from tests.repl.sitting_desk import Sitting, sitting
 
 def completer_of(desk: Sitting) -> DeskCompleter:
     index = FileIndex(str(desk.desk.repo))
+    index.match("", 1)
+    assert index.wait(20), "the first listing"
     return DeskCompleter(
         builtin_commands(), desk.context, lambda: str(desk.desk.repo), lambda text: found(index, text)
     )

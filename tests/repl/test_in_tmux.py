@@ -25,6 +25,7 @@ class Tmux:
 
     def __init__(self, folder: Path, mode: str, columns: int, rows: int) -> None:
         self.socket = str(folder / "tmux")
+        self.log = folder / "log"
         program = shlex.join([sys.executable, str(CHILD), mode, str(folder / "log")])
         shell = (
             f"cd {ROOT}; echo from-the-shell; PYTHONPATH={ROOT} TERM=tmux-256color {program}; echo back; cat"
@@ -34,6 +35,11 @@ class Tmux:
     def __call__(self, *args: str) -> str:
         command = ["tmux", "-S", self.socket, "-f", "/dev/null", *args]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    def is_tidied_up(self, columns: int) -> bool:
+        """Whether the program has drawn everything again for this width."""
+        told = [line for line in self.log.read_text().splitlines() if line.startswith("tidied")]
+        return told[-1:] == [f"tidied up at {columns}"]
 
     def screen(self, *, past: bool = False) -> list[str]:
         return self("capture-pane", "-p", *(["-S", "-"] if past else [])).rstrip("\n").split("\n")
@@ -103,7 +109,7 @@ def test_resizing_with_pauses_draws_again_what_is_on_the_screen_and_nothing_twic
     for columns, rows in ((60, 25), (40, 27), (90, 22), (20, 30), (100, 28), (30, 20), (100, 30)):
         tmux("resize-window", "-x", str(columns), "-y", str(rows))
         tmux.until(lambda rule="─" * (columns - 1): tmux.screen().count(rule) == 1)
-        time.sleep(0.5)  # as a person does who looks at it: each size is tidied up
+        tmux.until(lambda columns=columns: tmux.is_tidied_up(columns))
     said = [f"paragraph {number} says a few words that take more than one line." for number in range(40)]
     text = " ".join(" ".join(tmux.screen(past=True)).split())
     assert [sentence for sentence in said if text.count(sentence) != 1] == []
@@ -121,7 +127,7 @@ def test_a_terminal_that_is_no_wider_than_a_word_for_a_moment_comes_back_whole(
     tmux.until(lambda: any("a draft" in line for line in tmux.screen()))
     for columns in (60, narrow, 90):
         tmux("resize-window", "-x", str(columns), "-y", "20")
-        time.sleep(0.6)  # each size is tidied up
+        tmux.until(lambda columns=columns: tmux.is_tidied_up(columns))
     tmux.until(lambda: tmux.screen().count("─" * 89) == 1)
     said = [f"paragraph {number} says a few words that take more than one line." for number in range(40)]
     assert [line for line in tmux.screen(past=True) if line.startswith("paragraph")] == said

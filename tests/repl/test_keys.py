@@ -44,6 +44,7 @@ async def asking_turn(stage: Stage) -> None:
     tape = await running_turn(stage)
     stage.send(tape.tool(), tape.asked())
     await stage.shows("y once")
+    await stage.seen()
 
 
 async def cancels_from_normal_mode(stage: Stage) -> None:

@@ -28,6 +28,7 @@ async def two_background_requests(stage: Stage) -> None:
     stage.send(three.turn("three"), three.tool("c3", "rm x"), three.asked("q3", "c3"))
     await stage.shows("▸ 1 task 2 high git push")
     await stage.shows("  2 task 3 high rm x")
+    await stage.seen()
 
 
 async def test_SEC_041_esc_denies_one_of_two_requests_only() -> None:
@@ -50,6 +51,7 @@ async def test_SEC_041_esc_twice_does_not_deny_the_second_request_unseen() -> No
         two = Tape(2, at=None)
         stage.send(two.event(ApprovalResolved("q2", "denied", "you")))
         await stage.shows("▸ 1 task 3 high rm x")
+        await stage.seen()
         stage.type("\x1b")
         await stage.shows("not denied")
         assert stage.intents == [Answer("q2", "dq2", "denied")]
@@ -148,6 +150,7 @@ async def test_SEC_038_a_letter_begun_for_one_request_never_answers_the_one_show
         tape = await running_turn(stage)
         stage.send(tape.tool("c7", "git push"), tape.asked("q7", "c7"))
         await stage.shows("git push")
+        await stage.seen()
         await asyncio.sleep(0.35)
         stage.type("y")
         await stage.until(lambda: stage.repl.editor.text == "y")
@@ -157,6 +160,7 @@ async def test_SEC_038_a_letter_begun_for_one_request_never_answers_the_one_show
             tape.asked("q8", "c8", "rm -r build"),
         )
         await stage.shows("▸ 1 task 1 high rm -r build")
+        await stage.seen()
         await asyncio.sleep(0.35)
         stage.type("\r")
         await stage.shows("was not on the screen yet")
