@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shlex
 import signal
@@ -49,26 +50,43 @@ async def suspend(screen: Screen, fd: int, modes: Modes | None) -> None:
 async def edit(
     screen: Screen, text: str, environ: Mapping[str, str], terminal: tuple[int, Modes | None]
 ) -> str | None:
-    """The text as the person's editor left it; None when there is no editor or it failed. `terminal`: its
-    descriptor, and the settings the editor finds."""
-    command = environ.get("VISUAL") or environ.get("EDITOR") or "vi"
-    fd, path = tempfile.mkstemp(prefix="buddy-", suffix=".md")
+    """The text as the person's editor left it; None when there is no editor, it failed, or there is no file
+    for it or from it. `terminal`: its descriptor, and the settings the editor finds."""
     try:
-        os.write(fd, text.encode("utf-8", "replace"))
-        os.close(fd)
+        command = shlex.split(environ.get("VISUAL") or environ.get("EDITOR") or "vi")
+        path = _written(text)
+    except (OSError, ValueError):  # no room for a file; quotes of the command that do not close
+        return None
+    try:
         async with screen.lent():
             set_terminal_modes(*terminal)
-            code = await _run([*shlex.split(command), path])
+            code = await _run([*command, path])
         if code != 0:
+            screen.repair()  # what it said last may stand in the row of the prompt
             return None
-        return _read(path).rstrip("\n")
+        return _read(path)
     finally:
+        with contextlib.suppress(OSError):  # the editor may have removed it
+            os.unlink(path)
+
+
+def _written(text: str) -> str:
+    fd, path = tempfile.mkstemp(prefix="buddy-", suffix=".md")
+    try:
+        with open(fd, "wb") as file:
+            file.write(text.encode("utf-8", "replace"))
+    except OSError:
         os.unlink(path)
+        raise
+    return path
 
 
-def _read(path: str) -> str:
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return file.read()
+def _read(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().rstrip("\n")
+    except OSError:
+        return None
 
 
 async def _run(argv: list[str]) -> int:

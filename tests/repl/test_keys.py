@@ -394,11 +394,22 @@ async def test_the_line_goes_through_the_persons_editor(tmp_path: Path) -> None:
         await stage.shows("draft, edited")
 
 
-async def test_an_editor_that_fails_leaves_the_line_alone() -> None:
-    async with running_repl(environ={"EDITOR": "/nowhere/editor"}) as stage:
+EDITORS_THAT_FAIL = {
+    "missing": "/nowhere/editor",
+    "unclosed quotes": "vi 'a",
+    "a code": "sh -c 'exit 3'",
+    "the file removed": "sh -c 'rm \"$0\"'",
+}
+
+
+@pytest.mark.parametrize("command", EDITORS_THAT_FAIL.values(), ids=EDITORS_THAT_FAIL)
+async def test_an_editor_that_fails_leaves_the_line_alone(command: str) -> None:
+    async with running_repl(environ={"EDITOR": command}) as stage:
         stage.type("draft\x07")
         await stage.shows("the editor failed")
-        assert stage.repl.editor.text == "draft"
+        await stage.shows("❯ draft")
+        stage.type(" goes on")
+        await stage.until(lambda: stage.repl.editor.text == "draft goes on")
 
 
 async def test_a_cancel_goes_before_what_is_to_be_drawn_and_everything_is_drawn_after_it() -> None:
