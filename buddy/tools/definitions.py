@@ -18,9 +18,10 @@ from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.sanitise import visible
 from buddy.tools.search import Place, checked_pattern, place_of, search_run
 from buddy.workspace.definition_patterns import BY_EXTENSION, defines, extension_of
+from buddy.workspace.file_bytes import MAX_FILE_BYTES, regular_bytes
 from buddy.workspace.launch import trusted_program
 from buddy.workspace.processes import Request
-from buddy.workspace.search_extract import MAX_FILE_BYTES, Found, regular_bytes
+from buddy.workspace.search_extract import Found
 from buddy.workspace.search_run import SearchRun, Wanted, find, stoppable
 
 MAX_LINES = 20_000

@@ -12,7 +12,8 @@ from buddy.agent.counting import counted
 from buddy.agent.display import FileList, Plain
 from buddy.agent.tool import ToolResult
 from buddy.safety.sanitise import visible
-from buddy.workspace.search_extract import MAX_FILE_BYTES, Found, Hit, cut, decoded, regular_bytes
+from buddy.workspace.file_bytes import MAX_FILE_BYTES, decoded, regular_bytes
+from buddy.workspace.search_extract import Found, Hit, cut
 from buddy.workspace.search_run import Corpus
 from buddy.workspace.walk import Walked
 

@@ -13,8 +13,8 @@ import re
 from collections.abc import Collection
 
 from buddy.safety.git_files import git_folders
+from buddy.workspace.file_bytes import regular_bytes
 from buddy.workspace.ignore_pattern import Rule, parse_ignore_file
-from buddy.workspace.search_extract import regular_bytes
 
 ALWAYS = frozenset({".git", ".buddyx"})
 MAX_BYTES = 1_000_000

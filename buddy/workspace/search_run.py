@@ -16,12 +16,12 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from buddy.agent.tool import ToolError
-from buddy.workspace import search_extract
+from buddy.workspace.file_bytes import MAX_FILE_BYTES
 from buddy.workspace.git_config import inert_options
 from buddy.workspace.ignore import repository_above
 from buddy.workspace.launch import trusted_program
 from buddy.workspace.processes import ChildProcesses, Request
-from buddy.workspace.search_extract import MAX_FILE_BYTES, Found, Job, found_from, never, nothing, search
+from buddy.workspace.search_extract import Found, Job, found_from, never, nothing, search
 from buddy.workspace.search_pattern import SearchPattern
 
 T = TypeVar("T")
@@ -285,6 +285,13 @@ def _names(output: bytes) -> frozenset[str]:
 # A child process for patterns that may never end
 
 
+_PACKAGES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_BARE_CHILD = (  # the standard library stays first: nothing that is installed can take its place
+    "import sys; sys.path.append(sys.argv[1]); "
+    "from buddy.workspace.search_extract import main; main(*sys.argv[2:])"
+)
+
+
 async def _in_child(run: SearchRun, job: Job) -> Found:
     import tempfile  # here: 3 ms that only such a pattern needs
 
@@ -295,9 +302,8 @@ async def _in_child(run: SearchRun, job: Job) -> Found:
     with tempfile.TemporaryDirectory(prefix=f"buddy-search-{os.getpid()}-") as folder:
         names = [os.path.join(folder, name) for name in ("job", "answer", "place")]
         _write_job(names[0], {**job, "longest": 0})
-        script = os.path.abspath(search_extract.__file__)
         request = Request(
-            (sys.executable, "-I", "-S", "-B", "-X", "utf8", script, *names),
+            (sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", _BARE_CHILD, _PACKAGES, *names),
             job["top"],
             run.task_id,
             sandboxed=False,

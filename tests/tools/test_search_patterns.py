@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from buddy.workspace.search_extract import Job, regular_bytes, search
+from buddy.workspace.file_bytes import regular_bytes
+from buddy.workspace.search_extract import Job, search
 from buddy.workspace.search_pattern import SearchPattern, prepare
 from buddy.workspace.search_tokens import PatternError
 from tests.capabilities import requires

@@ -1,0 +1,137 @@
+"""A search that begins where the text it needs stands finds what a plain one finds; files are read whole."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+from buddy.workspace.file_bytes import MAX_FILE_BYTES, file_bytes
+from buddy.workspace.search_extract import BYTES_BETWEEN_LOOKS, BYTES_PER_FILE, Job, search
+from buddy.workspace.search_pattern import prepare
+
+WORDS = ("alpha", "beta", "def f", "needle_in", "é", "x", "  ", "naïve", "", "=")
+PATTERNS = (
+    "needle_in",
+    "alpha",
+    "x",
+    "é",
+    "def f.*=",
+    "^alpha",
+    "beta$",
+    r"alpha beta\b",
+    r"\bx\b",
+    "alpha|beta",
+    "(?i)Needle_IN",
+    "(?<=alpha )beta",
+    "x(?! )",
+    r"needle_in\s+x",
+    "f?needle_in",
+)
+ENDS = ("\n", "\r\n", "\r", "\n\n", "")
+
+
+def text_of(chance: random.Random) -> bytes:
+    """Lines of a few words; the text that is looked for often, seldom, or once."""
+    common = WORDS if chance.random() < 0.5 else chance.sample(WORDS, 3)
+    lines = [" ".join(chance.choices(common, k=chance.randint(0, 9))) for _ in range(chance.randint(0, 60))]
+    if chance.random() < 0.5:
+        lines.insert(chance.randint(0, len(lines)), chance.choice(WORDS))
+    end = chance.choice(ENDS[:3])
+    text = end.join(lines) + chance.choice(ENDS)
+    encoding = chance.choice(("utf-8", "utf-8", "utf-8", "latin-1", "utf-16", "utf-8-sig"))
+    return chance.choice((b"", b"", b"", b"\0", b"\xff")) + text.encode(encoding, "replace")
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_where_a_search_begins_makes_no_difference_to_what_it_finds(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    for number in range(8):
+        (tmp_path / f"{number}").write_bytes(text_of(chance))
+    pattern, multiline = PATTERNS[seed % len(PATTERNS)], chance.random() < 0.2
+    asked = prepare(pattern, literal=False, ignore_case=chance.random() < 0.2, multiline=multiline)
+    last = chance.choice((0, 3, 1000))
+    bare = Job(
+        top=str(tmp_path),
+        files=sorted(os.listdir(tmp_path)),
+        source=asked.source,
+        flags=asked.flags,
+        literals=[],
+        signs=None,
+        multiline=multiline,
+        first=0,
+        last=last,
+        enough=sys.maxsize,
+        once=not last and chance.random() < 0.5,
+        longest=chance.choice((0, 10_000)),
+    )
+
+    plain = search(bare, never, nobody)
+    helped = search(Job(**{**bare, "literals": list(asked.literals), "signs": asked.signs}), never, nobody)
+
+    assert helped == plain
+
+
+def never() -> bool:
+    return False
+
+
+def nobody(_number: int) -> None:
+    """Nobody is told how far it is."""
+
+
+def test_every_kind_of_file_is_read_whole_or_told_of(tmp_path: Path) -> None:
+    for name, content in {"empty": b"", "short": b"x", "long": b"y" * 20_000}.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("short")
+    os.mkfifo(tmp_path / "pipe")
+    with open(tmp_path / "huge", "wb") as file:
+        file.truncate(MAX_FILE_BYTES + 1)
+    before = len(os.listdir("/dev/fd"))
+
+    found = {path.name: file_bytes(str(path)) for path in tmp_path.iterdir()}
+
+    assert found == {
+        "empty": b"",
+        "short": b"x",
+        "long": b"y" * 20_000,
+        "folder": "unreadable",
+        "link": "unreadable",
+        "pipe": "unreadable",
+        "huge": "large",
+    }
+    assert file_bytes(str(tmp_path / "gone")) == file_bytes("/dev/null") == "unreadable"
+    assert file_bytes("/proc/self/status") != b""
+    assert len(os.listdir("/dev/fd")) == before
+
+
+@pytest.mark.parametrize("size", [1, 4_000, 100_000])
+def test_the_clock_is_looked_at_every_few_files(tmp_path: Path, size: int) -> None:
+    for number in range(40):
+        (tmp_path / f"{number:02}").write_bytes(b"x" * size)
+    job = Job(
+        top=str(tmp_path),
+        files=sorted(os.listdir(tmp_path)),
+        source="x",
+        flags=0,
+        literals=["x"],
+        signs="x",
+        multiline=False,
+        first=0,
+        last=0,
+        enough=sys.maxsize,
+        once=True,
+        longest=0,
+    )
+
+    paused = search(job, never, nobody, lambda number: number > 0)
+    looks = iter((False, True))
+    ended = search(job, lambda: next(looks), nobody)
+
+    assert paused == ended
+    assert 0 < paused.searched <= BYTES_BETWEEN_LOOKS // max(size, BYTES_PER_FILE) + 1
+    assert not paused.done
