@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -58,7 +58,8 @@ def run_interactive(options: Options, environment: Mapping[str, str], modes: lis
 class Front:
     """The terminal's side of a run: what a sitting prints to, and what it is told when the person leaves.
     `left` and `gone` are set when the screen is; `switch_to` names the session to open next, None when there
-    is none; `previous` is the one that was left for it. `trusted`: the folder is, for this run."""
+    is none; `previous` is the one that was left for it. `trusted`: the folder is, for this run. `theme`: the
+    one chosen in it."""
 
     def __init__(
         self,
@@ -78,6 +79,7 @@ class Front:
         self.previous = ""
         self.trusted = False
         self.switch_to: str | None = None
+        self.theme = ""
         self.farewell = ""
         self.code = 0
         self.batches: asyncio.Queue[list[TaskEvent]] = asyncio.Queue()
@@ -208,21 +210,22 @@ def open_surface(
     """What stands at the terminal: the screen, or plain lines on a dumb one, or where a person who listens to
     the terminal asked for them. Nothing is drawn yet."""
     display, environ = loaded.settings.display, place.environment
-    look = choose_look(
-        environ=environ,
-        color=display.color,
-        theme=display.theme,
-        encoding=sys.stdout.encoding or "ascii",
-        is_terminal=True,
-    )
-    look = msgspec.structs.replace(
-        look, fold_lines=display.fold_lines, thoughts=display.show_thinking, numbers=display.show_tokens
-    )
+    encoding = sys.stdout.encoding or "ascii"  # now: on the screen stdout is the log's
+
+    def look_of(theme: str) -> Look:
+        look = choose_look(
+            environ=environ, color=display.color, theme=theme, encoding=encoding, is_terminal=True
+        )
+        return msgspec.structs.replace(
+            look, fold_lines=display.fold_lines, thoughts=display.show_thinking, numbers=display.show_tokens
+        )
+
+    look = look_of(display.theme)
     if plain:
         return _plain_lines(msgspec.structs.replace(look, theme="mono", ansi=False), controller)
     if environ.get("TERM", "") in DUMB:
         return _plain_lines(look, controller)
-    return _screen(look, place, loaded, controller, completer, modes)
+    return _screen(look_of, place, loaded, controller, completer, modes)
 
 
 def _plain_lines(look: Look, controller: Controller) -> Surface:
@@ -242,7 +245,7 @@ def _plain_lines(look: Look, controller: Controller) -> Surface:
 
 
 def _screen(
-    look: Look,
+    look_of: Callable[[str], Look],
     place: Place,
     loaded: Loaded,
     controller: Controller,
@@ -258,7 +261,7 @@ def _screen(
     display, environ = loaded.settings.display, place.environment
     repl = open_repl(
         settings=Settings(
-            look=look,
+            look=look_of(display.theme),
             vi=display.vi,
             title=display.title,
             bell=display.bell,
@@ -273,4 +276,4 @@ def _screen(
         completer=completer,
         modes=modes,
     )
-    return ScreenSurface(repl)
+    return ScreenSurface(repl, look_of)

@@ -36,6 +36,10 @@ class LineSurface:
         if not self._line.expand():
             self.hint("nothing is folded")
 
+    def theme(self, name: str) -> bool:
+        """Plain lines have no colours."""
+        return False
+
     def write(self, sequence: str) -> bool:
         """A dumb terminal takes none."""
         return False

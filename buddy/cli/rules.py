@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from buddy.cli.place import Place
@@ -56,13 +56,25 @@ class RuleFiles:
     def save(self, rules: Sequence[Rule]) -> None:
         """Keep rules for good, in buddy's own settings file; nobody else's edit of it is lost. Raises
         `ConfigError`."""
-        os.makedirs(self._place.where.config, mode=0o700, exist_ok=True)
-        with open(f"{self._saved}.lock", "a", encoding="utf-8") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            table = read_table(self._saved, required=False) or {}
+
+        def added(table: dict[str, Any]) -> None:
             known = list(table.get("rule", []))
             table["rule"] = known + [new for new in map(as_table, rules) if new not in known]
-            write_settings(self._saved, table)
+
+        change_settings(self._saved, added)
+
+
+def change_settings(path: str, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change buddy's own settings file; nobody else's edit of it is lost. Raises `ConfigError`."""
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        with open(f"{path}.lock", "a", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            table = read_table(path, required=False) or {}
+            change(table)
+            write_settings(path, table)
+    except OSError as error:
+        raise ConfigError(f"{path}: can't be written: {error.strerror}; nothing was saved") from error
 
 
 def write_settings(path: str, table: dict[str, Any]) -> None:

@@ -3,13 +3,16 @@ dumb terminal does not need."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from buddy.repl.app import Repl
+from buddy.repl.style import Look
 
 
 class ScreenSurface:
     """The screen."""
 
-    def __init__(self, repl: Repl) -> None:
+    def __init__(self, repl: Repl, look_of: Callable[[str], Look]) -> None:
         self.state = repl.state
         self.run = repl.run
         self.end = repl.end
@@ -20,8 +23,15 @@ class ScreenSurface:
         self.clear = repl.screen.clear
         self.edit = repl.edit
         self.expand = repl.expand
+        self._restyle, self._look_of = repl.restyle, look_of
         self._screen = repl.screen
         self._editor = repl.editor
+
+    def theme(self, name: str) -> bool:
+        """Draw with another theme."""
+        look = self._look_of(name)
+        self._restyle(look)
+        return look.theme != "mono" or name == "plain"
 
     def write(self, sequence: str) -> bool:
         """A control sequence, with the next frame."""

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import logging
+import os
 from collections.abc import Coroutine
 from typing import Any
 
@@ -18,6 +19,7 @@ from buddy.cli.first_run import first_run_text
 from buddy.cli.interactive import Front
 from buddy.cli.models import Models
 from buddy.cli.place import Place
+from buddy.cli.rules import change_settings
 from buddy.cli.run import Wanted
 from buddy.cli.stores import KEEP_ELSEWHERE, session_store
 from buddy.cli.trust import FolderTrust
@@ -294,7 +296,26 @@ def _stage(front: Front, jobs: set[asyncio.Task[None]], desk: Desk) -> Stage:
         switch_session=switch,
         reopen=reopen,
         copy=lambda text: screen.write(clipboard(text, inside_tmux=inside_tmux)),
+        theme=lambda name: _themed(front, desk, name),
     )
+
+
+async def _themed(front: Front, desk: Desk, name: str) -> str:
+    """Show a theme ("": none), and keep it in buddy's own settings file. Raises `ConfigError` when it can't
+    be kept."""
+    display = desk.settings.display
+    if not name:
+        return f"theme {front.theme or display.theme}, color {display.color}"
+    front.theme = name
+    is_seen = front.screen.theme(name)
+    path = os.path.join(desk.place.where.config, "settings.toml")
+
+    def chosen(table: dict[str, Any]) -> None:
+        table["display"] = {**table.get("display", {}), "theme": name}
+
+    await asyncio.to_thread(change_settings, path, chosen)
+    unseen = "" if is_seen else "; there are no colours here (the terminal, NO_COLOR or [display] color)"
+    return f"theme {name}, kept in {path}{unseen}"
 
 
 def clipboard(text: str, *, inside_tmux: bool) -> str:

@@ -56,6 +56,10 @@ class Surface(Protocol):
         """Put text into the line: before what stands there (`over`), or only if nothing does."""
         ...
 
+    def theme(self, name: str) -> bool:
+        """Draw with another theme; False where there are no colours."""
+        ...
+
     def write(self, sequence: str) -> bool:
         """A control sequence for the terminal; False where it takes none."""
         ...

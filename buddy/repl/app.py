@@ -201,6 +201,13 @@ class Repl:
         """Draw the last screenful again."""
         self.screen.repair()
 
+    def restyle(self, look: Look) -> None:
+        """Draw everything with another look, what can still be seen of the scrollback too."""
+        self._painter.restyle(look)
+        self._bars.restyle(look)
+        self._app.restyle(look)
+        self.screen.repair()
+
     def suspend(self) -> None:
         """Stop, as Ctrl+Z does in a shell."""
         if not self._app.is_away:

@@ -76,6 +76,10 @@ class Bars:
             if index == 0 and row.marked_at is None:
                 row.marked_at = now
 
+    def restyle(self, look: Look) -> None:
+        """Another look, from the next frame on."""
+        self._look = look
+
     def hint(self, text: str) -> None:
         """Show a line above the footer for a few seconds."""
         self._hint, self._hint_until = text, self._clock() + HINT_S

@@ -10,6 +10,7 @@ from prompt_toolkit.data_structures import Point
 from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.output.color_depth import ColorDepth
 
 from buddy.repl.editor import Editor
 from buddy.repl.fragments import color_depth, toolkit_style
@@ -26,7 +27,12 @@ class InlineApplication(Application[None]):
 
     on_resize: Callable[[], None] | None = None
     may_draw: Callable[[], bool] | None = None
+    depth = ColorDepth.DEPTH_1_BIT
     _tallest = 0
+
+    def restyle(self, look: Look) -> None:
+        """The colours of this look, from the next frame on."""
+        self.style, self.depth = toolkit_style(look), color_depth(look)
 
     def draw(self) -> None:
         """Draw now."""
@@ -111,17 +117,17 @@ def build_application(
             below=below,
             input_rows=lambda: output.get_size().rows // 2,
         ),
-        style=toolkit_style(look),
         include_default_pygments_style=False,
         key_bindings=keys,
         editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
         cursor=cursor,
-        color_depth=color_depth(look),
+        color_depth=lambda: app.depth,
         erase_when_done=True,
         max_render_postpone_time=None,
         terminal_size_polling_interval=None,
         input=keyboard,
         output=output,
     )
+    app.restyle(look)
     app.ttimeoutlen, app.timeoutlen = escape_s, SEQUENCE_S
     return app

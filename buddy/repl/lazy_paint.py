@@ -21,6 +21,12 @@ class LazyPainter:
         self._paint: Callable[[Block, int], str] | None = None
         self._code: Colour = uncoloured
 
+    def restyle(self, look: Look) -> None:
+        """Draw with another look from now on."""
+        self._look, was_warm, self._paint = look, self.is_warm, None
+        if was_warm:
+            self.warm()
+
     @property
     def is_warm(self) -> bool:
         """Whether it is there."""

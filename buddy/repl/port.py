@@ -68,7 +68,8 @@ class Stage(msgspec.Struct, frozen=True):
     the editor (`give_back`: only if it is empty), open the line in the person's editor, show the last folded
     output in full, run work in the background, replace the session by another (a reference, or "" for a new
     one), open this one again with what is in force now (True: the folder is trusted for this run), copy to
-    the clipboard (False: there is none)."""
+    the clipboard (False: there is none), show another theme and keep it ("": none; what there is then, in
+    words)."""
 
     print: Callable[..., None]
     hint: Callable[[str], None]
@@ -83,6 +84,7 @@ class Stage(msgspec.Struct, frozen=True):
     switch_session: Callable[[str], None]
     reopen: Callable[[bool], None]
     copy: Callable[[str], bool]
+    theme: Callable[[str], Awaitable[str]]
 
 
 class Context(msgspec.Struct, frozen=True):

@@ -97,6 +97,10 @@ class Paper:
         if over or not self.line:
             self.line = text
 
+    def theme(self, name: str) -> bool:
+        self.drawn.append(f"theme {name}")
+        return name != "plain"
+
     def write(self, sequence: str) -> bool:
         self.raw.append(sequence)
         return True

@@ -11,6 +11,7 @@ from buddy.repl.port import Context
 
 MAX_COPIED_BYTES = 70_000
 """Terminals and tmux drop longer clipboard sequences (OSC 52), most of them silently."""
+THEMES = ("auto", "dark", "light", "plain")
 _FENCE = re.compile(r"^ {0,3}```[^\n]*\n(.*?)^ {0,3}```", re.DOTALL | re.MULTILINE)
 
 
@@ -60,12 +61,15 @@ async def editor(context: Context, argument: str) -> None:
     context.stage.edit()
 
 
-@command(family="screen")
+@command(family="screen", usage="[auto|dark|light|plain]", choices=THEMES)
 async def theme(context: Context, argument: str) -> None:
-    """Say where the colours come from"""
-    display = context.desk.settings.display
-    said = f"theme {display.theme}, color {display.color}: set [display] theme or color in buddy.toml"
-    context.stage.print(Note("info", f"{said}; the colours are your terminal's own"))
+    """Choose the colours: for a dark or a light background, by it (auto), or none (plain)"""
+    if argument in THEMES:
+        context.stage.print(Note("info", await context.stage.theme(argument)))
+        return
+    if argument:
+        raise CommandError(f"expected {', '.join(THEMES[:-1])} or {THEMES[-1]}, found {argument[:40]!r}")
+    context.stage.print(Note("info", f"{await context.stage.theme('')}; themes: {', '.join(THEMES)}"))
 
 
 @command(family="screen")
