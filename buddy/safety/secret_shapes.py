@@ -253,26 +253,17 @@ def _heads() -> tuple[tuple[Shape, bytes, bool], ...]:
 
 
 def _occurrences(text: str, shape: Shape) -> Iterator[Span]:
-    at = text.find(shape.prefix)
-    while at >= 0:
-        end = _end(text, at, shape)
-        if end:
-            yield at, end, shape.kind
-        at = text.find(shape.prefix, end or at + 1)
+    for found in _whole(shape).finditer(text, max(text.find(shape.prefix), 0)):
+        yield found.start(), found.end(), shape.kind
 
 
-def _end(text: str, start: int, shape: Shape) -> int:
-    """Where a secret that starts here ends, 0 when it is none."""
-    if shape.prefix[0].isalnum() and _in_a_word(text, start):
-        return 0
-    found = _compiled(shape.rest + _AFTER).match(text, start + len(shape.prefix))
-    return found.end() if found else 0
-
-
-def _in_a_word(text: str, at: int) -> bool:
-    """Whether the character before belongs to the same word; the n of a line end in JSON does not."""
-    before = text[at - 1 : at]
-    return before.isalnum() and before.isascii() and not (before in "nrt" and text[at - 2 : at - 1] == "\\")
+@cache
+def _whole(shape: Shape) -> re.Pattern[str]:
+    """A shape where it may stand. What comes before is looked at behind the prefix: a pattern that begins
+    with plain signs is found three times as fast."""
+    prefix = re.escape(shape.prefix)
+    before = rf"(?:(?<![A-Za-z0-9]{prefix})|(?<=\\[nrt]{prefix}))" if shape.prefix[0].isalnum() else ""
+    return re.compile(f"{prefix}{before}(?:{shape.rest}){_AFTER}", re.ASCII)
 
 
 @cache

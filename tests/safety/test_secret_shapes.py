@@ -62,3 +62,14 @@ def test_a_shape_is_found_behind_every_joint(secret: str) -> None:
     for joint in JOINTS:
         text = f"word{joint}{secret}\nlast"
         assert set(find_shapes(text)) == slowly(text), joint
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_shapes_are_found_among_nothing_but_beginnings_of_others(seed: int) -> None:
+    seeded = random.Random(seed)
+    pieces = [seeded.choice(SHAPES).prefix + seeded.choice(JOINTS) for _ in range(200)]
+    for secret in seeded.sample(SECRETS, 10):
+        pieces.insert(seeded.randrange(200), secret[: seeded.choice((None, -1, 20))])
+    text = "".join(pieces)
+
+    assert set(find_shapes(text)) == slowly(text)
