@@ -68,7 +68,7 @@ def test_what_cannot_be_told_keeps_its_exit_code(tmp_path: Path, words: list[str
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
 async def test_a_signal_that_was_to_be_ignored_is_ignored(tmp_path: Path, number: signal.Signals) -> None:
     """`nohup buddy exec …`, and a run in the background of a script."""
-    async with FakeLLM([reply("one two three", fault=Stall(after=1, seconds=1))]) as server:
+    async with FakeLLM([reply("one two three", fault=Stall(after=1))]) as server:
         desk = Desk(
             tmp_path, server.url, before=("sh", "-c", f"trap '' {number.name[3:]}; exec \"$@\"", "sh")
         )

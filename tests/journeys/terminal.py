@@ -176,6 +176,16 @@ class Terminal:
         await asyncio.sleep(0.05)
         return self.process.returncode
 
+    async def has_read(self) -> None:
+        """Wait until the program has taken every key that was sent."""
+        waiting = bytearray(4)
+
+        def none_waits() -> bool:
+            fcntl.ioctl(self._slave, termios.FIONREAD, waiting)
+            return not any(waiting)
+
+        await self.until(none_waits, "keys read")
+
     @property
     def master(self) -> int:
         """Our side of the terminal."""

@@ -149,7 +149,7 @@ async def test_REL_045_the_prompt_lives_and_memory_stays_whatever_a_command_does
                     await typist.key()
                     await asyncio.sleep(0.02)
             assert typist.peak_kb - before_kb < GROWTH_KB, f"{typist.peak_kb - before_kb} kB more"
-            assert typist.slowest_s < KEY_DEADLINE_S, f"a key took {typist.slowest_s:.1f} s"
+            assert typist.usual_slowest_s < KEY_DEADLINE_S, f"a key took {typist.usual_slowest_s:.1f} s"
             assert watch.usual_longest_ms() < STRETCH_MS, f"{watch.stretches_ms()[:20]} ms without a look"
             if scene.cancelled:
                 assert not [line for line in running(desk) if "buddy" not in line], "it lives on"

@@ -51,9 +51,10 @@ async def test_control_bytes_in_a_paste_do_nothing_and_one_without_an_end_is_end
             terminal.keys("\x03")
             await terminal.until(lambda: terminal.input_line() == "", "cleared")
             await terminal.feed(b"\x1b[200~half of it\r")
-            await asyncio.sleep(0.3)
+            await terminal.has_read()
             await terminal.type("and keys")
-            await asyncio.sleep(0.7)
+            await terminal.has_read()
+            await asyncio.sleep(0.7)  # quiet for long enough: a key may end it
             terminal.keys("\x03")
             await terminal.shows("half of it", "and keys")
             assert server.requests == []

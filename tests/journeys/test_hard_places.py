@@ -129,12 +129,22 @@ async def test_REL_052_without_further_threads_it_says_so_or_works(tmp_path: Pat
         desk = repository(tmp_path, server.url)
         program = (sys.executable, "-c", NO_THREADS)
         async with on_terminal(desk, program=program, columns=110, rows=40) as terminal:
-            await asyncio.sleep(1.5)
-            if terminal.process.poll() is None:
+
+            def over() -> bool:
+                return terminal.process.poll() is not None
+
+            def said(*texts: str) -> bool:
+                return any(text in "\n".join(terminal.everything()) for text in texts)
+
+            await terminal.until(lambda: over() or said("❯"), "a prompt or the end")
+            if not over():
                 terminal.keys("short")
+                await terminal.until(lambda: over() or terminal.input_line() == "short", "the line")
                 await asyncio.sleep(ENTER_S)
                 terminal.keys("\r")
-                await asyncio.sleep(1.0)
+                await terminal.until(
+                    lambda: over() or said("That was short.", "thread"), "an answer or why not"
+                )
                 await left(terminal)
             shown = "\n".join(terminal.everything())
             assert "That was short." in shown or "thread" in shown, shown
@@ -159,7 +169,7 @@ async def test_REL_055_leaving_with_running_tasks_asks_and_then_ends_them_all(tm
             await terminal.shows("3 tasks are running: Ctrl+D again ends them and exits")
             assert terminal.process.poll() is None
             terminal.keys("\x04")
-            assert await _ended(terminal, 5.0)
+            assert await _ended(terminal, 25.0)
             assert await terminal.exit_code() == 0
             assert terminal.is_restored()
         assert running(desk) == []
@@ -309,13 +319,8 @@ async def test_REL_059_a_closed_terminal_stops_the_tasks_and_saves_the_session(t
             await terminal.line("stream")
             await terminal.shows("writing")
             await asyncio.sleep(1.0)
-            pid = terminal.process.pid
             terminal.hang_up()
-            for _ in range(500):
-                if terminal.process.poll() is not None:
-                    break
-                await asyncio.sleep(0.01)
-            assert terminal.process.poll() is not None, f"{pid} still runs"
+            assert await _ended(terminal, 25.0), f"{terminal.process.pid} still runs"
         assert await desk.prompts() == ["stream"]
         await server.ended(1)
         assert server.requests[0].outcome == "aborted"

@@ -50,6 +50,12 @@ def streams(asked: Asked) -> Reply:
     return reply(STREAM, chars=24, delay_s=0.01)
 
 
+def journal(desk: Desk) -> str:
+    """What the session has on the disk."""
+    (path,) = (desk.repo / ".buddyx/sessions").glob("*/journal.jsonl")
+    return path.read_text("utf-8", "replace")
+
+
 @pytest.mark.slow
 async def test_five_hundred_keys_while_three_tasks_stream(tmp_path: Path) -> None:
     seeded = random.Random(7)
@@ -88,7 +94,7 @@ async def test_killed_while_it_streams_everything_is_in_the_next_request(tmp_pat
         async with on_terminal(desk) as terminal:
             await terminal.line("explain it")
             await terminal.shows("The program prints one")
-            await asyncio.sleep(1.2)  # streamed text is on the disk within a second
+            await terminal.until(lambda: "prints one" in journal(desk), "streamed text on the disk")
             await terminal.kill()
         async with on_terminal(desk, "-c") as terminal:
             await terminal.has_shown("explain it", "The program prints one", "this reply broke off here")
@@ -113,6 +119,7 @@ async def test_killed_while_notes_wait_they_go_with_the_next_prompt_once(tmp_pat
             await terminal.shows("note @2")
             await terminal.line("!echo shared $((6 * 7))")
             await terminal.shows("note: ! echo")
+            await terminal.until(lambda: "shared 42" in journal(desk), "the note on the disk")
             await terminal.kill()
         async with on_terminal(desk, "-c") as terminal:
             await terminal.shows("note @2: count the files", "note: ! echo")
