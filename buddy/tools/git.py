@@ -17,6 +17,7 @@ from buddy.workspace.processes import ChildProcesses, Finished
 
 MAX_REF_CHARS = 250
 MAX_COMMITS = 200
+MAX_REMARKS = 3
 DIFF_OPTIONS = (
     "--no-color",
     "--no-ext-diff",
@@ -92,6 +93,15 @@ def succeeded(finished: Finished) -> str:
     raise ToolError(f"git failed ({code}): {finished.text.strip()[:4000] or 'it said nothing'}")
 
 
+def remarked(text: str, done: Finished) -> str:
+    """What a model reads: git's answer, and what it warned of (its advice and traces are nobody's here)."""
+    said = [line for line in done.remarks.splitlines() if line.startswith(("warning: ", "error: "))]
+    if not said:
+        return text
+    more = f"; and {len(said) - MAX_REMARKS} more" if len(said) > MAX_REMARKS else ""
+    return f"{text}[git says: {'; '.join(line[:300] for line in said[:MAX_REMARKS])}{more}]\n"
+
+
 def _reads(arguments: Any) -> Access:
     ref, path = getattr(arguments, "ref", ""), getattr(arguments, "path", "")
     named = [path] if path else []
@@ -110,7 +120,7 @@ async def git_status(ctx: ToolContext, path: str = "") -> ToolResult:
     changed = len(text.splitlines()) - 1
     summary = "clean" if changed <= 0 else counted(changed, "changed path")
     quiet = "" if changed > 0 else f"{nothing(ctx, 'nothing changed, nothing untracked', path)}\n"
-    return ToolResult(text + quiet, Plain(summary, text))
+    return ToolResult(remarked(text + quiet, done), Plain(summary, text))
 
 
 @tool(
@@ -128,7 +138,7 @@ async def git_diff(ctx: ToolContext, path: str = "", ref: str = "", staged: bool
     against = (commit_ref(ref),) if ref else ()
     paths = path_arguments(ctx, (path,), run.repository) or ("--",)
     done = await run_git(run, ("diff", *DIFF_OPTIONS, *what, *against, *paths), "read")
-    return diff_result(ctx, succeeded(done), named=path, empty=nothing(ctx, "no differences", path))
+    return diff_result(ctx, done, named=path, empty=nothing(ctx, "no differences", path))
 
 
 @tool(
@@ -153,10 +163,11 @@ async def git_log(ctx: ToolContext, path: str = "", ref: str = "", limit: int = 
         *((commit_ref(ref),) if ref else ()),
         *(path_arguments(ctx, (path,), run.repository) or ("--",)),
     )
-    text = succeeded(await run_git(run, arguments, "read"))
-    found = len(text.splitlines())
-    summary = counted(found, "commit")
-    return ToolResult(text or f"{nothing(ctx, 'no commits', path)}\n", Plain(summary, text))
+    done = await run_git(run, arguments, "read")
+    text = succeeded(done)
+    summary = counted(len(text.splitlines()), "commit")
+    told = text or f"{nothing(ctx, 'no commits', path)}\n"
+    return ToolResult(remarked(told, done), Plain(summary, text))
 
 
 @tool(risk="low", category="git", access=_reads, argument_aliases={**ANY_PATH, **ANY_REF}, cache_s=60)
@@ -171,8 +182,8 @@ async def git_show(ctx: ToolContext, ref: str = "HEAD", path: str = "") -> ToolR
         text = succeeded(await run_git(run, ("show", "--no-color", "--no-textconv", name), "read"))
         return ToolResult(text, Plain(name, text))
     paths = path_arguments(ctx, (path,), run.repository) or ("--",)
-    text = succeeded(await run_git(run, ("show", *options, name, *paths), "read"))
-    return diff_result(ctx, text, named=path, empty=nothing(ctx, "nothing", path))
+    done = await run_git(run, ("show", *options, name, *paths), "read")
+    return diff_result(ctx, done, named=path, empty=nothing(ctx, "nothing", path))
 
 
 def _named_file(ctx: ToolContext, repository: Repository, name: str) -> None:
@@ -194,14 +205,14 @@ async def git_branch(ctx: ToolContext, remotes: bool = False) -> ToolResult:
     follows = "%(if)%(upstream)%(then) [%(upstream:short)]%(end)"
     form = f"%(HEAD) %(refname:short) %(objectname:short){follows} %(subject)"
     which = ("--all",) if remotes else ()
-    text = succeeded(
-        await run_git(run, ("branch", "--list", "--no-color", *which, f"--format={form}"), "read")
-    )
+    done = await run_git(run, ("branch", "--list", "--no-color", *which, f"--format={form}"), "read")
+    text = succeeded(done)
     count = len(text.splitlines())
-    return ToolResult(text or "no branches yet\n", Plain(counted(count, "branch", "branches"), text))
+    told = remarked(text or "no branches yet\n", done)
+    return ToolResult(told, Plain(counted(count, "branch", "branches"), text))
 
 
-def diff_result(ctx: ToolContext, text: str, *, named: str, empty: str) -> ToolResult:
+def diff_result(ctx: ToolContext, done: Finished, *, named: str, empty: str) -> ToolResult:
     """A diff as a result. Files that hold secrets are shown only when they were named."""
     boundary = ctx.service(Boundary)
     top = repository_of(ctx).top
@@ -210,5 +221,5 @@ def diff_result(ctx: ToolContext, text: str, *, named: str, empty: str) -> ToolR
         located = locate(boundary, f"{top}/{path}")
         return "" if named and locate(boundary, named).path == located.path else located.secret
 
-    parsed = parse_diff(text).without(secret)
-    return ToolResult(parsed.text or f"{empty}\n", Diff(parsed.files))
+    parsed = parse_diff(succeeded(done)).without(secret)
+    return ToolResult(remarked(parsed.text or f"{empty}\n", done), Diff(parsed.files))

@@ -141,7 +141,7 @@ async def git_stash(
             return await _git(ctx, ("stash", "list"))
         case "show":
             done = await run_git(git_run(ctx), ("stash", "show", "--patch", *DIFF_OPTIONS, entry), "read")
-            return diff_result(ctx, succeeded(done), named="", empty="nothing")
+            return diff_result(ctx, done, named="", empty="nothing")
         case "pop" | "apply" | "drop":
             return await _git(ctx, ("stash", action, entry))
 

@@ -85,7 +85,8 @@ def find_repository(cwd: str, workspace: str, main: str = "") -> Repository:
 
 
 async def run_git(run: GitRun, arguments: tuple[str, ...], kind: GitKind) -> Finished:
-    """Run one git command to its end. Raises `ToolError` when git is missing or takes too long."""
+    """Run one git command to its end. What one that reads says on the side is in `remarks`, and in the text
+    only when it failed. Raises `ToolError` when git is missing or takes too long."""
     git = _program(run)
     _check_files(run.repository)
     if kind in ("read", "inert"):
@@ -133,7 +134,8 @@ async def _run(run: GitRun, argv: tuple[str, ...], kind: GitKind, limit_s: float
         argv, run.repository.cwd, run.task_id, env=_environment(run, kind), sandboxed=False, limited=False
     )
     if kind == "read":
-        return await run.children.run(request, timeout_s=limit_s, cancelled=run.cancelled)
+        done = await run.children.run_apart(request, timeout_s=limit_s, cancelled=run.cancelled)
+        return done if done.ok else msgspec.structs.replace(done, text=done.remarks + done.text)
     stop = asyncio.Event()
     working = asyncio.ensure_future(run.children.run(request, timeout_s=limit_s, cancelled=stop))
     waiter = asyncio.ensure_future(run.cancelled.wait())

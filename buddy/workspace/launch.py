@@ -90,14 +90,15 @@ def shell_argv(command: str) -> tuple[str, ...]:
     return (bash_path(), "--noprofile", "--norc", "-c", command)
 
 
-def launch_with_pipe(launch: Launch, tag: Tag) -> Launched:
-    """Start a process that writes both its streams into one pipe. Raises `ToolError`."""
+def launch_with_pipe(launch: Launch, tag: Tag, *, errors: int = -1) -> Launched:
+    """Start a process that writes both its streams into one pipe, or stderr into the descriptor `errors`.
+    Raises `ToolError`."""
     reading, writing = os.pipe()
     with on_failure(os.close, reading):
         try:
             if sys.platform == "linux":
                 _enlarge(reading)
-            process = _start(launch, tag, stdin=subprocess.DEVNULL, out=writing)
+            process = _start(launch, tag, stdin=subprocess.DEVNULL, out=writing, errors=errors)
         finally:
             os.close(writing)
         os.set_blocking(reading, False)
@@ -133,7 +134,7 @@ def _enlarge(pipe: int) -> None:
         return  # the user's pipes are at their limit: the default size does too
 
 
-def _start(launch: Launch, tag: Tag, *, stdin: int, out: int) -> subprocess.Popen[bytes]:
+def _start(launch: Launch, tag: Tag, *, stdin: int, out: int, errors: int = -1) -> subprocess.Popen[bytes]:
     try:
         with marked(tag.number):
             process = subprocess.Popen(
@@ -142,7 +143,7 @@ def _start(launch: Launch, tag: Tag, *, stdin: int, out: int) -> subprocess.Pope
                 env=dict(launch.env),
                 stdin=stdin,
                 stdout=out,
-                stderr=out,
+                stderr=out if errors < 0 else errors,
                 close_fds=True,
                 pass_fds=launch.pass_fds,
                 start_new_session=True,

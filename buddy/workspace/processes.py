@@ -27,6 +27,7 @@ from buddy.workspace.limits import NO_LIMITS, ProcessLimits, limited
 from buddy.workspace.output import OutputBounds, OutputLog
 from buddy.workspace.process_control import adopt_orphans
 from buddy.workspace.process_tree import Tag, new_tag, own_children, read_process, reap, tag_number
+from buddy.workspace.remarks import Remarks
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -47,12 +48,13 @@ class Request(msgspec.Struct, frozen=True):
 
 class Finished(msgspec.Struct, frozen=True):
     """A command that ran to its end. `text` has both ends of its output; `timed_out`: it was ended at its
-    time limit."""
+    time limit; `remarks`: what it said on stderr, where that is kept apart."""
 
     text: str
     exit: Exit
     timed_out: bool
     bytes_written: int
+    remarks: str = ""
 
     @property
     def ok(self) -> bool:
@@ -102,8 +104,9 @@ class ChildProcesses:
             await to_the_end(asyncio.ensure_future(asyncio.wait(endings)))
         self._reap_strays()
 
-    def start(self, request: Request) -> Child:
-        """Start a command; about a millisecond, on the loop's thread. Raises `ToolError`."""
+    def start(self, request: Request, *, errors: int = -1) -> Child:
+        """Start a command; about a millisecond, on the loop's thread. `errors`: a descriptor for its stderr,
+        which is part of its output otherwise. Raises `ToolError`."""
         if not self._adopting:
             self._adopting = True
             adopt_orphans(wanted=True)
@@ -111,7 +114,7 @@ class ChildProcesses:
         tag = new_tag()
         launch = self._launch(request, tag)
         if request.terminal is None:
-            launched = launch_with_pipe(launch, tag)
+            launched = launch_with_pipe(launch, tag, errors=errors)
         else:
             launched = launch_in_terminal(launch, tag, request.terminal)
         self._numbers.add(tag.number)
@@ -173,6 +176,25 @@ class ChildProcesses:
         """Run a command to its end, or to its time limit; nothing it started survives. Raises `ToolError`
         when it cannot be started."""
         child = self.start(request)
+        return await self._to_its_end(child, timeout_s, cancelled, listener)
+
+    async def run_apart(
+        self, request: Request, *, timeout_s: float | None, cancelled: asyncio.Event
+    ) -> Finished:
+        """The same for a program whose answer is taken apart: what it says on stderr is no part of it."""
+        with Remarks() as remarks:
+            child = self.start(request, errors=remarks.writing)
+            remarks.given()
+            done = await self._to_its_end(child, timeout_s, cancelled, None)
+            return msgspec.structs.replace(done, remarks=remarks.text())
+
+    async def _to_its_end(
+        self,
+        child: Child,
+        timeout_s: float | None,
+        cancelled: asyncio.Event,
+        listener: Callable[[bytes], None] | None,
+    ) -> Finished:
         if listener is not None:
             child.listeners.append(listener)
         exit_ = await self.attend(child, timeout_s=timeout_s, cancelled=cancelled)

@@ -28,8 +28,6 @@ FOLDERS = (".buddyx", "worktrees")
 BRANCHES = "buddy/"
 NAME = pattern(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,46}[A-Za-z0-9])?")
 _WORD = pattern(r"[a-z0-9]+")
-_REMARKS = pattern(r"(?:(?:warning|hint|error):[^\n]*\n)*")
-"""What git says on the side comes before its answer, in the same stream."""
 MAX_WORDS = 5
 MAX_NAME_CHARS = 32
 MAX_TRIES = 100
@@ -302,7 +300,7 @@ def _slug(words: str) -> str:
 
 def _answer(done: Finished) -> str:
     """What git answered. Entries of a status may begin with a blank."""
-    return _REMARKS().sub("", done.text, count=1).rstrip("\n")
+    return done.text.rstrip("\n")
 
 
 def _why(said: str) -> str:

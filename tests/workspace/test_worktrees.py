@@ -44,11 +44,11 @@ class OtherGit(ChildProcesses):
         super().__init__(like.environment, like.settings)
         self._script = script
 
-    def start(self, request: Request) -> Child:
+    def start(self, request: Request, *, errors: int = -1) -> Child:
         if {"worktree", "add"} <= set(request.argv):
             argv = ("/bin/sh", "-c", self._script, "sh", *request.argv)
             request = msgspec.structs.replace(request, argv=argv)
-        return super().start(request)
+        return super().start(request, errors=errors)
 
 
 @asynccontextmanager
