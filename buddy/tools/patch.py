@@ -32,7 +32,7 @@ from buddy.tools.patch_format import (
 )
 from buddy.tools.patch_unified import is_unified, parse_unified
 from buddy.tools.refusals import numbered, stale
-from buddy.tools.write import new_bytes, require_known
+from buddy.tools.write import new_bytes, refuse_unfinished, require_known
 from buddy.workspace.content import decode, line_count
 from buddy.workspace.files import Loaded
 from buddy.workspace.linediff import compared
@@ -130,6 +130,7 @@ def _added(
 ) -> tuple[list[FileChange], str]:
     if before is not None and before.data:
         require_known(target, before, ctx.service(FileViews).get(target.real), "replacing it whole")
+    refuse_unfinished(content, before, target)
     data, _ = new_bytes(content, before)
     done = "created" if before is None else "replaced"
     text = f"{target.shown}: {done}, {counted(line_count(content), 'line')}"

@@ -72,21 +72,39 @@ def not_found(text: str, old: str, new: str, shown: str) -> str:
     nearest = _nearest(text, real)
     lines = text.split("\n")
     if nearest is None:
-        head = (
-            numbered([line for line in lines[:40] if line.strip()][:5], 1)
-            if text.strip()
-            else "       (only blanks)"
-        )
-        return f"{message}, nor anything like it. Nothing was changed. The file begins:\n{head}"
-    count = min(real.rstrip("\n").count("\n") + 1, MAX_SHOWN_LINES)
+        return f"{message}, nor anything like it. Nothing was changed. The file begins:\n{_head(lines)}"
+    quoted = real.rstrip("\n").split("\n")
     first = max(0, min(nearest, len(lines) - 1))
-    window = lines[first : first + count]
+    window = lines[first : first + min(len(quoted), MAX_SHOWN_LINES)]
+    before, behind = _left_out(lines, quoted, first, first + len(window))
+    first, window = first - len(before), [*before, *window, *behind]
     parts = [
         f"{message}{told}. Nothing was changed. Nearest text in the file {_LEGEND}:",
         numbered(window, first + 1),
         _difference(window, old.split("\n"), first),
     ]
     return "\n".join(part for part in parts if part)
+
+
+def _head(lines: list[str]) -> str:
+    """The first lines that say something."""
+    written = [numbered([line], at) for at, line in enumerate(lines[:40], 1) if line.strip()]
+    return "\n".join(written[:5]) or "       (only blanks)"
+
+
+def _left_out(lines: list[str], quoted: list[str], first: int, after: int) -> tuple[list[str], list[str]]:
+    """What stands around the nearest text, back to the first quoted line and on to the last one, where these
+    are near: the lines between were left out."""
+    most = MAX_SHOWN_LINES - (after - first)
+    head, tail = quoted[0].strip(), quoted[-1].strip()
+    above = [line.strip() for line in reversed(lines[max(0, first - most) : first])]
+    below = [line.strip() for line in lines[after : after + most]]
+    if head and head in above and lines[first].strip() != head:
+        back = above.index(head) + 1
+        return lines[first - back : first], []
+    if tail and tail in below and lines[after - 1].strip() != tail:
+        return [], lines[after : after + below.index(tail) + 1]
+    return [], []
 
 
 def _escaped(text: str, old: str) -> tuple[str, str]:
@@ -98,7 +116,26 @@ def _escaped(text: str, old: str) -> tuple[str, str]:
             meant = meant.replace(escape, sign)
         if meant != old and meant.strip() and meant in text:
             return meant, told
+    lines = old.strip("\n").split("\n")
+    for meant, told in (
+        (_without_fence(lines), ", but would be without the ``` lines around it"),
+        (_without_signs(lines), ", but would be without the signs of a diff before its lines"),
+    ):
+        if meant.strip() and meant in text:
+            return meant, told
     return old, ""
+
+
+def _without_fence(lines: list[str]) -> str:
+    fenced = len(lines) > 2 and lines[0].startswith("```") and lines[-1].strip() == "```"
+    return "\n".join(lines[1:-1]) if fenced else ""
+
+
+def _without_signs(lines: list[str]) -> str:
+    """What a diff says was there before."""
+    there = [line for line in lines if not line.startswith(("+", "@@"))]
+    signed = all(line[:1] in {"-", " ", ""} for line in there) and any(line[:1] == "-" for line in there)
+    return "\n".join(line[1:] for line in there) if signed else ""
 
 
 def _already_there(text: str, new: str) -> int:

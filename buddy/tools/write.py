@@ -16,6 +16,7 @@ from buddy.tools.edited_regions import summary
 from buddy.tools.elision import refuse_elided
 from buddy.tools.read_kinds import never_whole
 from buddy.tools.refusals import stale
+from buddy.tools.wrapped import refuse_wrapped
 from buddy.workspace.content import EMPTY, Content, decode, line_count, with_line_ends
 from buddy.workspace.files import Loaded
 from buddy.workspace.linediff import compared
@@ -70,6 +71,15 @@ def new_bytes(content: str, before: Loaded | None) -> tuple[bytes, Content]:
     return old.encode(raw), old
 
 
+def refuse_unfinished(content: str, before: Loaded | None, target: Located) -> None:
+    """Raise `ToolError` where a file's whole content has lines that stand for others, or something around it
+    that is no part of it."""
+    old = EMPTY if before is None else decode(before.data) or EMPTY
+    refuse_wrapped(content, old.text, target.path)
+    if old.text:
+        refuse_elided(content, old.text, old.text)
+
+
 def _merged(target: Located, before: Loaded, view: View | None, content: str) -> Plan | None:
     """The plan where somebody else changed other lines of a file the model has seen whole: both changes. None
     where the file is as it was seen, or where nothing can be merged."""
@@ -101,6 +111,7 @@ class _Planner:
     def __call__(self, ctx: ToolContext, targets: Sequence[Located], loader: Loader) -> Plan:
         target = targets[0]
         before = loader(target)
+        refuse_unfinished(self._content, before, target)
         if before is not None and before.data:
             view = ctx.service(FileViews).get(target.real)
             merged = _merged(target, before, view, self._content)
@@ -108,8 +119,6 @@ class _Planner:
                 return merged
             require_known(target, before, view, "replacing it whole")
         data, old = new_bytes(self._content, before)
-        if before is not None and before.data:
-            refuse_elided(self._content, old.text, old.text)
         if before is not None and before.data == data:
             raise ToolError(f"{target.shown} already has exactly this content; nothing was changed")
         now = decode(data)

@@ -275,6 +275,8 @@ def test_of_equally_near_lines_the_most_alike_is_shown() -> None:
         ('print("a")\n', 'print(\\"a\\")', "backslashes before quotes"),
         ('print("a\\n")\n', 'print("a\\\\n")', "one backslash for every two"),
         ("if (a < b && c)\n", "if (a &lt; b &amp;&amp; c)", "&lt;"),
+        ("return 1\n", "```python\nreturn 1\n```\n", "without the ``` lines around it"),
+        ("return 1\n", "-return 1\n+return 2\n", "without the signs of a diff"),
     ],
 )
 def test_escapes_that_are_not_in_the_file_are_named_and_never_undone(text: str, old: str, said: str) -> None:
@@ -284,7 +286,22 @@ def test_escapes_that_are_not_in_the_file_are_named_and_never_undone(text: str, 
 
 
 def test_a_refusal_without_anything_near_shows_how_the_file_begins() -> None:
-    assert "     1  alpha\n     2  beta" in applied("alpha\nbeta\n", "xyz", "q")[1]
+    assert "     1  alpha\n     4  beta" in applied("alpha\n\n\nbeta\n", "xyz", "q")[1]
+
+
+def test_a_refusal_shows_the_lines_a_quote_left_out() -> None:
+    text = "def total():\n    result = 0\n    for item in stock:\n        result += item\n    return result\n"
+    refusal = applied(text, "def total():\n    ...\n    return result\n", "x")[1]
+    assert refusal.endswith(
+        "     1  def total():\n     2  ····result = 0\n     3  ····for item in stock:\n"
+        "     4  ········result += item\n     5  ····return result\n"
+        "First difference, line 2: you wrote\n        ····..."
+    )
+    refusal = applied(text, "    result = 0\n        result += item\n", "x")[1]
+    assert refusal.endswith(
+        ":\n     2  ····result = 0\n     3  ····for item in stock:\n     4  ········result += item\n"
+        "First difference, line 3: you wrote\n        ········result += item"
+    )
 
 
 def test_text_that_is_already_there_is_said_so() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from buddy.agent.registry import ToolRegistry
 from buddy.tools.edit import edit_file
+from buddy.tools.patch import apply_patch
 from buddy.tools.read import read_file
 from buddy.tools.write import write_file
 from tests.files_desk import TOOLS, Desk
@@ -73,6 +74,55 @@ async def test_an_empty_file_may_be_filled_without_reading_it(desk: Desk) -> Non
     desk.put("a.txt", "")
     await desk.call(write_file, path="a.txt", content="x\n")
     assert desk.bytes("a.txt") == b"x\n"
+
+
+@pytest.mark.parametrize("name", ["a.py", "new.py"])
+async def test_what_is_wrapped_around_a_whole_file_is_not_written(desk: Desk, name: str) -> None:
+    desk.put("a.py", "x = 1\n")
+    await desk.ask(read_file, path="a.py")
+    for content, said in {
+        "```python\nx = 2\n```\n": "the content stands between code fences (```)",
+        "````\nx = 2\n````": "the content stands between code fences (````)",
+        "     1\tx = 2\n     2\ty = 3\n": "every line of the content begins with the line number",
+    }.items():
+        assert (await desk.ask(write_file, path=name, content=content)).startswith(f"refused: {said}")
+        section = "\n".join(f"+{line}" for line in content.removesuffix("\n").split("\n"))
+        text = f"*** Begin Patch\n*** Add File: {name}\n{section}\n*** End Patch"
+        assert (await desk.ask(apply_patch, patch=text)).startswith(f"refused: {said}")
+    assert desk.bytes("a.py") == b"x = 1\n"
+    assert not (desk.root / "new.py").exists()
+
+
+async def test_what_may_be_meant_that_way_is_written(desk: Desk) -> None:
+    for name, content in {
+        "a.md": "```sh\nls\n```\n",
+        "README": "```sh\nls\n```\n",
+        "doc.py": '"""\n```sh\nls\n```\n"""\n',
+        "part.yaml": "```\nnot closed\n",
+        "ids.tsv": "1\tred\n2\tgreen\n",
+        "numbered.txt": "     1\tred\n     2\tgreen\n",
+        "b.json": '     1\t\n     3\t""\n',
+    }.items():
+        await desk.call(write_file, path=name, content=content)
+        assert desk.bytes(name).decode() == content
+    await desk.call(write_file, path="numbered.txt", content="     1\tred\n     2\tblue\n")
+    assert desk.bytes("numbered.txt") == b"     1\tred\n     2\tblue\n"
+
+
+async def test_a_line_that_stands_for_code_is_not_written_whichever_way_the_file_is_replaced(
+    desk: Desk,
+) -> None:
+    path = desk.put("a.py", "one = 1\ntwo = 2\nthree = 3\nfour = 4\nfive = 5\n")
+    await desk.ask(read_file, path="a.py")
+    content = "one = 1\n# ... existing code ...\nfive = 6\n"
+    section = "\n".join(f"+{line}" for line in content.removesuffix("\n").split("\n"))
+    text = f"*** Begin Patch\n*** Add File: a.py\n{section}\n*** End Patch"
+    assert "'# ... existing code ...'" in await desk.ask(apply_patch, patch=text)
+    changed = path.read_text().replace("one", "uno")  # which would be merged with the write
+    path.write_text(changed)
+    content = "one = 1\n# ... existing code ...\nfour = 4\nfive = 5\n"
+    assert "'# ... existing code ...'" in await desk.ask(write_file, path="a.py", content=content)
+    assert path.read_text() == changed
 
 
 async def test_a_folder_in_place_of_the_file_or_a_file_in_place_of_the_folder_is_refused(desk: Desk) -> None:
