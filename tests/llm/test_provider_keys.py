@@ -280,10 +280,13 @@ async def test_a_server_that_may_need_no_key_goes_without_where_the_keyring_does
         answer.wait(60)
         return ""
 
-    resolver = desk.resolver(keyring, timeout_s=0.05, default_env="")
     try:
-        assert (resolver.is_optional, desk.resolver().is_optional) == (True, False)
-        assert [await resolver(), await resolver()] == ["", ""]
+        for timeout_s in (0.05, 1, 5):  # until it is asked at all: nobody asks it for a request that is over
+            resolver = desk.resolver(keyring, timeout_s=timeout_s, default_env="")
+            assert (resolver.is_optional, desk.resolver().is_optional) == (True, False)
+            assert [await resolver(), await resolver()] == ["", ""]
+            if asked:
+                break
         assert asked == ["openai"]
     finally:
         answer.set()

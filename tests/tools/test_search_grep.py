@@ -205,13 +205,14 @@ async def test_a_search_out_of_time_does_not_say_no_matches(desk: SearchDesk) ->
 async def test_a_cancelled_search_leaves_no_process_behind(desk: SearchDesk) -> None:
     desk.put("a.txt", "a" * 50_000 + "b\n")
     searching = asyncio.create_task(desk.grep("(a+)+$", engine="own"))
-    await asyncio.sleep(0.2)
+    children = Path("/proc/self/task") / str(os.getpid()) / "children"
+    while children.exists() and not children.read_text().split() and not searching.done():
+        await asyncio.sleep(0.005)
 
     desk.cancelled.set()
 
     with pytest.raises(asyncio.CancelledError):
         await searching
-    children = Path("/proc/self/task") / str(os.getpid()) / "children"
     assert not children.exists() or not children.read_text().split()
 
 
