@@ -35,6 +35,8 @@ from buddy.repl.style import ASCII, DUMB, Look, choose_look
 from buddy.repl.view_state import DeskFacts
 
 CLOSE_LIMIT_S = 6
+GREETED_WITHIN_S = 15.0
+"""The first prompt of plain lines waits so long for what a session has to say when it opens: above it."""
 FIRST_TURNS = 6
 """Turns of the loop before more is imported: the first frame, the keys that waited for it, their echo."""
 _log = logging.getLogger("buddy.terminal")
@@ -240,6 +242,7 @@ def _plain_lines(look: Look, controller: Controller) -> Surface:
         desk=controller.facts,
         act=controller.act,
         clock=time.monotonic,
+        greeted_within_s=GREETED_WITHIN_S,
     )
     return LineSurface(line)
 

@@ -59,7 +59,10 @@ class LineRepl:
         desk: Callable[[], DeskFacts],
         act: Callable[[Intent], None],
         clock: Callable[[], float],
+        greeted_within_s: float = 0,
     ) -> None:
+        """`greeted_within_s`: the first prompt waits so long for what the desk has to say when it opens:
+        `touch` follows that."""
         self.state = ViewState()
         self.state.desk = desk()
         self._input = LineInput(stdin, encoding, self._entered, self._input_ended)
@@ -72,6 +75,7 @@ class LineRepl:
         self._quiet = Countdown(self._ask)
         self._begun: list[str] = []
         self._typed: list[str] = []
+        self._greeted_within_s, self._greeting_due = greeted_within_s, float("-inf")
         self._turn_due = self._interrupted_at = self._left_at = self._entered_at = float("-inf")
 
     async def run(self, events: AsyncIterator[list[TaskEvent]]) -> Ending:
@@ -85,7 +89,11 @@ class LineRepl:
         interrupts = interrupts_held(lambda: loop.call_soon_threadsafe(self._interrupted))
         try:
             with interrupts, signals_end(loop, self.end, None, self._continued):
-                self._ask()
+                if self._greeted_within_s:
+                    self._greeting_due = self._clock() + self._greeted_within_s
+                    self._ask_when_quiet()
+                else:
+                    self._ask()
                 return await self._ended
         finally:
             self._input.close()
@@ -116,6 +124,7 @@ class LineRepl:
 
     def touch(self) -> None:
         """What the desk says has changed."""
+        self._greeting_due = float("-inf")  # it is open, and has said what there is to say
         self._ask_when_quiet()
 
     async def _show(self, events: AsyncIterator[list[TaskEvent]]) -> None:
@@ -153,7 +162,9 @@ class LineRepl:
         self._ask_when_quiet()
 
     def _ask_when_quiet(self) -> None:
-        self._quiet.start(self._loop, max(PROMPT_AFTER_S, self._turn_due - self._clock()))
+        self._quiet.start(
+            self._loop, max(PROMPT_AFTER_S, max(self._turn_due, self._greeting_due) - self._clock())
+        )
 
     def _ask(self) -> None:
         """Write the prompt, if it is the person's turn and it does not stand there."""

@@ -78,7 +78,7 @@ class Painter:
             case ApprovalAnswered():
                 return self._answered(block, width)
             case Note():
-                return text_lines(block.text, width, _LEVELS[block.level])
+                return text_lines(self.look.said(block.text), width, _LEVELS[block.level])
             case TurnSummary():
                 return self._summary(block, width)
             case TaskHeading():
@@ -86,7 +86,7 @@ class Painter:
             case Table():
                 return self._table(block, width)
             case PlainText():
-                return indented_text_lines(block.text, width)
+                return indented_text_lines(self.look.said(block.text), width)
             case Expanded():
                 return self._expanded(block.block, width)
 
@@ -223,7 +223,7 @@ class Painter:
     def _table(self, block: Table, width: int) -> list[Line]:
         header: list[Line] = [[("bold", clean(cell))] for cell in block.header]
         rows: list[list[Line]] = [
-            [[("", clean(cell).replace("\n", " "))] for cell in row] for row in block.rows
+            [[("", self.look.said(clean(cell)).replace("\n", " "))] for cell in row] for row in block.rows
         ]
         return table_lines(
             [header, *rows] if block.header else rows, width, self.look.glyphs, header=bool(header)

@@ -164,6 +164,11 @@ ASCII = Glyphs(
 )  # fmt: skip
 
 
+_IN_ASCII = str.maketrans(
+    {"▸": ">", "❯": ">", "·": "-", "•": "*", "…": "...", "→": "->", "–": "-", "—": "-", "✓": "+", "✗": "x"}
+)
+
+
 class Look(msgspec.Struct, frozen=True):
     """What this terminal can show, and what the person wants to see of it. `ansi` False: no escape sequence
     at all (a dumb terminal, a pipe). `fold_lines`: lines of a tool's output before it is folded; `thoughts`
@@ -179,6 +184,10 @@ class Look(msgspec.Struct, frozen=True):
     def sgr(self, style: str) -> str:
         """The SGR parameters of style names, "" when they change nothing."""
         return _sgr(self.theme, style) if self.ansi and style else ""
+
+    def said(self, text: str) -> str:
+        """Words of buddy's own with the signs that are drawn here."""
+        return text.translate(_IN_ASCII) if self.glyphs == ASCII and not text.isascii() else text
 
     def toolkit_rules(self) -> dict[str, str]:
         """The theme as style rules for prompt_toolkit."""

@@ -104,3 +104,20 @@ async def test_a_dumb_terminal_is_suspended_and_goes_on(tmp_path: Path) -> None:
             os.kill(terminal.process.pid, signal.SIGCONT)
             await said(terminal, "", "> ")
             await said(terminal, "another short one\n", "That was short.", "tokens\n> ")
+
+
+@pytest.mark.slow
+async def test_what_a_session_says_when_it_opens_stands_above_the_first_prompt_and_every_sign_is_ascii(
+    tmp_path: Path,
+) -> None:
+    async with FakeLLM(model) as server:
+        desk = Desk(tmp_path, server.url)
+        desk.files(main__py="print(1)\n")
+        (desk.repo / "buddy.toml").write_text("[display]\nvi = false\n")
+        async with on_terminal(desk, ready="meanwhile.", term="dumb") as terminal:
+            await terminal.until(lambda: transcript(terminal).endswith("meanwhile.\n> "), "the prompt")
+            assert not transcript(terminal).startswith(">"), "no prompt above it"
+            await said(terminal, "/ps\n", "> 1  | idle  | 0", "\n> ")
+            await said(terminal, "/model\n", "> | openai/fake-model", "\n> ")
+            await said(terminal, "/session\n", "/session resume ID goes to one\n> ")
+            assert transcript(terminal).isascii(), transcript(terminal)

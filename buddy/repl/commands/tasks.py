@@ -60,13 +60,27 @@ async def ps(context: Context, argument: str) -> None:
 
 def _row(context: Context, task: Task, now: float) -> tuple[str, ...]:
     where = "▸" if task.number == context.focus else "&" if task.background else " "
-    state = f"{task.state} {words.seconds(now - task.started_at)}" if task.running else task.state
+    state = task.state
+    if task.running:
+        state = f"{_waits_for(context, task) or task.state} {words.seconds(now - task.started_at)}"
     if task.reason and not task.running and task.reason != task.state:
         state += f" ({task.reason})"
     total = task.meter.total
     tokens = words.tokens(total.input_tokens + total.output_tokens)
     cost = words.cost(task.meter.cost_usd, known=task.meter.cost_known)
     return (f"{where} {task.number}", state, tokens, cost, " · ".join((task.title, *_apart(task))))
+
+
+def _waits_for(context: Context, task: Task) -> str:
+    """Whom a running task waits for, "" when it works."""
+    asked = {request.task_id for request in context.board.inbox.waiting()}
+    asked |= {question.task_id for question in context.desk.questions.waiting()}
+    if task.number in asked:
+        return "waiting for you"
+    below = [one.number for one in context.board.tasks.values() if one.parent == task.number and one.running]
+    if task.state != "waiting" or not below:
+        return ""
+    return f"waiting for task {', '.join(map(str, below))}"
 
 
 def _apart(task: Task) -> list[str]:
