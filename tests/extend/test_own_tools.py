@@ -365,7 +365,7 @@ async def test_calls_that_find_the_loop_blocked_together_share_the_new_one() -> 
     go_on = threading.Event()
 
     async def blocks(_ctx: ToolContext) -> object:
-        return go_on.wait(20)
+        return go_on.wait(60)
 
     async def where(_ctx: ToolContext) -> object:
         return asyncio.get_running_loop()

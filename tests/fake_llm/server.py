@@ -85,11 +85,11 @@ class FakeLLM:
         """Its address without a path."""
         return f"http://{self._host}:{self._port}"
 
-    async def arrived(self, count: int, *, deadline_s: float = 20) -> list[Asked]:
+    async def arrived(self, count: int, *, deadline_s: float = 50) -> list[Asked]:
         """The first `count` requests, once they are there."""
         return await self._wait(lambda: len(self.requests) >= count, count, deadline_s)
 
-    async def ended(self, count: int, *, deadline_s: float = 20) -> list[Asked]:
+    async def ended(self, count: int, *, deadline_s: float = 50) -> list[Asked]:
         """The first `count` requests, once each of them is completed, aborted or broken."""
         return await self._wait(
             lambda: (

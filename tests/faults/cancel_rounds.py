@@ -71,7 +71,7 @@ class CancelDesk:
 
     def git(self, *words: str) -> None:
         subprocess.run(
-            ("git", *IDENTITY, *words), cwd=self.root, check=True, capture_output=True, env=GIT, timeout=30
+            ("git", *IDENTITY, *words), cwd=self.root, check=True, capture_output=True, env=GIT, timeout=120
         )
 
     def committed(self, name: str) -> bytes:
@@ -199,7 +199,7 @@ def _fill(desk: CancelDesk) -> None:
         ("git", "clone", "-q", "--bare", str(desk.root), str(desk.root.parent / "remote.git")),
         check=True,
         env=GIT,
-        timeout=30,
+        timeout=120,
     )
     desk.git("remote", "add", "origin", str(desk.root.parent / "remote.git"))
     desk.git("config", "user.name", "t")

@@ -34,7 +34,7 @@ from tests.legal_history import is_legal
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden"
 KEY = "sk-test-journey-0123456789"
-DEADLINE_S = 50.0
+DEADLINE_S = 100.0
 YOLO = ("--permission-mode", "yolo", "--i-know")
 
 LANES: dict[str, dict[str, str]] = {

@@ -25,7 +25,7 @@ import pyte
 from tests.headless.program import Desk
 from tests.screen_text import everything_of, rows_of
 
-DEADLINE_S = 25.0
+DEADLINE_S = 50.0
 BEGIN_FRAME = b"\x1b[?2026h"
 END_FRAME = b"\x1b[?2026l"
 KEY_S = 0.02

@@ -107,7 +107,7 @@ async def results(server: FakeLLM, count: int) -> None:
 
 @requires("proc")
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", SCENES)
 async def test_REL_045_the_prompt_lives_and_memory_stays_whatever_a_command_does(
     tmp_path: Path, name: str

@@ -193,7 +193,7 @@ async def test_a_connection_whose_answer_outlives_the_client_is_not_kept() -> No
         await client.aclose()
         await answer.aclose()
         (connection,) = server.connections
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await connection.gone.wait()
 
 

@@ -50,7 +50,7 @@ class Importer:
         self.is_done = threading.Event()
 
     def __call__(self, name: str) -> Any:
-        self.may_go_on.wait(20)
+        self.may_go_on.wait(60)
         self.asked.append(name)
         if name == "litellm":
             self.seen = {

@@ -21,7 +21,7 @@ from buddy.repl.style import UNICODE, Look
 from buddy.repl.view_state import NO_DESK, DeskFacts
 from tests.screen_text import everything_of, rows_of
 
-DEADLINE_S = 20.0
+DEADLINE_S = 50.0
 
 
 class FakeTerminal:

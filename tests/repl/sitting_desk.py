@@ -35,7 +35,7 @@ from tests.fake_llm.script import Script
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import Desk
 
-DEADLINE_S = 15.0
+DEADLINE_S = 50.0
 COLUMNS = 400
 
 

@@ -23,7 +23,7 @@ class SlowPainter:
 
     def warm(self) -> None:
         self.threads.append(threading.current_thread())
-        assert self.may_be_warm.wait(20)
+        assert self.may_be_warm.wait(60)
         if self._failure is not None:
             raise self._failure
         self.is_warm = True
@@ -56,7 +56,7 @@ async def test_the_first_blocks_wait_for_a_painter_that_is_made_in_another_threa
     assert shown.blocks == []
     assert shown.times == 2  # what is live is drawn nevertheless
     painter.may_be_warm.set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await shown.changed.wait()
     assert shown.blocks == notes("one", "two", "three")
     assert len(painter.threads) == 1
@@ -90,7 +90,7 @@ async def test_a_painter_that_cannot_be_made_keeps_nothing_back() -> None:
     first = FirstPrint(painter, shown)
     first.print(notes("one"))
     painter.may_be_warm.set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await shown.changed.wait()
     assert shown.blocks == notes("one")
 
@@ -100,7 +100,7 @@ async def test_what_comes_after_a_painter_could_not_be_made_is_not_kept_back_eit
     first = FirstPrint(painter, shown)
     painter.may_be_warm.set()
     first.warm()  # nothing waits yet
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while shown.blocks == []:
             first.print(notes("one"))
             await asyncio.sleep(0.003)
@@ -117,7 +117,7 @@ async def test_it_is_made_once_however_often_it_is_asked_for(times: int) -> None
     for _ in range(times):
         first.warm()
     first.print(notes("one"))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await shown.changed.wait()
     first.warm()
     assert len(painter.threads) == 1

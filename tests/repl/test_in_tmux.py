@@ -17,7 +17,7 @@ from tests.capabilities import requires
 pytestmark = [requires("tmux"), pytest.mark.slow]
 CHILD = Path(__file__).with_name("pty_child.py")
 ROOT = Path(__file__).parents[2]
-DEADLINE_S = 20.0
+DEADLINE_S = 50.0
 
 
 class Tmux:

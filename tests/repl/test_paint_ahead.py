@@ -41,7 +41,7 @@ class Canvas:
         assert isinstance(block, Note)
         is_main = threading.current_thread() is threading.main_thread()
         if not is_main:
-            assert self.may_go_on.wait(20)
+            assert self.may_go_on.wait(60)
         if self.broken:
             raise ZeroDivisionError("the painter is broken")
         self.painted.append((block.text[:3], columns, is_main))
@@ -58,7 +58,7 @@ class Ahead:
         self.ahead = PaintAhead(self.canvas, self.painted.set, lambda: self.canvas.now)
 
     async def until_painted(self) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await self.painted.wait()
         self.painted.clear()
 

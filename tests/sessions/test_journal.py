@@ -56,7 +56,7 @@ async def test_records_that_wait_together_are_synced_together(tmp_path: Path):
 
     def plan(operation: str, _count: int) -> None:
         if operation == "sync":
-            gate.wait(10)
+            gate.wait(60)
 
     faults = Faults(plan)
     journal = journal_at(tmp_path / "j", faults.files())

@@ -69,7 +69,7 @@ async def test_many_updates_make_few_lines_and_the_last_one_is_among_them():
         text += f"{number} "
         partial.update(replied("a1", text, finish="cut"))
         await asyncio.sleep(0.001)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while sum(len(part.part.text) for line in lines for part in line.growth) < len(text):
             await asyncio.sleep(0.001)
     intervals = (loop.time() - begun) / 0.05

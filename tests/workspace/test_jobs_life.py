@@ -222,7 +222,7 @@ async def test_a_flood_on_a_terminal_shows_its_end(tmp_path: Path) -> None:
 
 async def test_a_screen_that_never_rests_is_shown_all_the_same(tmp_path: Path) -> None:
     async with desk(tmp_path) as here:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             started = await here.call(run_shell, command="yes 'never at rest'", pty=True)
             await until(lambda: here.jobs.get(1).log.total > 1000)
             shown = await here.call(capture_pane, job=1)

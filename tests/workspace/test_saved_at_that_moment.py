@@ -201,7 +201,7 @@ async def test_no_save_of_a_busy_editor_is_lost(tmp_path: Path) -> None:
 
     def edits_in_person() -> None:
         for number in range(1, 151):
-            begun.wait(5)
+            begun.wait(60)
             begun.clear()
             time.sleep(chosen.random() * 0.004)
             (in_place if number % 2 else by_rename)(path, f"save {number} mark\n")
