@@ -188,9 +188,12 @@ class Actions:
             buffer.complete_previous()
 
     def _escape(self) -> None:
-        if self._editor.buffer.complete_state is not None:
+        menu = self._editor.buffer.complete_state
+        if menu is not None:
             self._editor.buffer.cancel_completion()
-        elif self._something_runs():
+        if menu is not None and menu.completions:
+            return  # one that is still empty is not on the screen: Esc is not about it
+        if self._something_runs():
             self._act(Cancel())
         elif not self._editor.text and (row := self._state.marked()) is not None:
             self._deny(row)

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
+from prompt_toolkit.application import get_app
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
@@ -41,15 +42,15 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 class DeskCompleter(Completer):
-    """Completes where something is completable. `find` gives the files that fit a few letters; it is called
-    in a thread. `cwd`: the folder that paths start from now."""
+    """Completes where something is completable. `find` gives the files that fit a few letters, None when it
+    has to be asked again; it is called in a thread. `cwd`: the folder that paths start from now."""
 
     def __init__(
         self,
         commands: Commands,
         context: Context,
         cwd: Callable[[], str],
-        find: Callable[[str], Sequence[str]],
+        find: Callable[[str], Sequence[str] | None],
     ) -> None:
         self._commands = commands
         self._context = context
@@ -66,10 +67,7 @@ class DeskCompleter(Completer):
     ) -> AsyncGenerator[Completion, None]:
         """What fits the text before the cursor."""
         context = self._context
-        before = document.text_before_cursor
-        typed, offers = await self._offers(
-            context, before, document.text_after_cursor, asked=complete_event.completion_requested
-        )
+        typed, offers = await self._offers(context, document, asked=complete_event.completion_requested)
         for offer in offers:
             yield Completion(
                 offer.text,
@@ -79,9 +77,10 @@ class DeskCompleter(Completer):
             )
 
     async def _offers(
-        self, context: Context, before: str, after: str, *, asked: bool
+        self, context: Context, document: Document, *, asked: bool
     ) -> tuple[str, Sequence[Offer]]:
         """The end of the text that is completed, and what it can become."""
+        before, after = document.text_before_cursor, document.text_after_cursor
         line = before.lstrip()
         if found := _COMMAND.fullmatch(line):
             return line, command_offers(self._commands, found["name"])
@@ -90,7 +89,7 @@ class DeskCompleter(Completer):
         if found := _MENTION.search(before):
             path = found["path"]
             tasks = task_offers(context, path, "@") if _ADDRESS.fullmatch(line) and not after else []
-            return found[0], [*tasks, *await self._mentions(path)]
+            return found[0], [*tasks, *await self._mentions(path, document)]
         if line.startswith("!") and asked:
             word = re.split(r"(?<!\\)[\s;|&<>()=]", line.lstrip("!"))[-1]
             paths = await self._looked(lambda: in_folder(self._cwd(), word.replace("\\ ", " ")))
@@ -139,17 +138,25 @@ class DeskCompleter(Completer):
             case "model":
                 return await self._looked(lambda: model_offers(context, typed))
 
-    async def _mentions(self, path: str) -> list[Offer]:
+    async def _mentions(self, path: str, document: Document) -> list[Offer]:
         wanted = unwritten(path)
         if wanted.startswith(_OUTSIDE):
             found = await self._looked(lambda: in_folder(self._cwd(), wanted))
         else:
             found = await self._looked(lambda: self._find(wanted))
-        return [Offer("@" + written(name), shown=visible(name)) for name in found]
+            while found is None and _still_asked(document):
+                found = await self._looked(lambda: self._find(wanted))
+        return [Offer("@" + written(name), shown=visible(name)) for name in found or ()]
 
     async def _looked(self, look: Callable[[], T]) -> T:
         async with self._looking:
             return await asyncio.to_thread(look)
+
+
+def _still_asked(document: Document) -> bool:
+    """Whether the line is as it was and nobody closed the menu that is to come."""
+    buffer = get_app().current_buffer
+    return buffer.document == document and buffer.complete_state is not None
 
 
 def command_offers(commands: Commands, beginning: str, sign: str = "/") -> list[Offer]:

@@ -9,14 +9,15 @@ from buddy.workspace.file_index import FileIndex
 
 SHOWN = 40
 FIRST_LISTING_S = 0.5
-"""How long the first completion waits for the listing it starts; later ones answer with what is known."""
+"""How long a look waits for the listing it starts; later ones answer with what is known."""
 
 
-def found(index: FileIndex, text: str) -> list[str]:
-    """The files that fit a few letters, the best first."""
+def found(index: FileIndex, text: str) -> list[str] | None:
+    """The files that fit a few letters, the best first; None while none is known and they are being listed:
+    look again."""
     names = index.match(text, SHOWN)
     if not names and not index.wait(FIRST_LISTING_S):
-        return []
+        return None
     return names or index.match(text, SHOWN)
 
 

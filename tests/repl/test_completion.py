@@ -13,9 +13,11 @@ from prompt_toolkit.document import Document
 from buddy.repl.commands.builtin import builtin_commands
 from buddy.repl.completion import DeskCompleter
 from buddy.repl.file_names import found, in_folder
+from buddy.repl.intents import Cancel
 from buddy.repl.late_completion import LateCompleter
 from buddy.workspace.file_index import FileIndex
 from tests.fake_llm.script import reply
+from tests.repl.events_for_tests import Tape
 from tests.repl.screen_harness import running_repl
 from tests.repl.sitting_desk import Sitting, sitting
 
@@ -176,6 +178,38 @@ async def test_keys_are_drawn_while_a_look_at_the_disk_takes_its_time(tmp_path: 
             stage.type("mai")
             await stage.shows("see @mai")
             released.set()
+            await stage.shows("main.py")
+
+
+async def test_files_are_offered_as_soon_as_they_are_listed_without_another_key(tmp_path: Path) -> None:
+    looks: list[str] = []
+
+    def listing(text: str) -> Sequence[str] | None:
+        looks.append(text)
+        return ["main.py"] if looks.count(text) > 3 else None
+
+    async with sitting(tmp_path, []) as desk:
+        completer = DeskCompleter(builtin_commands(), desk.context, lambda: str(desk.desk.repo), listing)
+        async with running_repl(columns=100, completer=completer) as stage:
+            stage.type("see @mai")
+            await stage.shows("main.py")
+
+
+async def test_a_menu_that_is_still_to_come_keeps_neither_esc_nor_the_next_letter(tmp_path: Path) -> None:
+    def listing(text: str) -> Sequence[str] | None:
+        return ["main.py"] if text == "main" else None
+
+    async with sitting(tmp_path, []) as desk:
+        completer = DeskCompleter(builtin_commands(), desk.context, lambda: str(desk.desk.repo), listing)
+        async with running_repl(columns=100, completer=completer) as stage:
+            tape = Tape(at=None)
+            stage.send(tape.turn(), tape.reply())
+            await stage.shows("waiting for the model")
+            stage.type("@mai")
+            await stage.until(lambda: stage.repl.editor.buffer.complete_state is not None)
+            stage.type("\x1b")
+            await stage.until(lambda: stage.intents == [Cancel()])
+            stage.type("n")
             await stage.shows("main.py")
 
 
