@@ -327,19 +327,20 @@ def _answer(path: str) -> Found:
 async def _watched(
     run: SearchRun, children: ChildProcesses, request: Request, job: Job, place_path: str
 ) -> None:
-    """Wait for the search's end; end it when it gets nowhere. Raises `ToolError`."""
+    """Wait for the search's end; end it when it gets nowhere. Raises `ToolError`. Looks are counted, not the
+    time between them, in which this program, or the whole machine, may have stood still."""
     child = children.start(request)
-    place, since = b"", time.monotonic()
+    place, looks = b"", 0
     while True:
         exit_ = await children.attend(child, timeout_s=POLL_S, cancelled=run.cancelled)
         if exit_ is not None:
             break
-        now, current = time.monotonic(), _bytes_of(place_path)
-        if current != place:
-            place, since = current, now
-        if now - since > STUCK_S or now > run.deadline:
+        before, place = place, _bytes_of(place_path)
+        looks = looks + 1 if place == before else 0
+        stuck = looks * POLL_S > STUCK_S
+        if stuck or time.monotonic() > run.deadline:
             await child.end("time limit")
-            raise ToolError(_too_slow(job, place, stuck=now - since > STUCK_S))
+            raise ToolError(_too_slow(job, place, stuck=stuck))
     if exit_.code != 0:
         raise ToolError(f"the search crashed ({exit_.code or exit_.signal}): {child.log.text()[-500:]}")
 

@@ -6,9 +6,11 @@ import asyncio
 import os
 import random
 import re
+import threading
 import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +18,7 @@ from buddy.tools.definitions import find_definition
 from buddy.tools.find import find_files
 from buddy.tools.search import grep
 from buddy.workspace.file_index import MAX_SCORED, FileIndex, Paths, best, score
+from buddy.workspace.search_run import STUCK_S, SearchRun, _watched
 from tests.search_desk import SearchDesk, search_desk
 
 
@@ -160,6 +163,34 @@ async def test_SEC_101_a_pattern_that_never_ends_is_stopped_and_the_loop_stays_r
 
     assert said.startswith("refused: the pattern takes too long on 'a.txt'")
     assert gaps, "nothing else was done meanwhile"
+
+
+class Children:
+    """Processes of which the first look takes as long as this program stands still."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self.ended: list[str] = []
+
+    def start(self, _request: object) -> Children:
+        return self
+
+    async def attend(self, _child: object, **_limits: object) -> SimpleNamespace | None:
+        self.looks += 1
+        if self.looks == 1:
+            threading.Event().wait(STUCK_S + 0.1)
+            return None
+        return SimpleNamespace(code=0, signal="")
+
+    async def end(self, why: str) -> None:
+        self.ended.append(why)
+
+
+async def test_a_search_is_not_given_up_because_this_program_stood_still(tmp_path: Path) -> None:
+    children = Children()
+    run = SearchRun(children, str(tmp_path), 1, asyncio.Event(), time.monotonic() + 60)
+    await _watched(run, children, None, {"files": ["a.txt"]}, str(tmp_path / "place"))
+    assert (children.looks, children.ended) == (2, [])
 
 
 async def test_short_lines_are_searched_here_and_the_files_after_a_long_one_in_a_child(
