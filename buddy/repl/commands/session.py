@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
+from itertools import pairwise
 
 from buddy.agent.budget import TokenMeter, message_tokens
 from buddy.agent.messages import AssistantMessage, Message, ToolMessage, UserMessage
@@ -237,17 +238,29 @@ async def context_(context: Context, argument: str) -> None:
         kind = _kind(message)
         kinds[kind] = kinds.get(kind, 0) + message_tokens(message)
     limit = meter.window.limit
-    rows = [(kind, words.tokens(round(count)), f"{count / limit:.1%}") for kind, count in kinds.items()]
     used = meter.context_tokens or round(sum(kinds.values()))
+    shares = _shared(used, list(kinds.values()))
+    rows = [
+        (kind, words.tokens(count), f"{count / limit:.1%}") for kind, count in zip(kinds, shares, strict=True)
+    ]
     rows.append(("in use", words.tokens(used), f"{used / limit:.1%}"))
     rows.append(("limit" + (" (a guess)" if meter.window.guessed else ""), words.tokens(limit), ""))
     context.stage.print(Table(("what", "tokens", "of the window"), tuple(rows)))
+    counted = "the sum was counted with the last answer, its parts are estimated shares"
+    context.stage.print(Note("hint", counted if meter.context_tokens else "all of it is estimated"))
     for name in context.desk.instructions:
         context.stage.print(Note("hint", f"instructions: {name}"))
     kept = parts.cache.statistics()
     if kept.hits or kept.misses:
         said = f"tool results: {kept.hits:,} from the cache, {kept.misses:,} looked up"
         context.stage.print(Note("hint", said))
+
+
+def _shared(total: int, estimates: list[float]) -> list[int]:
+    """A total in whole parts as large beside each other as the estimates."""
+    scale = total / (sum(estimates) or 1)
+    ends = [round(sum(estimates[:count]) * scale) for count in range(len(estimates) + 1)]
+    return [after - before for before, after in pairwise(ends)]
 
 
 def _kind(message: Message) -> str:
