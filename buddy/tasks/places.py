@@ -186,13 +186,27 @@ class Places:
         found = await asyncio.to_thread(self._written, tree)
         return await self.parts().trees.ignored(tree, found[:MAX_WRITTEN]) if found else ()
 
-    def forget_changes(self, tree: Worktree) -> None:
-        """Its worktree is gone: what calls changed there can't be taken back, and must not stand in the way
-        of what can. Blocks."""
+    def forget_changes(self, tree: Worktree) -> int:
+        """Its worktree is gone: what calls changed there can't be taken back or applied again, and must not
+        stand in the way of what can. How many changes that were. Blocks."""
+        count = 0
         for log in self._logs():
-            for entry in log.entries():
+            for entry in (*log.entries(), *log.entries(undone=True)):
                 if entry.paths and all(is_beneath(path, tree.path) for path in entry.paths):
                     log.drop(entry)
+                    count += 1
+        return count
+
+    def forget_lost(self) -> tuple[str, ...]:
+        """The same for every worktree whose folder somebody removed; what the person has to know. Blocks."""
+        trees = {task.workspace.worktree for task in self._tasks.values()}
+        lost = (tree for tree in trees if tree is not None and not os.path.lexists(tree.path))
+        found = [(tree, self.forget_changes(tree)) for tree in sorted(lost, key=lambda tree: tree.name)]
+        return tuple(
+            f"{tree.shown} is gone: {counted(count, 'change')} in it can't be taken back or applied again"
+            for tree, count in found
+            if count
+        )
 
     def _logs(self) -> list[UndoLog]:
         logs = {task.services.services.get(UndoLog) for task in self._tasks.values()}

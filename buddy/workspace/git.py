@@ -21,6 +21,7 @@ from buddy.workspace.git_config import (
     quiet_options,
 )
 from buddy.workspace.launch import trusted_program
+from buddy.workspace.output import OutputBounds
 from buddy.workspace.processes import ChildProcesses, Finished, Request
 
 GitKind = Literal["read", "write", "network", "inert"]
@@ -64,12 +65,14 @@ class Repository(msgspec.Struct, frozen=True):
 
 
 class GitRun(msgspec.Struct, frozen=True):
-    """Who runs git, and how it is stopped."""
+    """Who runs git, and how it is stopped; `bounds`: how much of what it says is kept, where that is not the
+    usual."""
 
     children: ChildProcesses
     repository: Repository
     task_id: int
     cancelled: asyncio.Event
+    bounds: OutputBounds | None = None
 
 
 def find_repository(cwd: str, workspace: str, main: str = "") -> Repository:
@@ -131,7 +134,13 @@ async def _configuration(run: GitRun, git: str) -> str:
 
 async def _run(run: GitRun, argv: tuple[str, ...], kind: GitKind, limit_s: float) -> Finished:
     request = Request(
-        argv, run.repository.cwd, run.task_id, env=_environment(run, kind), sandboxed=False, limited=False
+        argv,
+        run.repository.cwd,
+        run.task_id,
+        env=_environment(run, kind),
+        sandboxed=False,
+        limited=False,
+        bounds=run.bounds,
     )
     if kind == "read":
         done = await run.children.run_apart(request, timeout_s=limit_s, cancelled=run.cancelled)

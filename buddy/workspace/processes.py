@@ -34,7 +34,8 @@ class Request(msgspec.Struct, frozen=True):
     """A command to run. `env` is added by buddy's own code; `terminal` asks for a terminal instead of a
     pipe; `sandboxed` is False where the command must run outside the sandbox and that was allowed; `kept` is
     False where a listener takes the output and nobody reads it again: it never goes to the disk. `limited` is
-    False for buddy's own programs: a git that ends at a limit would leave half a checkout."""
+    False for buddy's own programs: a git that ends at a limit would leave half a checkout. `bounds`: how much
+    of the output is kept, where that is not the usual."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -44,6 +45,7 @@ class Request(msgspec.Struct, frozen=True):
     sandboxed: bool = True
     kept: bool = True
     limited: bool = True
+    bounds: OutputBounds | None = None
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -119,7 +121,7 @@ class ChildProcesses:
             launched = launch_in_terminal(launch, tag, request.terminal)
         self._numbers.add(tag.number)
         path = self._spill_path(tag) if request.kept else ""
-        log = OutputLog(path, self.settings.bounds, self.settings.find_secrets)
+        log = OutputLog(path, request.bounds or self.settings.bounds, self.settings.find_secrets)
         child = Child(launched, log, grace_s=self.settings.grace_s)
         self._children = [*(child for child in self._children if not child.is_closed), child]
         return child

@@ -63,14 +63,14 @@ class UndoLog:
         self._last = 0
         self._loaded = False
 
-    def entries(self, task_id: int | None = None) -> tuple[UndoEntry, ...]:
-        """Edits that stand, oldest first; of one task if asked."""
+    def entries(self, task_id: int | None = None, *, undone: bool = False) -> tuple[UndoEntry, ...]:
+        """Edits that stand (or were taken back: `undone`), oldest first; of one task if asked."""
         with self._guard:
             self._load()
             return tuple(
                 entry
                 for entry in self._entries.values()
-                if entry.id not in self._undone and task_id in (None, entry.task_id)
+                if (entry.id in self._undone) == undone and task_id in (None, entry.task_id)
             )
 
     def prepare(self, task_id: int, call_id: str, tool: str, intents: Sequence[Intent]) -> UndoEntry:
@@ -157,17 +157,20 @@ class UndoLog:
         self._entries[entry.id] = entry
         # A new edit ends redoing: what was taken back neither comes back nor stands.
         for id_ in [done for done in self._undone if self._entries[done].task_id == entry.task_id]:
-            self._undone.remove(id_)
-            del self._entries[id_]
+            self._remove(id_)
 
     def drop(self, entry: UndoEntry) -> None:
-        """The entry's files were not written after all: folders that were made for them go."""
+        """The entry's files were not written after all, or are gone: folders that were made for them go."""
         remove_empty(entry.folders)
         with self._guard:
-            self._entries.pop(entry.id, None)
+            self._remove(entry.id)
             self._changes.forget(entry)
             with suppress(OSError):  # it would be found unapplied at the next load
                 self._file.append(Dropped(entry.id))
+
+    def _remove(self, id_: int) -> None:
+        self._entries.pop(id_, None)
+        self._undone = [one for one in self._undone if one != id_]
 
     def undo(
         self,
@@ -211,8 +214,7 @@ class UndoLog:
         with locks.holding(*entry.paths), self._guard:
             if entry.id not in self._undone:
                 raise ToolError("that edit was applied again meanwhile")
-            taken = self._taken.get(entry.id)
-            files = [file.reversed() for file in taken] if taken else list(entry.files)
+            files = [file.reversed() for file in self._taken.get(entry.id, ())] or list(entry.files)
             last = self._folders.get(entry.id, ())
             folders = _last_of(entry.folders, [one.reversed() for one in last])
             switched = self._switch(entry, files, folders, merging, back=False)
@@ -254,7 +256,7 @@ class UndoLog:
                 self._last = max(self._last, line.id)
                 self._add(line)
             case Dropped():
-                self._entries.pop(line.id, None)
+                self._remove(line.id)
             case Undone():
                 if line.id in self._entries:
                     self._undone.append(line.id)

@@ -23,9 +23,12 @@ _ENTRY = pattern(r"[ MADRCUT?!]{2} .+", re.DOTALL)
 def carry(tree: Worktree, changed: Sequence[str], home: str) -> tuple[str, ...]:
     """Make the worktree's files what those of the main tree are, for paths as git's status lists them; those
     that were left out. Blocks. Raises `ToolError` and `OSError`."""
-    if len(changed) > MAX_FILES or not all(_ENTRY().fullmatch(entry) for entry in changed):
+    if not all(_ENTRY().fullmatch(entry) for entry in changed):
+        raise ToolError("git's list of the changes is too long to be read whole; commit them first")
+    if len(changed) > MAX_FILES:
         raise ToolError(
-            f"there are more than {MAX_FILES:,} changes, too many to carry over; commit them first"
+            f"there are {len(changed):,} changes, and at most {MAX_FILES:,} can be carried over; commit them "
+            "first, or let git ignore what need not come along"
         )
     left_out: list[str] = []
     for code, path in ((entry[:2], entry[3:]) for entry in changed):

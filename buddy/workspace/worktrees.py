@@ -22,6 +22,7 @@ from buddy.safety.git_files import git_folders, read_regular
 from buddy.workspace.any_names import decode
 from buddy.workspace.ending import uninterrupted
 from buddy.workspace.git import GitKind, GitLock, GitRun, Repository, run_git
+from buddy.workspace.output import OutputBounds
 from buddy.workspace.processes import ChildProcesses, Finished
 
 FOLDERS = (".buddyx", "worktrees")
@@ -32,6 +33,8 @@ MAX_WORDS = 5
 MAX_NAME_CHARS = 32
 MAX_TRIES = 100
 _MAX_KEPT_BYTES = 10_000
+_BOUNDS = OutputBounds(head_bytes=32_000_000)
+"""Lists of files are taken apart: a cut one would have other files in it."""
 
 
 class Worktree(msgspec.Struct, frozen=True):
@@ -272,7 +275,7 @@ class Worktrees:
             raise ToolError(_why(done.text))
 
     def _run(self, arguments: tuple[str, ...], top: str, kind: GitKind) -> Coroutine[Any, Any, Finished]:
-        run = GitRun(self._children, Repository(top, top, self.main), 0, asyncio.Event())
+        run = GitRun(self._children, Repository(top, top, self.main), 0, asyncio.Event(), _BOUNDS)
         return run_git(run, arguments, kind)
 
 

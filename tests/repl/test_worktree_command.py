@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -188,7 +189,7 @@ async def test_a_worktree_that_can_not_be_filled_leaves_nothing(tmp_path: Path) 
     async with sitting(tmp_path, edits, *EDIT, list__txt=LINES) as desk:
         for number in range(5_001):
             (desk.desk.repo / f"new-{number}.txt").touch()
-        said = "the worktree could not be filled: there are more than 5,000 changes, too many to carry over"
+        said = "the worktree could not be filled: there are 5,001 changes, and at most 5,000 can be"
         await desk.said("/worktree --carry change line 2 to two", said)
         assert desk.desk.git("branch", "--list", "buddy/*") == ""
         assert [one.name for one in (desk.desk.repo / ".buddyx/worktrees").iterdir()] == [".gitignore"]
@@ -221,3 +222,44 @@ async def test_what_was_changed_in_a_dropped_worktree_does_not_stand_in_the_way_
         await desk.said("/worktree drop 2 discard", "is removed")
         await desk.said("/undo", "taken back: edit_file of task 1 on list.txt")
         assert (desk.desk.repo / "list.txt").read_text() == LINES
+
+
+async def test_what_was_taken_back_in_a_dropped_worktree_does_not_stand_in_the_way_of_redo(
+    tmp_path: Path,
+) -> None:
+    async with sitting(tmp_path, edits, *EDIT, list__txt=LINES) as desk:
+        await desk.turn("change line 1 to one")
+        await desk.said("/worktree change line 2 to two", "task 2 started")
+        await desk.shows("1 changed file of task 2")
+        await desk.said("/undo @1", "taken back: edit_file of task 1 on list.txt;")
+        await desk.said(
+            "/undo @2", "taken back: edit_file of task 2", "(in the worktree change-line-2-to-two)"
+        )
+        await desk.said("/worktree drop 2", "is removed")
+        await desk.said("/redo", "applied again: edit_file of task 1 on list.txt")
+        assert (desk.desk.repo / "list.txt").read_text() == LINES.replace("line 1\n", "one\n")
+        await desk.said("/redo", "nothing was taken back")
+
+
+async def test_a_worktree_that_somebody_removed_is_named_and_the_other_changes_go_on(tmp_path: Path) -> None:
+    async with sitting(tmp_path, edits, *EDIT, list__txt=LINES) as desk:
+        await desk.turn("change line 1 to one")
+        await desk.said("/worktree change line 2 to two", "task 2 started")
+        await desk.shows("1 changed file of task 2")
+        name = "change-line-2-to-two"
+        shutil.rmtree(desk.desk.repo / ".buddyx/worktrees" / name)
+        lost = f".buddyx/worktrees/{name} is gone: 1 change in it can't be taken back or applied again"
+        await desk.said("/undo", lost, "taken back: edit_file of task 1 on list.txt")
+        assert (desk.desk.repo / "list.txt").read_text() == LINES
+
+
+async def test_undo_says_which_tree_it_was_wherever_one_is(tmp_path: Path) -> None:
+    async with sitting(tmp_path, edits, *EDIT, list__txt=LINES) as desk:
+        await desk.said("/worktree change line 2 to two", "task 2 started")
+        await desk.shows("1 changed file of task 2")
+        await desk.turn("change line 1 to one")
+        await desk.said("/fg 2")
+        await desk.said("/undo", "edit_file of task 1 on ", "list.txt (in the main tree); /redo")
+        await desk.said("/undo", "edit_file of task 2 on list.txt; /redo")
+        await desk.said("/fg 1")
+        await desk.said("/redo", "edit_file of task 2 on ", "(in the worktree change-line-2-to-two)")

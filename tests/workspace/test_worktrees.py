@@ -417,10 +417,29 @@ async def test_what_is_carried_goes_through_no_link(tmp_path: Path) -> None:
         assert os.listdir(outside) == []
 
 
+async def test_a_list_of_changes_over_128_kb_is_carried_whole_and_too_many_are_counted(
+    tmp_path: Path,
+) -> None:
+    async with trees_of(tmp_path) as trees:
+        main = Path(trees.main)
+        names = [f"{number:04}-{'n' * 150}" for number in range(1000)]
+        for name in names:
+            (main / name).write_text(name)
+        tree = await trees.make("fix")
+        changed = await trees.uncommitted()
+        assert changed == tuple(f"?? {name}" for name in names)
+        assert carry(tree, changed, str(tmp_path / "home")) == ()
+        assert [(Path(tree.path) / name).read_text() for name in names] == names
+        assert (await trees.standing(tree)).changed == changed
+        many = tuple(f"?? {number}" for number in range(5_001))
+        with pytest.raises(ToolError, match="there are 5,001 changes, and at most 5,000 can be carried over"):
+            carry(tree, many, str(tmp_path / "home"))
+
+
 async def test_a_list_of_changes_that_is_cut_is_not_carried(tmp_path: Path) -> None:
     async with trees_of(tmp_path) as trees:
         tree = await trees.make("x")
-        with pytest.raises(ToolError, match="too many to carry over"):
+        with pytest.raises(ToolError, match="list of the changes is too long to be read whole"):
             carry(tree, (" M a.txt", "[… 5,000 lines left out …]"), str(tmp_path / "home"))
 
 

@@ -21,6 +21,7 @@ from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.commands.tasks import task_number
 from buddy.repl.port import Context
 from buddy.repl.words import seconds
+from buddy.safety.paths import is_beneath
 from buddy.safety.sanitise import visible
 from buddy.tools.task_diff import diff_of
 from buddy.workspace.undo import UndoEntry
@@ -50,6 +51,7 @@ class _Wanted(msgspec.Struct, frozen=True):
 async def undo(context: Context, argument: str) -> None:
     """Take back the last change (of a task: /undo @3, all of it: /undo @3 all); yours are never touched"""
     wanted = _wanted(context, argument)
+    await _forget_lost(context)
     standing = await asyncio.to_thread(context.desk.undo.entries, wanted.number)
     last = standing if wanted.everything else standing[-1:]
     if wanted.shown and standing and standing[-1].id != wanted.shown:
@@ -139,12 +141,18 @@ def _refuse_strangers(context: Context, wanted: _Wanted, standing: Sequence[Undo
 async def redo(context: Context, argument: str) -> None:
     """Apply again what /undo took back"""
     number = task_number(context, argument) if argument else None
+    await _forget_lost(context)
     log, locks = context.desk.undo, context.desk.locks
     try:
         redone = await asyncio.to_thread(log.redo, locks, number, merging=number is not None)
     except ToolError as error:
         raise CommandError(str(error)) from error
     context.stage.print(Note("info", f"applied again: {_named(context, redone)}"))
+
+
+async def _forget_lost(context: Context) -> None:
+    for said in await asyncio.to_thread(context.board.places.forget_lost):
+        context.stage.print(Note("warning", said))
 
 
 def _said(context: Context, entries: Sequence[UndoEntry]) -> str:
@@ -158,7 +166,17 @@ def _named(context: Context, entry: UndoEntry, without: Sequence[str] = ()) -> s
     paths = [visible(os.path.relpath(path, cwd)) for path in entry.paths if path not in without]
     shown = ", ".join(paths[:MAX_NAMED])
     more = f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else ""
-    return f"{entry.tool} of task {entry.task_id} on {shown}{more}"
+    return f"{entry.tool} of task {entry.task_id} on {shown}{more}{_elsewhere(context, entry)}"
+
+
+def _elsewhere(context: Context, entry: UndoEntry) -> str:
+    """Which tree was changed, where it is not the one the task in front works in."""
+    here = context.boundary
+    for tree in {task.workspace.worktree for task in context.board.tasks.values()}:
+        if tree is not None and all(is_beneath(path, tree.path) for path in entry.paths):
+            return "" if tree.path == here.root else f" (in the worktree {tree.name})"
+    is_main = bool(here.main) and all(is_beneath(path, here.main) for path in entry.paths)
+    return " (in the main tree)" if is_main else ""
 
 
 COMMANDS = (undo, redo)
