@@ -49,7 +49,7 @@ async def test_servers_that_answer_are_listed_in_the_order_asked() -> None:
             LocalAddress("lm_studio", free_port()),
             LocalAddress("llama_cpp", second.port),
         ]
-        found = await find_local_servers(addresses)
+        found = await find_local_servers(addresses, timeout_s=20)
     assert found == (
         LocalServer("ollama", f"http://127.0.0.1:{first.port}/v1", ("llama3.1:8b", "qwen3")),
         LocalServer("llama_cpp", f"http://127.0.0.1:{second.port}/v1", ()),
