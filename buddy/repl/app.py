@@ -24,6 +24,7 @@ from buddy.repl.bars import Bars
 from buddy.repl.blocks import Block
 from buddy.repl.editor import Editor
 from buddy.repl.first_print import FirstPrint
+from buddy.repl.folding import Folding
 from buddy.repl.history import open_history
 from buddy.repl.inline import build_application
 from buddy.repl.intents import Cancel, Intent
@@ -39,7 +40,6 @@ from buddy.repl.progress import progress_sequence
 from buddy.repl.screen import Screen
 from buddy.repl.style import Look
 from buddy.repl.vi_signs import cursor_shapes, sign
-from buddy.repl.view import fold
 from buddy.repl.view_state import DeskFacts, ViewState
 
 WARM_AFTER_S = 0.4
@@ -81,12 +81,13 @@ class Repl:
         self._settings = settings
         self._terminal = terminal
         self._keyboard = keyboard
-        self._log = log
+        self._act, self._log = act, log
         self._modes = modes or outside.terminal_modes(keyboard.fileno())
         self._ending: Ending = "left"
         self._jobs = Jobs(self._crashed)
         self._painter = LazyPainter(settings.look)
         self._first = FirstPrint(self._painter, lambda blocks: self.screen.show(blocks))
+        self._folding = Folding(self.state, self._first.print, clock)
         self.editor = editor = _editor(settings, completer, log, clock)
         announcer = _announcer(settings, self.state, output, clock, lambda: editor.touched_at)
         self._bars = Bars(
@@ -99,7 +100,6 @@ class Repl:
             sign=lambda: sign(self._app),
             colour=self._painter.code,
         )
-        self._act = act
         actions = Actions(
             editor=self.editor,
             state=self.state,
@@ -155,7 +155,7 @@ class Repl:
             stack.callback(self.screen.close)
             warm = loop.call_later(WARM_AFTER_S, self._first.warm)
             stack.callback(warm.cancel)
-            self._jobs.start(self._show(events))
+            self._jobs.start(self._folding.run(events))
             try:
                 self._bars.refresh(self._first.print)
                 await self._app.run_async(set_exception_handler=False, handle_sigint=False)
@@ -164,14 +164,6 @@ class Repl:
             finally:
                 await self._jobs.end()
         return self._ending
-
-    async def _show(self, events: AsyncIterator[list[TaskEvent]]) -> None:
-        """The show side: everything that has come is folded before anything is drawn."""
-        async for batch in events:
-            blocks: list[Block] = []
-            for event in batch:
-                blocks += fold(self.state, event)
-            self._first.print(blocks)
 
     def print(self, *blocks: Block) -> None:
         """Print blocks above the prompt."""
@@ -193,6 +185,7 @@ class Repl:
         """Leave the screen; the first reason counts."""
         if self._app.is_running and not self._app.is_done:
             self._ending = ending
+            self._folding.step()
             self._first.flush()
             self.screen.flush()
             self._app.exit()

@@ -16,6 +16,8 @@ from buddy.safety.sanitise import Sanitiser
 SLICE_LINES = 24
 CONTEXT_LINES = 50
 TAB_WIDTH = 4
+ABSORBED_CHARS = 8192
+"""Of a line that has no end yet: all of it at once would keep a key waiting."""
 
 _FENCE = pattern(r" {0,3}(?P<sign>`{3,}(?=[^`]*$)|~{3,})(?P<info>.*)")
 _ITEM = pattern(r"(?P<indent> *)(?P<sign>[-+*]|\d{1,9}[.)])(?P<gap> +|$)")
@@ -68,6 +70,7 @@ class MarkdownStream:
     def __init__(self) -> None:
         self._clean = Sanitiser(tab_width=TAB_WIDTH)
         self._pieces: list[str] = []
+        self._unabsorbed = 0
         self._open: list[str] = []
         self._line = ""
         self._blocks: list[Markdown] = []
@@ -77,9 +80,10 @@ class MarkdownStream:
         self._paragraph = False
 
     def feed(self, text: str) -> None:
-        """More text. Cheap until a line is complete."""
+        """More text. Cheap until a line is complete, or a lot of it is there."""
         self._pieces.append(text)
-        if "\n" in text:
+        self._unabsorbed += len(text)
+        if "\n" in text or self._unabsorbed >= ABSORBED_CHARS:
             self._absorb()
 
     def take(self) -> list[Markdown]:
@@ -126,6 +130,7 @@ class MarkdownStream:
             return
         text = self._clean.feed("".join(self._pieces))
         self._pieces.clear()
+        self._unabsorbed = 0
         self._split(text)
 
     def _split(self, text: str) -> None:
