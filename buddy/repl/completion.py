@@ -13,7 +13,6 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
-from prompt_toolkit.application import get_app
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
@@ -21,6 +20,7 @@ from buddy.extend.mentions import unwritten, written
 from buddy.repl.commands.registry import CommandError, Commands, Kind
 from buddy.repl.commands.rewind import prompt_text, prompts_of
 from buddy.repl.file_names import SHOWN, in_folder, typable
+from buddy.repl.late_completion import still_asked
 from buddy.repl.port import Context
 from buddy.safety.sanitise import one_line, visible
 
@@ -144,19 +144,13 @@ class DeskCompleter(Completer):
             found = await self._looked(lambda: in_folder(self._cwd(), wanted))
         else:
             found = await self._looked(lambda: self._find(wanted))
-            while found is None and _still_asked(document):
+            while found is None and still_asked(document):
                 found = await self._looked(lambda: self._find(wanted))
         return [Offer("@" + written(name), shown=visible(name)) for name in found or ()]
 
     async def _looked(self, look: Callable[[], T]) -> T:
         async with self._looking:
             return await asyncio.to_thread(look)
-
-
-def _still_asked(document: Document) -> bool:
-    """Whether the line is as it was and nobody closed the menu that is to come."""
-    buffer = get_app().current_buffer
-    return buffer.document == document and buffer.complete_state is not None
 
 
 def command_offers(commands: Commands, beginning: str, sign: str = "/") -> list[Offer]:

@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable
 
+from prompt_toolkit.application import get_app
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 
+def still_asked(document: Document) -> bool:
+    """Whether the line is as it was and nobody closed the menu that is to come."""
+    buffer = get_app().current_buffer
+    return buffer.document == document and buffer.complete_state is not None
+
+
 class LateCompleter(Completer):
-    """Offers what its source offers; without one, nothing."""
+    """Offers what its source offers, once there is one, if the line is still the same then."""
 
     def __init__(self) -> None:
-        self.source: Completer | None = None
+        self._source: Completer | None = None
+        self._is_there = asyncio.Event()
+
+    @property
+    def source(self) -> Completer | None:
+        """Who completes, None as long as there is nobody."""
+        return self._source
+
+    @source.setter
+    def source(self, source: Completer | None) -> None:
+        self._source = source
+        if source is None:
+            self._is_there.clear()
+        else:
+            self._is_there.set()
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         """Nothing: everything is offered by `get_completions_async`."""
@@ -22,6 +44,8 @@ class LateCompleter(Completer):
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
         """What the source offers."""
+        if still_asked(document):
+            await self._is_there.wait()
         if self.source is not None:
             async for offer in self.source.get_completions_async(document, complete_event):
                 yield offer

@@ -148,6 +148,18 @@ async def test_nothing_is_offered_before_the_desk_is_open() -> None:
     assert list(completer.get_completions(Document("/he"), CompleteEvent())) == []
 
 
+async def test_what_was_typed_before_the_desk_was_open_gets_its_menu_without_another_key(
+    tmp_path: Path,
+) -> None:
+    async with sitting(tmp_path, []) as desk:
+        completer = LateCompleter()
+        async with running_repl(columns=100, completer=completer) as stage:
+            stage.type("/expo")
+            await stage.until(lambda: stage.repl.editor.buffer.complete_state is not None)
+            completer.source = completer_of(desk)
+            await stage.shows("Write the session to a file")
+
+
 async def test_the_menu_opens_while_typing_and_tab_takes_an_offer(tmp_path: Path) -> None:
     async with sitting(tmp_path, []) as desk:
         completer = completer_of(desk)
