@@ -30,6 +30,7 @@ from buddy.sessions.journal import NotSavedError
 from buddy.sessions.lock import LockedError
 from buddy.sessions.store import SessionError
 from buddy.tasks.board import TaskError
+from buddy.tasks.task import Task
 from buddy.tools.offered import offered
 
 MAX_STDIN_CHARS = 1_000_000
@@ -118,6 +119,8 @@ async def _run(options: Options, place: Place, loaded: Loaded, prompt: str, root
             permission_mode=desk.policy.mode,
         )
         run = ExecRun(expanded.parts, facts, stop_on_denial=options.permission_prompts == "fail")
+        if not prompt:
+            _say_what_goes_on(desk.board.task(number))
         with _output(options.output) as out:
             code = await run_exec(desk.board, number, run, _format(options, out))
         outcome = desk.board.task(number).outcome
@@ -126,6 +129,14 @@ async def _run(options: Options, place: Place, loaded: Loaded, prompt: str, root
     if options.ephemeral:
         await asyncio.to_thread(store.delete, facts.session_id)
     return code
+
+
+def _say_what_goes_on(task: Task) -> None:
+    """Nothing was asked: what was interrupted is taken up again, and nobody has to guess that."""
+    if task.history and (task.running or task.state not in ("idle", "finished")):
+        title = f" ({one_line(task.title, 60)})" if task.title else ""
+        why = one_line(task.reason or task.state, 100)
+        _err(f"buddy: no prompt: task {task.number}{title} goes on where it stopped: {why}\n")
 
 
 def _prompt(options: Options) -> str:

@@ -100,7 +100,7 @@ class Front:
 
     def end_without_session(self, code: int) -> None:
         """No session can be had: the reason is on the screen, and nothing that is typed could be kept."""
-        self.code = code
+        self.code = self.code or code
         self.screen.end("left")
 
     async def settle(self) -> None:

@@ -38,7 +38,12 @@ from buddy.repl.port import Context, DeskPort, Stage
 from buddy.repl.replay import blocks_of
 from buddy.sessions.folder import FolderError
 from buddy.sessions.lock import LockedError
-from buddy.sessions.store import ForeignSessionError, ReadOnlySessionError, SessionError
+from buddy.sessions.store import (
+    ForeignSessionError,
+    NoSuchSessionError,
+    ReadOnlySessionError,
+    SessionError,
+)
 from buddy.tasks.events import EventReader
 from buddy.tasks.task import Task, TaskError
 from buddy.tools.ask_user import OpenQuestion
@@ -46,6 +51,7 @@ from buddy.workspace.file_index import FileIndexes
 
 _log = logging.getLogger(__name__)
 
+USAGE = 2
 PREPARE_AFTER_S = 1.0
 """What the start itself still does, and the first keys, come before."""
 PROBLEM_WITHIN_S = 0.7
@@ -72,7 +78,9 @@ async def sit(
         await _closed(desk, front)
     except (SessionError, LockedError, FolderError, ConfigError, TaskError) as error:
         front.print(Note("error", _said(error, reference)))
-        if reference:
+        if isinstance(error, NoSuchSessionError) and not front.previous:  # the command line's
+            front.end_without_session(USAGE)
+        elif reference:
             front.switch_to = front.previous if front.previous != reference else ""
             front.previous = ""
     except OSError as error:

@@ -33,6 +33,10 @@ class SessionError(Exception):
     """A session can't be had as asked. The message says why and what to do."""
 
 
+class NoSuchSessionError(SessionError):
+    """Nothing is known under that name."""
+
+
 class ForeignSessionError(SessionError):
     """It was not made by this person on this machine."""
 
@@ -95,7 +99,7 @@ class SessionStore:
         own = [session for session in sessions if not session.foreign]
         if reference == "last":
             if not own:
-                raise SessionError(f"there is no session to resume in {self.root}")
+                raise NoSuchSessionError(f"there is no session to resume in {self.root}")
             return own[0].directory
         matching = [session for session in sessions if session.session_id.startswith(reference.lower())]
         if not reference or not matching:
@@ -103,7 +107,12 @@ class SessionStore:
         if len(matching) == 1:
             return matching[0].directory
         if not matching:
-            raise SessionError(f"there is no session {reference!r} in {self.root}; see `buddy sessions`")
+            import difflib  # here: 1 ms that a start need not pay
+
+            known = [name for one in own for name in (one.session_id, self._summary_name(one)) if name]
+            near = difflib.get_close_matches(reference, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else "see `buddy sessions`"
+            raise NoSuchSessionError(f"there is no session {reference!r} in {self.root}; {hint}")
         several = ", ".join(session.session_id for session in matching[:5])
         raise SessionError(f"{reference!r} means {len(matching)} sessions ({several}); write more of the id")
 
