@@ -3,7 +3,8 @@
 Bytes and content are watched separately: an upstream can be healthy and silent for minutes while it prepares
 tool arguments, and a dead one can go on pinging. One timer serves a whole stream: a delta only notes the
 time, and the timer, when it fires, looks how much later it should have fired. Time in which the consumer was
-busy does not count.
+busy does not count; nor does time in which the whole program stood still (Ctrl+Z and fg, a machine that gave
+the processor to others): what came meanwhile is read before anything is judged.
 
 It has to stand inside the governor (`GovernedProvider(WatchedProvider(lane, …), …)`): waiting for a turn is
 no stall.
@@ -18,6 +19,11 @@ from typing import Protocol
 import msgspec
 
 from buddy.agent.provider import Alive, ModelDelta, ModelRequest, Provider, ProviderError
+
+LATE_S = 0.5
+"""A timer that fires so much too late: the event loop stood still."""
+GRACE_S = 0.5
+"""For reading what came while it did."""
 
 
 class WatchLimits(msgspec.Struct, frozen=True):
@@ -90,6 +96,7 @@ class _Watch:
     __slots__ = (
         "_cancelling",
         "_content_at",
+        "_due",
         "_fired",
         "_handle",
         "_has_bytes",
@@ -113,7 +120,7 @@ class _Watch:
         self._fired = ""
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
-        self._handle = timer.call_at(self._deadline()[0], self._look)
+        self._look_at(self._deadline()[0])
 
     def resume(self) -> None:
         """The consumer wants the next piece: the time it was busy is nobody's stall."""
@@ -128,7 +135,7 @@ class _Watch:
         self._waiting = True
         if self._is_asleep:
             self._is_asleep = False
-            self._handle = self._timer.call_at(self._deadline()[0], self._look)
+            self._look_at(self._deadline()[0])
 
     def note(self, delta: ModelDelta) -> None:
         """A piece arrived."""
@@ -172,12 +179,19 @@ class _Watch:
         total = (self._started_at + limits.total_s, f"the reply took longer than {limits.total_s:g} s")
         return min(silence, content, total)
 
+    def _look_at(self, when: float) -> None:
+        self._due = when
+        self._handle = self._timer.call_at(when, self._look)
+
     def _look(self) -> None:
         when, what = self._deadline()
+        now = self._timer.time()
         if not self._waiting:
             self._is_asleep = True  # the consumer is busy: `resume` sets the timer again
-        elif self._timer.time() < when:
-            self._handle = self._timer.call_at(when, self._look)
+        elif now < when:
+            self._look_at(when)
+        elif now - self._due > LATE_S:
+            self._look_at(now + GRACE_S)
         elif self._task is not None:
             self._fired = what
             self._task.cancel()

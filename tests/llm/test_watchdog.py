@@ -45,6 +45,12 @@ class Clock:
         self.now = end
         await self.settle()
 
+    def look(self) -> None:
+        """Run the callback that is due first, and nothing between."""
+        entry = min((one for one in self.due if not one[2].cancelled()), key=lambda one: one[0])
+        self.due.remove(entry)
+        entry[1]()
+
     async def settle(self) -> None:
         for _ in range(5):
             await asyncio.sleep(0)
@@ -168,6 +174,33 @@ async def test_a_stall_after_the_consumer_was_busy_is_noticed():
     assert await outcome(task, source) == "the stream stalled: no bytes for 30 s"
 
 
+async def test_what_came_while_the_whole_program_stood_still_is_read_before_it_is_judged():
+    """As after Ctrl+Z and fg: the timer is long due, and so is what waits in the socket."""
+    clock, source, task = await watching()
+    source.queue.put_nowait(TextPiece("a"))
+    await clock.settle()
+    clock.now += 500
+    source.queue.put_nowait(TextPiece("b"))
+    clock.look()
+    await clock.settle()
+    assert not task.done()
+    await clock.advance(1)
+    source.queue.put_nowait(Finished("stop"))
+    assert await task == ([TextPiece("a"), TextPiece("b"), Finished("stop")], None)
+
+
+async def test_a_stall_is_noticed_soon_after_the_whole_program_stood_still():
+    clock, source, task = await watching()
+    source.queue.put_nowait(TextPiece("a"))
+    await clock.settle()
+    clock.now += 500
+    clock.look()
+    await clock.settle()
+    assert not task.done()
+    await clock.advance(1)
+    assert await outcome(task, source) == "the stream stalled: no bytes for 30 s"
+
+
 async def test_a_cancellation_from_outside_stays_one():
     clock, source, task = await watching()
     task.cancel()
@@ -179,7 +212,7 @@ async def test_a_cancellation_from_outside_stays_one():
 
 async def test_a_cancellation_from_outside_wins_over_the_watchdog():
     clock, source, task = await watching()
-    clock.now += 101
+    clock.now += 100.2
     _, look, _ = clock.due.pop()
     look()
     task.cancel()
