@@ -22,7 +22,7 @@ from buddy.workspace.files import (
     temporary_name,
 )
 from buddy.workspace.folders import merged_mode
-from buddy.workspace.taking_place import Held, Place, take_place
+from buddy.workspace.taking_place import Held, Place, aside_of, take_place
 
 LINK = stat.S_IFLNK
 """In a mode: what is described is a link, its content the target's path."""
@@ -32,7 +32,8 @@ _WRITABLE = 0o200
 
 class Move(msgspec.Struct, frozen=True):
     """One file's way back: what is there, what shall be (None: nothing), with which mode (0: as it is, or the
-    usual one for a new file; `LINK` for a link). `already`: it is so."""
+    usual one for a new file; `LINK` for a link). `already`: it is so. `temporary`: the name its entry knows
+    of what a crash leaves beside it."""
 
     real: str
     shown: str
@@ -40,6 +41,14 @@ class Move(msgspec.Struct, frozen=True):
     wanted: bytes | None
     mode: int
     already: bool
+    temporary: str = ""
+
+    def beside(self) -> str:
+        """A name for what is written or taken away: the one that is known, unless something has it, which is
+        somebody's then."""
+        path = os.path.join(os.path.dirname(self.real), self.temporary)
+        is_free = bool(self.temporary) and not (os.path.lexists(path) or os.path.lexists(aside_of(path)))
+        return self.temporary if is_free else temporary_name()
 
 
 def look(real: str, shown: str) -> Loaded | None:
@@ -87,16 +96,17 @@ def carry_out(move: Move, disk: Disk) -> None:
         return
     if move.wanted is None:
         if move.now is not None:
-            remove(move.real, move.shown, move.now, disk)
+            remove(move.real, move.shown, move.now, disk, temporary=move.beside())
         return
     if is_link(move.mode):
         _make_link(move, disk)
         return
     now = move.now
     if now is not None and is_link(now.mode):
-        remove(move.real, move.shown, now, disk)
+        remove(move.real, move.shown, now, disk, temporary=move.beside())
         with on_failure(_link_again, move.real, now):
-            replace(Replacement(move.real, move.shown, move.wanted, None, move.mode or None), disk)
+            mode = move.mode or None
+            replace(Replacement(move.real, move.shown, move.wanted, None, mode, move.beside()), disk)
         return
     if now is not None and now.data == move.wanted:
         _set_mode(move, now)
@@ -104,7 +114,10 @@ def carry_out(move: Move, disk: Disk) -> None:
     mode = move.mode or (now.mode if now else None)
     # One that was made read-only by the same change is only refused when it shall stay so.
     opens = now is not None and bool(move.mode & ~now.mode & _WRITABLE)
-    replace(Replacement(move.real, move.shown, move.wanted, now, mode or None, read_only_too=opens), disk)
+    new = Replacement(
+        move.real, move.shown, move.wanted, now, mode or None, move.beside(), read_only_too=opens
+    )
+    replace(new, disk)
 
 
 def _link_again(real: str, was: Loaded) -> None:
@@ -132,7 +145,7 @@ def _make_link(move: Move, disk: Disk) -> None:
             return
         if stamp_of(os.stat(name, dir_fd=folder, follow_symlinks=False)) != move.now.stamp:
             raise ToolError(f"{move.shown} was changed by something else meanwhile; nothing was changed")
-        beside = temporary_name()
+        beside = move.beside()
         os.symlink(target, beside, dir_fd=folder)
         made = Held(os.fsencode(target), LINK)
         take_place(Place(folder, name, beside, move.shown), Held(move.now.data, move.now.mode), made, disk)
@@ -148,4 +161,5 @@ def reversed_move(move: Move) -> Move:
         None if was is None else was.data,
         was.mode if was else 0,
         already=False,
+        temporary=move.temporary,
     )

@@ -94,6 +94,13 @@ def content(folder: int, name: str) -> bytes:
         return file.read()
 
 
+def content_or_target(folder: int, name: str) -> bytes:
+    """The same, and of a link where it leads. Raises `OSError`."""
+    if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+        return os.fsencode(os.readlink(name, dir_fd=folder))
+    return content(folder, name)
+
+
 def _put_back(place: Place, made: Held, disk: Disk) -> None:
     try:
         disk.exchange(place.temporary, place.name, place.folder)

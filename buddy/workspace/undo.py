@@ -21,7 +21,7 @@ from buddy.workspace.files import Loaded, digest_of, folder_of, temporary_name
 from buddy.workspace.folders import FolderVersions, already_there, around, remove_empty, to_be_made
 from buddy.workspace.locks import FileLocks
 from buddy.workspace.renames import Renamed, apply_again, take_back
-from buddy.workspace.taking_place import aside_of, content
+from buddy.workspace.taking_place import aside_of, content_or_target
 from buddy.workspace.undo_entries import Changes, Dropped, EntryFile, Line, Redone, UndoEntry, Undone
 from buddy.workspace.versions import NOTHING, FileVersions, Switched, content_of, switch
 
@@ -278,7 +278,7 @@ def _versions(blobs: BlobStore, intent: Intent) -> FileVersions:
 def _kept(blobs: BlobStore, effect: Effect) -> FileVersions:
     before = NOTHING if effect.before is None else blobs.store(effect.before)
     after = NOTHING if effect.after is None else blobs.store(effect.after)
-    return FileVersions(effect.real, before, after, effect.mode, "", effect.mode_after)
+    return FileVersions(effect.real, before, after, effect.mode, temporary_name(), effect.mode_after)
 
 
 def _last_of(
@@ -312,12 +312,22 @@ def _move(
 
 
 def _sweep(file: FileVersions, blobs: BlobStore) -> None:
-    """Remove the temporary file a crash left beside its target: what was being written, or what it had just
-    replaced. Anything else was saved by somebody at that moment and stays."""
+    """Remove the temporary file a crash of an edit, an undo or a redo left beside its target: what was being
+    written, or what it had just replaced or deleted. Anything else was saved by somebody at that moment and
+    stays."""
     if not file.temporary:
         return
     for name in (file.temporary, aside_of(file.temporary)):
         with suppress(OSError, ToolError), folder_of(file.real) as (folder, _):
-            data = content(folder, name)
-            if digest_of(data) == file.before or (content_of(blobs, file.after) or b"").startswith(data):
+            data = content_or_target(folder, name)
+            if _is_known(data, file, blobs):
                 os.unlink(name, dir_fd=folder)
+
+
+def _is_known(data: bytes, file: FileVersions, blobs: BlobStore) -> bool:
+    """Whether these bytes are kept, or the beginning of something that is."""
+    for digest in (file.before, file.after, digest_of(data)):
+        with suppress(ToolError):
+            if (content_of(blobs, digest) or b"").startswith(data):
+                return True
+    return False

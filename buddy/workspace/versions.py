@@ -134,7 +134,8 @@ def _move(file: FileVersions, blobs: BlobStore, around: FolderSwitch, *, merging
         blobs.store(now.data)
     if wanted is not None:
         blobs.store(wanted)
-    return Move(file.real, shown, now, wanted, mode_for(now, file.mode, mode), already=False)
+    to = mode_for(now, file.mode, mode)
+    return Move(file.real, shown, now, wanted, to, already=False, temporary=file.temporary)
 
 
 def _merged(file: FileVersions, now: Loaded | None, wanted: bytes | None, base: bytes | None) -> bytes:
@@ -157,4 +158,5 @@ def _versions_of(move: Move, file: FileVersions) -> FileVersions:
     before = NOTHING if move.now is None else digest_of(move.now.data)
     after = NOTHING if move.wanted is None else digest_of(move.wanted)
     mode = 0 if move.now is None else move.now.mode
-    return FileVersions(move.real, before, after, mode, "", move.mode or file.mode_after or file.mode)
+    mode_after = move.mode or file.mode_after or file.mode
+    return FileVersions(move.real, before, after, mode, file.temporary, mode_after)

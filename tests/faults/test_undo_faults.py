@@ -1,0 +1,61 @@
+"""A program that is killed in the middle of an undo: nothing is lost, nothing of it stays in the folder."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from buddy.workspace.locks import FileLocks
+from buddy.workspace.undo import UndoLog
+from tests.faults.undo_victim import AFTER, BEFORE, held
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run_victim(folder: Path, number: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.faults.undo_victim", str(folder), str(number)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+
+def step_numbers(folder: Path) -> list[int]:
+    """A seeded sample of the steps of one undo, from its start to its end."""
+    total = int(run_victim(folder, 0).stdout.removeprefix("done: ").split()[0])
+    return sorted({1, total, *random.Random(65).sample(range(2, total), 10)})
+
+
+@pytest.mark.slow
+def test_REL_065_an_undo_that_was_killed_leaves_nothing_and_is_done_again_whole(tmp_path: Path) -> None:
+    left: list[str] = []
+    for number in step_numbers(tmp_path / "undisturbed"):
+        folder = tmp_path / f"{number}"
+        assert run_victim(folder, number).returncode == -signal.SIGKILL, number
+        left += [name for name in held(folder / "work") if ".buddy-" in name]
+
+        log = UndoLog(str(folder / "undo"))
+        log.entries()
+        found = held(folder / "work")
+        assert not [name for name in found if ".buddy-" in name], number
+        assert all(text in (BEFORE.get(name), AFTER.get(name)) for name, text in found.items()), number
+        if log.entries():
+            log.undo(FileLocks())
+        assert held(folder / "work") == BEFORE, number
+    assert left, "some were killed with a file beside another"
+
+
+def test_a_file_that_somebody_saved_under_the_name_of_a_temporary_one_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    run_victim(tmp_path, 0)
+    (entry,) = UndoLog(str(tmp_path / "undo")).entries(undone=True)
+    changed = next(file for file in entry.files if file.real.endswith("changed.txt"))
+    (folder / changed.temporary).write_text("mine\n")
+
+    log = UndoLog(str(tmp_path / "undo"))
+    log.redo(FileLocks())
+    assert held(folder) == {**AFTER, changed.temporary: "mine\n"}
+    log.undo(FileLocks())
+    assert held(folder) == {**BEFORE, changed.temporary: "mine\n"}

@@ -1,0 +1,57 @@
+"""A program that takes changes back through a disk that kills it at the n-th call. Run by test_undo_faults.
+
+python -m tests.faults.undo_victim FOLDER NUMBER
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from buddy.workspace.disk import Disk
+from buddy.workspace.locks import FileLocks
+from buddy.workspace.restore import LINK
+from buddy.workspace.undo import Effect, UndoLog
+from tests.faults.edit_victim import FaultyDisk
+
+BEFORE = {"changed.txt": "old\nlines\n", "deleted.txt": "it was here\n", "link": "-> deleted.txt"}
+AFTER = {"changed.txt": "new\n", "created.txt": "it came\n", "deeper/created.txt": "it came\n", "link": "a\n"}
+
+
+def held(folder: Path) -> dict[str, str]:
+    """What is in a folder, by path."""
+    return {
+        str(path.relative_to(folder)): f"-> {path.readlink()}" if path.is_symlink() else path.read_text()
+        for path in folder.rglob("*")
+        if path.is_symlink() or path.is_file()
+    }
+
+
+def _effect(folder: Path, name: str) -> Effect:
+    before, after = BEFORE.get(name), AFTER.get(name)
+    is_link = before is not None and before.startswith("-> ")
+    return Effect(
+        str(folder / name),
+        None if before is None else before.removeprefix("-> ").encode(),
+        None if after is None else after.encode(),
+        LINK if is_link else 0o644 if before is not None else 0,
+        0o644 if after is not None else 0,
+    )
+
+
+def main(folder: Path, number: int) -> None:
+    work = folder / "work"
+    (work / "deeper").mkdir(parents=True)
+    for name, text in AFTER.items():
+        (work / name).write_text(text)
+    names = sorted({*BEFORE, *AFTER})
+    UndoLog(str(folder / "undo")).record(1, "c", "run_shell", [_effect(work, name) for name in names])
+    faults = FaultyDisk("kill", number)
+    disk = Disk(faults.write, faults.sync, faults.rename, faults.exchange)
+    UndoLog(str(folder / "undo"), disk).undo(FileLocks())
+    print(f"done: {faults.steps} steps")
+
+
+if __name__ == "__main__":
+    main(Path(os.path.realpath(sys.argv[1])), int(sys.argv[2]))
