@@ -148,13 +148,13 @@ class Places:
             )
         return bool(missing)
 
-    async def settled(self, task: Task) -> None:
+    async def settled(self, task: Task) -> str:
         """After a turn: what it left in its worktree is noted; nothing but a task in front keeps one without
-        changes."""
+        changes. What there is to say of one that went, "" where none did."""
         task.left = ""
         tree = task.workspace.worktree
         if tree is None or self.parts().trees.missing(tree):
-            return
+            return ""
         trees = self.parts().trees
         try:
             standing, ignored = await trees.standing(tree), await self._ignored(tree)
@@ -163,8 +163,10 @@ class Places:
             elif (task.background or task.closed) and not self._is_used(task, tree):
                 await trees.remove(tree, untouched=True)
                 await asyncio.to_thread(self.forget_changes, tree)
+                return f"task {task.number} changed nothing: its worktree {tree.shown} is removed"
         except ToolError as error:
             task.left = f"its worktree {tree.shown} could not be looked at: {error}"
+        return ""
 
     async def tidied(self) -> None:
         """When the board closes: worktrees nothing was changed in go, until the next turn makes them again;

@@ -92,9 +92,10 @@ class Running:
             reason = f"{type(error).__name__}: {error}"
             task.outcome = Outcome("failed", reason, "crash", 0, ())
             self._say(task, "error", f"task {task.number} failed: {reason}")
+        gone = ""
         try:
             if not self._leaving:
-                await self._shared.places.settled(task)
+                gone = await self._shared.places.settled(task)
         finally:  # who leaves meanwhile cancels that look
             task.steering[:0] = task.taken  # a turn that broke off did not get to them
             task.taken.clear()
@@ -102,6 +103,8 @@ class Running:
         in_front = self._is_foreground(task.number) and self._shared.board.attended
         if task.left and not in_front:  # who works there is told when they leave
             self._say(task, "info", task.left)
+        if gone and not task.parent:  # of a subagent's only its answer is waited for
+            self._say(task, "info", gone)
 
     def _say(self, task: Task, level: Literal["info", "error"], text: str) -> None:
         """Say it in front: of a task in the background the last words of a turn alone are shown."""

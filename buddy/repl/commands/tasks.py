@@ -157,8 +157,8 @@ async def kill(context: Context, argument: str) -> None:
         board.set_focus(others[-1] if others else board.open().number)
     await board.kill(number)
     task = board.task(number)
-    await board.places.settled(task)
-    left = f"; {task.left}" if task.left else ""
+    gone = await board.places.settled(task)
+    left = f"; {task.left or gone}" if task.left or gone else ""
     context.stage.print(Note("info", f"task {number} is closed{left}"))
 
 
