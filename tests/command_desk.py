@@ -84,7 +84,7 @@ async def desk(
         yield Desk(work, children, jobs, context, progress, changes)
 
 
-async def until(true: Callable[[], object], *, within_s: float = 10.0) -> None:
+async def until(true: Callable[[], object], *, within_s: float = 50.0) -> None:
     """Wait until something holds, with a deadline against hanging."""
     end = time.monotonic() + within_s
     while not true():

@@ -392,7 +392,7 @@ async def test_REL_048_what_a_killed_buddy_left_running_is_listed_and_can_be_end
             async with desk(Path(sys.argv[1])) as here:
                 for _ in range(5):
                     here.children.start(here.request("setsid sleep {mark} & sleep {mark}; true"))
-                await until(lambda: len(sleepers("{mark}")) == 10, within_s=40)
+                await until(lambda: len(sleepers("{mark}")) == 10)
                 print("ready", flush=True)
                 await asyncio.sleep(60)
 
@@ -595,7 +595,7 @@ async def test_REL_048_in_a_sandbox_the_command_dies_with_buddy(tmp_path: Path) 
             async with desk(Path(sys.argv[1]), wrap=wrap) as here:
                 for _ in range(5):
                     here.children.start(here.request("setsid sleep {mark} & sleep {mark}; true"))
-                await until(lambda: len(sleepers("{mark}")) == 10, within_s=40)
+                await until(lambda: len(sleepers("{mark}")) == 10)
                 print("ready", flush=True)
                 await asyncio.sleep(60)
 

@@ -211,7 +211,7 @@ async def finished(process: asyncio.subprocess.Process, stdin: bytes | None = No
     return Ran(process.returncode, (out or b"").decode("utf-8", "replace"), (err or b"").decode())
 
 
-async def until(true: Callable[[], object], *, within_s: float = 20.0) -> None:
+async def until(true: Callable[[], object], *, within_s: float = 50.0) -> None:
     """Wait until something holds, with a deadline against hanging."""
     end = time.monotonic() + within_s
     while not true():

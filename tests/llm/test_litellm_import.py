@@ -211,7 +211,7 @@ def test_the_real_import_reads_no_env_file_touches_no_network_and_prints_nothing
         env={**environment, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=55,
+        timeout=150,
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

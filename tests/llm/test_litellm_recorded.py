@@ -71,7 +71,7 @@ def replayed() -> Iterator[str]:
         port = one.getsockname()[1]
     process = subprocess.Popen([sys.executable, "run_streams.py", "--serve", str(port)], cwd=RECORDED)
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 50
         while True:
             try:
                 socket.create_connection(("127.0.0.1", port), timeout=1).close()

@@ -64,7 +64,7 @@ class Pipes:
             yield await self.queue.get()
 
     async def until(self, claim: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 50
         while not claim():
             try:
                 self.text += os.read(self.from_it, 65536)

@@ -36,7 +36,7 @@ def journal_at(
 
 
 async def until(condition) -> None:
-    deadline = asyncio.get_running_loop().time() + 20
+    deadline = asyncio.get_running_loop().time() + 50
     while not condition():
         assert asyncio.get_running_loop().time() < deadline
         await asyncio.sleep(0.005)

@@ -264,7 +264,7 @@ async def test_snapshots_follow_the_growth_of_the_journal(tmp_path: Path):
     snapshot = Path(session.directory) / SNAPSHOT
     for number in range(6):
         await session.writer.record_message(1, replied(f"a{number}", "x" * 300_000))
-    deadline = asyncio.get_running_loop().time() + 10
+    deadline = asyncio.get_running_loop().time() + 50
     while not snapshot.exists() and asyncio.get_running_loop().time() < deadline:
         await asyncio.sleep(0.01)
     assert snapshot.exists()

@@ -150,7 +150,7 @@ async def board_desk(root: Path, *tools: Tool, **more: object) -> AsyncIterator[
     await session.close()
 
 
-async def until(true: Callable[[], object], *, within_s: float = 10.0) -> None:
+async def until(true: Callable[[], object], *, within_s: float = 50.0) -> None:
     """Wait until something holds, with a deadline against hanging."""
     end = time.monotonic() + within_s
     while not true():

@@ -85,8 +85,8 @@ async def test_cancelling_the_parent_cancels_what_works_for_it(tmp_path: Path, b
     async with board_desk(tmp_path, script) as desk:
         board = desk.board
         board.submit(1, "go")
-        await until(lambda: 2 in board.tasks and board.task(2).history[1:], within_s=20)
-        await until(lambda: not background or board.task(1).state == "waiting", within_s=20)
+        await until(lambda: 2 in board.tasks and board.task(2).history[1:])
+        await until(lambda: not background or board.task(1).state == "waiting")
         board.cancel(1)
         await board.wait(1)
         await board.wait(2)
@@ -102,7 +102,7 @@ async def test_a_subagent_that_is_cancelled_alone_is_reported(tmp_path: Path) ->
 
     async with board_desk(tmp_path, script) as desk:
         desk.board.submit(1, "go")
-        await until(lambda: 2 in desk.board.tasks and desk.board.task(2).history[1:], within_s=20)
+        await until(lambda: 2 in desk.board.tasks and desk.board.task(2).history[1:])
         await desk.board.kill(2)
         await desk.board.wait(1)
         result = next(one for one in desk.board.task(1).history if isinstance(one, ToolMessage))
@@ -147,7 +147,7 @@ async def test_words_of_the_person_end_the_waiting_for_subagents(tmp_path: Path)
 
     async with board_desk(tmp_path, script) as desk:
         desk.board.submit(1, "go")
-        await until(lambda: desk.board.task(1).state == "waiting", within_s=20)
+        await until(lambda: desk.board.task(1).state == "waiting")
         await desk.board.steer(1, "hello")
         await desk.board.wait(1)
         said = [text_of(one) for one in desk.board.task(1).history if isinstance(one, UserMessage)]

@@ -70,7 +70,7 @@ async def test_a_cancelled_commands_effects_are_taken_back_too(tmp_path: Path) -
 
     async with board_desk(tmp_path, script) as desk:
         desk.board.submit(1, "go")
-        await until(lambda: (desk.root / "b.txt").exists(), within_s=20)
+        await until(lambda: (desk.root / "b.txt").exists())
         desk.board.cancel(1)
         await desk.board.wait(1)
         assert undo(desk, 1) == "run_shell"
@@ -172,7 +172,7 @@ async def test_what_another_task_moves_meanwhile_is_not_an_effect_of_a_command(t
         other = desk.board.open()
         wait = "echo x > x.txt; until [ -e go ]; do sleep 0.01; done"
         running = asyncio.ensure_future(desk.call(run_shell, {"command": wait}))
-        await until(lambda: (desk.root / "x.txt").exists(), within_s=20)
+        await until(lambda: (desk.root / "x.txt").exists())
         await desk.call(move_file, {"source": "dir", "target": "lib"}, task=other)
         await desk.call(delete_file, {"path": "a.txt"}, task=other)
         (desk.root / "go").touch()
