@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import cast
@@ -139,3 +140,28 @@ async def test_a_key_that_cannot_be_had_any_more_leaves_the_refusal_as_the_reaso
     says.unlink()
     with pytest.raises(ProviderError, match="not accepted"):
         await stream_of(Refusing(key, "sk-new"), key)
+
+
+class RefusingTogether(Refusing):
+    """The same, and the first two requests are refused at the same time."""
+
+    def __init__(self, key: ProfileKey, accepted: str) -> None:
+        super().__init__(key, accepted)
+        self._both = asyncio.Barrier(2)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+        if len(self.asked) < 2:
+            self.asked.append(await self._key.in_use())
+            await self._both.wait()
+            raise ProviderError("auth", "the key was not accepted", status=401)
+        async for delta in super().stream(request):
+            yield delta
+
+
+async def test_two_requests_whose_key_has_expired_have_it_asked_for_once(tmp_path: Path) -> None:
+    count = tmp_path / "count"
+    key = key_of(command=f"sh -c 'echo x >> {count}; wc -l < {count}'")
+    inner = RefusingTogether(key, "2")
+    assert await asyncio.gather(stream_of(inner, key), stream_of(inner, key)) == [[Alive()], [Alive()]]
+    assert inner.asked == ["1", "1", "2", "2"]
+    assert count.read_text() == "x\n" * 2
