@@ -67,8 +67,8 @@ async def sit(
     # The catalogue, a lane, the prices of a model it does not know: 9 to 24 ms that keys do not wait for.
     with giving_way():
         await asyncio.to_thread(models.access_or_explain, options.model)
-    store = session_store(place, loaded.settings, lambda text: front.print(Note("warning", text.strip())))
     try:
+        store = session_store(place, loaded.settings, lambda text: front.print(Note("warning", text.strip())))
         if options.fork and reference:
             reference = await asyncio.to_thread(store.fork, reference)
         async with open_desk(place, loaded, store, models, Wanted(reference, options, attended=True)) as desk:

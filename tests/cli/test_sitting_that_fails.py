@@ -39,3 +39,18 @@ async def test_a_sitting_that_fails_while_it_opens_ends_what_it_started(tmp_path
     with pytest.raises(RuntimeError, match="takes nothing"):
         await sit(options, place, read_settings(place, options), front, "", "")
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_sitting_without_a_key_for_sessions_says_what_helps(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, "http://127.0.0.1:9")
+    desk.files(main__py="print(1)\n")
+    (desk.home / ".local").write_text("no folder")
+    options = parse([])
+    with contextlib.chdir(desk.repo):
+        place = find_place(options, desk.variables())
+    paper = Paper()
+    front = Front(paper, Controller(NO_DESK), LateCompleter(), place.environment)
+    front.gone.set()
+    await sit(options, place, read_settings(place, options), front, "", "")
+    assert "there is no key for sessions; XDG_STATE_HOME=" in paper.text()
+    assert front.switch_to is None

@@ -618,3 +618,21 @@ async def test_a_slow_reader_loses_nothing(tmp_path: Path) -> None:
     found = [json.loads(line) for line in out.decode().splitlines()]
     deltas = [one["event"]["delta"]["text"] for one in found if one["type"] == "stream_event"]
     assert (process.returncode, "".join(deltas) == text) == (0, True), err.decode()
+
+
+async def test_where_the_key_of_sessions_cannot_be_it_is_said_what_helps(tmp_path: Path) -> None:
+    async with FakeLLM([reply("Here.")]) as server:
+        desk = desk_of(tmp_path, server.url)
+        state = desk.home / ".local/state"
+        state.parent.mkdir(parents=True)
+        state.write_text("no folder")
+        ran = await desk.run("exec", "hi")
+        assert (ran.code, ran.out) == (4, "")
+        assert "there is no key for sessions; XDG_STATE_HOME=" in ran.err
+        elsewhere = {**desk.variables(), "XDG_STATE_HOME": str(tmp_path / "elsewhere")}
+        assert (await desk.run("exec", "hi", env=elsewhere)).out == "Here.\n"
+        (tmp_path / "elsewhere/buddy/session.key").write_bytes(b"short")
+        ran = await desk.run("exec", "hi", env=elsewhere)
+        assert (ran.code, ran.out) == (4, "")
+        assert "expected 32 bytes in " in ran.err
+        assert "None" not in ran.err
