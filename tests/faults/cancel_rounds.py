@@ -34,7 +34,7 @@ from tests.legal_history import is_legal
 from tests.tools.web_server import LOOPBACK, Names, reply, serving
 
 SUBAGENT = "count the files"
-SETTLED_S = 10.0
+SETTLED_S = 50.0
 """A deadline against hanging: worker threads of a cancelled search end at their next look."""
 GIT = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
 IDENTITY = ("-c", "user.name=t", "-c", "user.email=t@t")

@@ -19,7 +19,7 @@ from tests.fake_llm.server import FakeLLM
 from tests.headless.program import Desk
 from tests.journeys.terminal import Terminal
 
-EXIT_S = 5.0
+EXIT_S = 50.0
 SIGNALS: dict[str, tuple[signal.Signals, int]] = {
     "INT": (signal.SIGINT, 1),
     "INT x2": (signal.SIGINT, 2),

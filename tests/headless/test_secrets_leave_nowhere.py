@@ -11,7 +11,7 @@ import pytest
 
 from buddy.safety.redact import redact
 from buddy.sessions.export import exported
-from tests.fake_llm.script import Reply, call, reply, think
+from tests.fake_llm.script import Reply, Stall, call, reply, think
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import Desk, running, until
 from tests.safety.secrets_for_tests import SHAPED
@@ -107,7 +107,9 @@ def cleaned(desk: Desk) -> int:
 async def test_SEC_088_a_run_that_is_killed_in_the_middle_of_a_secret_leaves_none(
     tmp_path: Path, count: int
 ) -> None:
-    script = [reply(*(f"{secret}\n" for secret in SECRETS.values()), chars=5, delay_s=0.002)]
+    chars = sum(len(secret) + 1 for secret in SECRETS.values())
+    half = Stall(after=chars // 5 // 2)  # however late the program is killed, there is no whole answer
+    script = [reply(*(f"{secret}\n" for secret in SECRETS.values()), chars=5, delay_s=0.002, fault=half)]
     async with FakeLLM(script) as server:
         desk = Desk(tmp_path, server.url)
         async with running(desk, "exec", "--debug", f"My key is {SHAPED['OpenAI']}") as process:
