@@ -83,10 +83,12 @@ def load_file(found: Located) -> Loaded | None:
         return load(found.real, found.shown)
 
 
-def existing(found: Located, loaded: Loaded | None, boundary: Boundary) -> Loaded:
-    """A file that has to be there. Raises `ToolError` with near names."""
+def existing(ctx: ToolContext, found: Located, loaded: Loaded | None) -> Loaded:
+    """A file that has to be there. Raises `ToolError` with near names, and says whether it was there once."""
     if loaded is None:
-        raise ToolError(missing(found, boundary))
+        seen = ctx.service(FileViews).get(found.real) is not None
+        since = " It was there when you read it: it was deleted or moved since then." if seen else ""
+        raise ToolError(f"{missing(found, ctx.service(Boundary))}{since}")
     return loaded
 
 

@@ -10,7 +10,7 @@ from msgspec import Meta
 from buddy.agent.counting import counted
 from buddy.agent.display import Diff
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
-from buddy.safety.paths import Boundary, Located
+from buddy.safety.paths import Located
 from buddy.tools.changing import FileChange, Loader, Plan, change, existing, preview
 from buddy.tools.edit_plan import Edit, EditedText, edited
 from buddy.tools.edited_regions import summary
@@ -62,7 +62,7 @@ class _Planner:
         loaded = loader(target)
         if loaded is None and not self._edits[0].old:
             return self._plan(target, None, EMPTY, None)
-        before = existing(target, loaded, ctx.service(Boundary))
+        before = existing(ctx, target, loaded)
         content = decode(before.data)
         if content is None:
             raise ToolError(

@@ -51,7 +51,7 @@ def _free(target: Located) -> None:
 
 def _plan_copy(ctx: ToolContext, targets: Any, loader: Loader) -> Plan:
     source, target = targets[0], _into(ctx, targets[0], targets[1])
-    before = existing(source, loader(source), ctx.service(Boundary))
+    before = existing(ctx, source, loader(source))
     _free(target)
     made = FileChange(target, None, before.data, whole=False, mode=before.mode & 0o777)
     return Plan((made,), f"{source.shown}: copied to {target.shown}, {counted(len(before.data), 'byte')}")
@@ -189,6 +189,13 @@ def _named(target: Located, origin: str, status: os.stat_result) -> str:
     return f"folder {target.shown} ({counted(count, 'file')})"
 
 
+def _written_since(ctx: ToolContext, origin: str, status: os.stat_result) -> str:
+    view = ctx.service(FileViews).get(origin)
+    if view is None or (view.stamp.size, view.stamp.modified_ns) == (status.st_size, status.st_mtime_ns):
+        return ""
+    return "\nNote: it was written after you read it; what you have not seen of it is in the trash too."
+
+
 @tool(
     risk="high",
     category="files",
@@ -208,6 +215,7 @@ async def delete_file(ctx: ToolContext, path: str) -> ToolResult:
         status = _found(ctx, target)
         origin = _itself(ctx.service(Boundary), target)
         named = _named(target, origin, status)
+        since = _written_since(ctx, origin, status)
         with ctx.service(FileLocks).holding(origin), explained(f"delete {target.shown}"):
             try:
                 trash = ctx.service(Trash)
@@ -223,7 +231,7 @@ async def delete_file(ctx: ToolContext, path: str) -> ToolResult:
                     f"cannot move {target.shown} to the trash: {error}; it was not deleted"
                 ) from error
         ctx.service(FileViews).gone_below(origin)
-        text = f"{named}: deleted (in the trash as {trashed.id})"
+        text = f"{named}: deleted (in the trash as {trashed.id}){since}"
         return ToolResult(text, Plain(text))
 
     return await in_thread(work)

@@ -12,7 +12,7 @@ from msgspec import Meta
 from buddy.agent.counting import counted
 from buddy.agent.display import Diff
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
-from buddy.safety.paths import Boundary, Located
+from buddy.safety.paths import Located
 from buddy.tools.changing import FileChange, Loader, Plan, change, existing, preview
 from buddy.tools.edited_regions import summary
 from buddy.tools.elision import refuse_elided
@@ -32,7 +32,13 @@ from buddy.tools.patch_format import (
 )
 from buddy.tools.patch_unified import is_unified, parse_unified
 from buddy.tools.refusals import numbered, stale
-from buddy.tools.write import new_bytes, refuse_unfinished, require_known
+from buddy.tools.write import (
+    new_bytes,
+    refuse_unfinished,
+    require_current,
+    require_known,
+    require_not_taken_away,
+)
 from buddy.workspace.content import decode, line_count
 from buddy.workspace.files import Loaded
 from buddy.workspace.linediff import compared
@@ -76,11 +82,14 @@ class _Planner:
                 return _added(ctx, target, loaded, section.content)
             case DeleteFile():
                 _refuse_link(target, "delete_file")
-                before = existing(target, loaded, ctx.service(Boundary))
+                before = existing(ctx, target, loaded)
                 _refuse_other_content(target, before, section)
+                view = ctx.service(FileViews).get(target.real)
+                if section.lines is None and view is not None:
+                    require_current(target, before, view, "deleting it")
                 return [FileChange(target, before, None, whole=True)], f"{target.shown}: deleted"
             case UpdateFile():
-                before = existing(target, loaded, ctx.service(Boundary))
+                before = existing(ctx, target, loaded)
                 after, text = _updated(ctx, target, before, section)
                 if not section.move_to:
                     return [FileChange(target, before, after, whole=False)], text
@@ -130,6 +139,8 @@ def _added(
 ) -> tuple[list[FileChange], str]:
     if before is not None and before.data:
         require_known(target, before, ctx.service(FileViews).get(target.real), "replacing it whole")
+    if before is None:
+        require_not_taken_away(target, ctx.service(FileViews))
     refuse_unfinished(content, before, target)
     data, _ = new_bytes(content, before)
     done = "created" if before is None else "replaced"

@@ -47,15 +47,31 @@ def require_known(target: Located, before: Loaded, view: View | None, doing: str
             f"{target.shown} exists and you have not read it: read it with read_file before {doing}, or "
             "change parts of it with edit_file. Nothing was changed."
         )
+    require_current(target, before, view, doing)
+    if not view.whole:
+        raise ToolError(
+            f"you have seen only a part of {target.shown}: read the rest with read_file before {doing}, or "
+            "change parts of it with edit_file. Nothing was changed."
+        )
+
+
+def require_current(target: Located, before: Loaded, view: View, doing: str) -> None:
+    """Refuse to replace or drop what changed since the model saw it. Raises `ToolError`."""
     if view.digest != before.digest:
         lines, whole = changed_lines(view, before)
         raise ToolError(
             f"{stale(target.shown, lines, whole=whole)}\nNothing was changed. Read it again before {doing}."
         )
-    if not view.whole:
+
+
+def require_not_taken_away(target: Located, views: FileViews) -> None:
+    """Refuse, once, to bring back what somebody took away since the model saw it. Raises `ToolError`."""
+    view = views.get(target.real)
+    if view is not None and view.text:
+        views.gone(target.real)
         raise ToolError(
-            f"you have seen only a part of {target.shown}: read the rest with read_file before {doing}, or "
-            "change parts of it with edit_file. Nothing was changed."
+            f"{target.shown} was there when you read it: it was deleted or moved since then. Nothing was "
+            "changed. If it is to be there again, make the same call once more."
         )
 
 
@@ -111,6 +127,8 @@ class _Planner:
     def __call__(self, ctx: ToolContext, targets: Sequence[Located], loader: Loader) -> Plan:
         target = targets[0]
         before = loader(target)
+        if before is None:
+            require_not_taken_away(target, ctx.service(FileViews))
         refuse_unfinished(self._content, before, target)
         if before is not None and before.data:
             view = ctx.service(FileViews).get(target.real)

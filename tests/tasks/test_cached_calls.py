@@ -142,9 +142,8 @@ async def test_what_was_read_while_another_task_wrote_is_not_kept(tmp_path: Path
     async with board_desk(tmp_path) as desk:
         put(desk, "src/a.txt", "x\n")
         other = desk.board.open()
-        for _ in range(10):
-            await asyncio.gather(
-                found(desk), desk.call(write_file, {"path": "src/b.txt", "content": "needle\n"}, task=other)
-            )
+        for number in range(10):
+            new = {"path": f"src/b{number}.txt", "content": "needle\n"}
+            await asyncio.gather(found(desk), desk.call(write_file, new, task=other))
             assert (await found(desk))[0]
-            (desk.root / "src/b.txt").unlink()
+            (desk.root / new["path"]).unlink()

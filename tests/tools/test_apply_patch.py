@@ -333,6 +333,21 @@ async def test_what_is_clear_in_spite_of_its_form_is_done(desk: Desk, change: tu
     assert desk.bytes("n.py").decode() == NESTED.replace("return 1", "return 2")
 
 
+async def test_a_file_that_changed_since_it_was_seen_is_not_deleted(desk: Desk) -> None:
+    desk.put("a.txt", "one\n")
+    gone = patch("*** Delete File: a.txt")
+    await desk.ask(read_file, path="a.txt")
+    desk.put("a.txt", "one\nmore\n")
+    assert await desk.ask(apply_patch, patch=gone) == (
+        "refused: a.txt changed since you read it:\n+2     more\nNothing was changed. Read it again before "
+        "deleting it."
+    )
+    assert desk.bytes("a.txt") == b"one\nmore\n"
+    await desk.ask(read_file, path="a.txt")
+    await desk.call(apply_patch, patch=gone)
+    assert not (desk.root / "a.txt").exists()
+
+
 async def test_near_repeats_end_in_time(desk: Desk) -> None:
     started = time.process_time()
     desk.put("s.txt", "    x\n\tx\n" * 8_000)

@@ -37,6 +37,21 @@ async def test_nothing_is_overwritten_by_a_copy_or_a_move(desk: Desk) -> None:
     assert desk.bytes("b") == b"2"
 
 
+async def test_a_delete_says_that_the_file_was_written_since_it_was_read(desk: Desk) -> None:
+    desk.put("a.txt", "one\n")
+    await desk.ask(read_file, path="a.txt")
+    await desk.call(move_file, source="a.txt", target="b.txt")
+    await desk.call(write_file, path="b.txt", content="two\n")
+    await desk.ask(read_file, path="b.txt", task_id=2)
+    await desk.call(write_file, path="b.txt", content="two and more\n")
+    answer = await desk.ask(delete_file, path="b.txt", task_id=2)
+    assert "Note: it was written after you read it; what you have not seen of it is in the trash" in answer
+    desk.put("c.txt", "one\n")
+    await desk.ask(read_file, path="c.txt")
+    await desk.call(move_file, source="c.txt", target="d.txt")
+    assert "Note" not in await desk.ask(delete_file, path="d.txt")
+
+
 async def test_a_folder_as_target_means_into_it(desk: Desk) -> None:
     desk.put("a.txt", "1")
     (desk.root / "dir").mkdir()

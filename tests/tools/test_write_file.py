@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from buddy.agent.registry import ToolRegistry
+from buddy.agent.tool import Tool
 from buddy.tools.edit import edit_file
+from buddy.tools.file_moves import move_file
 from buddy.tools.patch import apply_patch
 from buddy.tools.read import read_file
 from buddy.tools.write import write_file
@@ -74,6 +77,31 @@ async def test_an_empty_file_may_be_filled_without_reading_it(desk: Desk) -> Non
     desk.put("a.txt", "")
     await desk.call(write_file, path="a.txt", content="x\n")
     assert desk.bytes("a.txt") == b"x\n"
+
+
+async def test_what_somebody_took_away_is_not_brought_back_unawares(desk: Desk) -> None:
+    again = "make the same call once more"
+    patch = "*** Begin Patch\n*** Add File: a.txt\n+mine\n*** End Patch"
+    calls: tuple[tuple[Tool, dict[str, Any]], ...] = (
+        (write_file, {"path": "a.txt", "content": "mine\n"}),
+        (apply_patch, {"patch": patch}),
+    )
+    for tool, arguments in calls:
+        path = desk.put("a.txt", "theirs\n")
+        await desk.ask(read_file, path="a.txt")
+        path.unlink()
+        said = await desk.ask(tool, **arguments)
+        assert said.startswith("refused: a.txt was there when you read it: it was deleted or moved since")
+        assert (again in said, path.exists()) == (True, False)
+        await desk.call(tool, **arguments)
+        assert path.read_bytes() == b"mine\n"
+        path.unlink()
+    desk.put("b.txt", "x\n")
+    await desk.ask(read_file, path="b.txt")
+    await desk.call(move_file, source="b.txt", target="c.txt")
+    await desk.call(write_file, path="b.txt", content="its own doing\n")
+    (desk.root / "c.txt").unlink()
+    assert "It was there when you read it" in await desk.ask(edit_file, path="c.txt", old="x", new="y")
 
 
 @pytest.mark.parametrize("name", ["a.py", "new.py"])
