@@ -23,12 +23,14 @@ _BARE_MODEL, _SHORT_MODEL, _SHORT_WORDS, _SHORTEST = range(1, 5)
 
 class _Part(msgspec.Struct, frozen=True):
     """One fact of the footer. `rank`: the highest goes first where there is no room, none of rank 0 ever;
-    `short`: what it is from which step on, the longest first."""
+    `short`: what it is from which step on, the longest first; `filling`: what takes the room that is left
+    at the last step."""
 
     rank: int
     style: str
     text: str
     short: tuple[tuple[int, str], ...] = ()
+    filling: str = ""
 
     def at(self, step: int) -> str:
         """The text when so much is shortened."""
@@ -42,10 +44,11 @@ def footer_line(state: ViewState, columns: int, look: Look, *, beside: bool = Fa
     parts = _parts(state, look)
     while True:
         for step in range(_SHORTEST + 1):
-            if _width(parts, step) <= width:
-                return _joined(parts, step, look)
+            left = width - _width(parts, step)
+            if left >= 0:
+                return _joined(parts, step, look, left)
         if len(parts) < 2:
-            return fit_line(_joined(parts, _SHORTEST, look), width, look.glyphs.ellipsis)
+            return fit_line(_joined(parts, _SHORTEST, look, 0), width, look.glyphs.ellipsis)
         parts.remove(max(parts, key=lambda part: part.rank))
 
 
@@ -93,7 +96,7 @@ def _model(name: str, ellipsis: str) -> _Part:
     whole = one_line(name, MODEL_CELLS)
     bare = one_line(name.rpartition("/")[2] or name, MODEL_CELLS)
     short, shortest = (fit(bare, size, ellipsis) for size in (SHORT_MODEL_CELLS, SHORTEST_MODEL_CELLS))
-    return _Part(2, "", whole, ((_BARE_MODEL, bare), (_SHORT_MODEL, short), (_SHORTEST, shortest)))
+    return _Part(2, "", whole, ((_BARE_MODEL, bare), (_SHORT_MODEL, short), (_SHORTEST, shortest)), bare)
 
 
 def _numbers(usage: TokenUsage, look: Look) -> list[_Part]:
@@ -127,10 +130,13 @@ def _width(parts: list[_Part], step: int) -> int:
     return sum(cells(part.at(step)) for part in parts) + 3 * (len(parts) - 1)
 
 
-def _joined(parts: list[_Part], step: int, look: Look) -> Line:
+def _joined(parts: list[_Part], step: int, look: Look, left: int) -> Line:
     line: Line = []
     for part in parts:
         if line:
             line.append(("muted", f" {look.glyphs.dot} "))
-        line.append((part.style or "muted", part.at(step)))
+        text = part.at(step)
+        if part.filling and step == _SHORTEST:
+            text = fit(part.filling, cells(text) + left, look.glyphs.ellipsis)
+        line.append((part.style or "muted", text))
     return line

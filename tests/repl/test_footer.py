@@ -107,6 +107,12 @@ def test_a_long_name_of_a_model_is_cut_from_its_maker_on_and_never_in_front_of_i
     )
 
 
+def test_a_name_that_has_to_be_cut_takes_all_the_room_there_is() -> None:
+    state = busy(desk(LONG, untrusted=True))
+    assert at(state, 80) == "1 waiting · ask · claude-sonnet-4.5-… · 50% ctx · 12.3k tok · $0.12 · 1 running"
+    assert at(state, 76) == "1 waiting · ask · claude-sonnet-… · 50% ctx · 12.3k tok · $0.12 · 1 running"
+
+
 def test_what_is_not_saved_stays_and_its_reason_goes_first() -> None:
     state = desk(extra=("NOT SAVED: No space left on device", "approvals: all"))
     assert at(state, 80) == "ask · gpt-5.2 · 50% ctx · 12.3k tok · $0.12 · NOT SAVED · approvals: all"
