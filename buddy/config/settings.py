@@ -8,6 +8,8 @@ import msgspec
 
 Limit = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
 """A whole number; 0 means none."""
+Dollars = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
+"""An amount; 0 means none. Neither `nan`, which no cost would ever reach, nor less than nothing."""
 
 
 class ConfigError(Exception):
@@ -125,11 +127,11 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 class BudgetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits in dollars and tokens; 0 means none."""
 
-    session_usd: float = 0
-    task_usd: float = 0
-    day_usd: float = 0
-    session_tokens: int = 0
-    task_tokens: int = 0
+    session_usd: Dollars = 0
+    task_usd: Dollars = 0
+    day_usd: Dollars = 0
+    session_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
+    task_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
