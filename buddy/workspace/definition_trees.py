@@ -102,6 +102,9 @@ WITH_BODY: Mapping[str, str] = {
 AT_TOP: Mapping[str, str] = {"const_spec": "constant", "var_spec": "variable", "const_element": "constant"}
 WRAPPED = ("scope_resolution", "qualified_identifier", "template_function", "type")
 DECLARATORS = ("pointer_declarator", "function_declarator", "array_declarator", "parenthesized_declarator")
+BRACKETS = ("parenthesized_declarator", "reference_declarator")
+"""Declarators whose inner one has no field of its own."""
+SEVERAL = ("pattern_list", "tuple_pattern")
 CALLABLE = ("function_expression", "arrow_function", "function", "class", "generator_function")
 TOP = (
     "module",
@@ -175,7 +178,19 @@ def _kind(leaf: Node) -> str:
             return _variable(parent)
     if parent.type == "const_element":
         return "constant"
-    return _assigned(node, parent) or _declared(node, parent)
+    return _assigned(node, parent) or _declared(node, parent) or _php_define(leaf, parent)
+
+
+def _php_define(leaf: Node, text: Node) -> str:
+    """`define('NAME', 1)` of PHP: its first argument."""
+    argument = text.parent
+    arguments = argument.parent if argument is not None else None
+    call = arguments.parent if arguments is not None else None
+    if leaf.type != "string_content" or arguments is None or call is None:
+        return ""
+    function = call.child_by_field_name("function")
+    is_define = function is not None and function.text == b"define"
+    return "constant" if is_define and arguments.named_child(0) == argument else ""
 
 
 def _is_last(node: Node, parent: Node) -> bool:
@@ -202,7 +217,9 @@ def _variable(declarator: Node) -> str:
 
 def _assigned(node: Node, parent: Node) -> str:
     """What is given a name by an assignment: constants of modules and classes, functions as values."""
-    if parent.type == "member_expression" and parent.parent is not None:
+    if parent.type == "member_expression" and parent.child_by_field_name("object") == node:
+        return ""
+    if parent.type in ("member_expression", *SEVERAL) and parent.parent is not None:
         node, parent = parent, parent.parent
     left = next(
         (
@@ -234,7 +251,7 @@ def _declared(node: Node, parent: Node) -> str:
     """What a declarator of C or C++ names."""
     is_function = False
     while parent.type in DECLARATORS or parent.type in ("init_declarator", "reference_declarator"):
-        if parent.child_by_field_name("declarator") != node and parent.type != "reference_declarator":
+        if parent.child_by_field_name("declarator") != node and parent.type not in BRACKETS:
             return ""
         is_function = is_function or parent.type == "function_declarator"
         if parent.parent is None:

@@ -14,6 +14,7 @@ from buddy.agent.tool import ToolContext
 from buddy.safety.paths import Boundary
 from buddy.tools.definitions import find_definition
 from buddy.workspace.approved import Approved
+from buddy.workspace.definition_patterns import defines
 from buddy.workspace.definition_trees import GRAMMARS, MAX_FILE_BYTES, Trees
 from buddy.workspace.environment import ChildEnvironment
 from buddy.workspace.processes import ChildProcesses, ProcessSettings
@@ -28,6 +29,16 @@ SOURCES: dict[str, tuple[str, str]] = {
         "        load = self.load()\n"
         "    load = property(load) ⇒variable\nload: Loader = make() ⇒variable\nprint(load, {'load': 1})\n"
         "store.load = 3\n# def load():\n'''\ndef load(): pass\n'''\n",
+    ),
+    "several.py": (
+        "LIMIT",
+        "LIMIT, OTHER = 1, 2 ⇒variable\n(OTHER, LIMIT) = 1, 2 ⇒variable\nOTHER, x = LIMIT, 2\n"
+        "x[LIMIT], y = 1, 2\ndef f():\n    LIMIT, OTHER = 1, 2\nclass A:\n    LIMIT, x = 1, 2 ⇒variable\n",
+    ),
+    "exports.js": (
+        "exports",
+        "exports.drop = () => 1;\nmodule.exports = function () {}; ⇒function\n"
+        "module.exports.drop = () => 1;\n",
     ),
     "types.py": ("Name", "type Name = str ⇒type\nclass Name[T]: ⇒class\n    x: Name\nname = Name()\n"),
     "old.js": (
@@ -96,7 +107,7 @@ SOURCES: dict[str, tuple[str, str]] = {
         "  return list(x);\n}\n"
         "#define list 3 ⇒macro\n#define list(x) (x) ⇒macro\nextern int list;\nint list = 3; ⇒variable\n"
         "enum { list, other }; ⇒enum member\nvoid f(struct list list) { int list = 1; }\n"
-        "int (*list)(void); \n",
+        "int (*list)(void); \ntypedef int (*list)(void); ⇒type\n",
     ),
     "list.cpp": (
         "List",
@@ -127,6 +138,11 @@ SOURCES: dict[str, tuple[str, str]] = {
         "  public static function render() { ⇒method\n    $this->render();\n  }\n"
         "  const render = 1; ⇒constant\n}\n"
         "$render = 3;\n",
+    ),
+    "config.php": (
+        "TOP",
+        "<?php\ndefine('TOP', 1); ⇒constant\ndefine(\"TOP\", 1); ⇒constant\ndefine('OTHER', 'TOP');\n"
+        "defined('TOP');\necho 'TOP';\n",
     ),
     "types.php": (
         "Kind",
@@ -165,6 +181,30 @@ def test_every_grammar_is_installed_here_and_nobody_has_one_for_prose() -> None:
     assert [end for end in GRAMMARS if trees.definitions(end, b"", "x") is None] == []
     assert trees.definitions("md", b"", "x") is None
     assert trees.definitions("py", b"#" * (MAX_FILE_BYTES + 1), "x") is None
+
+
+@pytest.mark.parametrize(
+    ("line", "is_one"),
+    [
+        ("static inline int *load(struct cart *c, int n) { return c->n; }", True),
+        ("int load(void) { int n = 1; return n; }", True),
+        ("    std::string load(int n) const { return name; }", True),
+        ("int load(int n);", False),
+        ("    return load(n);", False),
+        ("    total = load(n); {", False),
+        ("    if (load(n)) { x = 1; }", False),
+        ("    int total = load(n);", False),
+    ],
+)
+def test_without_a_parser_a_function_on_one_line_is_one(line: str, is_one: bool) -> None:
+    assert defines("a.cpp", line, "load") is is_one
+
+
+def test_without_a_parser_a_java_method_on_one_line_is_one() -> None:
+    assert defines("A.java", "    public int load() { return n; }", "load")
+    assert defines("A.java", "    public <R> List<R> load(int n) throws E { return x; }", "load")
+    assert not defines("A.java", "    int n = load(x);", "load")
+    assert not defines("A.java", "    abstract int load(int n);", "load")
 
 
 @pytest.mark.parametrize(
