@@ -44,6 +44,9 @@ async def test_bg_sends_the_running_task_away_and_starts_new_ones(tmp_path: Path
         await desk.shows("task 1 goes on in the background; this is task 2")
         assert desk.context.focus == 2
         await desk.said("/bg look around", "task 3 started in the background: look around")
+        await desk.said("/bg 1", "task 1 is not in front; /fg 1 shows it there")
+        await desk.said("/bg 9", "there is no task 9 (tasks: 1, 2, 3)")
+        await desk.said("/bg 2", "task 2 is not running")
         desk.act(TaskPanel())
         await desk.shows("& 1", "▸ 2")
 

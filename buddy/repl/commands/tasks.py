@@ -125,7 +125,10 @@ def _last_turn(history: list[Message]) -> list[Message]:
 async def bg(context: Context, argument: str) -> None:
     """Send the task in front to the background; with text: start it there as a new task"""
     board = context.board
-    if argument:
+    named = whole_number(argument.removeprefix("@"))
+    if named is not None and board.task(named).number != board.focus:
+        raise CommandError(f"task {named} is not in front; /fg {named} shows it there")
+    if argument and named is None:
         task = board.open(copy_of=board.focus)
         task.background = True
         expanded = await context.desk.expand(task.number, argument)
