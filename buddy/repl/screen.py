@@ -47,21 +47,17 @@ class Screen:
         lending: Callable[[], None] = lambda: None,
         reflow: Reflow = Reflow(),  # noqa: B008 - a record that nobody changes
     ) -> None:
-        self._app: InlineApplication = application
-        self._output = output
+        self._app, self._output = application, output
         self._ahead = PaintAhead(paint, self.touch)
         self.waiting: Iterable[Block] = self._ahead.waiting  # what is not printed yet
-        self._printed = Printed(self._ahead)
-        self._reflow = reflow
+        self._printed, self._reflow = Printed(self._ahead), reflow
         self._settling = Countdown(self._refit)
         self._next, self._held, self._clock = map(Countdown, (self._frame, self.touch, self.touch))
-        self._is_stalled = is_stalled
-        self._prepare, self._drawn, self._lending = prepare, drawn, lending
+        self._is_stalled, self._prepare, self._drawn, self._lending = is_stalled, prepare, drawn, lending
         self._raw: list[str] = []
-        self._pace = FRAME_S
+        self._pace, self._last_frame, self._live_rows = FRAME_S, 0.0, 0
         self._is_misfit = self._is_unknown = False
-        self._last_frame, self._live_rows = 0.0, 0
-        self._size = output.get_size()
+        self._size = self._told = output.get_size()
         application.may_draw = lambda: not (self._held.is_on or self._settling.is_on or is_stalled())
         application.on_resize = self.resized
 
@@ -81,7 +77,7 @@ class Screen:
             self._next.start(self._app.loop, self._last_frame + self._pace - time.monotonic())
 
     def _frame(self) -> None:
-        if self._held.is_on or self._settling.is_on or not self._is_ours:
+        if self._held.is_on or self._settling.is_on or not self._is_ours or self._grew_stale():
             return
         begun = time.monotonic()
         is_ready = self._ahead.is_ready(self._size.columns)
@@ -133,14 +129,21 @@ class Screen:
         self._output.write_raw(sequence)
         self.touch()
 
+    def _grew_stale(self) -> bool:
+        """Whether the size is one nobody told: a loop that stood still hears its timers before the signal."""
+        if is_stale := self._output.get_size() != self._told:
+            self.resized()
+        return is_stale
+
     def resized(self) -> None:
         """Take the application off by the old geometry, draw it by the new one; tidy up when it is over."""
+        self._told = self._output.get_size()
         self._is_misfit = self._settling.is_on or self._reflow.is_told_late
         if not self._is_misfit:
             self._fit()
         elif not self._reflow.is_told_late:
-            size = self._output.get_size()
-            self._is_unknown |= reflowed_rows(self._app.drawn_widths(), size.columns) > size.rows
+            rows = reflowed_rows(self._app.drawn_widths(), self._told.columns)
+            self._is_unknown |= rows > self._told.rows
         self._settling.start(self._app.loop, TOLD_LATE_S if self._reflow.is_told_late else REPAIR_AFTER_S)
 
     def _fit(self) -> None:
@@ -161,8 +164,9 @@ class Screen:
         self._settle()
 
     def _refit(self) -> None:
-        """Draw the blocks that are wholly on the screen again, at the width the terminal has now. Where the
-        terminal does not wrap lines, or was too small for the application, draw all of it."""
+        """Draw again what is wholly on the screen, at the width of now; all of it where that is not known."""
+        if self._grew_stale():
+            return
         if self._is_misfit:
             self._fit()
         self.touch()
@@ -218,7 +222,7 @@ class Screen:
                 yield
             finally:
                 self._output.forget_modes()
-                self._size = self._output.get_size()
+                self._size = self._told = self._output.get_size()
                 self._printed.leave_room(0)
         self._live_rows = 0
         self.touch()

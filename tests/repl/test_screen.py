@@ -64,6 +64,21 @@ async def test_finished_blocks_reach_the_native_scrollback_once_each() -> None:
         assert found == [f"paragraph {number}" for number in range(60)]
 
 
+async def test_a_frame_that_comes_before_the_news_of_another_size_is_not_drawn_by_the_old_one() -> None:
+    """A loop that stood still hears its timers before the signal that tells of the size."""
+    async with running_repl(columns=60, rows=14, environ={"TERM": "xterm-256color", "TMUX": "x"}) as stage:
+        await stage.shows("ask")
+        stage.terminal.screen.resize(14, 40)
+        before = len(stage.terminal.written)
+        stage.repl.screen._frame()
+        assert len(stage.terminal.written) == before
+        assert stage.repl.screen._settling.is_on
+        stage.terminal.screen.resize(14, 50)
+        stage.repl.screen._settling._ended()
+        assert len(stage.terminal.written) == before
+        await stage.until(lambda: "─" * 49 in stage.terminal.rows())
+
+
 async def test_printing_keeps_what_is_typed() -> None:
     async with running_repl() as stage:
         stage.type("draft")
