@@ -29,6 +29,7 @@ from buddy.workspace.jobs import Jobs
 from buddy.workspace.launch import TerminalSize, shell_argv
 from buddy.workspace.process_tree import own_children
 from buddy.workspace.processes import Request
+from buddy.workspace.views import FileViews
 from tests.board_desk import BoardDesk, board_desk, first_text, last_result
 from tests.legal_history import is_legal
 from tests.tools.web_server import LOOPBACK, Names, reply, serving
@@ -126,8 +127,11 @@ class CancelDesk:
         return next((message.text for message in reversed(history) if isinstance(message, ToolMessage)), "")
 
     def reset(self) -> None:
-        """An empty conversation, so that the next one is short."""
+        """An empty conversation, so that the next one is short, and nothing known of files that went."""
         self.desk.board.reset(1)
+        views = self.desk.board.task(1).services.services[FileViews]
+        assert isinstance(views, FileViews)
+        views.gone_below(str(self.root))
         self.next_call = None
 
 
@@ -344,11 +348,12 @@ async def rounds(desk: CancelDesk, name: str, count: int, chance: random.Random)
         problems += [
             f"round {at}: {problem}" for problem in await _problems(desk, scenario, number, before, tree)
         ]
+        desk.reset()
         if at == count - 1 or at % 20 == 19:
             again = await _how_it_ends(desk, name, scenario, next(numbers))
             if again != "ok":
                 problems.append(f"round {at}: the next call ended as {again!r}: {desk.last_result()[:500]}")
-        desk.reset()
+            desk.reset()
     return problems, cancelled
 
 
