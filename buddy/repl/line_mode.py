@@ -89,11 +89,8 @@ class LineRepl:
         interrupts = interrupts_held(lambda: loop.call_soon_threadsafe(self._interrupted))
         try:
             with interrupts, signals_end(loop, self.end, None, self._continued):
-                if self._greeted_within_s:
-                    self._greeting_due = self._clock() + self._greeted_within_s
-                    self._ask_when_quiet()
-                else:
-                    self._ask()
+                self._greeting_due = self._clock() + self._greeted_within_s
+                (self._ask_when_quiet if self._greeted_within_s else self._ask)()
                 return await self._ended
         finally:
             self._input.close()
@@ -133,18 +130,9 @@ class LineRepl:
             blocks = focus(self.state, self._desk())
             for event in batch:
                 blocks += fold(self.state, event)
-            self.print(*(block for block in blocks if not self._is_on_screen(block)))
+            self.print(*(block for block in blocks if not _is_on_screen(block, self._typed)))
             self._mark()
             self._ask_when_quiet()
-
-    def _is_on_screen(self, block: Block) -> bool:
-        """Whether the terminal has shown a prompt while it was typed."""
-        if not isinstance(block, UserPrompt) or block.origin != "prompt":
-            return False
-        typed = next((text for text in self._typed if block.text.startswith(text)), None)
-        if typed is not None:
-            self._typed.remove(typed)
-        return typed is not None
 
     def _mark(self) -> None:
         """The oldest request is the marked one as soon as it is announced as such."""
@@ -162,9 +150,8 @@ class LineRepl:
         self._ask_when_quiet()
 
     def _ask_when_quiet(self) -> None:
-        self._quiet.start(
-            self._loop, max(PROMPT_AFTER_S, max(self._turn_due, self._greeting_due) - self._clock())
-        )
+        due = max(self._turn_due, self._greeting_due) - self._clock()
+        self._quiet.start(self._loop, max(PROMPT_AFTER_S, due))
 
     def _ask(self) -> None:
         """Write the prompt, if it is the person's turn and it does not stand there."""
@@ -258,6 +245,16 @@ class LineRepl:
         """After a stop the shell has written below the prompt."""
         self._output.line_ended()
         self._ask_when_quiet()
+
+
+def _is_on_screen(block: Block, typed: list[str]) -> bool:
+    """Whether the terminal has shown a prompt while it was typed; it is taken out then."""
+    if not isinstance(block, UserPrompt) or block.origin != "prompt":
+        return False
+    shown = next((text for text in typed if block.text.startswith(text)), None)
+    if shown is not None:
+        typed.remove(shown)
+    return shown is not None
 
 
 def _announced(row: InboxRow) -> str:
