@@ -171,6 +171,9 @@ async def test_killed_while_a_command_runs_and_continued(tmp_path: Path) -> None
     assert ran.told() == [
         f"still running since this session was left: {one.command} (process {one.process.pid})"
         for one in left
+    ] + [
+        "no prompt: task 1 (The test fails. Mend calc.py.) goes on where it stopped: "
+        "buddy ended while this task was running"
     ]
     assert (desk.repo / "ran.txt").read_text() == "once\n"
     assert server.requests[-1].tool_results == [INTERRUPTED_TEXT]
