@@ -193,7 +193,7 @@ def _found(value: Any, said: str) -> str:
     """The number that is out of its range; anything else may be a secret, and its type is told already."""
     name = said.rpartition("`$.")[2].rstrip("`")
     number = cast(Table, value).get(name) if isinstance(value, dict) else None
-    return f", found {number}" if isinstance(number, int | float) and "=" in said else ""
+    return f", found {number}" if isinstance(number, int | float) and ("> " in said or "= " in said) else ""
 
 
 def _known_names(table: Table, known: Sequence[str], path: str, section: str) -> None:

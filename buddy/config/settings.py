@@ -10,6 +10,15 @@ Limit = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
 """A whole number; 0 means none."""
 Dollars = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
 """An amount; 0 means none. Neither `nan`, which no cost would ever reach, nor less than nothing."""
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=31_536_000)]
+"""A time limit: above nothing, a year at most."""
+Days = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+Tokens = Annotated[int, msgspec.Meta(ge=0)]
+"""0 means none, or not said."""
+Temperature = Annotated[float, msgspec.Meta(ge=0, le=10)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+MaxTokens = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class ConfigError(Exception):
@@ -25,11 +34,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     api_key_file: str = ""
     api_key_command: str = ""
     api_key: str = ""
-    context_limit: int = 0
+    context_limit: Tokens = 0
     lane: Literal["auto", "direct", "litellm"] = "auto"
-    temperature: float | None = None
-    top_p: float | None = None
-    max_tokens: int | None = None
+    temperature: Temperature | None = None
+    top_p: Share | None = None
+    max_tokens: MaxTokens | None = None
     effort: str | None = None
 
 
@@ -37,11 +46,11 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """How turns run."""
 
     model: str = ""
-    max_iterations: int = 200
+    max_iterations: Count = 200
     system_prompt: str = ""
-    temperature: float | None = None
-    top_p: float | None = None
-    max_tokens: int | None = None
+    temperature: Temperature | None = None
+    top_p: Share | None = None
+    max_tokens: MaxTokens | None = None
     effort: str | None = None
     steering: Literal["one", "all"] = "all"
     follow_ups: Literal["one", "all"] = "one"
@@ -60,14 +69,14 @@ class ToolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     of a command, but for `shell_processes`, which the system counts for the whole user."""
 
     disabled: tuple[str, ...] = ()
-    shell_time_limit_s: float = 120
-    shell_output_bytes: int = 131_072
+    shell_time_limit_s: Seconds = 120
+    shell_output_bytes: Annotated[int, msgspec.Meta(ge=100, le=100_000_000)] = 131_072
     shell_cpu_s: Limit = 0
     shell_memory_mb: Limit = 0
     shell_file_mb: Limit = 0
     shell_processes: Limit = 0
     shell_open_files: Limit = 0
-    search_time_limit_s: float = 10
+    search_time_limit_s: Seconds = 10
     web_search_url: str = ""
 
 
@@ -99,28 +108,28 @@ class DisplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     bell: bool = True
     notifications: Literal["auto", "off", "osc9", "osc99", "osc777"] = "auto"
     progress: Literal["auto", "on", "off"] = "auto"
-    fold_lines: int = 6
+    fold_lines: Limit = 6
 
 
 class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Time limits of a request, in seconds, and how often one is tried."""
 
-    connect_s: float = 15
-    first_token_s: float = 180
-    idle_s: float = 60
-    content_s: float = 600
-    total_s: float = 1_800
-    tries: int = 6
+    connect_s: Seconds = 15
+    first_token_s: Seconds = 180
+    idle_s: Seconds = 60
+    content_s: Seconds = 600
+    total_s: Seconds = 1_800
+    tries: Count = 6
 
 
 class SessionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where sessions live and how long, and what is kept of deleted files."""
 
     directory: str = ""
-    keep_days: float = 90
-    keep_count: int = 200
-    trash_days: float = 30
-    trash_mb: int = 1000
+    keep_days: Days = 90
+    keep_count: Limit = 200
+    trash_days: Days = 30
+    trash_mb: Limit = 1000
     checkpoints: bool = True
 
 
@@ -130,8 +139,8 @@ class BudgetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     session_usd: Dollars = 0
     task_usd: Dollars = 0
     day_usd: Dollars = 0
-    session_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
-    task_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
+    session_tokens: Tokens = 0
+    task_tokens: Tokens = 0
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
