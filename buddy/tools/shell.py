@@ -146,7 +146,7 @@ async def _run(ctx: ToolContext, request: Request, command: str, limit_s: float)
     if ended is not None and not ended.left_running:
         return _ended(command, child, ended, children.settings.limits)
     job = jobs.adopt(child, command=command, task_id=ctx.task_id)
-    return _goes_on(job, ended)
+    return _goes_on(job, ended, children.settings.limits)
 
 
 def _ended(command: str, child: Child, ended: Exit, limits: ProcessLimits) -> ToolResult:
@@ -170,7 +170,7 @@ def ending_note(ended: Exit, limits: ProcessLimits = NO_LIMITS, text: str = "") 
     return f"{how}, {ended.seconds:.1f} s{why}"
 
 
-def _goes_on(job: Job, ended: Exit | None) -> ToolResult:
+def _goes_on(job: Job, ended: Exit | None, limits: ProcessLimits) -> ToolResult:
     text = job.log.text()
     seconds = job.child.seconds
     call = f"job={job.id}"
@@ -179,7 +179,8 @@ def _goes_on(job: Job, ended: Exit | None) -> ToolResult:
         note = f"still running after {seconds:.1f} s; it goes on in the background as job {job.id}. {read}"
         display = Command(job.command, shown(text), None, f"running as job {job.id}", seconds)
         return ToolResult(_joined(text, note), display)
-    note = f"{ending_note(ended)}; processes it started are still running: they are job {job.id}. {read}"
+    how = ending_note(ended, limits, text)
+    note = f"{how}; processes it started are still running: they are job {job.id}. {read}"
     ending = f"left job {job.id} running"
     return ToolResult(
         _joined(text, note),

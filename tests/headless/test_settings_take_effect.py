@@ -112,6 +112,16 @@ async def test_REL_049_what_commands_may_use_is_what_the_person_has_set(tmp_path
     assert open_files.startswith("50\n")
 
 
+async def test_REL_049_a_limit_is_told_though_what_the_command_started_still_runs(tmp_path: Path) -> None:
+    command = "sleep 30 & head -c 5000000 /dev/zero > big"
+    async with FakeLLM([reply(call("run_shell", command=command)), reply("Done.")]) as server:
+        limits = {"tools": {"shell_file_mb": 2}}
+        desk = Desk(tmp_path, server.url, tools=["run_shell"], settings=limits)
+        assert (await desk.run("exec", "do it", *YOLO)).code == 0
+    (told,) = [one.text for one in await desk.history() if isinstance(one, ToolMessage)]
+    assert "the settings allow 2 MB in a file ([tools] shell_file_mb); processes it started" in told
+
+
 @requires("process limits")
 async def test_REL_049_no_command_starts_more_processes_than_the_person_has_set(tmp_path: Path) -> None:
     (tmp_path / "forks.py").write_text(FORKS)
