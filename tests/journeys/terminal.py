@@ -176,6 +176,23 @@ class Terminal:
         await asyncio.sleep(0.05)
         return self.process.returncode
 
+    async def leaves(self, keys: str = "\x04") -> int:
+        """Leave with Ctrl+D, and once more as long as it asks because something still runs; the exit code."""
+        self.keys(keys)
+        asked = 0
+        while self.process.poll() is None and asked < DEADLINE_S:
+            asked += 1
+            await self._ends_within(1.0)
+            if self.process.poll() is None:
+                self.keys("\x04")
+        return await self.exit_code()
+
+    async def _ends_within(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while self.process.poll() is None and loop.time() < until:
+            await asyncio.sleep(0.01)
+
     async def has_read(self) -> None:
         """Wait until the program has taken every key that was sent."""
         waiting = bytearray(4)

@@ -3,7 +3,6 @@ prompt lives, what is lost is said, nothing is half written, and the work goes o
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -30,10 +29,7 @@ def desk_of(folder: Path, server: FakeLLM) -> Desk:
 
 
 async def left(terminal: Terminal) -> None:
-    terminal.keys("\x15\x04")
-    await asyncio.sleep(0.1)
-    terminal.keys("\x04")
-    assert await terminal.exit_code() == 0
+    assert await terminal.leaves("\x15\x04") == 0
     assert terminal.is_restored()
     assert b"Traceback" not in terminal.output
 

@@ -76,8 +76,7 @@ async def test_keys_typed_while_it_starts_arrive_in_the_line_once_and_nowhere_el
             go_on(tmp_path)
             await terminal.until(lambda: terminal.input_line() == "fix the büg, then", "the line")
             assert sum("fix" in row for row in terminal.everything()) == 1
-            terminal.keys("\x15\x04")
-            assert await terminal.exit_code() == 0
+            assert await terminal.leaves("\x15\x04") == 0
             assert terminal.is_restored()
 
 
@@ -89,8 +88,7 @@ async def test_a_line_sent_while_it_starts_is_sent(tmp_path: Path) -> None:
             await asyncio.sleep(0.1)
             go_on(tmp_path)
             await terminal.has_shown("new background task")
-            terminal.keys("\x04")
-            assert await terminal.exit_code() == 0
+            assert await terminal.leaves() == 0
 
 
 @pytest.mark.parametrize(
@@ -156,8 +154,7 @@ async def test_the_editor_finds_the_terminal_as_it_was_before_buddy(tmp_path: Pa
             terminal.keys("\x07")
             await terminal.until(lambda: modes.exists() and modes.read_text() != "", "the editor")
             await terminal.until(lambda: not canonical(terminal), "the screen again")
-            terminal.keys("\x04")
-            assert await terminal.exit_code() == 0
+            assert await terminal.leaves() == 0
             stty = ("stty", "-g")
             now = await asyncio.to_thread(subprocess.check_output, stty, stdin=terminal.tty, text=True)
             assert modes.read_text() == now

@@ -66,10 +66,7 @@ async def started(terminal: Terminal, number: int) -> None:
 
 async def left(terminal: Terminal) -> int:
     """Leave, whatever runs."""
-    terminal.keys("\x15\x04")
-    if not await _ended(terminal, 1.0):
-        terminal.keys("\x04")
-    return await terminal.exit_code()
+    return await terminal.leaves("\x15\x04")
 
 
 async def _ended(terminal: Terminal, within_s: float) -> bool:
@@ -169,7 +166,7 @@ async def test_REL_055_leaving_with_running_tasks_asks_and_then_ends_them_all(tm
             await terminal.shows("3 tasks are running: Ctrl+D again ends them and exits")
             assert terminal.process.poll() is None
             terminal.keys("\x04")
-            assert await _ended(terminal, 25.0)
+            assert await _ended(terminal, 50.0)
             assert await terminal.exit_code() == 0
             assert terminal.is_restored()
         assert running(desk) == []
@@ -303,10 +300,7 @@ async def test_REL_062_a_disk_quota_is_said_and_the_prompt_goes_on(tmp_path: Pat
             await terminal.has_shown("NOT SAVED")
             await terminal.type("still here")
             await terminal.until(lambda: "still here" in terminal.input_line(), "keys")
-            terminal.keys("\x15\x04")
-            if not await _ended(terminal, 2.0):
-                terminal.keys("\x04")
-            await terminal.exit_code()
+            await terminal.leaves("\x15\x04")
             assert b"Traceback" not in terminal.output
             assert terminal.is_restored()
 
@@ -320,7 +314,7 @@ async def test_REL_059_a_closed_terminal_stops_the_tasks_and_saves_the_session(t
             await terminal.shows("writing")
             await asyncio.sleep(1.0)
             terminal.hang_up()
-            assert await _ended(terminal, 25.0), f"{terminal.process.pid} still runs"
+            assert await _ended(terminal, 50.0), f"{terminal.process.pid} still runs"
         assert await desk.prompts() == ["stream"]
         await server.ended(1)
         assert server.requests[0].outcome == "aborted"

@@ -82,8 +82,7 @@ async def test_SEC_079_hostile_text_is_inert_wherever_it_comes_from(tmp_path: Pa
             await terminal.line("/tools")
             terminal.keys("@start\t")
             await terminal.until(lambda: terminal.input_line().startswith("@"), "a file name")
-            terminal.keys("\x15\x04")
-            assert await terminal.exit_code() == 0
+            assert await terminal.leaves("\x15\x04") == 0
             assert reached(terminal) == []
             assert terminal.is_restored()
             assert sum("start" in row and "end" in row for row in terminal.everything()) >= 8

@@ -161,8 +161,7 @@ async def test_what_was_done_is_shown_and_taken_back_and_the_repository_is_untou
             await terminal.has_shown("applied again: edit_file of task 1")
             assert (top / "repo/a.txt").read_text() == "one\nthree\n"
             assert (top / "repo/made/empty").is_dir()
-            terminal.keys("\x04")
-            assert await terminal.exit_code() == 0
+            assert await terminal.leaves() == 0
     shown = desk.repo / ".buddyx"
     shutil.rmtree(shown)
     assert not (top / "ran").exists()
@@ -188,6 +187,5 @@ async def test_in_a_bare_repository_a_diff_is_refused_and_the_rest_works(tmp_pat
             await terminal.line("/undo @1 all")
             await terminal.has_shown("taken back: write_file of task 1")
             assert files_of(top) == before
-            terminal.keys("\x04")
-            assert await terminal.exit_code() == 0
+            assert await terminal.leaves() == 0
     assert git(top / "repo", "fsck", "--strict") == ""

@@ -65,7 +65,7 @@ async def test_the_journey(tmp_path: Path) -> None:
             await terminal.until(lambda: "len(values)" in (desk.repo / "main.py").read_text(), "the edit")
             footer = terminal.rows()[-1]
             assert "ask" in footer
-            assert "openai/fake-model" in footer
+            assert "fake-model" in footer
             assert "%" in footer
 
             # A second task, steered by its number.
@@ -97,8 +97,7 @@ async def test_the_journey(tmp_path: Path) -> None:
             await terminal.has_shown("cancelled", "paused")
             await terminal.line("/continue 2")
             await terminal.has_shown("The tests are finished.")
-            terminal.keys("\x04")
-            assert await terminal.exit_code() == 0
+            assert await terminal.leaves() == 0
 
     first, second = await desk.history(task=1), await desk.history(task=2)
     assert is_legal(first) == is_legal(second) == []

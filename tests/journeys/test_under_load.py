@@ -100,8 +100,7 @@ async def test_killed_while_it_streams_everything_is_in_the_next_request(tmp_pat
             await terminal.has_shown("explain it", "The program prints one", "this reply broke off here")
             await terminal.line("/continue")
             await terminal.has_shown("and here it ends")
-            terminal.keys("\x04")
-            assert await terminal.exit_code() == 0
+            assert await terminal.leaves() == 0
     turns = server.requests[-1].turns
     assert ("user", "explain it") in turns
     assert any("print(1)" in text for text in server.requests[-1].tool_results)
@@ -168,8 +167,7 @@ async def test_killed_while_jobs_run_it_is_told_once_what_became_of_them(tmp_pat
                 await terminal.has_shown("job 2 ran when buddy was lost; it ended with buddy: sleep 4712")
                 await terminal.line("well?")
                 await terminal.shows("then so be it")
-                terminal.keys("\x04")
-                assert await terminal.exit_code() == 0
+                assert await terminal.leaves() == 0
             told = server.requests[-1].last_user_text
             async with on_terminal(desk, "-c") as terminal:
                 left = f"still running since this session was left: sleep 4711 (process {pids['sleep 4711']})"
@@ -210,10 +208,7 @@ async def test_the_demo_plays_by_what_the_person_types(tmp_path: Path) -> None:
             await terminal.line("/ok all")
             await terminal.has_shown("approved")
             await terminal.line("tell me a story")
-            terminal.keys("\x04")
-            await asyncio.sleep(0.1)
-            terminal.keys("\x04")
-            assert await terminal.exit_code() == 0
+            assert await terminal.leaves() == 0
             told = terminal.everything()
             assert any("That was the demo; its folder is gone." in row for row in told)
             assert not any("buddy resume" in row for row in told)

@@ -42,8 +42,7 @@ async def test_litellm_is_imported_before_anything_is_asked_and_leaving_does_not
             await terminal.type("a draft")
             await terminal.until(note.exists, "the import")
             assert terminal.input_line() == "a draft"
-            terminal.keys("\x15\x04")
-            assert await terminal.exit_code() == 0
+            assert await terminal.leaves("\x15\x04") == 0
             assert b"Traceback" not in terminal.output
         assert server.requests == []
 
