@@ -109,9 +109,10 @@ async def test_a_rule_of_the_command_line_that_says_nothing_is_named(tmp_path: P
     async with FakeLLM([reply(call("run_shell", command="touch OWNED")), reply("Done.")]) as server:
         desk = Desk(tmp_path, server.url)
         ran = await desk.run("exec", "--allow", "Bash(", "work")
-    assert ran.code == 0
-    assert any("Bash(" in line for line in ran.told())
+    assert ran.code == 2
+    assert "found the allow entry 'Bash('" in ran.err
     assert not (desk.repo / "OWNED").exists()
+    assert server.requests == []
 
 
 async def test_SEC_019_a_command_is_judged_in_the_folder_it_starts_in(tmp_path: Path) -> None:
