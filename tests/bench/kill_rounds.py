@@ -26,6 +26,8 @@ from buddy.sessions.scan import scan
 from tests.faults.scripted_desk import Acked, check, forked, killed_at
 from tests.sessions.desk import said, store_in
 
+LIFE_S = 0.06
+
 
 def kill_at_operations(*, turns: int, first: int, step: int, half: bool) -> dict[str, object]:
     """One round for each operation; what was found."""
@@ -83,8 +85,10 @@ def kill_at_random(*, rounds: int, seed: int) -> dict[str, object]:
         await session.close()
 
     asyncio.run(start())
+    longest_s = LIFE_S
     for life in range(rounds):
-        steps, _ = forked(lambda acked, life=life: _live(folder, life, acked), source.uniform(0.0, 0.06))
+        steps, _ = forked(lambda acked, life=life: _live(folder, life, acked), source.uniform(0.0, longest_s))
+        longest_s = LIFE_S if steps else longest_s * 1.2  # a slow machine gets to nothing in so short a life
         acknowledged += steps
     loaded = store_in(folder).read("last")
     ids = [message.id for message in loaded.tasks[0].record.history]

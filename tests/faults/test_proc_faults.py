@@ -279,7 +279,7 @@ async def test_REL_045_between_two_looks_at_the_keys_little_is_searched_for_secr
             kept = min(child.log.total, 2_000_000)
             assert Path(child.log.path).stat().st_size == kept
     block = MOST_BYTES if "PRIVATE" in command else BLOCK_BYTES
-    assert max(looked.values()) <= 2 * block
+    assert max(looked.values()) <= 3 * block  # a read, and what the end of the command found
     assert sum(looked.values()) >= kept
 
 
