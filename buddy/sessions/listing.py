@@ -20,6 +20,8 @@ from buddy.sessions.scan import last_line
 
 TAIL_BYTES = 65_536
 _NAMING = pattern(rb'\{"crc":"[0-9a-f]{8}","n":\d+,"kind":"(task|renamed)","task":(\d+),[^\n]*')
+_KIND = pattern(rb'\{"crc":"[0-9a-f]{8}","n":\d+,"kind":"(\w+)"')
+_SAYS_NOTHING = frozenset({b"session", b"task", b"grant", b"budget", b"focus"})
 
 
 class SessionSummary(msgspec.Struct, frozen=True):
@@ -92,6 +94,15 @@ def last_saved(sessions: str, files: JournalFiles) -> list[tuple[float, str]]:
         with contextlib.suppress(OSError):
             found.append((_last_at(os.path.join(sessions, session_id, JOURNAL), files), session_id))
     return sorted(found, reverse=True)
+
+
+def is_blank(session: Brief, files: JournalFiles) -> bool:
+    """Whether nothing was ever said or done in it: a buddy that was started, and killed before its first
+    prompt. Raises `OSError`."""
+    with files.opened(os.path.join(session.directory, JOURNAL), os.O_RDONLY) as descriptor:
+        size = os.fstat(descriptor).st_size
+        data = files.read_open(descriptor, 0, size) if size <= TAIL_BYTES else b""
+    return size <= TAIL_BYTES and _SAYS_NOTHING.issuperset(_KIND().findall(data))
 
 
 def summary(session: Brief, files: JournalFiles) -> SessionSummary:

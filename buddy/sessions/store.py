@@ -20,7 +20,7 @@ from buddy.sessions.folder import (
 from buddy.sessions.fork import copy_records
 from buddy.sessions.identity import Signer
 from buddy.sessions.journal import EMPTY
-from buddy.sessions.listing import Brief, SessionSummary, brief, last_saved, newest_at, summary
+from buddy.sessions.listing import Brief, SessionSummary, brief, is_blank, last_saved, newest_at, summary
 from buddy.sessions.load import JOURNAL, LoadedSession, load, read_header
 from buddy.sessions.opened import OpenSession, Watch, open_writer, release_quietly
 from buddy.sessions.records import VERSION, SessionHeader
@@ -93,14 +93,15 @@ class SessionStore:
         return load(self.find(reference), self._signer, self._files)
 
     def find(self, reference: str) -> str:
-        """The folder of a session. "last" and names never mean a foreign one. Raises `SessionError`."""
+        """The folder of a session. "last" and names never mean a foreign one, "last" one in which
+        nothing was said only where there is no other. Raises `SessionError`."""
         self._check_folders()
         sessions = brief(self.folder, self._signer, self._files)
         own = [session for session in sessions if not session.foreign]
         if reference == "last":
             if not own:
                 raise NoSuchSessionError(f"there is no session to resume in {self.root}")
-            return own[0].directory
+            return next((one for one in own if not self._is_blank(one)), own[0]).directory
         matching = [session for session in sessions if session.session_id.startswith(reference.lower())]
         if not reference or not matching:
             matching = [session for session in own if self._summary_name(session) == reference]
@@ -233,6 +234,11 @@ class SessionStore:
         with contextlib.suppress(OSError):
             return summary(session, self._files).name
         return None
+
+    def _is_blank(self, session: Brief) -> bool:
+        with contextlib.suppress(OSError):
+            return is_blank(session, self._files)
+        return False
 
     def _remove(self, directory: str) -> None:
         lock = locking.acquire(directory, self._files)

@@ -127,11 +127,29 @@ async def test_SEC_091_a_planted_pipe_is_not_waited_for(tmp_path: Path):
     assert store.list() == ()
 
 
+async def test_last_is_the_one_in_which_something_was_said(tmp_path: Path):
+    """A buddy that was killed before its first prompt leaves a session, which is newer and empty."""
+    store = store_in(tmp_path)
+    blank = await store.create()
+    await blank.close()
+    assert store.find("last") == blank.directory
+    talk = await store.create()
+    await talk.writer.record_task(1, TaskChanged("talk", "idle"))
+    await talk.writer.record_message(1, said("hello"))
+    await talk.close()
+    for _ in range(2):
+        killed = await store.create()
+        await killed.writer.record_task(1, TaskChanged("", "idle"))
+        await killed.close()
+    assert store.find("last") == talk.directory
+
+
 async def test_a_session_is_found_by_id_beginning_name_or_last(tmp_path: Path):
     store = store_in(tmp_path)
     first = await store.create(name="parser")
     await first.close()
     second = await store.create()
+    await second.writer.record_message(1, said("hello"))
     await second.close()
     assert store.find(first.session_id) == first.directory
     assert store.find(first.session_id[:9].upper()) == first.directory
