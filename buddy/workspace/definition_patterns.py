@@ -6,7 +6,7 @@ import re
 
 from buddy.agent.pattern import pattern
 
-_C_NAME = r"(?:[\w:<>,~*&\[\]]+[\s*&]+)+(?:\w+::)*{name}\s*\((?:[^;]*|[^;{{]*\)[^;(){{]*\{{.*)$"
+_C_NAME = r"[\w:<>,~*&\[\]][\s\w:<>,~*&\[\]]*[\s*&](?:\w+::)*{name}\s*\((?:[^;]*|[^;{{]*\)[^;(){{]*\{{.*)$"
 _JAVA_LIKE = r"(?:[\w<>\[\],.?]+\s+)+{name}\s*\((?:[^;=]*|[^;={{]*\)[^;=(){{]*\{{.*)$"
 _TYPE = r"\b(?:class|interface|struct|enum|union|trait|record|protocol|object|module|namespace)\s+{name}\b"
 

@@ -200,6 +200,15 @@ def test_without_a_parser_a_function_on_one_line_is_one(line: str, is_one: bool)
     assert defines("a.cpp", line, "load") is is_one
 
 
+@pytest.mark.parametrize("between", ["*", "&", "* ", "*&", "a* ", "[]*"])
+def test_a_line_full_of_stars_is_looked_at_once(between: str) -> None:
+    """With two ways to take each of the signs such a line would never be done."""
+    many = between * 120
+    assert not defines("a.c", f" {many} load of the cart", "load")
+    assert not defines("a.c", f"int {many} load of the cart", "load")
+    assert defines("a.c", f"int {many} load(void) {{", "load")
+
+
 def test_without_a_parser_a_java_method_on_one_line_is_one() -> None:
     assert defines("A.java", "    public int load() { return n; }", "load")
     assert defines("A.java", "    public <R> List<R> load(int n) throws E { return x; }", "load")
