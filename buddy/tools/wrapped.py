@@ -1,7 +1,7 @@
 """What models put around a file's whole content that is no part of it: a code fence, line numbers.
 
-Only where the content cannot be meant that way: in the source of a language in which it would be an error, or
-in place of a file that is not like that. Pure.
+Only where the content cannot be meant that way: in the source of a language in which it would be an error;
+numbers also before lines that the file has without them. Pure.
 """
 
 from __future__ import annotations
@@ -39,11 +39,17 @@ def _fenced(content: str, known: str, name: str) -> str:
 
 def _numbered(content: str, known: str, name: str) -> str:
     lines = content.removesuffix("\n").split("\n")
-    if not known and not _SOURCE().search(name):
-        return ""
     if not _has_numbers(lines) or _has_numbers(known.split("\n")[:1]):
         return ""
+    if not _SOURCE().search(name) and not _repeats(lines, known):
+        return ""
     return "every line of the content begins with the line number and the tab that read_file prints."
+
+
+def _repeats(lines: list[str], known: str) -> bool:
+    """Whether a line of the file stands behind one of the numbers: in data a first column may count, too."""
+    there = {line for line in known.split("\n") if line.strip()}
+    return any(line.partition("\t")[2] in there for line in lines)
 
 
 def _has_numbers(lines: list[str]) -> bool:

@@ -137,6 +137,19 @@ async def test_what_may_be_meant_that_way_is_written(desk: Desk) -> None:
     assert desk.bytes("numbered.txt") == b"     1\tred\n     2\tblue\n"
 
 
+async def test_data_may_begin_to_count_and_lines_of_a_text_do_not_get_numbers(desk: Desk) -> None:
+    desk.put("ids.tsv", "id\tname\n99999\tred\n")
+    await desk.ask(read_file, path="ids.tsv")
+    await desk.call(write_file, path="ids.tsv", content="100000\tred\n100001\tblue\n")
+    assert desk.bytes("ids.tsv") == b"100000\tred\n100001\tblue\n"
+    desk.put("a.txt", "red\nblue\n")
+    await desk.ask(read_file, path="a.txt")
+    said = await desk.ask(write_file, path="a.txt", content="     1\tred\n     2\tgreen\n")
+    assert said.startswith("refused: every line of the content begins with the line number")
+    await desk.call(write_file, path="a.txt", content="     1\tone\n     2\ttwo\n")
+    assert desk.bytes("a.txt") == b"     1\tone\n     2\ttwo\n"
+
+
 async def test_a_line_that_stands_for_code_is_not_written_whichever_way_the_file_is_replaced(
     desk: Desk,
 ) -> None:
