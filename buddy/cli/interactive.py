@@ -29,6 +29,7 @@ from buddy.config.settings import ConfigError
 from buddy.llm.giving_way import giving_way
 from buddy.repl.blocks import Block, Note, ToolCall
 from buddy.repl.controller import Controller
+from buddy.repl.intents import Prompt
 from buddy.repl.late_completion import LateCompleter
 from buddy.repl.leaving import Ending, interrupts_held
 from buddy.repl.style import ASCII, DUMB, Look, choose_look
@@ -126,7 +127,8 @@ async def run_screen(
         queue=(),
         names={},
     )
-    controller, completer = Controller(early), LateCompleter()
+    controller, completer = Controller(early, lambda text: screen.put(text, over=True)), LateCompleter()
+    begin_with(options, controller)
     screen = open_surface(place, loaded, controller, completer, modes, plain=options.plain)
     front = Front(screen, controller, completer, place.environment)
     sitting = asyncio.create_task(_sit(options, place, loaded, front, log_path))
@@ -142,6 +144,12 @@ async def run_screen(
         if front.farewell:  # after a crash too: nothing of the session is lost
             sys.stdout.write(front.farewell + "\n")
     return front.code or code
+
+
+def begin_with(options: Options, controller: Controller) -> None:
+    """The prompt of the command line is the first thing that was sent."""
+    if options.words and options.command != "demo":
+        controller.act(Prompt(" ".join(options.words)))
 
 
 async def _settled(sitting: asyncio.Task[None]) -> None:

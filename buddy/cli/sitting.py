@@ -32,7 +32,6 @@ from buddy.repl.blocks import Note, PlainText
 from buddy.repl.commands.builtin import builtin_commands
 from buddy.repl.completion import DeskCompleter
 from buddy.repl.file_names import found
-from buddy.repl.intents import Prompt
 from buddy.repl.own_work import OwnWork
 from buddy.repl.port import Context, DeskPort, Stage
 from buddy.repl.replay import blocks_of
@@ -155,10 +154,7 @@ async def _begin(desk: Desk, options: Options, front: Front, stage: Stage, log_p
         lambda: context.boundary.cwd,
         lambda text: found(files.of(context.boundary.cwd), text),
     )
-    at_desk = AtDesk(context, commands)
-    if options.words and options.command != "demo":
-        at_desk.act(Prompt(" ".join(options.words)))
-    front.controller.open(at_desk)
+    front.controller.open(AtDesk(context, commands))
     front.screen.touch()
 
 

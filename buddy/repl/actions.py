@@ -66,13 +66,16 @@ class Actions:
         act: Callable[[Intent], None],
         last_folded: Callable[[], Expanded | None],
         clock: Callable[[], float],
+        coming: Callable[[], bool],
     ) -> None:
+        """`coming`: whether the desk knows, at this moment, of a turn that no event has told of yet."""
         self._editor = editor
         self._state = state
         self._stage = stage
         self._act = act
         self._last_folded = last_folded
         self._clock = clock
+        self._coming = coming
         self._interrupted_at = float("-inf")
         self._left_at = float("-inf")
 
@@ -123,7 +126,7 @@ class Actions:
     def focused_runs(self) -> bool:
         """Whether the task in front has a turn on its way."""
         task = self._state.tasks.get(self._state.focus)
-        return task is not None and task.is_running
+        return (task is not None and task.is_running) or self._coming()
 
     def _something_runs(self) -> bool:
         """Whether there is something Esc ends: the turn in front, or a command of the person's own."""

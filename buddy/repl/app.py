@@ -79,8 +79,7 @@ class Repl:
         self.state = ViewState()
         self.state.desk = desk()
         self._settings = settings
-        self._terminal = terminal
-        self._keyboard = keyboard
+        self._terminal, self._keyboard = terminal, keyboard
         self._act, self._log = act, log
         self._modes = modes or outside.terminal_modes(keyboard.fileno())
         self._ending: Ending = "left"
@@ -107,6 +106,7 @@ class Repl:
             act=self._intend,
             last_folded=lambda: self._painter.last_folded(self.state.folded, output.get_size().columns),
             clock=clock,
+            coming=lambda: desk().coming,
         )
         self.expand = actions.expand
         facts = Facts(self.editor, actions.focused_runs, actions.note_waits, actions.request_waits)

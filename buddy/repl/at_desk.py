@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import asyncio
 
+from buddy.agent.cancel import TurnCancelled, run_cancellable
 from buddy.agent.messages import UserPart, text_of
 from buddy.config.settings import ConfigError
+from buddy.extend.mentions import Expanded
 from buddy.repl.blocks import Note
 from buddy.repl.commands.registry import CommandError, Commands
 from buddy.repl.intents import (
@@ -26,6 +28,7 @@ from buddy.repl.intents import (
     ToBackground,
     ToTask,
 )
+from buddy.repl.on_the_way import OnTheWay, Sent
 from buddy.repl.port import Context
 from buddy.repl.shell_lines import run_shell_line
 from buddy.repl.view_state import DeskFacts, QueueRow
@@ -42,32 +45,43 @@ class AtDesk:
         self.context = context
         self._commands = commands
         self._sending = asyncio.Lock()
+        self._way = OnTheWay(context.board.parts.clock.now)
 
     def act(self, intent: Intent) -> None:
         """Carry out an intent. Errors become a line above the prompt; nothing typed is lost."""
-        self.context.stage.start(self._carried_out(self.context, intent))
+        sent = self._way.sent(*_destined(intent))
+        self.context.stage.start(self._carried_out(self.context, intent, sent))
 
-    async def _carried_out(self, context: Context, intent: Intent) -> None:
+    async def _carried_out(self, context: Context, intent: Intent, sent: Sent) -> None:
         try:
-            await self._done(context, intent)
+            await self._done(context, intent, sent)
+        except TurnCancelled:
+            pass  # it stands in the line again
         except (TaskError, CommandError, ConfigError, AnswerRefused, NotSavedError) as error:
             context.stage.print(Note("error", str(error)))
-            context.stage.give_back(typed_text(intent))
+            if not sent.taken_back.is_set():
+                context.stage.give_back(typed_text(intent))
+        finally:
+            self._way.arrived(sent)
 
-    async def _done(self, context: Context, intent: Intent) -> None:
+    async def _done(self, context: Context, intent: Intent, sent: Sent) -> None:
         board, stage = context.board, context.stage
         match intent:
             case Prompt(text):
                 async with self._sending:
-                    await self._prompt(context, text)
+                    await self._prompt(context, text, sent)
             case Queue(text):
                 async with self._sending:
-                    await board.queue(context.focus, await self._content(context, context.focus, text))
+                    sent.number = context.focus
+                    await board.queue(sent.number, await self._content(context, text, sent))
             case NewTask(text):
                 async with self._sending:
-                    await self._new_task(context, text)
+                    await self._new_task(context, text, sent)
             case ToTask(number, text, aside):
-                await self._to_task(context, number, text, aside=aside)
+                if aside:
+                    await self._slash(context, f"/btw @{number} {text}")
+                else:
+                    await self._to_task(context, text, sent)
             case Slash(line):
                 await self._slash(context, line)
             case ShellLine(command, private):
@@ -95,30 +109,28 @@ class AtDesk:
             case Rewind():
                 await self._slash(context, "/rewind")
 
-    async def _prompt(self, context: Context, text: str) -> None:
-        number = context.focus
-        content = await self._content(context, number, text)
+    async def _prompt(self, context: Context, text: str, sent: Sent) -> None:
+        number = sent.number = context.focus
+        content = await self._content(context, text, sent)
         if context.desk.settings.display.enter_while_running == "queue":
             await context.board.queue(number, content)
         else:
             await context.board.steer(number, content)
 
-    async def _new_task(self, context: Context, text: str) -> None:
+    async def _new_task(self, context: Context, text: str, sent: Sent) -> None:
         """A background task that starts from a copy of the conversation in front."""
         board = context.board
         task = board.open(copy_of=context.focus)
         task.background = True
-        board.submit(task.number, await self._content(context, task.number, text))
+        sent.number = task.number
+        board.submit(task.number, await self._content(context, text, sent))
         context.stage.print(Note("info", f"task {task.number} started in the background: {task.title}"))
 
-    async def _to_task(self, context: Context, number: int, text: str, *, aside: bool) -> None:
-        if aside:
-            await self._slash(context, f"/btw @{number} {text}")
-            return
+    async def _to_task(self, context: Context, text: str, sent: Sent) -> None:
         async with self._sending:
-            await context.board.steer(number, await self._content(context, number, text))
-        if number != context.focus:
-            context.stage.hint(f"sent to task {number}")
+            await context.board.steer(sent.number, await self._content(context, text, sent))
+        if sent.number != context.focus:
+            context.stage.hint(f"sent to task {sent.number}")
 
     async def _slash(self, context: Context, line: str) -> None:
         name, argument = (*line.removeprefix("/").split(None, 1), "", "")[:2]
@@ -129,21 +141,27 @@ class AtDesk:
         if not command.sends:
             await command.run(context, argument.strip())
 
-    async def _content(self, context: Context, number: int, text: str) -> tuple[UserPart, ...]:
-        expanded = await context.desk.expand(number, text)
+    async def _content(self, context: Context, text: str, sent: Sent) -> tuple[UserPart, ...]:
+        """What goes to the task now. Raises `TurnCancelled` when it was taken back."""
+        expanded = await run_cancellable(_expanded(context, sent.number, text), sent.taken_back)
+        if sent.taken_back.is_set():  # in the moment the last file was read
+            raise TurnCancelled
+        self._way.arrived(sent)
         for note in expanded.notes:
             context.stage.print(Note("warning", note))
         return expanded.parts
 
     def _cancel(self, context: Context) -> None:
-        """What was begun last is ended first: a command of the person's own, or the turn."""
+        """What was begun last is ended first: a command of the person's own, or the turn. What waits for the
+        turn, or was on its way to be one, returns to the line."""
         task, work = context.board.task(context.focus), context.own.last()
-        if work is not None and (not task.running or work.since >= task.started_at):
+        begun = max(self._way.since(task.number), task.started_at if task.running else float("-inf"))
+        if work is not None and work.since >= begun:
             work.cancelled.set()
             return
-        texts = context.board.cancel(context.focus)
-        if texts:
-            context.stage.put("\n\n".join(text_of(message) for message in texts))
+        waited = [text_of(message) for message in context.board.cancel(task.number)]
+        if texts := [*waited, *self._way.take_back(task.number)]:
+            context.stage.put("\n\n".join(texts))
 
     def facts(self) -> DeskFacts:
         """What the screen shows but does not come as events."""
@@ -169,6 +187,7 @@ class AtDesk:
             numbers={one.event.request_id: one.number for one in board.inbox.waiting()},
             usage=board.task(board.focus).meter.report(),
             untrusted=desk.trust_is_asked(),
+            coming=self._way.is_any(board.focus) or board.task(board.focus).running,
         )
 
     def _extra(self, context: Context) -> tuple[str, ...]:
@@ -177,6 +196,34 @@ class AtDesk:
         words = [f"NOT SAVED: {state.reason}"] if not state.saved else []
         words += [f"approvals: {kind}"] if kind != "ask" else []
         return tuple(words)
+
+
+async def _expanded(context: Context, number: int, text: str) -> Expanded:
+    return await context.desk.expand(number, text)
+
+
+def _destined(intent: Intent) -> tuple[str, int]:
+    """The text for a conversation, as it was typed, and the task it goes to: 0 is the one in front. "" where
+    an intent is none."""
+    match intent:
+        case Prompt() | Queue():
+            return typed_text(intent), 0
+        case ToTask(number, _, aside):
+            return "" if aside else typed_text(intent), number
+        case (
+            NewTask()
+            | Slash()
+            | ShellLine()
+            | Answer()
+            | Cancel()
+            | ToBackground()
+            | NextMode()
+            | RecallQueued()
+            | DropNote()
+            | TaskPanel()
+            | Rewind()
+        ):
+            return "", 0
 
 
 def typed_text(intent: Intent) -> str:

@@ -3,9 +3,12 @@ knows nothing of the rooms below."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
-from buddy.repl.intents import Intent
+from msgspec.structs import replace
+
+from buddy.repl.intents import Cancel, Intent, Prompt, Queue
 from buddy.repl.view_state import DeskFacts
 
 
@@ -22,10 +25,12 @@ class Carrier(Protocol):
 
 
 class Controller:
-    """Hands intents to the desk. Before it is open, and between two of them, they wait in order."""
+    """Hands intents to the desk. Before it is open, and between two of them, they wait in order; text that
+    waits is what can be cancelled then, and `put` takes it back into the line."""
 
-    def __init__(self, early: DeskFacts) -> None:
+    def __init__(self, early: DeskFacts, put: Callable[[str], None]) -> None:
         self._early = early
+        self._put = put
         self._desk: Carrier | None = None
         self._waiting: list[Intent] = []
 
@@ -47,11 +52,21 @@ class Controller:
 
     def act(self, intent: Intent) -> None:
         """Carry out an intent, now or when there is a desk."""
-        if self._desk is None:
-            self._waiting.append(intent)
-        else:
+        if self._desk is not None:
             self._desk.act(intent)
+        elif isinstance(intent, Cancel):
+            self._take_back()
+        else:
+            self._waiting.append(intent)
+
+    def _take_back(self) -> None:
+        texts = [one.text for one in self._waiting if isinstance(one, Prompt | Queue)]
+        self._waiting = [one for one in self._waiting if not isinstance(one, Prompt | Queue)]
+        if texts:
+            self._put("\n\n".join(texts))
 
     def facts(self) -> DeskFacts:
         """What the screen shows but does not come as events."""
-        return self._early if self._desk is None else self._desk.facts()
+        if self._desk is not None:
+            return self._desk.facts()
+        return replace(self._early, coming=any(isinstance(one, Prompt | Queue) for one in self._waiting))

@@ -218,7 +218,7 @@ class LineRepl:
         self._output.at_prompt = True
         self._input.forget()
         self._begun.clear()
-        if self._something_runs():
+        if self._something_runs() or self._desk().coming:
             self._output.leave_prompt()
             self._act(Cancel())
         elif now - self._interrupted_at < TWICE_S:

@@ -42,7 +42,8 @@ class DeskFacts(msgspec.Struct, frozen=True):
     tasks; `extra` are further words for the footer (a budget, a warning); `own` is what the person started
     beside the tasks; `numbers` are the numbers of requests for approval, by their ids; `usage` is what the
     task in front has used, also before this start of the program; `untrusted`: the question whether this
-    folder is trusted is open."""
+    folder is trusted is open; `coming`: a turn of the task in front runs or is on its way, though no event
+    may have told of it yet."""
 
     focus: int
     mode: str
@@ -55,6 +56,7 @@ class DeskFacts(msgspec.Struct, frozen=True):
     numbers: Mapping[str, int] = {}
     usage: TokenUsage | None = None
     untrusted: bool = False
+    coming: bool = False
 
 
 NO_DESK = DeskFacts(focus=1, mode="ask", model="", sandbox="", queue=(), names={})

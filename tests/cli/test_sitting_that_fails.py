@@ -34,7 +34,7 @@ async def test_a_sitting_that_fails_while_it_opens_ends_what_it_started(tmp_path
     options = parse([])
     with contextlib.chdir(desk.repo):
         place = find_place(options, {**os.environ, **desk.variables()})
-    front = Front(Refusing(), Controller(NO_DESK), LateCompleter(), place.environment)
+    front = Front(Refusing(), Controller(NO_DESK, print), LateCompleter(), place.environment)
     front.gone.set()
     with pytest.raises(RuntimeError, match="takes nothing"):
         await sit(options, place, read_settings(place, options), front, "", "")
@@ -49,7 +49,7 @@ async def test_a_sitting_without_a_key_for_sessions_says_what_helps(tmp_path: Pa
     with contextlib.chdir(desk.repo):
         place = find_place(options, desk.variables())
     paper = Paper()
-    front = Front(paper, Controller(NO_DESK), LateCompleter(), place.environment)
+    front = Front(paper, Controller(NO_DESK, print), LateCompleter(), place.environment)
     front.gone.set()
     await sit(options, place, read_settings(place, options), front, "", "")
     assert "there is no key for sessions; XDG_STATE_HOME=" in paper.text()

@@ -39,7 +39,7 @@ from buddy.repl.view_state import NO_DESK
 
 options = parse([])
 place = find_place(options, os.environ)
-open_surface(place, read_settings(place, options), Controller(NO_DESK), LateCompleter())
+open_surface(place, read_settings(place, options), Controller(NO_DESK, print), LateCompleter())
 print("imported", *sys.modules, sep="\\n")
 """
 """Everything up to the first frame, which imports nothing more."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from buddy.agent.events import TaskEvent
 from buddy.cli.arguments import parse
-from buddy.cli.interactive import Front, in_force
+from buddy.cli.interactive import Front, begin_with, in_force
 from buddy.cli.place import find_place, read_settings
 from buddy.cli.sitting import sit
 from buddy.repl.at_desk import AtDesk
@@ -95,7 +95,7 @@ class Paper:
 
     def put(self, text: str, *, over: bool) -> None:
         if over or not self.line:
-            self.line = text
+            self.line = f"{text}\n{self.line}" if self.line else text
 
     def theme(self, name: str) -> bool:
         self.drawn.append(f"theme {name}")
@@ -212,7 +212,8 @@ async def seated(desk: Desk, server: FakeLLM, *arguments: str) -> AsyncGenerator
         place = find_place(options, {**os.environ, **desk.variables()})
     loaded = read_settings(place, options)
     paper = Paper()
-    controller = Controller(NO_DESK)
+    controller = Controller(NO_DESK, lambda text: paper.put(text, over=True))
+    begin_with(options, controller)
     paper.desk = controller.facts
     front = Front(paper, controller, LateCompleter(), place.environment)
     shown = asyncio.ensure_future(paper.run(front.events()))

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncGenerator, Callable
 
 import pytest
+from msgspec.structs import replace
 
 from buddy.agent.display import Diff, FileDiff
 from buddy.agent.events import ApprovalRequested, ApprovalResolved, TaskEvent
@@ -19,7 +20,7 @@ from buddy.repl.blocks import Note
 from buddy.repl.intents import Answer, Cancel, Intent, Prompt, Slash
 from buddy.repl.line_mode import LineRepl
 from buddy.repl.style import ASCII, Look
-from buddy.repl.view_state import NO_DESK
+from buddy.repl.view_state import NO_DESK, DeskFacts
 from tests.repl.events_for_tests import Tape
 
 
@@ -29,6 +30,7 @@ def made(
     intents: list[Intent],
     encoding: str = "utf-8",
     clock: Callable[[], float] = time.monotonic,
+    desk: Callable[[], DeskFacts] = lambda: NO_DESK,
 ) -> LineRepl:
     """A line REPL between two descriptors."""
     return LineRepl(
@@ -36,7 +38,7 @@ def made(
         stdin=stdin,
         stdout=stdout,
         encoding=encoding,
-        desk=lambda: NO_DESK,
+        desk=desk,
         act=intents.append,
         clock=clock,
     )
@@ -54,7 +56,8 @@ class Pipes:
         self.now = 100.0
         self.intents: list[Intent] = []
         self.queue: asyncio.Queue[list[TaskEvent]] = asyncio.Queue()
-        self.repl = made(self.from_us, self.to_it, self.intents, encoding, self.clock)
+        self.facts = NO_DESK
+        self.repl = made(self.from_us, self.to_it, self.intents, encoding, self.clock, lambda: self.facts)
 
     def clock(self) -> float:
         return self.now
@@ -213,6 +216,13 @@ async def test_an_interrupt_cancels_what_runs_and_twice_when_idle_leaves() -> No
     assert await running == "left"
     os.close(pipes.to_us)
     pipes.close()
+
+
+async def test_an_interrupt_is_for_a_prompt_of_which_no_event_has_told() -> None:
+    async with line_repl() as pipes:
+        pipes.facts = replace(NO_DESK, coming=True)
+        os.kill(os.getpid(), signal.SIGINT)
+        await pipes.until(lambda: pipes.intents == [Cancel()])
 
 
 async def test_the_end_of_the_input_asks_while_tasks_run() -> None:

@@ -1,0 +1,52 @@
+"""Esc straight after Enter, while the session is still being opened: the line comes back, nothing is sent."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fake_llm.script import reply
+from tests.fake_llm.server import FakeLLM
+from tests.headless.program import Desk
+from tests.journeys.terminal import on_terminal
+
+SLOW = """
+import importlib, os, sys, time
+
+real = importlib.import_module
+
+def slow(name, *rest):
+    while name == "buddy.cli.sitting" and not os.path.exists(os.environ["GO_ON"]):
+        time.sleep(0.01)
+    return real(name, *rest)
+
+importlib.import_module = slow
+from buddy.__main__ import main
+sys.argv[0] = "buddy"
+sys.exit(main())
+"""
+"""The program on a machine that takes its time to import what a session needs."""
+
+
+@pytest.mark.parametrize("key", ["\x1b", "\x03"], ids=["Esc", "Ctrl+C"])
+async def test_a_prompt_is_taken_back_while_the_session_opens_and_can_be_sent_again(
+    tmp_path: Path, key: str
+) -> None:
+    async with FakeLLM(lambda asked: reply("heard")) as server:
+        desk = Desk(tmp_path, server.url, environment={"GO_ON": str(tmp_path / "go-on")})
+        desk.files(main__py="print(1)\n")
+        async with on_terminal(desk, program=(sys.executable, "-c", SLOW)) as terminal:
+            terminal.keys("fix the bug")
+            await terminal.until(lambda: terminal.input_line() == "fix the bug", "the line")
+            terminal.keys("\r")
+            await terminal.until(lambda: terminal.input_line() == "", "it is sent")
+            terminal.keys(key)
+            await terminal.until(lambda: terminal.input_line() == "fix the bug", "it is back")
+            (tmp_path / "go-on").touch()
+            terminal.keys(" now\r")
+            await terminal.has_shown("heard")
+            assert [asked.last_user_text for asked in server.requests] == ["fix the bug now"]
+            terminal.keys("\x04")
+            assert await terminal.exit_code() == 0

@@ -1,0 +1,148 @@
+"""Text that was sent and is not a turn yet: Esc takes it back into the line, and no turn begins."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from buddy.agent.messages import Text, UserMessage, text_of
+from buddy.extend.mentions import Expanded
+from buddy.repl.at_desk import AtDesk
+from buddy.repl.controller import Controller
+from buddy.repl.intents import Cancel, Intent, Prompt, Queue, Slash, ToTask
+from buddy.repl.view_state import NO_DESK, DeskFacts
+from tests.fake_llm.script import Stall, reply
+from tests.repl.screen_harness import running_repl
+from tests.repl.sitting_desk import Sitting, sitting
+
+
+class Carried:
+    """A desk that notes what it is to do."""
+
+    def __init__(self) -> None:
+        self.intents: list[Intent] = []
+
+    def act(self, intent: Intent) -> None:
+        self.intents.append(intent)
+
+    def facts(self) -> DeskFacts:
+        return NO_DESK
+
+
+class SlowFiles:
+    """Whatever a text mentions is read when it is told to be."""
+
+    def __init__(self, desk: Sitting) -> None:
+        self.may_go_on = asyncio.Event()
+        self.reading: list[str] = []
+        at_desk = desk.front.controller.desk
+        assert isinstance(at_desk, AtDesk)
+        at_desk.context = replace(at_desk.context, desk=replace(at_desk.context.desk, expand=self._expand))
+
+    async def _expand(self, number: int, text: str) -> Expanded:
+        self.reading.append(text)
+        await self.may_go_on.wait()
+        return Expanded((Text(text),), ())
+
+
+def said(desk: Sitting) -> list[str]:
+    """What the person has said in the task in front."""
+    history = desk.context.board.task(1).history
+    return [text_of(one) for one in history if isinstance(one, UserMessage)]
+
+
+@pytest.mark.parametrize("key", ["\x1b", "\x03"], ids=["Esc", "Ctrl+C"])
+async def test_esc_and_ctrl_c_are_for_a_prompt_of_which_no_event_has_told(key: str) -> None:
+    async with running_repl() as stage:
+        stage.facts = replace(NO_DESK, coming=True)
+        stage.type(key)
+        await stage.until(lambda: stage.intents == [Cancel()])
+
+
+async def test_a_prompt_sent_before_the_desk_is_open_is_taken_back_and_commands_stay() -> None:
+    put: list[str] = []
+    controller, desk = Controller(NO_DESK, put.append), Carried()
+    controller.act(Cancel())
+    assert not controller.facts().coming
+    for intent in (Prompt("first"), Slash("/status"), Queue("second")):
+        controller.act(intent)
+    assert controller.facts().coming
+    controller.act(Cancel())
+    assert put == ["first\n\nsecond"]
+    assert not controller.facts().coming
+    controller.open(desk)
+    assert desk.intents == [Slash("/status")]
+
+
+async def test_what_a_slow_file_holds_up_is_taken_back_before_what_was_typed_since(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda asked: reply("ok")) as desk:
+        files = SlowFiles(desk)
+        desk.act(Prompt("read @slow"))
+        desk.act(ToTask(1, "and then", aside=False))
+        assert desk.front.controller.facts().coming
+        await desk.until(lambda: files.reading == ["read @slow"], "the file is read")
+        desk.paper.line = "typed since"
+        desk.act(Cancel())
+        await desk.until(lambda: desk.paper.line == "read @slow\n\n@1 and then\ntyped since", "the line")
+        assert not desk.front.controller.facts().coming
+        desk.act(Prompt("another"))
+        await desk.until(lambda: files.reading == ["read @slow", "another"], "the next one waits for nothing")
+        files.may_go_on.set()
+        await desk.shows("ok")
+        await desk.quiet()
+        assert said(desk) == ["another"]
+        assert len(desk.server.requests) == 1
+
+
+async def test_what_was_on_its_way_to_a_turn_that_is_cancelled_begins_none(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda asked: reply("so slow " * 9, fault=Stall(after=3))) as desk:
+        desk.say("be slow")
+        await desk.server.arrived(1)
+        files = SlowFiles(desk)
+        desk.act(Prompt("use @slow"))
+        await desk.until(lambda: bool(files.reading), "the file is read")
+        desk.act(Cancel())
+        await desk.until(lambda: desk.paper.line == "use @slow", "the line")
+        files.may_go_on.set()
+        await desk.quiet()
+        await desk.shows("cancelled")
+        assert said(desk) == ["be slow"]
+
+
+async def test_esc_ends_what_was_begun_last_a_command_or_a_prompt_on_its_way(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda asked: reply("ok")) as desk:
+        files = SlowFiles(desk)
+        desk.act(Prompt("first @slow"))
+        await desk.until(lambda: bool(files.reading), "the file is read")
+        desk.say("!sleep 30")
+        await desk.until(lambda: bool(desk.front.controller.facts().own), "the command runs")
+        desk.act(Cancel())
+        await desk.until(lambda: not desk.front.controller.facts().own, "the command has ended")
+        assert desk.front.controller.facts().coming
+        desk.act(Cancel())
+        await desk.until(lambda: desk.paper.line == "first @slow", "the line")
+
+
+async def test_at_whatever_moment_esc_comes_the_prompt_is_taken_back_or_its_turn_cancelled(
+    tmp_path: Path,
+) -> None:
+    ends: set[str] = set()
+    async with sitting(tmp_path, lambda asked: reply("so slow " * 9, fault=Stall(after=3))) as desk:
+        task = desk.context.board.task(1)
+        for rounds in range(40):
+            prompt = f"prompt {rounds}"
+            desk.paper.line = ""
+            desk.act(Prompt(prompt))
+            for _ in range(rounds):
+                await asyncio.sleep(0)
+            assert desk.front.controller.facts().coming, rounds
+            desk.act(Cancel())
+            await desk.until(lambda: not desk.front.controller.facts().coming, f"an end after {rounds}")
+            is_back, began = desk.paper.line == prompt, prompt in said(desk)
+            assert is_back != began, rounds
+            assert not began or (task.outcome is not None and task.outcome.outcome == "cancelled"), rounds
+            ends.add("taken back" if is_back else "cancelled")
+    assert ends == {"taken back", "cancelled"}
