@@ -2,8 +2,8 @@
 
 A key is never stolen: only a whole line that is exactly `y`, `a`, `p` or `n` answers, it answers the marked
 row, and only if that row was marked on the screen long enough before the line was begun. The same holds for
-`/ok`, and for `/ok all` about every row: neither says yes to what came while it was being typed. Pasted text
-never answers.
+`/ok`, however it is written and with a time, and for `/ok all` about every row: neither says yes to what came
+while it was being typed. Pasted text never answers.
 """
 
 from __future__ import annotations
@@ -61,10 +61,14 @@ def refused(line: TypedLine, rows: Sequence[InboxRow]) -> Refused | None:
         return None
     if _came_at_once(line):
         return "pasted"
-    if text.lower().split()[1:2] != ["all"] or not _is(text, "ok"):
+    if not _is(text, "ok"):
         return None
-    unseen = (row.drawn_at is None or line.begun_at - row.drawn_at < SEEN_BEFORE_S for row in rows)
-    return "too soon" if any(unseen) else None
+    named = text.lower().split()[1:2]
+    if named == ["all"]:
+        seen = [row.drawn_at for row in rows]
+    else:  # a number names what was read; without one it is about the marked row
+        seen = [] if named and named[0].isdecimal() else [rows[0].marked_at]
+    return "too soon" if any(at is None or line.begun_at - at < SEEN_BEFORE_S for at in seen) else None
 
 
 def _is(command: str, name: str) -> bool:

@@ -13,7 +13,15 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from buddy.agent.events import TaskEvent
-from buddy.repl.approvals import REFUSALS, SEEN_BEFORE_S, TypedLine, answer_of, answers, letters_only
+from buddy.repl.approvals import (
+    REFUSALS,
+    SEEN_BEFORE_S,
+    TypedLine,
+    answer_of,
+    answers,
+    letters_only,
+    refused,
+)
 from buddy.repl.blocks import Block, PlainText, UserPrompt
 from buddy.repl.countdown import Countdown
 from buddy.repl.intents import Answer, Cancel, Intent, NewTask, Prompt, Slash, ToTask, parse_line
@@ -193,7 +201,8 @@ class LineRepl:
         now = self._clock()
         follows, self._entered_at = now - self._entered_at < SEEN_BEFORE_S, now
         given = text.split("\n")[0] if letters_only(text) else text
-        match answer_of(TypedLine(given, pasted or follows, now, now + 1.0), self.state.marked()):
+        typed = TypedLine(given, pasted or follows, now, now + 1.0)
+        match answer_of(typed, self.state.marked()) or refused(typed, self.state.inbox):
             case "too soon" | "pasted" | "no rule" as why:
                 self._say(REFUSALS[why] + "\n")
             case Answer() as answer:

@@ -107,6 +107,22 @@ async def test_ok_and_no_answer_by_number_with_words_and_for_a_time(tmp_path: Pa
         await desk.said("/permissions remove 1", "expected the number of a grant")
 
 
+async def test_a_word_that_begins_with_all_or_a_digit_is_a_word_and_no_number(tmp_path: Path) -> None:
+    async with sitting(tmp_path, edits) as desk:
+        for count, name in enumerate(("a.py", "b.py"), 1):
+            desk.say(f"write {name} &")
+            await desk.until(lambda count=count: len(desk.context.board.inbox.waiting()) == count)
+        await desk.said("/no allow only what is in src", "denied")
+        assert [one.number for one in desk.context.board.inbox.waiting()] == [2]
+        await desk.said("/ok 2x", "expected a time")
+        await desk.said("/ok 10m", "approved")
+        await desk.quiet()
+        await desk.said("/permissions", "grant 1", "s left")
+        assert any(
+            "allow only what is in src" in text for one in desk.server.requests for text in one.tool_results
+        )
+
+
 async def test_an_approval_of_a_number_without_measure_is_told(tmp_path: Path) -> None:
     many = "1" * 5000
     async with sitting(tmp_path, edits) as desk:

@@ -122,6 +122,15 @@ def test_SEC_039_ok_all_says_no_yes_to_what_came_while_it_was_typed(line: str) -
     assert refused(typed(line, took=3.0), [seen, unseen]) == "too soon"
 
 
+@pytest.mark.parametrize("line", ["/OK", "/o", "/ok 10m", "/ok  1.5h"])
+def test_SEC_039_no_spelling_of_ok_says_yes_to_what_came_while_it_was_typed(line: str) -> None:
+    waited_as_second = row("q8", marked_at=11.1)
+    waited_as_second.drawn_at = 9.0
+    assert refused(typed(line, took=3.0), [waited_as_second]) == "too soon"
+    assert refused(typed(line, took=3.0), [row("q7"), waited_as_second]) is None
+    assert refused(typed("/ok 8", took=3.0), [waited_as_second]) is None, "what has a number was read"
+
+
 def test_SEC_040_a_pasted_command_answers_nothing_that_waits() -> None:
     commands = ("/ok 1", "/ok all", "/approve all", "/mode auto", "/trust yes")
     assert {refused(typed(one, pasted=True), [row()]) for one in commands} == {"pasted"}

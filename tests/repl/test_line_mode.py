@@ -182,6 +182,19 @@ async def test_SEC_040_no_pasted_command_answers_nor_does_what_a_slow_line_bring
         await pipes.until(lambda: isinstance(pipes.intents[-1], Answer))
 
 
+async def test_SEC_039_ok_all_says_no_yes_to_what_came_with_it() -> None:
+    async with line_repl() as pipes:
+        tape = Tape(at=None)
+        pipes.queue.put_nowait([tape.turn(), tape.tool(), tape.asked()])
+        await pipes.until(lambda: pipes.text.endswith(b"n = no\n> "))
+        os.write(pipes.to_us, b"/ok all\n")
+        await pipes.until(lambda: b"not answered: the request was not on the screen" in pipes.text)
+        assert pipes.intents == []
+        pipes.now += 0.35
+        os.write(pipes.to_us, b"/ok all\n")
+        await pipes.until(lambda: pipes.intents == [Slash("/ok all")])
+
+
 async def test_commands_that_come_at_once_are_carried_out_one_by_one() -> None:
     async with line_repl() as pipes:
         os.write(pipes.to_us, b"/status\n/cost\n")

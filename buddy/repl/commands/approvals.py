@@ -18,7 +18,8 @@ from buddy.safety.policy_table import MODES, mode_named
 from buddy.safety.shell.analysis import Analyser
 from buddy.tasks.inbox import OpenRequest
 
-_WORDS = re.compile(r"(?P<which>all|\d+)?\s*(?P<rest>.*)", re.DOTALL)
+_WORDS = re.compile(r"(?:(?P<which>all|\d+)(?!\w|\.\d))?\s*(?P<rest>.*)", re.DOTALL)
+"""`10m` and `allow it` name no request."""
 
 
 def _requests(context: Context, which: str) -> tuple[OpenRequest, ...]:
