@@ -108,11 +108,8 @@ class SessionStore:
         if len(matching) == 1:
             return matching[0].directory
         if not matching:
-            import difflib  # here: 1 ms that a start need not pay
-
             known = [name for one in own for name in (one.session_id, self._summary_name(one)) if name]
-            near = difflib.get_close_matches(reference, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else "see `buddy sessions`"
+            hint = _nearest(reference, known)
             raise NoSuchSessionError(f"there is no session {reference!r} in {self.root}; {hint}")
         several = ", ".join(session.session_id for session in matching[:5])
         raise SessionError(f"{reference!r} means {len(matching)} sessions ({several}); write more of the id")
@@ -248,6 +245,13 @@ class SessionStore:
         finally:
             lock.release()
         _remove_tree(doomed)
+
+
+def _nearest(reference: str, known: list[str]) -> str:
+    import difflib  # here: 1 ms that a start need not pay
+
+    near = difflib.get_close_matches(reference, known, n=1)
+    return f"did you mean {near[0]}?" if near else "see `buddy sessions`"
 
 
 def _nothing(directory: str) -> LoadedSession:
