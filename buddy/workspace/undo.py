@@ -246,9 +246,7 @@ class UndoLog:
         self._loaded = True
         for line in self._file.lines():
             self._replay(line)
-        for entry in self._entries.values():
-            for file in entry.files:
-                _sweep(file, self._blobs)
+        _sweep_all([file for entry in self._entries.values() for file in entry.files], self._blobs)
 
     def _replay(self, line: Line) -> None:
         match line:
@@ -309,6 +307,28 @@ def _move(
         return around(folders, [one.source for one in renames], lambda: take_back(renames))
     come = [one.target for one in renames if not one.trashed]
     return around(folders, come, lambda: apply_again(renames))
+
+
+def _sweep_all(files: Sequence[FileVersions], blobs: BlobStore) -> None:
+    """Each folder is looked at once: a command may have changed thousands of files."""
+    left: dict[str, frozenset[str] | None] = {}
+    for file in files:
+        folder = os.path.dirname(file.real)
+        if folder not in left:
+            left[folder] = _hidden_in(folder)
+        names = left[folder]
+        if names is None or not names.isdisjoint((file.temporary, aside_of(file.temporary))):
+            _sweep(file, blobs)
+
+
+def _hidden_in(folder: str) -> frozenset[str] | None:
+    """The names in a folder that begin with a dot, None where it does not tell them."""
+    try:
+        return frozenset(name for name in os.listdir(folder) if name.startswith("."))
+    except (FileNotFoundError, NotADirectoryError):
+        return frozenset()
+    except OSError:
+        return None
 
 
 def _sweep(file: FileVersions, blobs: BlobStore) -> None:

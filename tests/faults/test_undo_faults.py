@@ -7,11 +7,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
 from buddy.workspace.locks import FileLocks
-from buddy.workspace.undo import UndoLog
+from buddy.workspace.undo import Effect, UndoLog
 from tests.faults.undo_victim import AFTER, BEFORE, held
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,3 +60,40 @@ def test_a_file_that_somebody_saved_under_the_name_of_a_temporary_one_stays(tmp_
     assert held(folder) == {**AFTER, changed.temporary: "mine\n"}
     log.undo(FileLocks())
     assert held(folder) == {**BEFORE, changed.temporary: "mine\n"}
+
+
+def test_each_folder_is_looked_at_once_however_many_files_a_command_changed(tmp_path: Path) -> None:
+    """Two looks for each of ten thousand files would hold up the start of a session for a second."""
+    work = tmp_path / "work"
+    effects = [Effect(str(work / f"{at % 3}" / f"{at}"), None, b"x", 0, 0o644) for at in range(300)]
+    entry = UndoLog(str(tmp_path / "undo")).record(1, "call", "run_shell", effects)
+    for number in range(2):  # the third folder is gone
+        (work / f"{number}").mkdir(parents=True)
+    left = [work / f"{at % 3}" / entry.files[at].temporary for at in (0, 100)]
+    for path in left:
+        path.write_bytes(b"x")
+    (work / "0" / ".mine").write_bytes(b"x")
+
+    opened: list[object] = []
+
+    def count(_frame: FrameType, event: str, called: object) -> None:
+        if event == "c_call" and getattr(called, "__name__", "") in {"open", "stat"}:
+            opened.append(called)
+
+    log = UndoLog(str(tmp_path / "undo"))
+    sys.setprofile(count)
+    try:
+        log.entries()
+    finally:
+        sys.setprofile(None)
+    assert len(opened) < 200
+    assert [path for path in work.rglob("*") if path.is_file()] == [work / "0" / ".mine"]
+
+
+def test_a_folder_that_does_not_tell_its_names_hides_nothing_from_a_start(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    effect = Effect(str(loop / "a.txt"), None, b"x", 0, 0o644)
+    entry = UndoLog(str(tmp_path / "undo")).record(1, "call", "run_shell", [effect])
+    loop.symlink_to(loop)
+    assert UndoLog(str(tmp_path / "undo")).entries() == (entry,)
+    assert loop.is_symlink()
