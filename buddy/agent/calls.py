@@ -193,7 +193,7 @@ async def _executed(turn: Turn, one: _Ready) -> tuple[ResultStatus, ToolResult]:
 
 
 async def _skip(turn: Turn, one: _Prepared, why: str) -> None:
-    turn.open_call(one.call, one.tool.risk if one.tool else "high", None)
+    turn.open_call(one.call, one.tool.risk if one.tool else "high", None, begun=False)
     await turn.record_result(turn.close_call(one.call, "skipped", _said(why)))
 
 

@@ -10,6 +10,11 @@ def counted(count: int, noun: str, plural: str = "") -> str:
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
+def calls_were(count: int, what: str, *, more: bool) -> str:
+    """What became of calls: "3 more calls were not begun"."""
+    return f"{counted(count, 'more call' if more else 'call')} {'was' if count == 1 else 'were'} {what}"
+
+
 def sized(count: int) -> str:
     """A number of bytes, short."""
     if count < 1000:

@@ -81,11 +81,13 @@ class ReplyFinished(msgspec.Struct, frozen=True, tag="reply_finished"):
 
 
 class ToolStarted(msgspec.Struct, frozen=True, tag="tool_started"):
-    """A call's life began: it will be judged, perhaps asked about, and closed by one `ToolFinished`."""
+    """A call's life began: it will be judged, perhaps asked about, and closed by one `ToolFinished`. `begun`
+    is False where that follows at once: the turn ended, or went another way, before it came to it."""
 
     call: Call
     risk: RiskName
     title: str
+    begun: bool
 
 
 class ToolProgress(msgspec.Struct, frozen=True, tag="tool_progress"):

@@ -68,10 +68,12 @@ class Turn:
         """Tell the person something that is not part of the conversation."""
         self.host.emit(Notice("warning", text))
 
-    def open_call(self, call: Call, risk: Risk, arguments: msgspec.Struct | None) -> None:
-        """A call's life begins."""
+    def open_call(
+        self, call: Call, risk: Risk, arguments: msgspec.Struct | None, *, begun: bool = True
+    ) -> None:
+        """A call's life begins, or, not `begun`, is only told of and closed."""
         self._open[call.id] = self.host.now()
-        self.emit(ToolStarted(call, risk, call_title(call.name, arguments)))
+        self.emit(ToolStarted(call, risk, call_title(call.name, arguments), begun))
 
     def begin_call(self, call: Call) -> None:
         """It runs from now on: how long the person thought about it is none of its time."""
@@ -117,6 +119,6 @@ class Turn:
         for call in unanswered(self.history):
             if call.id not in self._closed:
                 if call.id not in self._open:
-                    self.open_call(call, "high", None)
+                    self.open_call(call, "high", None, begun=False)
                 self.close_call(call, "cancelled", ToolResult(CANCELLED_TEXT, Plain(CANCELLED_TEXT)))
             await self.record_result(self._closed[call.id])

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from buddy.agent.counting import calls_were
 from buddy.agent.events import (
     AgentUiEvent,
     ContextCompacted,
@@ -87,10 +88,21 @@ class Progress:
 
     def __init__(self, err: Write) -> None:
         self._err = err
+        self._begun = 0
+        self._not_begun: set[str] = set()
 
     def event(self, event: AgentUiEvent) -> None:
-        """One line for what is worth one."""
+        """One line for what is worth one; all calls that were not begun share theirs."""
+        if isinstance(event, ToolStarted) and not event.begun:
+            self._not_begun.add(event.call.id)
+            return
+        if isinstance(event, ToolFinished) and event.call_id in self._not_begun:
+            return
+        if self._not_begun:
+            self._err(f"  {calls_were(len(self._not_begun), 'not begun', more=self._begun > 0)}\n")
+            self._not_begun.clear()
         if isinstance(event, ToolStarted):
+            self._begun += 1
             self._err(f"• {one_line(event.title, 120)}\n")
         elif isinstance(event, ToolFinished) and event.status != "ok":
             why = event.text.removeprefix(f"{event.status}: ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from buddy.agent.counting import counted
+from buddy.agent.counting import calls_were, counted
 from buddy.agent.display import Plain
 from buddy.agent.messages import AssistantMessage, Call, Message, ToolMessage, UserMessage, calls_of, text_of
 from buddy.agent.schema import ArgumentsError, parse_json
@@ -20,16 +20,20 @@ screens and take 0.3 s to draw, in pieces; a conversation of 2 MB took six secon
 
 TITLE_CHARS = 100
 
+SHOWN_ENDED = 3
+"""So many calls in a row that were cancelled or skipped; the rest, a thousand perhaps, is one line."""
+
 
 def blocks_of(history: Sequence[Message], task_id: int) -> list[Block]:
     """The end of a conversation, to be printed above the prompt. Calls are named after the task, unless it is
     0."""
     blocks: list[Block] = []
-    left_out = _beginning(history)
+    beyond = _beyond(history)
+    left_out = _beginning(history, beyond)
     if left_out:
         blocks.append(Note("hint", f"not shown: {counted(left_out, 'earlier message')}; /export writes all"))
     calls: dict[str, Call] = {}
-    for message in history[left_out:]:
+    for at, message in enumerate(history[left_out:], left_out):
         is_last = message is history[-1]
         match message:
             case UserMessage():
@@ -43,17 +47,33 @@ def blocks_of(history: Sequence[Message], task_id: int) -> list[Block]:
                 if message.finish == "cut":
                     goes_on = "; /continue goes on" if is_last else ""
                     blocks.append(Note("warning", f"this reply broke off here{goes_on}"))
+            case ToolMessage() if beyond[at]:
+                if not any(beyond[at + 1 : at + 2]):
+                    blocks.append(Note("hint", calls_were(beyond[at], message.status, more=True)))
             case ToolMessage():
                 blocks.append(_tool(message, calls.get(message.call_id), task_id))
     return blocks
 
 
-def _beginning(history: Sequence[Message]) -> int:
+def _beyond(history: Sequence[Message]) -> list[int]:
+    """For each message: as which it comes of the calls that share a line, 0 where it is none of them."""
+    row, beyond, before = 0, list[int](), ""
+    for message in history:
+        ended = message.status if isinstance(message, ToolMessage) else ""
+        row = row + 1 if ended == before else 1
+        before = ended
+        beyond.append(max(row - SHOWN_ENDED, 0) if ended in ("cancelled", "skipped") else 0)
+    return beyond
+
+
+def _beginning(history: Sequence[Message], beyond: Sequence[int]) -> int:
     """How many messages stand before those that are shown."""
-    at, chars = len(history), 0
-    while at and len(history) - at < SHOWN_MESSAGES and chars < SHOWN_CHARS:
+    at, shown, chars = len(history), 0, 0
+    while at and shown < SHOWN_MESSAGES and chars < SHOWN_CHARS:
         at -= 1
-        chars += len(text_of(history[at]))
+        if not beyond[at]:
+            shown += 1
+            chars += len(text_of(history[at]))
     return at
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from buddy.agent import events as ev
-from buddy.agent.counting import counted
+from buddy.agent.counting import calls_were, counted
 from buddy.agent.messages import Image, UserMessage, calls_of, text_of
 from buddy.agent.pattern import pattern
 from buddy.repl import words
@@ -104,7 +104,7 @@ def _fold(state: ViewState, task: TaskView, event: ev.AgentUiEvent, at: float) -
             _begin_turn(task, at)
             return [_prompt(state, task, message) for message in event.prompts]
         case ev.SteeringAccepted():
-            return [*_close_text(task), _prompt(state, task, event.message)]
+            return [*_close_text(task), *_not_begun(task), _prompt(state, task, event.message)]
         case ev.ReplyStarted():
             task.phase = Waiting(at)
             task.last_reply = []
@@ -113,9 +113,9 @@ def _fold(state: ViewState, task: TaskView, event: ev.AgentUiEvent, at: float) -
             return _reply_finished(task, event, at)
         case ev.ToolStarted():
             blocks = [*_close_thought(task, at), *_close_text(task)]
-            task.tools[event.call.id] = RunningTool(event.call, event.title, event.risk, at, "")
+            task.tools[event.call.id] = _started(event, at)
             task.phase = Working(at)
-            task.calls += 1
+            task.calls += event.begun
             return blocks
         case ev.ToolFinished():
             return _tool_finished(state, task, event, at)
@@ -151,7 +151,7 @@ def _why(event: ev.RetryScheduled) -> str:
 
 def _begin_turn(task: TaskView, at: float) -> None:
     task.phase = Working(at)
-    task.calls = 0
+    task.calls = task.not_begun = 0
     task.turn_tokens = 0
     task.tools.clear()
     task.stream = MarkdownStream()
@@ -253,11 +253,18 @@ def _reply_finished(task: TaskView, event: ev.ReplyFinished, at: float) -> list[
     return blocks
 
 
+def _started(event: ev.ToolStarted, at: float) -> RunningTool:
+    return RunningTool(event.call, event.title, event.risk, at, "", begun=event.begun)
+
+
 def _tool_finished(state: ViewState, task: TaskView, event: ev.ToolFinished, at: float) -> list[Block]:
     tool = task.tools.pop(event.call_id, None)
     if not task.tools:
         task.phase = Working(at)
     if tool is None:
+        return []
+    if not tool.begun:
+        task.not_begun += 1
         return []
     return [
         ToolCall(
@@ -273,6 +280,12 @@ def _tool_finished(state: ViewState, task: TaskView, event: ev.ToolFinished, at:
             already_shown=tool.asked == event.display,
         )
     ]
+
+
+def _not_begun(task: TaskView) -> list[Block]:
+    """The calls of a reply that never had their turn, in one line however many they are."""
+    count, task.not_begun = task.not_begun, 0
+    return [Note("hint", calls_were(count, "not begun", more=task.calls > 0))] if count else []
 
 
 def _asked(state: ViewState, task: TaskView, event: ev.ApprovalRequested, at: float) -> list[Block]:
@@ -311,7 +324,7 @@ def _resolved(state: ViewState, task: TaskView, event: ev.ApprovalResolved, at: 
 
 
 def _turn_finished(state: ViewState, task: TaskView, event: ev.TurnFinished, at: float) -> list[Block]:
-    blocks = [*_close_thought(task, at), *_close_text(task)]
+    blocks = [*_close_thought(task, at), *_close_text(task), *_not_begun(task)]
     task.phase = None
     task.tools.clear()
     state.inbox[:] = [row for row in state.inbox if row.task_id != task.task_id]

@@ -110,7 +110,8 @@ Phase = Waiting | Thinking | Writing | Calling | Working | Retrying
 
 
 class RunningTool(msgspec.Struct):
-    """A call between its two ends. `last_line` is what it printed last, `asked` what its approval showed."""
+    """A call between its two ends. `last_line` is what it printed last, `asked` what its approval showed; not
+    `begun`: it only comes to its end."""
 
     call: Call
     title: str
@@ -118,6 +119,7 @@ class RunningTool(msgspec.Struct):
     since: float
     last_line: str
     asked: Display | None = None
+    begun: bool = True
 
 
 class TaskView:
@@ -133,6 +135,7 @@ class TaskView:
         self.thought: list[str] = []
         self.thought_since = 0.0
         self.calls = 0
+        self.not_begun = 0
         self.output_tokens = 0
         self.held: deque[Block] = deque(maxlen=KEPT_HELD)
         self.last_reply: list[Block] = []

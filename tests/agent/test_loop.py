@@ -392,6 +392,8 @@ async def test_cancelling_a_tool_answers_every_outstanding_call() -> None:
     assert results(bench) == [
         ("a", "ok", "seen x"), ("b", "cancelled", CANCELLED_TEXT), ("c", "cancelled", CANCELLED_TEXT),
     ]  # fmt: skip
+    begun = [one.begun for one in bench.events if isinstance(one, ToolStarted)]
+    assert begun == [True, True, False]
 
 
 async def test_cancelling_from_outside_takes_the_same_path() -> None:

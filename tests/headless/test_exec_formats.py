@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from buddy.agent.display import NOTHING
+from buddy.agent.events import ToolFinished, ToolStarted, TurnFinished
+from buddy.agent.messages import CANCELLED_TEXT, Call
+from buddy.headless.formats import Progress
 from tests.fake_llm.script import HttpError, Reply, Tokens, call, failure, reply, think
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import DIRECT, YOLO, Desk, check_golden
@@ -179,3 +183,18 @@ async def test_the_key_is_nowhere_but_in_the_header(tmp_path: Path, lane: str) -
         for path in folder.rglob("*"):
             if path.is_file():
                 assert b"sk-test-journey" not in path.read_bytes(), path
+
+
+def test_calls_that_were_not_begun_share_a_line_of_the_progress() -> None:
+    lines: list[str] = []
+    progress = Progress(lines.append)
+    for at in range(1000):
+        call_id, begun = f"c{at}", at == 0
+        progress.event(ToolStarted(Call(call_id, "read_file", "{}"), "low", "read_file a", begun))
+        progress.event(ToolFinished(call_id, "cancelled", CANCELLED_TEXT, NOTHING, 0.0, cached=False))
+    progress.event(TurnFinished("cancelled", "cancelled", "", 1, 0.0))
+    assert lines == [
+        "• read_file a\n",
+        "  cancelled: operation cancelled by user\n",
+        "  999 more calls were not begun\n",
+    ]

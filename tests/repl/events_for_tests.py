@@ -39,8 +39,10 @@ class Tape:
         message = AssistantMessage("r1", (Text(text),), "model", "chat", finish, NO_USAGE)
         return self.event(ev.ReplyFinished(message, ev.ReplyTiming(0.1, 0.2)))
 
-    def tool(self, call_id: str = "c1", title: str = "run_shell pytest -q") -> ev.TaskEvent:
-        return self.event(ev.ToolStarted(Call(call_id, "run_shell", "{}"), "high", title))
+    def tool(
+        self, call_id: str = "c1", title: str = "run_shell pytest -q", *, begun: bool = True
+    ) -> ev.TaskEvent:
+        return self.event(ev.ToolStarted(Call(call_id, "run_shell", "{}"), "high", title, begun=begun))
 
     def tool_done(
         self, call_id: str = "c1", display: Display = NOTHING, *, status: str = "ok", seconds: float = 2.0

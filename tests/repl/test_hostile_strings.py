@@ -41,7 +41,7 @@ def shown_at_every_sink(text: str, number: int) -> list[ev.TaskEvent]:
         tape.thinking(text),
         tape.text(f"{text}\n\n"),
         send(ev.ToolCallDelta("r1", "x", text, text)),
-        send(ev.ToolStarted(call, "high", text)),
+        send(ev.ToolStarted(call, "high", text, begun=True)),
         send(ev.ApprovalRequested(f"q{number}", call, "high", text, diff, text, f"d{number}")),
         send(ev.ApprovalResolved(f"q{number}", "denied", text)),
         send(ev.ToolProgress(call.id, f"{text}\n")),
@@ -50,7 +50,7 @@ def shown_at_every_sink(text: str, number: int) -> list[ev.TaskEvent]:
             one
             for at, display in enumerate((diff, *lists))
             for one in (
-                send(ev.ToolStarted(Call(f"d{at}", text, text), "low", text)),
+                send(ev.ToolStarted(Call(f"d{at}", text, text), "low", text, begun=True)),
                 send(ev.ToolFinished(f"d{at}", "ok", text, display, 1.0, cached=False)),
             )
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from buddy.agent.messages import (
+    CANCELLED_TEXT,
     NO_USAGE,
     AssistantMessage,
     Call,
@@ -82,3 +83,18 @@ def test_of_a_long_conversation_only_the_end_is_shown() -> None:
         Note("hint", f"not shown: {100 - SHOWN_MESSAGES} earlier messages; /export writes all"),
         UserPrompt(str(100 - SHOWN_MESSAGES), "prompt", 0, 0),
     ]
+
+
+def test_a_thousand_calls_that_were_cancelled_leave_room_for_what_was_said() -> None:
+    calls = [Call(f"c{at}", "read_file", json.dumps({"path": f"f{at}"})) for at in range(1000)]
+    results = [
+        ToolMessage(f"t{at}", one.id, one.name, CANCELLED_TEXT, "cancelled") for at, one in enumerate(calls)
+    ]
+    asked = UserMessage("u", (Text("read all"),), "prompt")
+    for after in ((), (UserMessage("v", (Text("and now?"),), "prompt"),)):
+        blocks = blocks_of([asked, said("", "calls", *calls), *results, *after], 0)
+        titles = [block.title for block in blocks if isinstance(block, ToolCall)]
+        assert titles == ["read_file f0", "read_file f1", "read_file f2"]
+        assert blocks[0] == UserPrompt("read all", "prompt", 0, 0)
+        assert blocks[4] == Note("hint", "997 more calls were cancelled")
+        assert len(blocks) == 5 + len(after)

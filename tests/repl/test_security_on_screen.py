@@ -174,7 +174,7 @@ async def test_SEC_079_hostile_text_is_inert_at_every_sink_of_the_screen() -> No
         before = len(stage.terminal.written)
         tape, other = Tape(1, at=None), Tape(2, at=None)
         stage.send(tape.turn(HOSTILE), tape.reply(), tape.text(HOSTILE), other.turn(HOSTILE))
-        stage.send(tape.event(ToolStarted(Call("c", HOSTILE, "{}"), "high", HOSTILE)))
+        stage.send(tape.event(ToolStarted(Call("c", HOSTILE, "{}"), "high", HOSTILE, begun=True)))
         stage.send(tape.event(ToolProgress("c", HOSTILE)), tape.asked("q", "c", HOSTILE))
         await stage.shows("▸ 1 task 1")
         await drawn_twice(stage)

@@ -56,6 +56,43 @@ def test_a_turn_is_printed_as_it_happens() -> None:
     assert live(state, tape.at) == []
 
 
+def not_begun(tape: Tape, count: int, status: str) -> list[ev.TaskEvent]:
+    """Calls whose turn never came."""
+    calls = [f"n{at}" for at in range(count)]
+    return [
+        one
+        for call in calls
+        for one in (tape.tool(call, "run_shell", begun=False), tape.tool_done(call, status=status))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(997, "997 more calls were not begun"), (1, "1 more call was not begun")]
+)
+def test_calls_that_were_not_begun_share_a_line(count: int, words: str) -> None:
+    state, tape = ViewState(), Tape()
+    folded(state, tape.turn(), tape.reply(), tape.reply_done(), tape.tool())
+    blocks = folded(
+        state,
+        tape.tool_done(status="cancelled"),
+        *not_begun(tape, count, "cancelled"),
+        tape.done("cancelled"),
+    )
+    assert [type(block) for block in blocks] == [ToolCall, Note, TurnSummary]
+    assert blocks[1] == Note("hint", words)
+    assert isinstance(blocks[2], TurnSummary)
+    assert blocks[2].calls == 1
+
+
+def test_calls_not_begun_for_new_instructions_stand_before_these() -> None:
+    state, tape = ViewState(), Tape()
+    folded(state, tape.turn(), tape.reply(), tape.reply_done())
+    steered = tape.event(ev.SteeringAccepted(UserMessage("u2", (Text("no"),), "steer")))
+    blocks = folded(state, *not_begun(tape, 2, "skipped"), steered, tape.done())
+    assert blocks[:2] == [Note("hint", "2 calls were not begun"), UserPrompt("no", "steer", 0, 0)]
+    assert len(blocks) == 3
+
+
 def test_phases_say_what_is_really_happening() -> None:
     state, tape = ViewState(), Tape()
 
