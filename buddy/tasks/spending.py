@@ -34,9 +34,8 @@ class Spending:
         )
         if usage is not None:
             meter.context_tokens = usage.context_tokens
-            if (
-                usage.total.input_tokens or usage.total.output_tokens
-            ):  # the price of another model changes nothing
+            is_used = usage.total.input_tokens or usage.total.output_tokens
+            if is_used:  # the price of another model changes nothing
                 meter.cost_known = usage.cost_known
         return meter
 
