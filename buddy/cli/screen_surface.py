@@ -39,8 +39,8 @@ class ScreenSurface:
         return True
 
     def put(self, text: str, *, over: bool) -> None:
-        """Put text into the line."""
+        """Put text into the line, before what stands there; not `over`: as a line of its own."""
         if over:
             self._editor.put_back(text)
-        elif text and not self._editor.text:
-            self._editor.put(text)
+        elif text:
+            self._editor.give_back(text)

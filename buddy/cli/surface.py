@@ -53,7 +53,7 @@ class Surface(Protocol):
         ...
 
     def put(self, text: str, *, over: bool) -> None:
-        """Put text into the line: before what stands there (`over`), or only if nothing does."""
+        """Put text into the line, before what stands there; not `over`: as a line of its own."""
         ...
 
     def theme(self, name: str) -> bool:

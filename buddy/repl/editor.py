@@ -112,6 +112,11 @@ class Editor:
         rest = self.buffer.text
         self.put(f"{text}\n{rest}" if rest.strip() else text)
 
+    def give_back(self, text: str) -> None:
+        """Put a line that was refused before what stands there, and begin a new one after it: whoever types
+        on does not yet know that it is back."""
+        self.put(f"{text}\n{self.buffer.text}")
+
     def has_fold(self) -> bool:
         """Whether a folded paste stands in the line."""
         return bool(self._pastes.marks(self.buffer.text))

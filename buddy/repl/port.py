@@ -65,10 +65,10 @@ class DeskPort(msgspec.Struct, frozen=True):
 
 class Stage(msgspec.Struct, frozen=True):
     """What commands do to the screen: print blocks, show a short hint, clear, redraw, leave, put text into
-    the editor (`give_back`: only if it is empty), open the line in the person's editor, show the last folded
-    output in full, run work in the background, replace the session by another (a reference, or "" for a new
-    one), open this one again with what is in force now (True: the folder is trusted for this run), copy to
-    the clipboard (False: there is none), show another theme and keep it ("": none; what there is then, in
+    the editor (`give_back`: a line that was refused), open the line in the person's editor, show the last
+    folded output in full, run work in the background, replace the session by another (a reference, or "" for
+    a new one), open this one again with what is in force now (True: the folder is trusted for this run), copy
+    to the clipboard (False: there is none), show another theme and keep it ("": none; what there is then, in
     words)."""
 
     print: Callable[..., None]

@@ -9,10 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from buddy.agent.messages import Text, UserMessage, text_of
+from buddy.cli.screen_surface import ScreenSurface
 from buddy.extend.mentions import Expanded
 from buddy.repl.at_desk import AtDesk
 from buddy.repl.controller import Controller
 from buddy.repl.intents import Cancel, Intent, Prompt, Queue, Slash, ToTask
+from buddy.repl.style import UNICODE, Look
 from buddy.repl.view_state import NO_DESK, DeskFacts
 from tests.fake_llm.script import Stall, reply
 from tests.repl.screen_harness import running_repl
@@ -60,6 +62,23 @@ async def test_esc_and_ctrl_c_are_for_a_prompt_of_which_no_event_has_told(key: s
         stage.facts = replace(NO_DESK, coming=True)
         stage.type(key)
         await stage.until(lambda: stage.intents == [Cancel()])
+
+
+async def test_a_refused_line_stands_on_its_own_line_before_what_is_typed_on() -> None:
+    look = Look("mono", UNICODE, ansi=False)
+    async with running_repl() as stage:
+        surface = ScreenSurface(stage.repl, lambda _theme: look)
+        surface.put("@1 hello", over=False)
+        stage.type("/fg 2")
+        await stage.until(lambda: stage.repl.editor.text == "@1 hello\n/fg 2")
+        surface.put("@1 before", over=False)
+        stage.type("!")
+        await stage.until(lambda: stage.repl.editor.text == "@1 before\n@1 hello\n/fg 2!")
+        stage.repl.editor.clear()
+        surface.put("", over=False)
+        surface.put("once more", over=False)
+        stage.type("\r")
+        await stage.until(lambda: stage.intents == [Prompt("once more")])
 
 
 async def test_a_prompt_sent_before_the_desk_is_open_is_taken_back_and_commands_stay() -> None:
