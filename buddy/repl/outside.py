@@ -53,7 +53,7 @@ async def edit(
     """The text as the person's editor left it; None when there is no editor, it failed, or there is no file
     for it or from it. `terminal`: its descriptor, and the settings the editor finds."""
     try:
-        command = shlex.split(environ.get("VISUAL") or environ.get("EDITOR") or "vi")
+        command = shlex.split(environ.get("VISUAL") or environ.get("EDITOR") or "") or ["vi"]
         path = _written(text)
     except (OSError, ValueError):  # no room for a file; quotes of the command that do not close
         return None
