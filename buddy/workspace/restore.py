@@ -22,7 +22,7 @@ from buddy.workspace.files import (
     temporary_name,
 )
 from buddy.workspace.folders import merged_mode
-from buddy.workspace.taking_place import Held, Place, aside_of, take_place
+from buddy.workspace.taking_place import Held, Place, aside_of, content, take_place
 
 LINK = stat.S_IFLNK
 """In a mode: what is described is a link, its content the target's path."""
@@ -103,10 +103,7 @@ def carry_out(move: Move, disk: Disk) -> None:
         return
     now = move.now
     if now is not None and is_link(now.mode):
-        remove(move.real, move.shown, now, disk, temporary=move.beside())
-        with on_failure(_link_again, move.real, now):
-            mode = move.mode or None
-            replace(Replacement(move.real, move.shown, move.wanted, None, mode, move.beside()), disk)
+        _replace_link(move, now, move.wanted, disk)
         return
     if now is not None and now.data == move.wanted:
         _set_mode(move, now)
@@ -120,10 +117,25 @@ def carry_out(move: Move, disk: Disk) -> None:
     replace(new, disk)
 
 
-def _link_again(real: str, was: Loaded) -> None:
-    """Put back a link whose place could not be taken, unless something is there by now."""
-    with suppress(OSError, ToolError), folder_of(real) as (folder, name):
-        os.symlink(os.fsdecode(was.data), name, dir_fd=folder)
+def _replace_link(move: Move, link: Loaded, data: bytes, disk: Disk) -> None:
+    """A file where a link is: one of the two is there at every instant."""
+    beside = move.beside()
+    made = os.path.join(os.path.dirname(move.real), beside)
+    with folder_of(move.real) as (folder, name):
+        if stamp_of(os.stat(name, dir_fd=folder, follow_symlinks=False)) != link.stamp:
+            raise ToolError(f"{move.shown} was changed by something else meanwhile; nothing was changed")
+        replace(Replacement(made, move.shown, data, None, move.mode or None, aside_of(beside)), disk)
+        with on_failure(_unlink_made, folder, beside, data):
+            mode = stat.S_IMODE(os.stat(beside, dir_fd=folder, follow_symlinks=False).st_mode)
+            place = Place(folder, name, beside, move.shown)
+            take_place(place, Held(link.data, link.mode), Held(data, mode), disk)
+
+
+def _unlink_made(folder: int, name: str, data: bytes) -> None:
+    """Only what was written: what changed places with it is somebody's."""
+    with suppress(OSError):
+        if content(folder, name) == data:
+            os.unlink(name, dir_fd=folder)
 
 
 def _set_mode(move: Move, now: Loaded) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import signal
 import subprocess
 import sys
@@ -18,15 +17,15 @@ from tests.faults.undo_victim import AFTER, BEFORE, held
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def run_victim(folder: Path, number: int) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.faults.undo_victim", str(folder), str(number)]
+def run_victim(folder: Path, number: int, way: str = "undo") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.faults.undo_victim", str(folder), str(number), way]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
-def step_numbers(folder: Path) -> list[int]:
-    """A seeded sample of the steps of one undo, from its start to its end."""
-    total = int(run_victim(folder, 0).stdout.removeprefix("done: ").split()[0])
-    return sorted({1, total, *random.Random(65).sample(range(2, total), 10)})
+def step_numbers(folder: Path, way: str = "undo") -> list[int]:
+    """Every other step of one undo or redo, from its start to its end."""
+    total = int(run_victim(folder, 0, way).stdout.removeprefix("done: ").split()[0])
+    return [*range(1, total, 2), total]
 
 
 @pytest.mark.slow
@@ -46,6 +45,22 @@ def test_REL_065_an_undo_that_was_killed_leaves_nothing_and_is_done_again_whole(
             log.undo(FileLocks())
         assert held(folder / "work") == BEFORE, number
     assert left, "some were killed with a file beside another"
+
+
+@pytest.mark.slow
+def test_REL_065_a_redo_that_was_killed_leaves_either_the_link_or_the_file(tmp_path: Path) -> None:
+    for number in step_numbers(tmp_path / "undisturbed", "redo"):
+        folder = tmp_path / f"{number}"
+        assert run_victim(folder, number, "redo").returncode == -signal.SIGKILL, number
+
+        log = UndoLog(str(folder / "undo"))
+        log.entries()
+        found = held(folder / "work")
+        assert found["link"] in (BEFORE["link"], AFTER["link"]), number
+        assert not [name for name in found if ".buddy-" in name], number
+        if log.entries(undone=True):
+            log.redo(FileLocks())
+        assert held(folder / "work") == AFTER, number
 
 
 def test_a_file_that_somebody_saved_under_the_name_of_a_temporary_one_stays(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
-"""A program that takes changes back through a disk that kills it at the n-th call. Run by test_undo_faults.
+"""A program that takes changes back, or applies them again, through a disk that kills it at the n-th call.
+Run by test_undo_faults.
 
-python -m tests.faults.undo_victim FOLDER NUMBER
+python -m tests.faults.undo_victim FOLDER NUMBER undo|redo
 """
 
 from __future__ import annotations
@@ -40,18 +41,24 @@ def _effect(folder: Path, name: str) -> Effect:
     )
 
 
-def main(folder: Path, number: int) -> None:
+def main(folder: Path, number: int, way: str) -> None:
     work = folder / "work"
     (work / "deeper").mkdir(parents=True)
     for name, text in AFTER.items():
         (work / name).write_text(text)
     names = sorted({*BEFORE, *AFTER})
     UndoLog(str(folder / "undo")).record(1, "c", "run_shell", [_effect(work, name) for name in names])
+    if way == "redo":
+        UndoLog(str(folder / "undo")).undo(FileLocks())
     faults = FaultyDisk("kill", number)
     disk = Disk(faults.write, faults.sync, faults.rename, faults.exchange)
-    UndoLog(str(folder / "undo"), disk).undo(FileLocks())
+    log = UndoLog(str(folder / "undo"), disk)
+    if way == "redo":
+        log.redo(FileLocks())
+    else:
+        log.undo(FileLocks())
     print(f"done: {faults.steps} steps")
 
 
 if __name__ == "__main__":
-    main(Path(os.path.realpath(sys.argv[1])), int(sys.argv[2]))
+    main(Path(os.path.realpath(sys.argv[1])), int(sys.argv[2]), sys.argv[3])
