@@ -38,6 +38,7 @@ async def test_a_task_that_waits_for_a_subagent_is_told_from_one_that_waits_for_
             lambda: len(board.tasks) == 2 and board.task(1).state == board.task(2).state == "waiting",
             "both wait",
         )
+        await desk.shows("│ touch x")  # the request's own lines look like the table's
         assert states(await desk.said("/ps", "subagent of 1")) == {
             "1": "waiting for task 2",
             "2": "waiting for you",
