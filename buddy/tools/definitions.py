@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 import re
 from collections.abc import Callable
@@ -72,7 +73,7 @@ async def find_definition(
     corpus = msgspec.structs.replace(place.corpus, files=known)
     found = await find(run, pattern, corpus, Wanted(0, MAX_LINES, MAX_LINES))
     lines = {(found.files[hit.file][0], hit.line): hit.text for hit in found.hits}
-    looks = [Definition(file, line, "") for (file, line), text in lines.items() if defines(file, text, short)]
+    looks = await stoppable(run, lambda stopped: _by_looks(lines, short, stopped))
     likely = {one.path for one in looks}
     files = sorted((file for file, _ in found.files), key=lambda file: file not in likely)
     parsed, known_files = await stoppable(run, lambda stopped: _by_trees(place, files, short, stopped))
@@ -85,6 +86,12 @@ async def find_definition(
     return (
         _answer(place, short, [*parsed, *tagged, *looks], lines, way) if way else _none(place, short, found)
     )
+
+
+def _by_looks(lines: dict[tuple[str, int], str], name: str, stopped: Callable[[], bool]) -> list[Definition]:
+    """The lines that look as if they defined the name."""
+    found = itertools.takewhile(lambda _: not stopped(), lines.items())
+    return [Definition(file, line, "") for (file, line), text in found if defines(file, text, name)]
 
 
 def _by_trees(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator
+import time
+from collections.abc import AsyncGenerator, Awaitable
 from pathlib import Path
 
 import pytest
@@ -271,3 +272,27 @@ async def test_a_file_that_only_uses_the_name_is_not_guessed_at(context: ToolCon
 )
 def test_a_grammar_that_cannot_be_used_says_nothing_about_a_file(grammar: tuple[str, str]) -> None:
     assert Trees({"py": grammar}).definitions("py", b"def load(): ...", "load") is None
+
+
+async def test_the_loop_goes_on_while_lines_are_looked_at(context: ToolContext) -> None:
+    line = f"int {'* ' * 60}load of the cart"
+    Path(context.service(Boundary).root, "a.swift").write_text(f"{line}\n" * 3_000)
+    await asked(context, "load")  # what is imported late is no part of it
+
+    begun = time.thread_time()
+    assert not any(defines("a.swift", line, "load") for _ in range(3_000))
+    alone_s = time.thread_time() - begun
+    watched = asyncio.ensure_future(_longest_stretch_s(asked(context, "load")))
+
+    assert await watched < alone_s / 2
+
+
+async def _longest_stretch_s(work: Awaitable[object]) -> float:
+    """Of this thread's own time, between two looks while something else is done."""
+    running = asyncio.ensure_future(work)
+    longest = 0.0
+    while not running.done():
+        begun = time.thread_time()
+        await asyncio.sleep(0)
+        longest = max(longest, time.thread_time() - begun)
+    return longest
