@@ -77,6 +77,7 @@ async def sit(
         await _closed(desk, front)
     except (SessionError, LockedError, FolderError, ConfigError, TaskError) as error:
         front.print(Note("error", _said(error, reference)))
+        front.controller.take_back()  # it was for this session, not for the one that is opened instead
         if isinstance(error, NoSuchSessionError) and not front.previous:  # the command line's
             front.end_without_session(USAGE)
         elif reference:
@@ -87,6 +88,7 @@ async def sit(
         front.print(
             Note("error", f"{where}{error.strerror}: the session can't be kept there; {KEEP_ELSEWHERE}")
         )
+        front.controller.take_back()
     finally:
         await front.settle()
 

@@ -55,11 +55,12 @@ class Controller:
         if self._desk is not None:
             self._desk.act(intent)
         elif isinstance(intent, Cancel):
-            self._take_back()
+            self.take_back()
         else:
             self._waiting.append(intent)
 
-    def _take_back(self) -> None:
+    def take_back(self) -> None:
+        """Text that waits returns to the line."""
         texts = [one.text for one in self._waiting if isinstance(one, Prompt | Queue)]
         self._waiting = [one for one in self._waiting if not isinstance(one, Prompt | Queue)]
         if texts:

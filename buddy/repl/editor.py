@@ -145,6 +145,7 @@ class Editor:
     def take(self) -> str:
         """The resolved line, remembered in the history; the editor is empty afterwards."""
         text = self.resolved()
+        self._replace(self.text.rstrip("\n"))  # the line begun after one that was given back
         self.buffer.append_to_history()
         self.clear()
         return text

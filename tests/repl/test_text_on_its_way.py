@@ -18,7 +18,7 @@ from buddy.repl.style import UNICODE, Look
 from buddy.repl.view_state import NO_DESK, DeskFacts
 from tests.fake_llm.script import Stall, reply
 from tests.repl.screen_harness import running_repl
-from tests.repl.sitting_desk import Sitting, sitting
+from tests.repl.sitting_desk import Sitting, seated, sitting
 
 
 class Carried:
@@ -79,6 +79,34 @@ async def test_a_refused_line_stands_on_its_own_line_before_what_is_typed_on() -
         surface.put("once more", over=False)
         stage.type("\r")
         await stage.until(lambda: stage.intents == [Prompt("once more")])
+
+
+async def test_a_refused_line_that_is_sent_again_stands_once_in_the_history() -> None:
+    look = Look("mono", UNICODE, ansi=False)
+    async with running_repl() as stage:
+        surface = ScreenSurface(stage.repl, lambda _theme: look)
+        stage.type("hello")
+        await stage.until(lambda: stage.repl.editor.text == "hello")
+        stage.type("\r")
+        await stage.until(lambda: len(stage.intents) == 1)
+        surface.put("hello", over=False)
+        stage.type("\r")
+        await stage.until(lambda: len(stage.intents) == 2)
+        assert stage.repl.editor.buffer.history.get_strings() == ["hello"]
+
+
+async def test_what_was_for_a_session_that_cannot_be_had_is_not_sent_to_the_one_opened_instead(
+    tmp_path: Path,
+) -> None:
+    async with sitting(tmp_path, lambda asked: reply("ok")) as desk:
+        await desk.turn("hello")
+        first = desk.context.desk.memory.session_id
+        async with seated(desk.desk, desk.server, "-r", first, "go on with it") as other:
+            await other.shows("is in use by process")
+            await other.until(lambda: other.front.controller.desk is not None, "another session")
+            assert other.paper.line == "go on with it"
+            assert said(other) == []
+        assert [asked.last_user_text for asked in desk.server.requests] == ["hello"]
 
 
 async def test_a_prompt_sent_before_the_desk_is_open_is_taken_back_and_commands_stay() -> None:
