@@ -34,6 +34,7 @@ from buddy.repl.late_completion import LateCompleter
 from buddy.repl.leaving import Ending, interrupts_held
 from buddy.repl.style import ASCII, DUMB, Look, choose_look
 from buddy.repl.view_state import DeskFacts
+from buddy.safety.sanitise import clean
 
 CLOSE_LIMIT_S = 6
 GREETED_WITHIN_S = 15.0
@@ -141,6 +142,8 @@ async def run_screen(
         front.gone.set()
         front.stop.set()
         await _settled(sitting)
+        for text in controller.unsent():  # left before there was a session
+            sys.stdout.write(f"not sent: {clean(text)}\n")
         if front.farewell:  # after a crash too: nothing of the session is lost
             sys.stdout.write(front.farewell + "\n")
     return front.code or code

@@ -156,7 +156,8 @@ async def _begin(desk: Desk, options: Options, front: Front, stage: Stage, log_p
         lambda: context.boundary.cwd,
         lambda text: found(files.of(context.boundary.cwd), text),
     )
-    front.controller.open(AtDesk(context, commands))
+    if not front.left:
+        front.controller.open(AtDesk(context, commands))
     front.screen.touch()
 
 

@@ -61,10 +61,14 @@ class Controller:
 
     def take_back(self) -> None:
         """Text that waits returns to the line."""
-        texts = [one.text for one in self._waiting if isinstance(one, Prompt | Queue)]
-        self._waiting = [one for one in self._waiting if not isinstance(one, Prompt | Queue)]
-        if texts:
+        if texts := self.unsent():
             self._put("\n\n".join(texts))
+
+    def unsent(self) -> tuple[str, ...]:
+        """The text that waits, which from now on it does not."""
+        texts = tuple(one.text for one in self._waiting if isinstance(one, Prompt | Queue))
+        self._waiting = [one for one in self._waiting if not isinstance(one, Prompt | Queue)]
+        return texts
 
     def facts(self) -> DeskFacts:
         """What the screen shows but does not come as events."""

@@ -50,3 +50,20 @@ async def test_a_prompt_is_taken_back_while_the_session_opens_and_can_be_sent_ag
             assert [asked.last_user_text for asked in server.requests] == ["fix the bug now"]
             terminal.keys("\x04")
             assert await terminal.exit_code() == 0
+
+
+async def test_who_leaves_while_the_session_opens_is_told_what_was_not_sent(tmp_path: Path) -> None:
+    async with FakeLLM(lambda asked: reply("heard")) as server:
+        desk = Desk(tmp_path, server.url, environment={"GO_ON": str(tmp_path / "go-on")})
+        desk.files(main__py="print(1)\n")
+        async with on_terminal(desk, program=(sys.executable, "-c", SLOW)) as terminal:
+            terminal.keys("fix the bug")
+            await terminal.until(lambda: terminal.input_line() == "fix the bug", "the line")
+            terminal.keys("\r")
+            await terminal.until(lambda: terminal.input_line() == "", "it is sent")
+            terminal.keys("\x04")
+            (tmp_path / "go-on").touch()
+            await terminal.has_shown("not sent: fix the bug")
+            assert await terminal.exit_code() == 0
+        assert server.requests == []
+        assert desk.sessions() == []
