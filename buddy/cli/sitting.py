@@ -77,18 +77,17 @@ async def sit(
         await _closed(desk, front)
     except (SessionError, LockedError, FolderError, ConfigError, TaskError) as error:
         front.print(Note("error", _said(error, reference)))
-        front.controller.take_back()  # it was for this session, not for the one that is opened instead
         if isinstance(error, NoSuchSessionError) and not front.previous:  # the command line's
             front.end_without_session(USAGE)
         elif reference:
             front.switch_to = front.previous if front.previous != reference else ""
             front.previous = ""
+            front.controller.take_back()  # it was for this session, not for the one that is opened instead
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         front.print(
             Note("error", f"{where}{error.strerror}: the session can't be kept there; {KEEP_ELSEWHERE}")
         )
-        front.controller.take_back()
     finally:
         await front.settle()
 

@@ -24,12 +24,14 @@ async def test_a_session_nobody_knows_is_said_on_a_terminal_too_and_no_other_one
         desk.configure({"api": {"model": model}})
         wrong = ("0" if first[0] != "0" else "1") + first[1:]
         for arguments, said in (
-            (("resume", wrong), f"did you mean {first}?"),
-            (("-r", "WRONG"), "see `buddy sessions`"),
+            (("resume", wrong, "go on"), f"did you mean {first}?"),
+            (("-r", "WRONG", "go on"), "see `buddy sessions`"),
         ):
             async with on_terminal(desk, *arguments, columns=200, ready="there is no session") as terminal:
                 assert await terminal.exit_code() == 2
-                await terminal.has_shown(f"there is no session '{arguments[1]}' in {desk.repo}; {said}")
+                await terminal.has_shown(
+                    f"there is no session '{arguments[1]}' in {desk.repo}; {said}", "not sent: go on"
+                )
                 assert "resume with" not in "".join(terminal.everything())
         assert desk.sessions() == [first]
 
