@@ -86,7 +86,7 @@ class Repl:
         self._jobs = Jobs(self._crashed)
         self._painter = LazyPainter(settings.look)
         self._first = FirstPrint(self._painter, lambda blocks: self.screen.show(blocks))
-        self._folding = Folding(self.state, self._first.print, clock)
+        self._folding = Folding(self.state, desk, self._first.print, clock)
         self.editor = editor = _editor(settings, completer, log, clock)
         announcer = _announcer(settings, self.state, output, clock, lambda: editor.touched_at)
         self._bars = Bars(

@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 from msgspec.structs import replace
 
-from buddy.agent.events import TaskEvent, TextDelta, ThinkingDelta, ToolCallDelta
+from buddy.agent.events import TaskEvent, TextDelta, ThinkingDelta, ToolCallDelta, TurnFinished, TurnStarted
 from buddy.repl.blocks import Block
-from buddy.repl.view import fold
-from buddy.repl.view_state import ViewState
+from buddy.repl.view import focus, fold
+from buddy.repl.view_state import DeskFacts, ViewState
 
 STEP_S = 0.004
 """A key waits so long, and for one slice."""
@@ -23,15 +23,18 @@ SLICE_CHARS = 4096
 
 
 class Folding:
-    """What has come and is not folded yet. `show` takes what is printed because of it."""
+    """What has come and is not folded yet. `desk` says how the desk is now: a turn that begins and ends
+    between two frames is told by its name too. `show` takes what is printed."""
 
     def __init__(
         self,
         state: ViewState,
+        desk: Callable[[], DeskFacts],
         show: Callable[[list[Block]], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._state = state
+        self._desk = desk
         self._show = show
         self._clock = clock
         self._come: deque[TaskEvent] = deque()
@@ -51,7 +54,10 @@ class Folding:
         until = self._clock() + seconds
         blocks: list[Block] = []
         while self._come:
-            blocks += fold(self._state, self._come.popleft())
+            event = self._come.popleft()
+            if isinstance(event.event, TurnStarted | TurnFinished):
+                blocks += focus(self._state, self._desk())
+            blocks += fold(self._state, event)
             if self._clock() >= until:
                 break
         self._show(blocks)

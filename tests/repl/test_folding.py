@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator
 from itertools import count
 
 import pytest
+from msgspec.structs import replace
 
 from buddy.agent import events as ev
-from buddy.repl.blocks import Block
+from buddy.repl.blocks import Block, TurnSummary
 from buddy.repl.folding import SLICE_CHARS, Folding, slices
 from buddy.repl.markdown import ABSORBED_CHARS, MarkdownStream
 from buddy.repl.view import fold
@@ -47,7 +48,7 @@ async def test_a_long_piece_of_an_answer_is_folded_in_turns_with_everything_else
         asyncio.get_running_loop().call_soon(turn)
 
     asyncio.get_running_loop().call_soon(turn)
-    await Folding(state, shown.extend, lambda: float(next(ticks))).run(once(batch))
+    await Folding(state, lambda: NO_DESK, shown.extend, lambda: float(next(ticks))).run(once(batch))
 
     assert shown == together
     assert turns >= len(LINES) // SLICE_CHARS
@@ -63,16 +64,30 @@ async def test_what_takes_no_time_is_folded_at_once_and_printed_together() -> No
         tape.reply_done(""),
     ]
 
-    await Folding(state_of_one(), shown.append, lambda: 0.0).run(once(batch, [tape.turn("again")]))
+    await Folding(state_of_one(), lambda: NO_DESK, shown.append, lambda: 0.0).run(
+        once(batch, [tape.turn("again")])
+    )
 
     assert [len(blocks) for blocks in shown] == [501, 1]
+
+
+async def test_a_turn_over_before_the_next_frame_is_told_by_its_name() -> None:
+    tape = Tape(task_id=2)
+    shown: list[Block] = []
+    desk = replace(NO_DESK, names={2: "go wrong"})
+
+    await Folding(state_of_one(), lambda: desk, shown.extend).run(
+        once([tape.turn("go wrong"), tape.done("failed", "broken")])
+    )
+
+    assert [block.name for block in shown if isinstance(block, TurnSummary)] == ["go wrong"]
 
 
 async def test_what_has_come_is_folded_to_the_end_when_the_screen_is_left() -> None:
     tape = Tape()
     ticks = count()
     shown: list[Block] = []
-    folding = Folding(state_of_one(), shown.extend, lambda: float(next(ticks)))
+    folding = Folding(state_of_one(), lambda: NO_DESK, shown.extend, lambda: float(next(ticks)))
     running = asyncio.ensure_future(folding.run(once([tape.turn(), tape.reply(), tape.text(LINES)])))
     while not shown:
         await asyncio.sleep(0)
