@@ -130,7 +130,7 @@ async def _left(terminal: Terminal) -> float:
         if await _soon(gone, 0.8):
             break
         asked_at = time.monotonic()
-        terminal.keys("\x04")
+        terminal.keys("\x15\x04")  # what was not a turn yet is back in the line
     return asked_at
 
 
