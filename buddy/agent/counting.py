@@ -1,8 +1,6 @@
-"""How many of something there are, in words: `1 line`, `1,200 lines`, `1.2 kB`; a number that was typed."""
+"""How many of something there are, in words: `1 line`, `1,200 lines`, `1.2 kB`."""
 
 from __future__ import annotations
-
-MOST_DIGITS = 30
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:
@@ -23,9 +21,3 @@ def sized(count: int) -> str:
         if count < 1000 ** (power + 1):
             return f"{count / 1000**power:.1f} {unit}"
     return f"{count / 1e12:.1f} TB"
-
-
-def whole_number(text: str) -> int | None:
-    """The number that a text of digits is, None for any other text. More digits than anything here can count
-    to are no number either: from 4,300 of them on Python's own conversion is an error."""
-    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None

@@ -7,6 +7,8 @@ from typing import cast
 
 import msgspec
 
+from buddy.agent.typed_number import whole_number
+
 COMMANDS = {
     "exec": "run one prompt without a terminal: buddy exec PROMPT",
     "resume": "come back to a session: its ID, its name, or last",
@@ -181,9 +183,9 @@ def _put(found: dict[str, object], field: str, value: str, name: str) -> None:
         several = cast("list[str]", found.setdefault(field, []))
         several.append(value)
     elif field == "max_turns":
-        if not value.isdecimal() or len(value) > 9 or int(value) < 1:
+        if not (number := whole_number(value)):
             raise UsageError(f"{name} needs a whole number from 1, found {value[:40]!r}")
-        found[field] = int(value)
+        found[field] = number
     elif field == "max_cost":
         found[field] = _money(value, name)
     elif field in _CHOICES and value not in _CHOICES[field]:

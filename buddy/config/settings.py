@@ -8,9 +8,11 @@ import msgspec
 
 Limit = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
 """A whole number; 0 means none."""
-Dollars = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
+MOST_DOLLARS = 1_000_000
+Dollars = Annotated[float, msgspec.Meta(ge=0, le=MOST_DOLLARS)]
 """An amount; 0 means none. Neither `nan`, which no cost would ever reach, nor less than nothing."""
-Seconds = Annotated[float, msgspec.Meta(gt=0, le=31_536_000)]
+LONGEST_S = 365 * 24 * 3600
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=LONGEST_S)]
 """A time limit: above nothing, a year at most."""
 Days = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]

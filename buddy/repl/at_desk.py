@@ -210,19 +210,7 @@ def _destined(intent: Intent) -> tuple[str, int]:
             return typed_text(intent), 0
         case ToTask(number, _, aside):
             return "" if aside else typed_text(intent), number
-        case (
-            NewTask()
-            | Slash()
-            | ShellLine()
-            | Answer()
-            | Cancel()
-            | ToBackground()
-            | NextMode()
-            | RecallQueued()
-            | DropNote()
-            | TaskPanel()
-            | Rewind()
-        ):
+        case _:
             return "", 0
 
 

@@ -9,9 +9,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from buddy.agent.counting import whole_number
 from buddy.agent.display import Plain
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, no_access, tool
+from buddy.agent.typed_number import whole_number
 
 MAX_OPTIONS = 8
 

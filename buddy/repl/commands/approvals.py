@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 
-from buddy.agent.counting import whole_number
+from buddy.agent.typed_number import whole_number
 from buddy.repl import words
 from buddy.repl.blocks import Note, PlainText, Table
 from buddy.repl.commands.registry import CommandError, command

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from buddy.agent.cancel import TurnCancelled, run_cancellable
 from buddy.agent.compaction import applied
-from buddy.agent.counting import whole_number
 from buddy.agent.messages import AssistantMessage, Message, Text, text_of
 from buddy.agent.provider import ModelRequest, ProviderError
 from buddy.agent.reply import ReplyAssembler
+from buddy.agent.typed_number import whole_number
 from buddy.llm.governor import GovernedProvider
 from buddy.repl.blocks import Note
 from buddy.repl.commands.registry import CommandError, command

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from buddy.agent.counting import whole_number
+from buddy.agent.typed_number import whole_number
+from buddy.config.settings import MOST_DOLLARS
 from buddy.repl import words
 from buddy.repl.blocks import Note, Table
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.port import Context
 from buddy.tasks.board import TaskBoard, TaskError
-
-MOST_DOLLARS = 1_000_000
 
 
 @command(family="models", usage="[NAME]", completes=("model",))

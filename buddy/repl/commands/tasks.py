@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from buddy.agent.counting import whole_number
 from buddy.agent.messages import Message, UserMessage
+from buddy.agent.typed_number import whole_number
+from buddy.config.settings import LONGEST_S
 from buddy.repl import words
 from buddy.repl.blocks import Note, Table
 from buddy.repl.commands.registry import CommandError, command
@@ -15,7 +16,6 @@ from buddy.tasks.task import Task
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)?", re.IGNORECASE)
 _UNITS = {"s": 1, "m": 60, "h": 3600, None: 1}
-LONGEST_S = 365 * 24 * 3600
 SHOWN_CHARS = 40
 
 

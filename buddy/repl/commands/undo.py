@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from buddy.agent.counting import whole_number
 from buddy.agent.messages import Call
 from buddy.agent.tool import ToolError
+from buddy.agent.typed_number import whole_number
 from buddy.repl.blocks import Note, ToolCall
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.commands.tasks import task_number

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from buddy.agent.counting import counted, whole_number
+from buddy.agent.counting import counted
 from buddy.agent.display import Diff
 from buddy.agent.messages import Call
 from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolContext, ToolError
+from buddy.agent.typed_number import whole_number
 from buddy.config.settings import ConfigError
 from buddy.repl.blocks import Note, Table, ToolCall
 from buddy.repl.commands.registry import CommandError, command
