@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from buddy.workspace.file_bytes import regular_bytes
-from buddy.workspace.search_extract import Job, search
+from buddy.workspace.search_extract import search
 from buddy.workspace.search_pattern import SearchPattern, prepare
 from buddy.workspace.search_tokens import PatternError
 from tests.capabilities import requires
+from tests.tools.search_jobs import job_of, known_of
 
 ATOMS = st.sampled_from(
     (
@@ -188,20 +187,7 @@ def test_lines_are_counted_alike_one_by_one_and_all_at_once(
     asked = prepared(pattern, ignore_case=ignore_case)
     folder = tmp_path_factory.mktemp("lines")
     (folder / "text").write_bytes(text.encode())
-    job = Job(
-        top=str(folder),
-        files=["text"],
-        source=asked.source,
-        flags=asked.flags,
-        literals=list(asked.literals),
-        signs=asked.signs,
-        multiline=False,
-        first=0,
-        last=1000,
-        enough=sys.maxsize,
-        once=False,
-        longest=0,
-    )
+    job = job_of(folder, **known_of(asked), last=1000)
 
     each = search(job, lambda: False, lambda _number: None)
     counted = search({**job, "last": 0}, lambda: False, lambda _number: None)
@@ -273,24 +259,6 @@ def test_a_class_within_a_line_is_the_same_but_for_the_line_end(written: str, ig
     assert ("(?!" in within.source) == (written in (r"[\Wa]", r"[\x00-z]"))
 
 
-def job_of(folder: Path, **changed: Any) -> Job:
-    job = Job(
-        top=str(folder),
-        files=sorted(path.name for path in folder.iterdir()),
-        source="b",
-        flags=int(re.MULTILINE),
-        literals=[],
-        signs=None,
-        multiline=False,
-        first=0,
-        last=10,
-        enough=sys.maxsize,
-        once=False,
-        longest=0,
-    )
-    return Job(**{**job, **changed})
-
-
 @pytest.mark.parametrize("text", ["", "a" * 9, "\n" * 30, "a" * 10 + "\n" + "a" * 10, ("a" * 10 + "\n") * 3])
 @pytest.mark.parametrize("more", ["", "a", "a" * 11 + "\n", "\n" + "a" * 11])
 def test_a_line_too_long_for_a_pattern_is_noticed_wherever_it_stands(
@@ -327,7 +295,7 @@ def test_what_is_looked_at_first_never_hides_a_match(
     bare = job_of(folder, source=asked.source, flags=asked.flags, multiline=multiline)
 
     plain = search(bare, lambda: False, lambda _number: None)
-    helped = Job(**{**bare, "literals": list(asked.literals), "signs": asked.signs})
+    helped = job_of(folder, **known_of(asked), multiline=multiline)
     quick = search(helped, lambda: False, lambda _number: None)
     counted = search({**helped, "last": 0}, lambda: False, lambda _number: None)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import random
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
 from buddy.workspace.file_bytes import MAX_FILE_BYTES, file_bytes
-from buddy.workspace.search_extract import BYTES_BETWEEN_LOOKS, BYTES_PER_FILE, Job, search
+from buddy.workspace.search_extract import BYTES_BETWEEN_LOOKS, BYTES_PER_FILE, search
 from buddy.workspace.search_pattern import prepare
+from tests.tools.search_jobs import job_of, known_of
 
 WORDS = ("alpha", "beta", "def f", "needle_in", "é", "x", "  ", "naïve", "", "=")
 PATTERNS = (
@@ -65,23 +65,11 @@ def test_where_a_search_begins_makes_no_difference_to_what_it_finds(tmp_path: Pa
     pattern, multiline = PATTERNS[seed % len(PATTERNS)], chance.random() < 0.2
     asked = prepare(pattern, literal=False, ignore_case=chance.random() < 0.2, multiline=multiline)
     last = chance.choice((0, 3, 1000))
-    bare = Job(
-        top=str(tmp_path),
-        files=sorted(os.listdir(tmp_path)),
-        source=asked.source,
-        flags=asked.flags,
-        literals=[],
-        signs=None,
-        multiline=multiline,
-        first=0,
-        last=last,
-        enough=sys.maxsize,
-        once=not last and chance.random() < 0.5,
-        longest=chance.choice((0, 10_000)),
-    )
+    once, longest = not last and chance.random() < 0.5, chance.choice((0, 10_000))
+    job = job_of(tmp_path, **known_of(asked), multiline=multiline, last=last, once=once, longest=longest)
 
-    plain = search(bare, never, nobody)
-    helped = search(Job(**{**bare, "literals": list(asked.literals), "signs": asked.signs}), never, nobody)
+    plain = search({**job, "literals": [], "signs": None}, never, nobody)
+    helped = search(job, never, nobody)
 
     assert helped == plain
 
@@ -100,20 +88,7 @@ def test_a_search_finds_the_lines_that_match_one_by_one(tmp_path: Path, pattern:
         lines = path.read_text().removesuffix("\n").split("\n")
         count = sum(re.search(pattern, line) is not None for line in lines)
         expected += [(path.name, count)] if count and path.read_text() else []
-    job = Job(
-        top=str(tmp_path),
-        files=sorted(os.listdir(tmp_path)),
-        source=asked.source,
-        flags=asked.flags,
-        literals=list(asked.literals),
-        signs=asked.signs,
-        multiline=False,
-        first=0,
-        last=1000,
-        enough=sys.maxsize,
-        once=False,
-        longest=0,
-    )
+    job = job_of(tmp_path, **known_of(asked), last=1000)
 
     assert search(job, never, nobody).files == expected
     assert search({**job, "last": 0}, never, nobody).files == expected
@@ -157,20 +132,7 @@ def test_every_kind_of_file_is_read_whole_or_told_of(tmp_path: Path) -> None:
 def test_the_clock_is_looked_at_every_few_files(tmp_path: Path, size: int) -> None:
     for number in range(40):
         (tmp_path / f"{number:02}").write_bytes(b"x" * size)
-    job = Job(
-        top=str(tmp_path),
-        files=sorted(os.listdir(tmp_path)),
-        source="x",
-        flags=0,
-        literals=["x"],
-        signs="x",
-        multiline=False,
-        first=0,
-        last=0,
-        enough=sys.maxsize,
-        once=True,
-        longest=0,
-    )
+    job = job_of(tmp_path, source="x", flags=0, literals=["x"], signs="x", last=0, once=True)
 
     paused = search(job, never, nobody, lambda number: number > 0)
     looks = iter((False, True))
