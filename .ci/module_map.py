@@ -1,4 +1,4 @@
-"""Writes the module map of the README from the docstrings: `python .ci/module_map.py` (`--check` only
+"""Write the module map of buddy/README.md from the docstrings: `python .ci/module_map.py` (`--check` only
 compares)."""
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def module_map() -> str:
 
 def main() -> int:
     """Write or compare."""
-    path = ROOT / "README.md"
+    path = ROOT / "buddy" / "README.md"
     text = path.read_text(encoding="utf-8")
     head, rest = text.split(BEGIN)
     tail = rest[rest.index(END) :]

@@ -113,6 +113,17 @@ def test_the_pins_that_matter_are_exact() -> None:
     assert "mcp>=2.3,<3" in needs
 
 
+def test_RU_5_5_a_python_without_wheels_is_refused_by_the_installer() -> None:
+    versions = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
+    assert versions == ">=3.11,<3.15"
+
+
+def test_RU_5_23_the_package_page_is_short(installed: Path) -> None:
+    (metadata,) = installed.glob("buddy_repl-*.dist-info/METADATA")
+    assert len(metadata.read_bytes()) < 16_000
+    assert not (installed / "buddy" / "README.md").exists()
+
+
 def _field(metadata: Path, name: str) -> str:
     return next(
         line.partition(": ")[2] for line in metadata.read_text().splitlines() if line.startswith(f"{name}: ")

@@ -1,4 +1,4 @@
-"""The README says what is true."""
+"""The README says what is true, and is short enough for a package page."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ ROOT = Path(__file__).resolve().parents[1]
 def test_the_module_map_equals_the_tree() -> None:
     done = subprocess.run([sys.executable, ROOT / ".ci" / "module_map.py", "--check"], check=False)
     assert done.returncode == 0, "run: python .ci/module_map.py"
+
+
+def test_RU_5_23_the_readme_fits_a_package_page() -> None:
+    assert len((ROOT / "README.md").read_bytes()) <= 8_000
 
 
 def test_every_subcommand_it_names_exists() -> None:
