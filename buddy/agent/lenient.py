@@ -77,17 +77,17 @@ def _fitting(value: Any, kind: Any, parse: Parse) -> Any:
 
 def _as_list(value: Any, item: Any, parse: Parse) -> Any:
     sides = _sides(item)
-    if isinstance(value, str):
-        spelled = _parsed(value, parse)
-        value = spelled if spelled is not None else [value] if str in sides else value
-    elif isinstance(value, dict):
-        value = [value]
     record = next(
         (side for side in sides if isinstance(side, type) and issubclass(side, msgspec.Struct)), None
     )
+    required = [field.name for field in fields_of(record) if field.required] if record else []
+    if isinstance(value, str):
+        spelled = _parsed(value, parse)
+        value = spelled if spelled is not None else [value] if str in sides or len(required) == 1 else value
+    elif isinstance(value, dict):
+        value = [value]
     if record is None or not isinstance(value, list):
         return value
-    required = [field.name for field in fields_of(record) if field.required]
     items: list[Any] = []
     for one in cast("list[Any]", value):
         one = {required[0]: one} if isinstance(one, str) and len(required) == 1 else one

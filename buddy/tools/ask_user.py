@@ -16,14 +16,40 @@ from buddy.agent.typed_number import whole_number
 MAX_OPTIONS = 8
 
 
+class Option(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One answer to choose from. A plain text stands for its label."""
+
+    label: Annotated[str, Meta(min_length=1, max_length=500)]
+    description: Annotated[str, Meta(max_length=1000)] = ""
+
+    def text(self) -> str:
+        """Return the line that shows the option."""
+        return f"{self.label} - {self.description}" if self.description else self.label
+
+
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One question of a call."""
+    """One question of a call. `multiple`: several options may be chosen."""
 
     question: Annotated[str, Meta(min_length=1, max_length=2000)]
     header: Annotated[str, Meta(max_length=60, description="Two or three words that name the choice")] = ""
     options: Annotated[
-        list[str], Meta(max_length=MAX_OPTIONS, description="Answers to choose from; others are possible")
+        list[Option], Meta(max_length=MAX_OPTIONS, description="Answers to choose from; others are possible")
     ] = []
+    multiple: Annotated[bool, Meta(description="Several options may be chosen")] = False
+
+    def chosen(self, words: str) -> str:
+        """Return the labels that an answer names by number, or the answer as it is. Raises `ValueError` for
+        a number without an option."""
+        parts = words.replace(",", " ").split() if self.multiple else [words]
+        numbers = [whole_number(part) for part in parts]
+        if not self.options or not numbers or None in numbers:
+            return words
+        labels: list[str] = []
+        for number in dict.fromkeys(number for number in numbers if number is not None):
+            if not 1 <= number <= len(self.options):
+                raise ValueError(f"has options 1 to {len(self.options)}, found {words}")
+            labels.append(self.options[number - 1].label)
+        return ", ".join(labels)
 
 
 class OpenQuestion(msgspec.Struct, frozen=True):
@@ -36,9 +62,10 @@ class OpenQuestion(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """The question as it is shown."""
         header = f"{self.question.header}: " if self.question.header else ""
-        options = [f"  {at}. {option}" for at, option in enumerate(self.question.options, 1)]
+        options = [f"  {at}. {option.text()}" for at, option in enumerate(self.question.options, 1)]
         own_words = f"/answer {self.number} your words"
-        how = f"/answer {self.number} 1 takes option 1; or {own_words}" if options else own_words
+        several = ", 1,2 both" if self.question.multiple and len(options) > 1 else ""
+        how = f"/answer {self.number} 1 takes option 1{several}; or {own_words}" if options else own_words
         return "\n".join([f"? {self.number}  {header}{self.question.question}", *options, f"  {how}"])
 
 
@@ -85,17 +112,15 @@ class Questions:
                 del self._answers[one.number]
 
     def answer(self, text: str) -> OpenQuestion:
-        """The person's answer, as typed: `3 my words`, or the answer alone where one question waits. The
-        number of a question alone answers nothing, whatever its options are. Raises `Unanswered`."""
+        """Take an answer as typed: `3 my words`, or the answer alone where one question waits. A number alone
+        is an option's where one question waits; where several do it answers nothing. Raises `Unanswered`."""
         one, words = self._meant(text.strip())
         if not words:
             raise Unanswered(_only_its_number(one) if text.strip() else f"expected an answer: {_ways(one)}")
-        options = one.question.options
-        chosen = whole_number(words)
-        if chosen is not None and options:
-            if not 1 <= chosen <= len(options):
-                raise Unanswered(f"question {one.number} has options 1 to {len(options)}, found {words}")
-            words = options[chosen - 1]
+        try:
+            words = one.question.chosen(words)
+        except ValueError as error:
+            raise Unanswered(f"question {one.number} {error}") from error
         del self._open[one.number]
         self._answers[one.number].set_result(words)
         return one
@@ -106,7 +131,7 @@ class Questions:
         first, _, rest = text.partition(" ")
         number = whole_number(first)
         known = None if number is None else self._open.get(number)
-        if known is not None:
+        if known is not None and (rest or len(self._open) > 1):
             return known, rest.strip()
         if len(self._open) == 1:
             return next(iter(self._open.values())), text
@@ -128,6 +153,14 @@ class Questions:
     category="plan",
     access=no_access,
     aliases=("AskUserQuestion", "ask_question", "ask", "request_user_input"),
+    argument_aliases={
+        "text": "question",
+        "choices": "options",
+        "multiSelect": "multiple",
+        "multi_select": "multiple",
+        "value": "label",
+        "name": "label",
+    },
 )
 async def ask_user(
     ctx: ToolContext, questions: Annotated[list[Question], Meta(min_length=1, max_length=4)]
@@ -154,7 +187,7 @@ def _only_its_number(one: OpenQuestion) -> str:
     number, options = one.number, one.question.options
     hint = ""
     if number <= len(options):
-        hint = f": /answer {number} {number} is its option {number} ({options[number - 1]})"
+        hint = f": /answer {number} {number} is its option {number} ({options[number - 1].label})"
     return f"{number} is the question's own number{hint}; expected {_ways(one)}"
 
 

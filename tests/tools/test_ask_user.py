@@ -56,30 +56,90 @@ async def test_words_of_ones_own_are_an_answer_too() -> None:
     assert (await work).text == "Which colour?\n→ something like teal"
 
 
-async def test_a_number_alone_that_is_a_questions_own_is_not_taken_for_an_option() -> None:
+async def test_a_number_alone_is_an_option_of_the_only_question_left() -> None:
     desk = Desk()
     work = await desk.asked(NAME, COLOUR)
-    desk.questions.answer("1 Ada")
     with pytest.raises(Unanswered) as refused:
         desk.questions.answer("2")
     assert str(refused.value) == (
         "2 is the question's own number: /answer 2 2 is its option 2 (green); "
         "expected /answer 2 and an option's number or your words"
     )
-    assert [one.number for one in desk.questions.waiting()] == [2]
-    desk.questions.answer("1")
-    assert (await work).text == "Which name?\n→ Ada\nWhich colour?\n→ red"
+    desk.questions.answer("1 Ada")
+    desk.questions.answer("2")
+    assert (await work).text == "Which name?\n→ Ada\nWhich colour?\n→ green"
 
 
-async def test_the_first_of_its_options_is_not_taken_for_question_1() -> None:
+@pytest.mark.parametrize("typed", ["1", "1 1"])
+async def test_RU_4_12_the_answer_1_takes_option_1_of_the_only_question(typed: str) -> None:
     desk = Desk()
     work = await desk.asked(COLOUR)
-    with pytest.raises(
-        Unanswered, match=r"1 is the question's own number: /answer 1 1 is its option 1 \(red\)"
-    ):
-        desk.questions.answer("1")
-    desk.questions.answer("1 1")
+    desk.questions.answer(typed)
     assert (await work).text.endswith("red")
+
+
+async def test_the_only_question_without_options_takes_a_number_as_an_answer() -> None:
+    desk = Desk()
+    work = await desk.asked({"question": "How many?"})
+    desk.questions.answer("1")
+    assert (await work).text == "How many?\n→ 1"
+
+
+WRITTEN = {
+    "objects": [{"label": "red", "description": "warm"}, {"label": "green"}],
+    "a text among objects": ["red", {"label": "green", "description": ""}],
+    "other names": [{"value": "red"}, {"name": "green", "description": "calm"}],
+    "a JSON text": '["red", {"label": "green"}]',
+}
+
+
+@pytest.mark.parametrize("options", WRITTEN.values(), ids=WRITTEN)
+async def test_RU_B6_options_are_objects_or_texts(options: Any) -> None:
+    desk = Desk()
+    work = await desk.asked({"question": "Which colour?", "options": options})
+    desk.questions.answer("2")
+    assert (await work).text == "Which colour?\n→ green"
+
+
+async def test_RU_B6_the_description_of_an_option_is_shown_and_not_answered() -> None:
+    desk = Desk()
+    work = await desk.asked({"question": "Which?", "options": [{"label": "red", "description": "warm"}]})
+    assert desk.shown[0].splitlines()[1] == "  1. red - warm"
+    desk.questions.answer("1")
+    assert (await work).text == "Which?\n→ red"
+
+
+@pytest.mark.parametrize(
+    "questions", [COLOUR, [COLOUR], json.dumps([COLOUR])], ids=["object", "list", "text"]
+)
+async def test_RU_B6_one_question_may_stand_without_a_list(questions: Any) -> None:
+    decoded = ask_user.decode(json.dumps({"questions": questions}))
+    assert [one.question for one in decoded.questions] == ["Which colour?"]  # type: ignore[attr-defined]
+
+
+def test_RU_B6_a_question_may_be_a_text() -> None:
+    decoded = ask_user.decode('{"questions": "Why?"}')
+    assert decoded.questions == [Question("Why?")]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [("1,3", "red, blue"), ("1 3 1 3", "blue, red"), ("1 2, 2 3", "green, blue"), ("1 only 2", "only 2")],
+)
+async def test_RU_B6_several_options_of_a_multiSelect_question(typed: str, answer: str) -> None:
+    desk = Desk()
+    options = [{"label": label, "description": ""} for label in ("red", "green", "blue")]
+    work = await desk.asked({"question": "Which?", "multiSelect": True, "options": options})
+    assert "1,2 both" in desk.shown[0]
+    desk.questions.answer(typed)
+    assert (await work).text == f"Which?\n→ {answer}"
+
+
+async def test_an_option_without_a_label_is_refused_with_the_fields_of_one() -> None:
+    with pytest.raises(
+        ArgumentsError, match=r"options\[0\].*\(an object with label, description \(optional\)\)"
+    ):
+        await Desk().ask({"question": "Which?", "options": [{"description": "warm"}]})
 
 
 async def test_several_questions_are_answered_by_their_numbers() -> None:
