@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import msgspec
+
 from buddy.agent.counting import counted
 from buddy.agent.display import Diff, Plain
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
@@ -175,7 +177,16 @@ async def git_show(ctx: ToolContext, ref: str = "HEAD", path: str = "") -> ToolR
     """Show a commit with its changes, or a file as it was: "HEAD~2:src/main.py". `path` limits the changes
     to a file or folder."""
     run = git_run(ctx)
-    options = (*DIFF_OPTIONS, "--no-show-signature", "--date=iso", "--stat", "--patch")
+    # A merge is compared with its first parent, whatever log.diffMerges says: that is what it brought.
+    options = (
+        *DIFF_OPTIONS,
+        "-m",
+        "--first-parent",
+        "--no-show-signature",
+        "--date=iso",
+        "--stat",
+        "--patch",
+    )
     name = checked_ref(ref)
     if file_of_ref(name):
         _named_file(ctx, run.repository, name)
@@ -183,7 +194,27 @@ async def git_show(ctx: ToolContext, ref: str = "HEAD", path: str = "") -> ToolR
         return ToolResult(text, Plain(name, text))
     paths = path_arguments(ctx, (path,), run.repository) or ("--",)
     done = await run_git(run, ("show", *options, name, *paths), "read")
-    return diff_result(ctx, done, named=path, empty=nothing(ctx, "nothing", path))
+    if not done.text and done.ok:
+        return ToolResult(remarked(f"{await _unchanged(ctx, run, name, path)}\n", done), Diff(()))
+    result = diff_result(ctx, done, named=path, empty="nothing")
+    if any(line.startswith("Merge: ") for line in parse_diff(done.text).prelude.splitlines()):
+        return msgspec.structs.replace(
+            result, text=f"{result.text}[a merge, compared with its first parent]\n"
+        )
+    return result
+
+
+async def _unchanged(ctx: ToolContext, run: GitRun, name: str, path: str) -> str:
+    """Say that a commit changes nothing at a path, and where the file itself is."""
+    if not path:
+        return f"{name} shows nothing"
+    inside = os.path.relpath(locate(ctx.service(Boundary), path).path, run.repository.top)
+    said = f"{name} does not change {inside}"
+    if ".." not in name and not inside.startswith("../"):
+        kind = await run_git(run, ("cat-file", "-t", f"{name}:{inside}"), "read")
+        if kind.ok and kind.text.strip() == "blob":
+            return f"{said}; the file itself is {name}:{inside}"
+    return nothing(ctx, said, path)
 
 
 def _named_file(ctx: ToolContext, repository: Repository, name: str) -> None:

@@ -103,6 +103,58 @@ async def test_log_show_and_branches(tmp_path: Path) -> None:
         assert (await here.call(git_branch)).text.startswith("* main ")
 
 
+def _merge(folder: Path) -> Path:
+    """Merge a branch that adds c.txt into one that adds b.txt."""
+    git(repository(folder), "reset", "-q", "--hard")
+    git(folder, "checkout", "-q", "-b", "topic", "HEAD~1")
+    (folder / "c.txt").write_text("c\n")
+    git(folder, "add", "c.txt")
+    git(folder, "commit", "-qm", "topic adds c")
+    git(folder, "checkout", "-q", "main")
+    git(folder, "merge", "-q", "--no-edit", "topic")
+    return folder
+
+
+@pytest.mark.parametrize("configured", ["", "separate", "off", "remerge"])
+async def test_RU_15_a_merge_is_shown_against_its_first_parent(tmp_path: Path, configured: str) -> None:
+    async with desk(tmp_path) as here:
+        folder = _merge(here.folder)
+        if configured:
+            git(folder, "config", "log.diffMerges", configured)
+        for path in ("", "c.txt"):
+            shown = await here.call(git_show, path=path)
+            assert isinstance(shown.display, Diff)
+            assert shown.display.files == (
+                FileDiff("c.txt", "add", "@@ -0,0 +1 @@\n+c\n", added=1, removed=0),
+            )
+            assert shown.text.endswith("+c\n[a merge, compared with its first parent]\n")
+        assert "a merge" not in (await here.call(git_show, ref="topic")).text
+
+
+async def test_RU_15_an_unchanged_path_is_told_with_where_the_file_is(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        folder = _merge(here.folder)
+        (folder / "sub").mkdir()
+        (folder / "sub" / "d.txt").write_text("d\n")
+        git(folder, "add", ".")
+        git(folder, "commit", "-qm", "adds sub/d")
+        git(folder, "commit", "-q", "--allow-empty", "-m", "nothing at all")
+        expected = {
+            ("HEAD", "c.txt"): "HEAD does not change c.txt; the file itself is HEAD:c.txt\n",
+            (
+                "HEAD",
+                str(folder / "sub/d.txt"),
+            ): "HEAD does not change sub/d.txt; the file itself is HEAD:sub/d.txt\n",
+            ("HEAD", "sub"): "HEAD does not change sub\n",
+            ("main~2", "sub/d.txt"): "main~2 does not change sub/d.txt\n",
+        }
+        for (ref, path), said in expected.items():
+            assert (await here.call(git_show, ref=ref, path=path)).text == said
+        named = "HEAD does not change c.txt; the file itself is HEAD:c.txt".rpartition(" ")[2]
+        assert (await here.call(git_show, ref=named)).text == "c\n"
+        assert "nothing at all" in (await here.call(git_show)).text
+
+
 async def test_secret_files_are_left_out_of_a_diff_unless_named(tmp_path: Path) -> None:
     async with desk(tmp_path) as here:
         folder = repository(here.folder)
