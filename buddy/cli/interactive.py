@@ -246,7 +246,7 @@ def _plain_lines(look: Look, controller: Controller) -> Surface:
     from buddy.repl.line_mode import LineRepl
 
     line = LineRepl(
-        look=msgspec.structs.replace(look, glyphs=ASCII),
+        look=msgspec.structs.replace(look, glyphs=ASCII, unfold="/more"),
         stdin=sys.stdin.fileno(),
         stdout=sys.stdout.fileno(),
         encoding=sys.stdout.encoding or "ascii",

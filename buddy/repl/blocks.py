@@ -67,6 +67,14 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool"):
     cached: bool
     task_id: int
     already_shown: bool = False
+    is_own: bool = False
+    """The person ran it themselves (`!command`): they want to see all of it."""
+
+
+class Lookups(msgspec.Struct, frozen=True, tag="lookups"):
+    """Several calls of one reply that only looked at the same kind of thing, in one line."""
+
+    calls: tuple[ToolCall, ...]
 
 
 class ApprovalAsked(msgspec.Struct, frozen=True, tag="asked"):
@@ -97,7 +105,8 @@ class Note(msgspec.Struct, frozen=True, tag="note"):
 
 
 class TurnSummary(msgspec.Struct, frozen=True, tag="turn"):
-    """The end of a turn. `name` is set for a task in the background."""
+    """The end of a turn. `name` is set for a task in the background; `refused` and `failed` are the calls
+    that did not do what the model wanted."""
 
     outcome: TurnOutcome
     reason: str
@@ -107,10 +116,12 @@ class TurnSummary(msgspec.Struct, frozen=True, tag="turn"):
     output_tokens: int
     task_id: int
     name: str
+    refused: int = 0
+    failed: int = 0
 
 
 class TaskHeading(msgspec.Struct, frozen=True, tag="heading"):
-    """What follows belongs to this task."""
+    """Names the task that the following blocks belong to."""
 
     task_id: int
     text: str
@@ -132,7 +143,7 @@ class PlainText(msgspec.Struct, frozen=True, tag="plain_text"):
 class Expanded(msgspec.Struct, frozen=True, tag="expanded"):
     """A folded block once more, in full."""
 
-    block: ToolCall | Thought | ApprovalAsked
+    block: ToolCall | Lookups | Thought | ApprovalAsked
 
 
 Block = (
@@ -140,6 +151,7 @@ Block = (
     | UserPrompt
     | Thought
     | ToolCall
+    | Lookups
     | ApprovalAsked
     | ApprovalAnswered
     | Note
@@ -149,7 +161,7 @@ Block = (
     | PlainText
     | Expanded
 )
-Foldable = ToolCall | Thought | ApprovalAsked
+Foldable = ToolCall | Lookups | Thought | ApprovalAsked
 
 
 def gap_before(before: Block | None, block: Block) -> bool:
@@ -159,11 +171,11 @@ def gap_before(before: Block | None, block: Block) -> bool:
     match block:
         case Markdown():
             return not (block.continues and isinstance(before, Markdown))
-        case ToolCall() | ApprovalAnswered():
-            return not isinstance(before, (ToolCall, ApprovalAsked, ApprovalAnswered, Thought))
+        case ToolCall() | Lookups() | ApprovalAnswered():
+            return not isinstance(before, (ToolCall, Lookups, ApprovalAsked, ApprovalAnswered, Thought))
         case TurnSummary() | Thought():
-            return not isinstance(before, (ToolCall, Note))
+            return not isinstance(before, (ToolCall, Lookups, Note))
         case Note():
-            return not isinstance(before, (Note, ToolCall))
+            return not isinstance(before, (Note, ToolCall, Lookups))
         case UserPrompt() | ApprovalAsked() | TaskHeading() | Table() | PlainText() | Expanded():
             return True

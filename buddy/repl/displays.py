@@ -52,25 +52,35 @@ def display_summary(display: Display) -> str:
             return ""
 
 
-def fold_limit(display: Display, look: Look) -> int:
-    """How many lines are shown before the rest is folded."""
+class Fold(msgspec.Struct, frozen=True):
+    """The number of lines that stay visible at the beginning and at the end of a folded block."""
+
+    first: int
+    last: int = 0
+
+
+def fold_of(display: Display, look: Look, *, failed: bool) -> Fold:
+    """The part of a tool's output that is shown. A command that failed says why at its end; one that went
+    well says what it does at its beginning and the result at its end."""
     match display:
-        case Diff():
-            return DIFF_FOLD_LINES
-        case Checklist():
-            return DIFF_FOLD_LINES
-        case Plain() | Command() | FileList() | Picture():
-            return look.fold_lines
+        case Diff() | Checklist():
+            return Fold(DIFF_FOLD_LINES)
+        case Command():
+            first = 0 if failed or display.exit_code else look.fold_lines // 3
+            return Fold(first, look.fold_lines - first)
+        case Plain() | FileList() | Picture():
+            return Fold(look.fold_lines)
 
 
-def folded(lines: list[Line], limit: int, width: int, look: Look) -> tuple[list[Line], bool]:
-    """The first lines and a line that says how many are missing; whether any are. A fold hides at least
-    two lines: hiding one would save nothing."""
-    missing = len(lines) - limit
+def fold_lines(lines: list[Line], fold: Fold, width: int, look: Look) -> list[Line]:
+    """The visible lines, and where the others were a line with their number. A fold hides at least two
+    lines: hiding one would save nothing."""
+    missing = len(lines) - fold.first - fold.last
     if missing < 2:
-        return lines, False
-    marker: Line = [("muted", f"{look.glyphs.ellipsis} {counted(missing, 'more line')} (Ctrl+O)")]
-    return [*lines[:limit], fit_line(marker, width, look.glyphs.ellipsis)], True
+        return lines
+    marker: Line = [("muted", f"{look.glyphs.ellipsis} {counted(missing, 'more line')} ({look.unfold})")]
+    marked = fit_line(marker, width, look.glyphs.ellipsis)
+    return [*lines[: fold.first], marked, *lines[len(lines) - fold.last :]]
 
 
 def text_lines(text: str, width: int, style: str = "") -> list[Line]:

@@ -15,10 +15,12 @@ from markdown_it.token import Token
 from buddy.repl.blocks import Fence, Markdown
 from buddy.repl.highlight import highlighted
 from buddy.repl.style import Line, Look
-from buddy.repl.table import table_lines
+from buddy.repl.table import Align, table_lines
 from buddy.repl.width import indented, wrap
 from buddy.safety.sanitise import clean, visible
 
+_HEADINGS = {"h1": "heading.1", "h2": "heading.2", "h3": "heading.3"}
+_ALIGNS: dict[str, Align] = {"text-align:center": "center", "text-align:right": "right"}
 _MARKS = {"strong": "bold", "em": "italic", "s": "strike", "link": "link"}
 
 
@@ -83,7 +85,7 @@ class _Walk:
             case "paragraph_open":
                 return self._text(width, "")
             case "heading_open":
-                return self._text(width, "heading")
+                return self._text(width, _HEADINGS.get(token.tag, "heading"))
             case "bullet_list_open" | "ordered_list_open":
                 return self._list(token, width)
             case "blockquote_open":
@@ -121,15 +123,18 @@ class _Walk:
 
     def _table(self, width: int) -> list[Line]:
         rows: list[list[Line]] = []
+        aligns: list[Align] = []
         while (token := self._tokens[self._at]).type != "table_close":
             if token.type == "tr_open":
                 rows.append([])
+            elif token.type == "th_open":
+                aligns.append(_ALIGNS.get(str(token.attrs.get("style", "")), "left"))
             elif token.type == "inline":
                 style = "bold" if len(rows) == 1 else ""
                 rows[-1].append([span for line in inline_lines(token, style) for span in line])
             self._at += 1
         self._at += 1
-        return table_lines(rows, width, self._glyphs, header=True)
+        return table_lines(rows, width, self._glyphs, header=True, aligns=aligns)
 
 
 def _code(content: str) -> str:

@@ -15,6 +15,7 @@ from buddy.repl.blocks import (
     Block,
     Expanded,
     Foldable,
+    Lookups,
     Markdown,
     Note,
     PlainText,
@@ -26,18 +27,20 @@ from buddy.repl.blocks import (
     UserPrompt,
 )
 from buddy.repl.displays import (
+    Fold,
     display_lines,
     display_summary,
     exposed,
-    fold_limit,
-    folded,
+    fold_lines,
+    fold_of,
     indented_text_lines,
     text_lines,
 )
+from buddy.repl.lookups import finding_of, kind_of, subject_of
 from buddy.repl.markup import MarkdownPainter
 from buddy.repl.style import DIFF_FOLD_LINES, PROMPT_LINES, Line, Look
-from buddy.repl.table import table_lines
-from buddy.repl.width import indented, to_ansi, wrap
+from buddy.repl.table import number_columns, table_lines
+from buddy.repl.width import fit_line, indented, to_ansi, wrap
 from buddy.safety.sanitise import clean, one_line, visible
 
 _LEVELS = {"info": "info", "warning": "warning", "error": "error", "hint": "muted"}
@@ -48,6 +51,10 @@ _ANSWERS = {
     "denied": ("error", "denied"),
     "withdrawn": ("muted", "withdrawn"),
 }
+
+
+def _address(task_id: int) -> str:
+    return f"@{task_id} " if task_id else ""
 
 
 class Painter:
@@ -73,6 +80,8 @@ class Painter:
                 return self._thought(block, width, fold=True) if self.look.thoughts else []
             case ToolCall():
                 return self._call(block, width, fold=True)
+            case Lookups():
+                return self._lookups(block, width)
             case ApprovalAsked():
                 return self._asked(block, width, fold=True)
             case ApprovalAnswered():
@@ -101,11 +110,12 @@ class Painter:
                 return self._thought(block, width, fold=False)
             case ToolCall():
                 return self._call(block, width, fold=False)
+            case Lookups():
+                return [line for call in block.calls for line in self._call(call, width, fold=False)]
             case ApprovalAsked():
                 return self._asked(block, width, fold=False)
 
     def _user(self, block: UserPrompt, width: int) -> list[Line]:
-        sign = self.look.glyphs.prompt
         lines = text_lines(block.text, width - 2, "user")
         if len(lines) > PROMPT_LINES + 1:
             missing = counted(len(lines) - PROMPT_LINES, "more line")
@@ -122,7 +132,8 @@ class Painter:
         if named and lines:
             lines = [[("muted", named + " "), *lines[0]], *lines[1:]]
             lines = [part for line in lines for part in wrap(line, width - 2)]
-        return indented(lines, [("prompt", sign + " ")], [("", "  ")])
+        bar: Line = [("prompt", self.look.glyphs.bar + " ")]
+        return indented(lines, bar, bar)
 
     def _thought(self, block: Thought, width: int, *, fold: bool) -> list[Line]:
         head: Line = [("muted", f"{self.look.glyphs.dot} thought for {words.seconds(block.seconds)}")]
@@ -132,24 +143,49 @@ class Painter:
         return [head, *indented(text_lines(block.text, width - 2, "muted"), bar, bar)]
 
     def _call(self, block: ToolCall, width: int, *, fold: bool) -> list[Line]:
+        if fold and kind_of(block) is not None:
+            return self._lookup(block, width)
         lines = wrap(self._call_head(block), width)
         if fold and block.already_shown:
             return lines
         body = self._call_body(block, width - 2)
-        if fold:
-            body = folded(body, fold_limit(block.display, self.look), width - 2, self.look)[0]
+        if fold and not block.is_own:
+            limits = fold_of(block.display, self.look, failed=block.status != "ok")
+            body = fold_lines(body, limits, width - 2, self.look)
         bar: Line = [("gutter", self.look.glyphs.gutter + " ")]
         return lines + indented(body, bar, bar)
+
+    def _lookup(self, block: ToolCall, width: int) -> list[Line]:
+        """A single lookup: `read main.py · 9 lines`."""
+        kind = kind_of(block)
+        verb = kind.verb if kind is not None else block.call.name
+        found = one_line(finding_of(block), 200)
+        dot = self.look.glyphs.dot
+        line: Line = [("muted", f"{_address(block.task_id)}{verb} "), ("", subject_of(block))]
+        return wrap([*line, ("muted", f" {dot} {found}" if found else "")], width)
+
+    def _lookups(self, block: Lookups, width: int) -> list[Line]:
+        """Several in a row: `read 6 files`, and as many of their names as the line holds."""
+        first = block.calls[0]
+        kind = kind_of(first)
+        if kind is None:
+            return [line for call in block.calls for line in self._call(call, width, fold=True)]
+        head = f"{_address(first.task_id)}{kind.verb} "
+        names = ", ".join(dict.fromkeys(name for name in map(subject_of, block.calls) if name))
+        line: Line = [("muted", head), ("", counted(len(block.calls), kind.noun))]
+        if names:
+            line.append(("muted", f" {self.look.glyphs.dot} {names}"))
+        return [fit_line(line, width, self.look.glyphs.ellipsis)]
 
     def _call_head(self, block: ToolCall) -> Line:
         glyphs = self.look.glyphs
         style, sign = ("ok", glyphs.done) if block.status == "ok" else ("error", glyphs.failed)
         head: Line = [(style, sign + " ")]
         if block.task_id:
-            head.append(("muted", f"@{block.task_id} "))
+            head.append(("muted", _address(block.task_id)))
         head.append(("tool", one_line(block.title or block.call.name, 400)))
         facts = [one_line(display_summary(block.display), 200)]
-        if block.status != "ok":
+        if block.status != "ok" and not (block.status == "error" and facts[0]):
             facts.append(block.status)
         facts.append(
             "cached" if block.cached else words.seconds(block.seconds) if block.seconds >= 0.95 else ""
@@ -174,7 +210,7 @@ class Painter:
         body = text_lines(visible(block.reason, lines=True), width - 2, "muted")
         body += self._preview(exposed(block.preview), width - 2)
         if fold:
-            body = folded(body, DIFF_FOLD_LINES, width - 2, self.look)[0]
+            body = fold_lines(body, Fold(DIFF_FOLD_LINES), width - 2, self.look)
         return lines + indented(body, bar, bar)
 
     def _preview(self, preview: Display, width: int) -> list[Line]:
@@ -209,8 +245,13 @@ class Painter:
         facts = [words.seconds(block.seconds)]
         if block.calls:
             facts.append(counted(block.calls, "call"))
+            facts[-1] += f", {block.refused} refused" if block.refused else ""
+            facts[-1] += f", {block.failed} failed" if block.failed else ""
         if block.output_tokens:
-            facts.append(f"{words.tokens(block.output_tokens)} tokens")
+            facts.append(words.token_count(block.output_tokens))
+        if block.outcome == "completed" and (block.refused or block.failed):
+            style = "error" if block.refused else "warning"
+            return wrap([(style, who + word + dot + dot.join(facts))], width)
         lines = wrap([(style, who + word), ("muted", dot + dot.join(facts))], width)
         reason = "" if block.reason == word else block.reason
         return lines + text_lines(reason, width, style)
@@ -226,5 +267,9 @@ class Painter:
             [[("", self.look.said(clean(cell)).replace("\n", " "))] for cell in row] for row in block.rows
         ]
         return table_lines(
-            [header, *rows] if block.header else rows, width, self.look.glyphs, header=bool(header)
+            [header, *rows] if block.header else rows,
+            width,
+            self.look.glyphs,
+            header=bool(header),
+            aligns=number_columns(block.rows),
         )

@@ -17,6 +17,7 @@ from buddy.repl.blocks import (
     ApprovalAsked,
     Block,
     Expanded,
+    Lookups,
     Markdown,
     Note,
     PlainText,
@@ -181,7 +182,7 @@ def is_heavy(block: Block) -> bool:
             return _chars(block.preview) > HEAVY_CHARS
         case Expanded():
             return True
-        case Thought() | ApprovalAnswered() | TurnSummary() | TaskHeading():
+        case Thought() | Lookups() | ApprovalAnswered() | TurnSummary() | TaskHeading():
             return False
 
 

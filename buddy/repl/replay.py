@@ -10,6 +10,7 @@ from buddy.agent.display import Plain
 from buddy.agent.messages import AssistantMessage, Call, Message, ToolMessage, UserMessage, calls_of, text_of
 from buddy.agent.schema import ArgumentsError, parse_json
 from buddy.repl.blocks import Block, Note, ToolCall, UserPrompt
+from buddy.repl.lookups import merge_lookups
 from buddy.repl.markdown import closed_blocks
 from buddy.repl.own_words import own_words
 from buddy.safety.sanitise import one_line
@@ -33,8 +34,12 @@ def blocks_of(history: Sequence[Message], task_id: int) -> list[Block]:
     if left_out:
         blocks.append(Note("hint", f"not shown: {counted(left_out, 'earlier message')}; /export writes all"))
     calls: dict[str, Call] = {}
+    row: list[ToolCall] = []
     for at, message in enumerate(history[left_out:], left_out):
         is_last = message is history[-1]
+        if not isinstance(message, ToolMessage) or beyond[at]:
+            blocks += merge_lookups(row)
+            row.clear()
         match message:
             case UserMessage():
                 text, along = own_words(message)
@@ -51,8 +56,8 @@ def blocks_of(history: Sequence[Message], task_id: int) -> list[Block]:
                 if not any(beyond[at + 1 : at + 2]):
                     blocks.append(Note("hint", calls_were(beyond[at], message.status, more=True)))
             case ToolMessage():
-                blocks.append(_tool(message, calls.get(message.call_id), task_id))
-    return blocks
+                row.append(_tool(message, calls.get(message.call_id), task_id))
+    return blocks + merge_lookups(row)
 
 
 def _beyond(history: Sequence[Message]) -> list[int]:

@@ -50,6 +50,7 @@ async def run_shell_line(context: Context, command: str, *, private: bool) -> No
             seconds=ended.seconds,
             cached=False,
             task_id=0,
+            is_own=True,
         )
     )
     if not private:

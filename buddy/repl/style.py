@@ -42,6 +42,9 @@ _PLAIN: Mapping[str, tuple[str, str]] = {
 
 _ATTRIBUTES_ONLY: Mapping[str, str] = {
     "heading": "bold",
+    "heading.1": "bold underline",
+    "heading.2": "bold",
+    "heading.3": "bold italic",
     "link": "underline",
     "muted": "dim",
     "gutter": "dim",
@@ -54,11 +57,14 @@ _ATTRIBUTES_ONLY: Mapping[str, str] = {
     "menu.current": "reverse",
 }
 
-_DEFAULT: Mapping[str, tuple[str, str]] = {
+_DARK: Mapping[str, tuple[str, str]] = {
     **_PLAIN,
-    "heading": ("1;36", "bold ansicyan"),
-    "link": ("4;34", "underline ansiblue"),
-    "url": ("34", "ansiblue"),
+    "heading": ("1", "bold"),
+    "heading.1": ("1;4", "bold underline"),
+    "heading.2": ("1", "bold"),
+    "heading.3": ("1;3", "bold italic"),
+    "link": ("4", "underline"),
+    "url": ("2", "dim"),
     "code": ("36", "ansicyan"),
     "muted": ("2", "dim"),
     "gutter": ("2", "dim"),
@@ -86,29 +92,45 @@ _DEFAULT: Mapping[str, tuple[str, str]] = {
     "syntax.string": ("32", "ansigreen"),
     "syntax.number": ("36", "ansicyan"),
     "syntax.comment": ("2;3", "dim italic"),
-    "syntax.function": ("34", "ansiblue"),
-    "syntax.class": ("1;34", "bold ansiblue"),
+    "syntax.function": ("94", "ansibrightblue"),
+    "syntax.class": ("1;94", "bold ansibrightblue"),
     "syntax.builtin": ("36", "ansicyan"),
     "syntax.error": ("31", "ansired"),
 }
 
-_BLUE_ON_DARK = {
-    "link": ("4;94", "underline ansibrightblue"),
-    "url": ("94", "ansibrightblue"),
-    "syntax.function": ("94", "ansibrightblue"),
-    "syntax.class": ("1;94", "bold ansibrightblue"),
+
+def _attributes(names: str) -> tuple[str, str]:
+    plain = [_PLAIN[name] for name in names.split()]
+    return ";".join(sgr for sgr, _rule in plain), " ".join(rule for _sgr, rule in plain)
+
+
+_ON_BOTH = {
+    "code": ("35", "ansimagenta"),
+    "bullet": ("1", "bold"),
+    "hunk": ("35", "ansimagenta"),
+    "prompt": ("32", "ansigreen"),
+    "warning": ("35", "ansimagenta"),
+    "marked": ("1;35", "bold ansimagenta"),
+    "risk.medium": ("35", "ansimagenta"),
+    "syntax.number": ("", ""),
+    "syntax.function": ("1", "bold"),
+    "syntax.class": ("1", "bold"),
+    "syntax.builtin": ("", ""),
 }
-"""Blue is the colour that is hard to read on black in most palettes; what has to be read is not blue."""
+"""Red, green and magenta are what palettes make readable on black and on white; yellow and cyan vanish on
+white, blue on black."""
 
 THEMES: Mapping[str, Mapping[str, tuple[str, str]]] = {
-    "default": _DEFAULT,
-    "dark": {**_DEFAULT, **_BLUE_ON_DARK},
+    "default": {**_DARK, **_ON_BOTH},
+    "dark": _DARK,
     "light": {
-        **_DEFAULT,
-        "heading": ("1;34", "bold ansiblue"),
+        **_DARK,
+        "prompt": ("1;34", "bold ansiblue"),
         "code": ("34", "ansiblue"),
         "bullet": ("34", "ansiblue"),
         "hunk": ("34", "ansiblue"),
+        "syntax.function": ("34", "ansiblue"),
+        "syntax.class": ("1;34", "bold ansiblue"),
         "warning": ("35", "ansimagenta"),
         "marked": ("1;35", "bold ansimagenta"),
         "phase": ("34", "ansiblue"),
@@ -116,23 +138,29 @@ THEMES: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "syntax.number": ("31", "ansired"),
         "syntax.builtin": ("34", "ansiblue"),
     },
-    "mono": {**_PLAIN, **{name: _PLAIN[plain] for name, plain in _ATTRIBUTES_ONLY.items()}},
+    "mono": {**_PLAIN, **{name: _attributes(names) for name, names in _ATTRIBUTES_ONLY.items()}},
 }
-"""Themes by name. "default" is for terminals of which nobody knows whether they are dark; "light" leaves out
-yellow and cyan, which no palette makes readable on white; "mono" is what NO_COLOR gets: attributes, no
-colours."""
+"""Themes by name. "default" is for terminals that do not tell their background; "light" leaves out yellow and
+cyan, which no palette makes readable on white; "mono" is what NO_COLOR gets: attributes, no colours."""
 
 
 @lru_cache(maxsize=512)
-def _sgr(theme: str, style: str) -> str:
+def _sgr(theme: str, style: str, *, italics: bool) -> str:
     table = THEMES[theme]
-    return ";".join(table[name][0] for name in style.split() if name in table and table[name][0])
+    codes = [table[name][0] for name in style.split() if name in table]
+    return ";".join(filter(None, codes if italics else (_upright(code, ";", "3") for code in codes)))
+
+
+def _upright(attributes: str, separator: str, italic: str) -> str:
+    """Attributes without the one for italics."""
+    return separator.join(one for one in attributes.split(separator) if one != italic)
 
 
 class Glyphs(msgspec.Struct, frozen=True):
     """The signs that are drawn; every one is a single cell."""
 
     prompt: str
+    bar: str
     bullet: str
     gutter: str
     rule: str
@@ -153,13 +181,13 @@ class Glyphs(msgspec.Struct, frozen=True):
 
 
 UNICODE = Glyphs(
-    prompt="❯", bullet="•", gutter="│", rule="─", marked="▸", running="●", done="✓", failed="✗", arrow="→",
-    ellipsis="…", dot="·", box_open="☐", box_active="◐", box_done="☑", box_dropped="☒", quote="▎",
+    prompt="❯", bar="▌", bullet="•", gutter="│", rule="─", marked="▸", running="●", done="✓", failed="✗",
+    arrow="→", ellipsis="…", dot="·", box_open="☐", box_active="◐", box_done="☑", box_dropped="☒", quote="▎",
     column="│", cross="┼",
 )  # fmt: skip
 ASCII = Glyphs(
-    prompt=">", bullet="*", gutter="|", rule="-", marked="!", running="*", done="+", failed="x", arrow=">",
-    ellipsis="~", dot="-", box_open="o", box_active="*", box_done="x", box_dropped="-", quote="|",
+    prompt=">", bar=">", bullet="*", gutter="|", rule="-", marked="!", running="*", done="+", failed="x",
+    arrow=">", ellipsis="~", dot="-", box_open="o", box_active="*", box_done="x", box_dropped="-", quote="|",
     column="|", cross="+",
 )  # fmt: skip
 
@@ -171,19 +199,22 @@ _IN_ASCII = str.maketrans(
 
 class Look(msgspec.Struct, frozen=True):
     """What this terminal can show, and what the person wants to see of it. `ansi` False: no escape sequence
-    at all (a dumb terminal, a pipe). `fold_lines`: lines of a tool's output before it is folded; `thoughts`
-    and `numbers`: whether reasoning, and tokens and cost, are shown."""
+    at all (a dumb terminal, a pipe). `fold_lines`: visible lines of a tool's output, `unfold`: the key or
+    command that shows the others; `thoughts` and `numbers`: whether reasoning, and tokens and cost, are
+    shown; `italics`: whether the terminal has them (GNU screen draws them in reverse video)."""
 
     theme: str
     glyphs: Glyphs
     ansi: bool
     fold_lines: int = FOLD_LINES
+    unfold: str = "Ctrl+O"
     thoughts: bool = True
     numbers: bool = True
+    italics: bool = True
 
     def sgr(self, style: str) -> str:
         """The SGR parameters of style names, "" when they change nothing."""
-        return _sgr(self.theme, style) if self.ansi and style else ""
+        return _sgr(self.theme, style, italics=self.italics) if self.ansi and style else ""
 
     def said(self, text: str) -> str:
         """Words of buddy's own with the signs that are drawn here."""
@@ -191,24 +222,37 @@ class Look(msgspec.Struct, frozen=True):
 
     def toolkit_rules(self) -> dict[str, str]:
         """The theme as style rules for prompt_toolkit."""
-        return {name: rule for name, (_sgr, rule) in THEMES[self.theme].items()}
+        rules = {name: rule for name, (_sgr, rule) in THEMES[self.theme].items()}
+        return (
+            rules if self.italics else {name: _upright(rule, " ", "italic") for name, rule in rules.items()}
+        )
 
 
 DUMB = ("dumb", "unknown", "")
 """What TERM says where a terminal can do nothing but print lines."""
+_DARK_ALWAYS = ("linux",)
+"""What TERM says where the background is black: the console of Linux."""
 _COLOURLESS = ("vt1", "vt2", "vt3", "vt4", "vt5")
 """How TERM begins where a terminal knows attributes and no colours."""
 _LIGHT = ("7", "9", "10", "11", "12", "13", "14", "15")
 """The palette's colours that are a light background."""
 
 ColorChoice = Literal["auto", "always", "never"]
+Ground = Literal["dark", "light"]
+"""The background, as the terminal answered when it was asked."""
 
 
 def choose_look(
-    *, environ: Mapping[str, str], color: ColorChoice, theme: str, encoding: str, is_terminal: bool
+    *,
+    environ: Mapping[str, str],
+    color: ColorChoice,
+    theme: str,
+    encoding: str,
+    is_terminal: bool,
+    ground: Ground | None = None,
 ) -> Look:
-    """Colours and glyphs from what the person and the environment say. The option wins, then a non-empty
-    NO_COLOR, then FORCE_COLOR and CLICOLOR_FORCE, then what the terminal is."""
+    """Colours and glyphs from what the person, the environment and the terminal's background say. The option
+    wins, then a non-empty NO_COLOR, then FORCE_COLOR and CLICOLOR_FORCE, then what the terminal is."""
     dumb = environ.get("TERM", "") in DUMB
     forced = any(environ.get(name, "") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE"))
     match color:
@@ -221,18 +265,22 @@ def choose_look(
             colored = not environ.get("NO_COLOR") and (forced or (is_terminal and not colorless))
     unicode = encoding.lower().replace("-", "").replace("_", "") in ("utf8", "utf8sig")
     ansi = colored or (is_terminal and not dumb)
-    named = _theme(theme, environ) if colored else "mono"
-    return Look(theme=named, glyphs=UNICODE if unicode else ASCII, ansi=ansi)
+    named = _theme(theme, environ, ground) if colored else "mono"
+    upright = environ.get("TERM", "").startswith("screen") or bool(environ.get("STY"))
+    glyphs = UNICODE if unicode else ASCII
+    return Look(theme=named, glyphs=glyphs, ansi=ansi, italics=not upright)
 
 
-def _theme(wanted: str, environ: Mapping[str, str]) -> str:
-    """The theme a person wants by the names of the settings. By itself it follows the background where the
-    terminal tells it (COLORFGBG: foreground;background)."""
+def _theme(wanted: str, environ: Mapping[str, str], ground: Ground | None) -> str:
+    """The theme for a name of the settings. By itself it follows the background: as the terminal answered,
+    or as it says in COLORFGBG (foreground;background)."""
     if wanted in ("dark", "light"):
         return wanted
     if wanted == "plain":
         return "mono"
+    if ground is not None:
+        return ground
     background = environ.get("COLORFGBG", "").rpartition(";")[2]
-    if not background.isdecimal():
-        return "default"
-    return "light" if background in _LIGHT else "dark"
+    if background.isdecimal():
+        return "light" if background in _LIGHT else "dark"
+    return "dark" if environ.get("TERM", "") in _DARK_ALWAYS else "default"

@@ -17,6 +17,7 @@ from buddy.repl.blocks import (
     ApprovalAnswered,
     ApprovalAsked,
     Block,
+    Lookups,
     Markdown,
     Note,
     TaskHeading,
@@ -25,6 +26,7 @@ from buddy.repl.blocks import (
     TurnSummary,
     UserPrompt,
 )
+from buddy.repl.lookups import KINDS, kind_of, merge_lookups
 from buddy.repl.markdown import MarkdownStream
 from buddy.repl.own_words import own_words
 from buddy.repl.view_state import (
@@ -67,9 +69,9 @@ def fold(state: ViewState, event: ev.TaskEvent) -> list[Block]:
     """Take one event into `state`; the result is what is printed now."""
     task = state.task(event.task_id)
     task.heard_at = event.at
-    blocks = _fold(state, task, event.event, event.at)
+    blocks = [*_settled_calls(task, event.event), *_fold(state, task, event.event, event.at)]
     for block in blocks:
-        if isinstance(block, (ToolCall, Thought, ApprovalAsked)):
+        if isinstance(block, (ToolCall, Lookups, Thought, ApprovalAsked)):
             state.folded.append(block)
     if task.task_id == state.focus:
         return blocks
@@ -114,6 +116,7 @@ def _fold(state: ViewState, task: TaskView, event: ev.AgentUiEvent, at: float) -
         case ev.ToolStarted():
             blocks = [*_close_thought(task, at), *_close_text(task)]
             task.tools[event.call.id] = _started(event, at)
+            task.order.append(event.call.id)
             task.phase = Working(at)
             task.calls += event.begun
             return blocks
@@ -151,7 +154,9 @@ def _why(event: ev.RetryScheduled) -> str:
 
 def _begin_turn(task: TaskView, at: float) -> None:
     task.phase = Working(at)
-    task.calls = task.not_begun = 0
+    task.calls = task.not_begun = task.refused = task.failed = 0
+    task.order.clear()
+    task.finished.clear()
     task.turn_tokens = 0
     task.tools.clear()
     task.stream = MarkdownStream()
@@ -265,21 +270,49 @@ def _tool_finished(state: ViewState, task: TaskView, event: ev.ToolFinished, at:
         return []
     if not tool.begun:
         task.not_begun += 1
+        task.order.remove(event.call_id)
         return []
-    return [
-        ToolCall(
-            call=tool.call,
-            title=tool.title,
-            risk=tool.risk,
-            status=event.status,
-            text="" if event.status == "ok" else event.text[:KEPT_ERROR_CHARS],
-            display=event.display,
-            seconds=event.seconds,
-            cached=event.cached,
-            task_id=_named(state, task),
-            already_shown=tool.asked == event.display,
-        )
-    ]
+    task.refused += event.status == "denied"
+    task.failed += event.status == "error"
+    task.finished[event.call_id] = ToolCall(
+        call=tool.call,
+        title=tool.title,
+        risk=tool.risk,
+        status=event.status,
+        text="" if event.status == "ok" else event.text[:KEPT_ERROR_CHARS],
+        display=event.display,
+        seconds=event.seconds,
+        cached=event.cached,
+        task_id=_named(state, task),
+        already_shown=tool.asked == event.display,
+    )
+    return _calls_in_order(task)
+
+
+def _calls_in_order(task: TaskView) -> list[Block]:
+    """The calls that have ended and have none before them that still runs. Lookups at the end of them wait:
+    the next call of the reply may be another one."""
+    ready = task.lookups
+    while task.order and (task.order[0] in task.finished or not task.tools):
+        call = task.finished.pop(task.order.popleft(), None)
+        ready += [call] if call is not None else []
+    waits = len(ready)
+    while waits and kind_of(ready[waits - 1]) is not None:
+        waits -= 1
+    task.lookups = ready[waits:]
+    return merge_lookups(ready[:waits])
+
+
+def _settled_calls(task: TaskView, event: ev.AgentUiEvent) -> list[Block]:
+    """The lookups that waited, as soon as something follows that can't stand in one line with them."""
+    match event:
+        case ev.ToolFinished() | ev.ToolProgress() | ev.TokenUsage():
+            return []
+        case ev.ToolStarted(call=call) if call.name in KINDS:
+            return []
+        case _:
+            waited, task.lookups = task.lookups, []
+            return merge_lookups(waited)
 
 
 def _not_begun(task: TaskView) -> list[Block]:
@@ -339,6 +372,8 @@ def _turn_finished(state: ViewState, task: TaskView, event: ev.TurnFinished, at:
             output_tokens=task.turn_tokens,
             task_id=task.task_id,
             name="" if in_front else state.name(task.task_id) or "in the background",
+            refused=task.refused,
+            failed=task.failed,
         )
     )
     return blocks

@@ -11,7 +11,7 @@ import msgspec
 from buddy.agent.display import Display
 from buddy.agent.events import RiskName, TokenUsage
 from buddy.agent.messages import Call
-from buddy.repl.blocks import Block, Foldable
+from buddy.repl.blocks import Block, Foldable, ToolCall
 from buddy.repl.markdown import MarkdownStream
 from buddy.tools.arguments_so_far import ArgumentsSoFar
 
@@ -134,7 +134,14 @@ class TaskView:
         self.stream_block = -1
         self.thought: list[str] = []
         self.thought_since = 0.0
+        self.order: deque[str] = deque()
+        """The ids of calls that were begun and are not printed yet, in the order of the reply."""
+        self.finished: dict[str, ToolCall] = {}
+        """Those of them that have ended."""
+        self.lookups: list[ToolCall] = []
+        """Lookups that have ended and wait for others of the same reply, to stand in one line with them."""
         self.calls = 0
+        self.refused = self.failed = 0
         self.not_begun = 0
         self.output_tokens = 0
         self.held: deque[Block] = deque(maxlen=KEPT_HELD)

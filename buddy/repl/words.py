@@ -32,6 +32,11 @@ def tokens(count: int) -> str:
     return f"{count / 1000:.1f}k" if count < 1_000_000 else f"{count / 1_000_000:.1f}M"
 
 
+def token_count(count: int) -> str:
+    """A number of tokens with its noun: `1 token`, `12.3k tokens`."""
+    return f"{tokens(count)} {'token' if count == 1 else 'tokens'}"
+
+
 def money(usd: float) -> str:
     """An amount of dollars, with as many digits as it needs."""
     return f"${usd:.2f}" if usd >= 0.095 or usd == 0 else f"${usd:.4f}"

@@ -231,7 +231,7 @@ async def test_a_session_in_use_is_not_left_for_but_can_be_shown_and_copied(tmp_
             assert f"/session show {first} shows it" in shown
             assert f"/session fork {first} goes on in a copy" in shown
             assert other.context.desk.memory.session_id == mine
-            await other.said(f"/session show {first}", "❯ hello", "an answer", "to read only")
+            await other.said(f"/session show {first}", "▌ hello", "an answer", "to read only")
             other.say(f"/session fork {first}")
             await other.reopened(mine)
             assert text_of(other.context.board.task(1).history[0]) == "hello"

@@ -89,8 +89,8 @@ def test_output_of_tools_is_folded_behind_a_gutter() -> None:
     block = call(Command("x", "\n".join(f"row {n}" for n in range(20)), 1, "", 2.0))
     assert drawn(block) == [
         "✓ run_shell x · exit 1 · 2 s",
-        *(f"│ row {n}" for n in range(6)),
         "│ … 14 more lines (Ctrl+O)",
+        *(f"│ row {n}" for n in range(14, 20)),
     ]
     assert drawn(Expanded(block))[1:] == [f"│ row {n}" for n in range(20)]
     assert PLAIN.is_folded(block, 60)
@@ -125,10 +125,10 @@ def test_progress_bars_show_their_last_state() -> None:
 
 
 def test_the_rest_of_the_blocks() -> None:
-    assert drawn(UserPrompt("hello\nyou", "prompt", 0, 0)) == ["❯ hello", "  you"]
-    assert drawn(UserPrompt("go on", "steer", 1, 2)) == ["❯ @2 steering: go on", "  [1 picture]"]
+    assert drawn(UserPrompt("hello\nyou", "prompt", 0, 0)) == ["▌ hello", "▌ you"]
+    assert drawn(UserPrompt("go on", "steer", 1, 2)) == ["▌ @2 steering: go on", "▌ [1 picture]"]
     pasted = drawn(UserPrompt("\n".join("abcdefghijklmnopqrstuvwxyz" * 2), "prompt", 0, 0))
-    assert pasted[-2:] == ["  x", "  … 28 more lines"]
+    assert pasted[-2:] == ["▌ x", "▌ … 28 more lines"]
     assert drawn(Thought("because", 12.3)) == ["· thought for 12 s (Ctrl+O)"]
     assert drawn(Expanded(Thought("because", 12.3))) == ["· thought for 12 s", "▎ because"]
     assert drawn(ApprovalAnswered("git push", 1, "once", "you")) == ["▸ approved once: git push"]
@@ -144,7 +144,7 @@ def test_the_rest_of_the_blocks() -> None:
         "no key",
     ]
     assert drawn(TaskHeading(2, "tests")) == ["── task 2 tests ────────"]
-    assert drawn(Table(("id", "what"), (("1", "one"),))) == ["id │ what", "───┼─────", "1  │ one"]
+    assert drawn(Table(("id", "what"), (("1", "one"),))) == ["id │ what", "───┼─────", " 1 │ one"]
     assert drawn(PlainText("a\n\nb")) == ["a", "", "b"]
     assert drawn(Markdown("\n\n", continues=True)) == []
 
@@ -306,7 +306,7 @@ def test_what_the_person_wants_to_see_decides_folding_and_thoughts() -> None:
     assert "line 0" not in Painter(plain).ansi(seen, 80)
 
 
-def test_a_narrow_table_breaks_between_words_or_stands_in_one_column() -> None:
+def test_a_narrow_table_breaks_between_words_or_becomes_labelled_records() -> None:
     rows = (("apply_patch", "medium", "Change several files with one patch"),)
     table = Table(("tool", "risk", "what it does"), rows)
     assert drawn(table, 40) == [
@@ -317,13 +317,11 @@ def test_a_narrow_table_breaks_between_words_or_stands_in_one_column() -> None:
         "            │        │ patch",
     ]
     assert drawn(table, 24) == [
-        "tool",
-        "risk",
-        "what it does",
-        "",
-        *rows[0][:2],
-        "Change several files",
-        "with one patch",
+        "tool: apply_patch",
+        "risk: medium",
+        "what it does: Change",
+        "  several files with",
+        "  one patch",
     ]
 
 

@@ -27,7 +27,7 @@ async def test_text_streams_above_the_prompt_while_somebody_types() -> None:
         stage.type("my draft")
         stage.send(tape.turn("go"), tape.reply(), tape.text("First paragraph.\n\nSecond, still op"))
         await stage.shows_rows(
-            "❯ go",
+            "▌ go",
             "",
             "First paragraph.",
             "● writing",
@@ -38,7 +38,7 @@ async def test_text_streams_above_the_prompt_while_somebody_types() -> None:
         )
         stage.send(tape.text("en.\n"), tape.reply_done(), tape.done())
         await stage.shows_rows(
-            "❯ go",
+            "▌ go",
             "",
             "First paragraph.",
             "",

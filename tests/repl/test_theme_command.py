@@ -58,14 +58,14 @@ async def test_the_screen_is_drawn_again_with_the_colours_of_another_theme() -> 
 
         stage.repl.print(Note("warning", "mind the gap"))
         await stage.shows("mind the gap")
-        assert (colour("mind"), prompt()) == ("magenta", "green")
+        assert (colour("mind"), prompt()) == ("magenta", "blue")
         stage.repl.restyle(dark)
         await stage.until(lambda: colour("mind") == "brown")
         assert prompt() == "green"
         stage.repl.restyle(plain)
         await stage.until(lambda: (colour("mind"), prompt()) == ("default", "default"))
         stage.repl.restyle(light)
-        await stage.until(lambda: (colour("mind"), prompt()) == ("magenta", "green"))
+        await stage.until(lambda: (colour("mind"), prompt()) == ("magenta", "blue"))
         assert sum("mind the gap" in row for row in stage.terminal.everything()) == 1
 
 
