@@ -37,7 +37,7 @@ async def test_the_prompt_is_seen_whatever_goes_with_it(tmp_path: Path) -> None:
         text = desk.paper.text()
         assert "▌ @1 and now look at @main.py\n" in text
         assert (
-            "  with it: Background task 2, 'write tests', has finished\n  with it: attached: main.py\n"
+            "▌ with it: Background task 2, 'write tests', has finished\n▌ with it: attached: main.py\n"
             in text
         )
         assert "print(1)" not in text
