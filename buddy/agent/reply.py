@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from buddy.agent.counting import counted
 from buddy.agent.events import TextDelta, ThinkingDelta, ToolCallDelta
@@ -41,6 +41,10 @@ from buddy.agent.provider import (
     UsagePiece,
 )
 
+MAX_CHARACTERS = 4_000_000
+"""Of text, of reasoning, and of arguments, in one reply: more than any model can write."""
+MAX_PARTS = 10_000
+MAX_CALLS = 500
 NO_ARGUMENTS = frozenset({"", "null", '""'})
 """What servers send for a call without arguments; it becomes "{}"."""
 
@@ -132,6 +136,7 @@ class ReplyAssembler:
         self._usage = NO_USAGE
         self._opaque: dict[str, Any] = {}
         self._reason: str | None = None
+        self._characters = {"text": 0, "reasoning": 0, "arguments": 0}
 
     def feed(self, delta: ModelDelta) -> TextDelta | ThinkingDelta | ToolCallDelta | None:
         """Take one piece; the event to emit for it, None when there is nothing to show."""
@@ -148,7 +153,7 @@ class ReplyAssembler:
                 self._take_usage(delta.usage)
                 return None
             case ServerPiece():
-                self._parts.append(ServerItem(delta.data))
+                self._add_part(ServerItem(delta.data))
                 return None
             case OpaquePiece():
                 self._opaque.update(delta.data)
@@ -177,7 +182,8 @@ class ReplyAssembler:
         part = self._text
         if part is None or part.block != piece.block:
             part = self._text = _OpenText(piece.block, len(self._parts))
-            self._parts.append(part)
+            self._add_part(part)
+        self._count("text", text)
         part.pieces.append(text)
         return TextDelta(self.reply_id, part.at, text)
 
@@ -189,9 +195,10 @@ class ReplyAssembler:
         if piece.signature or piece.opaque:
             part.signature = piece.signature or part.signature
             part.opaque.update(piece.opaque)
-            shown = _beyond("".join(part.pieces), piece.text)
+            shown = _beyond("".join(part.pieces), piece.text) if piece.text else ""
         if not shown:
             return None
+        self._count("reasoning", shown)
         part.pieces.append(shown)
         return ThinkingDelta(self.reply_id, part.at, shown)
 
@@ -204,7 +211,7 @@ class ReplyAssembler:
             return part
         part = self._thinking = _OpenThinking(piece.block, len(self._parts))
         self._thinking_blocks[piece.block] = part
-        self._parts.append(part)
+        self._add_part(part)
         return part
 
     def _take_call(self, piece: CallPiece) -> ToolCallDelta | None:
@@ -218,8 +225,10 @@ class ReplyAssembler:
         if piece.index is not None:
             self._slots[piece.index] = call
         if piece.name and piece.name != call.name:
+            self._count("arguments", piece.name)
             call.name += piece.name
         call.opaque.update(piece.opaque)
+        self._count("arguments", piece.arguments)
         shown = piece.arguments
         if piece.complete:
             shown = _beyond("".join(call.pieces), piece.arguments)
@@ -253,9 +262,11 @@ class ReplyAssembler:
         return None if _begins_anew(piece, last) else last
 
     def _open_call(self, piece: CallPiece) -> _OpenCall:
+        if len(self._calls) == MAX_CALLS:
+            raise too_large(f"{MAX_CALLS} tool calls")
         call = _OpenCall(self._free_id(piece.id), piece.id)
         self._calls.append(call)
-        self._parts.append(call)
+        self._add_part(call)
         return call
 
     def _free_id(self, wanted: str) -> str:
@@ -265,6 +276,16 @@ class ReplyAssembler:
             wanted = self._new_id() if self._new_id else f"{self.reply_id}-{number}"
         self._taken.add(wanted)
         return wanted
+
+    def _add_part(self, part: _OpenText | _OpenThinking | _OpenCall | ServerItem) -> None:
+        if len(self._parts) == MAX_PARTS:
+            raise too_large(f"{MAX_PARTS:,} parts")
+        self._parts.append(part)
+
+    def _count(self, kind: Literal["text", "reasoning", "arguments"], more: str) -> None:
+        self._characters[kind] += len(more)
+        if self._characters[kind] > MAX_CHARACTERS:
+            raise too_large(f"{MAX_CHARACTERS // 1_000_000} million characters of {kind}")
 
     def _take_usage(self, usage: Usage) -> None:
         if usage.input_tokens or usage.output_tokens:
@@ -295,6 +316,11 @@ class ReplyAssembler:
     def _received(self) -> str:
         characters = sum(len(p) for part in self._parts if isinstance(part, _OpenText) for p in part.pieces)
         return f"{counted(characters, 'character')} and {counted(len(self._calls), 'tool call')} had arrived"
+
+
+def too_large(limit: str) -> ProviderError:
+    """A reply that no model writes: asking again would bring the same."""
+    return ProviderError("server", f"the reply was stopped at {limit}", retryable=False)
 
 
 def is_json(text: str) -> bool:

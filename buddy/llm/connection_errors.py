@@ -66,6 +66,21 @@ def broken_answer(error: BaseException, host: str) -> ProviderError:
     return ProviderError("cut", f"the connection to {host} broke while the answer arrived ({_reason(error)})")
 
 
+def unusable_answer(error: BaseException, host: str) -> ProviderError:
+    """The bytes are no answer of a model server; asking again would bring the same."""
+    return ProviderError("server", f"{host} gave an unusable answer: {error}", retryable=False)
+
+
+def redirected(location: str, host: str, status: int) -> ProviderError:
+    """A redirect is never followed: it would take the key and the conversation to another address."""
+    return ProviderError(
+        "not_found",
+        f"{host} redirects to {location}: expected an answer; "
+        "check the profile's base_url, or sign in to the network",
+        status=status,
+    )
+
+
 def _refused(address: str) -> ProviderError:
     return _told(
         f"nothing answers at {address} (connection refused); is the server running, is base_url right?"

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from time import monotonic
 from typing import Protocol
 from urllib.parse import urlsplit
 
 import msgspec
 
 from buddy.agent.provider import Alive, ModelDelta, ProviderError
+from buddy.llm.connection_errors import redirected
 from buddy.llm.errors import classify, redact
 from buddy.llm.reply_reader import Decoder, ReplyReader
 
@@ -21,6 +23,9 @@ MAX_ERROR_BYTES = 200_000
 ERROR_BODY_S = 10
 DRAIN_S = 0.05
 """How long the end of a finished body is waited for, so that the connection can be used again."""
+
+LOOP_SHARE_S = 0.01
+"""How long a reply is taken apart before the event loop gets its turn."""
 
 ALIVE = Alive()
 
@@ -112,6 +117,7 @@ async def stream_reply(
         await _refuse_failure(answer, post)
         body = answer.body()
         reader = ReplyReader(decoder, post.provider)
+        turn_over_at = monotonic() + LOOP_SHARE_S
         async for chunk in body:
             pieces = reader.feed(chunk)
             if not pieces:
@@ -120,6 +126,9 @@ async def stream_reply(
                 if isinstance(piece, ProviderError):
                     raise _without_key(piece, post.key)
                 yield piece
+                if monotonic() > turn_over_at:
+                    await asyncio.sleep(0)  # a fast server must not keep the loop from keys and timers
+                    turn_over_at = monotonic() + LOOP_SHARE_S
             if decoder.is_done:
                 break
         else:
@@ -152,12 +161,7 @@ async def _refuse_failure(answer: Answer, post: Post) -> None:
         return
     if answer.status < 400:
         where = answer.headers.get("location", "elsewhere")
-        raise ProviderError(
-            "not_found",
-            f"{post.provider} redirects to {redact(where, post.key)[:200]}: expected an answer; "
-            "check the profile's base_url, or sign in to the network",
-            status=answer.status,
-        )
+        raise redirected(redact(where, post.key)[:200], post.provider, answer.status)
     content = await _first_bytes(answer.body())
     raise classify(answer.status, answer.headers, content, post.provider, key=post.key)
 

@@ -7,7 +7,7 @@ connection whose answer was in any way unusual is not used again.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Protocol
 
 import msgspec
@@ -15,12 +15,25 @@ import msgspec
 from buddy.agent.counting import counted
 
 MAX_HEAD_BYTES = 65_536
+MAX_INTERIM_ANSWERS = 32
+"""How many answers of status 1xx may precede the real one; servers send one or two."""
 MAX_CHUNK_LINE = 4_096
+MAX_TRAILERS = 100
+UNZIPPED_PIECE = 65_536
 HEX = frozenset(b"0123456789abcdefABCDEF")
 
 
 class HttpError(ValueError):
     """The bytes are no HTTP/1.1 answer: what was wrong."""
+
+
+class RedirectError(HttpError):
+    """The answer sends the request, with its key, to another address. `location`: where."""
+
+    def __init__(self, status: int, location: str) -> None:
+        super().__init__(f"it redirects to {location}")
+        self.status = status
+        self.location = location
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -54,21 +67,35 @@ class Body(Protocol):
         ...
 
 
-def split_head(data: bytes) -> tuple[Head, bytes] | None:
-    """The head at the beginning of these bytes and what follows; None while it is incomplete. Interim answers
-    (1xx) are skipped."""
-    while True:
-        end = data.find(b"\r\n\r\n")
-        if end < 0:
-            if len(data) > MAX_HEAD_BYTES:
-                raise HttpError(f"its headers are longer than {MAX_HEAD_BYTES} bytes")
-            if not data.startswith(b"HTTP/1."[: len(data)]):
-                raise HttpError("it does not speak HTTP")
-            return None
-        head = _head(data[:end])
-        data = data[end + 4 :]
-        if head.status >= 200:
-            return head, data
+class HeadParser:
+    """The head of one answer, found in bytes as they arrive: each byte is looked at once. Interim answers
+    (1xx) are skipped, a limited number of them."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._interim = 0
+
+    def feed(self, data: bytes) -> tuple[Head, bytes] | None:
+        """The head and the bytes after it; None while it is incomplete. Raises `HttpError`."""
+        searched = max(0, len(self._data) - 3)
+        self._data += data
+        begin = 0
+        while (end := self._data.find(b"\r\n\r\n", searched)) >= 0:
+            if end - begin > MAX_HEAD_BYTES:
+                break
+            head = _head(bytes(self._data[begin:end]))
+            begin = searched = end + 4
+            if head.status >= 200:
+                return head, bytes(self._data[begin:])
+            self._interim += 1
+            if self._interim > MAX_INTERIM_ANSWERS:
+                raise HttpError(f"more than {MAX_INTERIM_ANSWERS} interim answers came before the real one")
+        del self._data[:begin]
+        if len(self._data) > MAX_HEAD_BYTES:
+            raise HttpError(f"its headers are longer than {MAX_HEAD_BYTES} bytes")
+        if not b"HTTP/1.".startswith(self._data[:7]):
+            raise HttpError("it does not speak HTTP")
+        return None
 
 
 def body_of(head: Head) -> Body:
@@ -89,14 +116,32 @@ def body_of(head: Head) -> Body:
     return SizedBody(int(size))
 
 
-def unzip(encoding: str) -> Callable[[bytes], bytes] | None:
-    """What undoes a content encoding, piece by piece; None for none. Raises `HttpError` for one that was not
-    asked for."""
+class Unzip:
+    """A content encoding undone, in pieces of a limited size however well it was packed."""
+
+    def __init__(self) -> None:
+        self._unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32)
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The pieces these bytes unpack to. Raises `HttpError`."""
+        piece = b""
+        while data or len(piece) == UNZIPPED_PIECE:  # a full piece may have left more inside the unpacker
+            try:
+                piece = self._unpacker.decompress(data, UNZIPPED_PIECE)
+            except zlib.error as error:
+                raise HttpError(f"its content encoding is broken ({error})") from error
+            data = self._unpacker.unconsumed_tail
+            if piece:
+                yield piece
+
+
+def unzip_for(encoding: str) -> Unzip | None:
+    """The decoder of a content encoding; None for none. Raises `HttpError` for one that was not asked for."""
     match encoding.strip().lower():
         case "" | "identity":
             return None
         case "gzip" | "x-gzip" | "deflate":
-            return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress
+            return Unzip()
         case other:
             raise HttpError(f"its content encoding ({other[:20]}) was not asked for")
 
@@ -148,6 +193,7 @@ class ChunkedBody:
         self._pending: bytes = b""
         self._left = 0
         self._state = "size"
+        self._trailers = 0
         self.is_done = False
         self.rest: bytes = b""
 
@@ -199,6 +245,9 @@ class ChunkedBody:
                 self._state = "data" if self._left else "trailers"
             case _:
                 self.is_done = not line
+                self._trailers += 1
+                if self._trailers > MAX_TRAILERS:
+                    raise HttpError(f"more than {MAX_TRAILERS} trailers follow it")
 
 
 def _head(data: bytes) -> Head:

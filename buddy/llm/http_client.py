@@ -17,7 +17,9 @@ sys.modules.setdefault("httpx._main", _command_line)
 
 import httpx  # noqa: E402 - after the placeholder
 
-from buddy.llm.connection_errors import broken_answer, unreachable  # noqa: E402 - as above
+from buddy.llm.connection_errors import broken_answer, unreachable, unusable_answer  # noqa: E402 - as above
+from buddy.llm.http1 import HttpError  # noqa: E402 - as above
+from buddy.llm.httpx_transport import BoundedTransport  # noqa: E402 - as above
 from buddy.llm.plain_client import check_headers, target_of, trusting_the_system  # noqa: E402 - as above
 
 
@@ -44,6 +46,8 @@ class HttpxAnswer:
         try:
             async for chunk in self._response.aiter_bytes():
                 yield chunk
+        except HttpError as error:
+            raise unusable_answer(error, self._host) from error
         except httpx.HTTPError as error:
             raise broken_answer(error, self._host) from error
 
@@ -62,6 +66,8 @@ class HttpxClient:
         try:
             request = self._client.build_request("POST", url, headers=headers, content=content)
             return HttpxAnswer(await self._client.send(request, stream=True), target.host)
+        except HttpError as error:
+            raise unusable_answer(error, target.host) from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise unreachable(error, target.host, address=target.address, proxy=self._proxy) from error
 
@@ -75,9 +81,9 @@ def httpx_client(connect_s: float, *, proxy: str = "", tls: ssl.SSLContext | Non
     limited here: that is the watchdog's task."""
     client = httpx.AsyncClient(
         timeout=httpx.Timeout(None, connect=connect_s),
-        limits=httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=60),
-        proxy=httpx.Proxy(proxy, ssl_context=tls) if proxy else None,
-        verify=tls or trusting_the_system(),
+        transport=BoundedTransport(
+            tls=tls or trusting_the_system(), proxy=httpx.Proxy(proxy, ssl_context=tls) if proxy else None
+        ),
         trust_env=False,
     )
     return HttpxClient(client, proxy=httpx.URL(proxy).host if proxy else "")

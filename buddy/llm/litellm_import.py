@@ -49,6 +49,7 @@ class LitellmUnavailableError(Exception):
 
 
 HTTP_HANDLERS = "litellm.llms.custom_httpx.http_handler"
+CLIENTS = "buddy.llm.litellm_clients"
 
 
 class LitellmLibrary:
@@ -62,6 +63,7 @@ class LitellmLibrary:
         self._environment = environment
         self._importer = importer or importlib.import_module
         self._future: Future[Any] | None = None
+        self._transport: Any = None
 
     def start(self) -> None:
         """Begin the import in the background (after the first frame is drawn), once."""
@@ -77,6 +79,11 @@ class LitellmLibrary:
         assert self._future is not None
         # Shielded: a cancelled call must not cancel the import that the next one waits for.
         return await asyncio.shield(asyncio.wrap_future(self._future))
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop."""
+        if self._transport is not None:
+            await self._transport.aclose()
 
     def _run(self, future: Future[Any]) -> None:
         with giving_way():
@@ -114,7 +121,9 @@ class LitellmLibrary:
             for name in FIRST_CALL_MODULES:
                 self._importer(name)
             configure(module)
-            let_go_at_exit(self._importer(HTTP_HANDLERS))
+            handlers = self._importer(HTTP_HANDLERS)
+            let_go_at_exit(handlers)
+            self._transport = self._importer(CLIENTS).take_over(module, handlers, self._environment)
         finally:
             gc.enable()
             gc.freeze()

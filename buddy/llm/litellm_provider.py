@@ -17,8 +17,10 @@ from typing import Any, Literal, cast
 from buddy.agent.pattern import pattern
 from buddy.agent.provider import ModelDelta, ModelRequest, ProviderError
 from buddy.llm import litellm_messages
-from buddy.llm.connection_errors import broken_answer, unreachable
-from buddy.llm.errors import classify
+from buddy.llm.connection_errors import broken_answer, redirected, unreachable, unusable_answer
+from buddy.llm.direct import MAX_ERROR_BYTES, host_of
+from buddy.llm.errors import classify, redact
+from buddy.llm.http1 import HttpError, RedirectError
 from buddy.llm.keys import Key, key_for_request
 from buddy.llm.litellm_chunks import ChunkReader, UsageChunks
 from buddy.llm.litellm_closing import hang_up
@@ -30,7 +32,7 @@ ANTHROPIC_MODELS = pattern(r"claude|anthropic", re.IGNORECASE)
 LOOP_SHARE_S = 0.004
 """How long chunks are taken apart before the event loop gets its turn."""
 PREFIXES = pattern(r"^(?:litellm\.[\w.]+: ?|[A-Z]\w*(?:Error|Exception)\b(?: ?[:-])? ?)+")
-NOISE = pattern(r"(?s)\s*(?:Traceback \(most recent call last\).*|\.? ?Handle with `litellm\.\w+`\.?)$")
+NOISE = pattern(r"(?s)(?:Traceback \(most recent call last\).*|\.? ?Handle with `litellm\.\w+`\.?)$")
 BYTES = pattern(r"""\bb(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
 """A body as litellm prints it into its messages: the `repr` of bytes."""
 NO_SUCH_PROVIDER = "LLM Provider NOT provided"
@@ -170,10 +172,16 @@ def error_of(
     # In the middle of a stream the real one is wrapped.
     error = getattr(error, "original_exception", None) or error
     causes = _causes(error)
+    host = host_of(base_url) if base_url else provider
+    for cause in causes:
+        if isinstance(cause, RedirectError):
+            return redirected(redact(cause.location, key)[:200], host, cause.status)
+        if isinstance(cause, HttpError):
+            return unusable_answer(cause, host)
     if TRANSPORT_ERRORS & {type(one).__name__ for one in causes}:
         if has_begun:
-            return broken_answer(error, provider)
-        return unreachable(error, provider, address=target_of(base_url).address if base_url else "")
+            return broken_answer(error, host)
+        return unreachable(error, host, address=target_of(base_url).address if base_url else "")
     if isinstance(causes[-1], ImportError):
         missing = str(causes[-1]).rstrip(".")
         return ProviderError(
@@ -236,5 +244,5 @@ def _body(error: Exception, text: str) -> object:
 
 
 def _text(error: Exception) -> str:
-    told = NOISE().sub("", str(getattr(error, "message", "") or error))
+    told = NOISE().sub("", str(getattr(error, "message", "") or error)[:MAX_ERROR_BYTES].rstrip())
     return PREFIXES().sub("", told).strip()

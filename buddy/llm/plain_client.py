@@ -19,8 +19,8 @@ import msgspec
 from buddy.agent.cleanup import on_failure
 from buddy.agent.provider import ProviderError
 from buddy.llm.connecting import first_connected, interleaved, is_literal
-from buddy.llm.connection_errors import broken_answer, unreachable
-from buddy.llm.http1 import Body, Head, HttpError, body_of, split_head, unzip
+from buddy.llm.connection_errors import broken_answer, unreachable, unusable_answer
+from buddy.llm.http1 import Body, Head, HeadParser, HttpError, body_of, unzip_for
 
 IDLE_S = 60
 """How long an unused connection is kept."""
@@ -142,7 +142,7 @@ class PlainAnswer:
         self._connection = connection
         self._is_reusable = head.is_reusable
         self._framing = body_of(head)
-        self._unzip = unzip(head.headers.get("content-encoding", ""))
+        self._unzip = unzip_for(head.headers.get("content-encoding", ""))
         self._host = host
         self._keep = keep
         self._chunks = self._read(first, self._framing)
@@ -165,9 +165,10 @@ class PlainAnswer:
         try:
             while True:
                 chunk = framing.feed(data) if data else b""
-                if self._unzip is not None and chunk:
-                    chunk = self._unzip(chunk)
-                if chunk:
+                if self._unzip is not None:
+                    for piece in self._unzip.feed(chunk):
+                        yield piece
+                elif chunk:
                     yield chunk
                 if framing.is_done:
                     return
@@ -217,23 +218,27 @@ class PlainClient:
     async def _ask(
         self, connection: Connection, request: bytes, target: Target, *, is_kept: bool = False
     ) -> PlainAnswer:
-        data = b""
+        parser = HeadParser()
+        has_data = False
         with on_failure(connection.close):
             try:
                 connection.write(request)
-                while (found := split_head(data)) is None:
-                    more = await connection.read()
-                    if not more:
-                        raise ConnectionResetError("no answer")
-                    data += more
+                while (found := parser.feed(await self._some(connection))) is None:
+                    has_data = True
+                head, rest = found
+                return PlainAnswer(connection, head, rest, target.host, lambda it: self._keep(target, it))
             except HttpError as error:
-                raise ProviderError("server", f"{target.host} gave an unusable answer: {error}") from error
+                raise unusable_answer(error, target.host) from error
             except OSError as error:
-                if is_kept and not data:
+                if is_kept and not has_data:
                     raise _Stale from error
                 raise unreachable(error, target.host, address=target.address) from error
-        head, rest = found
-        return PlainAnswer(connection, head, rest, target.host, lambda it: self._keep(target, it))
+
+    async def _some(self, connection: Connection) -> bytes:
+        data = await connection.read()
+        if not data:
+            raise ConnectionResetError("no answer")
+        return data
 
     async def _connect(self, target: Target) -> Connection:
         context = self._tls() if target.is_tls else None

@@ -15,6 +15,8 @@ from buddy.llm.half_characters import HalfCharacters
 from buddy.llm.loose_json import loads, mapping
 from buddy.llm.sse import BOM, SseError, SseEvent, SseParser
 
+MAX_BODY_BYTES = 128 * 1024 * 1024
+"""Decoded bytes of one reply: twice what the longest reply of any model takes as events."""
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 MAX_PAGE_BYTES = 65_536
 BLANKS = BOM + b" \t\r\n"
@@ -53,11 +55,15 @@ class ReplyReader:
         self._parser: SseParser | None = None
         self._head: list[bytes] = []
         self._size = 0
+        self._total = 0
         self._kind = b""
         self._halves = HalfCharacters()
 
     def feed(self, chunk: bytes) -> Pieces:
         """The pieces these bytes complete."""
+        self._total += len(chunk)
+        if self._total > MAX_BODY_BYTES:
+            return (self._unusable(f"it is longer than {MAX_BODY_BYTES // 1024**2} MB"),)
         return self._halves.joined(self._read(chunk))
 
     def end(self) -> Pieces:

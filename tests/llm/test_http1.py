@@ -9,19 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buddy.llm.http1 import (
+    MAX_INTERIM_ANSWERS,
+    UNZIPPED_PIECE,
     ChunkedBody,
     Head,
+    HeadParser,
     HttpError,
     OpenBody,
     SizedBody,
     body_of,
-    split_head,
-    unzip,
+    unzip_for,
 )
 
 
 def head_of(text: str) -> tuple[Head, bytes] | None:
-    return split_head(text.replace("\n", "\r\n").encode("latin-1"))
+    return HeadParser().feed(text.replace("\n", "\r\n").encode("latin-1"))
 
 
 def test_a_head_has_a_status_and_headers_in_lower_case():
@@ -170,9 +172,60 @@ def test_a_chunked_body_without_its_last_chunk_has_no_end():
 
 def test_compressed_bodies_are_unpacked_although_nobody_asked():
     packed = gzip.compress(b"hello")
-    undo = unzip("gzip")
+    undo = unzip_for("gzip")
     assert undo is not None
-    assert undo(packed[:9]) + undo(packed[9:]) == b"hello"
-    assert unzip("identity") is None
+    assert b"".join([*undo.feed(packed[:9]), *undo.feed(packed[9:])]) == b"hello"
+    assert unzip_for("identity") is None
     with pytest.raises(HttpError, match="was not asked for"):
-        unzip("br")
+        unzip_for("br")
+
+
+@given(st.binary(max_size=400_000), st.integers(1, 5000))
+def test_RU_M2_unpacked_pieces_are_small_and_whole(content, cut):
+    packed = gzip.compress(content)
+    undo = unzip_for("gzip")
+    assert undo is not None
+    pieces = [piece for at in range(0, len(packed), cut) for piece in undo.feed(packed[at : at + cut])]
+    assert b"".join(pieces) == content
+    assert max(map(len, pieces), default=0) <= UNZIPPED_PIECE
+
+
+def test_RU_M2_a_bomb_is_unpacked_piece_by_piece():
+    undo = unzip_for("gzip")
+    assert undo is not None
+    assert len(next(undo.feed(gzip.compress(b"\0" * 100_000_000)))) == UNZIPPED_PIECE
+
+
+def test_RU_M3_interim_answers_are_counted():
+    parser = HeadParser()
+    for _ in range(MAX_INTERIM_ANSWERS):
+        assert parser.feed(b"HTTP/1.1 103 Early Hints\r\n\r\n") is None
+    with pytest.raises(HttpError, match="interim"):
+        parser.feed(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
+def test_RU_M3_heads_are_limited_however_many_came_before():
+    parser = HeadParser()
+    parser.feed(b"HTTP/1.1 103 Early Hints\r\nx: " + b"y" * 60_000 + b"\r\n\r\n")
+    assert parser.feed(b"HTTP/1.1 200 OK\r\nx: " + b"y" * 60_000) is None
+    with pytest.raises(HttpError, match="headers are longer"):
+        parser.feed(b"y" * 60_000)
+
+
+@given(st.integers(1, 40))
+def test_RU_M3_a_head_in_any_fragments_is_the_same(cut):
+    interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\nlink: a\r\n\r\n"
+    text = interim + b"HTTP/1.1 200 OK\r\nx: y\r\n\r\nbody"
+    parser = HeadParser()
+    at, found = 0, None
+    while found is None:
+        found = parser.feed(text[at : at + cut])
+        at += cut
+    assert found[0] == Head(200, {"x": "y"}, is_reusable=True)
+    assert found[1] + text[at:] == b"body"
+
+
+def test_RU_M3_trailers_are_counted():
+    body = ChunkedBody()
+    with pytest.raises(HttpError, match="trailers"):
+        body.feed(b"0\r\n" + b"a: b\r\n" * 10_000)

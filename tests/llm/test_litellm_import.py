@@ -19,6 +19,7 @@ from buddy.agent.provider import ModelRequest, ProviderError
 from buddy.llm.giving_way import SWITCH_S, giving_way
 from buddy.llm.litellm_import import (
     BEFORE_IMPORT,
+    CLIENTS,
     FIRST_CALL_MODULES,
     HTTP_HANDLERS,
     LATER_MODULES,
@@ -32,7 +33,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def module() -> Any:
     handler = type("AsyncHTTPHandler", (), {})
-    return SimpleNamespace(ModelResponse=object, ModelResponseStream=object, AsyncHTTPHandler=handler)
+    return SimpleNamespace(
+        ModelResponse=object,
+        ModelResponseStream=object,
+        AsyncHTTPHandler=handler,
+        take_over=lambda *_given: None,
+    )
 
 
 class Importer:
@@ -112,7 +118,7 @@ async def test_it_happens_once_in_a_daemon_thread_with_everything_set_before() -
     first, second = await asyncio.gather(library.module(), library.module())
     assert first is second
     assert await asyncio.to_thread(importer.is_done.wait, 20)
-    assert importer.asked == ["litellm", *FIRST_CALL_MODULES, HTTP_HANDLERS, *LATER_MODULES]
+    assert importer.asked == ["litellm", *FIRST_CALL_MODULES, HTTP_HANDLERS, CLIENTS, *LATER_MODULES]
     assert importer.seen == {
         # What the person set stays.
         "environment": {**BEFORE_IMPORT, "LITELLM_MODE": "DEV"},
