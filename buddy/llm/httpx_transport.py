@@ -18,11 +18,11 @@ import httpx
 
 from buddy.llm.direct import ERROR_BODY_S
 from buddy.llm.http1 import HeadParser, HttpError, RedirectError, Unzip, unzip_for
-from buddy.llm.http_choice import proxy_for
-from buddy.llm.plain_client import trusting_the_system
+from buddy.llm.plain_client import IDLE_S, trusting_the_system
+from buddy.llm.proxies import proxy_for
 from buddy.llm.reply_reader import MAX_BODY_BYTES
 
-LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=60)
+MAX_IDLE_CONNECTIONS = 20
 MAX_ERROR_BYTES = 50_000
 """litellm searches error bodies with patterns that take a second for four times as much."""
 SocketOption = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
@@ -32,9 +32,33 @@ class BoundedTransport(httpx.AsyncHTTPTransport):
     """One pool of connections, through `proxy` where one is given."""
 
     def __init__(self, *, tls: ssl.SSLContext, proxy: httpx.Proxy | None = None) -> None:
-        super().__init__(verify=tls, proxy=proxy, limits=LIMITS, trust_env=False)
-        # httpx has no argument for it; httpcore's pools do.
-        self._pool._network_backend = _BoundedBackend(self._pool._network_backend)  # noqa: SLF001
+        super().__init__(verify=tls, proxy=proxy, trust_env=False)  # refuses proxies it can't use
+        backend = _BoundedBackend(cast(httpcore.AsyncNetworkBackend, httpcore.AnyIOBackend()))
+        if proxy is None:
+            self._pool = httpcore.AsyncConnectionPool(
+                ssl_context=tls,
+                max_connections=None,
+                max_keepalive_connections=MAX_IDLE_CONNECTIONS,
+                keepalive_expiry=IDLE_S,
+                network_backend=backend,
+            )
+        elif proxy.url.scheme in ("http", "https"):
+            self._pool = httpcore.AsyncHTTPProxy(
+                proxy_url=httpcore.URL(
+                    scheme=proxy.url.raw_scheme,
+                    host=proxy.url.raw_host,
+                    port=proxy.url.port,
+                    target=proxy.url.raw_path,
+                ),
+                proxy_auth=proxy.raw_auth,
+                proxy_headers=proxy.headers.raw,
+                proxy_ssl_context=proxy.ssl_context,
+                ssl_context=tls,
+                max_connections=None,
+                max_keepalive_connections=MAX_IDLE_CONNECTIONS,
+                keepalive_expiry=IDLE_S,
+                network_backend=backend,
+            )
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send and wait for the headers. Raises `HttpError` for an answer that breaks a limit."""

@@ -14,9 +14,10 @@ import pytest
 from buddy.agent.messages import text_of
 from buddy.agent.provider import ProviderError
 from buddy.llm.direct import Endpoint
-from buddy.llm.http_choice import client_for, proxy_for
+from buddy.llm.http_choice import client_for
 from buddy.llm.openai_chat import OpenAIChat
 from buddy.llm.plain_client import PlainClient, target_of, trusting_the_system
+from buddy.llm.proxies import proxy_for
 from tests.capabilities import requires
 from tests.certificates import Certificate, certificate_of
 from tests.fake_llm.script import reply
