@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from buddy.agent.display import Plain
-from buddy.agent.events import ToolProgress
+from buddy.agent.events import MissingApproval, ToolProgress
 from buddy.agent.host import Allowed, Decision, Denied, Withdrawn
 from buddy.agent.loop_guard import NOTICE_TEXT, STOP_AT
 from buddy.agent.messages import SKIPPED_TEXT, Call, ResultStatus, ToolMessage
@@ -154,17 +154,23 @@ async def _decided(turn: Turn, one: _Ready, decision: Decision | None) -> _Close
             turn.begin_call(one.call)
             status, result = await _executed(turn, one)
             return _guarded(turn, one, status, result)
-        case Denied(reason):
-            return _guarded(turn, one, "denied", _said(f"denied: {reason}"))
+        case Denied(reason, missing):
+            return _guarded(turn, one, "denied", _said(f"denied: {reason}"), missing)
         case Withdrawn():
             return _Closed(turn.close_call(one.call, "skipped", _said(SKIPPED_TEXT)), None)
 
 
-def _guarded(turn: Turn, one: _Ready, status: ResultStatus, result: ToolResult) -> _Closed:
+def _guarded(
+    turn: Turn,
+    one: _Ready,
+    status: ResultStatus,
+    result: ToolResult,
+    missing: MissingApproval | None = None,
+) -> _Closed:
     seen, count = turn.guard.observe(one.call, result.text)
     if seen != "ok":
         result = msgspec.structs.replace(result, text=result.text + NOTICE_TEXT.format(count=count))
-    message = turn.close_call(one.call, status, result)
+    message = turn.close_call(one.call, status, result, missing)
     if seen != "stop":
         return _Closed(message, None)
     reason = f"the model goes round in circles: {one.call.name}, {STOP_AT} times the same or in turns"

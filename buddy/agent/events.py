@@ -97,9 +97,19 @@ class ToolProgress(msgspec.Struct, frozen=True, tag="tool_progress"):
     text: str
 
 
+class MissingApproval(msgspec.Struct, frozen=True):
+    """A call that needed an approval where nobody could give it. `reason`: why it needed one; `mode` and
+    `rules`: the permission mode and the rules (in Claude's words) that let it run, empty where none does."""
+
+    reason: str
+    mode: str
+    rules: tuple[str, ...]
+
+
 class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):
     """A call's life ended. `text` is what the model reads, `display` what the person sees; `seconds` is how
-    long it ran, without what it waited for the person."""
+    long it ran, without what it waited for the person; `missing` is the approval that nobody was there to
+    give."""
 
     call_id: str
     status: ResultStatus
@@ -107,6 +117,7 @@ class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):
     display: Display
     seconds: float
     cached: bool
+    missing: MissingApproval | None = None
 
 
 class ApprovalRequested(msgspec.Struct, frozen=True, tag="approval_requested"):

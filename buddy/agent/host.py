@@ -11,7 +11,7 @@ import msgspec
 
 from buddy.agent.budget import TokenMeter
 from buddy.agent.compaction import Compaction
-from buddy.agent.events import AgentUiEvent, TurnOutcome
+from buddy.agent.events import AgentUiEvent, MissingApproval, TurnOutcome
 from buddy.agent.messages import AssistantMessage, Call, Message, UserMessage
 from buddy.agent.provider import Provider
 from buddy.agent.registry import ToolRegistry
@@ -73,9 +73,11 @@ class Allowed(msgspec.Struct, frozen=True):
 
 
 class Denied(msgspec.Struct, frozen=True):
-    """The call may not run; the model reads why (in the person's words where there are any)."""
+    """The call may not run; the model reads why (in the person's words where there are any). `missing`: it
+    was denied because nobody was there to approve it."""
 
     reason: str
+    missing: MissingApproval | None = None
 
 
 class Withdrawn(msgspec.Struct, frozen=True):

@@ -11,7 +11,15 @@ import msgspec
 from buddy.agent.cancel import Beside, uninterrupted
 from buddy.agent.compaction import CompactedView
 from buddy.agent.display import Plain
-from buddy.agent.events import AgentUiEvent, Notice, SteeringAccepted, ToolFinished, ToolStarted, TurnOutcome
+from buddy.agent.events import (
+    AgentUiEvent,
+    MissingApproval,
+    Notice,
+    SteeringAccepted,
+    ToolFinished,
+    ToolStarted,
+    TurnOutcome,
+)
 from buddy.agent.host import Agent, TurnHost
 from buddy.agent.loop_guard import LoopGuard
 from buddy.agent.messages import (
@@ -79,10 +87,12 @@ class Turn:
         """It runs from now on: how long the person thought about it is none of its time."""
         self._open[call.id] = self.host.now()
 
-    def close_call(self, call: Call, status: ResultStatus, result: ToolResult) -> ToolMessage:
+    def close_call(
+        self, call: Call, status: ResultStatus, result: ToolResult, missing: MissingApproval | None = None
+    ) -> ToolMessage:
         """A call's life ends; the message is what the history gets."""
         seconds = self.host.now() - self._open.pop(call.id)
-        self.emit(ToolFinished(call.id, status, result.text, result.display, seconds, result.cached))
+        self.emit(ToolFinished(call.id, status, result.text, result.display, seconds, result.cached, missing))
         message = ToolMessage(self.host.new_id(), call.id, call.name, result.text, status, result.images)
         self._closed[call.id] = message
         return message

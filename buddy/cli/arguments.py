@@ -182,6 +182,8 @@ def _put(found: dict[str, object], field: str, value: str, name: str) -> None:
     if field in ("add_dir", "allow"):
         several = cast("list[str]", found.setdefault(field, []))
         several.append(value)
+    elif field == "permission_mode":
+        found[field] = _mode(value)
     elif field == "max_turns":
         if not (number := whole_number(value)):
             raise UsageError(f"{name} needs a whole number from 1, found {value[:40]!r}")
@@ -192,6 +194,18 @@ def _put(found: dict[str, object], field: str, value: str, name: str) -> None:
         raise UsageError(f"{name} is one of {', '.join(_CHOICES[field])}; found {value!r}")
     else:
         found[field] = value
+
+
+def _mode(value: str) -> str:
+    """The mode's name in buddy's words: everything that compares modes sees these alone."""
+    from buddy.safety.policy_table import CLAUDE_MODES, MODES, mode_named  # only who gives one pays for it
+
+    mode = mode_named(value)
+    if mode is None:
+        others = [name for name in CLAUDE_MODES if name not in MODES]
+        expected = f"{', '.join(MODES)} (also {', '.join(others)})"
+        raise UsageError(f"--permission-mode is one of {expected}; found {value!r}")
+    return mode
 
 
 def _money(value: str, name: str) -> float:

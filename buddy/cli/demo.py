@@ -164,7 +164,7 @@ async def _plain(options: Options, place: Place, loaded: Loaded) -> int:
 async def _journey(desk: Desk) -> None:
     board = desk.board
     reader = board.reader()
-    shown = TextFormat(_say, _say)
+    shown = TextFormat(_say, _say, is_terminal=True)
     _say("\n❯ fix the bug\n")
     board.submit(1, "fix the bug")
     other = 0

@@ -23,7 +23,15 @@ from buddy.config.settings import ConfigError
 from buddy.extend.mentions import Expanded
 from buddy.headless.exec import ExecRun, run_exec
 from buddy.headless.exit_codes import CONFIGURATION, USAGE
-from buddy.headless.formats import Format, JsonFormat, RunFacts, SseFormat, StreamJsonFormat, TextFormat
+from buddy.headless.formats import (
+    HELD_CHARS,
+    Format,
+    JsonFormat,
+    RunFacts,
+    SseFormat,
+    StreamJsonFormat,
+    TextFormat,
+)
 from buddy.safety.sanitise import one_line
 from buddy.sessions.folder import FolderError
 from buddy.sessions.journal import NotSavedError
@@ -118,7 +126,12 @@ async def _run(options: Options, place: Place, loaded: Loaded, prompt: str, root
             tools=tuple(tool.name for tool in offered(desk.board.parts.tools, access.model).list_all()),
             permission_mode=desk.policy.mode,
         )
-        run = ExecRun(expanded.parts, facts, stop_on_denial=options.permission_prompts == "fail")
+        run = ExecRun(
+            expanded.parts,
+            facts,
+            stop_on_denial=options.permission_prompts == "fail",
+            warn=lambda text: _err(f"buddy: {one_line(text, 500)}\n"),
+        )
         if not prompt:
             _say_what_goes_on(desk.board.task(number))
         with _output(options.output) as out:
@@ -214,7 +227,9 @@ def _format(options: Options, out: Callable[[str], None]) -> Format:
         case "sse":
             return SseFormat(out)
         case _:
-            return TextFormat(out, _err)
+            is_terminal = not options.output and sys.stdout.isatty()
+            held = sys.maxsize if options.output else HELD_CHARS  # a file holds the answer alone
+            return TextFormat(out, _err, is_terminal=is_terminal, held_chars=held)
 
 
 def _out(text: str) -> None:

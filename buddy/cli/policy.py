@@ -16,7 +16,7 @@ from buddy.sessions.opened import OpenSession
 def policy_of(
     settings: Settings, options: Options, rules: RuleSet, session: OpenSession, *, trusted: bool
 ) -> Policy:
-    """The policy. `trusted`: the person trusts the project. Raises `UsageError` for a mode nobody has."""
+    """The policy. `trusted`: the person trusts the project. Raises `UsageError` for an unknown mode."""
     policy = Policy(rules, trusted=trusted, yolo_allowed=options.permission_mode == "yolo")
     policy.set_mode(mode_of(options.permission_mode or settings.permissions.mode))
     grants = [change.grant for change in session.loaded.state.grants if change.grant is not None]

@@ -13,11 +13,13 @@ from typing import Any
 
 import msgspec
 
-from buddy.agent.events import TaskEvent, ToolFinished, ToolStarted
+from buddy.agent.counting import calls_were
+from buddy.agent.events import MissingApproval, TaskEvent, ToolFinished, ToolStarted
 from buddy.agent.host import Outcome
 from buddy.agent.messages import AssistantMessage, Call, UserPart, text_of
 from buddy.headless.exit_codes import exit_code
 from buddy.headless.formats import Format, RunFacts, RunResult, input_of
+from buddy.headless.skipped import skipped_line, skipped_summary
 from buddy.sessions.journal import NotSavedError
 from buddy.tasks.board import TaskBoard
 
@@ -27,11 +29,12 @@ LOOK_EVERY_S = 0.25
 
 class ExecRun(msgspec.Struct, frozen=True):
     """What to run. `content` is empty to continue a history that waits. `stop_on_denial`: the first call
-    nobody could approve ends the run."""
+    nobody could approve ends the run. `warn` takes sentences for the person."""
 
     content: tuple[UserPart, ...]
     facts: RunFacts
     stop_on_denial: bool
+    warn: Callable[[str], None]
 
 
 class _Watch:
@@ -39,6 +42,7 @@ class _Watch:
 
     def __init__(self) -> None:
         self.denials: list[dict[str, Any]] = []
+        self.missing: list[MissingApproval] = []
         self.denied = ""
         self.terminated = False
         self._started: dict[str, ToolStarted] = {}
@@ -50,8 +54,10 @@ class _Watch:
             elif isinstance(one.event, ToolFinished):
                 started = self._started.pop(one.event.call_id)
                 if one.event.status == "denied":
-                    self.denials.append(_denial(started.call))
+                    self.denials.append(_denial(started.call, one.event.missing))
                     self.denied = self.denied or started.title
+                if one.event.missing:
+                    self.missing.append(one.event.missing)
 
 
 async def run_exec(board: TaskBoard, number: int, run: ExecRun, output: Format) -> int:
@@ -72,7 +78,7 @@ async def run_exec(board: TaskBoard, number: int, run: ExecRun, output: Format) 
             for one in events:
                 if one.task_id == number:
                     output.event(one.event)
-            if run.stop_on_denial and watch.denials:
+            if run.stop_on_denial and watch.missing:
                 board.cancel(
                     number, f"an approval was needed and nobody was there to give it: {watch.denied}"
                 )
@@ -90,13 +96,18 @@ async def run_exec(board: TaskBoard, number: int, run: ExecRun, output: Format) 
             cost_usd=task.meter.cost_usd,
             duration_ms=round((board.parts.clock.now() - started) * 1000),
             denials=tuple(watch.denials),
+            missing=tuple(watch.missing),
         )
     )
-    if run.stop_on_denial and watch.denials:
+    if run.stop_on_denial and watch.missing:
         return exit_code(
             msgspec.structs.replace(outcome, outcome="failed"), approval_missing=True, terminated=False
         )
-    return exit_code(outcome, approval_missing=bool(watch.denials), terminated=watch.terminated)
+    if watch.missing:
+        run.warn(skipped_summary(watch.missing))
+    elif watch.denials:
+        run.warn(f"{calls_were(len(watch.denials), 'denied', more=False)}; the lines above say why.")
+    return exit_code(outcome, approval_missing=bool(watch.missing), terminated=watch.terminated)
 
 
 async def _saving(board: TaskBoard, give_up: Callable[[], None]) -> None:
@@ -147,5 +158,6 @@ def _answer(outcome: Outcome) -> str:
     return ""
 
 
-def _denial(call: Call) -> dict[str, Any]:
-    return {"tool_name": call.name, "tool_use_id": call.id, "tool_input": input_of(call.arguments)}
+def _denial(call: Call, missing: MissingApproval | None) -> dict[str, Any]:
+    denial = {"tool_name": call.name, "tool_use_id": call.id, "tool_input": input_of(call.arguments)}
+    return {**denial, "advice": skipped_line(missing)} if missing else denial

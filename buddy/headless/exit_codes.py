@@ -19,10 +19,10 @@ _TRANSIENT_ERRORS = ("rate_limit", "overloaded", "server", "cut")
 
 def exit_code(outcome: Outcome, *, approval_missing: bool, terminated: bool) -> int:
     """The exit code of a turn. `approval_missing`: a call was denied because nobody was there to approve
-    it."""
+    it: the work is not done, whatever the model says of it."""
     match outcome.outcome:
         case "completed":
-            return OK
+            return APPROVAL if approval_missing else OK
         case "cancelled":
             return TERMINATED if terminated else INTERRUPTED
         case "limit":

@@ -1,14 +1,15 @@
-"""How a run without a terminal is written: text, json, stream-json (Claude's shape), sse.
+"""Output of a run without a terminal: text, json, stream-json (Claude's shape), sse.
 
 Each format takes the same events and writes to two sinks: `out` is stdout (the answer, or the
-machine-readable stream), `err` is stderr (what goes on). Text for `err` has passed the sanitiser.
+machine-readable stream), `err` is stderr (the progress). Text for `err` has passed the sanitiser; the answer
+passes it only on its way to a terminal.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import msgspec
 
@@ -16,11 +17,13 @@ from buddy.agent.counting import calls_were
 from buddy.agent.events import (
     AgentUiEvent,
     ContextCompacted,
+    MissingApproval,
     Notice,
     ReplyFinished,
     RetryScheduled,
     TextDelta,
     ThinkingDelta,
+    ToolCallDelta,
     ToolFinished,
     ToolStarted,
 )
@@ -38,10 +41,14 @@ from buddy.agent.messages import (
     text_of,
 )
 from buddy.agent.schema import ArgumentsError, parse_json
+from buddy.headless.skipped import skipped_line
 from buddy.safety.policy_table import CLAUDE_NAMES, Mode
-from buddy.safety.sanitise import clean, one_line
+from buddy.safety.sanitise import Sanitiser, clean, one_line
 
 Write = Callable[[str], None]
+HELD_CHARS = 600
+"""Where stdout is no terminal, a reply is held back so long: calls that follow make it progress, for stderr.
+No call has followed that much text so far that was not an answer by itself."""
 _SUBTYPES = {"budget": "error_max_budget_usd", "replies": "error_max_turns"}
 
 
@@ -57,7 +64,7 @@ class RunFacts(msgspec.Struct, frozen=True):
 
 class RunResult(msgspec.Struct, frozen=True):
     """What is known when it ends. `denials`: calls that were not allowed, as {tool_name, tool_use_id,
-    tool_input}."""
+    tool_input}; `missing`: the approvals that nobody was there to give."""
 
     outcome: Outcome
     answer: str
@@ -65,6 +72,7 @@ class RunResult(msgspec.Struct, frozen=True):
     cost_usd: float
     duration_ms: int
     denials: tuple[dict[str, Any], ...]
+    missing: tuple[MissingApproval, ...] = ()
 
 
 class Format(Protocol):
@@ -106,7 +114,8 @@ class Progress:
             self._err(f"• {one_line(event.title, 120)}\n")
         elif isinstance(event, ToolFinished) and event.status != "ok":
             why = event.text.removeprefix(f"{event.status}: ")
-            self._err(f"  {event.status}: {one_line(why, 200)}\n")
+            said = skipped_line(event.missing) if event.missing else f"{event.status}: {one_line(why, 200)}"
+            self._err(f"  {said}\n")
         elif isinstance(event, RetryScheduled) and event.attempt:
             said = one_line(event.message, 200).rstrip(".")
             tried = f"{event.attempt} of {event.attempts} tries"
@@ -120,25 +129,82 @@ class Progress:
 
 
 class TextFormat:
-    """The answer on stdout, everything else on stderr."""
+    """The answer on stdout while it arrives, everything else on stderr.
 
-    def __init__(self, out: Write, err: Write) -> None:
+    A reply that makes calls is progress. That is known at its first call only: `held_chars` of a reply are
+    held back until then. On a terminal nothing is held, since both streams end on the same screen, and the
+    text passes the sanitiser; anywhere else every byte is the model's.
+    """
+
+    def __init__(self, out: Write, err: Write, *, is_terminal: bool, held_chars: int = HELD_CHARS) -> None:
         self._out = out
-        self._progress = Progress(err)
+        self._err = err
+        self._is_terminal = is_terminal
+        self._held_chars = 0 if is_terminal else held_chars
+        self._progress = Progress(self._between_lines)
+        self._begin_reply()
 
     def start(self, facts: RunFacts, prompt: UserMessage) -> None:
-        """Nothing is said."""
+        """Write nothing."""
 
     def event(self, event: AgentUiEvent) -> None:
-        """Replies that make calls are progress; one that makes none is the answer."""
-        self._progress.event(event)
-        if isinstance(event, ReplyFinished) and not calls_of(event.message):
-            answer = clean(text_of(event.message)).strip("\n")
-            if answer:
-                self._out(answer + "\n")
+        """Write text as it arrives, and progress between its lines."""
+        if isinstance(event, TextDelta):
+            self._add(event.text)
+        elif isinstance(event, ToolCallDelta):
+            self._makes_calls = True
+        elif isinstance(event, ReplyFinished):
+            self._end_reply(event)
+        else:
+            self._progress.event(event)
 
     def finish(self, result: RunResult) -> None:
-        """The answer was written when it was complete."""
+        """Write nothing: the answer was written while it arrived."""
+
+    def _begin_reply(self) -> None:
+        self._held = ""
+        self._seen = 0
+        self._makes_calls = False
+        self._written = False
+        self._at_line_start = True
+        self._sanitiser = Sanitiser()
+
+    def _add(self, text: str) -> None:
+        self._seen += len(text)
+        self._held += text
+        if self._written or (len(self._held) > self._held_chars and not self._makes_calls):
+            self._write_held()
+
+    def _end_reply(self, event: ReplyFinished) -> None:
+        self._held += text_of(event.message)[self._seen :]
+        if calls_of(event.message) and not self._written:
+            self._progress.event(event)
+        else:
+            self._write_held()
+            self._write(self._sanitiser.finish() if self._is_terminal else "")
+            self._break_line()
+        self._begin_reply()
+
+    def _write_held(self) -> None:
+        text, self._held = self._held, ""
+        self._write(self._sanitiser.feed(text) if self._is_terminal else text)
+
+    def _write(self, text: str) -> None:
+        if text:
+            self._out(text)
+            self._written = True
+            self._at_line_start = text.endswith("\n")
+
+    def _between_lines(self, text: str) -> None:
+        """Write progress; on a terminal it begins a line of its own in the middle of an answer too."""
+        if self._is_terminal:
+            self._break_line()
+        self._err(text)
+
+    def _break_line(self) -> None:
+        if not self._at_line_start:
+            self._out("\n")
+            self._at_line_start = True
 
 
 class JsonFormat:
@@ -263,9 +329,10 @@ def assistant_object(message: AssistantMessage) -> dict[str, Any]:
 
 
 def usage_object(usage: Usage) -> dict[str, Any]:
-    """Token counts in Claude's words."""
+    """Token counts in Claude's words: there the input leaves out what the cache read or took."""
+    cached = usage.cache_read_tokens + usage.cache_write_tokens
     return {
-        "input_tokens": usage.input_tokens,
+        "input_tokens": max(0, usage.input_tokens - cached),
         "output_tokens": usage.output_tokens,
         "cache_read_input_tokens": usage.cache_read_tokens,
         "cache_creation_input_tokens": usage.cache_write_tokens,
@@ -277,12 +344,13 @@ def result_object(result: RunResult, session_id: str) -> dict[str, Any]:
     """The final object of json, stream-json and sse."""
     outcome = result.outcome
     completed = outcome.outcome == "completed"
+    succeeded = completed and not result.missing
     return {
         "type": "result",
-        "subtype": "success" if completed else _SUBTYPES.get(outcome.error, "error_during_execution"),
-        "is_error": not completed,
+        "subtype": "success" if succeeded else _SUBTYPES.get(outcome.error, "error_during_execution"),
+        "is_error": not succeeded,
         "result": result.answer if completed else outcome.reason,
-        "error": outcome.error,
+        "error": outcome.error or ("approval" if result.missing else ""),
         "num_turns": outcome.replies,
         "duration_ms": result.duration_ms,
         "total_cost_usd": round(result.cost_usd, 6),
@@ -306,12 +374,14 @@ def _block(part: Text | Thinking | Call | ServerItem | Image) -> dict[str, Any]:
             return {"type": "image", "media_type": part.media_type}
 
 
-def input_of(arguments: str) -> Any:
-    """What a call was given, as values; as it came where no tool would take it."""
+def input_of(arguments: str) -> dict[str, Any]:
+    """The arguments of a call as an object, as consumers of Claude's format expect; text that is none is
+    kept whole under `unparsed`."""
     try:
-        return parse_json(arguments)
+        values = parse_json(arguments)
     except ArgumentsError:
-        return arguments
+        values = None
+    return cast("dict[str, Any]", values) if isinstance(values, dict) else {"unparsed": arguments}
 
 
 def _result_message(event: ToolFinished) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from buddy.agent.provider import ErrorKind, ModelDelta, ModelRequest, Provider
 from buddy.agent.tool import Tool, ToolContext, ToolError, ToolResult
 from buddy.extend.folder_instructions import FolderInstructions
 from buddy.llm.governor import GovernedProvider
+from buddy.safety.missing_approval import missing_approval
 from buddy.safety.paths import Boundary
 from buddy.safety.policy_answers import digest
 from buddy.safety.shell.effects import deletions
@@ -227,7 +228,8 @@ class _TaskTurn:
         if verdict.decision == "deny":
             return Denied(verdict.reason)
         if not board.attended:
-            return Denied(f"it needs an approval and nobody is here to give it ({verdict.reason})")
+            missing = missing_approval(facts, verdict, board.policy, board.clock.wall())
+            return Denied(f"it needs an approval and nobody is here to give it ({verdict.reason})", missing)
         try:
             preview = await asyncio.to_thread(_preview, task, call, tool, arguments)
             if facts.shell is not None and isinstance(preview, Command):

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
 from pathlib import Path
 
 import pytest
 
 from buddy.agent.display import NOTHING
-from buddy.agent.events import ToolFinished, ToolStarted, TurnFinished
-from buddy.agent.messages import CANCELLED_TEXT, Call
-from buddy.headless.formats import Progress
-from tests.fake_llm.script import HttpError, Reply, Tokens, call, failure, reply, think
+from buddy.agent.events import (
+    AgentUiEvent,
+    Notice,
+    ReplyFinished,
+    ReplyTiming,
+    TextDelta,
+    ToolCallDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+)
+from buddy.agent.messages import CANCELLED_TEXT, NO_USAGE, AssistantMessage, Call, Text, Usage
+from buddy.headless.formats import Progress, TextFormat, usage_object
+from tests.fake_llm.script import HttpError, Reply, Stall, Tokens, call, failure, reply, think
 from tests.fake_llm.server import FakeLLM
-from tests.headless.program import DIRECT, YOLO, Desk, check_golden
+from tests.headless.program import DIRECT, YOLO, Desk, check_golden, running
 
 TOOLS = ("read_file", "write_file", "run_shell")
 FORMATS = ("text", "json", "stream-json", "sse")
@@ -63,7 +75,7 @@ async def test_each_format_writes_the_run_in_its_own_way(tmp_path: Path, form: s
 
 
 @pytest.mark.parametrize("form", FORMATS)
-async def test_arguments_that_no_tool_would_take_are_given_as_they_came(tmp_path: Path, form: str) -> None:
+async def test_RU_5_11_arguments_that_are_no_object_are_kept_whole_in_one(tmp_path: Path, form: str) -> None:
     deep = "[" * 100_000
     async with FakeLLM([reply(call("run_shell", deep)), reply("I see.")]) as server:
         desk = desk_of(tmp_path, server.url)
@@ -73,7 +85,7 @@ async def test_arguments_that_no_tool_would_take_are_given_as_they_came(tmp_path
         used = [
             part for one in ran.objects() if one["type"] == "assistant" for part in one["message"]["content"]
         ]
-        assert [part["input"] for part in used if part["type"] == "tool_use"] == [deep]
+        assert [part["input"] for part in used if part["type"] == "tool_use"] == [{"unparsed": deep}]
 
 
 async def test_partial_messages_are_streamed_when_asked_for(tmp_path: Path) -> None:
@@ -158,11 +170,88 @@ async def test_a_mentioned_file_goes_along(tmp_path: Path) -> None:
     assert "alpha" in server.requests[0].last_user_text
 
 
-async def test_text_of_a_model_reaches_the_terminal_without_its_escapes(tmp_path: Path) -> None:
-    async with FakeLLM([reply("red \x1b[31mtext\x1b]52;c;aGk=\x07 end")]) as server:
+HOSTILE = "red \x1b[31mtext\x1b]52;c;aGk=\x07 end"
+EXACT = (
+    "all:\n\tcc -o a a.c"
+    + "\n" * 7
+    + "\u0645\u06cc\u200c\u062e\u0648 \U0001f469\u200d\U0001f4bb 1\ufe0f\u20e3  \n"
+)
+
+
+def _written(form: TextFormat, *events: AgentUiEvent) -> None:
+    for event in events:
+        form.event(event)
+
+
+def _reply(text: str, *parts: Call) -> ReplyFinished:
+    message = AssistantMessage("r", (Text(text), *parts), "m", "chat", NO_USAGE, "stop")
+    return ReplyFinished(message, ReplyTiming(0, 0))
+
+
+def test_text_of_a_model_reaches_a_terminal_without_its_escapes() -> None:
+    out: list[str] = []
+    form = TextFormat(out.append, out.append, is_terminal=True)
+    _written(form, *[TextDelta("r", 0, sign) for sign in HOSTILE], _reply(HOSTILE))
+    assert "".join(out) == "red text end\n"
+
+
+@pytest.mark.parametrize("text", [EXACT, HOSTILE, "\n\nno line end", "ends\n\n"])
+async def test_RU_S1_text_on_a_pipe_and_in_a_file_is_the_models_byte_for_byte(
+    tmp_path: Path, text: str
+) -> None:
+    async with FakeLLM([reply(text, chars=3), reply(text)]) as server:
         desk = desk_of(tmp_path, server.url)
-        ran = await desk.run("exec", "hi")
-    assert ran.out == "red text end\n"
+        piped = await desk.run("exec", "hi")
+        await desk.run("exec", "-o", "out.txt", "hi")
+    expected = text if text.endswith("\n") else text + "\n"
+    assert piped.out == expected
+    assert (desk.repo / "out.txt").read_bytes().decode() == expected
+
+
+async def test_RU_S1_a_long_answer_is_on_the_pipe_before_it_is_over(tmp_path: Path) -> None:
+    start = "line of the answer\n" * 50
+    async with FakeLLM([reply(start + "the end", fault=Stall(after=len(start) // 8))]) as server:
+        desk = desk_of(tmp_path, server.url)
+        async with running(desk, "exec", "hi") as process:
+            assert process.stdout is not None
+            first = await asyncio.wait_for(process.stdout.readexactly(len(start) - 20), 50)
+            process.send_signal(signal.SIGINT)
+            rest = await process.stdout.read()
+    assert start.startswith((first + rest).decode().rstrip("\n"))
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_RU_S1_words_before_a_call_are_progress_and_written_once(is_terminal: bool) -> None:
+    out: list[str] = []
+    err: list[str] = []
+    form = TextFormat(out.append, err.append, is_terminal=is_terminal)
+    used = Call("c", "read_file", "{}")
+    _written(
+        form,
+        TextDelta("r", 0, "I look."),
+        ToolCallDelta("r", "c", "read_file", "{}"),
+        _reply("I look.", used),
+        ToolStarted(used, "low", "read_file a", True),
+        TextDelta("s", 0, "Done."),
+        _reply("Done."),
+    )
+    expected = (
+        ("I look.\nDone.\n", "• read_file a\n") if is_terminal else ("Done.\n", "I look.\n• read_file a\n")
+    )
+    assert ("".join(out), "".join(err)) == expected
+
+
+def test_RU_S1_progress_in_the_middle_of_a_line_begins_its_own_on_a_terminal() -> None:
+    both: list[str] = []
+    form = TextFormat(both.append, both.append, is_terminal=True)
+    _written(
+        form,
+        TextDelta("r", 0, "half"),
+        Notice("info", "news"),
+        TextDelta("r", 0, " more"),
+        _reply("half more"),
+    )
+    assert "".join(both) == "half\n  info: news\n more\n"
 
 
 @pytest.mark.parametrize("lane", DIRECT)
@@ -183,6 +272,12 @@ async def test_the_key_is_nowhere_but_in_the_header(tmp_path: Path, lane: str) -
         for path in folder.rglob("*"):
             if path.is_file():
                 assert b"sk-test-journey" not in path.read_bytes(), path
+
+
+def test_RU_5_11_input_tokens_leave_out_what_the_cache_read_and_took() -> None:
+    usage = usage_object(Usage(300, 20, 100, 50, 0, estimated=False))
+    assert (usage["input_tokens"], usage["cache_read_input_tokens"]) == (150, 100)
+    assert usage["cache_creation_input_tokens"] == 50
 
 
 def test_calls_that_were_not_begun_share_a_line_of_the_progress() -> None:

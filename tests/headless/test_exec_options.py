@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -10,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.messages import text_of
+from buddy.cli.arguments import UsageError, parse
+from buddy.cli.place import check_yolo
+from buddy.safety.policy_table import CLAUDE_MODES
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, Stall, Tokens, call, reply
 from tests.fake_llm.server import FakeLLM
@@ -197,7 +201,10 @@ async def test_a_mode_says_what_runs_and_the_rest_is_denied_and_told(
     (result,) = ran.objects()
     texts = dict(zip(CALLS, server.requests[1].tool_results, strict=True))
     assert {name for name, text in texts.items() if not text.startswith("denied: ")} == runs
-    assert ran.code == 0, "the run goes on after a denial, and completed"
+    lacking = [one for one in result["permission_denials"] if "advice" in one]
+    assert ran.code == (3 if lacking else 0), "the run goes on after a denial"
+    assert (result["is_error"], result["error"]) == (bool(lacking), "approval" if lacking else "")
+    assert result["result"] == "Done.", "what was answered is kept"
     assert [one["tool_input"] for one in result["permission_denials"]] == [
         CALLS[name].arguments for name in CALLS if name not in runs
     ]
@@ -205,12 +212,58 @@ async def test_a_mode_says_what_runs_and_the_rest_is_denied_and_told(
     assert (desk.repo / "made.txt").exists() == ("shell" in runs)
 
 
+ADVICE = 'Rerun with --permission-mode edit or --allow "Edit(new.txt)".'
+
+
+async def test_RU_B3_a_call_that_nobody_could_approve_ends_in_3_and_on_the_last_line(tmp_path: Path) -> None:
+    async with FakeLLM([reply(CALLS["write"]), reply("Done: it is written.")]) as server:
+        ran = await desk_of(tmp_path, server.url).run("exec", "Work")
+    assert (ran.code, ran.out) == (3, "Done: it is written.\n")
+    assert ran.err.splitlines() == [
+        "• write_file new.txt",
+        f"  Skipped, needs approval. {ADVICE}",
+        f"buddy: 1 call was skipped for want of an approval. {ADVICE}",
+    ]
+
+
+@pytest.mark.parametrize("form", ["json", "stream-json", "sse"])
+async def test_RU_B3_each_format_says_that_an_approval_was_missing(tmp_path: Path, form: str) -> None:
+    async with FakeLLM([reply(CALLS["write"]), reply("Done.")]) as server:
+        ran = await desk_of(tmp_path, server.url).run("exec", "--output-format", form, "Work")
+    last = json.loads(ran.out.strip().splitlines()[-1].removeprefix("data: "))
+    assert (ran.code, last["subtype"], last["is_error"]) == (3, "error_during_execution", True)
+    assert (last["error"], last["result"]) == ("approval", "Done.")
+    assert [one["advice"] for one in last["permission_denials"]] == [f"Skipped, needs approval. {ADVICE}"]
+
+
+@pytest.mark.parametrize("advice", [["--permission-mode", "edit"], ["--allow", "Edit(new.txt)"]])
+async def test_RU_B3_each_advice_lets_the_call_run(tmp_path: Path, advice: list[str]) -> None:
+    async with FakeLLM([reply(CALLS["write"]), reply("Done.")]) as server:
+        desk = desk_of(tmp_path, server.url)
+        ran = await desk.run("exec", *advice, "Work")
+    assert (ran.code, (desk.repo / "new.txt").read_text()) == (0, "x")
+
+
+async def test_RU_B3_a_call_that_the_mode_forbids_needed_no_approval(tmp_path: Path) -> None:
+    async with FakeLLM([reply(CALLS["write"]), reply("Done.")]) as server:
+        ran = await desk_of(tmp_path, server.url).run("exec", "--permission-mode", "plan", "Work")
+    assert (ran.code, ran.told()) == (0, ["1 call was denied; the lines above say why."])
+
+
+async def test_RU_B3_no_rule_is_advised_for_what_no_rule_allows(tmp_path: Path) -> None:
+    async with FakeLLM([reply(call("write_file", path=".git/hooks/x", content="")), reply("Ok.")]) as server:
+        ran = await desk_of(tmp_path, server.url).run("exec", "Work")
+    assert ran.code == 3
+    assert "Skipped, needs approval: .git/hooks/x is protected" in ran.err
+    assert "Rerun" not in ran.err
+
+
 async def test_a_run_that_fails_after_a_denial_ends_with_3(tmp_path: Path) -> None:
     script = [reply(CALLS["write"]), reply(""), reply("")]
     async with FakeLLM(script) as server:
         ran = await desk_of(tmp_path, server.url).run("exec", "Work")
     assert ran.code == 3
-    assert ran.told() == ["the model answered with nothing, twice"]
+    assert ran.told()[-1] == "the model answered with nothing, twice"
 
 
 async def test_permission_prompts_fail_stops_at_the_first_denial(tmp_path: Path) -> None:
@@ -222,6 +275,24 @@ async def test_permission_prompts_fail_stops_at_the_first_denial(tmp_path: Path)
     assert not (desk.repo / "new.txt").exists()
     assert len(server.requests) == 1
     await desk.history()
+
+
+@pytest.mark.parametrize(("claude", "mode"), CLAUDE_MODES.items())
+async def test_RU_5_1_every_mode_of_claude_is_a_mode_here(tmp_path: Path, claude: str, mode: str) -> None:
+    async with FakeLLM([reply("hi")]) as server:
+        ran = await desk_of(tmp_path, server.url).run(
+            "exec", "--permission-mode", claude, "--i-know", "--output-format", "stream-json", "hi"
+        )
+    assert (ran.code, ran.objects()[0]["permissionMode"]) == (0, claude), ran.err
+    assert parse(["--permission-mode", claude]).permission_mode == mode
+
+
+async def test_RU_5_1_yolo_in_claudes_words_must_be_meant_as_root_too() -> None:
+    for name in ("yolo", "bypassPermissions"):
+        options = parse(["--permission-mode", name])
+        if os.geteuid() == 0 and not os.path.exists("/.dockerenv"):
+            with pytest.raises(UsageError, match="--i-know"):
+                check_yolo(options, {})
 
 
 async def test_yolo_as_root_must_be_meant(tmp_path: Path) -> None:
@@ -316,7 +387,8 @@ async def test_resume_without_a_terminal_takes_the_session_not_its_id_as_a_promp
 async def test_a_denied_call_is_said_to_be_denied_once(tmp_path: Path) -> None:
     async with FakeLLM([reply(call("write_file", path="b.txt", content="b")), reply("ok")]) as server:
         ran = await desk_of(tmp_path, server.url).run("exec", "Write")
-    assert ran.err.count("denied") == 1
+    assert ran.err.count("denied") == 0
+    assert ran.err.count("Skipped, needs approval.") == 1
 
 
 async def test_nothing_to_continue_is_said(tmp_path: Path) -> None:

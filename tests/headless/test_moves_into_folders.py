@@ -36,4 +36,4 @@ async def test_a_copy_into_a_folder_is_judged_by_the_name_it_gets_there(tmp_path
         (desk.repo / "harmless/sitecustomize.py").write_text("print(1)\n")
         ran = await desk.run("exec", "--permission-mode", "edit", "hi")
     assert not (desk.repo / "sitecustomize.py").exists()
-    assert "needs an approval" in ran.err
+    assert "needs approval" in ran.err

@@ -1,0 +1,67 @@
+"""Ways to let a call run that needed an approval where nobody could give it: a mode, or rules for `--allow`.
+
+Each way is judged before it is named: nobody is sent round again for nothing.
+"""
+
+from __future__ import annotations
+
+import os
+
+from buddy.agent.events import MissingApproval
+from buddy.safety.policy import Facts, Verdict, judge
+from buddy.safety.policy_state import Policy
+from buddy.safety.policy_table import Mode
+from buddy.safety.redact import redact
+from buddy.safety.rules_claude import rules_of_claude
+from buddy.safety.sanitise import one_line
+
+LONGEST_RULE = 160
+
+
+def missing_approval(facts: Facts, verdict: Verdict, policy: Policy, now: float) -> MissingApproval:
+    """The approval a call lacked, with the mode and the rules that would have let it run."""
+    # No wider mode than edit is ever suggested.
+    mode = "edit" if policy.mode in ("plan", "ask") and _runs(facts, policy, now, mode="edit") else ""
+    entries = _entries(facts)
+    usable = bool(entries) and all(_is_printable(entry) for entry in entries)
+    rules = entries if usable and _runs(facts, policy, now, entries=entries) else ()
+    return MissingApproval(verdict.reason, mode, rules)
+
+
+def _runs(
+    facts: Facts, policy: Policy, now: float, *, mode: Mode | None = None, entries: tuple[str, ...] = ()
+) -> bool:
+    rules = policy.rules.joined(rules_of_claude({"allow": list(entries)}, "user", "--allow"))
+    verdict = judge(
+        facts, mode or policy.mode, rules, policy.grants, policy.approvals, trusted=policy.trusted, now=now
+    )
+    return verdict.decision == "allow"
+
+
+def _entries(facts: Facts) -> tuple[str, ...]:
+    """The narrowest rules for this very call, in Claude's words."""
+    if facts.shell is not None:
+        return (f"Bash({facts.shell.command})",)
+    if facts.host:
+        return (f"WebFetch(domain:{facts.host})",)
+    if facts.tool.startswith("mcp__"):
+        return (facts.tool,)
+    name, paths = ("Edit", facts.writes) if facts.writes else ("Read", facts.reads)
+    return tuple(dict.fromkeys(f"{name}({_pattern(facts.root, path.real)})" for path in paths))
+
+
+def _pattern(root: str, path: str) -> str:
+    return os.path.relpath(path, root) if path.startswith(root + "/") else f"/{path}"
+
+
+def _is_printable(entry: str) -> bool:
+    """A rule that a person can read, copy and mean: no line ends, no pattern signs of a file name, no
+    secret."""
+    inside = entry.partition("(")[2]
+    is_pattern = not entry.startswith("Bash") and any(sign in inside for sign in "*?[")
+    return (
+        len(entry) <= LONGEST_RULE
+        and one_line(entry, LONGEST_RULE) == entry
+        and not is_pattern
+        and redact(entry) == entry
+    )
