@@ -40,6 +40,7 @@ from buddy.repl.progress import progress_sequence
 from buddy.repl.screen import Screen
 from buddy.repl.style import Look
 from buddy.repl.vi_signs import cursor_shapes, sign
+from buddy.repl.view import release
 from buddy.repl.view_state import DeskFacts, ViewState
 
 WARM_AFTER_S = 0.4
@@ -98,6 +99,7 @@ class Repl:
             announcer=announcer,
             sign=lambda: sign(self._app),
             colour=self._painter.code,
+            prose=self._painter.prose,
         )
         actions = Actions(
             editor=self.editor,
@@ -186,6 +188,7 @@ class Repl:
         if self._app.is_running and not self._app.is_done:
             self._ending = ending
             self._folding.step()
+            self._first.print(release(self.state))
             self._first.flush()
             self.screen.flush()
             self._app.exit()

@@ -9,6 +9,7 @@ from buddy.repl.arriving import Colour, uncoloured
 from buddy.repl.blocks import ApprovalAsked, Block
 from buddy.repl.chrome import hint_lines, top_lines
 from buddy.repl.footer import footer_line, with_sign
+from buddy.repl.live import Prose, plain_prose
 from buddy.repl.output import FrameOutput
 from buddy.repl.style import Line, Look
 from buddy.repl.view import focus
@@ -31,6 +32,7 @@ class Bars:
         announcer: Announcer,
         sign: Callable[[], str] = lambda: "",
         colour: Colour = uncoloured,
+        prose: Prose = plain_prose,
     ) -> None:
         self._state = state
         self._output = output
@@ -39,7 +41,7 @@ class Bars:
         self._desk = desk
         self._announcer = announcer
         self._sign = sign
-        self._colour = colour
+        self._colour, self._prose = colour, prose
         self._top: list[Line] = []
         self._footer: Line = []
         self._marked_fits = True
@@ -54,7 +56,13 @@ class Bars:
         size = self._output.get_size()
         now = self._clock()
         self._top, self._marked_fits = top_lines(
-            self._state, now, size.columns, size.rows, self._look, self._colour
+            self._state,
+            now,
+            size.columns,
+            size.rows,
+            self._look,
+            colour=self._colour,
+            prose=self._prose,
         )
         self._footer = footer_line(self._state, size.columns, self._look, beside=bool(self._sign()))
         self._announcer.announce()

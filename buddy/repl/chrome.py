@@ -5,7 +5,7 @@ from __future__ import annotations
 from buddy.repl.arriving import Colour, uncoloured
 from buddy.repl.intents import is_new_task
 from buddy.repl.keys import KEY_HELP
-from buddy.repl.live import inbox_lines, live_lines, queue_lines
+from buddy.repl.live import Prose, inbox_lines, live_lines, live_room, plain_prose, queue_lines
 from buddy.repl.style import Line, Look
 from buddy.repl.view_state import ViewState
 from buddy.repl.width import cells, fit_line
@@ -15,18 +15,25 @@ OWN_ROWS = 3
 
 
 def top_lines(
-    state: ViewState, now: float, columns: int, rows: int, look: Look, colour: Colour = uncoloured
+    state: ViewState,
+    now: float,
+    columns: int,
+    rows: int,
+    look: Look,
+    *,
+    colour: Colour = uncoloured,
+    prose: Prose = plain_prose,
 ) -> tuple[list[Line], bool]:
     """What stands above the input, and whether the marked request is seen in full. Where there is no room,
     live lines go first, then the queue."""
     room = max(rows - OWN_ROWS, 0)
     inbox = inbox_lines(state, now, columns, look)
     queue = queue_lines(state, columns, look)
-    live = live_lines(state, now, columns, rows, look, colour)
     fits = len(inbox) <= room
     inbox = inbox[:room]
     queue = queue[: room - len(inbox)]
-    live = live[: room - len(inbox) - len(queue)]
+    left = min(room - len(inbox) - len(queue), live_room(rows))
+    live = live_lines(state, now, columns, left, look, colour=colour, prose=prose)
     rule: Line = [("rule", look.glyphs.rule * max(columns - 1, 1))]
     return [*live, *inbox, *queue, rule], fits
 

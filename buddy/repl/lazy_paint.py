@@ -7,10 +7,12 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from buddy.repl.arriving import Colour, uncoloured
-from buddy.repl.blocks import Block, Expanded, Foldable
+from buddy.repl.blocks import Block, Expanded, Foldable, Markdown
+from buddy.repl.live import Prose, plain_prose
 from buddy.repl.style import Line, Look
 
 KEPT_LINES = 64
+KEPT_PROSE = 2
 
 
 class LazyPainter:
@@ -20,6 +22,7 @@ class LazyPainter:
         self._look = look
         self._paint: Callable[[Block, int], str] | None = None
         self._code: Colour = uncoloured
+        self._prose: Prose = plain_prose
 
     def restyle(self, look: Look) -> None:
         """Draw with another look from now on."""
@@ -41,13 +44,25 @@ class LazyPainter:
         def coloured(text: str, language: str) -> Line:
             return highlighted(text, language)[0]
 
+        look, paint = self._look, self._paint
+        if paint is None:
+            painter = Painter(look)
+            paint, self._prose = painter.ansi, lru_cache(KEPT_PROSE)(painter.lines)
         self._code = coloured
-        self._paint = self._paint or Painter(self._look).ansi
+        self._paint = paint
+        if look is not self._look:  # another theme was chosen meanwhile
+            self._paint = None
+            self.warm()
 
     def code(self, text: str, language: str) -> Line:
         """A line of code for the live region, with colours as soon as those are loaded. The lines of the last
         frame are known: colouring them again, 30 times a second, would cost 6 % of a core."""
         return self._code(text, language)
+
+    def prose(self, block: Markdown, width: int) -> list[Line]:
+        """The lines of Markdown that is still being written, as they will be printed as soon as the painter
+        is there. The last frame's text is known."""
+        return self._prose(block, width)
 
     def last_folded(self, blocks: deque[Foldable], columns: int) -> Expanded | None:
         """The newest block of which something is hidden, taken out together with what came after it."""

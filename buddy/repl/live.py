@@ -5,12 +5,14 @@ Pure: the state, the time and the size of the terminal in, lines out. Nothing he
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from buddy.agent.counting import counted
 from buddy.repl import words
 from buddy.repl.arriving import Colour, arriving_lines, arriving_words, uncoloured
+from buddy.repl.blocks import Markdown
 from buddy.repl.style import (
     APPROVAL_LINES,
-    LIVE_ROWS_MAX,
     LIVE_ROWS_PART,
     PREVIEW_LINES,
     QUEUE_ROWS,
@@ -36,6 +38,19 @@ from buddy.repl.width import cells, fit_line, indented, line_cells, wrap
 from buddy.safety.sanitise import clean, one_line, visible
 
 CHARS_PER_TOKEN = 4
+RENDERED_CHARS = 4000
+"""More text of a single open block is shown plain: parsing it 30 times a second would cost too much."""
+PLAIN_CHARS = 4096
+"""Of such a block at least so much of the end is shown, and at most twice as much is wrapped."""
+
+Prose = Callable[[Markdown, int], list[Line]]
+"""Markdown that is still being written, as lines of a width."""
+
+
+def plain_prose(block: Markdown, width: int) -> list[Line]:
+    """Markdown as it was written."""
+    text = block.text if block.fence is None else block.fence.code
+    return [part for line in text.strip("\n").split("\n") for part in wrap([("", line)], width)]
 
 
 def phase_text(state: ViewState, task: TaskView, now: float) -> str:
@@ -82,14 +97,61 @@ def _running(task: TaskView, now: float) -> str:
 
 
 def live_lines(
-    state: ViewState, now: float, columns: int, rows: int, look: Look, colour: Colour = uncoloured
+    state: ViewState,
+    now: float,
+    columns: int,
+    room: int,
+    look: Look,
+    *,
+    colour: Colour = uncoloured,
+    prose: Prose = plain_prose,
 ) -> list[Line]:
-    """A header and the last lines of each running task, the one in front first."""
-    room = min(LIVE_ROWS_MAX, max(rows // LIVE_ROWS_PART, 1))
+    """The answer of the task in front as far as it is not printed yet, then a header for each running task,
+    with the last lines of what it does; all in `room` rows."""
     width = max(columns - 1, 10)
     running = state.running()
     own = _own_lines(state, now, width, look)[: room if not running else 1]
-    room -= len(own)
+    tasks = _task_lines(state, running, now, width, room - len(own), look, colour)
+    answer = _answer_lines(state, width, room - len(own) - len(tasks), prose)
+    return [*answer, *tasks, *own]
+
+
+def live_room(rows: int) -> int:
+    """The rows the live region may take in a terminal of so many."""
+    return max(rows // LIVE_ROWS_PART, 1)
+
+
+def _answer_lines(state: ViewState, width: int, room: int, prose: Prose) -> list[Line]:
+    """The open block of the answer in front, where it will stand when it is printed. What is longer than
+    the room is turned over like a page: its lines keep their places until half of the room is needed."""
+    task = state.tasks.get(state.focus)
+    if task is None or not isinstance(task.phase, Writing) or room < 2:
+        return []
+    block = task.stream.open_block(RENDERED_CHARS)
+    if block is not None:
+        gap: list[Line] = [] if block.continues else [[]]
+        lines = gap + prose(block, width)
+    else:
+        begin = (task.stream.open_chars // PLAIN_CHARS - 1) * PLAIN_CHARS
+        lines = plain_prose(Markdown(task.stream.tail_end(task.stream.open_chars - max(begin, 0))), width)
+        if not any(map(line_cells, lines)):
+            return []
+    if len(lines) <= room:
+        return lines
+    page = max(room // 2, 1)
+    shown = lines[-(-(len(lines) - room) // page) * page :]
+    return shown + [[]] * (room - len(shown))
+
+
+def _task_lines(
+    state: ViewState,
+    running: Sequence[TaskView],
+    now: float,
+    width: int,
+    room: int,
+    look: Look,
+    colour: Colour,
+) -> list[Line]:
     lines: list[Line] = []
     for index, task in enumerate(running):
         left = room - len(lines)
@@ -100,9 +162,11 @@ def live_lines(
             break
         lines.append(fit_line(_header(state, task, now, look), width, look.glyphs.ellipsis))
         reserved = len(running) - index - 1
-        tail = _tail(task, width, look, colour, PREVIEW_LINES if len(running) == 1 else TASK_LINES)
+        in_front = task.task_id == state.focus and isinstance(task.phase, Writing)
+        rows = PREVIEW_LINES if len(running) == 1 else TASK_LINES
+        tail = [] if in_front else _tail(task, width, look, colour, rows)
         lines += tail[len(tail) - max(0, min(len(tail), left - 1 - reserved)) :]
-    return [*lines[:room], *own]
+    return lines[: max(room, 0)]
 
 
 def _own_lines(state: ViewState, now: float, width: int, look: Look) -> list[Line]:

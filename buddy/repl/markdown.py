@@ -125,6 +125,27 @@ class MarkdownStream:
             left -= len(line)
         return "".join(reversed(parts))
 
+    def open_block(self, chars: int) -> Markdown | None:
+        """The block that is still being written, as it would be if it ended here; None where there is
+        nothing to see of it, or more than `chars`."""
+        self._absorb()
+        if self.open_chars > chars:
+            return None
+        text = "".join(self._open) + self._line
+        if not text.strip():
+            return None
+        fence = self._fence
+        if fence is None:
+            return Markdown(text, continues=self._joins)
+        code = "\n".join([*fence.lines, self._line] if self._line else fence.lines)
+        context = "\n".join(fence.context)
+        return Markdown(text, continues=fence.sliced, fence=Fence(fence.language, code, context, "first"))
+
+    @property
+    def open_chars(self) -> int:
+        """The length of what is still open."""
+        return sum(map(len, self._open)) + len(self._line) + self._unabsorbed
+
     def _absorb(self) -> None:
         if not self._pieces:
             return

@@ -38,7 +38,7 @@ from buddy.repl.displays import (
 )
 from buddy.repl.lookups import finding_of, kind_of, subject_of
 from buddy.repl.markup import MarkdownPainter
-from buddy.repl.style import DIFF_FOLD_LINES, PROMPT_LINES, Line, Look
+from buddy.repl.style import DIFF_FOLD_LINES, PROMPT_LINES, TASK_COLOURS, Line, Look
 from buddy.repl.table import number_columns, table_lines
 from buddy.repl.width import fit_line, indented, to_ansi, wrap
 from buddy.safety.sanitise import clean, one_line, visible
@@ -259,7 +259,8 @@ class Painter:
     def _heading(self, block: TaskHeading, width: int) -> list[Line]:
         rule = self.look.glyphs.rule
         text = f"{rule * 2} task {block.task_id} {one_line(block.text, 60)} "
-        return wrap([("heading", text.rstrip() + " "), ("rule", rule * 8)], width)
+        style = f"task.{block.task_id % TASK_COLOURS}"
+        return wrap([(style, text.rstrip() + " "), ("rule", rule * 8)], width)
 
     def _table(self, block: Table, width: int) -> list[Line]:
         header: list[Line] = [[("bold", clean(cell))] for cell in block.header]

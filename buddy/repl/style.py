@@ -18,8 +18,8 @@ Span = tuple[str, str]
 Line = list[Span]
 
 FRAMES_PER_S = 30
-LIVE_ROWS_MAX = 12
-LIVE_ROWS_PART = 3
+LIVE_ROWS_PART = 2
+"""The live region takes half of the terminal at most."""
 TASK_LINES = 3
 PREVIEW_LINES = 6
 FOLD_LINES = 6
@@ -42,6 +42,9 @@ _PLAIN: Mapping[str, tuple[str, str]] = {
 
 _ATTRIBUTES_ONLY: Mapping[str, str] = {
     "heading": "bold",
+    "task.0": "bold",
+    "task.1": "bold",
+    "task.2": "bold",
     "heading.1": "bold underline",
     "heading.2": "bold",
     "heading.3": "bold italic",
@@ -56,6 +59,14 @@ _ATTRIBUTES_ONLY: Mapping[str, str] = {
     "key": "bold",
     "menu.current": "reverse",
 }
+
+TASK_COLOURS = 3
+_TASKS = {
+    "task.0": ("1;35", "bold ansimagenta"),
+    "task.1": ("1;32", "bold ansigreen"),
+    "task.2": ("1;31", "bold ansired"),
+}
+"""The headings of tasks, by their numbers."""
 
 _DARK: Mapping[str, tuple[str, str]] = {
     **_PLAIN,
@@ -88,6 +99,7 @@ _DARK: Mapping[str, tuple[str, str]] = {
     "risk.medium": ("33", "ansiyellow"),
     "risk.high": ("1;31", "bold ansired"),
     "menu.current": ("7", "reverse"),
+    **_TASKS,
     "syntax.keyword": ("35", "ansimagenta"),
     "syntax.string": ("32", "ansigreen"),
     "syntax.number": ("36", "ansicyan"),
@@ -112,6 +124,7 @@ _ON_BOTH = {
     "warning": ("35", "ansimagenta"),
     "marked": ("1;35", "bold ansimagenta"),
     "risk.medium": ("35", "ansimagenta"),
+    "task.1": ("32", "ansigreen"),
     "syntax.number": ("", ""),
     "syntax.function": ("1", "bold"),
     "syntax.class": ("1", "bold"),
@@ -135,6 +148,7 @@ THEMES: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "marked": ("1;35", "bold ansimagenta"),
         "phase": ("34", "ansiblue"),
         "risk.medium": ("35", "ansimagenta"),
+        "task.1": ("1;34", "bold ansiblue"),
         "syntax.number": ("31", "ansired"),
         "syntax.builtin": ("34", "ansiblue"),
     },

@@ -74,8 +74,14 @@ def fold(state: ViewState, event: ev.TaskEvent) -> list[Block]:
         if isinstance(block, (ToolCall, Lookups, Thought, ApprovalAsked)):
             state.folded.append(block)
     if task.task_id == state.focus:
-        return blocks
-    return _background(task, blocks)
+        return blocks if isinstance(task.phase, Writing) else [*blocks, *release(state)]
+    return _background(state, task, blocks)
+
+
+def release(state: ViewState) -> list[Block]:
+    """The answers of background tasks that waited for the end of the answer in front."""
+    answers, state.deferred = state.deferred, []
+    return answers
 
 
 def focus(state: ViewState, facts: DeskFacts) -> list[Block]:
@@ -84,7 +90,7 @@ def focus(state: ViewState, facts: DeskFacts) -> list[Block]:
     task = state.tasks.get(facts.focus)
     if facts.focus == before or (task is None and not state.tasks):
         return []
-    held: list[Block] = [TaskHeading(facts.focus, state.name(facts.focus))]
+    held: list[Block] = [*release(state), TaskHeading(facts.focus, state.name(facts.focus))]
     if task is not None:
         held += task.held
         task.held.clear()
@@ -379,11 +385,15 @@ def _turn_finished(state: ViewState, task: TaskView, event: ev.TurnFinished, at:
     return blocks
 
 
-def _background(task: TaskView, blocks: list[Block]) -> list[Block]:
-    """What is printed of a background task: requests for approval at once, its answer when it is done."""
+def _background(state: ViewState, task: TaskView, blocks: list[Block]) -> list[Block]:
+    """The part of a background task that is printed: requests for approval at once; its answer under a
+    heading when it is done, and not inside the answer in front."""
     task.held.extend(blocks)
     if blocks and isinstance(blocks[-1], TurnSummary):
         answer, task.last_reply = task.last_reply, []
         task.held.clear()
-        return [blocks[-1], *answer]
+        heading = [TaskHeading(task.task_id, state.name(task.task_id))] if answer else []
+        state.deferred += [*heading, *answer, blocks[-1]]
+        front = state.tasks.get(state.focus)
+        return [] if front is not None and isinstance(front.phase, Writing) else release(state)
     return [block for block in blocks if isinstance(block, (ApprovalAsked, ApprovalAnswered))]

@@ -179,6 +179,8 @@ class ViewState:
         self.tasks: dict[int, TaskView] = {}
         self.inbox: list[InboxRow] = []
         self.folded: deque[Foldable] = deque(maxlen=KEPT_FOLDED)
+        self.deferred: list[Block] = []
+        """Answers of background tasks that wait until the answer in front is complete."""
         self.desk = NO_DESK
 
     def reset(self) -> None:
@@ -186,6 +188,7 @@ class ViewState:
         self.tasks.clear()
         self.inbox.clear()
         self.folded.clear()
+        self.deferred.clear()
         self.desk = NO_DESK
 
     @property

@@ -8,8 +8,8 @@ import pytest
 
 from buddy.agent import events as ev
 from buddy.repl.lazy_paint import LazyPainter
-from buddy.repl.live import live_lines, phase_text
-from buddy.repl.style import LIVE_ROWS_MAX, UNICODE, Look
+from buddy.repl.live import live_lines, live_room, phase_text
+from buddy.repl.style import UNICODE, Look
 from buddy.repl.view import fold
 from buddy.repl.view_state import ViewState
 from buddy.repl.width import line_cells, plain
@@ -32,7 +32,7 @@ def begun(tape: Tape) -> ViewState:
 
 
 def live(state: ViewState, now: float, columns: int = 40, rows: int = 30) -> list[str]:
-    return [plain(line) for line in live_lines(state, now, columns, rows, LOOK)]
+    return [plain(line) for line in live_lines(state, now, columns, live_room(rows), LOOK)]
 
 
 def test_a_file_is_visible_as_it_is_written() -> None:
@@ -101,8 +101,8 @@ def test_the_preview_keeps_to_the_rows_and_columns_there_are(rows: int) -> None:
     fold(state, delta(tape, json.dumps({"path": "漢" * 80, "content": CODE + "漢字" * 500})))
     painter = LazyPainter(LOOK)
     painter.warm()
-    lines = live_lines(state, tape.at, 40, rows, LOOK, painter.code)
-    assert len(lines) <= min(LIVE_ROWS_MAX, max(rows // 3, 1))
+    lines = live_lines(state, tape.at, 40, live_room(rows), LOOK, colour=painter.code)
+    assert len(lines) <= max(rows // 2, 1)
     assert max(map(line_cells, lines)) <= 39
 
 
@@ -124,9 +124,11 @@ def test_code_is_coloured_by_the_name_of_its_file() -> None:
     state = begun(tape)
     painter = LazyPainter(LOOK)
     fold(state, delta(tape, '{"path":"a.py","content":"def f():'))
-    assert [style for style, _ in live_lines(state, tape.at, 40, 30, LOOK, painter.code)[1] if style] == []
+    assert [
+        style for style, _ in live_lines(state, tape.at, 40, 30, LOOK, colour=painter.code)[1] if style
+    ] == []
     painter.warm()
-    styled = live_lines(state, tape.at, 40, 30, LOOK, painter.code)[1]
+    styled = live_lines(state, tape.at, 40, 30, LOOK, colour=painter.code)[1]
     assert ("syntax.keyword", "def ") in styled or ("syntax.keyword", "def") in styled
 
 

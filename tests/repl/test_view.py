@@ -19,8 +19,9 @@ from buddy.repl.blocks import (
     TurnSummary,
     UserPrompt,
 )
-from buddy.repl.live import inbox_lines, live_lines, phase_text, queue_lines
-from buddy.repl.style import LIVE_ROWS_MAX, UNICODE, Look
+from buddy.repl.lazy_paint import LazyPainter
+from buddy.repl.live import inbox_lines, live_lines, live_room, phase_text, queue_lines
+from buddy.repl.style import UNICODE, Line, Look
 from buddy.repl.view import focus, fold
 from buddy.repl.view_state import NO_DESK, DeskFacts, QueueRow, ViewState
 from buddy.repl.width import line_cells, plain
@@ -34,14 +35,14 @@ def folded(state: ViewState, *events: ev.TaskEvent) -> list[Block]:
 
 
 def live(state: ViewState, now: float, rows: int = 24) -> list[str]:
-    return [plain(line).rstrip() for line in live_lines(state, now, 60, rows, LOOK)]
+    return [plain(line).rstrip() for line in live_lines(state, now, 60, live_room(rows), LOOK)]
 
 
 def test_a_turn_is_printed_as_it_happens() -> None:
     state, tape = ViewState(), Tape()
     blocks = folded(state, tape.turn("fix it"), tape.reply(), tape.text("Looking.\n\nThe fi"))
     assert blocks == [UserPrompt("fix it", "prompt", 0, 0), Markdown("Looking.\n\n")]
-    assert live(state, tape.at) == ["● writing", "  The fi"]
+    assert live(state, tape.at) == ["", "The fi", "● writing"]
     shown = Command("pytest", "ok", 0, "", 2.0)
     blocks = folded(
         state, tape.text("le."), tape.reply_done(), tape.tool(), tape.tool_done(display=shown), tape.done()
@@ -193,15 +194,21 @@ def test_a_background_task_is_live_and_prints_only_its_end() -> None:
     assert (
         folded(state, back.turn("write tests"), back.reply(), back.text("First.\n\nSec"), back.tool()) == []
     )
-    assert live(state, 100.0) == ["● 1 · writing", "  front", "● 2 tests · running run_shell pytest -q 0 s"]
-    assert folded(
-        state, back.tool_done(), back.reply(), back.text("All\n\ngreen."), back.reply_done(), back.done()
-    ) == [
-        TurnSummary("completed", "", 1, 1, 3.0, 0, 2, "tests"),
+    assert live(state, 100.0) == ["", "front", "● 1 · writing", "● 2 tests · running run_shell pytest -q 0 s"]
+    assert (
+        folded(
+            state, back.tool_done(), back.reply(), back.text("All\n\ngreen."), back.reply_done(), back.done()
+        )
+        == []
+    )
+    assert live(state, 100.0) == ["", "front", "● 1 · writing"]
+    assert folded(state, front.reply_done()) == [
+        Markdown("front"),
+        TaskHeading(2, "tests"),
         Markdown("All\n\n"),
         Markdown("green."),
+        TurnSummary("completed", "", 1, 1, 3.0, 0, 2, "tests"),
     ]
-    assert live(state, 100.0) == ["● 1 · writing", "  front"]
 
 
 def test_a_task_that_comes_to_the_front_brings_what_it_did() -> None:
@@ -262,10 +269,10 @@ def test_the_live_region_stays_within_its_rows_and_columns() -> None:
         tape = Tape(number)
         folded(state, tape.turn(), tape.reply(), tape.text("漢字 words " * 100))
     for rows in (3, 9, 24, 60):
-        lines = live_lines(state, 100.0, 50, rows, LOOK)
-        assert len(lines) <= min(LIVE_ROWS_MAX, max(rows // 3, 1))
+        lines = live_lines(state, 100.0, 50, live_room(rows), LOOK)
+        assert len(lines) <= max(rows // 2, 1)
         assert max(map(line_cells, lines)) <= 49
-    assert [plain(line) for line in live_lines(state, 100.0, 50, 9, LOOK)][-1] == "and 6 more running tasks"
+    assert [plain(line) for line in live_lines(state, 100.0, 50, 3, LOOK)][-1] == "and 6 more running tasks"
 
 
 def test_queued_text_is_listed() -> None:
@@ -291,3 +298,104 @@ def test_events_of_unknown_calls_change_nothing() -> None:
     )
     assert folded(state, tape.event(ev.ApprovalResolved("nobody", "once", "you"))) == []
     assert folded(state, tape.tool(), tape.tool_done(display=Plain("x")))[0] == state.folded[-1]
+
+
+TWENTY = "\n".join(f"word {n} " + "and more of it " * 3 for n in range(20))
+
+
+def test_RU_A8_the_answer_takes_the_room_there_is_while_it_is_written() -> None:
+    state, tape = ViewState(), Tape()
+    folded(state, tape.turn(), tape.reply(), tape.text(TWENTY))
+    lines = live(state, tape.at, rows=60)
+    assert [line.split(" and")[0] for line in lines] == ["", *(f"word {n}" for n in range(20)), "● writing"]
+
+
+def test_RU_A8_what_is_longer_than_half_the_screen_is_turned_over_like_a_page() -> None:
+    state, tape = ViewState(), Tape()
+    folded(state, tape.turn(), tape.reply())
+    seen: list[list[str]] = []
+    for line in TWENTY.split("\n"):
+        folded(state, tape.text(line))
+        seen.append(live(state, tape.at, rows=22))
+        folded(state, tape.text("\n"))
+    assert all(len(lines) <= 11 for lines in seen)
+    assert all(any(line.startswith(f"word {n}") for line in lines) for n, lines in enumerate(seen))
+    tops = [lines[0] for lines in seen]
+    assert len(set(tops)) == 4  # three pages were turned, and no line moved in between
+    heights = [len(lines) for lines in seen]
+    assert heights == sorted(heights)
+
+
+def test_RU_A8_a_paragraph_without_end_costs_no_more_than_its_end() -> None:
+    state, tape = ViewState(), Tape()
+    folded(state, tape.turn(), tape.reply(), tape.text("word " * 200_000))
+    wrapped: list[int] = []
+
+    def prose(block: Markdown, width: int) -> list[Line]:
+        wrapped.append(len(block.text))
+        return [[("", block.text)]]
+
+    lines = live_lines(state, tape.at, 100, 20, LOOK, prose=prose)
+    assert wrapped == []
+    assert len(lines) == 20
+
+
+def test_RU_A8_the_open_block_is_drawn_as_it_will_be_printed() -> None:
+    painter = LazyPainter(LOOK)
+    painter.warm()
+    for text in (
+        "some **bold** and `code` words",
+        "- an *item*",
+        "| a | b |\n|---|--:|\n| 1 | 2 |",
+        "## Title",
+    ):
+        state, tape = ViewState(), Tape()
+        folded(state, tape.turn(), tape.reply(), tape.text(text))
+        lines = live_lines(state, tape.at, 60, 20, LOOK, prose=painter.prose)
+        (block,) = folded(state, tape.reply_done())
+        assert "\n".join(plain(line).rstrip() for line in lines[1:-1]) + "\n" == painter(block, 60)
+
+
+def test_RU_A8_code_is_readable_before_its_fence_is_closed() -> None:
+    painter = LazyPainter(LOOK)
+    painter.warm()
+    state, tape = ViewState(), Tape()
+    folded(state, tape.turn(), tape.reply(), tape.text("```python\n" + "x = 1\n" * 30 + "def f(): ret"))
+    lines = live_lines(state, tape.at, 60, 20, LOOK, prose=painter.prose)
+    assert [plain(line) for line in lines] == [*["  x = 1"] * 6, "  def f(): ret", "● writing"]
+
+
+def test_RU_A10_an_answer_in_front_is_not_broken_by_one_of_the_background() -> None:
+    state, front, back = ViewState(), Tape(1), Tape(2)
+    state.desk = DeskFacts(1, "ask", "m", "", (), {1: "story", 2: "tests"})
+    folded(state, front.turn(), front.reply(), front.text("- one\n- two\n"), back.turn(), back.reply())
+    assert folded(state, back.text("Green."), back.reply_done(), back.done()) == []
+    assert all(isinstance(block, Markdown) for block in folded(state, front.text("- three\n")))
+    blocks = folded(state, front.reply_done(), front.done())
+    assert [type(block).__name__ for block in blocks] == [
+        "Markdown", "TaskHeading", "Markdown", "TurnSummary", "TurnSummary",
+    ]  # fmt: skip
+    assert blocks[1] == TaskHeading(2, "tests")
+
+
+def test_RU_A10_without_an_answer_in_front_it_is_printed_at_once() -> None:
+    state, front, back = ViewState(), Tape(1), Tape(2)
+    folded(state, front.turn(), front.reply(), front.tool(), back.turn(), back.reply(), back.text("Green."))
+    blocks = folded(state, back.reply_done(), back.done())
+    assert [type(block).__name__ for block in blocks] == ["TaskHeading", "Markdown", "TurnSummary"]
+
+
+def test_RU_A10_a_task_that_comes_to_the_front_brings_what_waited() -> None:
+    state, front, back = ViewState(), Tape(1), Tape(2)
+    folded(
+        state, front.turn(), front.reply(), front.text("Once"), back.turn(), back.reply(), back.text("Green.")
+    )
+    assert folded(state, back.reply_done(), back.done()) == []
+    blocks = focus(state, DeskFacts(2, "ask", "m", "", (), {}))
+    assert [type(block).__name__ for block in blocks] == [
+        "TaskHeading",
+        "Markdown",
+        "TurnSummary",
+        "TaskHeading",
+    ]
+    assert folded(state, front.text(" upon a time.\n\n"), front.reply_done()) == []
