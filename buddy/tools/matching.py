@@ -78,18 +78,19 @@ class Quote(msgspec.Struct, frozen=True):
 def find(text: str, quote: Quote) -> Found | None:
     """The places in `text`, None when there is none in any step; where one is meant, no more than
     `MAX_PLACES` are looked for, overlapping ones included. Raises `Mismatch`."""
-    found = _by_steps(text, quote)
-    if found or len(text) > MAX_TOLERANT_CHARS:
-        return found
-    return _composed_alike(text, quote) or _without_blank_edges(text, quote)
+    exact = _exact(text, quote)
+    if exact or len(text) > MAX_TOLERANT_CHARS or not quote.old.strip():
+        return exact
+    return _tolerant(text, quote) or _composed_alike(text, quote) or _without_blank_edges(text, quote)
 
 
-def _by_steps(text: str, quote: Quote) -> Found | None:
-    exact = tuple(Match(start, start + len(quote.old)) for start in _occurrences(text, quote.old, quote))
-    if exact:
-        return Found("exact", exact, quote.old, quote.new)
-    if len(text) > MAX_TOLERANT_CHARS or not quote.old.strip():
-        return None
+def _exact(text: str, quote: Quote) -> Found | None:
+    places = tuple(Match(start, start + len(quote.old)) for start in _occurrences(text, quote.old, quote))
+    return Found("exact", places, quote.old, quote.new) if places else None
+
+
+def _tolerant(text: str, quote: Quote) -> Found | None:
+    """Try steps 2 to 5."""
     lines_stand = all(line.strip(BLANKS) in text for line in quote.old.split("\n"))
     return (
         (_without_trailing_blanks(text, quote) if lines_stand else None)
@@ -167,9 +168,16 @@ def _without_ends(lines: list[str]) -> list[str]:
 def _without_typography(text: str, quote: Quote) -> Found | None:
     if text.isascii() and quote.old.isascii():
         return None
-    plain = quote.old.translate(TYPOGRAPHY)
-    places = _occurrences(text.translate(TYPOGRAPHY), plain, quote)
-    matches = tuple(Match(at, at + len(plain)) for at in places)
+    return _as_compared(text, text.translate(TYPOGRAPHY), quote.old.translate(TYPOGRAPHY), quote)
+
+
+def _as_compared(text: str, plain: str, wanted: str, quote: Quote) -> Found | None:
+    """Find `wanted` in `plain`, which is `text` character by character. The end of a file without final
+    newline counts as a line end: an equal block there is a second place."""
+    if wanted.endswith("\n") and not plain.endswith("\n"):
+        plain += "\n"
+    places = _occurrences(plain, wanted, quote)
+    matches = tuple(Match(at, min(at + len(wanted), len(text))) for at in places)
     return Found("typography", matches, quote.old, quote.new) if matches else None
 
 
@@ -254,14 +262,11 @@ def _composed_alike(text: str, quote: Quote) -> Found | None:
         old = unicodedata.normalize(form, quote.old)
         if old == quote.old or (form == "NFD" and unicodedata.is_normalized("NFC", text)):
             continue
-        found = _by_steps(text, Quote(old, unicodedata.normalize(form, quote.new), quote.everywhere))
+        composed = Quote(old, unicodedata.normalize(form, quote.new), quote.everywhere)
+        found = _as_compared(text, text, old, composed) or _tolerant(text, composed)
         if found:
-            return _named(found, "typography")
+            return found
     return None
-
-
-def _named(found: Found, step: Step) -> Found:
-    return msgspec.structs.replace(found, step=step) if found.step == "exact" else found
 
 
 def _without_blank_edges(text: str, quote: Quote) -> Found | None:
@@ -273,13 +278,16 @@ def _without_blank_edges(text: str, quote: Quote) -> Found | None:
     if quote.new.strip() and quote.new.endswith("\n") != quote.old.endswith("\n"):
         return None
     new, _, _ = _without_edges(quote.new, head, tail)
-    found = _by_steps(text, Quote(old, new, quote.everywhere))
-    whole = tuple(match for match in found.matches if _is_whole_lines(text, match)) if found else ()
-    return (
-        _named(msgspec.structs.replace(found, matches=whole), "blank lines around it")
-        if found and whole
-        else None
-    )
+    inner = Quote(old, new, quote.everywhere)
+    old_key, lines = _block(old).split("\n"), _file_lines(text)
+    found = _fitted(_whole_lines(text, lines, old_key, inner), "blank lines around it", inner)
+    found = found or _tolerant(text, inner)
+    if found is None or found.step != "typography":
+        return found
+    # The typography step finds parts of lines as well.
+    plain = _file_lines(text.translate(TYPOGRAPHY))
+    old_key = _block(old.translate(TYPOGRAPHY)).split("\n")
+    return _fitted(_whole_lines(text, plain, old_key, inner), "typography", inner)
 
 
 def _without_edges(text: str, head: int, tail: int) -> tuple[str, int, int]:
@@ -293,13 +301,6 @@ def _without_edges(text: str, head: int, tail: int) -> tuple[str, int, int]:
         last -= 1
     kept = lines[first:last]
     return _ended_as("\n".join(kept), text) if kept else "", first, len(lines) - last
-
-
-def _is_whole_lines(text: str, match: Match) -> bool:
-    begins = match.start == 0 or text[match.start - 1] == "\n"
-    return begins and (
-        text[match.end - 1 : match.end] == "\n" or text[match.end : match.end + 1] in {"\n", ""}
-    )
 
 
 def _ended_as(block: str, text: str) -> str:

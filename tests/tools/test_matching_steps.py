@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -10,6 +13,7 @@ from hypothesis import strategies as st
 
 from buddy.agent.tool import ToolError
 from buddy.tools.edit_plan import Edit, edited
+from buddy.tools.matching import TYPOGRAPHY
 from buddy.workspace.content import decode, from_text
 
 
@@ -58,6 +62,81 @@ def test_the_blanks_of_a_removed_line_do_not_get_before_the_next_one() -> None:
     assert applied(text, "\n\nb()\n", "c()\n") == ("a\nc()\nnext()\n", "trailing blanks")
     assert applied(text, "\n\nb()\n", "") == ("a\nnext()\n", "trailing blanks")
     assert applied(text, "a\n\n\nb()", "a\n") == ("a\n\nnext()\n", "trailing blanks")
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new"),
+    [
+        ("a\nb\n\na\nb", "\n\na\nb\n", "\n\na\nB\n"),
+        ("a\nb\n\na\nb", "\n\n\na\nb\n\n", "\nA\n"),
+        ("“a”\nb\n\n“a”\nb", '"a"\nb\n', '"A"\nb\n'),
+        ("e\u0301\nb\n\ne\u0301\nb", "\u00e9\nb\n", "x\n"),
+        ("a  \nb\n\na  \nb", "a\nb\n", "c\n"),
+        ("  a\n  b\n\n  a\n  b", "a\nb\n", "c\n"),
+        ("a\nb\nc\na\nb", "1\ta\n2\tb\n", "c\n"),
+        ("a\n" + "xa\n" * 300 + "a\n", "\n\na\n", "\n\nb\n"),
+    ],
+)
+def test_RU_E1_an_equal_block_at_the_end_of_a_file_is_a_second_place(text: str, old: str, new: str) -> None:
+    after, refusal = applied(text, old, new)
+    assert (after, "2 places" in refusal) == ("", True)
+
+
+def test_RU_E1_all_changes_the_block_at_the_end_too() -> None:
+    assert applied("a\nb\n\na\nb", "\n\na\nb\n", "\n\nA\n", everywhere=True) == (
+        "A\n\nA",
+        "blank lines around it",
+    )
+    assert applied("“a”\nb\n\n“a”\nb", '"a"\nb\n', '"A"\nb\n', everywhere=True) == (
+        "“A”\nb\n\n“A”\nb",
+        "typography",
+    )
+
+
+def test_RU_E1_a_block_that_stands_only_at_the_end_is_found_there() -> None:
+    assert applied("c\n“a”\nb", '"a"\nb\n', '"A"\nb\n') == ("c\n“A”\nb", "typography")
+    assert applied("“a”\nb\n\n“a”\nb", '\n\n"a"\nb\n', '\n\n"A"\nb\n')[0] == "“a”\nb\n\n“A”\nb"
+    assert applied("c\na\nb", "\na\nb\n\n", "\nA\nb\n\n") == ("c\nA\nb", "blank lines around it")
+
+
+_LINES = st.lists(st.sampled_from(["a", "“a”", "a ", " a", "b", "xa", ""]), min_size=1, max_size=8)
+
+
+@given(_LINES, _LINES, st.booleans(), st.booleans())
+def test_RU_E1_no_tolerant_step_edits_one_of_two_equal_blocks(
+    lines: list[str], quoted: list[str], closed: bool, ended: bool
+) -> None:
+    text = "\n".join(lines) + "\n" * closed
+    old = "\n".join(quoted) + "\n" * ended
+    after, step = applied(text, old, "Z" + "\n" * ended)
+    if not after or step == "exact":
+        return
+    same = {"trailing blanks": _without_ends, "indentation": _without_indent}.get(step, str)
+    if step == "typography":
+        plain = text.translate(TYPOGRAPHY) + "\n" * (old.endswith("\n") and not closed)
+        parts = len(re.findall(f"(?={re.escape(old.translate(TYPOGRAPHY))})", plain))
+        assert parts == 1 or (parts == 0 and _whole_places(text, old.strip("\n"), _plainly) == 1)
+    else:
+        places = _whole_places(text, old.removesuffix("\n"), same)
+        assert places == 1 or (places == 0 and _whole_places(text, old.strip("\n"), same) == 1)
+
+
+def _plainly(block: str) -> str:
+    return block.translate(TYPOGRAPHY)
+
+
+def _without_ends(block: str) -> str:
+    return "\n".join(line.rstrip() for line in block.split("\n"))
+
+
+def _without_indent(block: str) -> str:
+    return textwrap.dedent(_without_ends(block))
+
+
+def _whole_places(text: str, block: str, same: Callable[[str], str]) -> int:
+    lines, count = text.removesuffix("\n").split("\n"), block.count("\n") + 1
+    starts = range(len(lines) - count + 1)
+    return sum(same("\n".join(lines[at : at + count])) == same(block) for at in starts)
 
 
 def test_blanks_at_line_ends_may_not_differ_in_the_middle_of_a_line() -> None:
