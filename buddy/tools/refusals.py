@@ -11,8 +11,10 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import takewhile
 
+from buddy.agent.alike import alike_at_start
 from buddy.agent.pattern import pattern
 from buddy.tools.matching import Match, line_of, line_starts
+from buddy.workspace.linediff import excerpt
 
 MAX_SHOWN_LINES = 12
 MAX_SHOWN_CHARS = 2400
@@ -39,23 +41,29 @@ _WORD = pattern(r"\w{2,}|[^\w\s]{2,}")
 _LEGEND = "(leading and trailing blanks: · is a space, → a tab)"
 
 
-def visible_blanks(line: str, most: int = _MAX_LINE) -> str:
-    """A line with the blanks at its ends, and odd ones inside, made visible."""
+def visible_blanks(line: str, most: int = _MAX_LINE, place: int = 0) -> str:
+    """A line with the blanks at its ends, and odd ones inside, made visible. A long one is cut around
+    `place`."""
+    if len(line) > most and place > most - 60:
+        line = excerpt(line, place, most)
     body = line.strip(" \t")
     start = line[: len(line) - len(line.lstrip(" \t"))]
     end = line[len(start) + len(body) :]
-    if len(body) > most:
+    if len(body) > most + 2:
         body = body[:most] + "…"
     body = body.replace("\u00a0", "⟨U+00A0⟩").replace("\u200b", "⟨U+200B⟩").replace("\ufeff", "⟨U+FEFF⟩")
     marks = str.maketrans({" ": "·", "\t": "→"})
     return start[:_MAX_LINE].translate(marks) + body + end[:_MAX_LINE].translate(marks)
 
 
-def numbered(lines: Sequence[str], first: int) -> str:
+def numbered(lines: Sequence[str], first: int, difference: tuple[int, int] = (-1, 0)) -> str:
     """Lines with their numbers, blanks visible: whole ones as long as there are few. `first` is the number of
-    the first one."""
+    the first one; `difference` the index of a line and the place in it that has to be seen."""
     most = max(_MAX_LINE, MAX_SHOWN_CHARS // max(1, len(lines)))
-    return "\n".join(f"{first + at:>6}  {visible_blanks(line, most)}" for at, line in enumerate(lines))
+    return "\n".join(
+        f"{first + at:>6}  {visible_blanks(line, most, difference[1] if at == difference[0] else 0)}"
+        for at, line in enumerate(lines)
+    )
 
 
 def not_found(text: str, old: str, new: str, shown: str) -> str:
@@ -78,10 +86,12 @@ def not_found(text: str, old: str, new: str, shown: str) -> str:
     window = lines[first : first + min(len(quoted), MAX_SHOWN_LINES)]
     before, behind = _left_out(lines, quoted, first, first + len(window))
     first, window = first - len(before), [*before, *window, *behind]
+    old_lines = old.split("\n")
+    difference = _difference(window, old_lines)
     parts = [
         f"{message}{told}. Nothing was changed. Nearest text in the file {_LEGEND}:",
-        numbered(window, first + 1),
-        _difference(window, old.split("\n"), first),
+        numbered(window, first + 1, difference),
+        _told_difference(old_lines, difference, first),
     ]
     return "\n".join(part for part in parts if part)
 
@@ -146,11 +156,23 @@ def _already_there(text: str, new: str) -> int:
     return text.count("\n", 0, at) + 1 if at >= 0 else 0
 
 
-def _difference(window: list[str], old_lines: list[str], first: int) -> str:
+def _difference(window: list[str], old_lines: list[str]) -> tuple[int, int]:
+    """Return the index of the first line that differs and the place where it does; -1 for none."""
     for at, (line, old) in enumerate(zip(window, old_lines, strict=False)):
         if line != old:
-            return f"First difference, line {first + at + 1}: you wrote\n        {visible_blanks(old)}"
-    return ""
+            return at, alike_at_start(line, old)
+    return -1, 0
+
+
+def _told_difference(old_lines: list[str], difference: tuple[int, int], first: int) -> str:
+    at, place = difference
+    if at < 0:
+        return ""
+    column = f", character {place + 1}" if place >= _MAX_LINE - 60 else ""
+    return (
+        f"First difference, line {first + at + 1}{column}: you wrote\n"
+        f"        {visible_blanks(old_lines[at], place=place)}"
+    )
 
 
 def _nearest(text: str, old: str) -> int | None:

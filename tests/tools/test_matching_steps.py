@@ -342,6 +342,20 @@ def test_a_refusal_shows_the_nearest_real_text_with_numbers_and_visible_blanks()
     assert "First difference, line 5" in refusal
 
 
+@pytest.mark.parametrize("place", [0, 200, 295, 301, 2500, 90_000, 99_990])
+@pytest.mark.parametrize("lines", [1, 12])
+def test_RU_E2_the_first_difference_of_a_long_line_is_shown(place: int, lines: int) -> None:
+    line = "".join(f"word{number} " for number in range(12_500))[:100_000].rstrip()
+    text = "".join(f"before {number}\n" for number in range(lines - 1)) + line + "\n"
+    there, written = f"{line[:place]}RIGHT{line[place:]}", f"{line[:place]}WRONG{line[place:]}"
+    refusal = applied(text.replace(line, there), text.replace(line, written), "x")[1]
+    shown, _, quoted = refusal.partition("First difference, line ")
+    assert "RIGHT" in shown
+    assert "WRONG" in quoted
+    assert len(refusal) < 6000
+    assert (f", character {place + 1}:" in quoted) == (place > 240)
+
+
 def test_of_equally_near_lines_the_most_alike_is_shown() -> None:
     text = "<li>a &amp; b</li>\n<li>5 &lt; 6</li>\n<li>q</li>\n"
     assert "     2  <li>5 &lt; 6</li>" in applied(text, "<li>5 &gt; 6</li>", "x")[1]
