@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import msgspec
 
 from buddy.agent.alike import alike_at_end, alike_at_start
 
-MAX_COMPARED_LINES = 3000
-"""Blocks longer than this are shown as replaced whole: comparing takes time that grows with the square."""
+MAX_COMPARED_LINES = 50_000
+"""Blocks longer than this without a line of their own in common are shown as replaced whole."""
+ANCHORED_FROM_LINES = 3000
+"""Longer blocks are divided at the lines that stand once in both texts, so that time grows with their length
+and not with its square."""
+MAX_EQUAL_PAIRS = 3_000_000
+"""With more pairs of equal lines than this in a block, its most frequent lines no longer anchor a match: a
+few seconds of comparing would become minutes."""
 
 
 class LineChange(msgspec.Struct, frozen=True):
@@ -98,17 +110,104 @@ def _middle(before: str, after: str) -> Middle:
 
 
 def _changes(old: list[str], new: list[str], middle: Middle) -> tuple[LineChange, ...]:
-    import difflib  # here: 1 ms that a start need not pay
-
     base = middle.lines_before
-    if len(old) + len(new) > MAX_COMPARED_LINES or not old or not new:
-        return (LineChange(base, tuple(old), base, tuple(new)),)
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     return tuple(
         LineChange(base + i1, tuple(old[i1:i2]), base + j1, tuple(new[j1:j2]))
-        for tag, i1, i2, j1, j2 in matcher.get_opcodes()
-        if tag != "equal"
+        for i1, i2, j1, j2 in _differences(old, new)
     )
+
+
+Span = tuple[int, int, int, int]
+"""Lines `i1` to `i2` of one text and `j1` to `j2` of the other."""
+
+
+def _differences(old: Sequence[str], new: Sequence[str]) -> Iterator[Span]:
+    """Yield what differs, in order; neighbours are one."""
+    whole: Span = (0, len(old), 0, len(new))
+    gaps = [whole] if len(old) + len(new) <= ANCHORED_FROM_LINES else _between_anchors(old, new)
+    i1 = i2 = j1 = j2 = 0
+    for gap in gaps:
+        for span in _compared_gap(old, new, gap):
+            if (span[0], span[2]) == (i2, j2):
+                i2, j2 = span[1], span[3]
+                continue
+            if (i1, j1) != (i2, j2):
+                yield i1, i2, j1, j2
+            i1, i2, j1, j2 = span
+    if (i1, j1) != (i2, j2):
+        yield i1, i2, j1, j2
+
+
+def _compared_gap(old: Sequence[str], new: Sequence[str], gap: Span) -> Iterator[Span]:
+    i1, i2, j1, j2 = gap
+    while i1 < i2 and j1 < j2 and old[i1] == new[j1]:
+        i1, j1 = i1 + 1, j1 + 1
+    while i1 < i2 and j1 < j2 and old[i2 - 1] == new[j2 - 1]:
+        i2, j2 = i2 - 1, j2 - 1
+    if i1 == i2 and j1 == j2:
+        return
+    if i1 == i2 or j1 == j2 or i2 - i1 + j2 - j1 > MAX_COMPARED_LINES:
+        yield i1, i2, j1, j2
+        return
+    before, after = old[i1:i2], new[j1:j2]
+    long = len(before) + len(after) > ANCHORED_FROM_LINES
+    frequent = long and _equal_pairs(before, after) > MAX_EQUAL_PAIRS
+    for tag, a1, a2, b1, b2 in _opcodes(before, after, without_frequent=frequent):
+        if tag != "equal":
+            yield i1 + a1, i1 + a2, j1 + b1, j1 + b2
+
+
+def _opcodes(
+    before: Sequence[str], after: Sequence[str], *, without_frequent: bool
+) -> Sequence[tuple[str, int, int, int, int]]:
+    try:  # here: 1 ms that a start need not pay
+        module: Any = importlib.import_module("cydifflib")
+    except ImportError:  # there is no wheel for this Python: the same answers, more slowly
+        module = importlib.import_module("difflib")
+    return module.SequenceMatcher(None, before, after, autojunk=without_frequent).get_opcodes()
+
+
+def _equal_pairs(old: Sequence[str], new: Sequence[str]) -> int:
+    counts = Counter(new)
+    return sum(count * counts[line] for line, count in Counter(old).items())
+
+
+def _between_anchors(old: Sequence[str], new: Sequence[str]) -> Iterator[Span]:
+    """Yield what lies between the lines that stand once in both texts, in the longest run of them that has
+    one order in both."""
+    i1 = j1 = 0
+    for i2, j2 in [*_in_order(_unique_pairs(old, new)), (len(old), len(new))]:
+        yield i1, i2, j1, j2
+        i1, j1 = i2 + 1, j2 + 1
+
+
+def _unique_pairs(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int]]:
+    in_old, in_new = Counter(old), Counter(new)
+    places = {line: at for at, line in enumerate(new) if in_new[line] == 1}
+    for at, line in enumerate(old):
+        if in_old[line] == 1 and line in places:
+            yield at, places[line]
+
+
+def _in_order(pairs: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the longest part of `pairs`, ascending in the first place, that ascends in the second too."""
+    ends: list[int] = []
+    chains: list[tuple[tuple[int, int], int]] = []  # a pair, and the index of the one before it
+    last: list[int] = []  # the chain that ends with `ends[length]`
+    for pair in pairs:
+        length = bisect_left(ends, pair[1])
+        chains.append((pair, last[length - 1] if length else -1))
+        if length == len(ends):
+            ends.append(pair[1])
+            last.append(len(chains) - 1)
+        else:
+            ends[length], last[length] = pair[1], len(chains) - 1
+    at = last[-1] if last else -1
+    found: list[tuple[int, int]] = []
+    while at >= 0:
+        pair, at = chains[at]
+        found.append(pair)
+    return found[::-1]
 
 
 def _lines(text: str) -> list[str]:
@@ -184,18 +283,32 @@ def _marked(sign: str, lines: list[str] | tuple[str, ...]) -> list[str]:
     ]
 
 
+MAX_EXCERPT_CHARS = 300
+NEWLINE = "\n"
+
+
+def excerpt(line: str, place: int, most: int = MAX_EXCERPT_CHARS) -> str:
+    """Return a line, or at most `most` characters of it around a place, with "…" where it was cut."""
+    if len(line) <= most:
+        return line
+    start = max(0, min(place - most // 3, len(line) - most))
+    return f"{'…' if start else ''}{line[start : start + most]}{'…' if start + most < len(line) else ''}"
+
+
 def brief_changes(before: str, after: str, *, max_lines: int) -> tuple[tuple[str, ...], bool]:
     """Changed lines as `-12 old` / `+12 new`, at most `max_lines`, and whether that is all of them."""
     shown: list[str] = []
+    uncut = True
     for change in line_changes(before, after):
-        shown.extend(
-            f"-{change.old_start + at + 1:<5} {line.rstrip(chr(10))}" for at, line in enumerate(change.old)
-        )
-        shown.extend(
-            f"+{change.new_start + at + 1:<5} {line.rstrip(chr(10))}" for at, line in enumerate(change.new)
-        )
+        cuts = list(map(alike_at_start, change.old, change.new))  # a long line is cut around its change
+        for sign, start, lines in (("-", change.old_start, change.old), ("+", change.new_start, change.new)):
+            places = [*cuts, *[0] * (len(lines) - len(cuts))]
+            shown.extend(
+                f"{sign}{start + at + 1:<5} {excerpt(line.removesuffix(NEWLINE), places[at])}"
+                for at, line in enumerate(lines)
+            )
+            uncut = uncut and all(len(line) <= MAX_EXCERPT_CHARS for line in lines)
         if len(shown) > max_lines:
             break
-    kept = tuple(line if len(line) <= 300 else line[:300] + "…" for line in shown[:max_lines])
-    whole = len(shown) <= max_lines and all(len(line) <= 300 for line in shown)
-    return kept, whole
+    whole = uncut and len(shown) <= max_lines
+    return tuple(shown[:max_lines]), whole

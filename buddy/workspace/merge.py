@@ -6,7 +6,7 @@ same lines, or lines that touch, there is a conflict and nothing is guessed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
 
 import msgspec
 
@@ -33,20 +33,20 @@ class Conflict(msgspec.Struct, frozen=True):
 def merge(base: str, ours: str, theirs: str) -> Merged | Conflict:
     """The base with both sides' changes, or the first place where they meet. The same change made by both is
     made once."""
-    mine, other = line_changes(base, ours), line_changes(base, theirs)
-    together: list[LineChange] = []
-    left, right = list(mine), list(other)
-    while left and right:
-        if _same(left[0], right[0]):
-            together.append(left.pop(0))
-            right.pop(0)
-        elif _stop(left[0]) < right[0].old_start:
-            together.append(left.pop(0))
-        elif _stop(right[0]) < left[0].old_start:
-            together.append(right.pop(0))
-        else:
-            return _conflict(left[0], right[0])
-    return Merged(_applied(base, (*together, *left, *right)), len(other))
+    left, right = deque(line_changes(base, ours)), deque(line_changes(base, theirs))
+    others = len(right)
+    lines = _lines(base)
+    pieces: list[str] = []
+    at = 0
+    while left or right:
+        region = _next_region(left, right)
+        mine, other = _changed(lines, region, region.ours), _changed(lines, region, region.theirs)
+        if region.ours and region.theirs and mine != other:
+            return _conflict(region, mine, other)
+        pieces += lines[at : region.start]
+        pieces += mine if region.ours else other
+        at = region.stop
+    return Merged("".join([*pieces, *lines[at:]]), others)
 
 
 def merge_bytes(base: bytes, ours: bytes, theirs: bytes) -> bytes | Conflict | None:
@@ -62,29 +62,47 @@ def merge_bytes(base: bytes, ours: bytes, theirs: bytes) -> bytes | Conflict | N
     return found.text.encode("latin-1") if isinstance(found, Merged) else found
 
 
-def _same(one: LineChange, other: LineChange) -> bool:
-    return (one.old_start, one.old, one.new) == (other.old_start, other.old, other.new)
+class Region(msgspec.Struct, frozen=True):
+    """Lines of the base, counted from 0, and the changes of both sides that meet there."""
+
+    start: int
+    stop: int
+    ours: tuple[LineChange, ...]
+    theirs: tuple[LineChange, ...]
 
 
-def _stop(change: LineChange) -> int:
-    return change.old_start + len(change.old)
+def _next_region(left: deque[LineChange], right: deque[LineChange]) -> Region:
+    """Take the first change and those that overlap or touch it, and what these touch."""
+    start = stop = min(side[0].old_start for side in (left, right) if side)
+    ours: list[LineChange] = []
+    theirs: list[LineChange] = []
+    grown = True
+    while grown:
+        grown = False
+        for side, taken in ((left, ours), (right, theirs)):
+            while side and side[0].old_start <= stop:
+                change = side.popleft()
+                taken.append(change)
+                stop, grown = max(stop, change.old_start + len(change.old)), True
+    return Region(start, stop, tuple(ours), tuple(theirs))
 
 
-def _conflict(mine: LineChange, other: LineChange) -> Conflict:
-    first = min(mine.old_start, other.old_start)
-    last = max(_stop(mine), _stop(other), first + 1)
-    return Conflict(first + 1, last, mine.new, other.new)
-
-
-def _applied(base: str, changes: Sequence[LineChange]) -> str:
-    lines = base.split("\n")
-    rest = lines.pop()
-    whole = [line + "\n" for line in lines] + ([rest] if rest else [])
+def _changed(lines: list[str], region: Region, changes: tuple[LineChange, ...]) -> list[str]:
+    """Return the lines of a region with one side's changes."""
     pieces: list[str] = []
-    at = 0
+    at = region.start
     for change in changes:
-        pieces.extend(whole[at : change.old_start])
-        pieces.extend(change.new)
-        at = _stop(change)
-    pieces.extend(whole[at:])
-    return "".join(pieces)
+        pieces += lines[at : change.old_start]
+        pieces += change.new
+        at = change.old_start + len(change.old)
+    return pieces + lines[at : region.stop]
+
+
+def _conflict(region: Region, mine: list[str], other: list[str]) -> Conflict:
+    return Conflict(region.start + 1, max(region.stop, region.start + 1), tuple(mine), tuple(other))
+
+
+def _lines(text: str) -> list[str]:
+    lines = text.split("\n")
+    rest = lines.pop()
+    return [line + "\n" for line in lines] + ([rest] if rest else [])

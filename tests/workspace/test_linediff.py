@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+import random
+import sys
+import time
+
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from buddy.workspace import linediff
 from buddy.workspace.linediff import Unified, brief_changes, compared, line_changes
 from buddy.workspace.linediff import unified as unified_of
 
@@ -31,8 +37,68 @@ def test_new_and_emptied_files_and_missing_newlines_are_written_as_diff_does() -
 
 
 def test_very_long_changes_are_shown_as_replaced_whole() -> None:
-    before, after = "".join(f"{n}\n" for n in range(4000)), "".join(f"x{n}\n" for n in range(4000))
+    before, after = "".join(f"{n}\n" for n in range(30_000)), "".join(f"x{n}\n" for n in range(30_000))
     assert len(line_changes(before, after)) == 1
+
+
+NUMBERED = [f"line {number}\n" for number in range(4000)]
+REPEATED = [f"line {number}\n" if number % 3 else "}\n" for number in range(30_000)]
+
+
+@pytest.mark.parametrize("lines", [NUMBERED, REPEATED], ids=["numbered", "repeated"])
+@pytest.mark.parametrize("without", [False, True], ids=["cydifflib", "difflib"])
+def test_RU_D1_edits_thousands_of_lines_apart_are_told_apart(
+    lines: list[str], without: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if without:
+        monkeypatch.setitem(sys.modules, "cydifflib", None)
+    changed = list(lines)
+    places = (7, len(lines) // 2, len(lines) - 7)
+    for place in places:
+        changed[place] = "changed\n"
+    found = unified("".join(lines), "".join(changed))
+    assert (found.added, found.removed) == (3, 3)
+    assert [change.old_start for change in line_changes("".join(lines), "".join(changed))] == list(places)
+
+
+def test_RU_D1_texts_of_few_different_lines_are_compared_in_bounded_time() -> None:
+    chance = random.Random(3)
+    started = time.process_time()
+    for words in ("ab", "abcdefghij", [str(number) for number in range(250)]):
+        before, after = ([f"{chance.choice(words)}\n" for _ in range(25_000)] for _ in range(2))
+        assert line_changes("".join(before), "".join(after))
+    assert time.process_time() - started < 20
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from([*"abcdefgh", "own"]), max_size=30), st.randoms(use_true_random=False))
+def test_RU_D1_a_text_divided_at_its_own_lines_is_compared_completely(
+    words: list[str], chance: random.Random
+) -> None:
+    old = [f"{word} {at}\n" if word == "own" else f"{word}\n" for at, word in enumerate(words)]
+    new = [line for line in old if chance.random() < 0.7]
+    half = new[: len(new) // 2]
+    chance.shuffle(half)
+    new[: len(half)] = half
+    at = 0
+    made: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(linediff, "ANCHORED_FROM_LINES", 0)
+        changes = line_changes("".join(old), "".join(new))
+    for change in changes:
+        assert tuple(old[change.old_start : change.old_start + len(change.old)]) == change.old
+        made += [*old[at : change.old_start], *change.new]
+        at = change.old_start + len(change.old)
+    assert made + old[at:] == new
+
+
+def test_RU_E2_a_long_line_that_changed_is_cut_around_the_change() -> None:
+    before, after = "x" * 5000 + "old" + "y" * 5000, "x" * 5000 + "new" + "y" * 5000
+    (removed, added), whole = brief_changes(before, after, max_lines=5)
+    assert not whole
+    assert "old" in removed
+    assert "new" in added
+    assert max(len(removed), len(added)) < 320
 
 
 @given(TEXTS, TEXTS)

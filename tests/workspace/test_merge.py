@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -61,6 +63,57 @@ def test_both_sides_may_be_named_the_other_way_round(base: str, ours: str, their
     assert type(one) is type(two)
     if isinstance(one, Merged) and isinstance(two, Merged):
         assert one.text == two.text
+
+
+def _by_git(folder: Path, base: str, ours: str, theirs: str) -> str | None:
+    """Merge as `git merge-file` does; None for a conflict."""
+    names: list[str] = []
+    for name, text in (("ours", ours), ("base", base), ("theirs", theirs)):
+        (folder / name).write_text(text)
+        names.append(name)
+    done = subprocess.run(["git", "merge-file", "-p", *names], cwd=folder, capture_output=True, text=True)
+    assert done.returncode >= 0
+    return done.stdout if done.returncode == 0 else None
+
+
+def test_RU_D1_merges_agree_with_git_merge_file(tmp_path: Path) -> None:
+    chance = random.Random(11)
+    kinds = {"merged": 0, "conflict": 0}
+    for number in range(250):
+        length = chance.choice([3, 12, 60, 4000])
+        base = [chance.choice(["}\n", "\n", f"line {at}\n", f"line {at}\n"]) for at in range(length)]
+        sides = [_with_edits(base, chance, chance.randint(0, 4), by) for by in ("ours", "theirs")]
+        if chance.random() < 0.3:  # one change made by both
+            at = chance.randrange(length)
+            sides = [[*side[:at], "both\n", *side[at:]] if side[:at] == base[:at] else side for side in sides]
+        texts = ["".join(base), *map("".join, sides)]
+        if chance.random() < 0.3:
+            texts[chance.randrange(3)] += "no newline"
+        found, expected = merge(*texts), _by_git(tmp_path, *texts)
+        kinds["merged" if isinstance(found, Merged) else "conflict"] += 1
+        assert (found.text if isinstance(found, Merged) else None) == expected, (number, texts)
+    assert min(kinds.values()) > 30
+
+
+def _with_edits(base: list[str], chance: random.Random, count: int, by: str) -> list[str]:
+    lines = list(base)
+    for number in range(count):
+        at = chance.randrange(len(lines) + 1)
+        new = [f"{by} {number} {n}\n" for n in range(chance.randint(0, 3))]
+        lines[at : at + chance.randint(0, 3)] = new
+    return lines
+
+
+def test_RU_D1_edits_thousands_of_lines_apart_are_merged() -> None:
+    base = [f"line {at}\n" for at in range(20_000)]
+    ours, theirs, both = list(base), list(base), list(base)
+    for at, side in ((5, ours), (19_000, ours), (9_000, theirs), (12_000, theirs)):
+        side[at] = both[at] = f"changed {at}\n"
+    assert merge("".join(base), "".join(ours), "".join(theirs)) == Merged("".join(both), 2)
+
+
+def test_the_same_text_by_hunks_of_different_size_is_no_conflict() -> None:
+    assert merge("a\nb\nc\n", "x\ny\nc\n", "x\ny\nc\n") == Merged("x\ny\nc\n", 1)
 
 
 def test_changes_of_separate_lines_are_never_lost() -> None:
