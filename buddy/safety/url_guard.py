@@ -141,12 +141,18 @@ def _target(rest: str) -> str:
 
 
 def canonical_host(text: str) -> str:
-    """A host name in lower case and punycode, without the dot at its end; "" when it is none."""
+    """A host name in lower case and punycode, without the dot at its end; "" when it is none. Read as
+    browsers do (UTS 46, not transitional): "ß" is a letter of its own."""
     name = unicodedata.normalize("NFKC", text.translate(_DOTS)).lower()
     if not name.isascii():
+        import idna  # its tables cost 10 ms, for hosts outside ASCII only
+
         try:
-            name = name.encode("idna").decode("ascii")
-        except UnicodeError:
+            labels = idna.uts46_remap(text.translate(_DOTS), std3_rules=False).split(".")
+            name = ".".join(
+                label if label.isascii() else idna.alabel(label).decode("ascii") for label in labels
+            )
+        except UnicodeError:  # idna.IDNAError is one
             return ""
     name = name.removesuffix(".")
     return name if _NAME().fullmatch(name) else ""

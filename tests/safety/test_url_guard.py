@@ -216,6 +216,29 @@ def test_SEC_073_a_look_alike_is_shown_in_punycode() -> None:
     assert canonical_host("xn--bcher-kva.example") == "xn--bcher-kva.example"
 
 
+@pytest.mark.parametrize(
+    ("written", "canonical"),
+    [
+        ("faß.de", "xn--fa-hia.de"),
+        ("FAẞ.DE", "xn--fa-hia.de"),
+        ("faß.de.", "xn--fa-hia.de"),
+        ("βόλος.com", "xn--nxasmm1c.com"),
+        ("日本語。jp", "xn--wgv71a119e.jp"),
+        ("ＧＯＯＧＬＥ.com", "google.com"),
+        ("e\u0301.com", "xn--9ca.com"),
+        ("a\u00ad.com", "a.com"),
+        ("a_b.ü.de", "a_b.xn--tda.de"),
+        ("ﷺ.com", ""),
+        ("-ü.de", ""),
+        ("a..ü", ""),
+        ("xn--ü.de", ""),
+        ("ü" * 70 + ".de", ""),
+    ],
+)
+def test_RU_D2_host_names_are_read_as_browsers_read_them(written: str, canonical: str) -> None:
+    assert canonical_host(written) == canonical
+
+
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
 
 
