@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import msgspec
@@ -25,14 +25,14 @@ from buddy.cli.place import Place, check_yolo, find_place, place_again, read_set
 from buddy.cli.surface import Surface
 from buddy.cli.telling import tell
 from buddy.config.loading import Loaded
-from buddy.config.settings import ConfigError
+from buddy.config.settings import ConfigError, DisplaySettings
 from buddy.llm.giving_way import giving_way
 from buddy.repl.blocks import Block, Note, ToolCall
 from buddy.repl.controller import Controller
 from buddy.repl.intents import Prompt
 from buddy.repl.late_completion import LateCompleter
 from buddy.repl.leaving import Ending, interrupts_held
-from buddy.repl.style import ASCII, DUMB, Look, choose_look
+from buddy.repl.style import ASCII, DUMB, Ground, Look, choose_look
 from buddy.repl.view_state import DeskFacts
 from buddy.safety.sanitise import clean
 
@@ -211,6 +211,36 @@ def _without_prompt(options: Options) -> Options:
     return msgspec.structs.replace(options, words=(), command=command, fork=False)
 
 
+class Looks:
+    """The looks of this terminal: by the theme that was chosen last and, once it has answered, by its
+    background."""
+
+    def __init__(self, display: DisplaySettings, environ: Mapping[str, str], encoding: str) -> None:
+        self._display, self._environ, self._encoding = display, environ, encoding
+        self._theme = display.theme
+        self._ground: Ground | None = None
+
+    def of(self, theme: str) -> Look:
+        """The look for a theme of the settings."""
+        self._theme, display = theme, self._display
+        look = choose_look(
+            environ=self._environ,
+            color=display.color,
+            theme=theme,
+            encoding=self._encoding,
+            is_terminal=True,
+            ground=self._ground,
+        )
+        return msgspec.structs.replace(
+            look, fold_lines=display.fold_lines, thoughts=display.show_thinking, numbers=display.show_tokens
+        )
+
+    def on(self, ground: Ground) -> Look:
+        """The look for a background."""
+        self._ground = ground
+        return self.of(self._theme)
+
+
 def open_surface(
     place: Place,
     loaded: Loaded,
@@ -225,20 +255,13 @@ def open_surface(
     display, environ = loaded.settings.display, place.environment
     encoding = sys.stdout.encoding or "ascii"  # now: on the screen stdout is the log's
 
-    def look_of(theme: str) -> Look:
-        look = choose_look(
-            environ=environ, color=display.color, theme=theme, encoding=encoding, is_terminal=True
-        )
-        return msgspec.structs.replace(
-            look, fold_lines=display.fold_lines, thoughts=display.show_thinking, numbers=display.show_tokens
-        )
-
-    look = look_of(display.theme)
+    looks = Looks(display, environ, encoding)
+    look = looks.of(display.theme)
     if plain:
         return _plain_lines(msgspec.structs.replace(look, theme="mono", ansi=False), controller)
     if environ.get("TERM", "") in DUMB:
         return _plain_lines(look, controller)
-    return _screen(look_of, place, loaded, controller, completer, modes)
+    return _screen(looks, place, loaded, controller, completer, modes)
 
 
 def _plain_lines(look: Look, controller: Controller) -> Surface:
@@ -259,7 +282,7 @@ def _plain_lines(look: Look, controller: Controller) -> Surface:
 
 
 def _screen(
-    look_of: Callable[[str], Look],
+    looks: Looks,
     place: Place,
     loaded: Loaded,
     controller: Controller,
@@ -269,13 +292,14 @@ def _screen(
     from buddy.cli.screen_surface import ScreenSurface  # prompt_toolkit: 60 ms a dumb terminal does not need
     from buddy.repl.announce import notifications_of
     from buddy.repl.app import Settings
+    from buddy.repl.ground import may_be_asked
     from buddy.repl.progress import progress_taken
     from buddy.repl.start import open_repl
 
     display, environ = loaded.settings.display, place.environment
     repl = open_repl(
         settings=Settings(
-            look=look_of(display.theme),
+            look=looks.of(display.theme),
             vi=display.vi,
             title=display.title,
             bell=display.bell,
@@ -283,6 +307,7 @@ def _screen(
             progress=progress_taken(display.progress, environ),
             history_path=os.path.join(place.where.state, "history"),
             environ=environ,
+            look_on=looks.on if display.theme == "auto" and may_be_asked(environ) else None,
         ),
         desk=controller.facts,
         act=controller.act,
@@ -290,4 +315,4 @@ def _screen(
         completer=completer,
         modes=modes,
     )
-    return ScreenSurface(repl, look_of)
+    return ScreenSurface(repl, looks.of)

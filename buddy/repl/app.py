@@ -25,6 +25,7 @@ from buddy.repl.blocks import Block
 from buddy.repl.editor import Editor
 from buddy.repl.first_print import FirstPrint
 from buddy.repl.folding import Folding
+from buddy.repl.ground import GroundQuestion
 from buddy.repl.history import open_history
 from buddy.repl.inline import build_application
 from buddy.repl.intents import Cancel, Intent
@@ -38,16 +39,19 @@ from buddy.repl.pastes import Pastes
 from buddy.repl.printed import reflow_of
 from buddy.repl.progress import progress_sequence
 from buddy.repl.screen import Screen
-from buddy.repl.style import Look
+from buddy.repl.style import Ground, Look
 from buddy.repl.vi_signs import cursor_shapes, sign
 from buddy.repl.view import release
 from buddy.repl.view_state import DeskFacts, ViewState
 
 WARM_AFTER_S = 0.4
+ASK_AFTER_S = 0.02
+"""The first frame and the echo of what was typed before it come first."""
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What a person may choose. `history_path` is None for a history in memory."""
+    """What a person may choose. `history_path` is None for a history in memory; `look_on` gives the look for
+    a background, None where the terminal is not to be asked for it."""
 
     look: Look
     vi: bool
@@ -57,6 +61,7 @@ class Settings(msgspec.Struct, frozen=True):
     progress: bool
     history_path: str | None
     environ: Mapping[str, str]
+    look_on: Callable[[Ground], Look] | None = None
 
 
 class Repl:
@@ -79,10 +84,11 @@ class Repl:
     ) -> None:
         self.state = ViewState()
         self.state.desk = desk()
-        self._settings = settings
+        self._settings, self._look = settings, settings.look
         self._terminal, self._keyboard = terminal, keyboard
         self._act, self._log = act, log
         self._modes = modes or outside.terminal_modes(keyboard.fileno())
+        self.ground: GroundQuestion | None = None
         self._ending: Ending = "left"
         self._jobs = Jobs(self._crashed)
         self._painter = LazyPainter(settings.look)
@@ -157,6 +163,9 @@ class Repl:
             stack.callback(self.screen.close)
             warm = loop.call_later(WARM_AFTER_S, self._first.warm)
             stack.callback(warm.cancel)
+            if self.ground is not None:
+                asking = loop.call_later(ASK_AFTER_S, self.ground.ask)
+                stack.callback(asking.cancel)
             self._jobs.start(self._folding.run(events))
             try:
                 self._bars.refresh(self._first.print)
@@ -187,6 +196,8 @@ class Repl:
         """Leave the screen; the first reason counts."""
         if self._app.is_running and not self._app.is_done:
             self._ending = ending
+            if self.ground is not None and ending in ("left", "terminated"):
+                self.ground.wait(self._keyboard.fileno(), self._keyboard.read_keys)
             self._folding.step()
             self._first.print(release(self.state))
             self._first.flush()
@@ -199,6 +210,9 @@ class Repl:
 
     def restyle(self, look: Look) -> None:
         """Draw everything with another look, what can still be seen of the scrollback too."""
+        if look == self._look:
+            return
+        self._look = look
         self._painter.restyle(look)
         self._bars.restyle(look)
         self._app.restyle(look)

@@ -14,6 +14,7 @@ from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
+_BEGIN = "\x1b[200~"
 _END = "\x1b[201~"
 _WAYS_OUT = ("\x03", "\x04")
 """Ctrl+C and Ctrl+D: no text that is pasted holds one by itself."""
@@ -22,13 +23,14 @@ UNFINISHED_S = 0.5
 
 
 class KeyParser(Vt100Parser):
-    """Calls back with each key. A paste without an end is ended by Ctrl+C or Ctrl+D; what had come of it is
-    then pasted, and the key does nothing else."""
+    """Calls back with each key. `keys_of` takes out what the terminal answers. A paste without an end is
+    ended by Ctrl+C or Ctrl+D; what had come of it is then pasted, and the key does nothing else."""
 
     def __init__(
         self, feed_key_callback: Callable[[KeyPress], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._clock = clock
+        self.keys_of: Callable[[str], str] = lambda data: data
         self._pieces: list[str] = []
         self._tail = ""
         self._heard_at = 0.0
@@ -38,7 +40,7 @@ class KeyParser(Vt100Parser):
         """Take what has come."""
         now = self._clock()
         if not self._in_bracketed_paste:
-            super().feed(data)
+            super().feed(data if _BEGIN in data else self.keys_of(data))
             if not self._pieces:
                 self._heard_at = now
         elif data in _WAYS_OUT and now - self._heard_at >= UNFINISHED_S:

@@ -11,6 +11,7 @@ from prompt_toolkit.completion import Completer
 from prompt_toolkit.input.vt100 import Vt100Input, raw_mode
 
 from buddy.repl.app import Repl, Settings
+from buddy.repl.ground import GroundQuestion
 from buddy.repl.intents import Intent
 from buddy.repl.key_parser import KeyParser
 from buddy.repl.output import FrameOutput, TerminalWriter, encoded, terminal_size
@@ -24,7 +25,7 @@ class Keyboard(Vt100Input):
     def __init__(self, stdin: TextIO, modes: Modes | None) -> None:
         super().__init__(stdin)
         self._modes = modes
-        self.vt100_parser = KeyParser(lambda key: self._buffer.append(key))
+        self.vt100_parser = self.parser = KeyParser(lambda key: self._buffer.append(key))
 
     def raw_mode(self) -> AbstractContextManager[None]:
         """Every key as it is typed."""
@@ -54,10 +55,11 @@ def open_repl(
         fd=fd,
         encoding=encoding,
     )
+    keyboard = Keyboard(sys.stdin, modes)
     repl = Repl(
         settings=settings,
         terminal=terminal,
-        keyboard=Keyboard(sys.stdin, modes),
+        keyboard=keyboard,
         output=output,
         desk=desk,
         act=act,
@@ -65,4 +67,12 @@ def open_repl(
         completer=completer,
         modes=modes,
     )
+    if (look_on := settings.look_on) is not None:
+        asked = GroundQuestion(
+            lambda text: terminal.write(text.encode()),
+            lambda ground: repl.restyle(look_on(ground)),
+            inside_tmux="TMUX" in settings.environ,
+        )
+        keyboard.parser.keys_of = asked.keys_of
+        repl.ground = asked
     return repl
