@@ -14,6 +14,7 @@ from buddy.agent.events import (
     ReplyTiming,
     RetryScheduled,
     ThinkingDelta,
+    TokenUsage,
 )
 from buddy.agent.messages import AssistantMessage, Call, Text, Thinking
 from buddy.agent.provider import ModelRequest, ProviderError
@@ -89,28 +90,38 @@ class _Stream:
         self.turn.host.partial(self.assembler.partial())
 
     async def finished(self, message: AssistantMessage) -> AssistantMessage:
-        """Count, record and announce a reply; a cut one without text is announced but not recorded. Runs
-        uninterrupted."""
-        host = self.turn.host
-        settled, usage = host.meter.settle(self.asked.tokens, message)
-        if worth_keeping(settled):
-            await host.record(settled)
+        """Count, record and announce a reply. Runs uninterrupted."""
+        counted, usage = self._count(message)
+        if worth_keeping(counted):
+            await self.turn.host.record(counted)
         await self.turn.saved()
+        self._announce(counted, usage)
+        return counted
+
+    def cut(self) -> AssistantMessage:
+        """The reply as far as it arrived. Its calls are never run: unanswered calls would make the history
+        illegal."""
+        message = self.assembler.partial()
+        parts = tuple(part for part in message.parts if not isinstance(part, Call))
+        return msgspec.structs.replace(message, parts=parts)
+
+    async def announce_cut(self) -> AssistantMessage | None:
+        """Count and announce what arrived of a reply that broke off; the message, unrecorded, if it is worth
+        keeping."""
+        if not self.shown:
+            return None
+        counted, usage = self._count(self.cut())
+        self._announce(counted, usage)
+        return counted if worth_keeping(counted) else None
+
+    def _count(self, message: AssistantMessage) -> tuple[AssistantMessage, TokenUsage]:
+        return self.turn.host.meter.settle(self.asked.tokens, message)
+
+    def _announce(self, message: AssistantMessage, usage: TokenUsage) -> None:
+        host = self.turn.host
         total_s = host.now() - self.started_at
-        host.emit(ReplyFinished(settled, ReplyTiming(self.first_content_s, total_s)))
+        host.emit(ReplyFinished(message, ReplyTiming(self.first_content_s, total_s)))
         host.emit(usage)
-        return settled
-
-    async def keep_what_was_shown(self) -> None:
-        """The stream broke or was cancelled: what was shown stays."""
-        if self.shown:
-            await uninterrupted(self.finished(_without_calls(self.assembler.partial())))
-
-
-def _without_calls(message: AssistantMessage) -> AssistantMessage:
-    """A cut reply's calls are never run: unanswered calls would make the history illegal."""
-    parts = tuple(part for part in message.parts if not isinstance(part, Call))
-    return msgspec.structs.replace(message, parts=parts)
 
 
 def worth_keeping(message: AssistantMessage) -> bool:
@@ -130,32 +141,52 @@ def is_empty(message: AssistantMessage) -> bool:
 
 async def ask(turn: Turn) -> AssistantMessage:
     """One reply, recorded. Retries what is worth retrying; raises `ProviderError`, `TurnCancelled`,
-    `BudgetStop`."""
+    `BudgetStop`.
+
+    A reply that broke off is asked for again from its beginning: half an answer in the history would be
+    continued as often as repeated. What was shown of it is recorded only when no whole reply comes after it.
+    """
     attempt = 1
-    while True:
-        stream = _Stream(turn, await _prepared(turn))
-        try:
-            message = await turn.beside.run(stream.run())
-        except (TurnCancelled, asyncio.CancelledError):
-            await stream.keep_what_was_shown()
-            raise
-        except ProviderError as error:
-            await stream.keep_what_was_shown()
-            if stream.answered:
-                raise _broke_off(error) from error
-            if error.kind == "context_overflow":
-                await _make_room(turn, error)
-            else:
-                await _wait_before_retry(turn, error, attempt)
+    cut: AssistantMessage | None = None
+    try:
+        while True:
+            stream = _Stream(turn, await _prepared(turn))
+            try:
+                message = await turn.beside.run(stream.run())
+            except (TurnCancelled, asyncio.CancelledError):
+                if stream.shown:
+                    kept = await uninterrupted(stream.finished(stream.cut()))
+                    cut = None if worth_keeping(kept) else cut
+                raise
+            except ProviderError as error:
+                cut = await uninterrupted(stream.announce_cut()) or cut
+                if error.kind == "context_overflow" and not stream.answered:
+                    await _make_room(turn, error)
+                    continue
+                try:
+                    await _wait_before_retry(turn, error, attempt)
+                except ProviderError as final:
+                    if cut is None and not stream.answered:
+                        raise
+                    raise _broke_off(final) from error
                 attempt += 1
-        else:
-            return await uninterrupted(stream.finished(message))
+            else:
+                cut = None
+                return await uninterrupted(stream.finished(message))
+    finally:
+        if cut is not None:
+            await uninterrupted(_record(turn, cut))
+
+
+async def _record(turn: Turn, message: AssistantMessage) -> None:
+    await turn.host.record(message)
+    await turn.saved()
 
 
 def _broke_off(error: ProviderError) -> ProviderError:
     return ProviderError(
         error.kind,
-        f"the reply broke off: {_sentence(error)} What arrived is kept, and can be continued.",
+        f"the answer broke off: {_sentence(error)} What arrived is kept, and can be continued.",
         status=error.status,
         retry_after_s=error.retry_after_s,
         retryable=error.retryable,
@@ -224,7 +255,9 @@ async def _make_room(turn: Turn, error: ProviderError) -> None:
 
 async def _wait_before_retry(turn: Turn, error: ProviderError, attempt: int) -> None:
     limits = turn.agent.limits
-    if not error.retryable or attempt >= limits.tries:
+    has_answered = bool(error.status) or error.kind == "cut"
+    tries = max(limits.tries, limits.outage_tries) if has_answered else limits.tries
+    if not error.retryable or attempt >= tries:
         raise error
     delay_s = error.retry_after_s
     if delay_s is None:
@@ -239,7 +272,7 @@ async def _wait_before_retry(turn: Turn, error: ProviderError, attempt: int) -> 
             retry_after_s=delay_s,
             retryable=False,
         ) from error
-    turn.emit(RetryScheduled(attempt, limits.tries, delay_s, error.kind, error.message))
+    turn.emit(RetryScheduled(attempt, tries, delay_s, error.kind, error.message))
     await turn.beside.run(_slept(turn, delay_s))
 
 

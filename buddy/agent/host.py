@@ -19,11 +19,13 @@ from buddy.agent.tool import Tool, ToolResult
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """How far a turn goes by itself. `tries` counts the first attempt; `longest_wait_s` is how long buddy
-    waits for a provider that asks for patience before it gives the turn back to the person."""
+    """How far a turn goes by itself. `tries` counts the first attempt; `outage_tries` holds where it is more,
+    for servers that answered with an error or broke off; `longest_wait_s` is how long buddy waits for a
+    provider that asks for patience before it gives the turn back to the person."""
 
     max_replies: int = 20
     tries: int = 6
+    outage_tries: int = 0
     longest_wait_s: float = 120
     first_delay_s: float = 1
     longest_delay_s: float = 30

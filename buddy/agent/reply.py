@@ -170,9 +170,9 @@ class ReplyAssembler:
     def finish(self) -> AssistantMessage:
         """The whole reply. Raises `ProviderError` of kind `cut` when the stream ended too early."""
         if self._reason is None:
-            raise ProviderError("cut", f"the reply broke off before its end ({self._received()})")
+            raise ProviderError("cut", f"the connection dropped in the middle ({self._received()})")
         if self._reason == "unstated" and not all(is_json(call.arguments()) for call in self._calls):
-            raise ProviderError("cut", f"the reply broke off inside a tool call ({self._received()})")
+            raise ProviderError("cut", f"the connection dropped inside a tool call ({self._received()})")
         return self._message(self._finish(self._reason))
 
     def _take_text(self, piece: TextPiece) -> TextDelta | None:

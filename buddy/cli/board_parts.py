@@ -21,6 +21,10 @@ from buddy.tasks.parts import BoardParts, Clock
 from buddy.tools.cache import ToolCache
 from buddy.workspace.approved import Approved
 
+ATTENDED_WAIT_S = 120
+UNATTENDED_WAIT_S = 900
+"""How long a provider may ask to wait before the turn fails."""
+
 
 def board_parts(run: Run, held: Held, tools: ToolRegistry, rules: RuleFiles) -> BoardParts:
     """All of it, by the settings and the command line."""
@@ -39,7 +43,10 @@ def board_parts(run: Run, held: Held, tools: ToolRegistry, rules: RuleFiles) -> 
         save_rules=rules.save,
         clock=_clock(),
         limits=Limits(
-            max_replies=options.max_turns or settings.agent.max_iterations, tries=settings.network.tries
+            max_replies=options.max_turns or settings.agent.max_iterations,
+            tries=settings.network.tries,
+            outage_tries=0 if attended else settings.network.unattended_tries,
+            longest_wait_s=ATTENDED_WAIT_S if attended else UNATTENDED_WAIT_S,
         ),
         task_budget=Budget(options.max_cost or settings.budget.task_usd, settings.budget.task_tokens),
         session_budget=Budget(settings.budget.session_usd, settings.budget.session_tokens),

@@ -114,7 +114,8 @@ class DisplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Time limits of a request, in seconds, and how often one is tried."""
+    """Time limits of a request, in seconds, and how often one is tried. `unattended_tries` holds, where it is
+    more, without a person there, for servers that do answer."""
 
     connect_s: Seconds = 15
     first_token_s: Seconds = 180
@@ -122,6 +123,7 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     content_s: Seconds = 600
     total_s: Seconds = 1_800
     tries: Count = 6
+    unattended_tries: Count = 16
 
 
 class SessionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

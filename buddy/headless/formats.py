@@ -116,10 +116,10 @@ class Progress:
             why = event.text.removeprefix(f"{event.status}: ")
             said = skipped_line(event.missing) if event.missing else f"{event.status}: {one_line(why, 200)}"
             self._err(f"  {said}\n")
-        elif isinstance(event, RetryScheduled) and event.attempt:
+        elif isinstance(event, RetryScheduled) and event.attempt == 1:
             said = one_line(event.message, 200).rstrip(".")
-            tried = f"{event.attempt} of {event.attempts} tries"
-            self._err(f"  {said}; trying again in {event.delay_s:.0f} s ({tried})\n")
+            tries = f"up to {event.attempts} tries"
+            self._err(f"  {said}; trying again in {event.delay_s:.0f} s ({tries})\n")
         elif isinstance(event, ContextCompacted):
             self._err(f"  context compacted: {event.tokens_before:,} → {event.tokens_after:,} tokens\n")
         elif isinstance(event, Notice):

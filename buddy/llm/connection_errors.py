@@ -56,7 +56,11 @@ def _behind_proxy(error: BaseException, host: str, proxy: str) -> ProviderError:
     reasons = {type(cause).__name__: cause for cause in _causes(error)}
     certificate = reasons.get("SSLCertVerificationError")
     if certificate is not None:
-        return _told(f"the certificate of {host} is not trusted behind the proxy {proxy}", retryable=False)
+        return _told(
+            f"the certificate of {host} is not trusted behind the proxy {proxy}; "
+            "if the proxy opens TLS, name its certificates in SSL_CERT_FILE",
+            retryable=False,
+        )
     why = _reason(error)
     return _told(f"no connection to {host} through the proxy {proxy} ({why}); check the proxy settings")
 
@@ -82,9 +86,7 @@ def redirected(location: str, host: str, status: int) -> ProviderError:
 
 
 def _refused(address: str) -> ProviderError:
-    return _told(
-        f"nothing answers at {address} (connection refused); is the server running, is base_url right?"
-    )
+    return _told(f"{address} refuses connections; is the server up, is base_url right?")
 
 
 def _told(sentence: str, *, retryable: bool = True) -> ProviderError:

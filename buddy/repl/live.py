@@ -79,10 +79,11 @@ def phase_text(state: ViewState, task: TaskView, now: float) -> str:
             return arriving_words(task.phase) + silence
         case Working(since=since):
             return f"working {words.elapsed(now - since)}"
-        case Retrying(due=due, why=why):
+        case Retrying(due=due, why=why, count=count):
             if now >= due:  # it waited for the turn of its request, and nobody tells when that is sent
                 return f"waiting for the model {words.elapsed(now - due)}"
-            return f"retrying in {words.elapsed(due - now + 0.99)} ({why})"
+            which = f" · {count}" if count else ""
+            return f"retrying in {words.elapsed(due - now + 0.99)}{which} ({why})"
         case None:
             return "idle"
 

@@ -136,11 +136,10 @@ def _fold(state: ViewState, task: TaskView, event: ev.AgentUiEvent, at: float) -
             task.turn_tokens += event.last.output_tokens
             return []
         case ev.RetryScheduled():
-            task.phase = Retrying(at + event.delay_s, _why(event))
-            if not event.attempt:  # it waits its turn, which is no news for the scrollback
-                return []
-            again = f"again in {words.seconds(event.delay_s)}"
-            return [Note("hint", f"{event.message} (attempt {event.attempt} of {event.attempts}, {again})")]
+            count = f"{event.attempt} of {event.attempts}" if event.attempt else ""
+            task.phase = Retrying(at + event.delay_s, _why(event), count)
+            # The live line counts; the scrollback has one line for all attempts.
+            return [Note("hint", f"{event.message.rstrip('.')}; trying again")] if event.attempt == 1 else []
         case ev.ContextCompacted():
             before, after = words.tokens(event.tokens_before), words.tokens(event.tokens_after)
             shortened = f"{counted(event.dropped, 'message')} shortened"

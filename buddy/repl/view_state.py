@@ -100,10 +100,11 @@ class Working(msgspec.Struct):
 
 
 class Retrying(msgspec.Struct):
-    """The request is sent again at `due`."""
+    """The request is sent again at `due`. `count`: which attempt failed, of how many; "" before the first."""
 
     due: float
     why: str
+    count: str = ""
 
 
 Phase = Waiting | Thinking | Writing | Calling | Working | Retrying

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -318,22 +319,62 @@ async def test_what_is_not_worth_retrying_is_told_at_once(kind: str) -> None:
     assert (outcome.outcome, outcome.error, bench.slept) == ("failed", kind, [])
 
 
-async def test_a_reply_that_breaks_off_is_kept_and_not_asked_for_again() -> None:
-    bench = Bench(ScriptedLane([TextPiece("half of"), ProviderError("cut", "the connection was reset")]))
+async def test_RU_A9_a_reply_that_breaks_off_is_asked_for_again() -> None:
+    broken = [TextPiece("half of"), ProviderError("cut", "the connection was reset")]
+    bench = Bench(ScriptedLane(broken, broken, says("half of it, and the rest")))
+    outcome = await agent_loop([bench.said("go")], bench.agent, bench.history, bench.host())
+    bench.check()
+    assert outcome.outcome == "completed"
+    assert [text_of(m) for m in bench.history] == ["go", "half of it, and the rest"]
+    finished = [event.message for event in bench.events if isinstance(event, ReplyFinished)]
+    assert [one.finish for one in finished] == ["cut", "cut", "stop"]
+    assert [event.attempt for event in bench.events if isinstance(event, RetryScheduled)] == [1, 2]
+
+
+async def test_RU_A9_what_arrived_is_kept_when_no_whole_reply_comes() -> None:
+    broken = [TextPiece("half of"), ProviderError("cut", "the connection was reset")]
+    bench = Bench(ScriptedLane(broken, *[[ProviderError("server", "down", status=500)]] * 5))
     outcome = await agent_loop([bench.said("go")], bench.agent, bench.history, bench.host())
     bench.check()
     kept = bench.history[-1]
     assert isinstance(kept, AssistantMessage)
     assert (kept.finish, text_of(kept)) == ("cut", "half of")
-    assert outcome.reason.startswith("the reply broke off: the connection was reset. What arrived is kept")
+    assert outcome.reason == ("the answer broke off: down. What arrived is kept, and can be continued.")
 
 
-async def test_a_stream_that_ends_without_an_end_is_cut_and_its_calls_are_not_run() -> None:
-    bench = Bench(ScriptedLane([TextPiece("let me"), CallPiece(0, "a", "change", '{"path": "x"}')]), change)
+async def test_RU_A9_a_cancelled_wait_keeps_what_arrived() -> None:
+    bench = Bench(ScriptedLane([TextPiece("half of"), ProviderError("cut", "reset", retry_after_s=60)]))
+    host = bench.host()
+
+    async def cancel_instead(_: float) -> None:
+        host.cancelled.set()
+        await asyncio.Event().wait()
+
+    outcome = await agent_loop(
+        [bench.said("go")], bench.agent, bench.history, msgspec.structs.replace(host, sleep=cancel_instead)
+    )
+    assert outcome.outcome == "cancelled"
+    assert text_of(bench.history[-1]) == "half of"
+
+
+async def test_RU_A9_calls_of_a_cut_stream_are_never_run() -> None:
+    cut = [TextPiece("let me"), CallPiece(0, "a", "change", '{"path": "x"}')]
+    bench = Bench(ScriptedLane(*[cut] * 6), change)
     outcome = await agent_loop([bench.said("go")], bench.agent, bench.history, bench.host())
     bench.check()
     assert (outcome.outcome, outcome.error) == ("failed", "cut")
+    assert outcome.reason.count("broke off") == 1
     assert not any(isinstance(event, ToolStarted) for event in bench.events)
+
+
+async def test_RU_A9_servers_that_answer_are_tried_longer_where_nobody_is_there() -> None:
+    limits = Limits(tries=2, outage_tries=4)
+    bench = Bench(ScriptedLane(*[[ProviderError("server", "oops", status=500)]] * 4), limits=limits)
+    await agent_loop([bench.said("go")], bench.agent, bench.history, bench.host())
+    assert len(bench.slept) == 3
+    bench = Bench(ScriptedLane(*[[ProviderError("server", "refused")]] * 4), limits=limits)
+    await agent_loop([bench.said("go")], bench.agent, bench.history, bench.host())
+    assert len(bench.slept) == 1
 
 
 async def test_thinking_alone_is_no_reason_to_give_up() -> None:

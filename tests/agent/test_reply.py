@@ -103,10 +103,10 @@ def test_the_block_of_an_event_is_the_index_of_its_part():
 def test_a_stream_without_an_end_is_cut_and_says_what_had_arrived():
     assembler = ReplyAssembler("r1", "m", "chat")
     assembler.feed(TextPiece("h"))
-    with pytest.raises(ProviderError, match=r"broke off.*1 character and 0 tool calls"):
+    with pytest.raises(ProviderError, match=r"dropped.*1 character and 0 tool calls"):
         assembler.finish()
     assembler.feed(TextPiece("alf an ans"))
-    with pytest.raises(ProviderError, match=r"broke off.*11 characters and 0 tool calls") as caught:
+    with pytest.raises(ProviderError, match=r"dropped.*11 characters and 0 tool calls") as caught:
         assembler.finish()
     assert caught.value.kind == "cut"
     partial = assembler.partial()

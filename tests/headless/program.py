@@ -122,7 +122,7 @@ class Desk:
         profile = {key: value.format(url=self.url) for key, value in LANES[self.lane].items()}
         table: dict[str, Any] = {
             "api": {**profile, "api_key_env": "FAKE_LLM_KEY", "context_limit": 100_000},
-            "network": {"tries": 3},
+            "network": {"tries": 3, "unattended_tries": 3},
         }
         if self.tools:
             table["tools"] = {

@@ -186,7 +186,7 @@ async def test_REL_027_what_came_before_a_break_is_kept_and_never_twice(name, cl
 @LANES
 async def test_a_clean_end_without_a_finish_is_a_cut_reply(name):
     async with serving(name, "plain", reply("word " * 5, fault=CleanEnd(after=2))) as (provider, _):
-        with pytest.raises(ProviderError, match="broke off") as caught:
+        with pytest.raises(ProviderError, match="dropped") as caught:
             await reply_of(provider, request())
     assert caught.value.kind == "cut"
 

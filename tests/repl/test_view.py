@@ -126,16 +126,16 @@ def test_phases_say_what_is_really_happening() -> None:
     assert phase(3).startswith("running pytest 3 s")
     folded(state, tape.tool_done())
     folded(state, tape.event(ev.RetryScheduled(1, 5, 5.0, "rate_limit", "too many requests")))
-    assert phase(0.5) == "retrying in 5 s (429 rate limit)"
-    refused = "nothing answers at 127.0.0.1:9 (connection refused); is the server running, is base_url right?"
+    assert phase(0.5) == "retrying in 5 s · 1 of 5 (429 rate limit)"
+    refused = "127.0.0.1:9 refuses connections; is the server up, is base_url right?"
     folded(state, tape.event(ev.RetryScheduled(1, 5, 5.0, "server", refused)))
-    assert phase(0.5) == "retrying in 5 s (nothing answers at 127.0.0.1:9)"
+    assert phase(0.5) == "retrying in 5 s · 1 of 5 (127.0.0.1:9 refuses connections)"
     folded(state, tape.event(ev.RetryScheduled(0, 5, 5.0, "overloaded", "another one was refused")))
     assert phase(0.5) == "retrying in 5 s (overloaded)"
     assert phase(12) == "waiting for the model 7 s"
     broken = "openai answered 502 (server error): a web page came instead of an answer"
     folded(state, tape.event(ev.RetryScheduled(2, 5, 5.0, "server", broken)))
-    assert phase(0.5) == "retrying in 5 s (openai answered 502)"
+    assert phase(0.5) == "retrying in 5 s · 2 of 5 (openai answered 502)"
     folded(state, tape.done())
     assert phase(0) == "idle"
 
