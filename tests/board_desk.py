@@ -200,6 +200,7 @@ def _parts(
         redact=same,
         redact_text=lambda text: text,
         save_rules=lambda _rules: None,
+        forget_rule=lambda _rule: None,
         clock=Clock(time.monotonic, time.time, asyncio.sleep, random.random, lambda: f"id{next(numbers)}"),
         limits=Limits(),
         task_budget=Budget(),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from buddy.safety.paths import Boundary
+from buddy.safety.paths import Boundary, locate
+from buddy.safety.policy_facts import Facts
+from buddy.safety.scripts import script_digests
 from buddy.safety.shell.analysis import Analyser
 from buddy.safety.shell.place import Place
 from buddy.safety.shell.verdict import Analysis
@@ -59,6 +62,25 @@ class ShellDesk(msgspec.Struct, frozen=True):
             capture_output=True,
             env={"PATH": "/usr/bin:/bin", "HOME": str(self.home), "GIT_CONFIG_NOSYSTEM": "1"},
         )
+
+
+def shell_facts(desk: ShellDesk, command: str, cwd: str = "", **more: Any) -> Facts:
+    """The facts of a run_shell call as the program makes them."""
+    started = locate(desk.boundary, cwd or str(desk.root))
+    boundary = msgspec.structs.replace(desk.boundary, cwd=started.real)
+    analysis = desk.analyser.analyse(command, Place(boundary))
+    return Facts(
+        "run_shell",
+        "high",
+        str(desk.root),
+        str(desk.home),
+        anything=True,
+        shell=analysis,
+        category="shell",
+        folder=started,
+        scripts=script_digests(analysis, desk.boundary),
+        **more,
+    )
 
 
 def lines_of(text: str) -> list[str]:

@@ -122,7 +122,8 @@ class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):
 
 class ApprovalRequested(msgspec.Struct, frozen=True, tag="approval_requested"):
     """The person is asked about one call. An answer counts only with this id and this digest of what was
-    shown. `rule` is what "always" would save, "" when nothing can be saved."""
+    shown. `rule` is what "always" would cover, `session` what "this session" would, in words; "" when nothing
+    can be remembered that long."""
 
     request_id: str
     call: Call
@@ -131,6 +132,7 @@ class ApprovalRequested(msgspec.Struct, frozen=True, tag="approval_requested"):
     preview: Display
     rule: str
     digest: str
+    session: str = ""
 
 
 class ApprovalResolved(msgspec.Struct, frozen=True, tag="approval_resolved"):

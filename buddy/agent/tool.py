@@ -43,6 +43,20 @@ class Access(msgspec.Struct, frozen=True):
         return not self.writes and not self.anything
 
 
+class Survey(msgspec.Struct, frozen=True):
+    """Findings on the disk about a call before it is judged: paths it would write beside its declared ones,
+    the command line it would run, the programs a repository makes it run (in words, "" for none), and the
+    reason why its effects cannot be known ("" when they are)."""
+
+    writes: tuple[str, ...] = ()
+    argv: tuple[str, ...] = ()
+    programs: str = ""
+    unknown: str = ""
+
+
+NO_SURVEY = Survey()
+
+
 class ToolResult(msgspec.Struct, frozen=True):
     """What came back: `text` for the model, `display` for the person, pictures for a model that sees.
     `ok` is False for a failure the tool reports as its answer (a command's exit code, say). `cached`: an
@@ -77,7 +91,9 @@ class ToolContext(msgspec.Struct, frozen=True):
 class Tool(msgspec.Struct, frozen=True):
     """A declared tool. `arguments` is the record its JSON is decoded into; `aliases` are other tool names
     models use for it, `argument_aliases` other argument names; `cache_s` is how long an equal read-only call
-    may be answered from the cache (0: never); `preview` is what an approval shows."""
+    may be answered from the cache (0: never); `preview` is what an approval shows. `survey` looks at the disk
+    for the policy, given the boundary and the arguments (it blocks: call it in a thread); `risk_in_sandbox`
+    is the risk where a working sandbox contains the call (None: the same)."""
 
     name: str
     description: str
@@ -92,6 +108,8 @@ class Tool(msgspec.Struct, frozen=True):
     argument_aliases: dict[str, str] = {}
     cache_s: float = 0
     source: str = "built-in"
+    survey: Callable[[Any, Any], Survey] | None = None
+    risk_in_sandbox: Risk | None = None
 
     def definition(self) -> ToolDefinition:
         """What the model is told."""
@@ -134,6 +152,8 @@ def tool(
     argument_aliases: Mapping[str, str] | None = None,
     cache_s: float = 0,
     source: str = "built-in",
+    survey: Callable[[Any, Any], Survey] | None = None,
+    risk_in_sandbox: Risk | None = None,
 ) -> Callable[[Callable[..., Awaitable[ToolResult | str] | ToolResult | str]], Tool]:
     """Declare a tool. A tool that says nothing about its access may change anything unless its risk is
     low. A function that is not async runs in a thread, so that it keeps nobody waiting."""
@@ -167,6 +187,8 @@ def tool(
             argument_aliases=dict(argument_aliases or {}),
             cache_s=cache_s,
             source=source,
+            survey=survey,
+            risk_in_sandbox=risk_in_sandbox,
         )
 
     return declare

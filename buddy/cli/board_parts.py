@@ -41,6 +41,7 @@ def board_parts(run: Run, held: Held, tools: ToolRegistry, rules: RuleFiles) -> 
         redact=lambda message: redact_message(message, models.keys()),
         redact_text=lambda text: redact(text, models.keys()),
         save_rules=rules.save,
+        forget_rule=rules.forget,
         clock=_clock(),
         limits=Limits(
             max_replies=options.max_turns or settings.agent.max_iterations,
@@ -63,7 +64,8 @@ def _remember(approved: Approved) -> Callable[[str, Facts], None]:
     what a command that only reads must run with."""
 
     def judged(call_id: str, facts: Facts) -> None:
-        for located in (*facts.reads, *facts.writes):
+        started = (facts.folder,) if facts.folder is not None else ()
+        for located in (*facts.reads, *facts.writes, *started):
             approved.remember(call_id, located.given, located.real)
         reads = facts.shell is not None and facts.shell.read_only
         approved.harden(call_id, READ_ONLY_ENVIRONMENT if reads else {})

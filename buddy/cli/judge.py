@@ -8,10 +8,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from buddy.agent.tool import Tool, ToolError
+from buddy.agent.tool import NO_SURVEY, Tool, ToolError
 from buddy.safety.paths import Boundary, locate
 from buddy.safety.policy_facts import Facts, HookOpinion, facts_of
 from buddy.safety.sanitise import visible
+from buddy.safety.scripts import script_digests
 from buddy.safety.shell.verdict import Analysis
 from buddy.safety.suspicious import suspicious_url
 from buddy.safety.url_guard import Refused, judge_url
@@ -30,11 +31,12 @@ class Judge:
 
     def facts(self, tool: Tool, arguments: Any) -> Facts:
         """What the policy needs to know about a call. Raises `ToolError` for a path that can be none."""
+        survey = tool.survey(self._boundary, arguments) if tool.survey is not None else NO_SURVEY
         if tool.name == SEARCH_TOOL:
             return facts_of(tool, arguments, self._boundary, hook=_sought(arguments.query))
         if tool.name != SHELL_TOOL:
             host, hook = _address(arguments)
-            return facts_of(tool, arguments, self._boundary, host=host, hook=hook)
+            return facts_of(tool, arguments, self._boundary, host=host, hook=hook, survey=survey)
         if self._analyse is None:
             from buddy.cli.shell_judge import (
                 ShellJudge,  # tree-sitter and the tables: 20 ms, with the first command
@@ -45,7 +47,9 @@ class Judge:
         if arguments.cwd:  # as the tool reads it: "~" and links
             started = locate(boundary, arguments.cwd).real
             boundary = msgspec.structs.replace(boundary, cwd=started)
-        return facts_of(tool, arguments, self._boundary, shell=self._analyse(arguments.command, boundary))
+        analysis = self._analyse(arguments.command, boundary)
+        scripts = () if analysis.read_only else script_digests(analysis, boundary)
+        return facts_of(tool, arguments, self._boundary, shell=analysis, scripts=scripts)
 
 
 def _address(arguments: Any) -> tuple[str, HookOpinion | None]:

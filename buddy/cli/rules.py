@@ -5,14 +5,19 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
+import msgspec
+
+from buddy.agent.counting import counted
 from buddy.cli.place import Place
 from buddy.config.loading import Loaded, read_table
 from buddy.config.settings import ConfigError
 from buddy.safety.rules import Rule, RuleSet
 from buddy.safety.rules_claude import rules_of_claude
 from buddy.safety.rules_load import as_table, rules_of_tables, unreadable
+
+MAX_NAMED = 5
 
 
 class RuleFiles:
@@ -36,12 +41,30 @@ class RuleFiles:
         }
         found = rules_of_tables(settings.rule, "user", "your rules")
         found = found.joined(rules_of_claude(lists, "user", "your permissions"))
+        found = found.joined(self._saved_rules())
         if self._loaded.permission_error:
             found = found.joined(unreadable("your settings", self._loaded.permission_error))
         if self._loaded.project and self._place.trusted:
             found = found.joined(self._project())
         self.errors = found.errors
         return found
+
+    def _saved_rules(self) -> RuleSet:
+        """The rules buddy saved. Those of an older version name no project: they were given in one and would
+        hold in all, so the person is asked again."""
+        found = rules_of_tables(self._loaded.saved_rules, "saved", self._saved)
+        unused = tuple(rule for rule in found.rules if _holds_everywhere(rule))
+        if not unused:
+            return found
+        names = ", ".join(rule.what for rule in unused[:MAX_NAMED])
+        more = f" and {len(unused) - MAX_NAMED} more" if len(unused) > MAX_NAMED else ""
+        note = (
+            f"{self._saved}: {counted(len(unused), 'rule')} saved by an older version would hold in every "
+            f"project, so you are asked again: {names}{more}. Answer p to save them for a project; "
+            "/permissions remove N deletes the old ones"
+        )
+        kept = tuple(rule for rule in found.rules if rule not in unused)
+        return RuleSet(kept, (*found.errors, note), found.broken, unused)
 
     def _project(self) -> RuleSet:
         path = self._loaded.project
@@ -62,6 +85,27 @@ class RuleFiles:
             table["rule"] = known + [new for new in map(as_table, rules) if new not in known]
 
         change_settings(self._saved, added)
+
+    def forget(self, rule: Rule) -> None:
+        """Delete a saved rule from buddy's own settings file. Raises `ConfigError`."""
+
+        def removed(table: dict[str, Any]) -> None:
+            tables = cast(list[object], table.get("rule", []))
+            table["rule"] = [one for one in tables if not _is_table_of(one, rule)]
+
+        change_settings(self._saved, removed)
+
+
+def _holds_everywhere(rule: Rule) -> bool:
+    """Tell whether a saved rule allows something in all projects that was shown in one. A path or a host is
+    its own place."""
+    bound = rule.project or rule.path.startswith(("/", "~")) or rule.host
+    return rule.decision == "allow" and not bound
+
+
+def _is_table_of(table: object, rule: Rule) -> bool:
+    same = rules_of_tables([table], "saved", "").rules
+    return any(msgspec.structs.replace(one, source=rule.source) == rule for one in same)
 
 
 def change_settings(path: str, change: Callable[[dict[str, Any]], None]) -> None:

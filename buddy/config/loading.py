@@ -29,13 +29,15 @@ class Directories(msgspec.Struct, frozen=True):
 
 class Loaded(msgspec.Struct, frozen=True):
     """Settings and how they came about. `warnings` are sentences for the person; `files` were read, in order
-    of rising precedence; `project` is the project's file as found, trusted or not ("" when there is none)."""
+    of rising precedence; `project` is the project's file as found, trusted or not ("" when there is none);
+    `saved_rules` are the rule tables buddy saved itself, which stand beside the person's own."""
 
     settings: Settings
     warnings: tuple[str, ...]
     files: tuple[str, ...]
     project: str
     permission_error: str
+    saved_rules: object = ()
 
 
 MAX_FILE_BYTES = 1_000_000
@@ -86,14 +88,15 @@ def load(
     warnings: list[str] = []
     files: list[str] = []
     merged: Table = {}
-    candidates = [
-        user_file or os.path.join(where.config, "buddy.toml"),
-        os.path.join(where.config, "settings.toml"),
-    ]
+    saved = os.path.join(where.config, "settings.toml")
+    saved_rules: object = ()
+    candidates = [user_file or os.path.join(where.config, "buddy.toml"), saved]
     for path in candidates:
         table = read_table(path, required=path == user_file)
         if table is not None:
             files.append(path)
+            if path == saved:  # beside the person's own rules, never in their place
+                saved_rules = table.pop("rule", ())
             _merge(merged, _checked(table, path))
     project = os.path.join(workspace, "buddy.toml")
     if os.path.lexists(project) and os.path.abspath(project) != os.path.abspath(candidates[0]):
@@ -112,7 +115,7 @@ def load(
             '[sandbox] level = "require": this version has no sandbox, so no command could run; set "auto" '
             "and approve commands yourself"
         )
-    return Loaded(settings, tuple(warnings), tuple(files), project, permission_error)
+    return Loaded(settings, tuple(warnings), tuple(files), project, permission_error, saved_rules)
 
 
 def read_table(path: str, *, required: bool) -> Table | None:

@@ -48,7 +48,7 @@ def answer_of(line: TypedLine, row: InboxRow | None) -> Answer | Refused | None:
         return "pasted"
     if row.marked_at is None or line.begun_at - row.marked_at < SEEN_BEFORE_S:
         return "too soon"
-    if key in ("session", "rule") and not row.rule:
+    if (key == "session" and not row.session) or (key == "rule" and not row.rule):
         return "no rule"
     return Answer(row.request_id, row.digest, key)
 

@@ -261,10 +261,10 @@ def _answers(row: InboxRow, width: int) -> list[Line]:
 
 
 def _choices(row: InboxRow) -> list[tuple[str, str]]:
-    if not row.rule:  # there is nothing to remember
-        return [("y", "once"), ("n", "no  then Enter")]
-    always = f"always: {visible(row.rule)}"
-    return [("y", "once"), ("a", "this session"), ("p", always), ("n", "no  then Enter")]
+    session = [("a", f"this session: {visible(row.session)}")] if row.session else []
+    same = "the same" if row.rule == row.session else visible(row.rule)
+    always = [("p", f"always: {same}")] if row.rule else []
+    return [("y", "once"), *session, *always, ("n", "no  then Enter")]
 
 
 def queue_lines(state: ViewState, columns: int, look: Look) -> list[Line]:

@@ -342,6 +342,7 @@ def _asked(state: ViewState, task: TaskView, event: ev.ApprovalRequested, at: fl
             reason=event.reason,
             preview=event.preview,
             rule=event.rule,
+            session=event.session,
             since=at,
             drawn_at=None,
             marked_at=None,

@@ -171,6 +171,7 @@ class InboxRow(msgspec.Struct):
     since: float
     drawn_at: float | None
     marked_at: float | None
+    session: str = ""
 
 
 class ViewState:

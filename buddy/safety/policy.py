@@ -27,17 +27,17 @@ from buddy.safety.policy_table import (
 )
 from buddy.safety.rules import Rule, RuleSet
 from buddy.safety.rules_match import applies, covers
-from buddy.safety.rules_save import rules_to_save
+from buddy.safety.rules_save import no_place_for_commands, rules_for_session, rules_to_save
 
 __all__ = ["Decision", "Facts", "HookOpinion", "Mode", "Verdict", "judge", "mode_named"]
 
-DecidedBy = Literal["floor", "rules file", "hook", "rule", "grant", "approvals", "read-only", "mode"]
+DecidedBy = Literal["floor", "rules file", "place", "hook", "rule", "grant", "approvals", "read-only", "mode"]
 
 
 class Verdict(msgspec.Struct, frozen=True):
     """What is to happen with a call, why, and who decided. `floor`: no standing approval answers it.
     `network`: it may use the network inside the sandbox. `rules_to_save`: what "always" would save, one rule
-    per sub-command, () when nothing may be saved."""
+    per sub-command, `rules_for_session`: what "this session" would remember; () when nothing may be."""
 
     decision: Decision
     reason: str
@@ -46,6 +46,7 @@ class Verdict(msgspec.Struct, frozen=True):
     floor: bool = False
     network: bool = False
     rules_to_save: tuple[Rule, ...] = ()
+    rules_for_session: tuple[Rule, ...] = ()
 
 
 class _Opinion(msgspec.Struct, frozen=True):
@@ -73,7 +74,7 @@ def judge(
     if opinion is None:
         opinion = _allowing_opinion(facts, mode, rules, remembered, trusted=trusted)
     opinion = _answered(opinion, approvals.now(now))
-    saved = rules_to_save(facts) if opinion.decision == "ask" and not opinion.floor else ()
+    remembers = opinion.decision == "ask" and not opinion.floor and opinion.by == "mode"
     return Verdict(
         opinion.decision,
         opinion.reason,
@@ -81,7 +82,8 @@ def judge(
         _columns(facts)[-1],
         opinion.floor,
         opinion.network,
-        saved,
+        rules_to_save(facts) if remembers else (),
+        rules_for_session(facts) if remembers else (),
     )
 
 
@@ -105,6 +107,9 @@ def _tightening(facts: Facts, mode: Mode, rules: RuleSet, remembered: tuple[Rule
         yield _Opinion("ask", f"unparsed command: {facts.shell.reason}", "floor")
     if rules.broken:
         yield _Opinion("ask", "a rules file could not be read, so everything is asked about", "rules file")
+    place = no_place_for_commands(facts)
+    if place and mode != "yolo":
+        yield _Opinion("ask", place, "place")
     if facts.hook is not None:
         yield _Opinion(facts.hook.decision, facts.hook.reason, "hook")
     for rule in (*rules.rules, *remembered):
@@ -166,20 +171,24 @@ def _answered(opinion: _Opinion, approvals: ApprovalKind) -> _Opinion:
 
 def _columns(facts: Facts) -> tuple[Column, ...]:
     """The columns of the table a call falls into; the strictest counts, the last names its main risk."""
+    folder = facts.folder
+    outside: tuple[Column, ...] = (
+        ("low_outside",) if folder is not None and (not folder.inside or folder.secret) else ()
+    )
     if facts.shell is not None:
         if facts.shell.read_only:
-            return ("shell_read_only",)
-        return ("shell_sandboxed",) if facts.sandboxed and not facts.shell.network else ("high",)
+            return (*outside, "shell_read_only")
+        return (*outside, "shell_sandboxed" if facts.sandboxed and not facts.shell.network else "high")
     delicate = any(not path.inside or path.secret for path in facts.reads) or any(
         path.secret for path in facts.writes
     )
-    found: list[Column] = ["low_outside"] if delicate else []
-    if facts.risk == "high":
+    found: list[Column] = ["low_outside"] if delicate or outside else []
+    if facts.risk == "high" or facts.programs:
         found.append("high")
     elif facts.risk == "medium" or facts.writes or facts.anything:
         # A tool that calls itself harmless and writes is judged by what it does.
         found.append("medium_inside" if all(path.inside for path in facts.writes) else "medium_outside")
-    elif not delicate:
+    elif not found:
         found.append("low_inside")
     return tuple(found)
 
@@ -194,6 +203,10 @@ def _by_mode(facts: Facts, mode: Mode, column: Column) -> str:
     verb = "runs" if TABLE[mode, column] == "allow" else "asks about"
     touches = facts.reads or facts.writes or facts.anything or column != "medium_inside"
     reason = f"mode {mode} {verb} {COLUMN_WORDS[column] if touches else NO_FILE_WORDS}"
+    if facts.programs:
+        return f"{reason}: {facts.programs}"
+    if facts.folder is not None and column == "low_outside" and not facts.folder.inside:
+        return f"{reason}: it runs in {facts.folder.shown}"
     if facts.shell is not None and facts.shell.reason:
         return f"{reason}: {facts.shell.reason}"
     for path in (*facts.reads, *facts.writes):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from buddy.safety.grants import ASK, Approvals, Grant
-from buddy.safety.paths import Boundary
+from buddy.safety.paths import Boundary, locate
 from buddy.safety.policy import Verdict, judge
 from buddy.safety.policy_facts import Facts
 from buddy.safety.policy_table import Decision, Mode
 from buddy.safety.rules import RuleSet
+from buddy.safety.scripts import script_digests
 from buddy.safety.shell.analysis import Analyser
 from buddy.safety.shell.place import TRUSTED_PATH, Place
 
@@ -48,6 +49,9 @@ def judge_command(
         shell=analysis,
         sandboxed=sandboxed,
         main=boundary.main,
+        category="shell",
+        folder=locate(boundary, boundary.cwd),
+        scripts=() if analysis.read_only else script_digests(analysis, boundary),
     )
     verdict = judge(facts, mode, rules, grants, approvals, trusted=trusted, now=now)
     return CommandVerdict(verdict.decision, verdict.reason, verdict)

@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from buddy.agent.tool import Risk, Tool
-from buddy.safety.paths import Boundary, Located, locate
+from buddy.agent.tool import NO_SURVEY, Category, Risk, Survey, Tool
+from buddy.safety.paths import Boundary, Located, in_main_tree, locate
+from buddy.safety.scripts import Scripts
 from buddy.safety.shell.verdict import Analysis
 
 
@@ -23,7 +24,9 @@ class Facts(msgspec.Struct, frozen=True):
     `home` are what rule patterns are relative to; `main` is the main tree where `root` is a worktree of it
     ("" otherwise): rules for that hold too; `anything`: it may change whatever it likes; `shell` is the
     analysis of a shell command; `host` is where a fetch goes, "" when nowhere; `sandboxed`: it would run in a
-    working sandbox; `leaves_sandbox`: it asks not to."""
+    working sandbox; `leaves_sandbox`: it asks not to. `folder` is where a call that runs something starts,
+    `argv` what it runs where that is no shell command, `scripts` the scripts each command of a line names;
+    `programs` names what the repository makes git run (hooks, filters), "" when nothing."""
 
     tool: str
     risk: Risk
@@ -38,6 +41,15 @@ class Facts(msgspec.Struct, frozen=True):
     leaves_sandbox: bool = False
     hook: HookOpinion | None = None
     main: str = ""
+    category: Category = "files"
+    folder: Located | None = None
+    argv: tuple[str, ...] = ()
+    scripts: tuple[Scripts, ...] = ()
+    programs: str = ""
+
+    def named(self, path: str) -> str:
+        """A path as the main tree of the project calls it: rules given there hold in its worktrees."""
+        return in_main_tree(path, self.root, self.main) or path
 
 
 def facts_of(
@@ -50,21 +62,32 @@ def facts_of(
     sandboxed: bool = False,
     leaves_sandbox: bool = False,
     hook: HookOpinion | None = None,
+    survey: Survey = NO_SURVEY,
+    scripts: tuple[Scripts, ...] = (),
 ) -> Facts:
-    """The facts of a call of a declared tool. Raises `ToolError` when a path of it cannot be one."""
+    """The facts of a call of a declared tool. `survey`: what was found out about it on the disk. Raises
+    `ToolError` when a path of it cannot be one."""
     access = tool.access(arguments)
+    cwd: object = getattr(arguments, "cwd", "")
+    runs = shell is not None or hasattr(arguments, "cwd")
+    folder = locate(boundary, cwd if isinstance(cwd, str) and cwd else boundary.cwd) if runs else None
     return Facts(
         tool=tool.name,
-        risk=tool.risk,
+        risk=tool.risk_in_sandbox or tool.risk if sandboxed else tool.risk,
         root=boundary.root,
         home=boundary.home,
         reads=tuple(locate(boundary, path) for path in access.reads),
-        writes=tuple(locate(boundary, path) for path in access.writes),
+        writes=tuple(locate(boundary, path) for path in (*access.writes, *survey.writes)),
         anything=access.anything,
         shell=shell,
         host=host,
         sandboxed=sandboxed,
         leaves_sandbox=leaves_sandbox,
-        hook=hook,
+        hook=hook or (HookOpinion("ask", survey.unknown) if survey.unknown else None),
         main=boundary.main,
+        category=tool.category,
+        folder=folder,
+        argv=survey.argv,
+        scripts=scripts,
+        programs=survey.programs,
     )

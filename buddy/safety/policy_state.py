@@ -12,6 +12,7 @@ from buddy.safety.policy_table import Mode
 from buddy.safety.rules import Rule, RuleSet
 
 LOG_LENGTH = 500
+MAX_NAMED = 5
 CYCLE: tuple[Mode, ...] = ("plan", "ask", "edit", "auto")
 """What Shift+Tab goes through; yolo is a start flag."""
 
@@ -78,6 +79,10 @@ class Policy:
         new = tuple(rule for rule in rules if rule not in self.rules.rules)
         self.rules = self.rules.joined(RuleSet(new))
 
+    def unlearn(self, rule: Rule) -> None:
+        """Forget a saved rule."""
+        self.rules = self.rules.without(rule)
+
     def revoke(self, grant: Grant) -> None:
         """Forget a grant."""
         self.grants = tuple(known for known in self.grants if known != grant)
@@ -87,4 +92,5 @@ def _subject(facts: Facts) -> str:
     if facts.shell is not None:
         return facts.shell.command
     paths = [path.shown for path in (*facts.writes, *facts.reads)]
-    return facts.host or ", ".join(paths)
+    more = f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else ""
+    return facts.host or ", ".join(paths[:MAX_NAMED]) + more

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import re
+import shlex
 from typing import Literal
 
 import msgspec
 
 Decision = Literal["allow", "ask", "deny"]
-Origin = Literal["session", "user", "project"]
+Origin = Literal["session", "user", "saved", "project"]
+"""`saved`: kept by buddy itself when the person answered "always"."""
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -17,7 +19,9 @@ class Rule(msgspec.Struct, frozen=True):
     is left empty matches everything. `argv` holds the alternatives of each token, `open_end`: any further
     tokens may follow. `path` is a pattern relative to the workspace (or absolute, or from ~), `host` a name
     or, with a leading dot, all its subdomains. `sandbox` "network": allow it inside the sandbox, with the
-    network."""
+    network. `command` is a whole command line, word for word. `project` is the root of the only project the
+    rule holds in, `folder` the only folder a command may start in (absolute, or relative to the workspace);
+    `files` are paths and SHA-256 of scripts that must be as they were."""
 
     tool: str
     decision: Decision
@@ -29,26 +33,55 @@ class Rule(msgspec.Struct, frozen=True):
     why: str = ""
     sandbox: Literal["", "network"] = ""
     source: str = ""
+    command: str = ""
+    project: str = ""
+    folder: str = ""
+    files: tuple[tuple[str, str], ...] = ()
 
     @property
     def shown(self) -> str:
         """The rule in one line, as people read it."""
-        tokens = ["|".join(token) if token else "''" for token in self.argv] + ["*"] * self.open_end
-        what = " ".join(tokens) or self.path or self.host or "*"
-        return f"{self.decision} {self.tool}: {what}"
+        where = self.folder or self.project
+        return f"{self.decision} {self.tool}: {self.what}{f', in {where}' if where else ''}"
+
+    @property
+    def what(self) -> str:
+        """The calls it matches, without their place."""
+        tokens = [_token(token) for token in self.argv] + ["*"] * self.open_end
+        return self.command or " ".join(tokens) or self.path or self.host or "*"
+
+
+def _token(alternatives: tuple[str, ...]) -> str:
+    """A token as it would be typed; alternatives with a bar between them."""
+    return shlex.quote(alternatives[0]) if len(alternatives) == 1 else "|".join(alternatives)
 
 
 class RuleSet(msgspec.Struct, frozen=True):
     """All rules in force. `errors` are shown to the person; `broken`: a file could not be read, so that a
-    deny may be missing and everything is asked about."""
+    deny may be missing and everything is asked about; `unused`: saved by an older version without the project
+    they were given in, so they allow nothing."""
 
     rules: tuple[Rule, ...] = ()
     errors: tuple[str, ...] = ()
     broken: bool = False
+    unused: tuple[Rule, ...] = ()
 
     def joined(self, other: RuleSet) -> RuleSet:
         """Both together."""
-        return RuleSet(self.rules + other.rules, self.errors + other.errors, self.broken or other.broken)
+        return RuleSet(
+            self.rules + other.rules,
+            self.errors + other.errors,
+            self.broken or other.broken,
+            self.unused + other.unused,
+        )
+
+    def without(self, rule: Rule) -> RuleSet:
+        """The same but for one rule."""
+        return msgspec.structs.replace(
+            self,
+            rules=tuple(one for one in self.rules if one != rule),
+            unused=tuple(one for one in self.unused if one != rule),
+        )
 
 
 def matches_argv(rule: Rule, argv: tuple[str, ...]) -> bool:

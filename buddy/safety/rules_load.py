@@ -6,6 +6,7 @@ makes the whole set broken, so that everything is asked about.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -15,7 +16,12 @@ from buddy.safety.rules import Origin, Rule, RuleSet, matches_argv, matches_host
 from buddy.safety.shell.lexer import read_line
 from buddy.safety.shell.words import UnclearError
 
-_KEYS = frozenset({"tool", "argv", "path", "host", "decision", "why", "match", "not_match", "sandbox"})
+_KEYS = frozenset(
+    {
+        *("tool", "argv", "command", "path", "host", "decision", "why", "match", "not_match"),
+        *("sandbox", "project", "folder", "files"),
+    }
+)
 _MATCHED_BY = {"shell": "argv", "edit": "path", "read": "path", "fetch": "host"}
 
 
@@ -70,6 +76,10 @@ def _rule(table: object, origin: Origin, where: str) -> Rule:
                 "host": given.get("host", ""),
                 "why": given.get("why", ""),
                 "sandbox": given.get("sandbox", ""),
+                "command": given.get("command", ""),
+                "project": _place(given, "project"),
+                "folder": _place(given, "folder"),
+                "files": _files(given.get("files", {})),
                 "source": where,
             },
             Rule,
@@ -80,10 +90,42 @@ def _rule(table: object, origin: Origin, where: str) -> Rule:
     return rule
 
 
+def _place(given: dict[str, Any], key: str) -> str:
+    """A folder of a rule as commands name it: `~` is the person's home, links are followed."""
+    text = given.get(key, "")
+    if not isinstance(text, str) or not text:
+        return "" if not text else _refuse(f"expected a folder as {key}, found {text!r}")
+    path = os.path.expanduser(text)
+    if os.path.isabs(path):
+        return os.path.realpath(path)
+    if key == "project":
+        return _refuse(f"expected an absolute path as project, found {text!r}")
+    return os.path.normpath(path)
+
+
+def _files(given: object) -> tuple[tuple[str, str], ...]:
+    """Paths of scripts with the digests they must have."""
+    if not isinstance(given, dict):
+        raise _WrongRule("files must be a table of paths and their sha256")
+    return tuple((str(path), str(digest)) for path, digest in cast(dict[str, object], given).items())
+
+
+def _refuse(problem: str) -> str:
+    raise _WrongRule(problem)
+
+
 def _check_fit(rule: Rule) -> None:
     """Keys must mean something for the tool, or the rule would match more than its author thinks."""
+    if rule.command and (rule.tool != "shell" or rule.argv):
+        raise _WrongRule("command is only for rules of the shell, and takes the place of argv")
+    if rule.folder and rule.tool in ("edit", "read", "fetch"):
+        raise _WrongRule(f"folder means nothing for tool {rule.tool!r}; write path or project")
+    if rule.files and (rule.tool != "shell" or rule.decision != "allow"):
+        raise _WrongRule("files is only for allow rules of the shell")
     for key in ("argv", "path", "host"):
         wanted = _MATCHED_BY.get(rule.tool)
+        if key == "argv" and rule.tool == "run_tests":
+            continue
         if getattr(rule, key) and wanted != key and (wanted is not None or key != "path"):
             raise _WrongRule(f"{key} means nothing for tool {rule.tool!r}")
     if rule.sandbox and (rule.tool != "shell" or rule.decision != "allow"):
@@ -129,6 +171,8 @@ def _fits(rule: Rule, example: str) -> bool:
             line = read_line(example)
         except UnclearError as error:
             raise _WrongRule(f"the example {example!r} is not a plain command: {error.reason}") from error
+        if rule.command:
+            return example == rule.command
         return all(
             matches_argv(rule, tuple(word.text for word in command.words)) for command in line.commands
         )
@@ -145,9 +189,11 @@ def as_table(rule: Rule) -> dict[str, Any]:
     if rule.argv or rule.open_end:
         tokens: list[Any] = [token[0] if len(token) == 1 else list(token) for token in rule.argv]
         table["argv"] = [*tokens, "*"] if rule.open_end else tokens
-    for key in ("path", "host", "sandbox"):
+    for key in ("command", "path", "host", "sandbox", "project", "folder"):
         if getattr(rule, key):
             table[key] = getattr(rule, key)
+    if rule.files:
+        table["files"] = dict(rule.files)
     table["decision"] = rule.decision
     if rule.why:
         table["why"] = rule.why

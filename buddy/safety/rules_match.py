@@ -9,18 +9,28 @@ from collections.abc import Iterable
 from buddy.safety.paths import Located, in_main_tree
 from buddy.safety.policy_facts import Facts
 from buddy.safety.rules import Rule, matches_argv, matches_host, matches_path
+from buddy.safety.scripts import Scripts
 
 _EVERYTHING = frozenset({"", "*", "**", "**/*", "/**"})
 
 
 def applies(rule: Rule, facts: Facts) -> bool:
     """Whether a rule that tightens has something to say about a call."""
+    if not holds_in(rule, facts):
+        return False
     if facts.shell is not None and rule.tool == "read":
-        return any(_path_matches(rule, facts, path) for path in facts.shell.reads)
+        started = (facts.folder,) if facts.folder is not None else ()
+        return any(_path_matches(rule, facts, path) for path in (*facts.shell.reads, *started))
     if rule.tool not in _names(facts):
         return False
+    if facts.shell is not None and rule.folder and not _may_start_in(rule, facts):
+        return False
+    if facts.shell is not None and rule.command:
+        return rule.command == facts.shell.command.strip()
     if facts.shell is not None and rule.argv:
         return any(matches_argv(rule, argv) for argv in _seen(facts))
+    if facts.argv and rule.argv:
+        return matches_argv(rule, facts.argv)
     if rule.tool in ("edit", "read") or rule.path:
         paths = facts.reads if rule.tool == "read" else facts.writes or facts.reads
         return not rule.path or any(_path_matches(rule, facts, path) for path in paths)
@@ -29,9 +39,12 @@ def applies(rule: Rule, facts: Facts) -> bool:
 
 def covers(rules: tuple[Rule, ...], facts: Facts) -> tuple[Rule, ...]:
     """The allow rules that together cover every part of a call, () when some part is left."""
+    rules = tuple(rule for rule in rules if holds_in(rule, facts))
     if facts.shell is not None:
         return _covers_shell(rules, facts)
-    named = tuple(rule for rule in rules if rule.tool in _names(facts, exact=facts.risk == "high"))
+    if facts.argv:
+        return _covers_run(rules, facts)
+    named = tuple(rule for rule in rules if rule.tool in _names(facts, exact=_is_exact(facts)))
     if facts.host or facts.anything or not (facts.reads or facts.writes):
         fitting = (rule for rule in named if not rule.path and matches_host(rule, facts.host))
         chosen = next(fitting, None)
@@ -53,6 +66,44 @@ def covers(rules: tuple[Rule, ...], facts: Facts) -> tuple[Rule, ...]:
     return tuple(chosen_rules)
 
 
+def holds_in(rule: Rule, facts: Facts) -> bool:
+    """Tell whether a rule was made for the project of a call, or for all."""
+    return not rule.project or rule.project in (facts.root, facts.main)
+
+
+def _is_exact(facts: Facts) -> bool:
+    """An edit rule is about the content of files: it allows no delete, no commit and no test run."""
+    return facts.risk == "high" or facts.category in ("git", "shell", "tasks")
+
+
+def _is_rule_for_folder(rule: Rule, facts: Facts, folder: str) -> bool:
+    """Tell whether an allow rule holds for a command that starts in this folder. A folder outside the
+    workspace must be named by the rule."""
+    if not rule.folder:
+        return facts.folder is None or (facts.folder.inside and not facts.folder.secret)
+    if not folder:
+        return False
+    wanted = rule.folder if rule.folder.startswith("/") else f"{facts.root}/{rule.folder}"
+    return wanted in (folder, facts.named(folder))
+
+
+def _may_start_in(rule: Rule, facts: Facts) -> bool:
+    """For rules that tighten: a folder that is not known may be the rule's."""
+    commands = facts.shell.commands if facts.shell else ()
+    return any(not one.folder or _is_rule_for_folder(rule, facts, one.folder) for one in commands)
+
+
+def _covers_run(rules: tuple[Rule, ...], facts: Facts) -> tuple[Rule, ...]:
+    """For tools that run a known command line: a rule without one holds for every one in its project."""
+    folder = facts.folder.real if facts.folder is not None else facts.root
+    for rule in rules:
+        if rule.tool not in (facts.tool, "*") or not _is_rule_for_folder(rule, facts, folder):
+            continue
+        if matches_argv(rule, facts.argv) and not rule.path and not rule.host:
+            return (rule,)
+    return ()
+
+
 def _covers_shell(rules: tuple[Rule, ...], facts: Facts) -> tuple[Rule, ...]:
     shell = facts.shell
     if shell is None or not shell.parsed:
@@ -63,21 +114,52 @@ def _covers_shell(rules: tuple[Rule, ...], facts: Facts) -> tuple[Rule, ...]:
         if rule.tool in _names(facts) and (facts.sandboxed or rule.sandbox != "network")
     )
     chosen: list[Rule] = []
-    for command in shell.commands:
+    whole = next((rule for rule in rules if rule.command and _is_rule_for_line(rule, facts)), None)
+    if whole is not None:
+        return (whole,)
+    for number, command in enumerate(shell.commands):
         if command.read_only:
             continue
-        found = next((rule for rule in rules if matches_argv(rule, command.argv)), None)
+        scripts = facts.scripts[number] if number < len(facts.scripts) else ()
+        found = next(
+            (
+                rule
+                for rule in rules
+                if not rule.command
+                and matches_argv(rule, command.argv)
+                and _is_rule_for_folder(rule, facts, command.folder)
+                and set(rule.files) <= _named(facts, scripts)
+            ),
+            None,
+        )
         if found is None or not command.literal:
             return ()
         chosen.append(found)
     return tuple(chosen)
 
 
+def _named(facts: Facts, scripts: Scripts) -> set[tuple[str, str]]:
+    """Scripts under the names they have here and in the main tree of a worktree."""
+    return {pair for path, digest in scripts for pair in ((path, digest), (facts.named(path), digest))}
+
+
+def _is_rule_for_line(rule: Rule, facts: Facts) -> bool:
+    folder = facts.folder.real if facts.folder is not None else facts.root
+    scripts = tuple(pair for found in facts.scripts for pair in found)
+    return (
+        facts.shell is not None
+        and rule.command == facts.shell.command.strip()
+        and _is_rule_for_folder(rule, facts, folder)
+        and set(rule.files) <= _named(facts, scripts)
+    )
+
+
 def _covering(rules: Iterable[Rule], facts: Facts, path: Located) -> Rule | None:
     """A rule that allows this path. What lies outside or holds secrets must be named by its rule."""
     delicate = bool(path.secret) or not path.inside
+    whole = {f"{facts.root}/**", f"{facts.main}/**"}
     for rule in rules:
-        if delicate and rule.path in _EVERYTHING:
+        if delicate and (rule.path in _EVERYTHING or (path.secret and rule.path in whole)):
             continue
         if any(matches_path(rule, root, facts.home, text) for root, text in _called(facts, path.real)):
             return rule

@@ -1,67 +1,107 @@
-"""What "always allow" would save: the narrowest rule that still helps, one per sub-command, or nothing."""
+"""Rules that answers of a person become: exactly the call that was shown, in the project and folder it was
+shown for. A prefix is never left open: what follows `cargo test` or `pytest` can run, write or load
+something. An answer given in a worktree holds there alone."""
 
 from __future__ import annotations
 
 import posixpath
 
+from buddy.safety.paths import is_beneath
 from buddy.safety.policy_facts import Facts
 from buddy.safety.redact import redact
 from buddy.safety.rules import Rule
-from buddy.safety.shell.names import INTERPRETERS, WRAPPERS, words
+from buddy.safety.scripts import Scripts, reads_code
+from buddy.safety.shell.lexer import read_line
+from buddy.safety.shell.names import words
 from buddy.safety.shell.verdict import Subcommand
+from buddy.safety.shell.words import Simple, UnclearError, Word
 
-_PREFIX_OF_ONE = words(
-    "pytest ruff mypy pyright black isort flake8 eslint tsc prettier vitest jest ctest phpunit rspec"
-)
-"""Tools for checking code: their name alone is a useful prefix."""
-
-_PREFIX_OF_TWO: dict[str, frozenset[str]] = {
-    "git": words("add commit stash restore switch checkout merge"),
-    "npm": words("test"),
-    "yarn": words("test"),
-    "pnpm": words("test"),
-    "cargo": words("test build check clippy fmt"),
-    "go": words("test build vet fmt"),
-    "dotnet": words("test build"),
-    "mvn": words("test compile"),
-    "gradle": words("test build"),
-    "swift": words("test build"),
-    "uv": words("sync"),
-}
-_RUNNERS = words("npm yarn pnpm")
-_NEEDS_A_WORD = words(
-    "git npm yarn pnpm npx bunx cargo go docker podman kubectl pip pip3 uv poetry gh apt brew"
-)
-"""Tools whose name alone says nothing about what they would do."""
+MAX_COMMAND_CHARS = 1000
+_ARGUMENTS_FROM_INPUT = words("xargs parallel eval")
+"""Programs whose command line comes from elsewhere."""
+_KERNEL = ("/proc", "/sys", "/dev")
+_GLOB = frozenset("*?[]{}~")
 
 
 def rules_to_save(facts: Facts) -> tuple[Rule, ...]:
-    """The rules that would let this call run next time, shown to the person before they are saved; () when
-    nothing sensible can be saved, or when a rule would hold a secret."""
-    rules = _rules(facts)
+    """The rules that would let this call run in every session to come; () when nothing sensible can be
+    saved, or when a rule would hold a secret."""
+    return _without_secrets(() if facts.programs else _rules(facts))
+
+
+def rules_for_session(facts: Facts) -> tuple[Rule, ...]:
+    """The rules that would let this call run for the rest of the session. An edit covers the files of the
+    whole workspace; a script may change, since the session shows its edits."""
+    rules = _edits_of_workspace(facts) or _rules(facts)
+    return _without_secrets(tuple(_changed(rule) for rule in rules))
+
+
+def no_place_for_commands(facts: Facts) -> str:
+    """Explain why a command is asked about for the folder it starts in, whatever rules say; "" otherwise."""
+    if facts.folder is None:
+        return ""
+    if any(is_beneath(facts.folder.real, root) for root in _KERNEL):
+        return f"it would run in {facts.folder.shown}, which shows other processes and devices"
+    if facts.folder.secret:
+        return f"it would run in {facts.folder.shown}: {facts.folder.secret}"
+    return ""
+
+
+def _without_secrets(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
     return () if any(redact(rule.shown) != rule.shown for rule in rules) else rules
 
 
+def _changed(rule: Rule) -> Rule:
+    return Rule(
+        rule.tool,
+        rule.decision,
+        rule.origin,
+        argv=rule.argv,
+        path=rule.path,
+        host=rule.host,
+        command=rule.command,
+        project=rule.project,
+        folder=rule.folder,
+    )
+
+
 def _rules(facts: Facts) -> tuple[Rule, ...]:
+    if no_place_for_commands(facts):
+        return ()
     if facts.shell is not None:
-        return _shell_rules(facts.shell.commands) if facts.shell.parsed else ()
+        return _shell_rules(facts) if facts.shell.parsed else ()
     if facts.host:
-        return (Rule("fetch", "allow", "user", host=facts.host),)
+        return (Rule("fetch", "allow", "saved", host=facts.host),)
     if facts.tool.startswith("mcp__"):
         server, _, tool = facts.tool.removeprefix("mcp__").partition("__")
-        return (Rule(f"mcp:{server}/{tool}", "allow", "user"),)
+        return (Rule(f"mcp:{server}/{tool}", "allow", "saved", project=facts.root),)
+    if facts.argv:
+        folder = facts.folder.real if facts.folder else facts.root
+        exact = tuple((token,) for token in facts.argv)
+        return (Rule(facts.tool, "allow", "saved", argv=exact, project=facts.root, folder=folder),)
     if facts.risk == "high":
         return ()
-    found = facts.writes or facts.reads
-    if not found:
-        return () if facts.anything else (Rule(facts.tool, "allow", "user"),)
-    name = "edit" if facts.writes else "read"
-    if any(path.given == "." or path.real == facts.root for path in found):
-        name = facts.tool  # staging everywhere is not running the tests, though both change the workspace
-    if any(sign in path.real for path in found for sign in "*?"):
+    return _path_rules(facts)
+
+
+def _path_rules(facts: Facts) -> tuple[Rule, ...]:
+    touched = facts.writes or facts.reads
+    if not touched:
+        return () if facts.anything else (Rule(facts.tool, "allow", "saved", project=facts.root),)
+    if any(path.given == "." or path.real == facts.root for path in touched):
+        if any(path.secret or not path.inside for path in touched):
+            return ()
+        # By its own name: staging everywhere is not stashing, though both change the workspace.
+        tops = {path.real for path in touched if path.given == "."} or {facts.root}
+        tops = {facts.root} if facts.category == "git" else tops
+        return tuple(Rule(facts.tool, "allow", "saved", path=f"{top}/**") for top in sorted(tops))
+    if any(sign in path.real for path in touched for sign in "*?"):
         return ()  # as a pattern such a name would mean more than itself
-    patterns = dict.fromkeys(_pattern(facts.root, path.real) for path in found)
-    return tuple(Rule(name, "allow", "user", path=pattern) for pattern in patterns)
+    name = "edit" if facts.writes else "read"
+    patterns = dict.fromkeys(
+        path.real if path.secret else _pattern(facts.root, path.real) for path in touched
+    )
+    return tuple(Rule(name, "allow", "saved", path=pattern) for pattern in patterns)
 
 
 def _pattern(root: str, path: str) -> str:
@@ -71,38 +111,83 @@ def _pattern(root: str, path: str) -> str:
     return f"{folder}/**" if path.startswith(root + "/") and folder != root else path
 
 
-def _shell_rules(commands: tuple[Subcommand, ...]) -> tuple[Rule, ...]:
-    found: dict[Rule, None] = {}
-    for command in commands:
-        if command.read_only:
-            continue
-        rule = _shell_rule(command)
-        if rule is None:
-            return ()
-        found[rule] = None
-    return tuple(found)
+def _edits_of_workspace(facts: Facts) -> tuple[Rule, ...]:
+    """The rule for edits anywhere in the workspace, () when the call is no plain edit of files there."""
+    plain = facts.category == "files" and facts.risk == "medium" and not facts.anything
+    if not plain or not facts.writes or facts.host or facts.tool.startswith("mcp__"):
+        return ()
+    if any(path.secret or not is_beneath(path.real, facts.root) for path in (*facts.writes, *facts.reads)):
+        return ()
+    return (Rule("edit", "allow", "session", path=f"{facts.root}/**"),)
 
 
-def _shell_rule(command: Subcommand) -> Rule | None:
-    if not command.literal or not command.argv or not command.argv[0]:
-        return None
-    name = posixpath.basename(command.argv[0])
-    if name in INTERPRETERS or name in WRAPPERS:
-        return None
-    if name in _NEEDS_A_WORD and (len(command.argv) < 2 or command.argv[1].startswith("-")):
-        return None
-    length = _prefix_length(command.argv)
-    prefix = command.argv[:length] if length else command.argv
-    return Rule("shell", "allow", "user", argv=tuple((token,) for token in prefix), open_end=length > 0)
+def _shell_rules(facts: Facts) -> tuple[Rule, ...]:
+    shell = facts.shell
+    if shell is None or len(shell.command) > MAX_COMMAND_CHARS:
+        return ()
+    acting = [
+        (command, facts.scripts[number] if number < len(facts.scripts) else ())
+        for number, command in enumerate(shell.commands)
+        if not command.read_only
+    ]
+    if any(_hides_what_runs(command) for command, _ in acting):
+        return ()
+    if any(not digest for _, scripts in acting for _, digest in scripts):
+        return ()
+    if all(command.literal and command.folder for command, _ in acting):
+        return tuple(dict.fromkeys(_exact(facts, command, scripts) for command, scripts in acting))
+    return _whole_line(facts, tuple(pair for _, scripts in acting for pair in scripts))
 
 
-def _prefix_length(argv: tuple[str, ...]) -> int:
-    """How many tokens make a prefix that is safe to leave open; 0: only the exact command is saved."""
-    name = argv[0]
-    if name in _PREFIX_OF_ONE:
-        return 1
-    if len(argv) > 1 and argv[1] in _PREFIX_OF_TWO.get(name, ()):
-        return 2
-    if name in _RUNNERS and len(argv) > 2 and argv[1] == "run" and not argv[2].startswith("-"):
-        return 3
-    return 0
+def _hides_what_runs(command: Subcommand) -> bool:
+    argv = command.argv
+    if not argv or not argv[0]:
+        return True
+    return posixpath.basename(argv[0]) in _ARGUMENTS_FROM_INPUT or reads_code(argv)
+
+
+def _exact(facts: Facts, command: Subcommand, scripts: Scripts) -> Rule:
+    return Rule(
+        "shell",
+        "allow",
+        "saved",
+        argv=tuple((token,) for token in command.argv),
+        project=facts.root,
+        folder=command.folder,
+        files=scripts,
+    )
+
+
+def _whole_line(facts: Facts, scripts: Scripts) -> tuple[Rule, ...]:
+    """The rule for a line that redirects or sets variables: word for word, as long as its words mean the same
+    every time."""
+    shell, folder = facts.shell, facts.folder
+    if shell is None or folder is None:
+        return ()
+    try:
+        line = read_line(shell.command)
+    except UnclearError:
+        return ()
+    if not all(_is_fixed(simple) for simple in line.commands):
+        return ()
+    text = shell.command.strip()
+    place = folder.real
+    rule = Rule("shell", "allow", "saved", command=text, project=facts.root, folder=place, files=scripts)
+    return (rule,)
+
+
+def _is_fixed(simple: Simple) -> bool:
+    """Tell whether a command's words are the same each time: no variables, no patterns."""
+    said = (
+        *simple.words,
+        *(value for _, value in simple.assignments),
+        *(redirect.word for redirect in simple.redirects),
+    )
+    return all(_is_fixed_word(word) for word in said)
+
+
+def _is_fixed_word(word: Word) -> bool:
+    return all(
+        piece.kind == "quoted" or (piece.kind == "bare" and not _GLOB & set(piece.text))
+        for piece in word.pieces
+    )

@@ -100,17 +100,17 @@ class Inbox:
             request.event.request_id, request.event.digest, answer_id=request_id, answer_digest=digest
         ):
             raise AnswerRefused("what was approved is not what is waiting; look again")
-        rules = request.verdict.rules_to_save
-        if answer in ("session", "rule") and not rules:
+        saved, remembered = request.verdict.rules_to_save, request.verdict.rules_for_session
+        if (answer == "session" and not remembered) or (answer == "rule" and not saved):
             raise AnswerRefused("nothing can be remembered for this call; answer y or n")
         decision: Decision = (
             Allowed() if answer in ("once", "session", "rule") else Denied(words or _NO_WORDS)
         )
         if answer == "session":
-            self._remember(rules, until)
+            self._remember(remembered, until)
         elif answer == "rule":
-            self._save(rules)
-            self._policy.learn(rules)
+            self._save(saved)
+            self._policy.learn(saved)
         self._close(request, answer, "you", decision)
         if answer in ("session", "rule"):
             self.reconsider()

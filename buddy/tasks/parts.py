@@ -88,8 +88,8 @@ class BoardParts(msgspec.Struct, frozen=True):
 
     `workspace` is the project's own tree. `model` finds a model by the person's name for it ("" is the
     default) and raises `ConfigError`; `redact` takes known secret shapes out of a message; `save_rules`
-    writes rules the person wants for good; `attended`: somebody is there to be asked; `day`: None where no
-    day is counted; `worktrees`: None where tasks can't have their own.
+    writes rules the person wants for good, `forget_rule` deletes one of them; `attended`: somebody is there
+    to be asked; `day`: None where no day is counted; `worktrees`: None where tasks can't have their own.
     """
 
     workspace: Workspace
@@ -102,6 +102,7 @@ class BoardParts(msgspec.Struct, frozen=True):
     redact: Callable[[Message], Message]
     redact_text: Callable[[str], str]
     save_rules: Callable[[tuple[Rule, ...]], None]
+    forget_rule: Callable[[Rule], None]
     clock: Clock
     limits: Limits
     task_budget: Budget

@@ -30,6 +30,8 @@ from buddy.llm.governor import GovernedProvider
 from buddy.safety.missing_approval import missing_approval
 from buddy.safety.paths import Boundary
 from buddy.safety.policy_answers import digest
+from buddy.safety.policy_facts import Facts
+from buddy.safety.rules_words import coverage
 from buddy.safety.shell.effects import deletions
 from buddy.safety.shell.verdict import Analysis
 from buddy.tasks.delegation import Delegations
@@ -218,7 +220,7 @@ class _TaskTurn:
         """What the policy says, and the person where it asks."""
         board, task = self._board, self._task
         try:
-            facts = task.workspace.facts(tool, arguments)
+            facts = await _facts(task, tool, arguments)
         except ToolError as error:
             return Denied(str(error))
         board.judged(call.id, facts)
@@ -237,10 +239,11 @@ class _TaskTurn:
                 preview = await asyncio.to_thread(_with_deletions, preview, facts.shell, place)
         except ToolError as error:
             return Denied(f"{tool.name} would fail: {error}")
-        rule = "; ".join(saved.shown for saved in verdict.rules_to_save)
-        shown = digest(call, preview, verdict.reason, rule)
+        always = coverage(verdict.rules_to_save, facts)
+        session = coverage(verdict.rules_for_session, facts)
+        shown = digest(call, preview, verdict.reason, always, session)
         request = ApprovalRequested(
-            board.clock.new_id(), call, tool.risk, verdict.reason, preview, rule, shown
+            board.clock.new_id(), call, facts.risk, verdict.reason, preview, always, shown, session
         )
         self._shared.changed(task)
         try:
@@ -263,6 +266,13 @@ class _TaskTurn:
         return found
 
 
+async def _facts(task: Task, tool: Tool, arguments: msgspec.Struct) -> Facts:
+    """The facts of a call; in a thread where the disk has to be asked. Raises `ToolError`."""
+    if tool.survey is None:
+        return task.workspace.facts(tool, arguments)
+    return await asyncio.to_thread(task.workspace.facts, tool, arguments)
+
+
 def _preview(task: Task, call: Call, tool: Tool, arguments: msgspec.Struct) -> Display:
     if tool.preview is None:
         return Plain("", call.arguments)
@@ -275,7 +285,8 @@ def _with_deletions(preview: Command, analysis: Analysis, boundary: Boundary) ->
     lines = [f"deletes {deletion.shown}" for deletion in deletions(analysis, boundary)]
     if len(lines) > MOST_DELETIONS:
         lines[MOST_DELETIONS - 1 :] = [f"deletes {counted(len(lines) - MOST_DELETIONS + 1, 'more path')}"]
-    return msgspec.structs.replace(preview, output="\n".join(lines))
+    shown = [preview.output] if preview.output else []
+    return msgspec.structs.replace(preview, output="\n".join([*shown, *lines]))
 
 
 def _instructs(message: Message) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from buddy.agent.counting import counted
 from buddy.agent.display import Command, Plain
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, any_access, no_access, tool
@@ -72,10 +75,21 @@ def _as_text(start: int, data: bytes, *, more: bool) -> tuple[str, int, int]:
     return whole.decode("utf-8", "replace"), start, start + len(whole)
 
 
+def _for_job(words: Callable[[Any], str]) -> Callable[[ToolContext, Any], Plain]:
+    """The preview of a call about a job: its program stands where its number says nothing."""
+
+    def preview(ctx: ToolContext, arguments: Any) -> Plain:
+        job = ctx.service(Jobs).get(arguments.job)
+        return Plain(words(arguments), f"job {job.id} runs: {job.command}")
+
+    return preview
+
+
 @tool(
     risk="medium",
     category="shell",
     access=no_access,
+    preview=_for_job(lambda arguments: f"stop job {arguments.job}"),
     aliases=("kill_job", "kill_shell"),
     argument_aliases={"job_id": "job", "id": "job", "shell_id": "job"},
 )
@@ -97,6 +111,7 @@ async def stop_job(ctx: ToolContext, job: int) -> ToolResult:
     risk="high",
     category="shell",
     access=any_access,
+    preview=_for_job(lambda arguments: f"type into job {arguments.job}: {arguments.text!r}"),
     aliases=("write_stdin",),
     argument_aliases={"job_id": "job", "id": "job", "input": "text", "chars": "text", "data": "text"},
 )
@@ -113,6 +128,7 @@ async def write_job(ctx: ToolContext, job: int, text: str) -> ToolResult:
     risk="high",
     category="shell",
     access=any_access,
+    preview=_for_job(lambda arguments: f"press in job {arguments.job}: {' '.join(arguments.keys)}"),
     argument_aliases={"job_id": "job", "id": "job", "key": "keys"},
 )
 async def send_keys(ctx: ToolContext, job: int, keys: list[str]) -> ToolResult:

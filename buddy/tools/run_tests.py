@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from buddy.agent.display import Command
-from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
+from buddy.agent.tool import Access, Survey, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, locate
-from buddy.tools.shell import ending_note, shown
+from buddy.tools.shell import ending_note, runs_in, shown
 from buddy.workspace.limits import NO_LIMITS, ProcessLimits
 from buddy.workspace.processes import ChildProcesses, Finished, Request
 from buddy.workspace.progress import ProgressFeed
@@ -27,12 +27,21 @@ def _access(_arguments: Any) -> Access:
 
 
 def _preview(ctx: ToolContext, arguments: Any) -> Command:
-    suite = find_suite(_folder(ctx, arguments.cwd), arguments.target, arguments.framework)
-    return Command(shlex.join(suite.argv), "", None, "", 0.0)
+    folder = _folder(ctx.service(Boundary), arguments.cwd)
+    suite = find_suite(folder, arguments.target, arguments.framework)
+    return Command(shlex.join(suite.argv), runs_in(ctx, folder), None, "", 0.0)
+
+
+def _survey(boundary: Boundary, arguments: Any) -> Survey:
+    """The command line that would run: it is what an answer of the person is about."""
+    folder = _folder(boundary, arguments.cwd)
+    return Survey(argv=find_suite(folder, arguments.target, arguments.framework).argv)
 
 
 @tool(
-    risk="medium",
+    risk="high",  # it runs the project's code
+    risk_in_sandbox="medium",
+    survey=_survey,
     category="shell",
     access=_access,
     preview=_preview,
@@ -49,7 +58,7 @@ async def run_tests(
     """Run the project's tests with the runner it uses: how many passed, failed and were skipped, and which
     failed. `target`: a file, folder or test as the runner names it; `cwd`: a subfolder with a project of its
     own; `timeout`: seconds."""
-    folder = _folder(ctx, cwd)
+    folder = _folder(ctx.service(Boundary), cwd)
     suite = find_suite(folder, target, framework)
     reader, feed = ResultReader(), ProgressFeed(ctx.progress)
 
@@ -71,8 +80,7 @@ async def run_tests(
     return _result(suite, done, reader.counts(), children.settings.limits)
 
 
-def _folder(ctx: ToolContext, cwd: str) -> str:
-    boundary = ctx.service(Boundary)
+def _folder(boundary: Boundary, cwd: str) -> str:
     if not cwd:
         return boundary.cwd
     located = locate(boundary, cwd)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -12,6 +13,7 @@ from buddy.agent.display import Command
 from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, any_access, tool
 from buddy.safety.paths import Boundary, locate
+from buddy.safety.sanitise import visible
 from buddy.workspace.approved import Approved
 from buddy.workspace.child import Child, Exit
 from buddy.workspace.jobs import Job, Jobs
@@ -35,8 +37,15 @@ class ShellSettings(msgspec.Struct, frozen=True):
     terminal: TerminalSize = TerminalSize()
 
 
-def _preview(_ctx: ToolContext, arguments: msgspec.Struct) -> Command:
-    return Command(getattr(arguments, "command", ""), "", None, "", 0.0)
+def _preview(ctx: ToolContext, arguments: Any) -> Command:
+    folder = locate(ctx.service(Boundary), arguments.cwd or ".").real
+    how = " on a terminal" if arguments.pty else ""
+    return Command(arguments.command, runs_in(ctx, folder) + how, None, "", 0.0)
+
+
+def runs_in(ctx: ToolContext, folder: str) -> str:
+    """The place of a command as an approval shows it, "" for the top of the workspace."""
+    return "" if folder == ctx.service(Boundary).root else f"runs in {visible(folder)}"
 
 
 @tool(
@@ -87,6 +96,9 @@ async def run_shell(
     if not command.strip():
         raise ToolError("the command is empty; give the command line to run")
     folder = locate(boundary, cwd).real if cwd else boundary.cwd
+    approved = ctx.services.get(Approved)
+    if cwd and isinstance(approved, Approved):
+        approved.check_path(ctx.call_id, cwd, folder)
     request = Request(shell_argv(command), folder, ctx.task_id, env=_demanded(ctx))
     if pty:
         return await _on_terminal(ctx, request, command, settings)

@@ -406,7 +406,13 @@ def test_the_facts_of_a_declared_tool_come_from_its_access(desk: ShellDesk) -> N
     given = facts_of(copy_file, arguments, desk.boundary, host="h", sandboxed=True)
 
     expected = facts(
-        desk, tool="copy_file", reads=paths(desk, "a"), writes=paths(desk, "../b"), host="h", sandboxed=True
+        desk,
+        tool="copy_file",
+        reads=paths(desk, "a"),
+        writes=paths(desk, "../b"),
+        host="h",
+        sandboxed=True,
+        category="other",
     )
     assert given == expected
 

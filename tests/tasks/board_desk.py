@@ -54,7 +54,9 @@ class BoardDesk:
         boundary = Boundary(str(self.root), str(self.root), str(self.root / "home"))
 
         def services(_number: int) -> TaskServices:
-            return TaskServices({}, services, self._told, self._forget)
+            return TaskServices(
+                {Boundary: more.get("boundary", boundary)}, services, self._told, self._forget
+            )
 
         parts = BoardParts(
             workspace=Workspace(
@@ -72,6 +74,7 @@ class BoardDesk:
             redact=lambda message: redact_message(message, ["sekrit-key-0123456789"]),
             redact_text=lambda text: redact(text, ["sekrit-key-0123456789"]),
             save_rules=self.saved.extend,
+            forget_rule=self.saved.remove,
             clock=Clock(
                 time.monotonic, time.time, asyncio.sleep, lambda: 0.5, lambda: f"id{next(self._ids)}"
             ),

@@ -5,13 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from buddy.agent.display import Command, Plain
-from buddy.agent.tool import Tool
+from buddy.agent.tool import Tool, ToolContext, tool
 from buddy.cli.judge import Judge
 from buddy.safety.paths import Boundary
-from buddy.tools.jobs import send_keys
 from buddy.tools.shell import run_shell
 from tests.agent.laws import calls, says
 from tests.tasks.board_desk import board_desk
+
+
+@tool(risk="high")
+async def deploy(_ctx: ToolContext, source: str, destination: str) -> str:
+    """Deploy."""
+    return source + destination
 
 
 async def previewed(root: Path, command: str) -> object:
@@ -68,6 +73,6 @@ async def test_a_command_that_deletes_nothing_is_shown_as_it_stands(tmp_path: Pa
 
 async def test_a_call_that_has_no_preview_is_shown_with_all_its_arguments(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
-    keys = '{"job": 1, "keys": ["y", "Enter"]}'
+    given = '{"source": "a", "destination": "b"}'
 
-    assert await asked_of(tmp_path / "work", send_keys, keys) == Plain("", keys)
+    assert await asked_of(tmp_path / "work", deploy, given) == Plain("", given)

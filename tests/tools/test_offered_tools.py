@@ -72,8 +72,9 @@ def test_every_tool_has_the_risk_of_the_table_of_modes() -> None:
         "low": "ask_user capture_pane find_definition find_files git_branch git_diff git_log git_show "
         "git_status grep list_files list_jobs read_file read_job time todo",
         "medium": "apply_patch copy_file delegate edit_file git_add git_checkout git_commit git_stash "
-        "run_tests stop_job write_file",
-        "high": "delete_file git_pull git_push move_file run_shell send_keys web_fetch web_search write_job",
+        "stop_job write_file",
+        "high": "delete_file git_pull git_push move_file run_shell run_tests send_keys web_fetch web_search "
+        "write_job",
     }
     found = {risk: [tool.name for tool in BUILTIN_TOOLS if tool.risk == risk] for risk in table}
     assert {risk: " ".join(sorted(names)) for risk, names in found.items()} == table

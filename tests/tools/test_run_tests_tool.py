@@ -140,7 +140,10 @@ def test_a_target_cannot_be_an_option(tmp_path: Path) -> None:
 
 def test_it_counts_as_writing_the_workspace() -> None:
     assert run_tests.access(run_tests.decode("{}")) == Access(reads=(".",), writes=(".",))
-    assert run_tests.risk == "medium"
+
+
+def test_RU_H9_it_is_a_high_risk_without_a_sandbox() -> None:
+    assert (run_tests.risk, run_tests.risk_in_sandbox) == ("high", "medium")
 
 
 def python_project(folder: Path, body: str) -> None:

@@ -11,10 +11,11 @@ from buddy.repl.blocks import Note, PlainText, Table
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.commands.tasks import duration_s
 from buddy.repl.port import Context
-from buddy.safety.grants import Approvals
+from buddy.safety.grants import Approvals, Grant
 from buddy.safety.policy_command import judge_command
-from buddy.safety.policy_state import LogEntry
+from buddy.safety.policy_state import LogEntry, Policy
 from buddy.safety.policy_table import MODES, mode_named
+from buddy.safety.rules import Rule
 from buddy.safety.shell.analysis import Analyser
 from buddy.tasks.inbox import OpenRequest
 
@@ -45,7 +46,7 @@ async def ok(context: Context, argument: str) -> None:
     which, rest = (parts["which"] or "", parts["rest"]) if parts else ("", argument)
     until = time.time() + duration_s(rest) if rest else None
     for request in _requests(context, which):
-        answer = "session" if until is not None and request.verdict.rules_to_save else "once"
+        answer = "session" if until is not None and request.verdict.rules_for_session else "once"
         context.board.inbox.answer(request.event.request_id, request.event.digest, answer, until=until)
 
 
@@ -131,21 +132,33 @@ async def permissions(context: Context, argument: str) -> None:
 
 def _list(context: Context) -> None:
     policy = context.desk.policy
-    rows = [(rule.origin, rule.shown, rule.why) for rule in policy.rules.rules]
     now = time.time()
+    removable = _removable(policy)
+    rows = [("", rule.origin, rule.shown, rule.why) for rule in policy.rules.rules if rule.origin != "saved"]
     rows += [
-        (
-            f"grant {number}",
-            grant.rule.shown,
-            "" if grant.until is None else f"{max(0, grant.until - now):.0f} s left",
-        )
-        for number, grant in enumerate(policy.grants, 1)
+        (str(number), *_row(one, now, used=one not in policy.rules.unused))
+        for number, one in enumerate(removable, 1)
     ]
     for error in policy.rules.errors:
         context.stage.print(Note("error", error))
     if rows:
-        context.stage.print(Table(("from", "rule", "why"), tuple(rows)))
+        context.stage.print(Table(("number", "from", "rule", "why"), tuple(rows)))
+    if removable:
+        context.stage.print(Note("hint", "/permissions remove NUMBER deletes a grant or a saved rule"))
     context.stage.print(Note("info", f"mode {policy.mode}, approvals: {policy.approvals.kind}"))
+
+
+def _removable(policy: Policy) -> tuple[Grant | Rule, ...]:
+    """Grants and saved rules, by the numbers of the list."""
+    saved = (rule for rule in policy.rules.rules if rule.origin == "saved")
+    return (*policy.grants, *saved, *policy.rules.unused)
+
+
+def _row(one: Grant | Rule, now: float, *, used: bool) -> tuple[str, str, str]:
+    if isinstance(one, Rule):
+        return ("saved", one.shown, one.why if used else "not used: it names no project")
+    left = "" if one.until is None else f"{max(0, one.until - now):.0f} s left"
+    return ("session", one.rule.shown, left)
 
 
 def _log(context: Context) -> None:
@@ -184,14 +197,23 @@ def _test(context: Context, text: str) -> None:
 
 def _remove(context: Context, text: str) -> None:
     policy = context.desk.policy
+    removable = _removable(policy)
+    if not removable:
+        raise CommandError("no grant and no saved rule to remove; your own rules are in your buddy.toml")
     number = whole_number(text)
-    if number is None or not 1 <= number <= len(policy.grants):
+    if number is None or not 1 <= number <= len(removable):
+        numbers = "1" if len(removable) == 1 else f"1 to {len(removable)}"
         raise CommandError(
-            f"expected the number of a grant, 1 to {len(policy.grants)}; rules are in your buddy.toml"
+            f"expected a number of the list ({numbers}), found {text[:30]!r}; see /permissions"
         )
-    grant = policy.grants[number - 1]
-    policy.revoke(grant)
-    context.stage.print(Note("info", f"forgotten: {grant.rule.shown}"))
+    one = removable[number - 1]
+    if isinstance(one, Grant):
+        policy.revoke(one)
+        context.stage.print(Note("info", f"removed for this session: {one.rule.shown}"))
+        return
+    context.board.parts.forget_rule(one)
+    policy.unlearn(one)
+    context.stage.print(Note("info", f"removed from your saved rules: {one.shown}"))
 
 
 COMMANDS = (ok, no, approve, mode, plan, permissions)
