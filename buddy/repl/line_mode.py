@@ -268,8 +268,8 @@ def _is_on_screen(block: Block, typed: list[str]) -> bool:
 
 def _announced(row: InboxRow) -> str:
     """What waits and how it is answered; the request itself was printed in full when it came."""
-    session = f", a = this session: {visible(row.session)}" if row.session else ""
-    same = "the same" if row.rule == row.session else visible(row.rule)
-    rule = f", p = always: {same}" if row.rule else ""
+    covered = "" if row.rule == row.session else f": {visible(row.session)}"
+    session = f", a = this session{covered}" if row.session else ""
+    rule = f", p = always: {visible(row.rule)}" if row.rule else ""
     what = f"task {row.task_id}, {row.risk}: {visible(row.title)}"
     return f"[waiting for you] {what}\ny = once{session}{rule}, n = no\n"

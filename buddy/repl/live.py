@@ -261,9 +261,10 @@ def _answers(row: InboxRow, width: int) -> list[Line]:
 
 
 def _choices(row: InboxRow) -> list[tuple[str, str]]:
-    session = [("a", f"this session: {visible(row.session)}")] if row.session else []
-    same = "the same" if row.rule == row.session else visible(row.rule)
-    always = [("p", f"always: {same}")] if row.rule else []
+    """The keys with what they cover; said once where "this session" and "always" cover the same."""
+    covered = "" if row.rule == row.session else f": {visible(row.session)}"
+    session = [("a", f"this session{covered}")] if row.session else []
+    always = [("p", f"always: {visible(row.rule)}")] if row.rule else []
     return [("y", "once"), *session, *always, ("n", "no  then Enter")]
 
 

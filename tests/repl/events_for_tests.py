@@ -60,6 +60,7 @@ class Tape:
                 preview,
                 "git push *",
                 "d" + request_id,
+                "git push *",
             )
         )
 

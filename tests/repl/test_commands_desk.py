@@ -102,9 +102,10 @@ async def test_ok_and_no_answer_by_number_with_words_and_for_a_time(tmp_path: Pa
         await desk.until(lambda: bool(desk.context.board.inbox.waiting()))
         desk.say("/ok all 10m")
         await desk.quiet()
-        await desk.said("/permissions", "grant 1", "s left", "mode ask, approvals: ask")
-        await desk.said("/permissions remove 1", "forgotten:")
-        await desk.said("/permissions remove 1", "expected the number of a grant")
+        await desk.said("/permissions", "1 │ session", "s left", "mode ask, approvals: ask")
+        await desk.said("/permissions remove 2", "expected a number of /permissions (1), found '2'")
+        await desk.said("/permissions remove 1", "removed for this session: allow edit:")
+        await desk.said("/permissions remove 1", "no grant and no saved rule to remove")
 
 
 async def test_a_word_that_begins_with_all_or_a_digit_is_a_word_and_no_number(tmp_path: Path) -> None:
@@ -117,7 +118,7 @@ async def test_a_word_that_begins_with_all_or_a_digit_is_a_word_and_no_number(tm
         await desk.said("/ok 2x", "expected a time")
         await desk.said("/ok 10m", "approved")
         await desk.quiet()
-        await desk.said("/permissions", "grant 1", "s left")
+        await desk.said("/permissions", "1 │ session", "s left")
         assert any(
             "allow only what is in src" in text for one in desk.server.requests for text in one.tool_results
         )
@@ -129,7 +130,7 @@ async def test_an_approval_of_a_number_without_measure_is_told(tmp_path: Path) -
         desk.say("write a.py")
         await desk.until(lambda: bool(desk.context.board.inbox.waiting()))
         await desk.said(f"/ok {many}", "is waiting (waiting: 1)")
-        await desk.said("/permissions remove " + many, "expected the number of a grant")
+        await desk.said("/permissions remove " + many, "no grant and no saved rule to remove")
         await desk.said("/ok 1", "approved once")
         await desk.quiet()
 

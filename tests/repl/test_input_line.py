@@ -63,6 +63,7 @@ def row(request_id: str = "q7", *, marked_at: float | None = 10.0, rule: str = "
         since=9.0,
         drawn_at=marked_at,
         marked_at=marked_at,
+        session=rule,
     )
 
 

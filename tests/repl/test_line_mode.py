@@ -130,13 +130,14 @@ async def test_a_request_of_any_task_is_announced_in_full_and_a_letter_answers_i
         call = Call("c2", "edit_file", "{}")
         pipes.queue.put_nowait([two.turn("two"), two.tool("c2", "edit_file a.py")])
         pipes.queue.put_nowait(
-            [two.event(ApprovalRequested("q2", call, "medium", "it edits", diff, "", "d2"))]
+            [two.event(ApprovalRequested("q2", call, "medium", "it edits", diff, "", "d2", "edits"))]
         )
         pipes.queue.put_nowait([three.turn("three"), three.tool("c3", "rm x"), three.asked("q3", "c3")])
         await pipes.until(lambda: pipes.text.endswith(b"| git push\n> "))
         assert pipes.text.count(b"+line") == 90, "nothing of a request is folded: no key unfolds it here"
         assert (
-            b"[waiting for you] task 2, medium: edit_file a.py\ny = once, a = this session, n" in pipes.text
+            b"[waiting for you] task 2, medium: edit_file a.py\ny = once, a = this session: edits, n"
+            in pipes.text
         )
         os.write(pipes.to_us, b"y\n")
         await pipes.until(lambda: b"not answered" in pipes.text)

@@ -53,10 +53,10 @@ class BoardDesk:
         """What the board is built from; `more` are fields to replace, of it or of its workspace."""
         boundary = Boundary(str(self.root), str(self.root), str(self.root / "home"))
 
+        tools_in = more.get("boundary", boundary)
+
         def services(_number: int) -> TaskServices:
-            return TaskServices(
-                {Boundary: more.get("boundary", boundary)}, services, self._told, self._forget
-            )
+            return TaskServices({Boundary: tools_in}, services, self._told, self._forget)
 
         parts = BoardParts(
             workspace=Workspace(

@@ -203,9 +203,7 @@ def _remove(context: Context, text: str) -> None:
     number = whole_number(text)
     if number is None or not 1 <= number <= len(removable):
         numbers = "1" if len(removable) == 1 else f"1 to {len(removable)}"
-        raise CommandError(
-            f"expected a number of the list ({numbers}), found {text[:30]!r}; see /permissions"
-        )
+        raise CommandError(f"expected a number of /permissions ({numbers}), found {text[:30]!r}")
     one = removable[number - 1]
     if isinstance(one, Grant):
         policy.revoke(one)
