@@ -50,6 +50,7 @@ from buddy.workspace.trash import Trash
 from buddy.workspace.undo import UndoLog
 from buddy.workspace.views import FileViews, changed_since
 from tests.sessions.desk import store_in
+from tests.undo_logs import undo_log
 
 Script = Callable[[ModelRequest], Reply]
 
@@ -136,7 +137,7 @@ async def board_desk(
     provider = ScriptedProvider(script, sleep=asyncio.sleep, rest=(Say("done"),))
     async with ChildProcesses(environment, settings) as children, Jobs(children, lambda _job: None) as jobs:
         boundary = Boundary(str(work), str(work), str(root / "home"))
-        undo = UndoLog(str(root / "session/undo"))
+        undo = undo_log(str(root / "session/undo"))
         kept = Checkpoints(str(root / "session/checkpoints"), str(work), undo, environment.variables)
         services: dict[type, object] = {
             Boundary: boundary,

@@ -25,6 +25,7 @@ from buddy.workspace.locks import FileLocks
 from buddy.workspace.trash import Trash
 from buddy.workspace.undo import UndoLog
 from buddy.workspace.views import FileViews
+from tests.undo_logs import undo_log
 
 TOOLS: tuple[Tool, ...] = (
     edit_file,
@@ -45,7 +46,7 @@ class Desk:
         self.root = Path(os.path.realpath(root))
         self.boundary = Boundary(str(self.root), str(self.root), "/nonexistent-home")
         self.locks = FileLocks()
-        self.undo = UndoLog(str(session or self.root / ".buddyx" / "sessions" / "s" / "undo"), disk)
+        self.undo = undo_log(str(session or self.root / ".buddyx" / "sessions" / "s" / "undo"), disk)
         self.approved = Approved()
         self.trash = Trash(str(self.root / ".buddyx" / "trash"))
         self.views: dict[int, FileViews] = {}

@@ -110,7 +110,9 @@ async def open_desk(
             where = await first_task(board, wanted.options)
         left = await what_was_left(session, board) if wanted.session else ()
         said = filter(None, (place.trust_note, *loaded.warnings, *rules.errors, *run.found.notes, *where))
-        yield _desk(run, held, store, board, (*said, *own_problems, *session.loaded.problems, *left))
+        unused = filter(None, (held.undo.unused() if wanted.session else "",))
+        problems = (*own_problems, *session.loaded.problems, *unused)
+        yield _desk(run, held, store, board, (*said, *problems, *left))
 
 
 def _desk(run: Run, held: Held, store: SessionStore, board: TaskBoard, notes: tuple[str, ...]) -> Desk:
@@ -137,7 +139,11 @@ def _desk(run: Run, held: Held, store: SessionStore, board: TaskBoard, notes: tu
 async def _held(run: Run, tools: ToolRegistry, news: JobNews, trash: Trash) -> AsyncGenerator[Held]:
     """What tools work with; what runs of it is ended with the desk."""
     place, session = run.place, run.session
-    undo = UndoLog(os.path.join(session.directory, "undo"))
+    undo = UndoLog(
+        os.path.join(session.directory, "undo"),
+        seal=session.seal.derive("undo"),
+        trees=(place.boundary.root, *place.boundary.extra),
+    )
     if run.wanted.session:
         await asyncio.to_thread(undo.entries)  # what a program that was killed left beside files goes
     ext, off = os.path.join(place.boundary.root, ".buddyx", "ext"), run.settings.tools.disabled

@@ -34,4 +34,4 @@ def session_store(
     except OSError as error:
         why = f"{error.filename or place.where.state}: {error.strerror}" if error.strerror else str(error)
         raise ConfigError(f"{why}: there is no key for sessions; {STATE_ELSEWHERE}") from error
-    return SessionStore(root, signer, watch=watch)
+    return SessionStore(root, signer, workspace=place.boundary.root, watch=watch)

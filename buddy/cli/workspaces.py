@@ -97,4 +97,6 @@ def _checkpoints(run: Run, held: Held, name: str) -> Checkpoints | None:
     if not run.settings.session.checkpoints:
         return None
     folder = os.path.join(run.session.directory, name)
-    return Checkpoints(folder, run.place.boundary.root, held.undo, run.place.environment)
+    return Checkpoints(
+        folder, run.place.boundary.root, held.undo, run.place.environment, seal=run.session.seal
+    )

@@ -74,6 +74,32 @@ def check_real(path: str) -> None:
         raise FolderError(f"expected a directory at {path}, found a file; move it away")
 
 
+_NOT_FOLLOWED = frozenset({"journal.jsonl", "journal.torn", "snapshot.json", "lock"})
+
+
+def check_session_folder(directory: str) -> None:
+    """Raise `FolderError` where a session's folder, or a folder in it, holds a symbolic link that could lead
+    writes elsewhere. Its files are opened without following links anyway."""
+    check_real(directory)
+    for folder in (directory, *_folders_in(directory)):
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_symlink() and entry.name not in _NOT_FOLLOWED:
+                    raise FolderError(f"{entry.path} is a symbolic link, which buddy never makes; remove it")
+
+
+def _folders_in(directory: str) -> list[str]:
+    """The folders whose names buddy knows; of a checkpoint only those git writes into by name."""
+    found: list[str] = []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if not entry.is_dir(follow_symlinks=False):
+                continue
+            inner = ("", "info", "objects", "objects/info", "refs") if "checkpoints" in entry.name else ("",)
+            found += [os.path.normpath(os.path.join(entry.path, name)) for name in inner]
+    return [folder for folder in found if os.path.isdir(folder) and not os.path.islink(folder)]
+
+
 def make_session_folder(sessions: str, session_id: str) -> str:
     """The folder of a new session. Raises `FileExistsError` when the id is taken."""
     path = os.path.join(sessions, session_id)

@@ -1,5 +1,5 @@
-"""Whose a session is. A repository can carry anything in `.buddyx/`; only a session this person made on this
-machine is resumed, and only what this person granted is granted.
+"""The owner of a session. A repository can carry anything in `.buddyx/`; only a session this person made on
+this machine, for this workspace, is resumed, and only what this person granted is granted.
 
 The proof is a MAC with a key that lies outside every repository (0600, in the state directory).
 """
@@ -13,9 +13,10 @@ import os
 
 import msgspec
 
+from buddy.safety.seal import Seal
 from buddy.sessions.files import JournalFiles
 from buddy.sessions.folder import make_private
-from buddy.sessions.records import GrantChanged, SessionHeader
+from buddy.sessions.records import SEALED_VERSION, GrantChanged, SessionHeader
 
 KEY_BYTES = 32
 
@@ -35,6 +36,11 @@ class Signer(msgspec.Struct, frozen=True):
             header.mac.encode("utf-8", "replace"), self._header_mac(header).encode()
         )
 
+    def session_seal(self, session_id: str, workspace: str) -> Seal:
+        """The key that seals what a session keeps: its records, snapshot, undo log and checkpoints. It
+        differs for each session and workspace, so that nothing can be carried from one to another."""
+        return Seal(self.key).derive("session", session_id, workspace)
+
     def sealed(self, session_id: str, grant: GrantChanged) -> GrantChanged:
         """The grant with its seal."""
         return msgspec.structs.replace(grant, seal=self._grant_mac(session_id, grant))
@@ -50,7 +56,19 @@ class Signer(msgspec.Struct, frozen=True):
         return self._mac(["other", kind, *fields])
 
     def _header_mac(self, header: SessionHeader) -> str:
-        return self._mac(["session", header.session_id, header.created_at])
+        if header.version < SEALED_VERSION:  # older versions covered no more than this
+            return self._mac(["session", header.session_id, header.created_at])
+        return self._mac(
+            [
+                "sealed session",
+                header.version,
+                header.session_id,
+                header.created_at,
+                header.workspace,
+                header.parent,
+                header.parent_number,
+            ]
+        )
 
     def _grant_mac(self, session_id: str, grant: GrantChanged) -> str:
         return self._mac(["grant", session_id, grant.grant_id, grant.grant])

@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from buddy.safety.seal import Seal
 from buddy.sessions.appender import Appender
 from buddy.sessions.line import checksum, encode
 
@@ -74,6 +75,7 @@ class Journal:
 
     `position` is the last line on the disk, `last_number` at least its number (a snapshot may know of more),
     `last_at` the newest wall time in the file: times in a journal never go back, whatever the clock does.
+    `seal` seals every record.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Journal:
         position: Position = EMPTY,
         last_number: int = 0,
         last_at: float = 0,
+        seal: Seal | None = None,
         clock: Callable[[], float] = time.time,
         changed: Callable[[SaveState], None] | None = None,
     ) -> None:
@@ -91,6 +94,7 @@ class Journal:
         self.last_number = max(position.number, last_number)
         self.last_at = last_at
         self._appender = appender
+        self._seal = seal
         self._clock = clock
         self._changed = changed
         self._loop = asyncio.get_running_loop()
@@ -124,7 +128,7 @@ class Journal:
         if self._closing:
             raise NotSavedError(f"the journal {self.path} is closed; a {kind} record came too late")
         self.last_at = max(self._clock(), self.last_at)
-        line = encode(self.last_number + 1, kind, task_id, self.last_at, data)
+        line = encode(self.last_number + 1, kind, task_id, self.last_at, data, self._seal)
         self.last_number += 1
         saved: asyncio.Future[int] = self._loop.create_future()
         with self._lock:

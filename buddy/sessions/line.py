@@ -1,8 +1,9 @@
 """One line of a journal: ASCII JSON that carries its number, a checksum of itself, and what happened.
 
-    {"crc":"1c291ca3","n":12,"kind":"message","task":1,"at":1764000000.5,"data":{…}}
+    {"crc":"1c291ca3","n":12,"kind":"message","task":1,"at":1764000000.5,"data":{…},"mac":"…"}
 
-The checksum covers every byte behind it, so it is checked without decoding anything.
+The checksum covers every byte behind it, so it is checked without decoding anything. The seal at the end
+(`mac`) covers everything between the two; only the session's own key makes it. Lines of format 1 have none.
 """
 
 from __future__ import annotations
@@ -14,9 +15,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from buddy.safety.seal import SEAL_LENGTH, Seal
+
 T = TypeVar("T")
 _START = b'{"crc":"'
 _BODY = len(_START) + 8 + len('",')
+_MAC = b',"mac":"'
+_MAC_LENGTH = len(_MAC) + SEAL_LENGTH + len('"}')
 _JSON = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"))
 
 
@@ -57,11 +62,17 @@ def _decoder(record: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(record)
 
 
-def encode(number: int, kind: str, task_id: int, at: float, data: object) -> bytes:
-    """A line with its line feed. The standard library writes the JSON, because lone surrogates, which model
-    and tool output contains, must come back as they were."""
+def encode(number: int, kind: str, task_id: int, at: float, data: object, seal: Seal | None = None) -> bytes:
+    """A line with its line feed, sealed where there is a seal. The standard library writes the JSON, because
+    lone surrogates, which model and tool output contains, must come back as they were."""
     record = {"n": number, "kind": kind, "task": task_id, "at": at, "data": msgspec.to_builtins(data)}
-    body = _JSON.encode(record).encode("ascii")[1:]
+    return complete(_JSON.encode(record).encode("ascii")[1:-1], seal)
+
+
+def complete(fields: bytes, seal: Seal | None = None) -> bytes:
+    """The line whose fields behind the checksum are these, without the closing brace."""
+    mac = b'%s%s"' % (_MAC, seal.of(fields).encode("ascii")) if seal is not None else b""
+    body = b"%s%s}" % (fields, mac)
     return b'{"crc":"%08x",%s\n' % (zlib.crc32(body), body)
 
 
@@ -70,18 +81,26 @@ def checksum(line: bytes) -> str:
     return line[len(_START) : len(_START) + 8].decode("ascii", "replace")
 
 
-def decode(line: bytes) -> Line:
-    """A line without its line feed. Raises `LineError`."""
+def decode(line: bytes, seal: Seal | None = None) -> Line:
+    """A line without its line feed. Raises `LineError`, also where `seal` is given and does not hold."""
     if not line.startswith(_START) or len(line) <= _BODY:
         raise LineError("not a journal line")
     body = line[_BODY:]
     if checksum(line) != f"{zlib.crc32(body):08x}":
         raise LineError("the checksum does not fit")
+    if seal is not None and not is_sealed(line, seal):
+        raise LineError("its seal does not fit: this session did not write it")
     try:
         found: _Envelope = _decoder(_Envelope).decode(line)
     except (ValueError, RecursionError):
         return _decode_slowly(line)
     return Line(found.n, found.kind, found.task, found.at, found.data)
+
+
+def is_sealed(line: bytes, seal: Seal) -> bool:
+    """Tell whether a line without its line feed was written with this seal."""
+    fields, end = line[_BODY:-_MAC_LENGTH], line[-_MAC_LENGTH:]
+    return end.startswith(_MAC) and seal.holds(fields, end[len(_MAC) : -len('"}')])
 
 
 def _decode_slowly(line: bytes) -> Line:

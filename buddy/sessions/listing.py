@@ -13,7 +13,7 @@ from buddy.sessions.files import JournalFiles
 from buddy.sessions.folder import SESSION_ID
 from buddy.sessions.identity import Signer
 from buddy.sessions.line import LineError, decode, payload
-from buddy.sessions.load import JOURNAL, read_header
+from buddy.sessions.load import JOURNAL, load, ownership, read_header
 from buddy.sessions.lock import is_locked
 from buddy.sessions.records import VERSION, Renamed, SessionHeader
 from buddy.sessions.scan import last_line
@@ -39,23 +39,32 @@ class SessionSummary(msgspec.Struct, frozen=True):
     foreign: bool
     newer: bool
     locked: bool
+    made_in: str = ""
 
     def marks(self) -> str:
         """What keeps a person from simply going on in it, in a few words."""
-        known = {"in use": self.locked, "not yours": self.foreign, "newer buddy": self.newer}
+        known = {
+            "in use": self.locked,
+            "made in another folder": bool(self.made_in),
+            "not yours": self.foreign and not self.made_in,
+            "newer buddy": self.newer,
+        }
         return ", ".join(word for word, holds in known.items() if holds)
 
 
 class Brief(msgspec.Struct, frozen=True):
-    """What choosing a session needs."""
+    """The facts that choosing a session needs."""
 
     session_id: str
     directory: str
     last_at: float
     foreign: bool
+    made_in: str = ""
+    has_said: bool = False
+    """Known to hold a task, although its journal does not tell."""
 
 
-def brief(sessions: str, signer: Signer, files: JournalFiles) -> list[Brief]:
+def brief(sessions: str, signer: Signer, files: JournalFiles, workspace: str) -> list[Brief]:
     """All sessions, the newest first. Folders that are no sessions are left out."""
     found: list[Brief] = []
     for session_id in _ids(sessions):
@@ -66,23 +75,41 @@ def brief(sessions: str, signer: Signer, files: JournalFiles) -> list[Brief]:
             last_at = _last_at(path, files)
         except OSError:
             continue
-        interrupted = header is None and not last_at  # while it was made: nothing was ever recorded
-        foreign = not interrupted and not _is_own(session_id, header, signer)
-        found.append(Brief(session_id, directory, last_at, foreign))
+        found.append(_brief(session_id, directory, header, last_at, signer, files, workspace))
     return sorted(found, key=lambda session: (session.last_at, session.session_id), reverse=True)
 
 
-def _is_own(session_id: str, header: SessionHeader | None, signer: Signer) -> bool:
-    return header is not None and header.session_id == session_id and signer.made(header)
+def _brief(
+    session_id: str,
+    directory: str,
+    header: SessionHeader | None,
+    last_at: float,
+    signer: Signer,
+    files: JournalFiles,
+    workspace: str,
+) -> Brief:
+    if header is not None:
+        owner = ownership(directory, header, signer, workspace)
+        foreign = owner.foreign or header.session_id != session_id
+        return Brief(session_id, directory, last_at, foreign, owner.made_in)
+    # The first line is lost, or was never written: rare enough to read the whole.
+    loaded = load(directory, signer, files, workspace=workspace)
+    return Brief(session_id, directory, loaded.last_at, loaded.foreign, has_said=bool(loaded.state.tasks))
 
 
-def newest_at(sessions: str, signer: Signer, files: JournalFiles) -> float:
+def _is_own(session_id: str, header: SessionHeader | None, signer: Signer, workspace: str) -> bool:
+    if header is None or header.session_id != session_id:
+        return False
+    return not ownership("", header, signer, workspace).foreign
+
+
+def newest_at(sessions: str, signer: Signer, files: JournalFiles, workspace: str) -> float:
     """When the newest of this person's sessions was last saved; 0 when there is none. A start asks this: of
     most sessions it reads the end only."""
     for last_at, session_id in last_saved(sessions, files):
         with contextlib.suppress(OSError):
             header = read_header(os.path.join(sessions, session_id, JOURNAL), files)
-            if _is_own(session_id, header, signer):
+            if _is_own(session_id, header, signer, workspace):
                 return last_at
     return 0.0
 
@@ -99,6 +126,8 @@ def last_saved(sessions: str, files: JournalFiles) -> list[tuple[float, str]]:
 def is_blank(session: Brief, files: JournalFiles) -> bool:
     """Whether nothing was ever said or done in it: a buddy that was started, and killed before its first
     prompt. Raises `OSError`."""
+    if session.has_said:
+        return False
     with files.opened(os.path.join(session.directory, JOURNAL), os.O_RDONLY) as descriptor:
         size = os.fstat(descriptor).st_size
         data = files.read_open(descriptor, 0, size) if size <= TAIL_BYTES else b""
@@ -123,6 +152,7 @@ def summary(session: Brief, files: JournalFiles) -> SessionSummary:
         foreign=session.foreign,
         newer=header is not None and header.version > VERSION,
         locked=not session.foreign and is_locked(session.directory, files),
+        made_in=session.made_in,
     )
 
 

@@ -1,6 +1,9 @@
 """A session read back: snapshot and the journal lines behind it, or the journal alone, put right so that it
 can go on. Nothing is written here, whatever is found; nothing found makes it fail but a disk that can't be
-read."""
+read.
+
+The journal is the truth, and the snapshot a copy of it; but where the journal has lost what the snapshot
+holds (emptied, torn in its first line, cut short), a sealed snapshot is used, and said so."""
 
 from __future__ import annotations
 
@@ -10,11 +13,12 @@ import msgspec
 
 from buddy.agent.history import repaired
 from buddy.agent.messages import Call
+from buddy.safety.seal import Seal
 from buddy.sessions.files import JournalFiles
 from buddy.sessions.identity import Signer
 from buddy.sessions.journal import EMPTY, Position
 from buddy.sessions.line import LineError, checksum, payload
-from buddy.sessions.records import KINDS, VERSION, SessionHeader
+from buddy.sessions.records import KINDS, SEALED_VERSION, VERSION, SessionHeader
 from buddy.sessions.replay import Replay, SessionState, TaskRecord
 from buddy.sessions.scan import Found, Scan, first_line, scan
 from buddy.sessions.snapshot import AgentSessionSnapshot, read_snapshot
@@ -22,6 +26,10 @@ from buddy.sessions.snapshot import AgentSessionSnapshot, read_snapshot
 JOURNAL = "journal.jsonl"
 HEAD_BYTES = 65_536
 UNFINISHED_REASON = "buddy ended while this task was running"
+OLDER = (
+    "this session was written by an older buddy, without seals: its messages are used; its grants, open "
+    "requests, undo log and checkpoints are not"
+)
 ASKED_AGAIN = frozenset({"ask_user"})
 """Calls that do nothing but ask the person: one that began and was not answered is offered again."""
 
@@ -37,12 +45,14 @@ class ResumedTask(msgspec.Struct, frozen=True):
 
 
 class LoadedSession(msgspec.Struct, frozen=True):
-    """What a session's folder holds.
+    """The content of a session's folder.
 
     `state` is what the records add up to, `tasks` the same tasks ready to go on. `header` is None when the
-    first line is lost. `foreign`: not made by this person on this machine; its grants and approvals are left
-    out. `read_only`: why nothing may be added, "" when it may. `problems`: what was damaged or unknown.
-    The rest tells a writer where to go on.
+    first line is lost. `foreign`: not made by this person on this machine for this workspace; its grants and
+    approvals are left out. `made_in`: the other workspace a session of this person was made in, "" for this
+    one. `older`: written before records were sealed; only its messages are used. `read_only`: why nothing may
+    be added, "" when it may. `problems`: what was damaged or unknown. `rebuild`: the journal can't tell this
+    state (again) and has to be written anew before anything is added. The rest tells a writer where to go on.
     """
 
     directory: str
@@ -59,6 +69,9 @@ class LoadedSession(msgspec.Struct, frozen=True):
     unterminated: bool
     torn: int
     snapshot_number: int
+    made_in: str = ""
+    older: bool = False
+    rebuild: bool = False
 
     @property
     def from_snapshot(self) -> bool:
@@ -66,34 +79,87 @@ class LoadedSession(msgspec.Struct, frozen=True):
         return self.snapshot_number > 0
 
 
-def load(directory: str, signer: Signer, files: JournalFiles | None = None) -> LoadedSession:
-    """Read a session. Raises `OSError` where the journal can't be read at all."""
+class Ownership(msgspec.Struct, frozen=True):
+    """The owner of a session: this person or somebody else (`foreign`). `seal` is the session's key, None
+    where it has none (older sessions, and those of others)."""
+
+    header: SessionHeader | None
+    seal: Seal | None
+    foreign: bool = False
+    made_in: str = ""
+
+    @property
+    def older(self) -> bool:
+        """Whether it was written before records were sealed."""
+        return self.header is not None and self.header.version < SEALED_VERSION
+
+
+def ownership(directory: str, header: SessionHeader | None, signer: Signer, workspace: str = "") -> Ownership:
+    """Find the owner of a session by its header. `workspace` is the folder that is worked in, "" where a
+    session is only looked at, wherever it was made. Without a header the seals of the other lines tell."""
+    here = os.path.realpath(workspace) if workspace else ""
+    if header is None:
+        return Ownership(None, signer.session_seal(os.path.basename(directory), here))
+    if not signer.made(header):
+        return Ownership(header, None, foreign=True)
+    seal = None
+    if header.version >= SEALED_VERSION:
+        seal = signer.session_seal(header.session_id, header.workspace)
+    if here and os.path.realpath(header.workspace) != here:
+        return Ownership(header, seal, foreign=True, made_in=header.workspace)
+    return Ownership(header, seal)
+
+
+def load(
+    directory: str, signer: Signer, files: JournalFiles | None = None, *, workspace: str = ""
+) -> LoadedSession:
+    """Read a session, for use in `workspace` ("": only to look at it). Raises `OSError` where the journal
+    can't be read at all."""
     files = files or JournalFiles()
     path = os.path.join(directory, JOURNAL)
-    header = read_header(path, files)
-    foreign = header is not None and not signer.made(header)
-    snapshot = None
-    if header is not None and not foreign:
-        snapshot = read_snapshot(directory, header.session_id, files)
-    found = _from_snapshot(path, snapshot, files) if snapshot is not None else None
+    owner = ownership(directory, read_header(path, files), signer, workspace)
+    header, foreign = owner.header, owner.foreign
+    snapshot, damage = None, ""
+    name = header.session_id if header is not None else os.path.basename(directory)
+    if not foreign or owner.made_in:
+        snapshot, damage = read_snapshot(directory, name, files, owner.seal)
+    problems = [f"the snapshot was not used: {damage}; the journal was read instead"] if damage else []
+    found = _from_snapshot(path, snapshot, files, owner.seal) if snapshot is not None else None
     start = snapshot if found is not None else None
     if found is None:
-        found = scan(files.read_all(path))
-    problems = [*found.problems]
+        data = files.read_all(path)
+        found = scan(data, seal=owner.seal)
+        if not found.lines and header is None and snapshot is None:
+            foreign = bool(damage) or bool(scan(data).lines)
+            found = scan(data) if foreign else found
+    last = found.lines[-1] if found.lines else None
+    rebuild = header is None and last is not None and not foreign
     if snapshot is not None and start is None:
-        problems.append("the snapshot does not belong to this journal; the whole journal was read")
-    if header is None and found.lines:
-        foreign = True
-    state = _replayed(found, start, foreign=foreign, problems=problems)
+        # The journal ends before the snapshot does, or its first line is gone: the snapshot knows more.
+        if last is None or last.line.number < snapshot.last_number:
+            start, rebuild = snapshot, True
+            problems.append(
+                f"the journal ends at record {last.line.number if last else 0}, the snapshot holds "
+                f"{snapshot.last_number}: the session goes on from the snapshot"
+            )
+        else:
+            problems.append("the snapshot does not belong to this journal; the whole journal was read")
+    problems += found.problems
+    if rebuild and header is None:
+        problems.append("the first line of the journal is damaged; it is written anew")
+        header = snapshot.header if snapshot is not None else None
+    state = _replayed(found, start, unsealed=foreign or owner.older, problems=problems)
+    state = _trusted(state, owner, header.session_id if header is not None else name, signer)
     if found.torn:
         problems.append(f"the last {found.torn} bytes are no whole record")
-    last = found.lines[-1] if found.lines else None
+    if owner.older:
+        problems.append(OLDER)
     return LoadedSession(
         directory=directory,
         header=header,
         foreign=foreign,
         read_only=_read_only(header),
-        state=_trusted(state, header, signer),
+        state=state,
         tasks=tuple(_resumed(task) for task in state.tasks),
         problems=tuple(problems),
         position=_position(last) if last is not None else EMPTY,
@@ -103,6 +169,9 @@ def load(directory: str, signer: Signer, files: JournalFiles | None = None) -> L
         unterminated=found.unterminated,
         torn=found.torn,
         snapshot_number=start.last_number if start is not None else 0,
+        made_in=owner.made_in,
+        older=owner.older,
+        rebuild=rebuild,
     )
 
 
@@ -117,12 +186,14 @@ def read_header(path: str, files: JournalFiles) -> SessionHeader | None:
         return None
 
 
-def _from_snapshot(path: str, snapshot: AgentSessionSnapshot, files: JournalFiles) -> Scan | None:
+def _from_snapshot(
+    path: str, snapshot: AgentSessionSnapshot, files: JournalFiles, seal: Seal | None
+) -> Scan | None:
     """The lines from the snapshot's position on; None when the line there is another one."""
     position = snapshot.position
     if position.start < 0:
         return None
-    found = scan(files.read_all(path, position.start), position.start, position.number - 1)
+    found = scan(files.read_all(path, position.start), position.start, position.number - 1, seal)
     if not found.lines or _position(found.lines[0]) != position:
         return None
     return found
@@ -133,14 +204,14 @@ def _position(found: Found) -> Position:
 
 
 def _replayed(
-    found: Scan, snapshot: AgentSessionSnapshot | None, *, foreign: bool, problems: list[str]
+    found: Scan, snapshot: AgentSessionSnapshot | None, *, unsealed: bool, problems: list[str]
 ) -> SessionState:
     replay = Replay(snapshot.whole_state() if snapshot is not None else None)
     known = snapshot.last_number if snapshot is not None else 0
     unknown: dict[str, int] = {}
     for each in found.lines:
         line = each.line
-        if line.number <= known or (foreign and line.kind in ("grant", "approval")):
+        if line.number <= known or (unsealed and line.kind in ("grant", "approval")):
             continue
         record = KINDS.get(line.kind)
         if record is None:
@@ -160,9 +231,11 @@ def _read_only(header: SessionHeader | None) -> str:
     return ""
 
 
-def _trusted(state: SessionState, header: SessionHeader | None, signer: Signer) -> SessionState:
-    """Only grants this person gave in this session."""
-    session_id = header.session_id if header is not None else ""
+def _trusted(state: SessionState, owner: Ownership, session_id: str, signer: Signer) -> SessionState:
+    """Only grants this person gave in this session; none, and no open requests, where nothing proves that."""
+    if owner.foreign or owner.older:
+        tasks = tuple(msgspec.structs.replace(task, approvals=()) for task in state.tasks)
+        return msgspec.structs.replace(state, grants=(), tasks=tasks)
     grants = tuple(grant for grant in state.grants if signer.granted(session_id, grant))
     return state if grants == state.grants else msgspec.structs.replace(state, grants=grants)
 

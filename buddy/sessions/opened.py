@@ -12,15 +12,19 @@ from collections.abc import Callable
 import msgspec
 
 from buddy.agent.cleanup import on_failure
+from buddy.safety.seal import Seal
 from buddy.sessions.appender import Appender
 from buddy.sessions.files import JournalFiles
 from buddy.sessions.folder import make_private
 from buddy.sessions.identity import Signer
-from buddy.sessions.journal import Journal, SaveState
+from buddy.sessions.journal import Journal, Position, SaveState
+from buddy.sessions.line import checksum
 from buddy.sessions.load import JOURNAL, LoadedSession, ResumedTask
 from buddy.sessions.lock import SessionLock, acquire
+from buddy.sessions.rebuild import journal_of
 from buddy.sessions.records import SessionHeader
 from buddy.sessions.replay import Replay
+from buddy.sessions.snapshot import NAME as SNAPSHOT
 from buddy.sessions.writer import SessionWriter
 
 TORN = "journal.torn"
@@ -50,6 +54,11 @@ class OpenSession:
     def session_id(self) -> str:
         """The session's id."""
         return self.writer.session_id
+
+    @property
+    def seal(self) -> Seal:
+        """The key that seals what belongs to the session: its undo log, its checkpoints."""
+        return self.writer.seal
 
     @property
     def directory(self) -> str:
@@ -96,6 +105,9 @@ def open_writer(
     records. The lock is held already. `floor` is the newest time in the workspace's other sessions: a clock
     that was set back must not make this session look older than those. Raises `OSError`."""
     path = os.path.join(loaded.directory, JOURNAL)
+    seal = signer.session_seal(header.session_id, header.workspace)
+    if loaded.rebuild:
+        loaded = _rebuild(path, loaded, header, seal, files)
     end = _cut_tail(path, loaded, files)
     appender = Appender(files, path, end)
     files.sync_directory(loaded.directory)
@@ -104,6 +116,7 @@ def open_writer(
         position=loaded.position,
         last_number=loaded.last_number,
         last_at=max(loaded.last_at, floor),
+        seal=seal,
         clock=watch.clock,
         changed=watch.saving,
     )
@@ -124,13 +137,43 @@ def open_writer(
     return writer
 
 
+def _rebuild(
+    path: str, loaded: LoadedSession, header: SessionHeader, seal: Seal, files: JournalFiles
+) -> LoadedSession:
+    """Write a journal that tells all of the state; the damaged one is kept in `journal.torn`. The snapshot
+    goes after that: its numbers are those of the old journal. A crash between the two is harmless, the
+    snapshot then tells the same."""
+    _keep_torn(files.read_all(path), loaded.directory, files)
+    lines = journal_of(header, loaded.state, loaded.last_at, seal)
+    data = b"".join(lines)
+    files.replace(path, data)
+    with contextlib.suppress(FileNotFoundError):
+        files.unlink(os.path.join(loaded.directory, SNAPSHOT))
+    files.sync_directory(loaded.directory)
+    position = Position(len(lines), len(data) - len(lines[-1]), checksum(lines[-1]))
+    return msgspec.structs.replace(
+        loaded,
+        header=header,
+        position=position,
+        last_number=len(lines),
+        end=len(data),
+        unterminated=False,
+        torn=0,
+        snapshot_number=0,
+    )
+
+
+def _keep_torn(tail: bytes, directory: str, files: JournalFiles) -> None:
+    if tail:
+        with files.opened(os.path.join(directory, TORN), os.O_RDWR | os.O_CREAT) as torn:
+            files.write_all(torn, tail, os.fstat(torn).st_size)
+            files.sync(torn)
+
+
 def _cut_tail(path: str, loaded: LoadedSession, files: JournalFiles) -> int:
     """Move what is no whole record behind the last good one into `journal.torn`; where to go on."""
     if loaded.torn:
-        tail = files.read_all(path, loaded.end)
-        with files.opened(os.path.join(loaded.directory, TORN), os.O_RDWR | os.O_CREAT) as torn:
-            files.write_all(torn, tail, os.fstat(torn).st_size)
-            files.sync(torn)
+        _keep_torn(files.read_all(path, loaded.end), loaded.directory, files)
     if not loaded.torn and not loaded.unterminated:
         return loaded.end
     with files.opened(path, os.O_RDWR) as descriptor:

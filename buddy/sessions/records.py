@@ -11,14 +11,17 @@ from buddy.agent.compaction import Compaction
 from buddy.agent.events import ApprovalRequested, ApprovalResolved, TokenUsage
 from buddy.agent.messages import AssistantPart, Message, ResultStatus, UserMessage
 
-VERSION = 1
+VERSION = 2
 """Of the journal's format. A journal with a higher one is opened read-only."""
+SEALED_VERSION = 2
+"""From this format on every line is sealed, and the header's `mac` covers all of it."""
 
 TaskState = Literal["idle", "running", "waiting", "paused", "finished", "failed", "cancelled"]
 
 
 class SessionHeader(msgspec.Struct, frozen=True):
-    """The first line. `mac` shows that this person made it on this machine; `parent` names the session this
+    """The first line. `workspace` is the folder the session works in, links resolved; `mac` shows that this
+    person made it for that folder on this machine; `parent` names the session this
     one was copied from and `parent_number` the last record it shares with it ("" and 0 when it has none)."""
 
     version: int

@@ -12,6 +12,7 @@ from contextlib import suppress
 
 import msgspec
 
+from buddy.safety.seal import Seal
 from buddy.sessions.line import Line, LineError, decode
 
 _START = b'{"crc":"'
@@ -38,15 +39,16 @@ class Scan(msgspec.Struct, frozen=True):
     torn: int
 
 
-def scan(data: bytes, offset: int = 0, after: int = 0) -> Scan:
-    """The lines of a journal from byte `offset` on; `data` begins there. Numbers must grow beyond `after`."""
+def scan(data: bytes, offset: int = 0, after: int = 0, seal: Seal | None = None) -> Scan:
+    """The lines of a journal from byte `offset` on; `data` begins there. Numbers must grow beyond `after`. A
+    line that `seal` does not fit counts as damaged."""
     lines: list[Found] = []
     problems: list[str] = []
     open_problems: list[str] = []
     last = after
     for start, raw, end in _split(data):
         try:
-            found = _decoded(raw, offset + start, offset + end)
+            found = _decoded(raw, offset + start, offset + end, seal)
         except LineError as error:
             open_problems.append(f"bytes {offset + start} to {offset + end} are damaged: {error}")
             continue
@@ -91,16 +93,16 @@ def _split(data: bytes) -> Iterator[tuple[int, bytes, int]]:
         start = end
 
 
-def _decoded(raw: bytes, start: int, end: int) -> Found:
+def _decoded(raw: bytes, start: int, end: int, seal: Seal | None = None) -> Found:
     """A line, or the good line at the end of a damaged one: what a dying process began and a later one
     appended to. Nothing inside a JSON text can look like a line's start, because its quotes are escaped."""
     try:
-        return Found(decode(raw), raw, start, end)
+        return Found(decode(raw, seal), raw, start, end)
     except LineError:
         at = raw.rfind(_START)
         if at <= 0:
             raise
-        return Found(decode(raw[at:]), raw[at:], start + at, end)
+        return Found(decode(raw[at:], seal), raw[at:], start + at, end)
 
 
 def _missing(first: int, last: int) -> str:

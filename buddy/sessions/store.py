@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import math
 import os
 
@@ -13,6 +14,7 @@ from buddy.sessions.folder import (
     FOLDER,
     FolderError,
     check_real,
+    check_session_folder,
     make_session_folder,
     make_sessions_folder,
     new_session_id,
@@ -21,7 +23,7 @@ from buddy.sessions.fork import copy_records
 from buddy.sessions.identity import Signer
 from buddy.sessions.journal import EMPTY
 from buddy.sessions.listing import Brief, SessionSummary, brief, is_blank, last_saved, newest_at, summary
-from buddy.sessions.load import JOURNAL, LoadedSession, load, read_header
+from buddy.sessions.load import JOURNAL, LoadedSession, load, ownership, read_header
 from buddy.sessions.opened import OpenSession, Watch, open_writer, release_quietly
 from buddy.sessions.records import VERSION, SessionHeader
 from buddy.sessions.replay import SessionState
@@ -46,12 +48,20 @@ class ReadOnlySessionError(SessionError):
 
 
 class SessionStore:
-    """`.buddyx/sessions` of one workspace. Makes no folder before the first session."""
+    """`.buddyx/sessions` below `root`, for work in `workspace` (`root` by default). No folder is made before
+    the first session."""
 
     def __init__(
-        self, root: str, signer: Signer, *, files: JournalFiles | None = None, watch: Watch | None = None
+        self,
+        root: str,
+        signer: Signer,
+        *,
+        workspace: str = "",
+        files: JournalFiles | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self.root = root
+        self.workspace = os.path.realpath(workspace or root)
         self.folder = os.path.join(root, FOLDER, "sessions")
         self._signer = signer
         self._files = files or JournalFiles()
@@ -77,26 +87,27 @@ class SessionStore:
         `take_over`), `FolderError`, `OSError`. What can't be opened can be read or forked.
         """
         directory = await asyncio.to_thread(self.find, reference)
+        await asyncio.to_thread(check_session_folder, directory)
         journal = os.path.join(directory, JOURNAL)
         if take_over:
             lock = await asyncio.to_thread(locking.take_over, directory, journal, self._files)
         else:
             lock = await asyncio.to_thread(locking.acquire, directory, self._files)
         with release_quietly(lock) as release:
-            loaded = await asyncio.to_thread(load, directory, self._signer, self._files)
+            loaded = await asyncio.to_thread(self._load, directory)
             opened = await self._opened(loaded, self._header_to_continue(loaded), lock)
             release.pop_all()
         return opened
 
     def read(self, reference: str) -> LoadedSession:
         """A session to look at; nothing is locked or changed."""
-        return load(self.find(reference), self._signer, self._files)
+        return self._load(self.find(reference))
 
     def find(self, reference: str) -> str:
         """The folder of a session. "last" and names never mean a foreign one, "last" one in which
         nothing was said only where there is no other. Raises `SessionError`."""
         self._check_folders()
-        sessions = brief(self.folder, self._signer, self._files)
+        sessions = brief(self.folder, self._signer, self._files, self.workspace)
         own = [session for session in sessions if not session.foreign]
         if reference == "last":
             if not own:
@@ -118,22 +129,40 @@ class SessionStore:
         """All sessions, the newest first."""
         with contextlib.suppress(FolderError):
             self._check_folders()
-            return tuple(self._summaries(brief(self.folder, self._signer, self._files)))
+            return tuple(self._summaries(brief(self.folder, self._signer, self._files, self.workspace)))
         return ()
 
     def fork(self, reference: str, *, through: int = 0) -> str:
         """Copy a session up to record `through` (0: all of it); the new id. Works on sessions that are in
         use, foreign or damaged. Raises `SessionError`, `OSError`."""
         directory = self.find(reference)
-        loaded = load(directory, self._signer, self._files)
+        loaded = self._load(directory)
         if loaded.read_only:
             raise ReadOnlySessionError(f"{reference} can't be forked: {loaded.read_only}")
         parent = loaded.header.session_id if loaded.header is not None else os.path.basename(directory)
         header, target = self._make(parent, through)
+        owner = ownership(directory, loaded.header, self._signer, self.workspace)
         copy_records(
-            directory, target, header, signer=self._signer, trusted=not loaded.foreign, files=self._files
+            loaded,
+            target,
+            header,
+            signer=self._signer,
+            source_seal=owner.seal,
+            name=self._free_name(loaded.state.name),
+            files=self._files,
         )
         return header.session_id
+
+    def _free_name(self, name: str) -> str:
+        """A name for a copy that no session has: resuming by name must mean one of them."""
+        if not name:
+            return ""
+        own = (
+            one for one in brief(self.folder, self._signer, self._files, self.workspace) if not one.foreign
+        )
+        taken = {self._summary_name(one) for one in own}
+        copies = (f"{name}-fork{number}" for number in itertools.count(2))
+        return next(one for one in itertools.chain((f"{name}-fork",), copies) if one not in taken)
 
     def delete(self, reference: str) -> None:
         """Remove a session. Raises `LockedError` while a process has it, `SessionError`, `OSError`."""
@@ -149,7 +178,7 @@ class SessionStore:
         is_old = max_age_s > 0 and self._watch.clock() - oldest > max_age_s
         if not is_old and not 0 < max_count < len(saved) - max_count // 10:
             return ()
-        found = brief(self.folder, self._signer, self._files)
+        found = brief(self.folder, self._signer, self._files, self.workspace)
         own = [session for session in found if not session.foreign]
         now = self._watch.clock()
         removed: list[str] = []
@@ -168,7 +197,7 @@ class SessionStore:
         `FolderError`."""
         self._check_folders()
         begun = [self._watch.clock()]
-        for session in brief(self.folder, self._signer, self._files):
+        for session in brief(self.folder, self._signer, self._files, self.workspace):
             mine = session.session_id == current
             if mine or (not session.foreign and locking.is_locked(session.directory, self._files)):
                 header = read_header(os.path.join(session.directory, JOURNAL), self._files)
@@ -182,17 +211,25 @@ class SessionStore:
     async def _opened(
         self, loaded: LoadedSession, header: SessionHeader, lock: locking.SessionLock
     ) -> OpenSession:
-        newest = await asyncio.to_thread(newest_at, self.folder, self._signer, self._files)
+        newest = await asyncio.to_thread(newest_at, self.folder, self._signer, self._files, self.workspace)
         writer = open_writer(
             loaded, header, signer=self._signer, files=self._files, watch=self._watch, floor=newest + TICK_S
         )
         return OpenSession(loaded, writer, lock, self._files)
+
+    def _load(self, directory: str) -> LoadedSession:
+        return load(directory, self._signer, self._files, workspace=self.workspace)
 
     def _header_to_continue(self, loaded: LoadedSession) -> SessionHeader:
         if loaded.read_only:
             raise ReadOnlySessionError(f"{loaded.directory} is read-only: {loaded.read_only}")
         if loaded.header is None and not loaded.foreign:
             return self._header(os.path.basename(loaded.directory), "", 0)
+        if loaded.made_in:
+            raise ForeignSessionError(
+                f"{loaded.directory} was made in {loaded.made_in}, not here: its undo log, checkpoints and "
+                "grants belong there. Fork it to go on with its messages here"
+            )
         if loaded.header is None or loaded.foreign:
             raise ForeignSessionError(
                 f"{loaded.directory} was not made by you on this machine (or its first line is damaged); "
@@ -202,7 +239,9 @@ class SessionStore:
 
     def _header(self, session_id: str, parent: str, through: int) -> SessionHeader:
         now = self._watch.clock()
-        return self._signer.signed(SessionHeader(VERSION, session_id, now, self.root, "", parent, through))
+        return self._signer.signed(
+            SessionHeader(VERSION, session_id, now, self.workspace, "", parent, through)
+        )
 
     def _make(self, parent: str, through: int) -> tuple[SessionHeader, str]:
         sessions = make_sessions_folder(self.root, self._files)

@@ -16,6 +16,7 @@ import msgspec
 from buddy.agent.compaction import Compaction
 from buddy.agent.events import ApprovalRequested, ApprovalResolved, TokenUsage
 from buddy.agent.messages import AssistantMessage, Message, ResultStatus, UserMessage
+from buddy.safety.seal import Seal
 from buddy.sessions.files import JournalFiles
 from buddy.sessions.identity import Signer
 from buddy.sessions.journal import LINGER_S, Journal, NotSavedError, SaveState
@@ -84,6 +85,11 @@ class SessionWriter:
     def session_id(self) -> str:
         """The session's id."""
         return self.header.session_id
+
+    @property
+    def seal(self) -> Seal:
+        """The key that seals what this session keeps."""
+        return self._signer.session_seal(self.session_id, self.header.workspace)
 
     @property
     def save_state(self) -> SaveState:
@@ -230,7 +236,7 @@ class SessionWriter:
             await self.journal.flush()  # so that there is a line on the disk to tie it to
             snapshot = self._captured()
             await self.journal.flush()
-            size = await asyncio.to_thread(write_snapshot, self.directory, snapshot, self._files)
+            size = await asyncio.to_thread(write_snapshot, self.directory, snapshot, self._files, self.seal)
             self._snapshot_size = size
         except NotSavedError:
             return  # it would know more than the journal
@@ -242,7 +248,7 @@ class SessionWriter:
         self._snapshot_number, self._snapshot_offset = journal.last_number, journal.size
         return snapshot_of(
             self._replay.state(),
-            session_id=self.session_id,
+            header=self.header,
             last_number=journal.last_number,
             last_at=journal.last_at,
             position=journal.position,

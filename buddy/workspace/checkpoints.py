@@ -21,6 +21,7 @@ import msgspec
 
 from buddy.agent.tool import ToolError
 from buddy.safety.protected import Places
+from buddy.safety.seal import Seal, random_seal
 from buddy.workspace.checkpoint_git import CheckpointError, private_git
 from buddy.workspace.checkpoint_store import Bounds, CheckpointStore, Difference, State
 from buddy.workspace.folders import FolderVersions
@@ -56,7 +57,8 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class Checkpoints:
-    """The states of a session. Nothing is made before the first call that needs it."""
+    """The states of a session. Nothing is made before the first call that needs it. `seal` is the session's:
+    states of an earlier run are used when they were sealed with it."""
 
     def __init__(
         self,
@@ -65,7 +67,10 @@ class Checkpoints:
         log: UndoLog,
         variables: Mapping[str, str],
         bounds: Bounds | None = None,
+        *,
+        seal: Seal | None = None,
     ) -> None:
+        self._seal = seal or random_seal()
         self._folder = folder
         self._root = root
         self._log = log
@@ -150,7 +155,7 @@ class Checkpoints:
     def _opened(self) -> CheckpointStore:
         if self._store is None:
             self._store = CheckpointStore(
-                private_git(self._folder, self._root, self._variables),
+                private_git(self._folder, self._root, self._variables, self._seal),
                 Places(self._variables.get("HOME", "")),
                 self._bounds,
             )

@@ -18,6 +18,7 @@ from functools import cached_property
 import msgspec
 
 from buddy.agent.cleanup import on_failure
+from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
 from buddy.safety.sanitise import visible
 from buddy.workspace.disk import DISK, Disk, write_all
@@ -211,6 +212,9 @@ class Replacement(msgspec.Struct, frozen=True):
     mode: int | None = None
     temporary: str = ""
     read_only_too: bool = False
+
+
+TEMPORARY_NAME = pattern(r"\.buddy-[0-9a-f]{12}\.tmp")
 
 
 def temporary_name() -> str:

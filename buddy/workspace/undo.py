@@ -2,7 +2,7 @@
 
 A folder of the session holds `log.jsonl` (one line per entry) and `blobs/` (contents by hash). An entry is
 written before its files are, so after a crash it tells for each file whether it is still the old or already
-the new one.
+the new one. Entries of an earlier run count only when they carry the session's seal and stay in its trees.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from contextlib import suppress
 import msgspec
 
 from buddy.agent.tool import ToolError
+from buddy.safety.seal import Seal, random_seal
 from buddy.workspace.blobs import BlobStore
 from buddy.workspace.disk import DISK, Disk
-from buddy.workspace.files import Loaded, digest_of, folder_of, temporary_name
+from buddy.workspace.files import TEMPORARY_NAME, Loaded, digest_of, folder_of, temporary_name
 from buddy.workspace.folders import FolderVersions, already_there, around, remove_empty, to_be_made
 from buddy.workspace.locks import FileLocks
 from buddy.workspace.renames import Renamed, apply_again, take_back
@@ -47,10 +48,16 @@ class Effect(msgspec.Struct, frozen=True):
 
 class UndoLog:
     """The edits of a session. Made with a folder; nothing is read or written before the first use.
-    `switched`: how often something was taken back or applied again."""
+    `switched`: how often something was taken back or applied again. `seal` is the session's, and `trees` are
+    the folders it works in: what stands in the log from an earlier run is used if it has that seal and
+    touches nothing else. Without them only this log's own entries are."""
 
-    def __init__(self, folder: str, disk: Disk = DISK) -> None:
-        self._file = EntryFile(folder, disk)
+    def __init__(
+        self, folder: str, disk: Disk = DISK, *, seal: Seal | None = None, trees: Sequence[str] = ()
+    ) -> None:
+        self._file = EntryFile(folder, disk, seal or random_seal())
+        self._trees = tuple(trees)
+        self._outside = 0
         self._blobs = BlobStore(os.path.join(folder, "blobs"), disk)
         self.disk = disk
         self._guard = threading.RLock()
@@ -72,6 +79,17 @@ class UndoLog:
                 for entry in self._entries.values()
                 if (entry.id in self._undone) == undone and task_id in (None, entry.task_id)
             )
+
+    def unused(self) -> str:
+        """Entries of an earlier run that are not used, and why, for the person; "" when all are."""
+        with self._guard:
+            self._load()
+            parts = []
+            if self._file.unsealed:
+                parts.append(f"{self._file.unsealed} were not written by this session here")
+            if self._outside:
+                parts.append(f"{self._outside} lie outside this workspace")
+        return f"not used for /undo: {', '.join(parts)}" if parts else ""
 
     def prepare(self, task_id: int, call_id: str, tool: str, intents: Sequence[Intent]) -> UndoEntry:
         """Put what is about to be replaced on disk. Raises `OSError` when that fails: then nothing may be
@@ -245,7 +263,11 @@ class UndoLog:
             return
         self._loaded = True
         for line in self._file.lines():
-            self._replay(line)
+            if not isinstance(line, UndoEntry) or line.stays_in(self._trees):
+                self._replay(line)
+            else:
+                self._outside += 1
+                self._last = max(self._last, line.id)
         _sweep_all([file for entry in self._entries.values() for file in entry.files], self._blobs)
 
     def _replay(self, line: Line) -> None:
@@ -256,8 +278,9 @@ class UndoLog:
             case Dropped():
                 self._remove(line.id)
             case Undone():
-                if line.id in self._entries:
-                    self._undone.append(line.id)
+                if line.id not in self._entries:
+                    return
+                self._undone.append(line.id)
                 self._taken[line.id] = line.files
                 self._folders[line.id] = line.folders
             case Redone():
@@ -335,7 +358,7 @@ def _sweep(file: FileVersions, blobs: BlobStore) -> None:
     """Remove the temporary file a crash of an edit, an undo or a redo left beside its target: what was being
     written, or what it had just replaced or deleted. Anything else was saved by somebody at that moment and
     stays."""
-    if not file.temporary:
+    if not TEMPORARY_NAME().fullmatch(file.temporary):
         return
     for name in (file.temporary, aside_of(file.temporary)):
         with suppress(OSError, ToolError), folder_of(file.real) as (folder, _):

@@ -1,4 +1,6 @@
-"""The lines of an undo log: entries, and what became of them; on disk before anything is written."""
+"""The lines of an undo log: entries, and what became of them; on disk before anything is written. Each is
+sealed with the session's key: a line that somebody put there, or brought from another session, counts for
+nothing."""
 
 from __future__ import annotations
 
@@ -8,6 +10,8 @@ from contextlib import suppress
 
 import msgspec
 
+from buddy.safety.paths import is_beneath
+from buddy.safety.seal import Seal
 from buddy.workspace.any_names import decode, encode
 from buddy.workspace.disk import Disk, write_all
 from buddy.workspace.folders import FolderVersions
@@ -38,6 +42,15 @@ class UndoEntry(msgspec.Struct, frozen=True, tag="edit", tag_field="kind"):
         changed = (*(file.real for file in self.files), *filter(None, moved))
         return changed or tuple(folder.real for folder in self.folders)
 
+    def stays_in(self, trees: Sequence[str]) -> bool:
+        """Tell whether taking it back or applying it again touches nothing outside these folders."""
+        moved = [path for one in self.renames for path in (one.source, one.target)]
+        touched = (*(file.real for file in self.files), *moved, *(folder.real for folder in self.folders))
+        return all(
+            os.path.normpath(path) == path and any(is_beneath(path, tree) for tree in trees)
+            for path in touched
+        )
+
 
 class Dropped(msgspec.Struct, frozen=True, tag="dropped", tag_field="kind"):
     """The entry no longer counts: it was not applied after all."""
@@ -67,7 +80,9 @@ Line = UndoEntry | Dropped | Undone | Redone
 class EntryFile:
     """The file of a log, made when the first line goes into it."""
 
-    def __init__(self, folder: str, disk: Disk) -> None:
+    def __init__(self, folder: str, disk: Disk, seal: Seal) -> None:
+        self._seal = seal
+        self.unsealed = 0
         self._folder = folder
         self._path = os.path.join(folder, "log.jsonl")
         self._disk = disk
@@ -75,23 +90,31 @@ class EntryFile:
     def append(self, line: Line) -> None:
         """Write a line and make it last. Raises `OSError`."""
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(self._path, flags, 0o600)
+        data = encode(line)
         try:
             # The newline first: a line torn by a crash then does not swallow this one.
-            write_all(self._disk, descriptor, b"\n" + encode(line) + b"\n")
+            write_all(self._disk, descriptor, b"\n%s %s\n" % (self._seal.of(data).encode(), data))
         finally:
             os.close(descriptor)
 
     def lines(self) -> Iterator[Line]:
-        """What was written, the torn end of a crash left out: its edit was not made."""
+        """The lines that were written, the torn end of a crash left out: its edit was not made. `unsealed`
+        counts entries that this session did not write."""
+        self.unsealed = 0
         try:
-            with open(self._path, "rb") as file:
+            with os.fdopen(os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:
                 texts = file.read().split(b"\n")
         except FileNotFoundError:
             return
         for text in texts:
-            with suppress(msgspec.MsgspecError, ValueError):
-                yield decode(text, Line)
+            mac, _, data = text.partition(b" ")
+            if self._seal.holds(data, mac):
+                with suppress(msgspec.MsgspecError, ValueError):
+                    yield decode(data, Line)
+            else:
+                self.unsealed += b'"kind":"edit"' in text or b'"kind": "edit"' in text
 
 
 class Changes:

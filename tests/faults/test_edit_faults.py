@@ -17,8 +17,8 @@ from buddy.tools.edit import edit_file
 from buddy.tools.write import write_file
 from buddy.workspace.disk import DISK, Disk
 from buddy.workspace.locks import FileLocks
-from buddy.workspace.undo import UndoLog
 from tests.files_desk import Desk
+from tests.undo_logs import undo_log
 
 ROOT = Path(__file__).resolve().parents[2]
 OLD, NEW = b"one\r\nold\r\nlast", b"one\r\nnew\r\nlines\r\nlast"
@@ -77,7 +77,7 @@ def test_REL_065_each_applied_edit_can_be_taken_back_after_a_crash(tmp_path: Pat
         folder = tmp_path / f"{number}"
         done = run_victim(folder, "kill", number)
         path = folder / "work/a.txt"
-        log = UndoLog(str(folder / "undo"))
+        log = undo_log(str(folder / "undo"))
         entries = log.entries()
         if path.read_bytes() == NEW:
             applied += 1

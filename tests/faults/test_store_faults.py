@@ -460,9 +460,11 @@ async def test_REL_011_a_newer_version_is_opened_read_only_and_its_unknown_recor
     store, session = await small_session(tmp_path)
     journal = Path(session.directory) / "journal.jsonl"
     lines = journal.read_bytes().splitlines(keepends=True)
-    header = json.loads(lines[0])["data"] | {"version": 99, "colour": "blue"}
-    unknown = encode(len(lines) + 1, "hologram", 1, 2.0, {"depth": 3})
-    journal.write_bytes(b"".join([encode(1, "session", 0, 1.0, header), *lines[1:], unknown]))
+    newer = msgspec.structs.replace(session.writer.header, version=99)
+    header = msgspec.to_builtins(load_signer_of(store).signed(newer)) | {"colour": "blue"}
+    unknown = encode(len(lines) + 1, "hologram", 1, 2.0, {"depth": 3}, session.seal)
+    first = encode(1, "session", 0, 1.0, header, session.seal)
+    journal.write_bytes(b"".join([first, *lines[1:], unknown]))
     before = journal.read_bytes()
 
     loaded = store.read("last")
@@ -479,7 +481,7 @@ async def test_REL_011_a_newer_version_is_opened_read_only_and_its_unknown_recor
 
 async def test_REL_011_unknown_records_of_this_version_survive_a_resume_and_a_fork(tmp_path: Path):
     store, session = await small_session(tmp_path)
-    add_bytes(session.directory, encode(11, "hologram", 1, 2.0, {"depth": "\ud800"}))
+    add_bytes(session.directory, encode(11, "hologram", 1, 2.0, {"depth": "\ud800"}, session.seal))
     again = await store.open("last")
     await again.writer.record_message(1, said("after"))
     await again.close()

@@ -11,8 +11,9 @@ from types import FrameType
 import pytest
 
 from buddy.workspace.locks import FileLocks
-from buddy.workspace.undo import Effect, UndoLog
+from buddy.workspace.undo import Effect
 from tests.faults.undo_victim import AFTER, BEFORE, held
+from tests.undo_logs import undo_log
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -36,7 +37,7 @@ def test_REL_065_an_undo_that_was_killed_leaves_nothing_and_is_done_again_whole(
         assert run_victim(folder, number).returncode == -signal.SIGKILL, number
         left += [name for name in held(folder / "work") if ".buddy-" in name]
 
-        log = UndoLog(str(folder / "undo"))
+        log = undo_log(str(folder / "undo"))
         log.entries()
         found = held(folder / "work")
         assert not [name for name in found if ".buddy-" in name], number
@@ -53,7 +54,7 @@ def test_REL_065_a_redo_that_was_killed_leaves_either_the_link_or_the_file(tmp_p
         folder = tmp_path / f"{number}"
         assert run_victim(folder, number, "redo").returncode == -signal.SIGKILL, number
 
-        log = UndoLog(str(folder / "undo"))
+        log = undo_log(str(folder / "undo"))
         log.entries()
         found = held(folder / "work")
         assert found["link"] in (BEFORE["link"], AFTER["link"]), number
@@ -66,11 +67,11 @@ def test_REL_065_a_redo_that_was_killed_leaves_either_the_link_or_the_file(tmp_p
 def test_a_file_that_somebody_saved_under_the_name_of_a_temporary_one_stays(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     run_victim(tmp_path, 0)
-    (entry,) = UndoLog(str(tmp_path / "undo")).entries(undone=True)
+    (entry,) = undo_log(str(tmp_path / "undo")).entries(undone=True)
     changed = next(file for file in entry.files if file.real.endswith("changed.txt"))
     (folder / changed.temporary).write_text("mine\n")
 
-    log = UndoLog(str(tmp_path / "undo"))
+    log = undo_log(str(tmp_path / "undo"))
     log.redo(FileLocks())
     assert held(folder) == {**AFTER, changed.temporary: "mine\n"}
     log.undo(FileLocks())
@@ -81,7 +82,7 @@ def test_each_folder_is_looked_at_once_however_many_files_a_command_changed(tmp_
     """Two looks for each of ten thousand files would hold up the start of a session for a second."""
     work = tmp_path / "work"
     effects = [Effect(str(work / f"{at % 3}" / f"{at}"), None, b"x", 0, 0o644) for at in range(300)]
-    entry = UndoLog(str(tmp_path / "undo")).record(1, "call", "run_shell", effects)
+    entry = undo_log(str(tmp_path / "undo")).record(1, "call", "run_shell", effects)
     for number in range(2):  # the third folder is gone
         (work / f"{number}").mkdir(parents=True)
     left = [work / f"{at % 3}" / entry.files[at].temporary for at in (0, 100)]
@@ -95,7 +96,7 @@ def test_each_folder_is_looked_at_once_however_many_files_a_command_changed(tmp_
         if event == "c_call" and getattr(called, "__name__", "") in {"open", "stat"}:
             opened.append(called)
 
-    log = UndoLog(str(tmp_path / "undo"))
+    log = undo_log(str(tmp_path / "undo"))
     sys.setprofile(count)
     try:
         log.entries()
@@ -108,7 +109,7 @@ def test_each_folder_is_looked_at_once_however_many_files_a_command_changed(tmp_
 def test_a_folder_that_does_not_tell_its_names_hides_nothing_from_a_start(tmp_path: Path) -> None:
     loop = tmp_path / "loop"
     effect = Effect(str(loop / "a.txt"), None, b"x", 0, 0o644)
-    entry = UndoLog(str(tmp_path / "undo")).record(1, "call", "run_shell", [effect])
+    entry = undo_log(str(tmp_path / "undo")).record(1, "call", "run_shell", [effect])
     loop.symlink_to(loop)
-    assert UndoLog(str(tmp_path / "undo")).entries() == (entry,)
+    assert undo_log(str(tmp_path / "undo")).entries() == (entry,)
     assert loop.is_symlink()

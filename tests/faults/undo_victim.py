@@ -13,8 +13,9 @@ from pathlib import Path
 from buddy.workspace.disk import Disk
 from buddy.workspace.locks import FileLocks
 from buddy.workspace.restore import LINK
-from buddy.workspace.undo import Effect, UndoLog
+from buddy.workspace.undo import Effect
 from tests.faults.edit_victim import FaultyDisk
+from tests.undo_logs import undo_log
 
 BEFORE = {"changed.txt": "old\nlines\n", "deleted.txt": "it was here\n", "link": "-> deleted.txt"}
 AFTER = {"changed.txt": "new\n", "created.txt": "it came\n", "deeper/created.txt": "it came\n", "link": "a\n"}
@@ -47,12 +48,12 @@ def main(folder: Path, number: int, way: str) -> None:
     for name, text in AFTER.items():
         (work / name).write_text(text)
     names = sorted({*BEFORE, *AFTER})
-    UndoLog(str(folder / "undo")).record(1, "c", "run_shell", [_effect(work, name) for name in names])
+    undo_log(str(folder / "undo")).record(1, "c", "run_shell", [_effect(work, name) for name in names])
     if way == "redo":
-        UndoLog(str(folder / "undo")).undo(FileLocks())
+        undo_log(str(folder / "undo")).undo(FileLocks())
     faults = FaultyDisk("kill", number)
     disk = Disk(faults.write, faults.sync, faults.rename, faults.exchange)
-    log = UndoLog(str(folder / "undo"), disk)
+    log = undo_log(str(folder / "undo"), disk)
     if way == "redo":
         log.redo(FileLocks())
     else:

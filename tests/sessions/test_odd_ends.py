@@ -27,10 +27,10 @@ async def test_records_of_the_wrong_shape_are_reported_and_left_out(tmp_path: Pa
     await session.writer.record_message(1, said("u1"))
     await session.close()
     deep = b'{"n":5,"kind":"message","task":1,"at":1.0,"data":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
-    add_bytes(session.directory, encode(3, "message", 1, 1.0, {"role": "narrator"}))
-    add_bytes(session.directory, encode(4, "renamed", 0, 1.0, ["not", "an", "object"]))
+    add_bytes(session.directory, encode(3, "message", 1, 1.0, {"role": "narrator"}, session.seal))
+    add_bytes(session.directory, encode(4, "renamed", 0, 1.0, ["not", "an", "object"], session.seal))
     add_bytes(session.directory, _with_checksum(deep))
-    add_bytes(session.directory, encode(6, "message", 1, 1.0, replied("a1", "yes")))
+    add_bytes(session.directory, encode(6, "message", 1, 1.0, replied("a1", "yes"), session.seal))
     loaded = store.read("last")
     assert loaded.tasks[0].record.history == (said("u1"), replied("a1", "yes"))
     assert len(loaded.problems) == 4
@@ -45,6 +45,7 @@ async def test_a_header_of_the_wrong_shape_makes_a_session_foreign(tmp_path: Pat
     store = store_in(tmp_path)
     session = await store.create()
     await session.close()
+    Path(session.directory, "snapshot.json").unlink()
     Path(session.directory, "journal.jsonl").write_bytes(encode(1, "session", 0, 1.0, {"version": "one"}))
     assert store.read(session.session_id).foreign
 
@@ -158,8 +159,8 @@ async def test_a_fork_leaves_behind_a_grant_that_was_written_by_hand(tmp_path: P
     await session.writer.record_grant("mine", {"tool": "read_file"})
     await session.close()
     forged = {"grant_id": "forged", "grant": {"tool": "run_shell"}, "seal": "00"}
-    add_bytes(session.directory, encode(3, "grant", 0, 1.0, forged))
-    add_bytes(session.directory, encode(4, "grant", 0, 1.0, {"grant_id": 7}))
+    add_bytes(session.directory, encode(3, "grant", 0, 1.0, forged, session.seal))
+    add_bytes(session.directory, encode(4, "grant", 0, 1.0, {"grant_id": 7}, session.seal))
     assert [grant.grant_id for grant in store.read(store.fork("last")).state.grants] == ["mine"]
 
 

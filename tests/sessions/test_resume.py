@@ -10,6 +10,7 @@ from buddy.agent.compaction import Compaction
 from buddy.agent.display import NOTHING
 from buddy.agent.events import ApprovalRequested, ApprovalResolved, TokenUsage
 from buddy.agent.messages import INTERRUPTED_TEXT, NO_USAGE, NOT_RUN_TEXT, Call, ToolMessage
+from buddy.sessions.line import encode
 from buddy.sessions.load import UNFINISHED_REASON, LoadedSession
 from buddy.sessions.opened import OpenSession
 from buddy.sessions.records import BudgetSet, CheckpointTaken, JobChanged, Note, TaskChanged
@@ -253,6 +254,16 @@ async def test_a_snapshot_of_another_journal_version_or_garbage_is_ignored(tmp_p
     assert store.read(one.session_id).from_snapshot
     journal = Path(one.directory) / "journal.jsonl"
     journal.write_bytes(journal.read_bytes().splitlines(keepends=True)[0])
+    loaded = store.read(one.session_id)
+    assert loaded.from_snapshot
+    assert loaded.tasks[0].record.history == (said("u1"),)
+    assert any("the session goes on from the snapshot" in problem for problem in loaded.problems)
+    seal = one.seal
+    replaced = [
+        encode(2, "message", 1, 2.0, said("u2"), seal),
+        encode(3, "message", 1, 3.0, said("u3"), seal),
+    ]
+    journal.write_bytes(b"".join([journal.read_bytes(), *replaced]))
     loaded = store.read(one.session_id)
     assert not loaded.from_snapshot
     assert "the snapshot does not belong to this journal; the whole journal was read" in loaded.problems

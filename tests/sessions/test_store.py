@@ -229,7 +229,7 @@ async def test_SEC_052_a_grant_written_into_a_journal_by_hand_grants_nothing(tmp
     await session.close()
     number = session.writer.journal.last_number
     forged = {"grant_id": "forged", "grant": {"tool": "run_shell"}, "seal": "00"}
-    add_bytes(session.directory, encode(number + 1, "grant", 0, 1.0, forged))
+    add_bytes(session.directory, encode(number + 1, "grant", 0, 1.0, forged, session.seal))
     assert [grant.grant_id for grant in store.read("last").state.grants] == ["mine"]
 
 
@@ -371,13 +371,15 @@ async def test_a_creation_that_was_interrupted_is_no_foreign_session_and_can_be_
     assert not store.read("last").foreign
 
 
-async def test_SEC_052_a_session_whose_first_line_was_cut_out_is_foreign(tmp_path: Path):
+async def test_SEC_052_a_session_whose_first_line_was_cut_out_and_seals_do_not_fit_is_foreign(
+    tmp_path: Path,
+):
     store = store_in(tmp_path)
     session = await store.create()
-    await session.writer.record_message(1, said("u1"))
     await session.close()
+    (Path(session.directory) / "snapshot.json").unlink()
     journal = Path(session.directory) / "journal.jsonl"
-    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[1:]))
+    journal.write_bytes(encode(2, "message", 1, 1.0, said("u1")))
     assert store.read(session.session_id).foreign
     assert store.list()[0].foreign
     with pytest.raises(ForeignSessionError, match="first line is damaged"):

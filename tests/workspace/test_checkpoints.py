@@ -18,7 +18,8 @@ from buddy.agent.tool import ToolError
 from buddy.workspace.checkpoint_store import Bounds
 from buddy.workspace.checkpoints import Checkpoints, Mark, Taken
 from buddy.workspace.locks import FileLocks
-from buddy.workspace.undo import Intent, UndoLog
+from buddy.workspace.undo import Intent
+from tests.undo_logs import undo_log
 
 ENVIRONMENT = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
 
@@ -36,7 +37,7 @@ class Place:
             self.git("config", "user.email", "a@example.org")
             self.git("config", "user.name", "A")
         session = self.root / ".buddyx/sessions/s"
-        self.log = UndoLog(str(session / "undo"))
+        self.log = undo_log(str(session / "undo"))
         variables = {"PATH": os.environ["PATH"], "HOME": str(home)}
         self.checkpoints = Checkpoints(
             str(session / "checkpoints"), str(self.root), self.log, variables, bounds
@@ -140,7 +141,7 @@ async def test_what_the_person_saved_while_a_command_ran_can_be_left_out(place: 
     place.log.undo(place.locks, without=[str(mine)])
     assert (place.root / "a.txt").read_text() == "old\n"
     mine.write_text("1\nmine, and more\n")
-    again = UndoLog(str(place.root / ".buddyx/sessions/s/undo"))
+    again = undo_log(str(place.root / ".buddyx/sessions/s/undo"))
     again.redo(place.locks)
     assert ((place.root / "a.txt").read_text(), mine.read_text()) == ("new\n", "1\nmine, and more\n")
 
@@ -160,7 +161,7 @@ async def test_a_merged_undo_can_be_undone(place: Place) -> None:
     path.write_text(path.read_text().replace("five", "5"))
     place.log.undo(place.locks, 1, merging=True)
     assert path.read_text() == "one\ntwo\nthree\nfour\n5\n"
-    again = UndoLog(str(place.root / ".buddyx/sessions/s/undo"))
+    again = undo_log(str(place.root / ".buddyx/sessions/s/undo"))
     again.redo(place.locks)
     assert path.read_text() == "one\n2\nthree\nfour\n5\n"
 
@@ -244,7 +245,7 @@ async def test_a_tree_that_is_too_large_ends_checkpoints_with_one_sentence(
 
 async def test_without_git_there_are_no_checkpoints_and_that_is_said(tmp_path: Path) -> None:
     folder = tmp_path / "s"
-    log = UndoLog(str(folder / "undo"))
+    log = undo_log(str(folder / "undo"))
     file = tmp_path / "no-folder"
     file.write_text("")
     checkpoints = Checkpoints(str(file / "below"), str(tmp_path), log, {})

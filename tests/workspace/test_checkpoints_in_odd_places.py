@@ -13,7 +13,7 @@ import pytest
 from buddy.workspace.checkpoints import Checkpoints, Mark, Taken
 from buddy.workspace.locks import FileLocks
 from buddy.workspace.renames import Renamed
-from buddy.workspace.undo import UndoLog
+from tests.undo_logs import undo_log
 
 ENVIRONMENT = {
     **os.environ,
@@ -51,7 +51,7 @@ class Watched:
         self.root = root
         self.repositories = repositories
         session = top / "session"
-        self.log = UndoLog(str(session / "undo"))
+        self.log = undo_log(str(session / "undo"))
         found = {"PATH": os.environ["PATH"], "HOME": str(top / "home"), **variables}
         self.checkpoints = Checkpoints(str(session / "checkpoints"), str(root), self.log, found)
         self.calls = 0
@@ -287,7 +287,7 @@ async def test_names_that_are_no_text_or_hold_line_ends_are_taken_back(tmp_path:
     named.write_bytes(b"x\n")
     place = Watched(tmp_path, root, root / ".git")
     await place.shell("echo y >> $'\\xff\\xfe'; chmod 600 $'\\xff\\xfe'; mkdir $'\\xfd'; touch $'n\\nl'")
-    again = UndoLog(str(tmp_path / "session/undo"))
+    again = undo_log(str(tmp_path / "session/undo"))
     again.undo(FileLocks())
     assert named.read_bytes() == b"x\n"
     assert named.stat().st_mode & 0o777 == 0o644

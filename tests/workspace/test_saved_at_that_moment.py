@@ -16,8 +16,8 @@ from buddy.tools.file_moves import move_file
 from buddy.tools.patch import apply_patch
 from buddy.workspace.disk import DISK, Disk
 from buddy.workspace.swap import rename_to_free
-from buddy.workspace.undo import UndoLog
 from tests.files_desk import Desk
+from tests.undo_logs import undo_log
 
 THEIRS = "theirs, saved just now\n"
 
@@ -186,7 +186,7 @@ async def test_what_was_saved_when_buddy_was_killed_is_not_swept(tmp_path: Path)
     left = {b"old\n": False, b"new": False, b"": False, THEIRS.encode(): True}
     for found, stays in left.items():
         temporary.write_bytes(found)
-        UndoLog(str(tmp_path / "session")).entries()
+        undo_log(str(tmp_path / "session")).entries()
         assert temporary.exists() is stays, found
 
 

@@ -16,8 +16,8 @@ from buddy.tools.read import read_file
 from buddy.tools.write import write_file
 from buddy.workspace.disk import DISK
 from buddy.workspace.restore import Move, carry_out, look
-from buddy.workspace.undo import UndoLog
 from tests.files_desk import Desk
+from tests.undo_logs import undo_log
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ async def test_what_was_taken_back_before_a_new_edit_does_not_stand_again(desk: 
     desk.undo.undo(desk.locks)
     desk.undo.undo(desk.locks)
     assert (desk.bytes("a.txt"), desk.bytes("b.txt")) == (b"0\n", b"b\n")
-    again = UndoLog(str(tmp_path / ".buddyx/sessions/s/undo"))
+    again = undo_log(str(tmp_path / ".buddyx/sessions/s/undo"))
     assert again.entries() == ()
     again.redo(desk.locks)
     assert [entry.id for entry in again.entries()] == [1]
@@ -129,7 +129,7 @@ async def test_the_log_is_read_back_by_the_next_program(desk: Desk, tmp_path: Pa
     with (folder / "log.jsonl").open("ab") as log:
         log.write(b'{"kind":"edit","files":' + b"[" * 100_000 + b"\n\xff\n")  # nobody of us wrote that
         log.write(b'{"kind":"edit","id":9,"task')  # torn by a crash
-    again = UndoLog(str(folder))
+    again = undo_log(str(folder))
     assert [entry.tool for entry in again.entries()] == ["edit_file"]
     again.redo(desk.locks)
     again.undo(desk.locks)

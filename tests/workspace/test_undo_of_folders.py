@@ -14,8 +14,9 @@ from buddy.tools.patch import apply_patch
 from buddy.tools.write import write_file
 from buddy.workspace.disk import DISK, Disk
 from buddy.workspace.folders import FolderVersions
-from buddy.workspace.undo import Effect, UndoLog
+from buddy.workspace.undo import Effect
 from tests.files_desk import Desk
+from tests.undo_logs import undo_log
 
 FOLDER = stat.S_IFDIR | 0o755
 
@@ -73,7 +74,7 @@ async def test_a_folder_the_person_made_while_a_change_was_taken_back_stays(desk
     for _ in range(2):
         desk.undo.redo(desk.locks)
         assert folders(desk) == ["a", "a/b"]
-        desk.undo = UndoLog(str(desk.root / ".buddyx/sessions/s/undo"))  # the next program knows
+        desk.undo = undo_log(str(desk.root / ".buddyx/sessions/s/undo"))  # the next program knows
         desk.undo.undo(desk.locks)
         assert folders(desk) == ["a"]
     (desk.root / "a").rmdir()
@@ -204,9 +205,9 @@ async def test_two_names_of_one_file_are_taken_back_together(desk: Desk) -> None
 async def test_the_next_program_knows_the_folders_too(desk: Desk, tmp_path: Path) -> None:
     await desk.call(write_file, path="a/b/c.txt", content="x\n")
     kept = str(tmp_path / ".buddyx/sessions/s/undo")
-    UndoLog(kept).undo(desk.locks)
+    undo_log(kept).undo(desk.locks)
     assert folders(desk) == []
-    UndoLog(kept).redo(desk.locks)
+    undo_log(kept).redo(desk.locks)
     assert folders(desk) == ["a", "a/b"]
-    UndoLog(kept).undo(desk.locks)
+    undo_log(kept).undo(desk.locks)
     assert folders(desk) == []

@@ -13,8 +13,8 @@ from buddy.tools.edit import edit_file
 from buddy.tools.file_moves import copy_file, delete_file, move_file
 from buddy.tools.task_diff import task_diff
 from buddy.workspace.renames import Renamed
-from buddy.workspace.undo import UndoLog
 from tests.files_desk import Desk
+from tests.undo_logs import undo_log
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ async def test_a_move_that_fails_leaves_nothing_to_take_back(desk: Desk) -> None
 async def test_a_new_program_takes_back_what_an_old_one_moved(desk: Desk, tmp_path: Path) -> None:
     desk.put("a.txt", "x")
     await desk.call(move_file, source="a.txt", target="b.txt")
-    again = UndoLog(str(tmp_path / ".buddyx" / "sessions" / "s" / "undo"))
+    again = undo_log(str(tmp_path / ".buddyx" / "sessions" / "s" / "undo"))
     assert again.undo(desk.locks).paths == (str(desk.root / "a.txt"), str(desk.root / "b.txt"))
     assert tree(desk) == {"a.txt": b"x"}
 

@@ -1,0 +1,88 @@
+"""A journal written anew from what a session's records add up to: for a journal that has lost lines which the
+snapshot still holds, or its first one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from buddy.safety.seal import Seal
+from buddy.sessions.line import encode
+from buddy.sessions.records import (
+    Compacted,
+    FocusSet,
+    QueueChanged,
+    Record,
+    Renamed,
+    SessionHeader,
+)
+from buddy.sessions.replay import Checkpoint, SessionState, TaskRecord
+
+Numbered = tuple[str, int, Record]
+"""The kind of a record, its task, and the record."""
+
+
+def records_of(state: SessionState) -> Iterator[Numbered]:
+    """Records that add up to this state. A reply that was cut off is part of the history by then."""
+    for task in state.tasks:
+        bare = msgspec.structs.replace(task.task, copy_of=0, copied=0)  # its history follows in full
+        yield "task", task.number, bare
+    for task in state.tasks:
+        mine = [one for one in state.checkpoints if one.task_id == task.number]
+        yield from _records_of_task(task, mine)
+    known = {task.number for task in state.tasks}
+    for lost in state.checkpoints:
+        if lost.task_id not in known:
+            yield "checkpoint", lost.task_id, lost.taken
+    if state.name or state.title:
+        yield "renamed", 0, Renamed(state.name, state.title)
+    if state.budget is not None:
+        yield "budget", 0, state.budget
+    for grant in state.grants:
+        yield "grant", 0, grant
+    for job, task_id in zip(state.jobs, state.job_tasks, strict=False):
+        yield "job", task_id, job
+    if state.focus:
+        yield "focus", state.focus, FocusSet()
+    if state.notes:
+        task_id = state.focus or (state.tasks[0].number if state.tasks else 1)
+        task = next((one for one in state.tasks if one.number == task_id), None)
+        queued, steering = (task.queued, task.steering) if task is not None else ((), ())
+        yield "queue", task_id, QueueChanged(queued, steering, state.notes)
+
+
+def _records_of_task(task: TaskRecord, checkpoints: list[Checkpoint]) -> Iterator[Numbered]:
+    number = task.number
+    waiting = sorted(checkpoints, key=lambda one: one.at)
+    history = task.history if task.partial is None else (*task.history, task.partial)
+    for at, message in enumerate(history):
+        while waiting and waiting[0].at <= at:
+            yield "checkpoint", number, waiting.pop(0).taken
+        yield "message", number, message
+    for one in waiting:
+        yield "checkpoint", number, one.taken
+    if task.compaction is not None:
+        yield "compacted", number, Compacted(task.compaction)
+    if task.queued or task.steering:
+        yield "queue", number, QueueChanged(task.queued, task.steering)
+    for begun in task.begun:
+        yield "tool_begin", number, begun
+    for ended in task.ended:
+        yield "tool_end", number, ended
+    for asked in task.approvals:
+        yield "approval", number, asked
+    if task.usage is not None:
+        yield "usage", number, task.usage
+    if task.budget is not None:
+        yield "budget", number, task.budget
+    if task.task.copy_of:
+        yield "task", number, task.task
+
+
+def journal_of(header: SessionHeader, state: SessionState, at: float, seal: Seal) -> tuple[bytes, ...]:
+    """The lines of a journal with this header that says the same as the state."""
+    lines = [encode(1, "session", 0, header.created_at, header, seal)]
+    for kind, task_id, record in records_of(state):
+        lines.append(encode(len(lines) + 1, kind, task_id, at, record, seal))
+    return tuple(lines)
