@@ -124,27 +124,11 @@ def load(
     if not foreign or owner.made_in:
         snapshot, damage = read_snapshot(directory, name, files, owner.seal)
     problems = [f"the snapshot was not used: {damage}; the journal was read instead"] if damage else []
-    found = _from_snapshot(path, snapshot, files, owner.seal) if snapshot is not None else None
-    start = snapshot if found is not None else None
-    if found is None:
-        data = files.read_all(path)
-        found = scan(data, seal=owner.seal)
-        if not found.lines and header is None and snapshot is None:
-            foreign = bool(damage) or bool(scan(data).lines)
-            found = scan(data) if foreign else found
+    reading = _read(path, owner, snapshot, files, is_damaged=bool(damage))
+    found, start, rebuild = reading.found, reading.start, reading.rebuild
+    foreign = foreign or reading.foreign
     last = found.lines[-1] if found.lines else None
-    rebuild = header is None and last is not None and not foreign
-    if snapshot is not None and start is None:
-        # The journal ends before the snapshot does, or its first line is gone: the snapshot knows more.
-        if last is None or last.line.number < snapshot.last_number:
-            start, rebuild = snapshot, True
-            problems.append(
-                f"the journal ends at record {last.line.number if last else 0}, the snapshot holds "
-                f"{snapshot.last_number}: the session goes on from the snapshot"
-            )
-        else:
-            problems.append("the snapshot does not belong to this journal; the whole journal was read")
-    problems += found.problems
+    problems += [*reading.problems, *found.problems]
     if rebuild and header is None:
         problems.append("the first line of the journal is damaged; it is written anew")
         header = snapshot.header if snapshot is not None else None
@@ -173,6 +157,47 @@ def load(
         older=owner.older,
         rebuild=rebuild,
     )
+
+
+class _Reading(msgspec.Struct, frozen=True):
+    """The lines to replay, after the snapshot `start` where there is one."""
+
+    found: Scan
+    start: AgentSessionSnapshot | None = None
+    foreign: bool = False
+    rebuild: bool = False
+    problems: tuple[str, ...] = ()
+
+
+def _read(
+    path: str,
+    owner: Ownership,
+    snapshot: AgentSessionSnapshot | None,
+    files: JournalFiles,
+    *,
+    is_damaged: bool,
+) -> _Reading:
+    """Choose between journal and snapshot. `is_damaged`: there is a snapshot, and it can't be used."""
+    found = _from_snapshot(path, snapshot, files, owner.seal) if snapshot is not None else None
+    if found is not None:
+        return _Reading(found, snapshot, rebuild=owner.header is None)
+    data = files.read_all(path)
+    found = scan(data, seal=owner.seal)
+    if snapshot is None:
+        if found.lines or owner.header is not None:
+            return _Reading(found, rebuild=owner.header is None and not owner.foreign)
+        unproven = scan(data)
+        return _Reading(unproven, foreign=is_damaged or bool(unproven.lines))
+    last = found.lines[-1].line.number if found.lines else 0
+    if last >= snapshot.last_number:
+        told = "the snapshot does not belong to this journal; the whole journal was read"
+        return _Reading(found, rebuild=owner.header is None, problems=(told,))
+    # The journal ends before the snapshot does, or all of it is gone.
+    told = (
+        f"the journal ends at record {last}, the snapshot holds {snapshot.last_number}: the session goes on "
+        "from the snapshot"
+    )
+    return _Reading(found, snapshot, rebuild=True, problems=(told,))
 
 
 def read_header(path: str, files: JournalFiles) -> SessionHeader | None:

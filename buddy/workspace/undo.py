@@ -84,7 +84,7 @@ class UndoLog:
         """Entries of an earlier run that are not used, and why, for the person; "" when all are."""
         with self._guard:
             self._load()
-            parts = []
+            parts: list[str] = []
             if self._file.unsealed:
                 parts.append(f"{self._file.unsealed} were not written by this session here")
             if self._outside:

@@ -509,7 +509,8 @@ async def test_REL_004_a_full_disk_is_said_and_what_was_saved_stays(tmp_path: Pa
     assert "NOT SAVED" in text
     assert "No space left" in text
     assert process.returncode == 1, (out, text)
-    store = SessionStore(str(copy), load_signer(str(desk.home / ".local/state/buddy")))
+    signer = load_signer(str(desk.home / ".local/state/buddy"))
+    store = SessionStore(str(copy), signer, workspace=str(desk.repo))
     session = await store.open("last")
     history = session.loaded.tasks[0].record.history
     await session.close()
