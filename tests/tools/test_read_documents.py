@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import base64
-import codecs
 import io
 import os
 import struct
 import tracemalloc
-import zipfile
 import zlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -205,99 +202,3 @@ async def test_broken_pdfs_never_crash_and_say_nothing_on_the_terminal(
         answer = await desk.ask(read_file, path="a.pdf")
         assert answer.startswith(("refused: a.pdf", "--- page 1 ---"))
     assert capfd.readouterr() == ("", "")
-
-
-def packed(parts: Mapping[str, bytes]) -> bytes:
-    """An archive of these files."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in parts.items():
-            archive.writestr(name, data)
-    return out.getvalue()
-
-
-def office(**parts: str) -> bytes:
-    named = {name.replace("__", "/").replace("_xml", ".xml"): text for name, text in parts.items()}
-    return packed({name: text.encode() for name, text in named.items()})
-
-
-W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
-
-
-async def test_a_document_is_read_as_paragraphs_and_tables(desk: Desk) -> None:
-    body = (
-        "<w:p><w:r><w:t>Title</w:t></w:r></w:p>"
-        "<w:p><w:r><w:t>one </w:t></w:r><w:r><w:t>line</w:t></w:r></w:p>"
-        "<w:tbl><w:tr><w:tc><w:p><w:r><w:t>a</w:t></w:r></w:p></w:tc></w:tr></w:tbl>"
-    )
-    desk.put("a.docx", office(word__document_xml=f"<w:document {W}><w:body>{body}</w:body></w:document>"))
-    assert await desk.ask(read_file, path="a.docx") == (
-        "     1\tTitle\n     2\tone line\n     3\ta\n[a.docx: lines 1–3 of 3]\n"
-        "This is its text; the file itself is an Office document."
-    )
-
-
-async def test_a_table_of_numbers_is_read_by_rows(desk: Desk) -> None:
-    shared = "<sst><si><t>name</t></si><si><r><t>co</t></r><r><t>unt</t></r></si></sst>"
-    sheet = (
-        '<worksheet><sheetData><row><c t="s"><v>0</v></c><c t="s"><v>1</v></c></row>'
-        '<row><c t="inlineStr"><is><t>x</t></is></c><c><v>3.5</v></c></row></sheetData></worksheet>'
-    )
-    desk.put("a.xlsx", office(xl__sharedStrings_xml=shared, xl__worksheets__sheet1_xml=sheet))
-    answer = await desk.ask(read_file, path="a.xlsx")
-    assert answer.startswith("     1\t--- sheet 1 ---\n     2\tname\tcount\n     3\tx\t3.5\n")
-
-
-async def test_slides_and_open_documents_are_read(desk: Desk) -> None:
-    slides = {f"ppt__slides__slide{n}_xml": f"<s><a><p><t>Slide {n}</t></p></a></s>" for n in (1, 2, 10)}
-    desk.put("a.pptx", office(**slides))
-    answer = await desk.ask(read_file, path="a.pptx")
-    assert [line for line in answer.split("\n") if "--- slide" in line] == [
-        "     1\t--- slide 1 ---",
-        "     3\t--- slide 2 ---",
-        "     5\t--- slide 10 ---",
-    ]
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        archive.writestr("mimetype", "application/vnd.oasis.opendocument.text")
-        archive.writestr("content.xml", "<d><h>Head</h><p>Text</p></d>")
-    desk.put("a.odt", out.getvalue())
-    assert (await desk.ask(read_file, path="a.odt")).startswith("     1\tHead\n     2\tText\n")
-
-
-async def test_hostile_documents_are_refused_within_bounds(desk: Desk) -> None:
-    entities = '<!DOCTYPE d [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;">]><d>&b;</d>'
-    cases = {
-        "bomb.docx": (office(word__document_xml="<d>" + " " * 30_000_000 + "</d>"), "larger than"),
-        "laughs.docx": (office(word__document_xml=entities), "declares entities"),
-        "cut.docx": (office(word__document_xml="<d/>")[:60], "cannot be read"),
-        "odd.docx": (office(word__document_xml="<d><p></d>"), "cannot be read"),
-        "none.docx": (office(word__other_xml="<d/>"), "not read"),
-    }
-    for name, (data, said) in cases.items():
-        desk.put(name, data)
-        answer = await desk.ask(read_file, path=name)
-        assert (name, answer.startswith("refused"), said in answer) == (name, True, True)
-
-
-@pytest.mark.parametrize("encoding", ["utf-16", "cp037"])
-async def test_entities_are_found_in_every_encoding_the_parser_knows(desk: Desk, encoding: str) -> None:
-    start = f'<?xml version="1.0" encoding="{encoding}"?>'
-    told = start.encode("ascii" if encoding == "cp037" else encoding)
-    rest = '<!DOCTYPE d [<!ENTITY a "aaaaaaaaaa">]><d>&a;</d>'.encode(encoding)
-    desk.put("laughs.docx", packed({"word/document.xml": told + rest.removeprefix(codecs.BOM_UTF16)}))
-    answer = await desk.ask(read_file, path="laughs.docx")
-    assert answer.startswith("refused")
-    assert encoding == "cp037" or "declares entities" in answer
-
-
-async def test_what_comes_after_the_longest_text_is_not_unpacked(desk: Desk) -> None:
-    slides = {f"ppt/slides/slide{n}.xml": f"<s><t>{'x' * 1_500_000}</t></s>".encode() for n in (1, 2)}
-    desk.put("a.pptx", packed({**slides, "ppt/slides/slide3.xml": b"no XML"}))
-    assert "slide 2" in await desk.ask(read_file, path="a.pptx")
-
-
-async def test_a_document_of_deep_nesting_is_read_without_recursion(desk: Desk) -> None:
-    deep = "<p>" * 5000 + "x" + "</p>" * 5000
-    desk.put("a.docx", office(word__document_xml=f"<d>{deep}</d>"))
-    assert "x" in await desk.ask(read_file, path="a.docx")
