@@ -246,7 +246,7 @@ async def _compacted(turn: Turn) -> bool:
 async def _make_room(turn: Turn, error: ProviderError) -> None:
     """The provider said the request is too long: compact, once a turn."""
     if turn.compacted_for_overflow or not await _compacted(turn):
-        advice = "Shorten it with /compact, start a new task, or choose a model with a larger context."
+        advice = "Shorten the conversation, start a new one, or choose a model with a larger context."
         raise ProviderError(
             "context_overflow", f"{_sentence(error)} {advice}", status=error.status
         ) from error

@@ -1,4 +1,4 @@
-"""What was typed after `buddy`: options mean the same before and after the subcommand."""
+"""The command line: options mean the same before and after the subcommand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COMMANDS = {
     "exec": "run one prompt without a terminal: buddy exec PROMPT",
     "resume": "come back to a session: its ID, its name, or last",
     "demo": "try the whole program with a scripted model, no key",
-    "init": "write a commented buddy.toml",
+    "init": "write a commented buddy.toml (--print: show all)",
     "login": "store a key: buddy login [profile]",
     "models": "the models buddy knows: buddy models [text]",
     "sessions": "the sessions of this folder",
@@ -60,6 +60,8 @@ class Options(msgspec.Struct, frozen=True):
     color: str = ""
     plain: bool = False
     json: bool = False
+    all: bool = False
+    force: bool = False
     help: bool = False
 
 
@@ -68,6 +70,7 @@ _FLAGS = {
     "--trust": "trust", "--require-trust": "require_trust", "--i-know": "i_know", "--debug": "debug",
     "--continue": "resume_last", "-c": "resume_last", "--last": "resume_last", "--fork": "fork",
     "--ephemeral": "ephemeral", "-p": "print", "--print": "print", "--plain": "plain", "--json": "json",
+    "--all": "all", "--force": "force",
     "--include-partial-messages": "include_partial_messages", "-h": "help", "--help": "help",
 }  # fmt: skip
 _VALUES = {
@@ -112,7 +115,7 @@ options
   --version
 
 without a terminal
-  --output-format FORMAT    text, json, stream-json or sse
+  --output-format FORMAT    text, json, stream-json or sse; --json is json
   --include-partial-messages
                             with stream-json: text as it arrives
   -o, --output FILE         write the answer to a file
@@ -120,7 +123,8 @@ without a terminal
   --max-cost DOLLARS        stop before it costs more
   --allow RULE              what runs without asking: "Bash(git log:*)"
   --permission-prompts HOW  when an approval is needed and nobody is there:
-                            deny it and go on, or fail
+                            deny (skip the call, go on, and end with exit
+                            code 3) or fail (stop at once)
   --ephemeral               keep no session
   --require-trust           go on only in a folder you trust
 """
@@ -136,11 +140,12 @@ def parse(arguments: Sequence[str]) -> Options:
     """The options, or a `UsageError` that says what was expected."""
     found: dict[str, object] = {}
     words: list[str] = []
+    literal: list[str] = []
     rest = list(arguments)
     while rest:
         word = rest.pop(0)
         if word == "--":
-            words.extend(rest)
+            literal = rest
             break
         name, equals, given = word.partition("=") if word.startswith("--") else (word, "", "")
         if name in ("--worktree", "-w"):
@@ -162,11 +167,43 @@ def parse(arguments: Sequence[str]) -> Options:
                 raise UsageError(_later([word, *rest]))
             words.append(word)
     command = words.pop(0) if words and words[0] in COMMANDS else ""
+    if words and not command and "print" not in found:
+        if words[0] == "help" and len(words) < 3:
+            found["help"] = True
+        elif advice := _mistaken([*words, *literal]):
+            raise UsageError(advice)
+    words.extend(literal)
+    _check_together(found, command, words)
+    _check_together(found, command, words)
     if "in_worktree" in found and (command == "resume" or found.keys() & {"resume", "resume_last"}):
         raise UsageError("--worktree is for new sessions; one that is resumed goes on where it was")
     if "carry" in found and "in_worktree" not in found:
         raise UsageError("--carry goes with --worktree: it takes uncommitted changes along")
     return msgspec.convert({**found, "command": command, "words": words}, Options)
+
+
+_ALONE = ("init", "sessions", "doctor", "demo")
+"""Subcommands that take no words: what follows was meant as a prompt."""
+_JSON_OF_THEIR_OWN = ("sessions", "permissions", "doctor")
+_NOTHING_TO_FORMAT = ("init", "login", "models", "demo")
+
+
+def _check_together(found: dict[str, object], command: str, words: Sequence[str]) -> None:
+    """Raise `UsageError` for options and words that mean nothing beside the others; settle what --json
+    means."""
+    if words and command in _ALONE:
+        import shlex  # here: only who is mistaken pays for it
+
+        raise UsageError(
+            f"buddy {command} takes no words. As a prompt: buddy -- {command} {shlex.join(words)}"
+        )
+    if "json" in found and command in _NOTHING_TO_FORMAT:
+        raise UsageError(f"buddy {command} has no --json; exec, sessions, permissions and doctor have")
+    is_exec = "json" in found and command not in _JSON_OF_THEIR_OWN
+    if is_exec and found.setdefault("output_format", "json") != "json":
+        raise UsageError(f"--json and --output-format {found['output_format']} exclude each other")
+    if "include_partial_messages" in found and found.get("output_format") != "stream-json":
+        raise UsageError("--include-partial-messages goes with --output-format stream-json")
 
 
 def resuming(options: Options) -> Options:
@@ -225,6 +262,14 @@ def _later(words: Sequence[str]) -> str:
         f"buddy {words[0]} is not part of this version; `buddy --help` lists what is. "
         f"To send it as a prompt: buddy exec -- {shlex.join(words)}"
     )
+
+
+def _mistaken(words: Sequence[str]) -> str:
+    if " " in words[0] or len(words) > 3:
+        return ""
+    from buddy.cli.mistaken import mistaken_command  # 1 ms, for prompts of one to three words
+
+    return mistaken_command(words, COMMANDS)
 
 
 def _unknown(word: str) -> str:

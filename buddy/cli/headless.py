@@ -69,7 +69,9 @@ def run_headless(options: Options, environment: Mapping[str, str]) -> int:
             return asyncio.run(_run(options, place, loaded, prompt, root))
     except (ConfigError, FolderError) as error:
         return _told(str(error), CONFIGURATION)
-    except (SessionError, LockedError, TaskError) as error:
+    except LockedError as error:
+        return _told(f"{error}. `--fork` goes on in a copy.", USAGE)
+    except (SessionError, TaskError) as error:
         return _told(str(error), USAGE)
     except NotSavedError as error:
         return _told(f"the session is not saved: {error}", 1)
@@ -159,7 +161,8 @@ def _prompt(options: Options) -> str:
     piped = "" if sys.stdin is None or sys.stdin.isatty() else _stdin()
     if prompt and piped:
         return f"{prompt}\n\n<stdin>\n{piped}\n</stdin>"
-    if not prompt and not piped and not (options.resume or options.resume_last):
+    blank = not prompt.strip() and not piped.strip()
+    if blank and (prompt or piped or not (options.resume or options.resume_last)):
         raise UsageError('there is no prompt: buddy exec "what to do", or pipe one in')
     return prompt or piped
 

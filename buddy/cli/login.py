@@ -86,4 +86,7 @@ def _asked(owner: str) -> str:
             return getpass.getpass(f"key of {owner} (not shown): ")
         except EOFError:  # Ctrl+D
             return ""
+        except KeyboardInterrupt:
+            tell("\n")  # the shell's prompt begins on a line of its own
+            raise
     return os.read(sys.stdin.fileno(), 16_384).decode("utf-8", "replace")

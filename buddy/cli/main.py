@@ -15,6 +15,8 @@ from buddy.cli.telling import tell
 
 CONFIGURATION = 4
 USAGE = 2
+CLOSED_PIPE = 141
+"""As the shell counts a program that SIGPIPE ended: whoever read stdout has had enough."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -35,7 +37,7 @@ def run(arguments: Sequence[str], environment: Mapping[str, str] | None = None) 
         return 130
     except BrokenPipeError:
         _silence_stdout()
-        return 1
+        return CLOSED_PIPE
     except OSError as error:
         if error.errno not in _FULL or error.filename is not None:
             raise
@@ -49,7 +51,7 @@ def _dispatched(options: Options, environment: Mapping[str, str]) -> int:
         case "init":
             from buddy.cli.setup import init
 
-            return init(environment)
+            return init(options, environment)
         case "login":
             from buddy.cli.login import login
 
@@ -142,7 +144,7 @@ def _crash_hook(
         from buddy.safety.process_guard import crash_hook  # 10 ms that only a crash pays
 
         keys = [value for name, value in environment.items() if name.upper().endswith(_KEY_NAMES)]
-        tell("buddy crashed; this is a mistake in buddy, not in what you did\n")
+        tell("buddy crashed. This is a bug in buddy, not your mistake.\n")
         crash_hook(tell, keys)(kind, error, trace)
 
     return crashed

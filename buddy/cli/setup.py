@@ -1,4 +1,4 @@
-"""`buddy init`: a commented buddy.toml, written once."""
+"""`buddy init`: write a commented buddy.toml once; print the reference of all settings."""
 
 from __future__ import annotations
 
@@ -7,29 +7,82 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping
+from typing import Any
 
+from buddy.agent.counting import counted
+from buddy.cli.arguments import Options
 from buddy.cli.telling import tell
-from buddy.config.loading import directories
+from buddy.config.loading import directories, read_table
+from buddy.config.settings import ConfigError
 from buddy.extend.templates import template_text
 
+NEXT = "Set a key (export OPENAI_API_KEY=… or buddy login openai), then start: buddy\n"
+_API = "[api]\n"
 
-def init(environment: Mapping[str, str]) -> int:
-    """Write the person's buddy.toml. One that stands there is kept beside it."""
-    where = directories(environment)
-    path = os.path.join(where.config, "buddy.toml")
+
+def init(options: Options, environment: Mapping[str, str]) -> int:
+    """Write the person's buddy.toml unless there is one; `--force` begins it anew but keeps its models. With
+    `--print`, only show every setting. Returns the exit code."""
+    if options.print:
+        sys.stdout.write(template_text("buddy.toml.example"))
+        return 0
+    path = os.path.join(directories(environment).config, "buddy.toml")
     try:
-        os.makedirs(where.config, mode=0o700, exist_ok=True)
-        if os.path.lexists(path):
-            backup = f"{path}.{time.strftime('%Y%m%d-%H%M%S')}"
-            shutil.copy2(path, backup)
-            sys.stdout.write(f"kept the one that was there as {backup}\n")
-        temporary = f"{path}.new"
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(template_text("buddy.toml"))
-        os.replace(temporary, path)
+        if os.path.lexists(path) and not options.force:
+            sys.stdout.write(_standing(path))
+            return 0
+        _write(path)
+    except ConfigError as error:
+        tell(f"buddy: {error}. Nothing was written\n")
+        return 4
     except OSError as error:
         tell(f"buddy: {error.filename or path}: {error.strerror}; nothing was written\n")
         return 1
-    sys.stdout.write(f"wrote {path}\nSet a key (export OPENAI_API_KEY=… or buddy login), then start: buddy\n")
+    sys.stdout.write(f"wrote {path}\n{NEXT}")
     return 0
+
+
+def _standing(path: str) -> str:
+    """The settings that stand there, in one line, and how to begin anew."""
+    try:
+        table = read_table(path, required=False) or {}
+    except ConfigError as error:
+        return f"{path} is there already, and can't be read: {error}\n"
+    profiles = ", ".join(table.get("models", {}))
+    model = table.get("api", {}).get("model", "") or "none"
+    further = f", profiles {profiles}" if profiles else ""
+    return (
+        f"{path} is there already (model {model}{further}); nothing was changed.\n"
+        "Edit it, or begin anew with `buddy init --force`: that keeps a copy, and your models.\n"
+    )
+
+
+def _write(path: str) -> None:
+    """Write the template, with the models of a file that stands there. Raises `ConfigError`, `OSError`."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    text = template_text("buddy.toml")
+    if os.path.lexists(path):
+        text = _with_models(text, read_table(path, required=False) or {})
+        backup = f"{path}.{time.strftime('%Y%m%d-%H%M%S')}"
+        shutil.copy2(path, backup)
+        sys.stdout.write(f"kept the one that was there as {backup}\n")
+    temporary = f"{path}.new"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(temporary, path)
+
+
+def _with_models(text: str, table: Mapping[str, Any]) -> str:
+    """The template with the `[api]` and `[models.*]` tables of other settings."""
+    import tomli_w  # only who begins anew pays for it
+
+    if table.get("api"):
+        before, _, after = text.partition(_API)
+        rest = after.partition("\n\n")[2]
+        text = f"{before}{tomli_w.dumps({'api': table['api']})}\n{rest}"
+    models = table.get("models", {})
+    if not models:
+        return text
+    sys.stdout.write(f"kept your models: [api] and {counted(len(models), 'profile')}\n")
+    return f"{text}\n{tomli_w.dumps({'models': models})}"

@@ -105,7 +105,7 @@ def _said(error: Exception, reference: str) -> str:
     match error:
         case ForeignSessionError() | ReadOnlySessionError() | LockedError():
             ways = f"/session show {reference} shows it, /session fork {reference} goes on in a copy"
-            return f"{str(error).split(': open it')[0].split('; look')[0]}. {ways}"
+            return f"{str(error).split('; look')[0]}. {ways}"
         case _:
             return str(error)
 

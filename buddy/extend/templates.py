@@ -10,13 +10,18 @@ class TemplateMissingError(Exception):
     """The installation is incomplete."""
 
 
+REFERENCE = "buddy.toml.example"
+"""The reference of all settings: at the top of a checkout, among the templates of a wheel."""
+
+
 def template_path(name: str) -> str:
-    """The path of a file of `templates/`. Raises `TemplateMissingError` naming both places it was looked
-    for."""
+    """The path of a file of `templates/`, or of the reference beside it. Raises `TemplateMissingError` naming
+    the places it was looked for."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     beside = os.path.join(os.path.dirname(package), "templates", name)
     inside = os.path.join(package, "_templates", name)
-    for path in (inside, beside):
+    above = os.path.join(os.path.dirname(package), name)
+    for path in (inside, beside, *([above] if name == REFERENCE else [])):
         if os.path.exists(path):
             return path
     raise TemplateMissingError(f"{name} is missing from this installation: looked for {inside} and {beside}")

@@ -142,6 +142,7 @@ class TextFormat:
         self._is_terminal = is_terminal
         self._held_chars = 0 if is_terminal else held_chars
         self._progress = Progress(self._between_lines)
+        self._cut = ""
         self._begin_reply()
 
     def start(self, facts: RunFacts, prompt: UserMessage) -> None:
@@ -159,7 +160,9 @@ class TextFormat:
             self._progress.event(event)
 
     def finish(self, result: RunResult) -> None:
-        """Write nothing: the answer was written while it arrived."""
+        """Write what is left of a reply that broke off and was not answered anew."""
+        self._write(self._cut)
+        self._break_line()
 
     def _begin_reply(self) -> None:
         self._held = ""
@@ -177,7 +180,10 @@ class TextFormat:
 
     def _end_reply(self, event: ReplyFinished) -> None:
         self._held += text_of(event.message)[self._seen :]
-        if calls_of(event.message) and not self._written:
+        self._cut = ""
+        if event.message.finish == "cut" and not self._written:
+            self._cut = self._held  # it may be asked for again, from its beginning
+        elif calls_of(event.message) and not self._written:
             self._progress.event(event)
         else:
             self._write_held()

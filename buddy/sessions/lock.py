@@ -44,10 +44,17 @@ class LockedError(Exception):
     of it: stopped is a process suspended with Ctrl-Z."""
 
     def __init__(self, directory: str, holder: Holder | None, state: HolderState) -> None:
-        who = f"process {holder.pid} on {holder.host} ({state})" if holder is not None else "another process"
-        super().__init__(f"{directory} is in use by {who}: open it read-only, fork it, or take it over")
+        super().__init__(f"Open in another buddy{_described(holder, state)}")
         self.holder = holder
         self.state: HolderState = state
+
+
+def _described(holder: Holder | None, state: HolderState) -> str:
+    """The holder as a person can find it, in parentheses; "" when it left no name."""
+    if holder is None:
+        return ""
+    where = "" if holder.host == os.uname().nodename else f" on {holder.host}"
+    return f" (pid {holder.pid}{where}{', suspended' if state == 'stopped' else ''})"
 
 
 class SessionLock:

@@ -83,7 +83,7 @@ async def workspace(tmp_path: Path) -> Path:
 async def test_REL_015_while_another_process_lives_a_session_is_read_or_forked(workspace: Path):
     store = store_in(workspace)
     with holder(HOLD, workspace) as child:
-        with pytest.raises(LockedError, match="open it read-only, fork it, or take it over") as caught:
+        with pytest.raises(LockedError, match="Open in another buddy") as caught:
             await store.open("last")
         assert caught.value.state == "alive"
         assert caught.value.holder is not None

@@ -583,7 +583,7 @@ async def test_REL_059_a_reader_that_left_ends_the_run_quietly(tmp_path: Path, f
         os.close(reading)
         ran = await desk.run("exec", "--output-format", form, "hi", stdout=writing)
         os.close(writing)
-    assert ran.code == 1
+    assert ran.code == 141
     assert "Traceback" not in ran.err
     assert "Exception" not in ran.err
     if form in ("stream-json", "sse"):

@@ -21,8 +21,9 @@ from buddy.agent.events import (
     ToolStarted,
     TurnFinished,
 )
-from buddy.agent.messages import CANCELLED_TEXT, NO_USAGE, AssistantMessage, Call, Text, Usage
-from buddy.headless.formats import Progress, TextFormat, usage_object
+from buddy.agent.host import Outcome
+from buddy.agent.messages import CANCELLED_TEXT, NO_USAGE, AssistantMessage, Call, Finish, Text, Usage
+from buddy.headless.formats import Progress, RunResult, TextFormat, usage_object
 from tests.fake_llm.script import HttpError, Reply, Stall, Tokens, call, failure, reply, think
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import DIRECT, YOLO, Desk, check_golden, running
@@ -183,8 +184,8 @@ def _written(form: TextFormat, *events: AgentUiEvent) -> None:
         form.event(event)
 
 
-def _reply(text: str, *parts: Call) -> ReplyFinished:
-    message = AssistantMessage("r", (Text(text), *parts), "m", "chat", NO_USAGE, "stop")
+def _reply(text: str, *parts: Call, finish: Finish = "stop") -> ReplyFinished:
+    message = AssistantMessage("r", (Text(text), *parts), "m", "chat", finish, NO_USAGE)
     return ReplyFinished(message, ReplyTiming(0, 0))
 
 
@@ -239,6 +240,16 @@ def test_RU_S1_words_before_a_call_are_progress_and_written_once(is_terminal: bo
         ("I look.\nDone.\n", "• read_file a\n") if is_terminal else ("Done.\n", "I look.\n• read_file a\n")
     )
     assert ("".join(out), "".join(err)) == expected
+
+
+def test_RU_S1_half_a_reply_is_written_only_where_no_whole_one_follows() -> None:
+    result = RunResult(Outcome("completed", "", "", 1, ()), "", NO_USAGE, 0, 0, ())
+    for later, expected in (([_reply("whole")], "whole\n"), ([], "half\n")):
+        out: list[str] = []
+        form = TextFormat(out.append, out.append, is_terminal=False)
+        _written(form, TextDelta("r", 0, "half"), _reply("half", finish="cut"), *later)
+        form.finish(result)
+        assert "".join(out) == expected
 
 
 def test_RU_S1_progress_in_the_middle_of_a_line_begins_its_own_on_a_terminal() -> None:

@@ -384,6 +384,32 @@ async def test_resume_without_a_terminal_takes_the_session_not_its_id_as_a_promp
     assert len(desk.sessions()) == 2
 
 
+@pytest.mark.parametrize("words", [["exec", "--resume"], ["exec", "-r"], ["resume"]])
+async def test_RU_B20_a_session_in_use_is_named_with_the_one_way_there_is(
+    tmp_path: Path, words: list[str]
+) -> None:
+    async with FakeLLM([reply("one"), reply("two")]) as server:
+        desk = desk_of(tmp_path, server.url)
+        await desk.run("exec", "hi")
+        (session_id,) = desk.sessions()
+        held = await desk.store().open("last")
+        refused = await desk.run(*words, session_id, "more")
+        forked = await desk.run(*words, session_id, "--fork", "more")
+        await held.close()
+    assert refused.code == 2
+    assert refused.told() == [f"Open in another buddy (pid {os.getpid()}). `--fork` goes on in a copy."]
+    assert (forked.code, forked.out) == (0, "two\n")
+
+
+@pytest.mark.parametrize("blank", ["   ", "\n\t "])
+async def test_RU_B21_a_prompt_of_blanks_is_none(tmp_path: Path, blank: str) -> None:
+    async with FakeLLM([]) as server:
+        desk = desk_of(tmp_path, server.url)
+        assert (await desk.run("exec", blank)).code == 2
+        assert (await desk.run("exec", stdin=blank.encode())).code == 2
+    assert server.requests == []
+
+
 async def test_a_denied_call_is_said_to_be_denied_once(tmp_path: Path) -> None:
     async with FakeLLM([reply(call("write_file", path="b.txt", content="b")), reply("ok")]) as server:
         ran = await desk_of(tmp_path, server.url).run("exec", "Write")

@@ -238,7 +238,7 @@ async def test_a_session_in_use_is_not_left_for_but_can_be_shown_and_copied(tmp_
             assert text_of(other.context.board.task(1).history[0]) == "hello"
             assert other.context.desk.memory.session_id != first
         async with seated(desk.desk, desk.server, "-r", first) as third:
-            await third.shows("is in use by process", f"/session fork {first} goes on in a copy")
+            await third.shows("Open in another buddy (pid", f"/session fork {first} goes on in a copy")
             assert third.context.board.task(1).history == []
 
 

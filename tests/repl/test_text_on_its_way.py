@@ -102,7 +102,7 @@ async def test_what_was_for_a_session_that_cannot_be_had_is_not_sent_to_the_one_
         await desk.turn("hello")
         first = desk.context.desk.memory.session_id
         async with seated(desk.desk, desk.server, "-r", first, "go on with it") as other:
-            await other.shows("is in use by process")
+            await other.shows("Open in another buddy (pid")
             await other.until(lambda: other.front.controller.desk is not None, "another session")
             assert other.paper.line == "go on with it"
             assert said(other) == []

@@ -1,0 +1,61 @@
+"""A first word that looks like a subcommand and is none: refused with the nearest one, never sent to a model.
+
+What is meant as a prompt is usually quoted, or longer than these: one word near a subcommand, with at most
+two more behind it; or a word other programs have as a subcommand, with at most one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+from collections.abc import Collection, Sequence
+
+from buddy.agent.pattern import pattern
+
+_WORD = pattern(r"[a-z][a-z-]*")
+_NEAR = 0.8
+_MAY_BE_ENGLISH = frozenset({"model", "session", "mode", "modes", "logic", "doctors", "demos", "memo"})
+"""English words near a subcommand: with more than one word behind them they begin a sentence."""
+_UPDATE = "buddy does not update itself; update it as you installed it: pipx upgrade buddy-repl"
+_CONFIG = "your settings are a file: `buddy init` writes it, `buddy init --print` shows every setting"
+_ELSEWHERE = {
+    "config": _CONFIG,
+    "configure": _CONFIG,
+    "settings": _CONFIG,
+    "setup": _CONFIG,
+    "update": _UPDATE,
+    "upgrade": _UPDATE,
+    "version": "the version is `buddy --version`",
+    "continue": "`buddy --continue` goes on with the newest session",
+    "run": "`buddy exec PROMPT` runs one prompt",
+    "chat": "`buddy` alone opens the prompt",
+    "start": "`buddy` alone opens the prompt",
+    "auth": "`buddy login PROVIDER` stores a key",
+    "history": "`buddy sessions` lists what you did",
+    "list": "`buddy sessions` lists sessions, `buddy models` models",
+    "status": "`buddy doctor` says what works here",
+}
+"""Subcommands of other programs, and what does the same here."""
+
+
+def mistaken_command(words: Sequence[str], commands: Collection[str]) -> str:
+    """Advice on words that were meant as a subcommand, "" for a prompt."""
+    first, behind = words[0], len(words) - 1
+    if not _WORD().fullmatch(first) or behind > 2:
+        return ""
+    if first in _ELSEWHERE and behind <= 1:
+        return f"there is no `buddy {first}`: {_ELSEWHERE[first]}. {_as_prompt(words)}"
+    known = [*commands, "help"]
+    near = difflib.get_close_matches(first, known, 1, _NEAR) or _transposed(first, known)
+    if not near or (first in _MAY_BE_ENGLISH and behind > 1):
+        return ""
+    meant = shlex.join(["buddy", near[0], *words[1:]])
+    return f"there is no `buddy {first}`; did you mean `{meant}`? {_as_prompt(words)}"
+
+
+def _transposed(word: str, known: Sequence[str]) -> list[str]:
+    return [one for one in known if sorted(one) == sorted(word)][:1]
+
+
+def _as_prompt(words: Sequence[str]) -> str:
+    return f"To send it as a prompt: buddy -- {shlex.join(words)}"

@@ -1,0 +1,88 @@
+"""A word near a subcommand is refused with advice; a prompt is a prompt."""
+
+from __future__ import annotations
+
+import pytest
+
+from buddy.cli.arguments import UsageError, parse
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("loign openai", "did you mean `buddy login openai`?"),
+        ("session", "did you mean `buddy sessions`?"),
+        ("docter", "did you mean `buddy doctor`?"),
+        ("exce hi", "did you mean `buddy exec hi`?"),
+        ("inti", "did you mean `buddy init`?"),
+        ("modles gpt", "did you mean `buddy models gpt`?"),
+        ("resum abc tests", "did you mean `buddy resume abc tests`?"),
+        ("hlep", "did you mean `buddy help`?"),
+        ("config", "`buddy init --print` shows every setting"),
+        ("config set", "`buddy init` writes it"),
+        ("update", "pipx upgrade buddy-repl"),
+        ("version", "`buddy --version`"),
+        ("mcp", "is not part of this version"),
+        ("doctor please", "buddy doctor takes no words"),
+        ("init the repository", "As a prompt: buddy -- init the repository"),
+    ],
+)
+def test_RU_A15_a_word_near_a_subcommand_is_refused_with_advice(line: str, advice: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(line.split())
+    assert advice in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["hello"],
+        ["explain", "main.py"],
+        ["fix", "the", "bug"],
+        ["update", "the", "readme"],
+        ["model", "the", "data", "flow"],
+        ["unit", "tests"],
+        ["list", "all", "files"],
+        ["session handling is broken, fix it"],
+        ["help", "me", "understand", "this"],
+        ["Config"],
+        ["login.py: add a docstring"],
+        ["--", "loign"],
+        ["--", "login", "openai"],
+        ["-p", "update"],
+    ],
+)
+def test_RU_A15_a_prompt_is_a_prompt(words: list[str]) -> None:
+    options = parse(words)
+    assert (options.command, options.help) == ("", False)
+    assert list(options.words) == [word for word in words if word not in ("--", "-p")]
+
+
+@pytest.mark.parametrize("words", [["help"], ["help", "exec"], ["--help"], ["exec", "-h"]])
+def test_RU_A15_help_is_help(words: list[str]) -> None:
+    assert parse(words).help
+
+
+def test_RU_A15_exec_takes_every_word_as_its_prompt() -> None:
+    assert parse(["exec", "loign"]).words == ("loign",)
+
+
+def test_RU_5_12_json_means_the_format_of_exec() -> None:
+    assert parse(["exec", "--json", "hi"]).output_format == "json"
+    assert parse(["-p", "hi", "--json"]).output_format == "json"
+    assert parse(["sessions", "--json"]).output_format == "text"
+    assert parse(["exec", "--json", "--output-format", "json", "hi"]).output_format == "json"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("exec --json --output-format sse hi", "--json and --output-format sse exclude each other"),
+        ("exec --include-partial-messages hi", "goes with --output-format stream-json"),
+        ("exec --include-partial-messages --json hi", "goes with --output-format stream-json"),
+        ("models --json", "buddy models has no --json"),
+    ],
+)
+def test_RU_5_12_options_that_mean_nothing_together_are_refused(line: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        parse(line.split())
