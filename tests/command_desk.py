@@ -17,7 +17,7 @@ from buddy.agent.tool import Tool, ToolContext, ToolResult
 from buddy.safety.paths import Boundary
 from buddy.tools.shell import ShellSettings
 from buddy.workspace.environment import ChildEnvironment
-from buddy.workspace.git import GitLock
+from buddy.workspace.git import GitLock, RepositoryTrust
 from buddy.workspace.jobs import Jobs, JobStatus
 from buddy.workspace.launch import Wrapper, shell_argv, unwrapped
 from buddy.workspace.limits import NO_LIMITS, ProcessLimits
@@ -59,6 +59,7 @@ async def desk(
     grace_s: float = 1.0,
     wrap: Wrapper = unwrapped,
     shell: ShellSettings | None = None,
+    trusted: bool = True,
 ) -> AsyncIterator[Desk]:
     work = Path(os.path.realpath(folder)) / "work"
     work.mkdir(exist_ok=True)
@@ -78,6 +79,7 @@ async def desk(
             ChildProcesses: children,
             Jobs: jobs,
             GitLock: GitLock(),
+            RepositoryTrust: RepositoryTrust(trusted),
             ShellSettings: shell or ShellSettings(),
         }
         context = ToolContext(1, "call-1", progress.append, asyncio.Event(), services)

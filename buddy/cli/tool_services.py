@@ -19,7 +19,7 @@ from buddy.tools.web import WebAccess
 from buddy.tools.web_searches import configured_search
 from buddy.workspace.approved import Approved
 from buddy.workspace.fetch import Fetcher
-from buddy.workspace.git import GitLock
+from buddy.workspace.git import GitLock, RepositoryTrust
 from buddy.workspace.jobs import Jobs
 from buddy.workspace.locks import FileLocks
 from buddy.workspace.processes import ChildProcesses
@@ -57,6 +57,7 @@ def _shared(run: Run, held: Held) -> dict[type, object]:
         Questions: held.questions,
         Boundary: boundary,
         GitLock: held.git_lock,
+        RepositoryTrust: RepositoryTrust(run.place.trusted),
         Trash: held.trash,
         ShellSettings: ShellSettings(time_limit_s=settings.shell_time_limit_s),
         SearchSettings: SearchSettings(time_limit_s=settings.search_time_limit_s),

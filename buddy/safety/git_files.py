@@ -31,6 +31,14 @@ def git_folders(top: str) -> tuple[str, ...]:
     return (own, *shared_folder(own))
 
 
+def is_repository(git_dir: str) -> bool:
+    """Tell whether git takes a `.git` for a repository: it passes over an empty folder and looks further
+    up."""
+    if not os.path.isdir(git_dir):
+        return os.path.lexists(git_dir)
+    return os.path.lexists(os.path.join(git_dir, "HEAD"))
+
+
 def shared_folder(git_dir: str) -> tuple[str, ...]:
     """The folder whose configuration and hooks hold for this one of git's too, () when it is its own."""
     text = read_regular(os.path.join(git_dir, "commondir"), _MAX_POINTER_BYTES)

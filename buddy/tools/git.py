@@ -9,15 +9,19 @@ import msgspec
 
 from buddy.agent.counting import counted
 from buddy.agent.display import Diff, Plain
+from buddy.agent.pattern import pattern
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, locate
 from buddy.tools.near_names import missing
 from buddy.workspace.files import status_of
-from buddy.workspace.git import GitRun, Repository, find_repository, run_git
+from buddy.workspace.git import GitRun, Repository, RepositoryTrust, find_repository, run_git
 from buddy.workspace.git_diff import parse_diff
 from buddy.workspace.processes import ChildProcesses, Finished
 
 MAX_REF_CHARS = 250
+PLAIN_REF = pattern(r"HEAD(?:[~^][0-9]*)*")
+"""A ref that can only be a commit."""
+
 MAX_COMMITS = 200
 MAX_REMARKS = 3
 DIFF_OPTIONS = (
@@ -39,7 +43,15 @@ def repository_of(ctx: ToolContext) -> Repository:
 
 def git_run(ctx: ToolContext) -> GitRun:
     """Who runs git for this call."""
-    return GitRun(ctx.service(ChildProcesses), repository_of(ctx), ctx.task_id, ctx.cancelled)
+    return GitRun(
+        ctx.service(ChildProcesses), repository_of(ctx), ctx.task_id, ctx.cancelled, trusted=is_trusted(ctx)
+    )
+
+
+def is_trusted(ctx: ToolContext) -> bool:
+    """Tell whether hooks and filters of the repository may run."""
+    trust = ctx.services.get(RepositoryTrust)
+    return isinstance(trust, RepositoryTrust) and trust.trusted
 
 
 def checked_ref(ref: str, what: str = "ref") -> str:
@@ -138,6 +150,8 @@ async def git_diff(ctx: ToolContext, path: str = "", ref: str = "", staged: bool
     run = git_run(ctx)
     what = ("--staged",) if staged else ()
     against = (commit_ref(ref),) if ref else ()
+    if ref:
+        await _refuse_content(run, ref)
     paths = path_arguments(ctx, (path,), run.repository) or ("--",)
     done = await run_git(run, ("diff", *DIFF_OPTIONS, *what, *against, *paths), "read")
     return diff_result(ctx, done, named=path, empty=nothing(ctx, "no differences", path))
@@ -192,6 +206,7 @@ async def git_show(ctx: ToolContext, ref: str = "HEAD", path: str = "") -> ToolR
         _named_file(ctx, run.repository, name)
         text = succeeded(await run_git(run, ("show", "--no-color", "--no-textconv", name), "read"))
         return ToolResult(text, Plain(name, text))
+    await _refuse_content(run, name)
     paths = path_arguments(ctx, (path,), run.repository) or ("--",)
     done = await run_git(run, ("show", *options, name, *paths), "read")
     if not done.text and done.ok:
@@ -202,6 +217,21 @@ async def git_show(ctx: ToolContext, ref: str = "HEAD", path: str = "") -> ToolR
             result, text=f"{result.text}[a merge, compared with its first parent]\n"
         )
     return result
+
+
+async def _refuse_content(run: GitRun, ref: str) -> None:
+    """Raise `ToolError` for a ref that leads to a file's content without its name: names tell secret files
+    from others."""
+    if PLAIN_REF().fullmatch(ref):
+        return
+    parsed = await run_git(run, ("rev-parse", "--revs-only", ref), "read")
+    for line in dict.fromkeys(parsed.text.split()):
+        kind = await run_git(run, ("cat-file", "-t", f"{line.removeprefix('^')}^{{}}"), "read")
+        if kind.ok and kind.text.strip() == "blob":
+            raise ToolError(
+                f"{ref[:80]} is the content of a file without its name; "
+                'give the file as "COMMIT:PATH", like "HEAD:src/main.py"'
+            )
 
 
 async def _unchanged(ctx: ToolContext, run: GitRun, name: str, path: str) -> str:

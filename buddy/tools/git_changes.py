@@ -1,5 +1,5 @@
-"""Changing a git repository. One call at a time; hooks and filters the person set up do run, and the approval
-shows which the repository brings."""
+"""Changing a git repository. One call at a time; hooks and filters the person set up do run, those the
+repository brings once the person trusts the folder, and the approval shows which."""
 
 from __future__ import annotations
 
@@ -12,21 +12,30 @@ import msgspec
 
 from buddy.agent.display import Command, Plain
 from buddy.agent.pattern import pattern
-from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, any_access, tool
+from buddy.agent.tool import Access, Survey, ToolContext, ToolError, ToolResult, any_access, tool
+from buddy.safety.paths import Boundary
 from buddy.tools.git import (
     DIFF_OPTIONS,
     checked_ref,
     diff_result,
     git_run,
+    is_trusted,
     path_arguments,
     repository_of,
     succeeded,
 )
 from buddy.tools.shell import shown
 from buddy.workspace.git import GitKind, GitLock, run_git
-from buddy.workspace.git_config import active_hooks, executing_keys
+from buddy.workspace.git_survey import (
+    repository_programs,
+    survey_programs,
+    survey_restore,
+    survey_stash,
+    survey_switch,
+)
 
 REMOTE = pattern(r"[A-Za-z0-9_][A-Za-z0-9._/-]*")
+OFF = "they are switched off: you do not trust this folder yet (/trust)"
 StashAction = Literal["push", "pop", "apply", "list", "show", "drop"]
 
 
@@ -53,11 +62,43 @@ def _preview(arguments_of: Callable[[Any], tuple[str, ...]]) -> Callable[[ToolCo
 
 
 def _what_it_runs(ctx: ToolContext) -> str:
-    top = repository_of(ctx).top
-    keys, hooks = executing_keys(top), active_hooks(top)
-    lines = [f"the repository's configuration runs programs: {', '.join(keys)}"] if keys else []
-    lines += [f"hooks that may run: {', '.join(hooks)}"] if hooks else []
-    return "\n".join(lines)
+    brings = repository_programs(repository_of(ctx).top)
+    if not brings:
+        return ""
+    return f"{brings}; {'they run' if is_trusted(ctx) else OFF}"
+
+
+def _survey_programs(boundary: Boundary, _arguments: Any) -> Survey:
+    return survey_programs(boundary)
+
+
+def _survey_checkout(boundary: Boundary, arguments: Any) -> Survey:
+    if arguments.paths:
+        return survey_restore(boundary, arguments.ref, arguments.paths)
+    if arguments.create or not arguments.ref:
+        return survey_programs(boundary)
+    return survey_switch(boundary, checked_ref(arguments.ref))
+
+
+def _survey_stash(boundary: Boundary, arguments: Any) -> Survey:
+    if arguments.action in ("pop", "apply"):
+        return survey_stash(boundary, _entry(arguments.index))
+    return survey_stash(boundary, "") if arguments.action == "push" else Survey()
+
+
+def _entry(index: int) -> str:
+    return f"stash@{{{max(0, index)}}}"
+
+
+def _stash_arguments(arguments: Any) -> tuple[str, ...]:
+    """What `git stash` is given for a call, as the approval shows it."""
+    match arguments.action:
+        case "push":
+            return ("stash", "push", *((f"--message={arguments.message}",) if arguments.message else ()))
+        case "list":
+            return ("stash", "list")
+        case action:
+            return ("stash", action, _entry(arguments.index))
 
 
 def _plain_paths(paths: list[str]) -> tuple[str, ...]:
@@ -70,6 +111,7 @@ def _plain_paths(paths: list[str]) -> tuple[str, ...]:
     risk="medium",
     category="git",
     access=_writes_workspace,
+    survey=_survey_programs,
     preview=_preview(lambda arguments: ("add", "--", *arguments.paths)),
     argument_aliases={"files": "paths", "path": "paths", "file": "paths"},
 )
@@ -83,6 +125,7 @@ async def git_add(ctx: ToolContext, paths: list[str]) -> ToolResult:
     risk="medium",
     category="git",
     access=_writes_workspace,
+    survey=_survey_programs,
     preview=_preview(
         lambda arguments: ("commit", f"--message={arguments.message}", *(arguments.paths or ()))
     ),
@@ -101,6 +144,7 @@ async def git_commit(ctx: ToolContext, message: str, paths: list[str] | None = N
     risk="medium",
     category="git",
     access=_writes_workspace,
+    survey=_survey_checkout,
     preview=_preview(lambda a: ("checkout", *(("-b",) if a.create else ()), a.ref, "--", *(a.paths or ()))),
     aliases=("git_switch",),
     argument_aliases={"branch": "ref", "commit": "ref", "files": "paths", "new": "create"},
@@ -125,25 +169,25 @@ async def git_checkout(
     risk="medium",
     category="git",
     access=_writes_workspace,
-    preview=_preview(lambda arguments: ("stash", arguments.action)),
+    preview=_preview(_stash_arguments),
+    survey=_survey_stash,
 )
 async def git_stash(
     ctx: ToolContext, action: StashAction = "push", message: str = "", index: int = 0
 ) -> ToolResult:
     """Put changes aside (push) and bring them back (pop, apply); list, show, drop entries. `index` is the
     entry's number."""
-    entry = f"stash@{{{max(0, index)}}}"
-    match action:
-        case "push":
-            note = (f"--message={message}",) if message else ()
-            return await _git(ctx, ("stash", "push", *note))
-        case "list":
-            return await _git(ctx, ("stash", "list"))
-        case "show":
-            done = await run_git(git_run(ctx), ("stash", "show", "--patch", *DIFF_OPTIONS, entry), "read")
-            return diff_result(ctx, done, named="", empty="nothing")
-        case "pop" | "apply" | "drop":
-            return await _git(ctx, ("stash", action, entry))
+    if action == "show":
+        shown_diff = ("stash", "show", "--patch", *DIFF_OPTIONS, _entry(index))
+        done = await run_git(git_run(ctx), shown_diff, "read")
+        return diff_result(ctx, done, named="", empty="nothing")
+    return await _git(ctx, _stash_arguments(_Stash(action, message, index)))
+
+
+class _Stash(msgspec.Struct, frozen=True):
+    action: StashAction
+    message: str
+    index: int
 
 
 def _remote(name: str) -> str:
@@ -180,7 +224,13 @@ class _Pull(msgspec.Struct, frozen=True):
     rebase: bool
 
 
-@tool(risk="high", category="git", access=any_access, preview=_preview(_push_arguments))
+@tool(
+    risk="high",
+    category="git",
+    access=any_access,
+    preview=_preview(_push_arguments),
+    survey=_survey_programs,
+)
 async def git_push(
     ctx: ToolContext, remote: str = "origin", branch: str = "", set_upstream: bool = False
 ) -> ToolResult:
@@ -188,7 +238,13 @@ async def git_push(
     return await _git(ctx, _push_arguments(_Push(remote, branch, set_upstream)), "network")
 
 
-@tool(risk="high", category="git", access=any_access, preview=_preview(_pull_arguments))
+@tool(
+    risk="high",
+    category="git",
+    access=any_access,
+    preview=_preview(_pull_arguments),
+    survey=_survey_programs,
+)
 async def git_pull(
     ctx: ToolContext, remote: str = "origin", branch: str = "", rebase: bool = False
 ) -> ToolResult:

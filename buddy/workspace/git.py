@@ -10,11 +10,12 @@ from typing import Literal
 import msgspec
 
 from buddy.agent.tool import ToolError
-from buddy.safety.git_files import files_that_wait, git_folders
+from buddy.safety.git_files import files_that_wait, git_folders, is_repository
 from buddy.safety.sanitise import visible
 from buddy.workspace.ending import uninterrupted
 from buddy.workspace.git_config import (
     CONFIG_LIMIT_S,
+    guarded_options,
     inert_options,
     list_command,
     parse_settings,
@@ -25,10 +26,16 @@ from buddy.workspace.output import OutputBounds
 from buddy.workspace.processes import ChildProcesses, Finished, Request
 
 GitKind = Literal["read", "write", "network", "inert"]
-"""`inert` writes as well, for buddy itself: no hook and no filter of the repository runs with it."""
+"""`inert` writes as well, for buddy itself: no hook and no filter runs with it, not even the person's."""
 LIMIT_S: dict[GitKind, float] = {"read": 30.0, "write": 300.0, "network": 300.0, "inert": 300.0}
 FINISH_S: dict[GitKind, float] = {"read": 0.0, "write": 3.0, "network": 1.0, "inert": 3.0}
 """How long a cancelled git may go on: ended in the middle of a stash or checkout it leaves files missing."""
+
+
+class RepositoryTrust(msgspec.Struct, frozen=True):
+    """Whether the person trusts the folder, so that hooks and filters its repository brings may run."""
+
+    trusted: bool
 
 
 class GitLock:
@@ -65,21 +72,22 @@ class Repository(msgspec.Struct, frozen=True):
 
 
 class GitRun(msgspec.Struct, frozen=True):
-    """Who runs git, and how it is stopped; `bounds`: how much of what it says is kept, where that is not the
-    usual."""
+    """Who runs git, and how it is stopped; `trusted`: hooks and filters of the repository may run; `bounds`:
+    how much of what it says is kept, where that is not the usual."""
 
     children: ChildProcesses
     repository: Repository
     task_id: int
     cancelled: asyncio.Event
     bounds: OutputBounds | None = None
+    trusted: bool = False
 
 
 def find_repository(cwd: str, workspace: str, main: str = "") -> Repository:
     """The repository a folder belongs to: the nearest ancestor with `.git`, whatever its configuration says
     of another place. Raises `ToolError` where there is none."""
     folder = cwd
-    while not os.path.lexists(os.path.join(folder, ".git")):
+    while not is_repository(os.path.join(folder, ".git")):
         parent = os.path.dirname(folder)
         if parent == folder:
             raise ToolError(f"expected a git repository, found no .git in {cwd} or above; git init makes one")
@@ -94,8 +102,10 @@ async def run_git(run: GitRun, arguments: tuple[str, ...], kind: GitKind) -> Fin
     _check_files(run.repository)
     if kind in ("read", "inert"):
         options = inert_options(parse_settings(await _configuration(run, git)))
-    else:
+    elif run.trusted:
         options = quiet_options()
+    else:
+        options = guarded_options(parse_settings(await _configuration(run, git)), run.repository.top)
     argv = (git, "--no-pager", f"--work-tree={run.repository.top}", *options, *arguments)
     finished = await _run(run, argv, kind, LIMIT_S[kind])
     if finished.timed_out:

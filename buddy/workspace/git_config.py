@@ -188,6 +188,63 @@ def inert_options(settings: tuple[Setting, ...]) -> tuple[str, ...]:
     return options(wanted)
 
 
+NEUTRAL = {
+    "core.askpass": "",
+    "core.editor": "false",
+    "core.hookspath": "/dev/null",
+    "core.sshcommand": "ssh",
+    "gpg.program": "gpg",
+    "gpg.openpgp.program": "gpg",
+    "gpg.ssh.program": "ssh-keygen",
+    "gpg.x509.program": "gpgsm",
+    "sequence.editor": "false",
+}
+"""Harmless values for keys of one name; all others are told by their last part."""
+
+NEUTRAL_BY_VARIABLE = {
+    "clean": "",
+    "smudge": "",
+    "process": "",
+    "driver": "false",
+    "command": "true",
+    "uploadpack": "git-upload-pack",
+    "receivepack": "git-receive-pack",
+}
+_OTHERWISE_KEPT_OUT = ("protocol.", "core.worktree", "core.fsmonitor", "alias.", "submodule.", "url.")
+"""Own keys the fixed options, git's command line or the kind of command make harmless."""
+
+
+def guarded_options(settings: tuple[Setting, ...], top: str) -> tuple[str, ...]:
+    """Options for a command that writes in a repository nobody trusts yet: the person's own programs run,
+    those the repository brings do not. Raises `ToolError` for one that cannot be switched off."""
+    persons: dict[str, list[str]] = {}
+    for setting in settings:
+        if not setting.is_own:
+            persons.setdefault(setting.key, []).append(setting.value)
+    hooks = persons.get("core.hookspath", [""])[-1]
+    outside = hooks.startswith(("/", "~")) and not os.path.realpath(os.path.expanduser(hooks)).startswith(top)
+    pairs = [*QUIET.items(), ("core.editor", "false"), ("core.hooksPath", hooks if outside else "/dev/null")]
+    for key in dict.fromkeys(one.key for one in settings if one.is_own and one.runs_something):
+        if key.startswith(_OTHERWISE_KEPT_OUT) or key == "core.hookspath":
+            continue
+        if "=" in key or "\n" in key:
+            raise ToolError(
+                "the repository's git configuration has a program that cannot be switched off: "
+                f"{key[:80]!r}; look at .git/config, or trust the folder (/trust)"
+            )
+        pairs += [(key, value) for value in _persons_or_neutral(key, persons)]
+    return tuple(part for key, value in pairs for part in ("-c", f"{key}={value}"))
+
+
+def _persons_or_neutral(key: str, persons: dict[str, list[str]]) -> list[str]:
+    variable = key.rpartition(".")[2]
+    if variable == "helper":  # a list: an empty value empties it
+        return ["", *persons.get(key, [])]
+    if key in persons:
+        return persons[key][-1:]
+    return [NEUTRAL.get(key, NEUTRAL_BY_VARIABLE.get(variable, ""))]
+
+
 def quiet_options() -> tuple[str, ...]:
     """Options for a command that writes: its hooks and filters are what the person expects to run."""
     return options({**QUIET, "core.editor": "false"})

@@ -337,7 +337,8 @@ async def test_an_approval_shows_the_command_and_what_the_repository_would_run(t
         shown = git_commit.preview(here.context, git_commit.decode('{"message": "it is"}'))
         assert shown == Plain(
             "git commit '--message=it is'",
-            "the repository's configuration runs programs: gpg.program\nhooks that may run: pre-commit",
+            "the repository brings programs of its configuration (gpg.program) and hooks (pre-commit); "
+            "they run",
         )
 
 
