@@ -1,7 +1,8 @@
-"""`buddy demo`: the whole program in a temporary repository, with a scripted model in the model's place.
+"""`buddy demo`: the whole program in a temporary repository, with a scripted model.
 
-Everything else is real: the files, the edits, the shell, the approvals, the session. With `--plain` it plays
-a fixed journey without a terminal.
+Everything else is real: the files, the edits, the shell, the approvals, the session. The script looks at the
+words of the prompt and at the files, so that its lines work in any order. With `--plain` it plays a fixed
+journey without a terminal.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 from buddy.agent.budget import Window
 from buddy.agent.events import ApprovalRequested, TextDelta, TurnFinished
 from buddy.agent.host import Sampling
-from buddy.agent.messages import Text, UserMessage
+from buddy.agent.messages import AssistantMessage, Text, ToolMessage, UserMessage
 from buddy.agent.provider import ModelRequest
 from buddy.cli.arguments import Options
 from buddy.cli.collector import collect_from_here
@@ -45,6 +46,7 @@ PROGRAM = """def average(values: list[float]) -> float:
 print(average([2, 4, 6]))
 print(average([1, 2]))
 """
+BUG = "total / 3"
 LABEL = "DEMO: a scripted model in a temporary repository. Nothing leaves this machine; no key is used."
 HINTS = (
     f"{LABEL}\n"
@@ -61,6 +63,8 @@ class DemoModels(Models):
     def __init__(self, settings: Settings, place: Place, *, pace: Pace) -> None:
         super().__init__(settings, place)
         self._scripts = _scripts()
+        self._root = place.boundary.root
+        self._chosen_for: dict[str, str] = {}
         self._access = ModelAccess(
             name="demo (scripted)",
             model="demo",
@@ -80,16 +84,58 @@ class DemoModels(Models):
         return ""
 
     def _chosen(self, request: ModelRequest) -> Reply:
-        """The next reply of the script the last prompt asks for."""
+        """The next reply of the script the last prompt asks for; a denied call ends it."""
         replied = 0
+        last = request.history[-1]
+        if isinstance(last, ToolMessage) and last.status == "denied":
+            return self._scripts["denied"][0]
         for message in reversed(request.history):
-            if isinstance(message, UserMessage):
-                text = "".join(part.text for part in message.parts if isinstance(part, Text)).lower()
-                name = "tests" if "test" in text else "fix" if "fix" in text or "bug" in text else "story"
-                replies = self._scripts[name]
+            if isinstance(message, UserMessage) and message.origin != "instructions":
+                replies = self._scripts[self._script_for(message)]
                 return replies[min(replied, len(replies) - 1)]
-            replied += message.__struct_config__.tag == "assistant"
-        return self._scripts["story"][0]
+            replied += isinstance(message, AssistantMessage)
+        return self._scripts["other"][0]
+
+    def _script_for(self, prompt: UserMessage) -> str:
+        """The script of a prompt: chosen once, since its own calls change the files."""
+        if prompt.id not in self._chosen_for:
+            self._chosen_for[prompt.id] = script_name(
+                person_words(prompt),
+                is_fixed=BUG not in _content(os.path.join(self._root, "main.py")),
+                has_tests=os.path.exists(os.path.join(self._root, "test_main.py")),
+            )
+        return self._chosen_for[prompt.id]
+
+
+def person_words(prompt: UserMessage) -> str:
+    """The words a person typed. Notes that travel along and attached files stand in brackets of their own."""
+    texts = [part.text for part in prompt.parts if isinstance(part, Text)]
+    return " ".join(text for text in texts if not text.lstrip().startswith("[")).lower()
+
+
+def script_name(words: str, *, is_fixed: bool, has_tests: bool) -> str:
+    """The script for these words in a repository of this state."""
+    if "story" in words:
+        return "story"
+    if "test" in words:
+        return "tests again" if has_tests else "tests" if is_fixed else "tests first"
+    if any(sign in words for sign in ("fix", "bug", "wrong", "repair")):
+        return "fixed" if is_fixed else "fix"
+    if "run" in words.split():
+        return "run"
+    if any(sign in words for sign in ("explain", "what does", "main.py", "read ", "show ", "look ")):
+        return "explain"
+    if words.split()[:1] and words.split()[0].strip("!.,") in ("hi", "hello", "hey", "thanks", "thank"):
+        return "hello"
+    return "other"
+
+
+def _content(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:  # somebody deleted it in the demo: then it has no bug
+        return ""
 
 
 def _scripts() -> dict[str, tuple[Reply, ...]]:
