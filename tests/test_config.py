@@ -208,3 +208,56 @@ def test_every_setting_has_a_line_in_the_example_and_the_example_is_the_default(
 def test_the_first_run_file_is_valid() -> None:
     data = tomllib.loads((ROOT / "templates" / "buddy.toml").read_text())
     assert msgspec.convert(data, Settings).api.model == "openai/gpt-5.2"
+
+
+# --- the environment --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "found"),
+    [
+        ("BUDDY_PERMISSIONS_MODE", "plan", lambda s: s.permissions.mode == "plan"),
+        ("BUDDY_PERMISSION_MODE", "plan", lambda s: s.permissions.mode == "plan"),
+        ("BUDDY_PERMISSION_MODE", "acceptEdits", lambda s: s.permissions.mode == "edit"),
+        (
+            "BUDDY_PERMISSIONS_ALLOW",
+            "Bash(ls),Read(a)",
+            lambda s: s.permissions.allow == ("Bash(ls)", "Read(a)"),
+        ),
+        ("BUDDY_MODELS_FAST_MODEL", "openai/x", lambda s: s.models["fast"].model == "openai/x"),
+        (
+            "BUDDY_MODELS_MY_OWN_BASE_URL",
+            "http://h/v1",
+            lambda s: s.models["my-own"].base_url == "http://h/v1",
+        ),
+        ("BUDDY_NETWORK_TRIES", "3", lambda s: s.network.tries == 3),
+        ("BUDDY_MODEL", "openai/y", lambda s: s.agent.model == "openai/y"),
+        ("BUDDY_AGENT_MODEL", "openai/y", lambda s: s.agent.model == "openai/y"),
+    ],
+)
+def test_RU_5_20_every_variable_of_the_documented_scheme_works(tmp_path, name, value, found) -> None:
+    mine = '[models.fast]\nmodel = "openai/a"\n[models.my-own]\nmodel = "openai/b"\n'
+    got = loaded(tmp_path, user=mine, environment={name: value})
+    assert found(got.settings)
+    assert got.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("BUDDY_DISPLAY_THEM", "did you mean BUDDY_DISPLAY_THEME?"),
+        ("BUDDY_PERMISSIONS_MOD", "did you mean BUDDY_PERMISSIONS_MODE?"),
+        ("BUDDY_MODELS_SLOW_MODEL", "BUDDY_"),
+        ("BUDDY_RULE", "BUDDY_"),
+        ("BUDDY_XYZZY_QUUX_PLUGH", "settings are BUDDY_<SECTION>_<KEY>; see buddy init --print"),
+    ],
+)
+def test_RU_5_20_a_variable_that_is_no_setting_is_told(tmp_path, name: str, hint: str) -> None:
+    (warning,) = loaded(tmp_path, environment={name: "x"}).warnings
+    assert warning.startswith(f"{name} is no setting and has no effect; ")
+    assert hint in warning
+
+
+@pytest.mark.parametrize("name", ["BUDDY_SESSION_ID", "BUDDY_TASK_ID", "BUDDY_JOB", "BUDDYX", "MY_BUDDY_X"])
+def test_RU_5_20_variables_of_others_are_left_alone(tmp_path, name: str) -> None:
+    assert loaded(tmp_path, environment={name: "x"}).warnings == ()

@@ -107,7 +107,7 @@ def load(
             warnings.append(IGNORED)
     else:
         project = ""
-    _merge(merged, _checked(_from_environment(environment), "the environment"))
+    _merge(merged, _checked(_from_environment(environment, merged, warnings), "the environment"))
     _merge(merged, dict(arguments))
     settings, permission_error = _converted(merged)
     if settings.sandbox.level == "require":
@@ -251,22 +251,70 @@ def _tighter(merged: Table, table: Table) -> Table:
     return found
 
 
-def _from_environment(environment: Mapping[str, str]) -> Table:
-    """`BUDDY_MODEL` and `BUDDY_<SECTION>_<KEY>`, converted to the setting's type."""
+PREFIX = "BUDDY_"
+SHORT_NAMES = {"BUDDY_MODEL": ("agent", "model"), "BUDDY_PERMISSION_MODE": ("permissions", "mode")}
+SET_BY_BUDDY = frozenset({"BUDDY_SESSION_ID", "BUDDY_TASK_ID", "BUDDY_JOB"})
+"""Variables of buddy's own children: a buddy in a buddy sees them, and they are no settings."""
+_NO_VARIABLES = ("models", "mcp_servers", "rule")
+
+
+def _from_environment(environment: Mapping[str, str], merged: Table, warnings: list[str]) -> Table:
+    """Settings of `BUDDY_MODEL`, `BUDDY_PERMISSION_MODE`, `BUDDY_<SECTION>_<KEY>` and
+    `BUDDY_MODELS_<NAME>_<KEY>`, converted to their types. Any other `BUDDY_…` is a warning."""
+    given = sorted(name for name in environment if name.startswith(PREFIX) and name not in SET_BY_BUDDY)
+    if not given:
+        return {}
     table: Table = {}
-    if environment.get("BUDDY_MODEL"):
-        table["agent"] = {"model": environment["BUDDY_MODEL"]}
-    for section in Settings.__struct_fields__:
-        if section in ("models", "mcp_servers", "permissions", "rule"):
+    known = _variables(merged)
+    # The short names come first: the long one, being more exact, wins over them.
+    for name in sorted(given, key=lambda name: name not in SHORT_NAMES):
+        path = known.get(name)
+        if path is None:
+            warnings.append(_unknown_variable(name, known))
             continue
-        record = _record_of(section)
-        for key in record.__struct_fields__:
-            name = f"BUDDY_{section}_{key}".upper()
-            if name in environment:
-                table.setdefault(section, {})[key] = _typed(environment[name], record, key, name)
-    if environment.get("BUDDY_PERMISSION_MODE"):
-        table["permissions"] = {"mode": environment["BUDDY_PERMISSION_MODE"]}
+        value = environment[name]
+        if not value and name in SHORT_NAMES:
+            continue
+        *sections, key = path
+        record = Profile if sections[0] == "models" else _record_of(sections[0])
+        into = table
+        for section in sections:
+            into = into.setdefault(section, {})
+        into[key] = (
+            _mode(value) if path == SHORT_NAMES["BUDDY_PERMISSION_MODE"] else _typed(value, record, key, name)
+        )
     return table
+
+
+def _variables(merged: Table) -> dict[str, tuple[str, ...]]:
+    """Every variable that is a setting, with the setting's place in the file."""
+    names: dict[str, tuple[str, ...]] = dict(SHORT_NAMES)
+    for section in Settings.__struct_fields__:
+        if section not in _NO_VARIABLES:
+            for key in _record_of(section).__struct_fields__:
+                names[f"{PREFIX}{section}_{key}".upper()] = (section, key)
+    for profile in cast(Table, merged.get("models", {})):
+        for key in Profile.__struct_fields__:
+            words = "".join(sign if sign.isalnum() else "_" for sign in profile)
+            names[f"{PREFIX}models_{words}_{key}".upper()] = ("models", profile, key)
+    return names
+
+
+def _mode(value: str) -> str:
+    """A permission mode in buddy's words; one that is none is refused with the other settings."""
+    from buddy.safety.policy_table import mode_named  # only who sets one pays for it
+
+    return mode_named(value) or value
+
+
+def _unknown_variable(name: str, known: Mapping[str, object]) -> str:
+    import difflib  # here: 1 ms that only a misspelled variable needs
+
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = (
+        f"did you mean {near[0]}?" if near else "settings are BUDDY_<SECTION>_<KEY>; see buddy init --print"
+    )
+    return f"{name} is no setting and has no effect; {hint}"
 
 
 def _record_of(section: str) -> type[msgspec.Struct]:
