@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect_right
 
 from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
@@ -18,6 +19,9 @@ MAX_IMPORT_DEPTH = 5
 MAX_IMPORTS = 50
 MAX_NAMES = 1000  # different names looked up on the disk
 _IMPORT = pattern(r"(?m)^[ \t]*@([^\s@]+)[ \t]*$")
+_MENTION = pattern(r"(?m)(?:(?<=[\s(\[\"'])|^)@([^\s@`]+)")
+_CODE = pattern(r"(?ms)^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*$|\Z)|(`{1,3})[^`\n]+\2")
+_TRAILING = ".,;:!?)]}'\""
 
 
 class Unreadable(Exception):
@@ -25,7 +29,9 @@ class Unreadable(Exception):
 
 
 def instruction_text(path: str, *, root: str, home: str) -> str:
-    """The text of a file beneath `root`, `@path` lines replaced by files they name. Raises `Unreadable`."""
+    """Return the text of a file beneath `root` with what it imports. An `@path` alone on its line is replaced
+    by the file; one inside a sentence has the file behind the text, under its name; in code it is text.
+    Raises `Unreadable`."""
     return _Reader(os.path.realpath(root), home).read(path, [])
 
 
@@ -44,19 +50,38 @@ class _Reader:
         text = without_comments(self._bytes(real).decode("utf-8", "replace").removeprefix("\ufeff"))
         inside = [*chain, real]
 
-        def imported(match: re.Match[str]) -> str:
-            if len(inside) > MAX_IMPORT_DEPTH or self._imports_left == 0:
-                return match[0]
-            target = self._find(os.path.join(os.path.dirname(real), match[1]))
-            if not target or target in inside:
-                return match[0]
-            self._imports_left -= 1
-            try:
-                return self.read(target, inside)
-            except Unreadable:
-                return match[0]
+        code = _CodeRanges(text)
+        alone: set[int] = set()
 
-        return _IMPORT().sub(imported, text).strip()
+        def replaced(match: re.Match[str]) -> str:
+            if match.start(1) in code:
+                return match[0]
+            alone.add(match.start(1))
+            return self._imported(match[1], real, inside)[1] or match[0]
+
+        body = _IMPORT().sub(replaced, text).strip()
+        behind: dict[str, str] = {}
+        for match in _MENTION().finditer(text):
+            name = match[1].rstrip(_TRAILING)
+            if not name or match.start(1) in alone or match.start(1) in code:
+                continue
+            target, content = self._imported(name, real, inside)
+            if content and target not in behind:
+                behind[target] = f"## {name}\n\n{content}"
+        return "\n\n".join(piece for piece in (body, *behind.values()) if piece)
+
+    def _imported(self, name: str, importer: str, inside: list[str]) -> tuple[str, str]:
+        """The file of a name and its text, two empty strings where there is nothing to import."""
+        if len(inside) > MAX_IMPORT_DEPTH or self._imports_left == 0:
+            return "", ""
+        target = self._find(os.path.join(os.path.dirname(importer), name))
+        if not target or target in inside:
+            return "", ""
+        self._imports_left -= 1
+        try:
+            return target, self.read(target, inside)
+        except Unreadable:
+            return "", ""
 
     def _find(self, name: str) -> str:
         """The file behind a name; "" where there is none, and for every new name once too many were seen."""
@@ -78,6 +103,19 @@ class _Reader:
             raise Unreadable(str(error)) from error
         except OSError as error:
             raise Unreadable(error.strerror or type(error).__name__) from error
+
+
+class _CodeRanges:
+    """Code blocks and code spans of a text: `position in ranges`."""
+
+    def __init__(self, text: str) -> None:
+        found = [code.span() for code in _CODE().finditer(text)]
+        self._starts = [start for start, _ in found]
+        self._ends = [end for _, end in found]
+
+    def __contains__(self, position: int) -> bool:
+        index = bisect_right(self._starts, position) - 1
+        return index >= 0 and position < self._ends[index]
 
 
 def without_comments(text: str) -> str:

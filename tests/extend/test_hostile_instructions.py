@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,56 @@ def test_the_persons_own_file_may_be_a_link(root: Path) -> None:
     (home / ".config" / "buddy").mkdir(parents=True)
     (home / ".config" / "buddy" / "AGENTS.md").symlink_to(home / "dotfiles" / "AGENTS.md")
     assert texts(found_in(root)) == [("~/.config/buddy/AGENTS.md", "mine\nmore")]
+
+
+# --- imports inside sentences -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sentence", "name"),
+    [
+        ("See @docs/style.md for the style.", "docs/style.md"),
+        ("The style is in @docs/style.md.", "docs/style.md"),
+        ("- (@docs/style.md), please", "docs/style.md"),
+        ('Read "@docs/style.md"!', "docs/style.md"),
+        ("`x = 1` and @docs/style.md", "docs/style.md"),
+        ("@docs/style.md first, then @docs/style.md again", "docs/style.md"),
+        ("See @./docs/style.md", "./docs/style.md"),
+    ],
+)
+def test_RU_4_8_a_file_named_in_a_sentence_stands_behind_the_text(
+    root: Path, sentence: str, name: str
+) -> None:
+    (root / "docs").mkdir()
+    (root / "docs" / "style.md").write_text("Tabs.\n")
+    (root / "AGENTS.md").write_text(f"{sentence}\nMore.\n")
+    assert texts(found_in(root)) == [("AGENTS.md", f"{sentence}\nMore.\n\n## {name}\n\nTabs.")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Write to me@style.md or @nobody.",
+        "Use `@style.md` in a prompt.",
+        "```\nSee @style.md\n@style.md\n```",
+        "~~~sh\n@style.md\n~~~",
+        "```\nnever closed: see @style.md",
+        "See @../outside.md and @/etc/hostname and @.env",
+        "A decorator: @property",
+        "See @AGENTS.md itself",
+    ],
+)
+def test_RU_4_8_what_is_no_import_stays_text(root: Path, text: str) -> None:
+    (root / "style.md").write_text("Tabs.\n")
+    (root / ".env").write_text("KEY=1\n")
+    (root.parent / "outside.md").write_text("outside\n")
+    (root / "AGENTS.md").write_text(text)
+    assert texts(found_in(root)) == [("AGENTS.md", text)]
+
+
+@pytest.mark.parametrize("sign", ["`", "``x", "```\n", "@", "@a.md ", "`@a.md`", " (@", "~~~\n"])
+def test_RU_4_8_many_marks_take_no_longer_than_few(root: Path, sign: str) -> None:
+    (root / "AGENTS.md").write_text(sign * (100_000 // len(sign)))
+    before = time.process_time()
+    found_in(root)
+    assert time.process_time() - before < 5, "quadratic would be minutes"
