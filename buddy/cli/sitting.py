@@ -8,10 +8,14 @@ import contextlib
 import logging
 import os
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
+from buddy import __version__
 from buddy.agent.counting import counted
+from buddy.agent.events import TurnFinished
 from buddy.cli.arguments import Options
+from buddy.cli.branch import look_at_branch
 from buddy.cli.demo import FAREWELL, HINTS, DemoModels
 from buddy.cli.desk import Desk, open_desk
 from buddy.cli.doctor import report
@@ -28,13 +32,15 @@ from buddy.config.settings import ConfigError
 from buddy.llm.giving_way import giving_way
 from buddy.llm.scripted import Pace
 from buddy.repl.at_desk import AtDesk
-from buddy.repl.blocks import Note, PlainText
+from buddy.repl.blocks import Note, PlainText, Welcome
+from buddy.repl.branch import Branch
 from buddy.repl.commands.builtin import builtin_commands
 from buddy.repl.completion import DeskCompleter
 from buddy.repl.file_names import found
 from buddy.repl.own_work import OwnWork
 from buddy.repl.port import Context, DeskPort, Stage
 from buddy.repl.replay import blocks_of
+from buddy.safety.sanitise import one_line
 from buddy.sessions.folder import FolderError
 from buddy.sessions.lock import LockedError
 from buddy.sessions.store import (
@@ -51,6 +57,9 @@ from buddy.workspace.file_index import FileIndexes
 _log = logging.getLogger(__name__)
 
 USAGE = 2
+LAST_TITLE_CHARS = 60
+WELCOME_WITHIN_S = 0.3
+"""How long the first screen waits for git."""
 PREPARE_AFTER_S = 1.0
 """What the start itself still does, and the first keys, come before."""
 PROBLEM_WITHIN_S = 0.7
@@ -118,11 +127,13 @@ def _models(options: Options, place: Place, loaded: Loaded, front: Front) -> Mod
 
 async def _work(desk: Desk, options: Options, front: Front, log_path: str) -> None:
     reader = desk.board.reader()
-    pump = asyncio.create_task(_pump(reader, front))
+    branch = Branch(partial(look_at_branch, desk.children, desk.place.boundary))
+    pump = asyncio.create_task(_pump(reader, front, branch))
     jobs: set[asyncio.Task[None]] = set()
     try:
         stage = _stage(front, jobs, desk)
-        await _begin(desk, options, front, stage, log_path)
+        stage.start(branch.watch(front.screen.touch))
+        await _begin(desk, options, front, stage, log_path, branch)
         stage.start(_prepare(desk))
         await front.stop.wait()
     finally:
@@ -135,13 +146,15 @@ async def _work(desk: Desk, options: Options, front: Front, log_path: str) -> No
         await asyncio.wait({pump, *jobs})
 
 
-async def _begin(desk: Desk, options: Options, front: Front, stage: Stage, log_path: str) -> None:
+async def _begin(
+    desk: Desk, options: Options, front: Front, stage: Stage, log_path: str, branch: Branch
+) -> None:
     """Say what there is to know, and hand the desk what the person types and has typed."""
     folder = FolderTrust(desk.place)
     own = OwnWork(desk.board.parts.clock.now, front.screen.touch)
-    context = Context(_port(desk, folder, options, log_path), stage, own)
+    context = Context(_port(desk, folder, options, log_path, branch), stage, own)
     _listen(desk, front)
-    asked, _ = await asyncio.gather(asyncio.to_thread(folder.ask), _greet(desk, front, stage))
+    asked, _ = await asyncio.gather(asyncio.to_thread(folder.ask), _greet(desk, front, stage, branch))
     for note in desk.notes:
         if not (asked and note in (IGNORED, desk.place.trust_note)):
             front.print(Note("warning", note))
@@ -179,12 +192,14 @@ def _listen(desk: Desk, front: Front) -> None:
     desk.questions.listeners.append(said)
 
 
-async def _pump(reader: EventReader, front: Front) -> None:
+async def _pump(reader: EventReader, front: Front, branch: Branch) -> None:
     while batch := await reader.batch():
         front.batches.put_nowait(batch)
+        if any(isinstance(event.event, TurnFinished) for event in batch):
+            branch.refresh()
 
 
-async def _greet(desk: Desk, front: Front, stage: Stage) -> None:
+async def _greet(desk: Desk, front: Front, stage: Stage, branch: Branch) -> None:
     """What a resumed session said last, or what a first run has to know."""
     board = desk.board
     history = board.task(board.focus).history
@@ -197,11 +212,34 @@ async def _greet(desk: Desk, front: Front, stage: Stage) -> None:
     if isinstance(desk.models, DemoModels):
         front.print(PlainText(HINTS))
         return
+    front.print(await _welcome(desk, branch))
     told = asyncio.Event()
     stage.start(_tell_problem(desk, front, told))
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(PROBLEM_WITHIN_S):
             await told.wait()
+
+
+async def _welcome(desk: Desk, branch: Branch) -> Welcome:
+    """The first screen; git has a moment in which to name the branch."""
+    shown, found = await asyncio.gather(branch.first(WELCOME_WITHIN_S), asyncio.to_thread(_found, desk))
+    home, folder = os.path.expanduser("~"), desk.place.boundary.cwd
+    name = f"~{folder.removeprefix(home)}" if folder == home or folder.startswith(home + "/") else folder
+    model = desk.board.parts.model(desk.board.task(desk.board.focus).model).name
+    return Welcome(__version__, name, shown, model, f"{desk.policy.mode} mode", found)
+
+
+def _found(desk: Desk) -> tuple[str, ...]:
+    """The facts worth knowing about the folder: instructions in force, trust, the last session. Looks at the
+    disk."""
+    facts = [", ".join(desk.instructions)] if desk.instructions else []
+    facts += ["trusted folder"] if desk.place.trusted else []
+    others = (one for one in desk.store.list() if one.session_id != desk.session.session_id)
+    last = next((one for one in others if not one.foreign), None)
+    if last is not None:
+        title = one_line(last.name or last.title, LAST_TITLE_CHARS)
+        facts.append(f"/resume: {title}" if title else "/resume: the last session")
+    return (" · ".join(facts),) if facts else ()
 
 
 async def _tell_problem(desk: Desk, front: Front, told: asyncio.Event) -> None:
@@ -236,7 +274,7 @@ async def _closed(desk: Desk, front: Front) -> None:
         await asyncio.to_thread(desk.store.delete, session_id)
 
 
-def _port(desk: Desk, folder: FolderTrust, options: Options, log_path: str) -> DeskPort:
+def _port(desk: Desk, folder: FolderTrust, options: Options, log_path: str, branch: Branch) -> DeskPort:
     return DeskPort(
         board=desk.board,
         policy=desk.policy,
@@ -260,6 +298,7 @@ def _port(desk: Desk, folder: FolderTrust, options: Options, log_path: str) -> D
         sandbox="sandbox: NONE",
         instructions=desk.instructions,
         log_path=log_path,
+        branch=branch,
     )
 
 

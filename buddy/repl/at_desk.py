@@ -86,6 +86,7 @@ class AtDesk:
                 await self._slash(context, line)
             case ShellLine(command, private):
                 await run_shell_line(context, command, private=private)
+                context.desk.branch.refresh()
             case Answer(request_id, digest, answer):
                 board.inbox.answer(request_id, digest, answer)
             case Cancel():
@@ -187,6 +188,7 @@ class AtDesk:
             numbers={one.event.request_id: one.number for one in board.inbox.waiting()},
             usage=board.task(board.focus).meter.report(),
             untrusted=desk.trust_is_asked(),
+            branch=desk.branch.shown,
             coming=self._way.is_any(board.focus) or board.task(board.focus).running,
         )
 

@@ -134,6 +134,17 @@ class Table(msgspec.Struct, frozen=True, tag="table"):
     rows: tuple[tuple[str, ...], ...]
 
 
+class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
+    """The first screen of a session: the program, the place, who answers how; `found` is worth knowing."""
+
+    version: str
+    folder: str
+    branch: str
+    model: str
+    mode: str
+    found: tuple[str, ...]
+
+
 class PlainText(msgspec.Struct, frozen=True, tag="plain_text"):
     """Text a command prints as it is."""
 
@@ -159,6 +170,7 @@ Block = (
     | TaskHeading
     | Table
     | PlainText
+    | Welcome
     | Expanded
 )
 Foldable = ToolCall | Lookups | Thought | ApprovalAsked
@@ -177,5 +189,5 @@ def gap_before(before: Block | None, block: Block) -> bool:
             return not isinstance(before, (ToolCall, Lookups, Note))
         case Note():
             return not isinstance(before, (Note, ToolCall, Lookups))
-        case UserPrompt() | ApprovalAsked() | TaskHeading() | Table() | PlainText() | Expanded():
+        case UserPrompt() | ApprovalAsked() | TaskHeading() | Table() | PlainText() | Welcome() | Expanded():
             return True

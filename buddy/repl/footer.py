@@ -8,8 +8,8 @@ from buddy.agent.counting import counted
 from buddy.agent.events import TokenUsage
 from buddy.repl import words
 from buddy.repl.style import Line, Look
-from buddy.repl.view_state import DeskFacts, ViewState
-from buddy.repl.width import cells, fit, fit_line
+from buddy.repl.view_state import DeskFacts, ViewState, without_sandbox
+from buddy.repl.width import cells, fit, fit_line, line_cells
 from buddy.safety.sanitise import one_line
 
 CONTEXT_WARNING = 0.8
@@ -17,6 +17,9 @@ TYPING, SIGN_CELLS = "INSERT", 7
 """The sign of the mode that needs no notice; the length of the longest one."""
 MODEL_CELLS, SHORT_MODEL_CELLS, SHORTEST_MODEL_CELLS = 40, 20, 10
 REASON_CELLS = 20
+BRANCH_CELLS = 24
+NO_SANDBOX = "no sandbox"
+KEYS = "? keys"
 _BARE_MODEL, _SHORT_MODEL, _SHORT_WORDS, _SHORTEST = range(1, 5)
 """How much is shortened, step by step, before anything goes: the model's name first, then the words."""
 
@@ -46,10 +49,16 @@ def footer_line(state: ViewState, columns: int, look: Look, *, beside: bool = Fa
         for step in range(_SHORTEST + 1):
             left = width - _width(parts, step)
             if left >= 0:
-                return _joined(parts, step, look, left)
+                return _with_keys(_joined(parts, step, look, left), width, look)
         if len(parts) < 2:
             return fit_line(_joined(parts, _SHORTEST, look, 0), width, look.glyphs.ellipsis)
         parts.remove(max(parts, key=lambda part: part.rank))
+
+
+def _with_keys(line: Line, width: int, look: Look) -> Line:
+    """The footer with the way to the list of keys, where room is left: nothing is shortened for it."""
+    more: Line = [("muted", f" {look.glyphs.dot} " if line else ""), ("muted", KEYS)]
+    return [*line, *more] if line_cells([*line, *more]) <= width else line
 
 
 def with_sign(footer: Line, sign: str, look: Look) -> Line:
@@ -60,25 +69,33 @@ def with_sign(footer: Line, sign: str, look: Look) -> Line:
 
 
 def _parts(state: ViewState, look: Look) -> list[_Part]:
-    """All there is to say, in the order it is shown. The sandbox goes first, then what the live region and
-    the trust question say as well, then the numbers, then who answers in which mode."""
+    """All there is to say, in the order it is shown. What is said elsewhere too goes first: the keys, a
+    sandbox, the trust question, what runs; then the numbers, then who answers in which mode."""
     desk = state.desk
     running = len(state.running())
     parts = [
         _waiting(len(state.inbox), sum(row.kind == "question" for row in desk.queue)),
         _Part(1, "bold" if desk.mode != "yolo" else "error", one_line(desk.mode, 20)),
         _model(desk.model, look.glyphs.ellipsis),
+        _Part(9, "", one_line(desk.branch, BRANCH_CELLS)),
         *(_numbers(desk.usage, look) if desk.usage is not None else ()),
         _Part(
-            6,
+            7,
             "phase",
             f"{counted(running, 'task')} running" if running else "",
             ((_SHORT_WORDS, f"{running} running"),),
         ),
-        _Part(8, "error" if "NONE" in desk.sandbox else "", one_line(desk.sandbox, 40)),
+        _sandbox(desk.sandbox),
         *_warnings(desk),
     ]
     return [part for part in parts if part.text]
+
+
+def _sandbox(sandbox: str) -> _Part:
+    """No alarm: that there is none was said in words at the first approval. It stays as long as the mode."""
+    if without_sandbox(sandbox):
+        return _Part(3, "", NO_SANDBOX, ((_SHORT_WORDS, "no sbx"),))
+    return _Part(10, "", one_line(sandbox, 40))
 
 
 def _waiting(approvals: int, questions: int) -> _Part:
@@ -104,12 +121,13 @@ def _numbers(usage: TokenUsage, look: Look) -> list[_Part]:
     if usage.context_tokens and usage.context_limit:
         share = usage.context_tokens / usage.context_limit
         style = "warning" if share >= CONTEXT_WARNING else ""
-        parts.append(_Part(3, style, f"{share:.0%} context", ((_SHORT_WORDS, f"{share:.0%} ctx"),)))
+        parts.append(_Part(4, style, f"{share:.0%} context", ((_SHORT_WORDS, f"{share:.0%} ctx"),)))
     tokens = usage.total.input_tokens + usage.total.output_tokens
     if tokens and look.numbers:
         said = words.tokens(tokens)
-        parts.append(_Part(5, "", f"{said} tokens", ((_SHORT_WORDS, f"{said} tok"),)))
-        parts.append(_Part(4, "", words.cost(usage.cost_usd, known=usage.cost_known)))
+        counted_ = words.token_count(tokens)
+        parts.append(_Part(6, "", counted_, ((_SHORT_WORDS, f"{said} tok"),)))
+        parts.append(_Part(5, "", words.cost(usage.cost_usd, known=usage.cost_known)))
     return parts
 
 
@@ -117,7 +135,7 @@ def _warnings(desk: DeskFacts) -> list[_Part]:
     """What is not as usual: NOT SAVED, yes to all questions; and the folder nobody has trusted."""
     parts = [_Part(0, "warning", one_line(text, 60), _without_reason(text)) for text in desk.extra]
     if desk.untrusted:
-        parts.append(_Part(7, "warning", "not trusted: /trust", ((_SHORT_WORDS, "not trusted"),)))
+        parts.append(_Part(8, "warning", "not trusted: /trust", ((_SHORT_WORDS, "not trusted"),)))
     return parts
 
 

@@ -25,6 +25,7 @@ from buddy.repl.blocks import (
     ToolCall,
     TurnSummary,
     UserPrompt,
+    Welcome,
 )
 from buddy.repl.displays import (
     Fold,
@@ -96,6 +97,8 @@ class Painter:
                 return self._table(block, width)
             case PlainText():
                 return indented_text_lines(self.look.said(block.text), width)
+            case Welcome():
+                return self._welcome(block, width)
             case Expanded():
                 return self._expanded(block.block, width)
 
@@ -255,6 +258,20 @@ class Painter:
         lines = wrap([(style, who + word), ("muted", dot + dot.join(facts))], width)
         reason = "" if block.reason == word else block.reason
         return lines + text_lines(reason, width, style)
+
+    def _welcome(self, block: Welcome, width: int) -> list[Line]:
+        dot = f" {self.look.glyphs.dot} "
+        lines: list[Line] = [
+            [("bold", "buddy"), ("muted", f" {block.version}{dot}"), ("", visible(block.folder))],
+            [("", visible(block.model)), ("muted", f"{dot}{block.mode}")],
+            [("muted", "type a task")],
+        ]
+        if block.branch:
+            lines[0].append(("muted", dot + visible(block.branch)))
+        for key, meaning in (("/", "commands"), ("?", "keys")):
+            lines[2] += [("muted", dot), ("key", key), ("muted", f" {meaning}")]
+        lines += [[("muted", visible(fact))] for fact in block.found]
+        return [part for line in lines for part in wrap(line, width)]
 
     def _heading(self, block: TaskHeading, width: int) -> list[Line]:
         rule = self.look.glyphs.rule

@@ -27,6 +27,7 @@ from buddy.repl.blocks import (
     ToolCall,
     TurnSummary,
     UserPrompt,
+    Welcome,
 )
 from buddy.repl.printed import NARROWEST, Paint
 
@@ -182,7 +183,7 @@ def is_heavy(block: Block) -> bool:
             return _chars(block.preview) > HEAVY_CHARS
         case Expanded():
             return True
-        case Thought() | Lookups() | ApprovalAnswered() | TurnSummary() | TaskHeading():
+        case Welcome() | Thought() | Lookups() | ApprovalAnswered() | TurnSummary() | TaskHeading():
             return False
 
 

@@ -11,6 +11,7 @@ from buddy.config.loading import Loaded
 from buddy.config.settings import Settings
 from buddy.extend.mentions import Expanded
 from buddy.llm.catalog import Catalogue
+from buddy.repl.branch import Branch
 from buddy.repl.own_work import OwnWork
 from buddy.safety.paths import Boundary
 from buddy.safety.policy_state import Policy
@@ -37,7 +38,8 @@ class DeskPort(msgspec.Struct, frozen=True):
     this folder (once, always, no; it blocks), `trust_is_asked` says whether that question is open; `sandbox`
     is the footer's word; `instructions` names the instruction files in force, `log_path` is "" when there is
     no log; `loaded` says where the settings came from; `doctor` examines this machine, a line each (it
-    blocks: call it in a thread), `problem` says why a model can't be asked, "" when it can."""
+    blocks: call it in a thread), `problem` says why a model can't be asked, "" when it can; `branch` is the
+    workspace's."""
 
     board: TaskBoard
     policy: Policy
@@ -61,6 +63,7 @@ class DeskPort(msgspec.Struct, frozen=True):
     sandbox: str
     instructions: tuple[str, ...]
     log_path: str
+    branch: Branch = msgspec.field(default_factory=Branch)
 
 
 class Stage(msgspec.Struct, frozen=True):

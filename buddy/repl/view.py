@@ -41,10 +41,12 @@ from buddy.repl.view_state import (
     Waiting,
     Working,
     Writing,
+    without_sandbox,
 )
 from buddy.safety.sanitise import one_line
 from buddy.tools.arguments_so_far import ArgumentsSoFar
 
+NO_SANDBOX = "There is no sandbox here: what you approve can do whatever you can."
 LAST_LINE_CHARS = 400
 THOUGHT_TAIL = 600
 KEPT_ERROR_CHARS = 20_000
@@ -348,7 +350,13 @@ def _asked(state: ViewState, task: TaskView, event: ev.ApprovalRequested, at: fl
             marked_at=None,
         )
     )
-    return [ApprovalAsked(event.request_id, task.task_id, title, event.risk, event.reason, event.preview)]
+    warned = state.said_no_sandbox or not without_sandbox(state.desk.sandbox)
+    state.said_no_sandbox = state.said_no_sandbox or not warned
+    warning: list[Block] = [] if warned else [Note("warning", NO_SANDBOX)]
+    return [
+        *warning,
+        ApprovalAsked(event.request_id, task.task_id, title, event.risk, event.reason, event.preview),
+    ]
 
 
 def _resolved(state: ViewState, task: TaskView, event: ev.ApprovalResolved, at: float) -> list[Block]:

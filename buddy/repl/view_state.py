@@ -43,7 +43,7 @@ class DeskFacts(msgspec.Struct, frozen=True):
     beside the tasks; `numbers` are the numbers of requests for approval, by their ids; `usage` is what the
     task in front has used, also before this start of the program; `untrusted`: the question whether this
     folder is trusted is open; `coming`: a turn of the task in front runs or is on its way, though no event
-    may have told of it yet."""
+    may have told of it yet; `branch` is the workspace's, with a star where files are changed."""
 
     focus: int
     mode: str
@@ -57,9 +57,15 @@ class DeskFacts(msgspec.Struct, frozen=True):
     usage: TokenUsage | None = None
     untrusted: bool = False
     coming: bool = False
+    branch: str = ""
 
 
 NO_DESK = DeskFacts(focus=1, mode="ask", model="", sandbox="", queue=(), names={})
+
+
+def without_sandbox(sandbox: str) -> bool:
+    """Whether commands run without one, by the word for it."""
+    return "NONE" in sandbox
 
 
 class Waiting(msgspec.Struct):
@@ -183,6 +189,7 @@ class ViewState:
         self.folded: deque[Foldable] = deque(maxlen=KEPT_FOLDED)
         self.deferred: list[Block] = []
         """Answers of background tasks that wait until the answer in front is complete."""
+        self.said_no_sandbox = False
         self.desk = NO_DESK
 
     def reset(self) -> None:

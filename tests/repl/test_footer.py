@@ -8,6 +8,7 @@ import pytest
 
 from buddy.agent import events as ev
 from buddy.agent.messages import Usage
+from buddy.repl.blocks import Note
 from buddy.repl.footer import footer_line
 from buddy.repl.style import ASCII, UNICODE, Look
 from buddy.repl.view import fold
@@ -59,15 +60,15 @@ def test_names_and_words_are_shortened_before_anything_goes_and_what_is_listed_f
     state = busy(desk())
     assert [at(state, columns) for columns in (120, 106, 90, 80, 70, 60, 50, 40, 30, 20)] == [
         "1 approval waiting · ask · openai/gpt-5.2 · 50% context · 12.3k tokens · $0.12 "
-        "· 1 task running · sandbox: NONE",
-        "1 approval waiting · ask · gpt-5.2 · 50% context · 12.3k tokens · $0.12 "
-        "· 1 task running · sandbox: NONE",
-        "1 to approve · ask · gpt-5.2 · 50% ctx · 12.3k tok · $0.12 · 1 running · sandbox: NONE",
-        "1 to approve · ask · gpt-5.2 · 50% ctx · 12.3k tok · $0.12 · 1 running",
-        "1 waiting · ask · gpt-5.2 · 50% ctx · 12.3k tok · $0.12 · 1 running",
-        "1 to approve · ask · gpt-5.2 · 50% ctx · 12.3k tok · $0.12",
-        "1 to approve · ask · gpt-5.2 · 50% ctx · $0.12",
-        "1 to approve · ask · gpt-5.2 · 50% ctx",
+        "· 1 task running · no sandbox · ? keys",
+        "1 approval waiting · ask · gpt-5.2 · 50% context · 12.3k tokens · $0.12 · 1 tas"
+        "k running · no sandbox",
+        "1 to approve · ask · gpt-5.2 · 50% ctx · 12.3k tok · $0.12 · 1 running · no sbx · ? keys",
+        "1 to approve · ask · gpt-5.2 · 50% ctx · 12.3k tok · $0.12 · 1 running · no sbx",
+        "1 to approve · ask · gpt-5.2 · 50% ctx · 12.3k tok · $0.12 · no sbx",
+        "1 to approve · ask · gpt-5.2 · 50% ctx · $0.12 · no sbx",
+        "1 to approve · ask · gpt-5.2 · 50% ctx · no sbx",
+        "1 to approve · ask · gpt-5.2 · no sbx",
         "1 to approve · ask · gpt-5.2",
         "1 to approve · ask",
     ]
@@ -86,44 +87,77 @@ def test_mode_model_context_tokens_and_cost_are_there_at_80_columns_whatever_els
         assert said[1] == "ask", said
         assert said[2].startswith(model.rpartition("/")[2][:9].replace("漢" * 9, "漢" * 4)), said
         assert said[3].startswith("50% c"), said
-        assert said[4].startswith("12.3k tok"), said
-        assert said[5] in ("$0.12", "$0.0123", "no price"), said
+        assert extra or said[4].startswith("12.3k tok"), said
+        assert extra or said[5] in ("$0.12", "$0.0123", "no price"), said
+        assert set(said) & {"no sandbox", "no sbx"}, said
 
 
 def test_a_folder_that_is_not_trusted_takes_no_number_away_at_80_columns() -> None:
     assert at(desk(untrusted=True), 80) == (
-        "ask · gpt-5.2 · 50% ctx · 12.3k tok · $0.12 · sandbox: NONE · not trusted"
+        "ask · gpt-5.2 · 50% ctx · 12.3k tok · $0.12 · no sbx · not trusted · ? keys"
     )
-    assert at(desk(untrusted=True), 120).endswith(" · sandbox: NONE · not trusted: /trust")
+    assert at(desk(untrusted=True), 120).endswith(" · no sandbox · not trusted: /trust · ? keys")
 
 
 def test_a_long_name_of_a_model_is_cut_from_its_maker_on_and_never_in_front_of_its_beginning() -> None:
     assert at(desk(LONG), 110).startswith("ask · openrouter/anthropic/claude-sonnet-4.5-…")
     assert at(desk(LONG), 90) == (
-        "ask · claude-sonnet-4.5-20250929 · 50% context · 12.3k tokens · $0.12 · sandbox: NONE"
+        "ask · claude-sonnet-4.5-20250929 · 50% context · 12.3k tokens · $0.12 · no sandbox"
     )
     assert at(desk(LONG), 80) == (
-        "ask · claude-sonnet-4.5-2… · 50% context · 12.3k tokens · $0.12 · sandbox: NONE"
+        "ask · claude-sonnet-4.5-2… · 50% context · 12.3k tokens · $0.12 · no sandbox"
     )
 
 
 def test_a_name_that_has_to_be_cut_takes_all_the_room_there_is() -> None:
     state = busy(desk(LONG, untrusted=True))
-    assert at(state, 80) == "1 waiting · ask · claude-sonnet-4.5-… · 50% ctx · 12.3k tok · $0.12 · 1 running"
-    assert at(state, 76) == "1 waiting · ask · claude-sonnet-… · 50% ctx · 12.3k tok · $0.12 · 1 running"
+    assert at(state, 80) == "1 waiting · ask · claude-so… · 50% ctx · 12.3k tok · $0.12 · 1 running · no sbx"
+    assert at(state, 76) == "1 waiting · ask · claude-sonnet-4.5… · 50% ctx · 12.3k tok · $0.12 · no sbx"
 
 
 def test_what_is_not_saved_stays_and_its_reason_goes_first() -> None:
     state = desk(extra=("NOT SAVED: No space left on device", "approvals: all"))
-    assert at(state, 80) == "ask · gpt-5.2 · 50% ctx · 12.3k tok · $0.12 · NOT SAVED · approvals: all"
+    assert at(state, 80) == "ask · gpt-5.2 · 50% ctx · $0.12 · no sbx · NOT SAVED · approvals: all · ? keys"
     assert at(state, 30) == "NOT SAVED · approvals: all"
 
 
 def test_a_cost_without_a_known_price_is_no_amount() -> None:
-    assert " · no price · " in at(desk(used=usage(0, known=False)), 100)
-    assert " · $0.12+ · " in at(desk(used=usage(0.12, known=False)), 100)
+    assert " · no price · " in at(desk(used=usage(0, known=False)), 120)
+    assert " · $0.12+ · " in at(desk(used=usage(0.12, known=False)), 120)
 
 
 def test_the_numbers_can_be_turned_off_but_for_the_context() -> None:
     quiet = Look("mono", UNICODE, ansi=False, numbers=False)
-    assert at(desk(), 100, quiet) == "ask · openai/gpt-5.2 · 50% context · sandbox: NONE"
+    assert at(desk(), 100, quiet) == "ask · openai/gpt-5.2 · 50% context · no sandbox · ? keys"
+
+
+def test_RU_A11_no_sandbox_is_no_alarm_and_is_there_in_forty_columns() -> None:
+    for columns in (40, 80, 120):
+        line = footer_line(busy(desk()), columns, LOOK)
+        assert [style for style, text in line if text in ("no sandbox", "no sbx")] == ["muted"]
+
+
+def test_RU_A11_the_first_approval_says_in_words_that_there_is_no_sandbox() -> None:
+    state, tape = desk(), Tape()
+    said = [
+        block.text
+        for number in range(3)
+        for event in (tape.tool(f"c{number}"), tape.asked(f"q{number}", f"c{number}"))
+        for block in fold(state, event)
+        if isinstance(block, Note)
+    ]
+    assert said == ["There is no sandbox here: what you approve can do whatever you can."]
+    state.desk = DeskFacts(1, "ask", "m", "sandbox: bwrap", (), {})
+    state.said_no_sandbox = False
+    assert not any(
+        isinstance(block, Note)
+        for block in [*fold(state, tape.tool("d")), *fold(state, tape.asked("r", "d"))]
+    )
+
+
+def test_the_footer_names_the_branch_and_the_way_to_the_keys_where_there_is_room() -> None:
+    state = ViewState()
+    state.desk = DeskFacts(1, "ask", "openai/gpt-5.2", "sandbox: bwrap", (), {}, branch="main*")
+    assert at(state, 80) == "ask · openai/gpt-5.2 · main* · sandbox: bwrap · ? keys"
+    assert at(state, 50) == "ask · openai/gpt-5.2 · main* · sandbox: bwrap"
+    assert at(state, 30) == "ask · openai/gpt-5.2 · main*"

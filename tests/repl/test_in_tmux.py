@@ -85,7 +85,7 @@ def test_resizing_leaves_one_prompt_and_no_ghosts(window: Callable[[str, int, in
         tmux("resize-window", "-x", str(columns), "-y", str(rows))
         rule = "─" * (columns - 1)
         tmux.until(lambda rule=rule: rule in tmux.screen())
-    app = ["─" * 59, "❯ a draft that stays", "ask"]
+    app = ["─" * 59, "❯ a draft that stays", "ask · ? keys"]
     tmux.until(lambda: tmux.screen()[-3:] == app)
     # tmux itself moves halves of the old rule into its history while it wraps lines again.
     tmux.until(lambda: [x for x in tmux.screen(past=True) if "─" not in x] == ["from-the-shell", *app[1:]])
@@ -131,7 +131,7 @@ def test_a_terminal_that_is_no_wider_than_a_word_for_a_moment_comes_back_whole(
     tmux.until(lambda: tmux.screen().count("─" * 89) == 1)
     said = [f"paragraph {number} says a few words that take more than one line." for number in range(40)]
     assert [line for line in tmux.screen(past=True) if line.startswith("paragraph")] == said
-    assert tmux.screen()[-3:] == ["─" * 89, "❯ a draft", "ask"]
+    assert tmux.screen()[-3:] == ["─" * 89, "❯ a draft", "ask · ? keys"]
 
 
 def test_a_storm_of_sizes_while_three_tasks_stream_doubles_nothing_and_loses_nothing(
@@ -144,7 +144,7 @@ def test_a_storm_of_sizes_while_three_tasks_stream_doubles_nothing_and_loses_not
         tmux("resize-window", "-x", str(sizes.randint(30, 120)), "-y", str(sizes.randint(6, 40)))
         time.sleep(0.03)
     tmux("resize-window", "-x", "90", "-y", "20")
-    tmux.until(lambda: tmux.screen()[-3:] == ["─" * 89, "❯", "ask · 3 tasks running"])
+    tmux.until(lambda: tmux.screen()[-3:] == ["─" * 89, "❯", "ask · 3 tasks running · ? keys"])
     tmux("send-keys", "C-d", "C-d")
     tmux.until(lambda: "back" in tmux.screen())
     lines = tmux("capture-pane", "-p", "-J", "-S", "-").split("\n")

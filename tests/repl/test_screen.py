@@ -35,7 +35,7 @@ async def test_text_streams_above_the_prompt_while_somebody_types() -> None:
             "● writing",
             "─" * 59,
             "❯ my draft",
-            "ask · 1 task running",
+            "ask · 1 task running · ? keys",
         )
         stage.send(tape.text("en.\n"), tape.reply_done(), tape.done())
         await stage.shows_rows(
@@ -48,7 +48,7 @@ async def test_text_streams_above_the_prompt_while_somebody_types() -> None:
             "done · 3 s",
             "─" * 59,
             "❯ my draft",
-            "ask",
+            "ask · ? keys",
         )
 
 
@@ -68,7 +68,7 @@ async def test_finished_blocks_reach_the_native_scrollback_once_each() -> None:
 async def test_a_frame_that_comes_before_the_news_of_another_size_is_not_drawn_by_the_old_one() -> None:
     """A loop that stood still hears its timers before the signal that tells of the size."""
     async with running_repl(columns=60, rows=14, environ={"TERM": "xterm-256color", "TMUX": "x"}) as stage:
-        await stage.shows("ask")
+        await stage.shows("ask · ? keys")
         stage.terminal.screen.resize(14, 40)
         before = len(stage.terminal.written)
         stage.repl.screen._frame()
@@ -86,7 +86,7 @@ async def test_printing_keeps_what_is_typed() -> None:
         await stage.shows("draft")
         stage.repl.print(Note("info", "a note"))
         await stage.shows("a note")
-        assert stage.terminal.rows()[-3:] == ["─" * 59, "❯ draft", "ask"]
+        assert stage.terminal.rows()[-3:] == ["─" * 59, "❯ draft", "ask · ? keys"]
 
 
 async def test_after_a_resize_the_last_screenful_is_drawn_again_at_the_new_width() -> None:
@@ -112,7 +112,7 @@ async def test_after_a_resize_the_last_screenful_is_drawn_again_at_the_new_width
             "done · 3 s",
             "─" * 39,
             "❯",
-            "ask",
+            "ask · ? keys",
         )
 
 
@@ -123,9 +123,9 @@ async def test_after_a_suspend_what_was_printed_above_the_shells_lines_is_not_pr
         async with stage.repl.screen.lent():
             stage.terminal.write(b"[1]+ Stopped\r\n$ fg\r\n")
         stage.repl.screen.repair()
-        await stage.shows_rows("one", "two", "[1]+ Stopped", "$ fg", "─" * 59, "❯", "ask")
+        await stage.shows_rows("one", "two", "[1]+ Stopped", "$ fg", "─" * 59, "❯", "ask · ? keys")
         stage.repl.print(Note("info", "three"))
-        await stage.shows_rows("one", "two", "[1]+ Stopped", "$ fg", "three", "─" * 59, "❯", "ask")
+        await stage.shows_rows("one", "two", "[1]+ Stopped", "$ fg", "three", "─" * 59, "❯", "ask · ? keys")
 
 
 async def test_repainting_keeps_what_the_shell_printed_before() -> None:
@@ -136,7 +136,7 @@ async def test_repainting_keeps_what_the_shell_printed_before() -> None:
         stage.type("\x0c")
         await stage.until(lambda: stage.terminal.rows() == before)
         stage.repl.screen.clear()
-        await stage.shows_rows("─" * 59, "❯", "ask")
+        await stage.shows_rows("─" * 59, "❯", "ask · ? keys")
 
 
 async def test_a_terminal_that_stops_reading_stops_only_its_own_writer() -> None:
@@ -221,7 +221,7 @@ async def test_what_is_printed_last_is_seen_before_it_leaves() -> None:
 
 async def test_what_the_desk_says_after_an_intent_is_shown_at_once() -> None:
     async with running_repl() as stage:
-        await stage.shows("ask")
+        await stage.shows("ask · ? keys")
         stage.facts = DeskFacts(1, "plan", "some-model", "", (), {1: ""})
         stage.type("\x1b[Z")
         await stage.shows("plan · some-model")

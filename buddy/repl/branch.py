@@ -1,0 +1,60 @@
+"""The branch of the workspace, for the footer and the first screen. Looked at when it may have changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+AGAIN_AFTER_S = 2.0
+"""In a large tree a look takes a third of a second of a core."""
+
+
+async def _no_branch() -> str:
+    return ""
+
+
+class Branch:
+    """The branch as it is shown, `main*` with changes that are not committed, "" outside a repository.
+    `look` asks git; `changed` follows each answer."""
+
+    def __init__(self, look: Callable[[], Awaitable[str]] = _no_branch) -> None:
+        self._look = look
+        self._stale = asyncio.Event()
+        self._known = asyncio.Event()
+        self.shown = ""
+
+    def refresh(self) -> None:
+        """Something may have changed it."""
+        self._stale.set()
+
+    async def first(self, seconds: float) -> str:
+        """The branch as soon as it is known, at most after some seconds."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._known.wait()
+        except TimeoutError:
+            pass
+        return self.shown
+
+    async def watch(self, changed: Callable[[], None]) -> None:
+        """Look now and whenever it may have changed, not too often."""
+        while True:
+            self.shown = await self._look()
+            self._known.set()
+            changed()
+            await asyncio.sleep(AGAIN_AFTER_S)
+            await self._stale.wait()
+            self._stale.clear()
+
+
+def branch_of(status: str) -> str:
+    """The branch in what `git status --porcelain=v2 --branch` says: its name, or the beginning of the commit
+    where none is checked out, with a star where a file that git knows has changed."""
+    lines = status.splitlines()
+    head, commit = (
+        next((line.removeprefix(mark) for line in lines if line.startswith(mark)), "")
+        for mark in ("# branch.head ", "# branch.oid ")
+    )
+    name = commit[:8] if head == "(detached)" else head
+    changed = any(line[:2] in ("1 ", "2 ", "u ") for line in lines)
+    return f"{name}*" if name and changed else name
