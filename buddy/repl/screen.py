@@ -56,7 +56,7 @@ class Screen:
         self._is_stalled, self._prepare, self._drawn, self._lending = is_stalled, prepare, drawn, lending
         self._raw: list[str] = []
         self._pace, self._last_frame, self._live_rows = FRAME_S, 0.0, 0
-        self._is_misfit = self._is_unknown = False
+        self._is_misfit = self._is_unknown = self._is_foreign = False
         self._size = self._told = output.get_size()
         application.may_draw = lambda: not (self._held.is_on or self._settling.is_on or is_stalled())
         application.on_resize = self.resized
@@ -197,13 +197,14 @@ class Screen:
             room = max(rows - self._app.wanted_height(), 0)
             lines = self._printed.last(columns, room)
             ours = self._printed.standing(columns, rows)
-            if ours < room and not self._printed.rows:  # the shell printed below it: it stands as it was
-                lines, ours = [], 0
+            if ours < room and self._is_foreign and not self._printed.rows:
+                lines, ours = [], 0  # the shell printed below it: it stands as it was
             self._output.write_raw(up_and_clear(ours) if ours < room else clear_screen(rows))
             self._output.write_raw("".join(line + "\r\n" for line in lines))
             self._app.draw()
         self._printed.drawn_again(columns, lines)
         self._is_unknown = False
+        self._is_foreign = self._is_foreign and not lines
         self._settle()
         self._drawn()
 
@@ -224,6 +225,7 @@ class Screen:
                 self._output.forget_modes()
                 self._size = self._told = self._output.get_size()
                 self._printed.leave_room(0)
+                self._is_foreign = True
         self._live_rows = 0
         self.touch()
 

@@ -123,7 +123,7 @@ async def test_a_resumed_session_says_at_once_what_it_has_used(tmp_path: Path) -
             assert "12% context" in left
             assert "25.0k tokens" in left
         async with seated(desk, server, "-c") as sat:
-            assert footer(sat) == left
+            await sat.until(lambda: footer(sat) == left, left)
             await sat.said("/context", "in use", "12.5k")
             await sat.said("/cost", "session: 25.0k tokens")
             await sat.said("/ps", "25.0k")

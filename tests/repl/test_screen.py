@@ -225,3 +225,17 @@ async def test_what_the_desk_says_after_an_intent_is_shown_at_once() -> None:
         stage.facts = DeskFacts(1, "plan", "some-model", "", (), {1: ""})
         stage.type("\x1b[Z")
         await stage.shows("plan · some-model")
+
+
+@pytest.mark.parametrize("sizes", [((40, 3), (60, 20)), ((60, 4), (30, 2), (50, 12), (20, 3), (60, 20))])
+async def test_RU_B21_a_storm_of_sizes_ends_with_what_was_said_on_the_screen(
+    sizes: tuple[tuple[int, int], ...],
+) -> None:
+    async with running_repl(rows=20) as stage:
+        stage.repl.print(*(Note("info", text) for text in ("one", "two", "three")))
+        await stage.shows("three")
+        for columns, rows in sizes:
+            resize(stage, columns, rows)
+            await asyncio.sleep(0.02)
+        await stage.until(lambda: stage.terminal.rows()[:3] == ["one", "two", "three"])
+        assert stage.terminal.rows()[3].startswith("─")

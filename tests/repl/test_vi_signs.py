@@ -64,7 +64,7 @@ async def test_a_narrow_terminal_keeps_the_sign() -> None:
 async def test_without_vi_mode_nothing_is_said_and_no_shape_is_set() -> None:
     async with running_repl(environ=TERM) as stage:
         await stage.shows("ask")
-        assert stage.terminal.rows()[-1] == "ask"
+        assert stage.terminal.rows()[-1] == "ask · ? keys"
     assert shapes(stage) == []
 
 
