@@ -147,7 +147,7 @@ async def _held(run: Run, tools: ToolRegistry, news: JobNews, trash: Trash) -> A
     if run.wanted.session:
         await asyncio.to_thread(undo.entries)  # what a program that was killed left beside files goes
     ext, off = os.path.join(place.boundary.root, ".buddyx", "ext"), run.settings.tools.disabled
-    own = OwnTools(ext, tools, trusted=place.trusted, off=off)
+    own = OwnTools(ext, tools, trusted=place.trusted, off=off, workspace=place.boundary.root)
     async with _children(run) as children, Jobs(children, news.changed) as jobs:
         yield Held(
             children=children,

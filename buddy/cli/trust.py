@@ -23,16 +23,16 @@ MAX_TEXT_LINES = 200
 DIGEST_CHARS = 12
 _IN_FORCE: Mapping[str, str] = {
     "buddy.toml": "settings and rules",
-    ".buddyx/ext/": "tools: code that buddy runs",
+    ".buddyx/ext": "tools: code that buddy runs",
 }
 _HOW = (
     "/trust show what is in it · /trust once for this run · /trust always until it changes · /trust no\n"
-    "There is no hurry: what you type goes to the model as usual, and nothing of this is in force meanwhile."
+    "You can decide later. Until then none of these settings are active."
 )
 
 
 def kind_of(name: str) -> str:
-    """What a thing of a trusted folder does; "" where this version does not use it."""
+    """What a thing of a trusted folder does."""
     lowered = name.lower()
     return next((kind for begin, kind in _IN_FORCE.items() if lowered.startswith(begin)), "")
 
@@ -53,7 +53,7 @@ class FolderTrust:
         """The question, "" when there is none: the folder is trusted, has nothing that would be in force, or
         the person said no to exactly this."""
         self._look()
-        if self._place.trusted or not any(kind_of(change.name) for change in self._changes):
+        if self._place.trusted or not self._changes:
             return ""
         if self._store.refused(self._folder, self._things):
             return ""
@@ -132,14 +132,13 @@ class FolderTrust:
         return "\n".join([head, *self._rows(), _HOW])
 
     def _rows(self) -> list[str]:
-        """The things the question is about, those that would be in force first."""
-        changes = sorted(self._changes, key=lambda change: (not kind_of(change.name), change.name))
-        rows = [self._row(change) for change in changes[:MAX_SHOWN]]
-        more = len(changes) - MAX_SHOWN
+        """The things the question is about."""
+        rows = [self._row(change) for change in self._changes[:MAX_SHOWN]]
+        more = len(self._changes) - MAX_SHOWN
         return [*rows, f"  and {more} more; /trust show lists them"] if more > 0 else rows
 
     def _row(self, change: Change) -> str:
-        kind = kind_of(change.name) or "not used by this version"
+        kind = kind_of(change.name)
         digest = hashlib.sha256(self._things[change.name].encode("utf-8", "surrogatepass")).hexdigest()
         return f"  {visible(change.name)} ({change.kind}): {kind}, sha256 {digest[:DIGEST_CHARS]}"
 

@@ -22,6 +22,7 @@ from buddy.agent.registry import ToolRegistry
 from buddy.agent.tool import Tool
 from buddy.extend.own_code import IMPORT_LIMIT_S, caught, contained, run_code
 from buddy.extend.own_fitness import unfit
+from buddy.extend.own_imports import guard_imports
 from buddy.extend.own_loop import OwnLoop
 
 GROUP = "buddy.tools"
@@ -46,14 +47,22 @@ class Reloaded(msgspec.Struct, frozen=True):
 
 class OwnTools:
     """The own tools of a session, in its registry. `trusted`: the person trusts the folder's code. `off`:
-    names the person switched off, built-in tools among them; nothing else takes those."""
+    names the person switched off, built-in tools among them; nothing else takes those. `workspace`: modules
+    that lie in it outside the folder are refused ("": none are)."""
 
     def __init__(
-        self, folder: str, registry: ToolRegistry, *, trusted: bool, off: Collection[str] = ()
+        self,
+        folder: str,
+        registry: ToolRegistry,
+        *,
+        trusted: bool,
+        off: Collection[str] = (),
+        workspace: str = "",
     ) -> None:
         self.folder = folder
         self.trusted = trusted
         self._off = off
+        self._workspace = workspace
         self._registry = registry
         self._files: dict[str, tuple[str, Found]] = {}
         self._plugins: Found | None = None
@@ -65,6 +74,8 @@ class OwnTools:
         before = {tool.name: tool for tool in self._tools()}
         problems: list[str] = []
         files = self._sources(problems) if self.trusted else {}
+        if files and self._workspace:
+            guard_imports(self._workspace, self.folder)
         self._files = {path: self._file(path, source) for path, source in files.items()}
         if self._plugins is None:
             self._plugins = from_entry_points(installed_points(), self._loop)
@@ -103,6 +114,12 @@ class OwnTools:
             path = os.path.join(self.folder, name)
             if not name.endswith(".py") or name.startswith((".", "_")) or not os.path.isfile(path):
                 continue
+            if os.path.realpath(path) != os.path.join(self._real_folder(), name):
+                problems.append(
+                    f"{path}: a link, or behind one; not loaded: what it leads to can change without a "
+                    "question. Put the file itself into .buddyx/ext"
+                )
+                continue
             try:
                 with open(path, "rb") as file:
                     data = file.read(MAX_FILE_BYTES + 1)
@@ -114,6 +131,12 @@ class OwnTools:
                 continue
             found[path] = data
         return found
+
+    def _real_folder(self) -> str:
+        """The place of `.buddyx/ext` in the workspace, wherever links in it lead."""
+        above, name = os.path.split(os.path.abspath(self.folder))
+        root, between = os.path.split(above)
+        return os.path.join(os.path.realpath(root), between, name)
 
     def _file(self, path: str, source: bytes) -> tuple[str, Found]:
         digest = hashlib.sha256(source).hexdigest()

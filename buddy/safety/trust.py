@@ -139,7 +139,8 @@ class TrustStore:
         record = stored.folders.get(folder.root) if isinstance(stored, _Stored) else None
         if record is None or record.trusted or record.identity != folder.identity:
             return False
-        return {name: thing.digest for name, thing in record.things.items()} == {
+        # An older version also remembered things it did not use.
+        return {name: thing.digest for name, thing in record.things.items() if name in things} == {
             name: _thing(text).digest for name, text in things.items()
         }
 

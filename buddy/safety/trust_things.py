@@ -1,46 +1,26 @@
 """What in a folder could run something or change what may run: the things trust is about.
 
-Read without following links and without waiting; what cannot be read is named all the same, so that a change
-of it is noticed.
+Read without waiting; what cannot be read is named all the same, so that a change of it is noticed. A link is
+the link and what it leads to.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import secrets
 from collections.abc import Iterator
-from typing import Any, cast
 
 from buddy.agent.tool import ToolError
-from buddy.safety.descriptors import read_beneath
+from buddy.safety.descriptors import read_beneath, read_regular
+from buddy.safety.paths import is_beneath
 
 MAX_THINGS = 500
 MAX_THING_BYTES = 262_144
-_FILES = (
-    "buddy.toml",
-    ".buddyx/hooks.json",
-    ".claude/settings.json",
-    ".claude/settings.local.json",
-    ".buddyx/mcp.json",
-)
-_SERVERS = ".mcp.json"
-_FOLDERS = (
-    ".buddyx/commands",
-    ".buddyx/skills",
-    ".buddyx/agents",
-    ".buddyx/plugins",
-    ".buddyx/ext",
-    ".buddyx/hooks",
-    ".agents/skills",
-    ".claude/commands",
-    ".claude/skills",
-    ".claude/agents",
-    ".claude/hooks",
-    ".opencode/commands",
-    ".opencode/agents",
-)
+SETTINGS = "buddy.toml"
+OWN_TOOLS = ".buddyx/ext"
+"""All that this version puts in force. What a later version uses is new to the person then, and asked
+about."""
 
 
 def trusted_things(root: str) -> dict[str, str]:
@@ -56,22 +36,14 @@ def trusted_things(root: str) -> dict[str, str]:
 
 
 def _all_things(root: str) -> Iterator[tuple[str, str]]:
-    for name in _spelled(root):
+    for name in (*_spelled(root), *_beneath(root, OWN_TOOLS)):
         yield name, _text(root, name)
-    for name in _FILES[1:]:
-        if os.path.lexists(os.path.join(root, name)):
-            yield name, _text(root, name)
-    if os.path.lexists(os.path.join(root, _SERVERS)):
-        yield from _servers(_text(root, _SERVERS))
-    for folder in _FOLDERS:
-        for name in _beneath(root, folder):
-            yield name, _text(root, name)
 
 
 def _spelled(root: str) -> list[str]:
     """buddy.toml in any letter case: a file system that ignores case opens it under the usual name."""
     try:
-        return sorted(name for name in os.listdir(root) if name.lower() == _FILES[0])
+        return sorted(name for name in os.listdir(root) if name.lower() == SETTINGS)
     except OSError:
         return []
 
@@ -90,28 +62,29 @@ def _beneath(root: str, folder: str) -> Iterator[str]:
 
 
 def _text(root: str, name: str) -> str:
-    """The text of a file, or what stands in its place."""
+    """The text of a file, or what stands in its place. Behind a link stands what would be loaded."""
+    path = os.path.join(root, name)
     try:
-        if os.path.islink(os.path.join(root, name)):
-            return f"(a link to {os.readlink(os.path.join(root, name))})"
-        data = read_beneath(root, name)
+        if os.path.islink(path):
+            return _behind(root, path)
+        return _shown(read_beneath(root, name))
     except (OSError, ToolError) as error:
         return f"(cannot be read: {error})"
+
+
+def _behind(root: str, path: str) -> str:
+    """A link, and the content of the file it leads to; of a file outside the folder its digest alone."""
+    said = f"(a link to {os.readlink(path)})"
+    real = os.path.realpath(path)
+    if not os.path.isfile(real):
+        return said
+    data = read_regular(real)
+    if not is_beneath(real, os.path.realpath(root)):
+        return f"{said}\n({len(data)} bytes outside this folder, SHA-256 {hashlib.sha256(data).hexdigest()})"
+    return f"{said}\n{_shown(data)}"
+
+
+def _shown(data: bytes) -> str:
     if len(data) > MAX_THING_BYTES:
         return f"({len(data)} bytes, SHA-256 {hashlib.sha256(data).hexdigest()})"
     return data.decode("utf-8", "replace")
-
-
-def _servers(text: str) -> Iterator[tuple[str, str]]:
-    """One thing per entry, so that a new server is asked about and the others are not."""
-    try:
-        data: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        yield _SERVERS, text
-        return
-    entries = cast(dict[str, Any], data).get("mcpServers") if isinstance(data, dict) else None
-    if not isinstance(entries, dict):
-        yield _SERVERS, text
-        return
-    for name, entry in cast(dict[str, Any], entries).items():
-        yield f"{_SERVERS}: {name}", json.dumps(entry, indent=1, sort_keys=True)

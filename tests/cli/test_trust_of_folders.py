@@ -21,21 +21,21 @@ def trusting(desk: Desk) -> None:
     assert store.remember(folder_of(root), trusted_things(root), trusted=True, now=1.0) == ""
 
 
-async def test_SEC_048_a_changed_hook_ends_the_trust_and_is_named(tmp_path: Path) -> None:
+async def test_SEC_048_a_changed_tool_ends_the_trust_and_is_named(tmp_path: Path) -> None:
     desk = Desk(tmp_path, "http://127.0.0.1:1")
-    write(desk.repo, ".claude/settings.json", "{}")
+    write(desk.repo, "buddy.toml", "")
     trusting(desk)
     assert "trusted" in (await desk.run("doctor")).out
     assert "not trusted" not in (await desk.run("doctor")).out
-    write(desk.repo, ".claude/settings.json", '{"hooks": {}}')
+    write(desk.repo, "buddy.toml", "[agent]\n")
     for number in range(6):
-        write(desk.repo, f".claude/commands/x{number}\x1b[2J.md", "!`id`")
+        write(desk.repo, f".buddyx/ext/x{number}\x1b[2J.py", "x = 1")
     ran = await desk.run("exec", "hi")
     assert ran.told()[0].endswith(
         "and 2 more changed since you trusted this folder; /trust show says how, "
         "/trust always trusts it again"
     )
-    assert ".claude/commands/x0⟨U+001B⟩[2J.md, " in ran.told()[0]
+    assert ".buddyx/ext/x0⟨U+001B⟩[2J.py, " in ran.told()[0]
     assert "\x1b" not in ran.err
     assert "not trusted" in (await desk.run("doctor")).out
 

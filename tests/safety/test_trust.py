@@ -93,22 +93,22 @@ def test_a_link_to_a_trusted_folder_is_that_folder(store: TrustStore, repo: Path
     assert folder_of(f"{place}/link") == folder_of(str(repo))
 
 
-def test_SEC_048_a_changed_hook_is_shown_and_asked_about(store: TrustStore, repo: Path) -> None:
+def test_SEC_048_a_changed_tool_is_shown_and_asked_about(store: TrustStore, repo: Path) -> None:
     folder = folder_of(str(repo))
-    write(repo, ".claude/settings.json", '{"hooks": "one"}\n')
+    write(repo, ".buddyx/ext/x.py", "one = 1\n")
     write(repo, "buddy.toml", "x = 1\n")
     assert [change.kind for change in store.changes(folder, trusted_things(str(repo)))] == ["new", "new"]
     store.remember(folder, trusted_things(str(repo)), trusted=True, now=1.0)
     assert store.changes(folder, trusted_things(str(repo))) == ()
-    write(repo, ".claude/settings.json", '{"hooks": "two"}\n')
-    write(repo, ".claude/hooks/x.sh", "id\n")
+    write(repo, ".buddyx/ext/x.py", "two = 2\n")
+    write(repo, ".buddyx/ext/a.py", "id\n")
     (repo / "buddy.toml").unlink()
     assert store.changes(folder, trusted_things(str(repo))) == (
-        Change(".claude/hooks/x.sh", "new", "--- trusted\n+++ now\n@@ -0,0 +1 @@\n+id"),
+        Change(".buddyx/ext/a.py", "new", "--- trusted\n+++ now\n@@ -0,0 +1 @@\n+id"),
         Change(
-            ".claude/settings.json",
+            ".buddyx/ext/x.py",
             "changed",
-            '--- trusted\n+++ now\n@@ -1 +1 @@\n-{"hooks": "one"}\n+{"hooks": "two"}',
+            "--- trusted\n+++ now\n@@ -1 +1 @@\n-one = 1\n+two = 2",
         ),
     )
 
@@ -211,49 +211,56 @@ def test_two_programs_do_not_lose_each_others_answers(place: Path) -> None:
     assert len(json.loads((place / "trust.json").read_text())["folders"]) == 60
 
 
-def test_things_are_named_one_by_one(repo: Path, place: Path) -> None:
+def test_RU_A18_only_what_this_version_uses_is_asked_about(repo: Path, place: Path) -> None:
     trap = Trap(place / "alarm", "http://127.0.0.1:1")
     REPOSITORIES["tool_servers"](repo, trap)
     REPOSITORIES["letter_case"](repo, trap)
     REPOSITORIES["commands"](repo, trap)
+    write(repo, ".buddyx/ext/deep/helper.py", "x")
     names = sorted(trusted_things(str(repo)))
-    assert [name for name in names if "command" not in name] == [
-        ".buddyx/mcp.json",
-        ".mcp.json: evil",
-        ".mcp.json: remote",
-        "BUDDY.TOML",
-        "Buddy.toml",
-        "buddy.toml",
-    ]
-    assert ".claude/commands/x/evil.md" in names
+    assert names == [".buddyx/ext/deep/helper.py", "BUDDY.TOML", "Buddy.toml", "buddy.toml"]
     assert trusted_things(f"{repo}/none") == {}
 
 
-def test_odd_things_are_named_and_never_followed_or_waited_for(repo: Path, place: Path) -> None:
+def test_odd_things_are_named_and_never_waited_for(repo: Path, place: Path) -> None:
     REPOSITORIES["pipes"](repo, Trap(place / "alarm", ""))
     REPOSITORIES["linked_state"](place / "two", Trap(place / "alarm", ""))
-    (repo / ".claude" / "skills").mkdir(parents=True)
-    (repo / ".claude/skills/out").symlink_to("/etc")
-    (repo / ".claude/commands").symlink_to("/etc")
-    (repo / ".buddyx/mcp.json").write_bytes(b"x" * 300_000)
+    (repo / ".buddyx" / "ext").mkdir(parents=True, exist_ok=True)
+    (repo / ".buddyx/ext/out").symlink_to("/etc")
+    os.mkfifo(repo / "pipe")
+    (repo / ".buddyx/ext/pipe.py").symlink_to(repo / "pipe")
+    (repo / ".buddyx/ext/large.py").write_bytes(b"x" * 300_000)
     things = trusted_things(str(repo))
-    assert things[".claude/skills/out"] == "(a link to /etc)"
-    assert things[".claude/commands"] == "(a link to /etc)"
+    assert things[".buddyx/ext/out"] == "(a link to /etc)"
+    assert things[".buddyx/ext/pipe.py"] == f"(a link to {repo}/pipe)"
     assert "named pipe" in things["buddy.toml"]
-    assert "named pipe" in things[".mcp.json"]
-    assert things[".buddyx/mcp.json"].startswith("(300000 bytes, SHA-256 ")
-    assert trusted_things(f"{place}/two") == {}
+    assert things[".buddyx/ext/large.py"].startswith("(300000 bytes, SHA-256 ")
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", '{"mcpServers": []}', "[" * 100_000])
-def test_a_server_file_of_another_form_is_one_thing(repo: Path, text: str) -> None:
-    write(repo, ".mcp.json", text)
-    assert trusted_things(str(repo)) == {".mcp.json": text}
+def test_RU_H13_what_a_link_leads_to_is_what_is_trusted(store: TrustStore, repo: Path, place: Path) -> None:
+    write(repo, "conf/b.toml", "one = 1\n")
+    write(repo, "src/tool.py", "x = 1\n")
+    (place / "outside.toml").write_text("token = 'secret'\n")
+    (repo / "buddy.toml").symlink_to("conf/b.toml")
+    (repo / ".buddyx" / "ext").mkdir(parents=True)
+    (repo / ".buddyx/ext/x.py").symlink_to("../../src/tool.py")
+    (repo / ".buddyx/ext/y.py").symlink_to(place / "outside.toml")
+    folder, things = folder_of(str(repo)), trusted_things(str(repo))
+    assert things["buddy.toml"] == "(a link to conf/b.toml)\none = 1\n"
+    assert things[".buddyx/ext/x.py"] == "(a link to ../../src/tool.py)\nx = 1\n"
+    assert "secret" not in things[".buddyx/ext/y.py"]
+    assert "(17 bytes outside this folder, SHA-256 " in things[".buddyx/ext/y.py"]
+    store.remember(folder, things, trusted=True, now=1.0)
+    for name, link in (("conf/b.toml", "buddy.toml"), ("src/tool.py", ".buddyx/ext/x.py")):
+        write(repo, name, "two = 2\n")
+        assert link in [change.name for change in store.changes(folder, trusted_things(str(repo)))]
+    (place / "outside.toml").write_text("token = 'secre2'\n")
+    assert len(store.changes(folder, trusted_things(str(repo)))) == 3
 
 
 def test_more_things_than_can_be_read_are_asked_about_every_time(store: TrustStore, repo: Path) -> None:
     for number in range(MAX_THINGS + 5):
-        write(repo, f".buddyx/commands/{number:04}.md", "x")
+        write(repo, f".buddyx/ext/{number:04}.py", "x")
     folder = folder_of(str(repo))
     store.remember(folder, trusted_things(str(repo)), trusted=True, now=1.0)
     assert [change.name for change in store.changes(folder, trusted_things(str(repo)))] == [
