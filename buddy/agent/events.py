@@ -16,6 +16,7 @@ import msgspec
 from buddy.agent.display import Display
 from buddy.agent.messages import AssistantMessage, Call, ResultStatus, Usage, UserMessage
 from buddy.agent.provider import ErrorKind
+from buddy.agent.receipt import Receipt
 
 RiskName = Literal["low", "medium", "high"]
 ApprovalAnswer = Literal["once", "session", "rule", "denied", "withdrawn"]
@@ -184,13 +185,17 @@ class Notice(msgspec.Struct, frozen=True, tag="notice"):
 
 class TurnFinished(msgspec.Struct, frozen=True, tag="turn_finished"):
     """The turn is over. `reason` is one sentence when it did not complete, "" otherwise; `error` is the
-    provider error's kind, "empty_response", "loop" or "crash" when it failed, "" otherwise."""
+    provider error's kind, "empty_response", "loop" or "crash" when it failed, "" otherwise. `refused` and
+    `failed` count calls that were denied or ended with an error; `receipt` is there where files changed."""
 
     outcome: TurnOutcome
     reason: str
     error: str
     replies: int
     seconds: float
+    refused: int = 0
+    failed: int = 0
+    receipt: Receipt | None = None
 
 
 AgentUiEvent = (

@@ -14,6 +14,7 @@ from buddy.agent.compaction import Compaction
 from buddy.agent.events import AgentUiEvent, MissingApproval, TurnOutcome
 from buddy.agent.messages import AssistantMessage, Call, Message, UserMessage
 from buddy.agent.provider import Provider
+from buddy.agent.receipt import Receipt
 from buddy.agent.registry import ToolRegistry
 from buddy.agent.tool import Tool, ToolResult
 
@@ -49,6 +50,11 @@ def unchanged(history: Sequence[Message]) -> Sequence[Message]:
 async def nothing_new() -> tuple[UserMessage, ...]:
     """The host that never has instructions to add."""
     return ()
+
+
+async def no_receipt() -> Receipt | None:
+    """The host that keeps no record of changes."""
+    return None
 
 
 def never_soon(message: Message) -> None:
@@ -104,6 +110,8 @@ class TurnHost(msgspec.Struct, frozen=True):
     returns and safe when the future resolves, which has to be before the next reply is; None where it can't
     be promised now, and `record` has to do. The model may be asked meanwhile, nothing else.
 
+    `receipt` gives the record of what the turn changed, asked for once, at its end.
+
     `call_ids` are the ids that calls have had, in this conversation and in those that share it: no other call
     gets one of them.
     """
@@ -124,6 +132,7 @@ class TurnHost(msgspec.Struct, frozen=True):
     cancelled: asyncio.Event
     instructions: Callable[[], Awaitable[tuple[UserMessage, ...]]] = nothing_new
     record_soon: Callable[[Message], asyncio.Future[Any] | None] = never_soon
+    receipt: Callable[[], Awaitable[Receipt | None]] = no_receipt
     call_ids: set[str] = msgspec.field(default_factory=set[str])
 
 
@@ -135,3 +144,6 @@ class Outcome(msgspec.Struct, frozen=True):
     error: str
     replies: int
     messages: tuple[Message, ...]
+    refused: int = 0
+    failed: int = 0
+    receipt: Receipt | None = None

@@ -72,7 +72,16 @@ async def _run(turn: Turn, prompts: tuple[UserMessage, ...]) -> Outcome:
         raise
     finally:
         await uninterrupted(_closed(turn, end))
-    return Outcome(end.outcome, end.reason, end.error, turn.replies, tuple(turn.history[turn.first_new :]))
+    return Outcome(
+        end.outcome,
+        end.reason,
+        end.error,
+        turn.replies,
+        tuple(turn.history[turn.first_new :]),
+        turn.refused,
+        turn.failed,
+        turn.receipt,
+    )
 
 
 async def _closed(turn: Turn, end: End) -> None:
@@ -80,9 +89,21 @@ async def _closed(turn: Turn, end: End) -> None:
         await turn.beside.close()
         await turn.answer_outstanding()
         await turn.saved()
+        turn.receipt = await turn.host.receipt()
     finally:
         seconds = turn.host.now() - turn.started_at
-        turn.emit(TurnFinished(end.outcome, end.reason, end.error, turn.replies, seconds))
+        turn.emit(
+            TurnFinished(
+                end.outcome,
+                end.reason,
+                end.error,
+                turn.replies,
+                seconds,
+                turn.refused,
+                turn.failed,
+                turn.receipt,
+            )
+        )
 
 
 async def _until_quiet(turn: Turn) -> End:

@@ -33,6 +33,7 @@ from buddy.agent.messages import (
     calls_of,
     unanswered,
 )
+from buddy.agent.receipt import Receipt
 from buddy.agent.tool import Risk, ToolResult, call_title
 
 
@@ -60,6 +61,9 @@ class Turn:
         self.replies_since_prompt = 0
         self.compacted_for_overflow = False
         self.took_in = False
+        self.refused = 0
+        self.failed = 0
+        self.receipt: Receipt | None = None
         self.beside = Beside(host.cancelled)
         host.call_ids.update(
             call.id for one in history if isinstance(one, AssistantMessage) for call in calls_of(one)
@@ -92,6 +96,8 @@ class Turn:
     ) -> ToolMessage:
         """A call's life ends; the message is what the history gets."""
         seconds = self.host.now() - self._open.pop(call.id)
+        self.refused += status == "denied"
+        self.failed += status == "error"
         self.emit(ToolFinished(call.id, status, result.text, result.display, seconds, result.cached, missing))
         message = ToolMessage(self.host.new_id(), call.id, call.name, result.text, status, result.images)
         self._closed[call.id] = message

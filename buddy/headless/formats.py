@@ -26,6 +26,7 @@ from buddy.agent.events import (
     ToolCallDelta,
     ToolFinished,
     ToolStarted,
+    TurnFinished,
 )
 from buddy.agent.host import Outcome
 from buddy.agent.messages import (
@@ -40,6 +41,7 @@ from buddy.agent.messages import (
     calls_of,
     text_of,
 )
+from buddy.agent.receipt import receipt_rows
 from buddy.agent.schema import ArgumentsError, parse_json
 from buddy.headless.skipped import skipped_line
 from buddy.safety.policy_table import CLAUDE_NAMES, Mode
@@ -124,6 +126,9 @@ class Progress:
             self._err(f"  context compacted: {event.tokens_before:,} → {event.tokens_after:,} tokens\n")
         elif isinstance(event, Notice):
             self._err(f"  {event.level}: {one_line(event.text, 300)}\n")
+        elif isinstance(event, TurnFinished) and event.receipt is not None:
+            for label, text in receipt_rows(event.receipt):
+                self._err(f"  {label:<9}  {one_line(text, 600)}\n")
         elif isinstance(event, ReplyFinished) and calls_of(event.message) and text_of(event.message).strip():
             self._err(f"{clean(text_of(event.message)).strip()}\n")
 
@@ -268,6 +273,9 @@ class StreamJsonFormat:
             )
         elif isinstance(event, ToolFinished):
             self._put({"type": "user", "message": _result_message(event), "parent_tool_use_id": None})
+        elif isinstance(event, TurnFinished) and event.receipt is not None:
+            receipt = msgspec.to_builtins(event.receipt)
+            self._put({"type": "system", "subtype": "receipt", "receipt": receipt})
         elif isinstance(event, ContextCompacted):
             self._put({"type": "system", "subtype": "compact_boundary", **_fields(event)})
         elif isinstance(event, Notice | RetryScheduled):
@@ -310,6 +318,8 @@ class SseFormat:
         elif isinstance(event, ToolFinished):
             result = {"id": event.call_id, "status": event.status, "text": event.text, "cached": event.cached}
             self._put("tool_call_result", result)
+        elif isinstance(event, TurnFinished) and event.receipt is not None:
+            self._put("receipt", msgspec.to_builtins(event.receipt))
         elif isinstance(event, RetryScheduled | Notice | ContextCompacted):
             self._put(str(type(event).__struct_config__.tag), _fields(event))
 
@@ -351,6 +361,7 @@ def result_object(result: RunResult, session_id: str) -> dict[str, Any]:
     outcome = result.outcome
     completed = outcome.outcome == "completed"
     succeeded = completed and not result.missing
+    receipt = {"receipt": msgspec.to_builtins(outcome.receipt)} if outcome.receipt is not None else {}
     return {
         "type": "result",
         "subtype": "success" if succeeded else _SUBTYPES.get(outcome.error, "error_during_execution"),
@@ -362,6 +373,7 @@ def result_object(result: RunResult, session_id: str) -> dict[str, Any]:
         "total_cost_usd": round(result.cost_usd, 6),
         "usage": usage_object(result.usage),
         "permission_denials": list(result.denials),
+        **receipt,
         "session_id": session_id,
     }
 

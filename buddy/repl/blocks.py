@@ -12,6 +12,7 @@ import msgspec
 from buddy.agent.display import Display
 from buddy.agent.events import ApprovalAnswer, RiskName, TurnOutcome
 from buddy.agent.messages import Call, Origin, ResultStatus
+from buddy.agent.receipt import Receipt
 
 FenceEdge = Literal["whole", "first", "middle", "last"]
 
@@ -120,6 +121,12 @@ class TurnSummary(msgspec.Struct, frozen=True, tag="turn"):
     failed: int = 0
 
 
+class ReceiptBlock(msgspec.Struct, frozen=True, tag="receipt"):
+    """The record of what a turn changed and checked."""
+
+    receipt: Receipt
+
+
 class TaskHeading(msgspec.Struct, frozen=True, tag="heading"):
     """Names the task that the following blocks belong to."""
 
@@ -167,6 +174,7 @@ Block = (
     | ApprovalAnswered
     | Note
     | TurnSummary
+    | ReceiptBlock
     | TaskHeading
     | Table
     | PlainText
@@ -186,8 +194,17 @@ def gap_before(before: Block | None, block: Block) -> bool:
         case ToolCall() | Lookups() | ApprovalAnswered():
             return not isinstance(before, (ToolCall, Lookups, ApprovalAsked, ApprovalAnswered, Thought))
         case TurnSummary() | Thought():
-            return not isinstance(before, (ToolCall, Lookups, Note))
+            return not isinstance(before, (ToolCall, Lookups, Note, ReceiptBlock))
         case Note():
             return not isinstance(before, (Note, ToolCall, Lookups))
-        case UserPrompt() | ApprovalAsked() | TaskHeading() | Table() | PlainText() | Welcome() | Expanded():
+        case (
+            UserPrompt()
+            | ApprovalAsked()
+            | ReceiptBlock()
+            | TaskHeading()
+            | Table()
+            | PlainText()
+            | Welcome()
+            | Expanded()
+        ):
             return True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from buddy.agent.counting import counted
 from buddy.agent.display import Command, Display, Plain
+from buddy.agent.receipt import receipt_rows
 from buddy.repl import words
 from buddy.repl.blocks import (
     ApprovalAnswered,
@@ -19,6 +20,7 @@ from buddy.repl.blocks import (
     Markdown,
     Note,
     PlainText,
+    ReceiptBlock,
     Table,
     TaskHeading,
     Thought,
@@ -89,6 +91,8 @@ class Painter:
                 return self._answered(block, width)
             case Note():
                 return text_lines(self.look.said(block.text), width, _LEVELS[block.level])
+            case ReceiptBlock():
+                return self._receipt(block, width)
             case TurnSummary():
                 return self._summary(block, width)
             case TaskHeading():
@@ -234,6 +238,23 @@ class Painter:
             ],
             width,
         )
+
+    def _receipt(self, block: ReceiptBlock, width: int) -> list[Line]:
+        has_failed = any(check.is_bad for check in block.receipt.checks)
+        styles = {
+            "checked": "error" if has_failed else "ok",
+            "unchecked": "warning",
+            "refused": "error",
+            "failed": "warning",
+            "unseen": "warning",
+        }
+        lines: list[Line] = []
+        for label, text in receipt_rows(block.receipt):
+            style = styles.get(label, "")
+            first: Line = [("muted", f"{label:<11}")]
+            said = wrap([(style, self.look.said(clean(text)))], max(width - 11, 10))
+            lines += indented(said, first, [("", " " * 11)])
+        return lines
 
     def _summary(self, block: TurnSummary, width: int) -> list[Line]:
         dot = f" {self.look.glyphs.dot} "

@@ -21,6 +21,7 @@ from buddy.repl.blocks import (
     Markdown,
     Note,
     PlainText,
+    ReceiptBlock,
     Table,
     TaskHeading,
     Thought,
@@ -184,6 +185,8 @@ def is_heavy(block: Block) -> bool:
         case Expanded():
             return True
         case Welcome() | Thought() | Lookups() | ApprovalAnswered() | TurnSummary() | TaskHeading():
+            return False
+        case ReceiptBlock():
             return False
 
 

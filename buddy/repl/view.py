@@ -20,6 +20,7 @@ from buddy.repl.blocks import (
     Lookups,
     Markdown,
     Note,
+    ReceiptBlock,
     TaskHeading,
     Thought,
     ToolCall,
@@ -376,6 +377,7 @@ def _turn_finished(state: ViewState, task: TaskView, event: ev.TurnFinished, at:
     task.tools.clear()
     state.inbox[:] = [row for row in state.inbox if row.task_id != task.task_id]
     in_front = task.task_id == state.focus
+    blocks += [ReceiptBlock(event.receipt)] if event.receipt is not None else []
     blocks.append(
         TurnSummary(
             outcome=event.outcome,
@@ -401,7 +403,8 @@ def _background(state: ViewState, task: TaskView, blocks: list[Block]) -> list[B
         answer, task.last_reply = task.last_reply, []
         task.held.clear()
         heading = [TaskHeading(task.task_id, state.name(task.task_id))] if answer else []
-        state.deferred += [*heading, *answer, blocks[-1]]
+        receipt = [block for block in blocks if isinstance(block, ReceiptBlock)]
+        state.deferred += [*heading, *answer, *receipt, blocks[-1]]
         front = state.tasks.get(state.focus)
         return [] if front is not None and isinstance(front.phase, Writing) else release(state)
     return [block for block in blocks if isinstance(block, (ApprovalAsked, ApprovalAnswered))]

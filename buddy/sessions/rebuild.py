@@ -76,6 +76,8 @@ def _records_of_task(task: TaskRecord, checkpoints: list[Checkpoint]) -> Iterato
         yield "usage", number, task.usage
     if task.budget is not None:
         yield "budget", number, task.budget
+    if task.receipt is not None:
+        yield "receipt", number, task.receipt
     if task.task.copy_of:
         yield "task", number, task.task
 

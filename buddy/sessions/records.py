@@ -10,6 +10,7 @@ import msgspec
 from buddy.agent.compaction import Compaction
 from buddy.agent.events import ApprovalRequested, ApprovalResolved, TokenUsage
 from buddy.agent.messages import AssistantPart, Message, ResultStatus, UserMessage
+from buddy.agent.receipt import Receipt
 
 VERSION = 2
 """Of the journal's format. A journal with a higher one is opened read-only."""
@@ -183,6 +184,7 @@ Record = (
     | BudgetSet
     | FocusSet
     | PartialGrown
+    | Receipt
 )
 
 KINDS: dict[str, Any] = {
@@ -203,5 +205,6 @@ KINDS: dict[str, Any] = {
     "budget": BudgetSet,
     "focus": FocusSet,
     "partial": PartialGrown,
+    "receipt": Receipt,
 }
 """The kind of a line and what its data is."""

@@ -10,6 +10,7 @@ import msgspec
 
 from buddy.agent.events import ApprovalRequested
 from buddy.agent.messages import AssistantMessage, UserMessage
+from buddy.agent.receipt import Receipt
 from buddy.safety.redact import redact, redact_message
 from buddy.sessions.records import JobChanged, QueueChanged, Record, Renamed, TaskChanged
 
@@ -19,7 +20,7 @@ Value = TypeVar("Value")
 def redacted_record(record: Record) -> Record:
     """The record as it may be written. Messages of a history come cleaned; sealed and numeric ones stay."""
     match record:
-        case ApprovalRequested() | TaskChanged() | Renamed() | JobChanged():
+        case ApprovalRequested() | TaskChanged() | Renamed() | JobChanged() | Receipt():
             return _redacted(record)
         case QueueChanged():
             return QueueChanged(_messages(record.queued), _messages(record.steering), _redacted(record.notes))

@@ -10,6 +10,7 @@ import msgspec
 from buddy.agent.compaction import Compaction
 from buddy.agent.events import ApprovalRequested, ApprovalResolved, TokenUsage
 from buddy.agent.messages import AssistantMessage, AssistantPart, Message, ToolMessage, UserMessage
+from buddy.agent.receipt import Receipt
 from buddy.sessions.partial import cut_reply, regrown
 from buddy.sessions.records import (
     BudgetSet,
@@ -41,7 +42,8 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 class TaskRecord(msgspec.Struct, frozen=True):
     """Everything a session remembers of one task. `begun` are the calls that were started and have no result
-    in the history, `ended` those of them that came back. `usage` is None before the first reply."""
+    in the history, `ended` those of them that came back. `usage` is None before the first reply; `receipt` is
+    that of the last turn that changed files."""
 
     number: int
     task: TaskChanged
@@ -55,6 +57,7 @@ class TaskRecord(msgspec.Struct, frozen=True):
     compaction: Compaction | None = None
     budget: BudgetSet | None = None
     partial: AssistantMessage | None = None
+    receipt: Receipt | None = None
 
 
 class SessionState(msgspec.Struct, frozen=True):
@@ -225,6 +228,8 @@ class Replay:
                 task.replace(record)
             case BudgetSet():
                 task.change(budget=record)
+            case Receipt():
+                task.change(receipt=record)
             case SessionHeader() | GrantChanged() | JobChanged() | CheckpointTaken() | Renamed() | FocusSet():
                 pass
 

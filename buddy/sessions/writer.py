@@ -16,6 +16,7 @@ import msgspec
 from buddy.agent.compaction import Compaction
 from buddy.agent.events import ApprovalRequested, ApprovalResolved, TokenUsage
 from buddy.agent.messages import AssistantMessage, Message, ResultStatus, UserMessage
+from buddy.agent.receipt import Receipt
 from buddy.safety.seal import Seal
 from buddy.sessions.files import JournalFiles
 from buddy.sessions.identity import Signer
@@ -177,6 +178,10 @@ class SessionWriter:
     def record_checkpoint(self, task_id: int, checkpoint: CheckpointTaken) -> Saved:
         """A saved state of the working tree. The end of its call follows at once."""
         return self._record("checkpoint", checkpoint, task_id, linger_s=LINGER_S)
+
+    def record_receipt(self, task_id: int, receipt: Receipt) -> Saved:
+        """The record of what a turn changed and checked. The task's end follows at once."""
+        return self._record("receipt", receipt, task_id, linger_s=LINGER_S)
 
     def record_job(self, task_id: int, job: JobChanged) -> Saved:
         """A process a tool left running."""

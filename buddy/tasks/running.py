@@ -11,10 +11,12 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from buddy.agent.counting import counted
 from buddy.agent.events import Notice
 from buddy.agent.host import Outcome
 from buddy.agent.loop import agent_loop, agent_loop_continue
 from buddy.agent.messages import UserMessage
+from buddy.agent.receipt import receipt_text
 from buddy.sessions.journal import NotSavedError
 from buddy.sessions.records import Note
 from buddy.tasks.task import Task, TaskError
@@ -148,6 +150,19 @@ class Running:
 
     def _answer_of(self, task: Task) -> Note:
         left = f" Its changes are not in this tree: {task.left}." if task.left else ""
-        heading = f"Background task {task.number}, {task.title!r}, has finished.{left} Its answer:"
+        outcome = task.outcome
+        troubles = _troubles(outcome.refused, outcome.failed) if outcome is not None else ""
+        heading = f"Background task {task.number}, {task.title!r}, has finished{troubles}.{left} Its answer:"
+        text = task.last_answer()
+        if outcome is not None and outcome.receipt is not None:
+            text = f"{text}\n\n[receipt of its changes]\n{receipt_text(outcome.receipt)}"
         note_id = self._shared.board.clock.new_id()
-        return Note(note_id, task.number, task.title, task.last_answer(), heading)
+        return Note(note_id, task.number, task.title, text, heading)
+
+
+def _troubles(refused: int, failed: int) -> str:
+    """Calls that did not do what the task wanted, behind "has finished"."""
+    parts = [f"{counted(refused, 'call')} refused" if refused else ""]
+    parts.append(f"{counted(failed, 'call')} failed" if failed else "")
+    said = ", ".join(filter(None, parts))
+    return f" ({said})" if said else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import cast
 
@@ -24,6 +25,7 @@ from buddy.agent.events import (
 from buddy.agent.host import Agent, Allowed, Decision, Denied, Progress, TurnHost
 from buddy.agent.messages import AssistantMessage, Call, Message, Text, ToolMessage, UserMessage, text_of
 from buddy.agent.provider import ErrorKind, ModelDelta, ModelRequest, Provider
+from buddy.agent.receipt import Receipt
 from buddy.agent.tool import Tool, ToolContext, ToolError, ToolResult
 from buddy.extend.folder_instructions import FolderInstructions
 from buddy.llm.governor import GovernedProvider
@@ -34,14 +36,17 @@ from buddy.safety.policy_facts import Facts
 from buddy.safety.rules_words import coverage
 from buddy.safety.shell.effects import deletions
 from buddy.safety.shell.verdict import Analysis
+from buddy.sessions.journal import NotSavedError
 from buddy.tasks.delegation import Delegations
 from buddy.tasks.events import EventHub
 from buddy.tasks.execution import Surroundings, Writes, execute
 from buddy.tasks.inbox import Inbox
 from buddy.tasks.parts import BoardParts, ModelAccess
 from buddy.tasks.places import Places
+from buddy.tasks.receipts import TurnFacts
 from buddy.tasks.task import Task
 from buddy.tools.offered import offered
+from buddy.workspace.undo import UndoLog
 
 MOST_DELETIONS = 8
 """Lines of an approval about what a command would delete."""
@@ -126,6 +131,7 @@ def host_of(shared: TurnParts, task: Task) -> TurnHost:
         new_id=clock.new_id,
         cancelled=task.cancelled,
         instructions=turn.instructions,
+        receipt=turn.receipt,
         record_soon=turn.record_soon,
         call_ids=shared.call_ids,
     )
@@ -141,9 +147,13 @@ class _TaskTurn:
         self._around = Surroundings(
             shared.board, task, shared.writes, lambda text: self.emit(Notice("warning", text))
         )
+        log = task.services.services.get(UndoLog)
+        root = task.workspace.boundary.root
+        self._facts = TurnFacts(task.number, log if isinstance(log, UndoLog) else None, root)
         self._clean: dict[str, str] = {}  # by call: results that have been looked through for secrets
 
     def emit(self, event: AgentUiEvent) -> None:
+        self._facts.see(event)
         if isinstance(event, TokenUsage):
             self._board.memory.record_usage(self._task.number, event)
         elif isinstance(event, TurnFinished) and self._task.reason:
@@ -215,6 +225,18 @@ class _TaskTurn:
             for text in texts
             if text not in known
         )
+
+    async def receipt(self) -> Receipt | None:
+        """What the turn changed and checked, journalled."""
+        checkpoints = self._task.workspace.checkpoints
+        unseen = ""
+        if self._facts.ran_commands and (checkpoints is None or checkpoints.off):
+            unseen = "changes made by commands: checkpoints are off"
+        found = await asyncio.to_thread(self._facts.receipt, unseen)
+        if found is not None:
+            with contextlib.suppress(NotSavedError):  # the turn ends anyway; its writer has said so
+                self._board.memory.record_receipt(self._task.number, found)
+        return found
 
     async def decide(self, call: Call, tool: Tool, arguments: msgspec.Struct) -> Decision:
         """What the policy says, and the person where it asks."""

@@ -1,0 +1,226 @@
+"""The facts of a turn for its receipt: collected from its events, its undo entries, and its commands."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from contextlib import suppress
+
+from buddy.agent.display import Command
+from buddy.agent.events import AgentUiEvent, ToolFinished, ToolStarted
+from buddy.agent.pattern import pattern
+from buddy.agent.receipt import (
+    CallFacts,
+    ChangedFile,
+    Check,
+    CheckKind,
+    Means,
+    Receipt,
+    RunCounts,
+    receipt_of,
+)
+from buddy.agent.tool import ToolError
+from buddy.safety.sanitise import one_line
+from buddy.tasks.windows import TEST_TOOLS
+from buddy.workspace.linediff import line_changes
+from buddy.workspace.suite_results import ResultReader
+from buddy.workspace.undo import UndoLog
+from buddy.workspace.undo_entries import UndoEntry
+from buddy.workspace.versions import NOTHING
+
+MAX_COMMAND_CHARS = 60
+MAX_COUNTED_CHARS = 2_000_000
+
+_RUNNERS: tuple[tuple[CheckKind, str], ...] = (
+    ("tests", r"python[\d.]*( -\w+)* -m (pytest|unittest|nose2)|pytest|py\.test"),
+    ("tests", r"tox|nox|jest|vitest|mocha|ava|rspec|phpunit|ctest|bats|prove|behave"),
+    ("tests", r"(npm|pnpm|yarn|bun|deno)( run)? (test|t)(:\S+)?|node --test|cargo nextest run"),
+    (
+        "tests",
+        r"(go|cargo|dotnet|mix|swift|zig build|bazel|flutter|dart|meson|rake|stack|cabal|sbt|lein) test",
+    ),
+    (
+        "tests",
+        r"(\./)?gradlew? (test|check)|(\./)?mvnw? (test|verify)",
+    ),
+    (
+        "build",
+        r"(go|cargo|dotnet|swift|zig|bazel|stack|cabal) build|cargo check|go vet|mix compile|tsc|ninja",
+    ),
+    (
+        "build",
+        r"(npm|pnpm|yarn|bun)( run)? build|cmake --build|meson compile",
+    ),
+    ("build", r"(\./)?gradlew? (build|assemble)|(\./)?mvnw? (package|compile|install)"),
+    ("check", r"mypy|pyright|flake8|pylint|eslint|ruff (check|format --check)|cargo (clippy|fmt --check)"),
+    ("check", r"(npm|pnpm|yarn|bun)( run)? (lint|typecheck|check)|golangci-lint run|shellcheck"),
+    ("check", r"python[\d.]* -m (mypy|pyright|ruff|flake8|pylint)"),
+)
+_ASSIGNMENT = pattern(r"[A-Za-z_]\w*=\S*")
+_PREFIXES = (
+    ("uv", "run"), ("poetry", "run"), ("pdm", "run"), ("hatch", "run"), ("pnpm", "exec"), ("bundle", "exec"),
+    ("npx",), ("bunx",), ("time",), ("env",), ("command",),
+)  # fmt: skip
+_TEST_TARGETS = frozenset({"test", "tests", "check", "unittest"})
+_LINT_TARGETS = frozenset({"lint", "typecheck", "types"})
+_BUILD_TARGETS = frozenset({"all", "build"})
+_OPERATORS = frozenset(";&|()")
+
+
+def check_of(command: str) -> tuple[CheckKind, bool] | None:
+    """The kind of check a command line runs, None where it runs none that is known; and whether its exit code
+    is the check's own: a pipe, or a command behind it, hides it, and behind `||` it may not have run."""
+    parts = _parts(command)
+    for at, (words, operator) in enumerate(parts):
+        text = " ".join(words)
+        if words[0] in ("make", "gmake", "just"):
+            kind = _kind_of_target(words[1:])
+            if kind is not None:
+                return kind, at == len(parts) - 1 and operator != "||"
+        for kind, runner in _RUNNERS:
+            if re.match(rf"(?:{runner})(?=\s|$)", text):
+                return kind, at == len(parts) - 1 and operator != "||"
+    return None
+
+
+def _kind_of_target(words: list[str]) -> CheckKind | None:
+    """The kind of check a make of these words is."""
+    targets = [
+        word
+        for before, word in itertools.pairwise(["", *words])
+        if not word.startswith("-") and "=" not in word and before not in ("-C", "-f", "-j")
+    ]
+    if _TEST_TARGETS.intersection(targets):
+        return "tests"
+    if _LINT_TARGETS.intersection(targets):
+        return "check"
+    return "build" if not targets or _BUILD_TARGETS.intersection(targets) else None
+
+
+def _parts(command: str) -> list[tuple[list[str], str]]:
+    """The simple commands of a line, each with the operator before it; without assignments, the folders of
+    programs, and programs that only run another one."""
+    lexer = shlex.shlex(command.replace("\n", " ; "), posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    try:
+        tokens = list(lexer)
+    except ValueError:  # a quote without its end
+        return []
+    parts: list[tuple[list[str], str]] = [([], "")]
+    for token in tokens:
+        if token and _OPERATORS.issuperset(token):
+            parts.append(([], token))
+        else:
+            parts[-1][0].append(token)
+    return [(_bare(words), operator) for words, operator in parts if _bare(words)]
+
+
+def _bare(words: list[str]) -> list[str]:
+    while words:
+        prefix = next((one for one in _PREFIXES if tuple(words[: len(one)]) == one), ())
+        if prefix:
+            words = words[len(prefix) :]
+        elif _ASSIGNMENT().fullmatch(words[0]):
+            words = words[1:]
+        elif words[0] == "timeout":
+            words = words[2:]
+        else:
+            return [os.path.basename(words[0]) or words[0], *words[1:]]
+    return []
+
+
+class TurnFacts:
+    """The calls of one turn while it runs. `root`: the folder that paths are shown from."""
+
+    def __init__(self, task_id: int, log: UndoLog | None, root: str) -> None:
+        self._task_id = task_id
+        self._log = log
+        self._root = root
+        self._started: dict[str, ToolStarted] = {}
+        self._commands = False
+        self._calls: list[tuple[str, CallFacts]] = []
+
+    def see(self, event: AgentUiEvent) -> None:
+        """Take note of an event."""
+        if isinstance(event, ToolStarted):
+            self._started[event.call.id] = event
+        elif isinstance(event, ToolFinished) and event.call_id in self._started:
+            started = self._started.pop(event.call_id)
+            self._commands |= isinstance(event.display, Command)
+            if started.begun:
+                check = _check(started.call.name, event) if event.status in ("ok", "error") else None
+                self._calls.append((event.call_id, CallFacts(started.title, event.status, check=check)))
+
+    @property
+    def ran_commands(self) -> bool:
+        """Whether a command ran, which may have changed files."""
+        return self._commands
+
+    def receipt(self, unseen: str) -> Receipt | None:
+        """The receipt, None where nothing was changed. Reads contents and compares them: run it in a
+        thread."""
+        if self._log is None:
+            return None
+        ids = {call_id for call_id, _ in self._calls}
+        entries = [one for one in self._log.entries(self._task_id) if one.call_id in ids]
+        changing = {one.call_id for one in entries}
+        calls = [
+            CallFacts(one.title, one.status, call_id in changing, one.check) for call_id, one in self._calls
+        ]
+        return receipt_of(calls, self._files(entries), unseen)
+
+    def _files(self, entries: Sequence[UndoEntry]) -> list[ChangedFile]:
+        first: dict[str, str] = {}
+        last: dict[str, tuple[str, Means]] = {}
+        moved: list[ChangedFile] = []
+        for entry in entries:
+            means: Means = "command" if entry.effect else "edit"
+            for file in entry.files:
+                first.setdefault(file.real, file.before)
+                last[file.real] = (file.after, means)
+            for one in entry.renames:
+                kind = "delete" if one.trashed else "move"
+                new = "" if one.trashed else self._shown(one.target)
+                moved.append(ChangedFile(self._shown(one.source), kind, None, None, means, new))
+        changed = (
+            self._file(real, before, *last[real]) for real, before in first.items() if before != last[real][0]
+        )
+        return [*changed, *moved]
+
+    def _file(self, real: str, before: str, after: str, means: Means) -> ChangedFile:
+        change = "add" if before == NOTHING else "delete" if after == NOTHING else "update"
+        added, removed = self._counts(before, after)
+        return ChangedFile(self._shown(real), change, added, removed, means)
+
+    def _counts(self, before: str, after: str) -> tuple[int | None, int | None]:
+        assert self._log is not None
+        with suppress(ToolError, UnicodeDecodeError, OSError):
+            old, new = ((self._log.content(one) or b"").decode() for one in (before, after))
+            if "\0" not in old + new and len(old) + len(new) <= MAX_COUNTED_CHARS:
+                changes = line_changes(old, new)
+                return sum(len(one.new) for one in changes), sum(len(one.old) for one in changes)
+        return None, None
+
+    def _shown(self, real: str) -> str:
+        below = os.path.relpath(real, self._root)
+        return one_line(real if below.startswith("..") else below, 120)
+
+
+def _check(tool: str, event: ToolFinished) -> Check | None:
+    display = event.display
+    if not isinstance(display, Command):
+        return None
+    recognised = ("tests", True) if tool in TEST_TOOLS else check_of(display.command)
+    if recognised is None:
+        return None
+    kind, is_own = recognised
+    reader = ResultReader()
+    if kind == "tests":
+        reader.feed(display.output.encode("utf-8", "replace") + b"\n")
+    counts = reader.counts()
+    tested = RunCounts(counts.passed, counts.failed, counts.skipped) if counts.known else None
+    command = one_line(display.command, MAX_COMMAND_CHARS)
+    return Check(kind, command, display.exit_code if is_own else None, display.ended, tested)
