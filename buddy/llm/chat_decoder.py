@@ -94,7 +94,8 @@ class ChatDecoder:
                 out.append(UsagePiece(usage))
         elif not choices:
             self._without_choices(chunk, out)
-        if "error" in chunk or event_name == "error" or chunk.get("object") == "error":
+        is_error = event_name == "error" or chunk.get("object") == "error"
+        if is_error or "error" in chunk or "base_resp" in chunk:
             error = classify_event(chunk, self._provider)
             if error is not None:
                 out.append(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,9 +11,10 @@ import msgspec
 
 from buddy.llm.loose_json import items, loads, mapping
 
-TEXT_KEYS = ("message", "msg", "detail", "error_description", "error", "title", "reason")
+TEXT_KEYS = ("message", "msg", "status_msg", "detail", "error_description", "error", "title", "reason")
 NESTED_KEYS = (
     "error",
+    "base_resp",
     "errors",
     "detail",
     "details",
@@ -22,9 +24,11 @@ NESTED_KEYS = (
     "raw",
     "response",
 )
-TYPE_KEYS = ("type", "code", "status", "error_code", "errorCode", "reason", "@type", "__type")
+TYPE_KEYS = ("type", "code", "status_code", "status", "error_code", "errorCode", "reason", "@type", "__type")
 MAX_DEPTH = 6
 PAGE = r"\s*(?:<!doctype html|<html|<head|<\?xml|<body)"
+GATEWAY = r"litellm\.\w+: "
+BYTES = r"""\bb(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 TITLE = r"<(title|h1)[^>]*>(.*?)</\1>"
 
 
@@ -133,9 +137,29 @@ def _walk(value: Any, key: str, depth: int) -> Iterator[tuple[str, Any]]:
 def _leaf(key: str, value: str | float, depth: int) -> Iterator[tuple[str, Any]]:
     opened = _opened(value) if isinstance(value, str) and (key in TEXT_KEYS or key == "raw") else None
     if opened is None:
+        inner = _inner_body(value) if isinstance(value, str) and key in TEXT_KEYS else None
+        if inner is not None:
+            yield from _walk(inner, "", depth + 1)
         yield key, value
     else:
         yield from _walk(opened, "", depth + 1)
+
+
+def _inner_body(text: str) -> Any:
+    """The body of an upstream error that a gateway wrote into its own sentence, as JSON or as the `repr` of
+    bytes; None where there is none."""
+    if not re.match(GATEWAY, text):
+        return None
+    written = re.search(BYTES, text)
+    if written:
+        import ast  # only for errors of gateways
+
+        text = ast.literal_eval(written[0]).decode("utf-8", "replace")
+    start = text.find("{")
+    try:
+        return json.JSONDecoder(strict=False).raw_decode(text, start)[0] if start >= 0 else None
+    except ValueError:
+        return None
 
 
 def _opened(text: str) -> Any:

@@ -49,7 +49,8 @@ OVERFLOW = _rule(
     r"range of input length should be|tokens in request more than max tokens",
     r"tokens ?(?:\+|and) .{0,30}max_(?:new_)?tokens.{0,40}(?:must|should) be",
     r"request_too_large|request exceeds the maximum size|payload too large",
-    r"string_above_max_length",
+    r"string_above_max_length|too_many_prompt_tokens",
+    r"too many tokens\b.{0,80}\bcannot exceed",
     statuses=REFUSALS,
 )
 
@@ -59,13 +60,23 @@ QUOTA = _rule(
     r"(?:credit|account) balance (?:is )?(?:too low|insufficient|not enough)|no resource package",
     r"\b(?:out of|no (?:remaining|more)) credits?|(?:requires|add|purchase|buy) (?:more )?credits|top up",
     r"billing_(?:error|hard_limit|not_active)|billing (?:hard limit|details)|account is not active",
-    r"exceeded_current_quota|arrearage|account is (?:suspended|in arrears)|overdue[- ]payment|good standing",
+    r"exceeded_current_quota|arrearage|account (?:[\w-]{1,60} )?is (?:suspended|in arrears)|overdue[- ]payment|good standing",
     r"(?:monthly|spending|spend|usage|budget|key|hard) (?:included )?(?:credits?|limit|cap|budget)\b"
     r".{0,20}\b(?:exceeded|reached|exhausted)",
     r"(?:exceeded|reached|hit|exhausted)\b.{0,30}\b(?:monthly|spending|spend|usage|budget)\b"
     r".{0,20}\b(?:credits?|limit|cap|budget|quota)",
     r"used all (?:available|your) credits|usage_limit_reached|usage_not_included",
-    r"extra usage is required|payment required",
+    r"extra usage is required|payment required|budget_exceeded|budget has been exceeded",
+    r"欠费|余额不足|insufficient_user_quota",
+    statuses=(0, 200, 400, 401, 402, 403, 412, 429, 500),
+)
+"""A request's own text may be quoted by a schema error (400 to 422 with a path): see `SCHEMA`."""
+
+SCHEMA = _rule(
+    "bad_request",
+    r"'loc'|\"loc\"|validation errors? for|extra inputs are not permitted|input should be",
+    r"schema (?:validation|error)|invalid schema|invalid_request_schema|does not match the schema",
+    statuses=(400, 422),
 )
 
 KEYS = _rule(
@@ -87,6 +98,7 @@ FILTER = _rule(
     r"(?:flagged|blocked|moderated|filtered)",
     r"requires moderation|moderation (?:block|fail)|prohibited_(?:content|use)|usage policy violation",
     r"unsafe or sensitive content|violat\w+ (?:our |the )?(?:usage|content|safety) polic",
+    r"safety_check|敏感内容|不安全或敏感",
     statuses=(0, 200, 400, 403, 422, 451, 500),
 )
 
@@ -94,6 +106,7 @@ NOT_FOUND = _rule(
     "not_found",
     r"model[ _]not[ _]found|not_found_error|no such model|unknown[ _]model|model_not_available",
     r"model\b.{0,120}\b(?:do(?:es)? not exist|(?:is )?not found|doesn't exist|not exist)",
+    r"model_not_supported|模型不存在",
     r"not a valid model|invalid model(?: name| id| identifier)?\b(?!.{0,10}(?:output|response))",
     r"model identifier is invalid|no endpoints found (?:for|matching)|deploymentnotfound",
     r"no models? (?:is |are )?(?:currently )?loaded|(?:not|no) have access to model",
@@ -123,6 +136,7 @@ WORDS: tuple[Rule, ...] = (
         "rate_limit", r"resource_exhausted[\s\S]*(?:retry in|retryinfo|per ?minute)", statuses=(0, 200, 429)
     ),
     _rule("rate_limit", r"quota exceeded for (?:quota )?metric|per[ _-]?minute", statuses=(429,)),
+    SCHEMA,
     QUOTA,
     # "rate limit … reduce the prompt length" is a rate limit.
     _rule(
@@ -207,6 +221,16 @@ BY_TYPE: Mapping[str, ErrorKind] = {
     "exceed_context_size_error": "context_overflow",
     "content_filter": "content_filter",
     "content_policy_violation": "content_filter",
+    # Numbers: Zhipu (1000 to 1302), MiniMax (1002 to 2049) where no word says it.
+    "1113": "quota",
+    "1008": "quota",
+    "2049": "auth",
+    "1004": "auth",
+    "1211": "not_found",
+    "1301": "content_filter",
+    "1302": "rate_limit",
+    "1002": "rate_limit",
+    "budget_exceeded": "quota",
     "invalid_request_error": "bad_request",
     "INVALID_ARGUMENT": "bad_request",
     "FAILED_PRECONDITION": "bad_request",

@@ -14,6 +14,7 @@ from typing import Any
 from buddy.agent.provider import ErrorKind, ProviderError
 from buddy.llm.error_body import Told, read_body, told_by
 from buddy.llm.error_words import BY_STATUS, BY_TYPE, WORDS, Rule
+from buddy.llm.loose_json import mapping
 from buddy.llm.retry_after import retry_after_s
 
 KEY_REFUSED = "the key was not accepted"
@@ -31,6 +32,9 @@ ADVICE: Mapping[ErrorKind, str] = {
     "bad_request": "the request was refused",
     "content_filter": "blocked by the provider's content filter",
 }
+
+FORBIDDEN = "this key may not use this model"
+"""A 403: the key itself was accepted."""
 
 MAX_SENTENCE = 400
 SECRETS = (
@@ -70,6 +74,9 @@ def classify(
 
 def classify_event(event: Mapping[str, Any], provider: str, *, key: str = "") -> ProviderError | None:
     """The error an event of a 200 stream holds; None when it holds none."""
+    verdict = mapping(event.get("base_resp"))  # MiniMax states one in every answer, 0 for success
+    if verdict:
+        return classify(0, {}, dict(event), provider, key=key) if verdict.get("status_code") else None
     if not (event.get("error") or event.get("object") == "error" or event.get("type") == "error"):
         told = told_by(event) if "choices" not in event and "finish_reason" not in event else None
         if told is None or not told.text:
@@ -132,5 +139,5 @@ def _sentence(kind: ErrorKind, status: int, told: Told, provider: str, key: str)
     detail = " ".join(redact(told.text, key).split())
     if len(detail) > MAX_SENTENCE:
         detail = detail[:MAX_SENTENCE].rstrip() + "…"
-    advice = ADVICE[kind]
+    advice = FORBIDDEN if status == 403 and kind in ("auth", "not_found") else ADVICE[kind]
     return f"{head} ({advice}): {detail}" if detail else f"{head}: {advice}"

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from buddy.llm.loose_json import dumps
+
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 """An event (or a line) longer than this is not a model's answer."""
 
@@ -98,6 +100,13 @@ class SseParser:
             self._count(len(data))
         elif line.startswith(b"event:"):
             self._name = line[6:].decode("utf-8", "replace").strip()
+        elif line.startswith(b"error:"):
+            # llama.cpp's own field: the reason why its stream ends here.
+            self._dispatch()
+            self._name = "error"
+            reason = line[6:].strip()
+            self._data.append(reason if reason.startswith(b"{") else _as_error(reason))
+            self._dispatch()
         elif line.startswith(b"{"):
             self._dispatch()
             self._data.append(line)
@@ -110,3 +119,7 @@ class SseParser:
             self._data.clear()
         self._name = ""
         self._bytes = 0
+
+
+def _as_error(reason: bytes) -> bytes:
+    return dumps({"error": {"message": reason.decode("utf-8", "replace")}})

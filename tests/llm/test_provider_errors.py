@@ -7,8 +7,10 @@ import json
 import pytest
 
 from buddy.agent.provider import ProviderError
+from buddy.llm.chat_decoder import ChatDecoder
 from buddy.llm.error_body import read_body
 from buddy.llm.errors import classify, redact
+from buddy.llm.reply_reader import ReplyReader
 from buddy.llm.retry_after import duration_s
 
 
@@ -266,3 +268,93 @@ def test_long_messages_are_cut():
 def test_any_body_is_read_without_failing(body):
     assert error(500, body).kind == "server"
     read_body(body)
+
+
+X1 = [
+    (400, said("too_many_prompt_tokens", type="too_many_prompt_tokens", code=400), "context_overflow"),
+    (
+        400,
+        '{"message":"too many tokens: total number of tokens in the prompt cannot exceed 128000"}',
+        "context_overflow",
+    ),
+    (429, said("您的账户已欠费，请充值后重试。", code="1113"), "quota"),
+    (200, '{"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}', "quota"),
+    (
+        200,
+        '{"base_resp":{"status_code":2049,"status_msg":"login fail: Please carry the API secret"}}',
+        "auth",
+    ),
+    (412, said("Account example is suspended, possibly due to reaching the monthly spending limit"), "quota"),
+    (
+        400,
+        said("Budget has been exceeded! Current cost: 1.2, Max budget: 1", type="budget_exceeded"),
+        "quota",
+    ),
+    (403, said("Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO"), "content_filter"),
+    (400, said("The requested model is not supported", code="model_not_supported"), "not_found"),
+    (400, said("模型不存在，请检查模型代码。", code="1211"), "not_found"),
+    (400, said("系统检测到输入或生成内容可能包含不安全或敏感内容", code="1301"), "content_filter"),
+    (
+        400,
+        '{"detail":[{"loc":["body",0],"msg":"Input should be a string","input":"monthly budget exceeded"}]}',
+        "bad_request",
+    ),
+    (
+        400,
+        said("1 validation error for Request: 'the monthly budget was exceeded' is no number"),
+        "bad_request",
+    ),
+]
+
+
+@pytest.mark.parametrize(("status", "body", "kind"), X1)
+def test_RU_X1_error_bodies_of_the_field(status, body, kind):
+    found = error(status, body)
+    assert (found.kind, found.retryable) == (kind, False)
+
+
+def decoded(body: bytes) -> tuple[str, str]:
+    reader = ReplyReader(ChatDecoder("example.com"), "example.com")
+    pieces = [*reader.feed(body), *reader.end()]
+    (found,) = [piece for piece in pieces if isinstance(piece, ProviderError)]
+    return found.kind, found.message
+
+
+def test_RU_X1_an_error_inside_a_stream_of_minimax_is_told():
+    body = b'data: {"id":"x","choices":null,"base_resp":{"status_code":1008,"status_msg":"no balance"}}\n\n'
+    kind, message = decoded(body)
+    assert (kind, "no balance" in message) == ("quota", True)
+    fine = b'data: {"choices":[{"delta":{"content":"a"}}],"base_resp":{"status_code":0,"status_msg":""}}\n\n'
+    pieces = ReplyReader(ChatDecoder("example.com"), "example.com").feed(fine)
+    assert not any(isinstance(piece, ProviderError) for piece in pieces)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b'error: {"code":500,"message":"Compute error.","type":"server_error"}', b"error: Compute error."],
+)
+def test_RU_X1_the_error_field_of_llama_cpp_carries_the_reason(line):
+    begun = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
+    kind, message = decoded(begun + line + b"\n\n")
+    assert (kind, "Compute error" in message) == ("server", True)
+
+
+def test_RU_B21_a_403_says_that_the_key_may_not():
+    assert error(403, said("nope")).message == (
+        "example.com answered 403 (this key may not use this model): nope"
+    )
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        """litellm.RateLimitError: AnthropicException - b'{"type": "error", "error": {"message": "slow down"}}'""",
+        """litellm.BadRequestError: OpenAIException - {"error": {"message": "slow down", "code": 429}}. No fallback""",
+    ],
+)
+def test_RU_21_the_innermost_message_is_told(told):
+    found = error(429, said(told, type="throttling_error"))
+    assert (found.kind, found.message) == (
+        "rate_limit",
+        "example.com answered 429 (too many requests): slow down",
+    )
