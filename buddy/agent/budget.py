@@ -98,9 +98,9 @@ class DayBudget(msgspec.Struct, frozen=True):
     add: Callable[[float], None]
 
 
-class Window(msgspec.Struct, frozen=True):
+class Window(msgspec.Struct):
     """A model's context: how many tokens fit, whether that is known or only guessed, and how many are kept
-    free for the reply."""
+    free for the reply. Shared by all that ask the model: a server may say later how much it takes."""
 
     limit: int
     guessed: bool

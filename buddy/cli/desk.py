@@ -19,10 +19,10 @@ from buddy.cli.left_running import JobNews, what_was_left
 from buddy.cli.models import Models
 from buddy.cli.place import Place
 from buddy.cli.policy import policy_of
-from buddy.cli.rules import RuleFiles
+from buddy.cli.rules import RuleFiles, remember
 from buddy.cli.run import Held, Run, Wanted
 from buddy.config.loading import Loaded
-from buddy.config.settings import SessionSettings, Settings
+from buddy.config.settings import ConfigError, SessionSettings, Settings
 from buddy.extend import instructions as instruction_files
 from buddy.extend.mentions import Expanded, expand
 from buddy.extend.own_tools import OwnTools
@@ -110,8 +110,14 @@ async def open_desk(
             where = await first_task(board, wanted.options)
         left = await what_was_left(session, board) if wanted.session else ()
         said = filter(None, (place.trust_note, *loaded.warnings, *rules.errors, *run.found.notes, *where))
+        problems_saving: tuple[str, ...] = ()
+        if loaded.first_model:
+            try:
+                await asyncio.to_thread(remember, place, loaded, loaded.first_model)
+            except ConfigError as error:
+                problems_saving = (f"the model is not remembered: {error}",)
         unused = filter(None, (held.undo.unused() if wanted.session else "",))
-        problems = (*own_problems, *session.loaded.problems, *unused)
+        problems = (*own_problems, *session.loaded.problems, *unused, *problems_saving)
         yield _desk(run, held, store, board, (*said, *problems, *left))
 
 

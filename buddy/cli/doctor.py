@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import platform
 import shutil
@@ -16,6 +17,7 @@ from buddy import __version__
 from buddy.cli.arguments import Options
 from buddy.cli.models import Models
 from buddy.cli.place import Place, find_place, read_settings
+from buddy.config.loading import Loaded
 from buddy.config.settings import ConfigError
 from buddy.llm.local_servers import find_local_servers
 
@@ -34,8 +36,12 @@ def doctor(options: Options, environment: Mapping[str, str]) -> int:
     """Print the report. The exit code is 1 when something is bad."""
     place = find_place(options, environment)
     findings = list(_findings(options, place))
-    for line in _lines(findings):
-        sys.stdout.write(f"{line}\n")
+    if options.output_format == "json" or options.json:
+        rows = [{"level": finding.level, "text": finding.text} for finding in findings]
+        sys.stdout.write(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+    else:
+        for line in _lines(findings):
+            sys.stdout.write(f"{line}\n")
     return 1 if any(finding.level == "bad" for finding in findings) else 0
 
 
@@ -59,7 +65,7 @@ def _findings(options: Options, place: Place) -> Iterator[Finding]:
     yield Finding("ok", f"rg: {rg}") if rg else Finding("note", "rg is not installed: searching is slower")
     bwrap = shutil.which("bwrap")
     yield Finding(
-        "ok" if bwrap else "note", f"bwrap: {bwrap or 'not installed'}; sandbox: NONE, every command asks"
+        "ok" if bwrap else "note", f"bwrap: {bwrap or 'not installed'}; no sandbox: anything but reads asks"
     )
     yield from _folders(place)
 
@@ -76,24 +82,40 @@ def _settings(options: Options, place: Place) -> Iterator[Finding]:
         yield Finding("note", warning)
     trust = "trusted" if place.trusted else "not trusted (its buddy.toml is ignored)"
     yield Finding("ok", f"workspace: {place.boundary.root}, {trust}")
-    try:
-        models = Models(loaded.settings, place)
-        access = models.access(options.model)
-        guess = " (a guess: set context_limit)" if access.window.guessed else ""
-        lane = f"the {access.provider.lane} lane, {access.window.limit:,} tokens{guess}"
-        yield Finding("ok", f"model: {access.name} through {lane}")
-        missing = asyncio.run(models.problem(options.model))
-        yield (
-            Finding("bad", f"key: {missing}")
-            if missing
-            else Finding("ok", "key: there is one, or none needed")
-        )
-    except ConfigError as error:
-        yield Finding("bad", f"model: {error}")
+    yield from asyncio.run(_model(options, place, loaded))
     for server in asyncio.run(find_local_servers()):
-        yield Finding(
-            "ok", f"local server: {server.provider} at {server.base_url} ({', '.join(server.models[:5])})"
+        models = ", ".join(server.models[:5]) or "no model yet"
+        yield Finding("ok", f"local server: {server.provider} at {server.base_url} ({models})")
+
+
+async def _model(options: Options, place: Place, loaded: Loaded) -> list[Finding]:
+    """The model, its key and its server, which is asked with the key."""
+    models = Models(loaded.settings, place)
+    try:
+        access = models.access(options.model)
+        found: list[Finding] = []
+        problem = await models.problem(options.model)
+        server, told = await models.server_problem(options.model)
+        guess = " (a guess: set context_limit)" if access.window.guessed else ""
+        where = f" at {server}" if server else ""
+        sent = "" if access.model == access.name else f" (sent as {access.model})"
+        lane = f"the {access.provider.lane} lane{where}, {access.window.limit:,} tokens{guess}"
+        found.append(Finding("ok", f"model: {access.name}{sent} through {lane}"))
+        key = models.key_place(options.model)
+        found.append(
+            Finding("bad", f"key: {problem}")
+            if problem
+            else Finding("ok", f"key: from {key}" if key else "key: none, and none is needed here")
         )
+        if server and not problem:
+            found.append(
+                Finding("bad", f"server: {told}") if told else Finding("ok", f"server: {server} answers")
+            )
+    except ConfigError as error:
+        return [Finding("bad", f"model: {error}")]
+    finally:
+        await models.aclose()
+    return found
 
 
 def _folders(place: Place) -> Iterator[Finding]:

@@ -119,6 +119,7 @@ async def _run(options: Options, place: Place, loaded: Loaded, prompt: str, root
         for note in expanded.notes:
             _err(f"buddy: {one_line(note, 400)}\n")
         access = models.access(desk.board.task(number).model)
+        await models.prepare(desk.board.task(number).model)
         if options.max_cost and access.price(ONE_TOKEN) is None:
             _err(f"buddy: the price of {access.name} is not known; --max-cost can't be kept\n")
         facts = RunFacts(

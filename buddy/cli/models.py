@@ -3,11 +3,14 @@ tasks."""
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
 from collections.abc import AsyncGenerator
 from functools import cached_property
 from typing import NamedTuple
+
+import msgspec
 
 from buddy.agent.budget import Price, Window
 from buddy.agent.host import Sampling
@@ -15,17 +18,19 @@ from buddy.agent.messages import Usage
 from buddy.agent.provider import Alive, ModelDelta, ModelRequest, Provider, ProviderError
 from buddy.cli.keyed_provider import KeyedProvider, ProfileKey
 from buddy.cli.lanes import DirectLane, LitellmLanes, direct_lane, litellm_lanes
+from buddy.cli.model_server import ModelServer
 from buddy.cli.place import Place
 from buddy.cli.telling import tell
 from buddy.config.settings import ConfigError, Profile, Settings, profile_of
 from buddy.extend.templates import template_path
 from buddy.llm.catalog import GUESSED_CONTEXT, Catalogue, Match, context_limit, cost_usd, read_catalogue
 from buddy.llm.credentials import FILE_NAME
-from buddy.llm.direct import Endpoint
+from buddy.llm.direct import Endpoint, host_of
 from buddy.llm.governor import Governor
 from buddy.llm.http_choice import client_for
 from buddy.llm.keyring_store import Keyring
 from buddy.llm.keys import KeyResolver, KeySource
+from buddy.llm.quirks import is_local
 from buddy.llm.routes import Route, UnknownModelError, route
 from buddy.llm.watchdog import WatchedProvider, WatchLimits
 from buddy.tasks.parts import ModelAccess
@@ -57,6 +62,7 @@ class _Unset:
 class _Made(NamedTuple):
     access: ModelAccess
     key: ProfileKey
+    server: ModelServer | None
 
 
 class Models:
@@ -71,6 +77,8 @@ class Models:
         self._keys: dict[KeySource, ProfileKey] = {}
         self._lanes: list[DirectLane] = []
         self._governors: dict[tuple[str, str], Governor] = {}
+        self._servers: dict[tuple[str, KeySource], ModelServer] = {}
+        self._asking: set[asyncio.Task[None]] = set()
 
     def access(self, name: str) -> ModelAccess:
         """The model of this name, "" for the default. Raises `ConfigError` that says what to do."""
@@ -101,23 +109,68 @@ class Models:
         """Why this model can't be asked: no such model, no key; "" when it can. Where it may need no key,
         none is looked for before a request is made."""
         try:
-            key = self._of(name).key
-            if not key.is_optional:
-                await key.resolve()
+            made = self._of(name)
+            if not made.key.is_optional:
+                await made.key.resolve()
         except ConfigError as error:
             return str(error)
         except ProviderError as error:
             return error.message
+        is_typed = name not in ("", self._settings.api.model, *self._settings.models)
+        if is_typed and made.server is not None:
+            return await made.server.missing(made.access.model)
         return ""
+
+    def key_place(self, name: str) -> str:
+        """Where the key of this model came from, in words; "" where there is none. Raises `ConfigError`."""
+        return self._of(name).key.place
+
+    async def server_problem(self, name: str) -> tuple[str, str]:
+        """The address of this model's own server ("" for a provider's), and why it can't answer with it.
+        Raises `ConfigError`."""
+        made = self._of(name)
+        if made.server is None:
+            return "", ""
+        try:
+            await made.server.list()
+        except ProviderError as error:
+            return made.server.base_url, error.message
+        await made.server.measure(made.access)
+        return made.server.base_url, await made.server.missing(made.access.model)
+
+    def served(self, name: str) -> tuple[str, ...]:
+        """The models of this model's own server, as far as it was asked."""
+        try:
+            server = self._of(name).server
+        except ConfigError:
+            return ()
+        return tuple(one.name for one in server.models) if server is not None else ()
 
     async def prepare(self, name: str) -> None:
         """Begin in the background what the first request would wait seconds for, when this model can be
-        asked: litellm, where one in use needs it."""
+        asked: litellm, where one in use needs it; and ask a server of the person's own for its models."""
         if self._litellm is not None and not await self.problem(name):
             self._litellm.begin()
+        try:
+            self._measure(self._of(name))
+        except ConfigError:
+            return  # the first request says it
+
+    def _measure(self, made: _Made) -> None:
+        """Ask the model's own server in the background how much context it has, once."""
+        if made.server is None or not made.server.is_unasked:
+            return
+        task = asyncio.get_running_loop().create_task(made.server.measure(made.access))
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
 
     async def aclose(self) -> None:
         """Close the connections of every lane."""
+        for task in list(self._asking):
+            task.cancel()
+        await asyncio.gather(*self._asking, return_exceptions=True)
+        for server in self._servers.values():
+            await server.aclose()
         for lane in self._lanes:
             await lane.aclose()
 
@@ -156,8 +209,8 @@ class Models:
         profile = profile_of(self._settings, name)
         if not profile.model:
             raise ConfigError(
-                'no model is set: run buddy init, or set [api] model = "provider/name" in buddy.toml, '
-                "or give --model; buddy demo needs none"
+                "no model is chosen: start with buddy -m anthropic/claude-sonnet-5, "
+                "or run buddy init to keep a choice; buddy demo needs none"
             )
         try:
             found = route(self.known(), profile.model, base_url=profile.base_url, lane=profile.lane)
@@ -173,7 +226,21 @@ class Models:
             sampling=self._sampling(profile),
             governor=self._governors.setdefault((found.provider, found.base_url), Governor()),
         )
-        return _Made(access, key)
+        return _Made(access, key, self._server(found, profile, key))
+
+    def _server(self, found: Route, profile: Profile, key: ProfileKey) -> ModelServer | None:
+        """The server of the person's own that serves a model; None for a provider's address."""
+        if not found.base_url or not (profile.base_url or is_local(host_of(found.base_url))):
+            return None
+        source = msgspec.structs.replace(self._source(found, profile), provider="")
+        if (found.base_url, source) not in self._servers:
+            endpoint = Endpoint(
+                found.base_url, lambda: key.value, connect_s=min(5, self._settings.network.connect_s)
+            )
+            self._servers[found.base_url, source] = ModelServer(
+                endpoint, key, client_for, self._place.environment, found.wire, profile.context_limit
+            )
+        return self._servers[found.base_url, source]
 
     def _lane(self, found: Route, key: ProfileKey) -> Provider:
         if found.lane == "litellm":
@@ -197,15 +264,7 @@ class Models:
     def _key(self, found: Route, profile: Profile) -> ProfileKey:
         """The key of a profile, one for all with the same source. An address of the person's own needs none
         unless the profile names one: local servers have none."""
-        own_address = bool(profile.base_url) and not profile.api_key_env
-        source = KeySource(
-            provider=found.provider,
-            default_env="" if own_address else found.key_env,
-            env=profile.api_key_env,
-            file=profile.api_key_file,
-            command=profile.api_key_command,
-            literal=profile.api_key,
-        )
+        source = self._source(found, profile)
         if source not in self._keys:
             resolver = KeyResolver(
                 source,
@@ -216,6 +275,17 @@ class Models:
             )
             self._keys[source] = ProfileKey(resolver)
         return self._keys[source]
+
+    def _source(self, found: Route, profile: Profile) -> KeySource:
+        own_address = bool(profile.base_url) and not profile.api_key_env
+        return KeySource(
+            provider=found.provider,
+            default_env="" if own_address else found.key_env,
+            env=profile.api_key_env,
+            file=profile.api_key_file,
+            command=profile.api_key_command,
+            literal=profile.api_key,
+        )
 
     def _window(self, found: Route, profile: Profile) -> Window:
         unknown = profile.context_limit == 0 and found.match is None

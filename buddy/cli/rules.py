@@ -11,7 +11,7 @@ import msgspec
 
 from buddy.agent.counting import counted
 from buddy.cli.place import Place
-from buddy.config.loading import Loaded, read_table
+from buddy.config.loading import Loaded, read_table, remember_model
 from buddy.config.settings import ConfigError
 from buddy.safety.rules import Rule, RuleSet
 from buddy.safety.rules_claude import rules_of_claude
@@ -106,6 +106,12 @@ def _holds_everywhere(rule: Rule) -> bool:
 def _is_table_of(table: object, rule: Rule) -> bool:
     same = rules_of_tables([table], "saved", "").rules
     return any(msgspec.structs.replace(one, source=rule.source) == rule for one in same)
+
+
+def remember(place: Place, loaded: Loaded, model: str) -> None:
+    """Start with this model from now on, until the person's own file names another. Raises `ConfigError`."""
+    path = os.path.join(place.where.config, "settings.toml")
+    change_settings(path, lambda table: remember_model(table, model, loaded.own_model))
 
 
 def change_settings(path: str, change: Callable[[dict[str, Any]], None]) -> None:

@@ -12,11 +12,14 @@ from typing import Any
 from buddy.agent.counting import counted
 from buddy.cli.arguments import Options
 from buddy.cli.telling import tell
+from buddy.config.first_model import FirstModel, first_model
 from buddy.config.loading import directories, read_table
 from buddy.config.settings import ConfigError
 from buddy.extend.templates import template_text
 
 NEXT = "Set a key (export OPENAI_API_KEY=… or buddy login openai), then start: buddy\n"
+TEMPLATE_MODEL = "openai/gpt-5.2"
+TEMPLATE_KEY = "OPENAI_API_KEY"
 _API = "[api]\n"
 
 
@@ -31,14 +34,16 @@ def init(options: Options, environment: Mapping[str, str]) -> int:
         if os.path.lexists(path) and not options.force:
             sys.stdout.write(_standing(path))
             return 0
-        _write(path)
+        first = first_model(environment)
+        _write(path, first)
     except ConfigError as error:
         tell(f"buddy: {error}. Nothing was written\n")
         return 4
     except OSError as error:
         tell(f"buddy: {error.filename or path}: {error.strerror}; nothing was written\n")
         return 1
-    sys.stdout.write(f"wrote {path}\n{NEXT}")
+    ready = f"The model is {first.model}; its key is in {first.key_env}. Start: buddy\n" if first else NEXT
+    sys.stdout.write(f"wrote {path}\n{ready}")
     return 0
 
 
@@ -57,10 +62,18 @@ def _standing(path: str) -> str:
     )
 
 
-def _write(path: str) -> None:
+def _with_first_model(template: str, first: FirstModel | None) -> str:
+    """The template with the model whose key is there."""
+    if first is None:
+        return template
+    chosen = template.replace(f'"{TEMPLATE_MODEL}"', f'"{first.model}"', 1)
+    return chosen.replace(f'"{TEMPLATE_KEY}"', f'"{first.key_env}"', 1)
+
+
+def _write(path: str, first: FirstModel | None) -> None:
     """Write the template, with the models of a file that stands there. Raises `ConfigError`, `OSError`."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    text = template_text("buddy.toml")
+    text = _with_first_model(template_text("buddy.toml"), first)
     if os.path.lexists(path):
         text = _with_models(text, read_table(path, required=False) or {})
         backup = f"{path}.{time.strftime('%Y%m%d-%H%M%S')}"

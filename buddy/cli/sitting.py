@@ -23,7 +23,7 @@ from buddy.cli.first_run import first_run_text
 from buddy.cli.interactive import Front
 from buddy.cli.models import Models
 from buddy.cli.place import Place
-from buddy.cli.rules import change_settings
+from buddy.cli.rules import change_settings, remember
 from buddy.cli.run import Wanted
 from buddy.cli.stores import KEEP_ELSEWHERE, session_store
 from buddy.cli.trust import FolderTrust
@@ -286,6 +286,8 @@ def _port(desk: Desk, folder: FolderTrust, options: Options, log_path: str, bran
         boundary=desk.place.boundary,
         catalogue=desk.models.known,
         problem=desk.models.problem,
+        remember_model=lambda name: remember(desk.place, desk.loaded, name),
+        served=desk.models.served,
         jobs=desk.jobs,
         children=desk.children,
         undo=desk.undo,

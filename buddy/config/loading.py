@@ -14,6 +14,7 @@ from typing import Any, cast
 import msgspec
 
 from buddy.agent.cleanup import on_failure
+from buddy.config.first_model import FirstModel, first_model
 from buddy.config.settings import ConfigError, Profile, Settings, ToolSettings
 
 
@@ -30,7 +31,8 @@ class Directories(msgspec.Struct, frozen=True):
 class Loaded(msgspec.Struct, frozen=True):
     """Settings and how they came about. `warnings` are sentences for the person; `files` were read, in order
     of rising precedence; `project` is the project's file as found, trusted or not ("" when there is none);
-    `saved_rules` are the rule tables buddy saved itself, which stand beside the person's own."""
+    `saved_rules` are the rule tables buddy saved itself, which stand beside the person's own. `own_model` is
+    the model the person's file names; `first_model` one that was chosen because its key is there."""
 
     settings: Settings
     warnings: tuple[str, ...]
@@ -38,8 +40,11 @@ class Loaded(msgspec.Struct, frozen=True):
     project: str
     permission_error: str
     saved_rules: object = ()
+    own_model: str = ""
+    first_model: str = ""
 
 
+REMEMBERED = "remembered"
 MAX_FILE_BYTES = 1_000_000
 IGNORED = "buddy.toml of this folder is ignored until you trust the folder (/trust, --trust)"
 PROJECT_SECTIONS = ("agent", "tools", "display", "session", "permissions")
@@ -90,14 +95,20 @@ def load(
     merged: Table = {}
     saved = os.path.join(where.config, "settings.toml")
     saved_rules: object = ()
+    own_model = ""
     candidates = [user_file or os.path.join(where.config, "buddy.toml"), saved]
     for path in candidates:
+        if path == saved:
+            own_model = _model_of(merged)
         table = read_table(path, required=path == user_file)
         if table is not None:
             files.append(path)
+            remembered: object = {}
             if path == saved:  # beside the person's own rules, never in their place
                 saved_rules = table.pop("rule", ())
+                remembered = table.pop(REMEMBERED, {})
             _merge(merged, _checked(table, path))
+            _merge_remembered(merged, remembered, own_model)
     project = os.path.join(workspace, "buddy.toml")
     if os.path.lexists(project) and os.path.abspath(project) != os.path.abspath(candidates[0]):
         if trusted:
@@ -110,12 +121,59 @@ def load(
     _merge(merged, _checked(_from_environment(environment, merged, warnings), "the environment"))
     _merge(merged, dict(arguments))
     settings, permission_error = _converted(merged)
+    settings, first = _with_first_model(settings, environment)
+    if first is not None:
+        warnings.append(f"model: {first.model}, because {first.key_env} is set; /model changes it")
     if settings.sandbox.level == "require":
         raise ConfigError(
             '[sandbox] level = "require": this version has no sandbox, so no command could run; set "auto" '
             "and approve commands yourself"
         )
-    return Loaded(settings, tuple(warnings), tuple(files), project, permission_error, saved_rules)
+    return Loaded(
+        settings,
+        tuple(warnings),
+        tuple(files),
+        project,
+        permission_error,
+        saved_rules,
+        own_model,
+        first.model if first else "",
+    )
+
+
+def _model_of(table: Table) -> str:
+    """The model a table chooses, "" for none."""
+    for section in ("agent", "api"):
+        model = cast(Table, table.get(section, {})).get("model")
+        if isinstance(model, str) and model:
+            return model
+    return ""
+
+
+def _merge_remembered(merged: Table, remembered: object, own_model: str) -> None:
+    """The model that was chosen last, unless the person's file names another one since."""
+    if isinstance(remembered, dict):
+        table = cast(Table, remembered)
+        model = table.get("model")
+        if isinstance(model, str) and model and table.get("instead_of") == own_model:
+            _merge(merged, {"agent": {"model": model}})
+
+
+def _with_first_model(
+    settings: Settings, environment: Mapping[str, str]
+) -> tuple[Settings, FirstModel | None]:
+    """The settings with a model: where nothing chooses one, that of the first key in the environment."""
+    if settings.agent.model or settings.api != Profile():
+        return settings, None
+    first = first_model(environment)
+    if first is None:
+        return settings, None
+    return msgspec.structs.replace(settings, api=Profile(model=first.model)), first
+
+
+def remember_model(table: Table, model: str, own_model: str) -> None:
+    """Note a chosen model in the table of `settings.toml`."""
+    table[REMEMBERED] = {"model": model, "instead_of": own_model}
 
 
 def read_table(path: str, *, required: bool) -> Table | None:

@@ -71,6 +71,10 @@ class HttpClient(Protocol):
         """Send and wait for the headers of the answer. Raises `ProviderError`."""
         ...
 
+    async def get(self, url: str, headers: Mapping[str, str]) -> Answer:
+        """The same for a GET."""
+        ...
+
     async def aclose(self) -> None:
         """Close every connection."""
         ...

@@ -60,7 +60,8 @@ QUOTA = _rule(
     r"(?:credit|account) balance (?:is )?(?:too low|insufficient|not enough)|no resource package",
     r"\b(?:out of|no (?:remaining|more)) credits?|(?:requires|add|purchase|buy) (?:more )?credits|top up",
     r"billing_(?:error|hard_limit|not_active)|billing (?:hard limit|details)|account is not active",
-    r"exceeded_current_quota|arrearage|account (?:[\w-]{1,60} )?is (?:suspended|in arrears)|overdue[- ]payment|good standing",
+    r"exceeded_current_quota|arrearage|account (?:[\w-]{1,60} )?is (?:suspended|in arrears)",
+    r"overdue[- ]payment|good standing",
     r"(?:monthly|spending|spend|usage|budget|key|hard) (?:included )?(?:credits?|limit|cap|budget)\b"
     r".{0,20}\b(?:exceeded|reached|exhausted)",
     r"(?:exceeded|reached|hit|exhausted)\b.{0,30}\b(?:monthly|spending|spend|usage|budget)\b"

@@ -61,10 +61,17 @@ class HttpxClient:
 
     async def post(self, url: str, headers: Mapping[str, str], content: bytes) -> HttpxAnswer:
         """Send and wait for the headers of the answer."""
+        return await self._send("POST", url, headers, content)
+
+    async def get(self, url: str, headers: Mapping[str, str]) -> HttpxAnswer:
+        """The same for a GET."""
+        return await self._send("GET", url, headers, b"")
+
+    async def _send(self, method: str, url: str, headers: Mapping[str, str], content: bytes) -> HttpxAnswer:
         target = target_of(url)
         check_headers(headers)
         try:
-            request = self._client.build_request("POST", url, headers=headers, content=content)
+            request = self._client.build_request(method, url, headers=headers, content=content)
             return HttpxAnswer(await self._client.send(request, stream=True), target.host)
         except HttpError as error:
             raise unusable_answer(error, target.host) from error

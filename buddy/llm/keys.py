@@ -77,7 +77,7 @@ class KeyResolver:
         """The key; "" when the provider needs none. Raises `KeyMissingError`."""
         source = self._source
         if source.literal:
-            return self._found(source.literal, "api_key in the profile")
+            return self._found(source.literal, "api_key in buddy.toml")
         if source.command:
             return self._found(await self._once(self._commanded), COMMAND_PLACE)
         if source.file:

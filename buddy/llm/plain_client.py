@@ -191,8 +191,15 @@ class PlainClient:
 
     async def post(self, url: str, headers: Mapping[str, str], content: bytes) -> PlainAnswer:
         """Send and wait for the headers of the answer."""
+        return await self._send("POST", url, headers, content)
+
+    async def get(self, url: str, headers: Mapping[str, str]) -> PlainAnswer:
+        """The same for a GET."""
+        return await self._send("GET", url, headers, b"")
+
+    async def _send(self, method: str, url: str, headers: Mapping[str, str], content: bytes) -> PlainAnswer:
         target = target_of(url)
-        request = request_bytes(target, headers, content)
+        request = request_bytes(target, headers, content, method)
         kept = self._kept(target)
         if kept is not None:
             answer = await self._try_kept(kept, request, target)
@@ -316,10 +323,12 @@ def target_of(url: str) -> Target:
     return Target(name, port or (443 if is_tls else 80), is_tls, f"{shown}:{port}" if port else shown, path)
 
 
-def request_bytes(target: Target, headers: Mapping[str, str], content: bytes) -> bytes:
+def request_bytes(target: Target, headers: Mapping[str, str], content: bytes, method: str = "POST") -> bytes:
     """The whole request. Raises `ProviderError` for a header that can't be sent."""
     check_headers(headers)
-    lines = [f"POST {target.path} HTTP/1.1", f"host: {target.authority}", f"content-length: {len(content)}"]
+    lines = [f"{method} {target.path} HTTP/1.1", f"host: {target.authority}"]
+    if method != "GET":
+        lines.append(f"content-length: {len(content)}")
     lines += [f"{name}: {value}" for name, value in headers.items()]
     return "\r\n".join([*lines, "", ""]).encode("ascii") + content
 

@@ -25,19 +25,22 @@ from tests.fake_llm.script import Fault, Replies, Reply, Script, failure, reply
 
 
 class FakeLLM:
-    """The server. `script`: see `script.Script`; `models`: what GET …/models lists."""
+    """The server. `script`: see `script.Script`; `models`: what GET …/models lists, with `context`."""
 
     def __init__(
         self,
         script: Script,
         *,
         models: Sequence[str] = ("fake-model",),
+        context: int = 0,
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
         self.script = script
         self.models = tuple(models)
+        self.context = context
         self.requests: list[Asked] = []
+        self.listings: list[Asked] = []
         self._host, self._port = host, port
         self._listening: socket.socket | None = None
         self._accepting: set[asyncio.Task[object]] = set()
@@ -150,7 +153,8 @@ class FakeLLM:
             await self._tell()
 
     async def _keep(self, asked: Asked) -> None:
-        self.requests.append(asked)
+        about_models = asked.method == "GET" or asked.path == "/api/show"
+        (self.listings if about_models else self.requests).append(asked)
         await self._tell()
 
     async def _tell(self) -> None:
@@ -160,7 +164,8 @@ class FakeLLM:
     async def _answer(self, connection: Connection, asked: Asked) -> None:
         match api_of(asked.path):
             case "models":
-                data = [{"id": model, "object": "model", "owned_by": "fake"} for model in self.models]
+                size = {"max_model_len": self.context} if self.context else {}
+                data = [{"id": one, "object": "model", "owned_by": "fake", **size} for one in self.models]
                 await connection.respond(200, {}, dumps({"object": "list", "data": data}).encode())
             case "other":
                 await connection.respond(

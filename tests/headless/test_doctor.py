@@ -17,11 +17,27 @@ async def test_a_missing_key_is_bad_and_said_with_what_to_do(tmp_path: Path) -> 
     assert "no key for openai: set FAKE_LLM_KEY in the environment, run `buddy login openai`" in line
 
 
-async def test_with_a_key_nothing_is_bad(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, "http://127.0.0.1:9")
-    ran = await desk.run("doctor")
+async def test_RU_B13_with_a_key_and_a_server_nothing_is_bad(tmp_path: Path) -> None:
+    async with FakeLLM([]) as server:
+        desk = Desk(tmp_path, server.url)
+        ran = await desk.run("doctor")
+        asked = server.listings
     assert (ran.code, [line for line in ran.out.splitlines() if line.startswith("BAD ")]) == (0, [])
-    assert "ok    key: there is one, or none needed" in ran.out
+    assert "ok    key: from the environment variable FAKE_LLM_KEY" in ran.out
+    assert f"ok    server: {server.url}/v1 answers" in ran.out
+    assert asked[0].headers["authorization"].startswith("Bearer ")
+
+
+async def test_RU_B13_a_dead_address_a_wrong_key_and_a_missing_model_are_bad(tmp_path: Path) -> None:
+    for name in ("dead", "other"):
+        (tmp_path / name).mkdir()
+    desk = Desk(tmp_path / "dead", "http://127.0.0.1:9")
+    assert "BAD   server: 127.0.0.1:9 refuses connections" in (await desk.run("doctor")).out
+    async with FakeLLM([], models=("other-model",)) as server:
+        desk = Desk(tmp_path / "other", server.url)
+        ran = await desk.run("doctor")
+        assert "BAD   server: 127.0.0.1 has no model 'fake-model'; did you mean other-model?" in ran.out
+    assert ran.code == 1
 
 
 async def test_no_model_is_bad(tmp_path: Path) -> None:
@@ -29,7 +45,7 @@ async def test_no_model_is_bad(tmp_path: Path) -> None:
     (desk.config / "buddy.toml").write_text("")
     ran = await desk.run("doctor")
     assert ran.code == 1
-    assert "BAD   model: no model is set: run buddy init" in ran.out
+    assert "BAD   model: no model is chosen" in ran.out
 
 
 async def test_mcp_servers_that_are_configured_are_said_not_to_be_connected(tmp_path: Path) -> None:

@@ -348,8 +348,8 @@ def test_RU_B21_a_403_says_that_the_key_may_not():
 @pytest.mark.parametrize(
     "told",
     [
-        """litellm.RateLimitError: AnthropicException - b'{"type": "error", "error": {"message": "slow down"}}'""",
-        """litellm.BadRequestError: OpenAIException - {"error": {"message": "slow down", "code": 429}}. No fallback""",
+        """litellm.RateLimitError: AnthropicException - b'{"error": {"message": "slow down"}}'""",
+        """litellm.BadRequestError: OpenAIException - {"error": {"message": "slow down"}}. Bye""",
     ],
 )
 def test_RU_21_the_innermost_message_is_told(told):

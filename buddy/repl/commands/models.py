@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from buddy.agent.typed_number import whole_number
 from buddy.config.settings import MOST_DOLLARS
 from buddy.repl import words
@@ -10,6 +12,8 @@ from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.port import Context
 from buddy.tasks.board import TaskBoard, TaskError
 
+MAX_SERVED = 30
+
 
 @command(family="models", usage="[NAME]", completes=("model",))
 async def model(context: Context, argument: str) -> None:
@@ -17,9 +21,16 @@ async def model(context: Context, argument: str) -> None:
     board = context.board
     if not argument:
         current = board.parts.model(board.task(board.focus).model)
-        profiles = context.desk.settings.models
+        settings = context.desk.settings
         rows = [("▸", current.name, current.model)]
-        rows += [("", name, profile.model) for name, profile in profiles.items() if name != current.name]
+        usual = settings.api.model
+        if usual and usual != current.name:
+            rows.append(("", usual, "the default of your settings"))
+        rows += [(" ", name, one.model) for name, one in settings.models.items() if name != current.name]
+        listed = {row[1] for row in rows} | {current.model}
+        for name in context.desk.served(board.task(board.focus).model)[:MAX_SERVED]:
+            if name not in listed:
+                rows.append(("", name, "on the same server"))
         context.stage.print(Table(("", "profile", "model"), tuple(rows)))
         return
     if len(argument.split()) > 1:
@@ -27,6 +38,7 @@ async def model(context: Context, argument: str) -> None:
     if problem := await context.desk.problem(argument):
         raise CommandError(f"the model stays as it is: {problem}")
     board.change_model(board.focus, argument)
+    await asyncio.to_thread(context.desk.remember_model, argument)
     access = board.parts.model(argument)
     guess = ", a guess: set context_limit" if access.window.guessed else ""
     context.stage.hint(f"model: {access.name} ({access.window.limit:,} tokens{guess})")

@@ -1,0 +1,38 @@
+"""The model that answers when nobody chose one: that of the first provider whose key is in the environment.
+
+Looked at on every start without a chosen model, so it needs no catalogue; a test holds it against the one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+
+class FirstModel(msgspec.Struct, frozen=True):
+    """A provider's sensible model and the variable with its key."""
+
+    key_env: str
+    model: str
+
+
+IN_ORDER = (
+    FirstModel("ANTHROPIC_API_KEY", "anthropic/claude-sonnet-5-5"),
+    FirstModel("OPENAI_API_KEY", "openai/gpt-6.1-sol"),
+    FirstModel("GEMINI_API_KEY", "gemini/gemini-pro-latest"),
+    FirstModel("OPENROUTER_API_KEY", "openrouter/anthropic/claude-sonnet-5.5"),
+    FirstModel("XAI_API_KEY", "xai/grok-4.7"),
+    FirstModel("DEEPSEEK_API_KEY", "deepseek/deepseek-v4-pro"),
+    FirstModel("MISTRAL_API_KEY", "mistral/mistral-large-latest"),
+    FirstModel("ZAI_API_KEY", "zai/glm-5.3"),
+    FirstModel("MOONSHOT_API_KEY", "moonshot/kimi-k3"),
+    FirstModel("DASHSCOPE_API_KEY", "dashscope/qwen3-coder-plus"),
+    FirstModel("GROQ_API_KEY", "groq/openai/gpt-oss-120b"),
+)
+"""Whose key counts first, where there are several."""
+
+
+def first_model(environment: Mapping[str, str]) -> FirstModel | None:
+    """The model of the first key found; None without any."""
+    return next((one for one in IN_ORDER if environment.get(one.key_env, "").strip()), None)

@@ -1,0 +1,49 @@
+"""A server of the person's own: a typo is refused by its list, and its context is used."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from buddy.cli.arguments import Options
+from buddy.cli.models import Models
+from buddy.cli.place import find_place
+from buddy.config.settings import Profile, Settings
+from tests.fake_llm.server import FakeLLM
+
+
+def models_of(folder: Path, url: str) -> Models:
+    environment = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "KEY": "sk-test"}
+    api = Profile(model="openai/mock-model", base_url=f"{url}/v1", api_key_env="KEY")
+    return Models(Settings(api=api), find_place(Options(), environment))
+
+
+async def test_RU_B15_a_typo_is_refused_by_the_servers_own_list(tmp_path: Path) -> None:
+    async with FakeLLM([], models=("mock-model", "other")) as server:
+        models = models_of(tmp_path, server.url)
+        assert await models.problem("othr") == "127.0.0.1 has no model 'othr'; did you mean other?"
+        assert await models.problem("zzz") == "127.0.0.1 has no model 'zzz'; it has mock-model, other"
+        assert await models.problem("other") == await models.problem("openai/mock-model") == ""
+        assert models.served("") == ("mock-model", "other")
+        assert len(server.listings) == 1
+        await models.aclose()
+
+
+async def test_RU_B15_a_server_that_lists_nothing_refuses_nothing(tmp_path: Path) -> None:
+    async with FakeLLM([], models=()) as server:
+        models = models_of(tmp_path, server.url)
+        assert await models.problem("anything") == ""
+        await models.aclose()
+
+
+async def test_RU_B14_the_context_the_server_has_replaces_the_guess(tmp_path: Path) -> None:
+    async with FakeLLM([], models=("mock-model",), context=4321) as server:
+        models = models_of(tmp_path, server.url)
+        window = models.access("").window
+        assert window.guessed
+        await models.prepare("")
+        async with asyncio.timeout(20):
+            while window.guessed:
+                await asyncio.sleep(0.01)
+        assert window.limit == 4321
+        await models.aclose()
