@@ -5,9 +5,11 @@ for ever. A clone cannot bring pipes, an unpacked archive can.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 
+_HEAD = re.compile(rb"ref: refs/[^\0\n]+\n*|[0-9a-f]{40}\s*|[0-9a-f]{64}\s*")
 IN_FOLDERS = (".gitignore", ".gitattributes", ".mailmap", ".gitmodules")
 IN_GIT_FOLDER = (
     *("config", "config.worktree", "index", "HEAD", "commondir", "packed-refs", "shallow", "logs/HEAD"),
@@ -31,12 +33,45 @@ def git_folders(top: str) -> tuple[str, ...]:
     return (own, *shared_folder(own))
 
 
-def is_repository(git_dir: str) -> bool:
-    """Tell whether git takes a `.git` for a repository: it passes over an empty folder and looks further
-    up."""
-    if not os.path.isdir(git_dir):
-        return os.path.lexists(git_dir)
-    return os.path.lexists(os.path.join(git_dir, "HEAD"))
+def is_git_folder(path: str) -> bool:
+    """Whether a folder is one git takes for a repository's data. It passes by any other, whatever its name,
+    and looks further up."""
+    head = os.path.join(path, "HEAD")
+    try:
+        is_head = os.readlink(head).startswith("refs/")
+    except OSError:
+        is_head = _HEAD.fullmatch(read_regular(head, _MAX_POINTER_BYTES)) is not None
+    shared = (*shared_folder(path), path)[0]
+    return is_head and all(os.path.isdir(os.path.join(shared, name)) for name in ("objects", "refs"))
+
+
+def find_git_folders(cwd: str) -> tuple[tuple[str, str], ...]:
+    """The repositories git may find for a folder, each as its working tree ("" for a bare one) and its data.
+    The last one is what git takes; those before it look like repositories and are none to git."""
+    found: list[tuple[str, str]] = []
+    folder = cwd
+    while True:
+        candidate = os.path.join(folder, ".git")
+        if os.path.isdir(candidate):
+            found.append((folder, candidate))
+            if is_git_folder(candidate):
+                return tuple(found)
+        elif os.path.isfile(candidate):  # one that leads nowhere ends git's search
+            return (*found, (folder, git_folders(folder)[0]))
+        if os.path.isfile(os.path.join(folder, "HEAD")) and os.path.isdir(os.path.join(folder, "objects")):
+            return (*found, ("", folder))
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return tuple(found)
+        folder = parent
+
+
+def repository_around(cwd: str) -> tuple[str, str]:
+    """The working tree and the git folder that git takes for a folder, ("", "") outside of repositories."""
+    found = find_git_folders(cwd)
+    if not found or (found[-1][0] and os.path.isdir(found[-1][1]) and not is_git_folder(found[-1][1])):
+        return "", ""
+    return found[-1]
 
 
 def shared_folder(git_dir: str) -> tuple[str, ...]:

@@ -176,7 +176,7 @@ def _columns(facts: Facts) -> tuple[Column, ...]:
         ("low_outside",) if folder is not None and (not folder.inside or folder.secret) else ()
     )
     if facts.shell is not None:
-        if facts.shell.read_only:
+        if facts.shell.level == "core" or (facts.shell.level == "wide" and facts.read_only_sandbox):
             return (*outside, "shell_read_only")
         return (*outside, "shell_sandboxed" if facts.sandboxed and not facts.shell.network else "high")
     delicate = any(not path.inside or path.secret for path in facts.reads) or any(

@@ -26,7 +26,9 @@ class Facts(msgspec.Struct, frozen=True):
     analysis of a shell command; `host` is where a fetch goes, "" when nowhere; `sandboxed`: it would run in a
     working sandbox; `leaves_sandbox`: it asks not to. `folder` is where a call that runs something starts,
     `argv` what it runs where that is no shell command, `scripts` the scripts each command of a line names;
-    `programs` names what the repository makes git run (hooks, filters), "" when nothing."""
+    `programs` names what the repository makes git run (hooks, filters), "" when nothing. `read_only_sandbox`:
+    a command that was judged to only read would run where it cannot write, read secrets or use the
+    network."""
 
     tool: str
     risk: Risk
@@ -46,6 +48,7 @@ class Facts(msgspec.Struct, frozen=True):
     argv: tuple[str, ...] = ()
     scripts: tuple[Scripts, ...] = ()
     programs: str = ""
+    read_only_sandbox: bool = False
 
     def named(self, path: str) -> str:
         """A path as the main tree of the project calls it: rules given there hold in its worktrees."""

@@ -118,7 +118,7 @@ def _covers_shell(rules: tuple[Rule, ...], facts: Facts) -> tuple[Rule, ...]:
     if whole is not None:
         return (whole,)
     for number, command in enumerate(shell.commands):
-        if command.read_only:
+        if command.level == "core":
             continue
         scripts = facts.scripts[number] if number < len(facts.scripts) else ()
         found = next(

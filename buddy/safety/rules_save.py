@@ -128,7 +128,7 @@ def _shell_rules(facts: Facts) -> tuple[Rule, ...]:
     acting = [
         (command, facts.scripts[number] if number < len(facts.scripts) else ())
         for number, command in enumerate(shell.commands)
-        if not command.read_only
+        if command.level != "core"
     ]
     if any(_hides_what_runs(command) for command, _ in acting):
         return ()

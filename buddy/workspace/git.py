@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from buddy.agent.tool import ToolError
-from buddy.safety.git_files import files_that_wait, git_folders, is_repository
+from buddy.safety.git_files import files_that_wait, git_folders, repository_around
 from buddy.safety.sanitise import visible
 from buddy.workspace.ending import uninterrupted
 from buddy.workspace.git_config import (
@@ -84,14 +84,11 @@ class GitRun(msgspec.Struct, frozen=True):
 
 
 def find_repository(cwd: str, workspace: str, main: str = "") -> Repository:
-    """The repository a folder belongs to: the nearest ancestor with `.git`, whatever its configuration says
-    of another place. Raises `ToolError` where there is none."""
-    folder = cwd
-    while not is_repository(os.path.join(folder, ".git")):
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            raise ToolError(f"expected a git repository, found no .git in {cwd} or above; git init makes one")
-        folder = parent
+    """The repository a folder belongs to: the one git takes, whatever its configuration says of another
+    place. Raises `ToolError` where there is none."""
+    folder, _ = repository_around(cwd)
+    if not folder:
+        raise ToolError(f"expected a git repository, found no .git in {cwd} or above; git init makes one")
     return Repository(folder, cwd, workspace, main)
 
 

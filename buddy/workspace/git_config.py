@@ -7,36 +7,18 @@ command lines. Read commands run with all of them switched off.
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 
 import msgspec
 
-from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
 from buddy.safety.git_files import git_folders
+from buddy.safety.git_keys import starts_program
 from buddy.workspace.launch import trusted_program
 
 OWN_SCOPES = frozenset({"local", "worktree"})
 """Scopes the repository decides; system, global and command are the person's and buddy's."""
 
-PROGRAM_KEYS = pattern(
-    r"""core\.(?:fsmonitor|hookspath|sshcommand|gitproxy|askpass|editor|pager|alternaterefscommand)
-      | sequence\.editor | gpg\.(?:.+\.)?(?:program|defaultkeycommand) | credential\.(?:.+\.)?helper
-      | diff\.external | diff\..+\.(?:command|textconv) | filter\..+\.(?:clean|smudge|process)
-      | merge\..+\.driver | (?:merge|diff)tool\..+\.(?:cmd|path) | (?:merge|diff)\.(?:gui)?tool
-      | pager\..+ | interactive\.difffilter | remote\..+\.(?:uploadpack|receivepack|vcs|proxy)
-      | uploadpack\.packobjectshook | trailer\..+\.(?:command|cmd) | init\.templatedir
-      | (?:browser|man|guitool)\..+\.(?:cmd|path) | web\.browser | tar\..+\.command | imap\.tunnel
-      | sendemail\.(?:.+\.)?(?:smtpserver|sendmailcmd|tocmd|cccmd|headercmd) | hook\..+\.command
-      | lfs\.(?:customtransfer|extension)\..+ | protocol\.(?:.+\.)?allow | core\.worktree
-      | instaweb\..+ | svn\..+\.(?:authors-?prog)""",
-    re.VERBOSE,
-)
-"""Keys (section and variable in lower case) whose value is run, or decides what is."""
-
-BOOLEANS = frozenset({"", "true", "false", "yes", "no", "on", "off", "0", "1"})
-MAY_BE_BOOLEAN = ("core.fsmonitor", "pager.")
 CONFIG_LIMIT_S = 5.0
 UNREADABLE = "(the configuration cannot be read)"
 
@@ -98,20 +80,7 @@ class Setting(msgspec.Struct, frozen=True):
     @property
     def runs_something(self) -> bool:
         """Whether the value is a command line, or decides which one is run."""
-        section, _, rest = self.key.partition(".")
-        subsection, _, variable = rest.rpartition(".")
-        middle = f".{subsection}." if subsection else "."
-        key = f"{section.lower()}{middle}{variable.lower()}"
-        value = self.value.strip()
-        if key.startswith("alias.") or (key.startswith("submodule.") and variable.lower() == "update"):
-            return value.startswith("!")
-        if key.startswith("url.") and variable.lower() in ("insteadof", "pushinsteadof"):
-            return "::" in subsection
-        if key.startswith("remote.") and variable.lower() in ("url", "pushurl"):
-            return "::" in value
-        if key.startswith(MAY_BE_BOOLEAN) and value.lower() in BOOLEANS:
-            return False
-        return PROGRAM_KEYS().fullmatch(key) is not None
+        return starts_program(self.key, self.value)
 
 
 def list_command(git: str) -> tuple[str, ...]:

@@ -125,7 +125,7 @@ def test_SEC_027_a_command_of_ten_thousand_characters_is_asked_at_once(desk: She
     analysis = desk.analyse("ls " + "a" * 9998)
     seconds = time.perf_counter() - began
 
-    assert (analysis.decision, analysis.parsed) == ("ask", False)
+    assert (analysis.level, analysis.parsed) == ("ask", False)
     assert analysis.reason == "10001 characters are too many to judge; at most 4000"
     assert seconds < 5  # a bound against hanging; the figure is measured by tests/bench/shell_latency.py
 
@@ -134,7 +134,7 @@ def test_SEC_027_a_command_of_ten_thousand_characters_is_asked_at_once(desk: She
 def test_SEC_028_what_takes_the_grammar_seconds_never_reaches_it(desk: ShellDesk, times: int) -> None:
     analysis = desk.analyse("a=( " * times)
 
-    assert analysis.decision == "ask"
+    assert analysis.level == "ask"
 
 
 def test_SEC_029_quoted_text_is_inert(desk: ShellDesk) -> None:
@@ -149,7 +149,7 @@ def test_SEC_029_quoted_text_is_inert(desk: ShellDesk) -> None:
 def test_SEC_030_what_does_not_parse_is_asked_and_shown_as_unparsed(desk: ShellDesk, command: str) -> None:
     analysis = desk.analyse(command)
 
-    assert analysis.decision == "ask"
+    assert analysis.level == "ask"
     assert analysis.reason
     assert analysis.parsed is (command in ("ls ;;", "ls )"))
 

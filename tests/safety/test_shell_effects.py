@@ -9,6 +9,7 @@ import pytest
 from buddy.safety.shell.effects import deletions
 from buddy.safety.shell.network import uses_network
 from buddy.safety.shell.scavenge import inner_commands, scavenge
+from buddy.safety.shell.verdict import UNRESOLVED
 from tests.shell_desk import ShellDesk, lines_of, make_desk
 
 
@@ -240,13 +241,15 @@ def test_everything_that_looks_like_a_command_is_found_in_any_text() -> None:
 
     assert scavenge(text) == (
         ("a", "b c"),
+        ("d", "e", UNRESOLVED),
         ("d", "e"),
         ("f", "g"),
         ("h",),
         ("i", "j"),
         ("k",),
+        (f"l{UNRESOLVED}",),
         ("l",),
-        ("…", "…", "o", "p"),
+        (UNRESOLVED, UNRESOLVED, "o", "p"),
     )
     assert scavenge("; ;") == ()
     assert scavenge("X=1 then") == ()
@@ -294,4 +297,4 @@ def test_a_target_only_the_running_shell_knows_may_be_a_protected_file(
 ) -> None:
     analysis = desk.analyse(command)
 
-    assert (analysis.decision, analysis.protected) == ("ask", protected)
+    assert (analysis.level, analysis.protected) == ("ask", protected)

@@ -28,8 +28,6 @@ systemctl status ssh
 tar -tff
 tar -tf f.tar -v
 tar tfv f
-yq -o json . f
-yq -I 2 . f
 """
 
 ASKS = r"""

@@ -195,7 +195,7 @@ def test_both_parsers_read_the_same(command: str) -> None:
     ],
 )
 def test_what_one_parser_refuses_is_never_read_by_both(desk: ShellDesk, command: str) -> None:
-    assert desk.analyse(command).decision == "ask"
+    assert desk.analyse(command).level == "ask"
     with contextlib.suppress(UnclearError):
         Grammar().commands(command)
 

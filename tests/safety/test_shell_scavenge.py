@@ -51,7 +51,7 @@ def test_a_word_of_a_thousand_pieces_is_asked_about_and_still_looked_through(
 ) -> None:
     desk = make_desk(tmp_path)
     few, many = (desk.analyse(f"echo {piece * count} ; rm -rf ~") for count in (10, 790))
-    assert (few.decision, many.decision) == ("ask", "ask")
+    assert (few.level, many.level) == ("ask", "ask")
     assert many.reason in ("more than 600 pieces of words", "more than 40 opening brackets")
     assert many.catastrophic == "rm of the home folder (~)"
     assert few.catastrophic == f"rm of the home folder ({desk.home})"

@@ -10,24 +10,27 @@ import unicodedata
 
 import msgspec
 
-from buddy.safety.paths import Located
+from buddy.agent.tool import ToolError
+from buddy.safety.paths import Boundary, Located, is_beneath, locate
 from buddy.safety.shell.catastrophe import (
     bomb,
     catastrophe,
+    catastrophe_across,
     protected_target,
     protected_write,
     suspicious_text,
     unknown_target,
 )
 from buddy.safety.shell.commands import Programs
-from buddy.safety.shell.compound import Compound, Sequence, read_sequence
+from buddy.safety.shell.compound import Compound, Sequence, is_loop_variable, read_sequence
 from buddy.safety.shell.expand import expand, expand_one
 from buddy.safety.shell.grammar import Grammar
 from buddy.safety.shell.lexer import read_line
+from buddy.safety.shell.lookalikes import lookalike
 from buddy.safety.shell.network import uses_network
 from buddy.safety.shell.place import Feed, Judged, Place, RefusedError
 from buddy.safety.shell.scavenge import inner_commands, scavenge, written, written_inside
-from buddy.safety.shell.verdict import UNRESOLVED, Analysis, Subcommand
+from buddy.safety.shell.verdict import UNRESOLVED, Analysis, Level, Subcommand, weakest
 from buddy.safety.shell.words import MAX_CHARS, Line, Redirect, Simple, UnclearError, Word
 from buddy.safety.shell.wrappers import check_assignment
 
@@ -50,6 +53,15 @@ class Analyser:
 
     def analyse(self, command: str, place: Place) -> Analysis:
         """What a command line would do at a place. Never raises."""
+        analysis = self._analyse(command, place)
+        reason = lookalike(command[:MAX_CHARS]) or _place_reason(place)
+        if not reason:
+            return analysis
+        if analysis.level == "ask":
+            reason = f"{reason}; {analysis.reason}"
+        return msgspec.structs.replace(analysis, level="ask", reason=reason)
+
+    def _analyse(self, command: str, place: Place) -> Analysis:
         try:
             line = self._parse(command)
         except UnclearError as unclear:
@@ -80,7 +92,9 @@ class Analyser:
         except (UnclearError, RefusedError):
             return asked
         if analysis.read_only:
-            return analysis
+            reason = analysis.reason or only_in_a_sandbox(unclear.reason.removesuffix(" is not followed"))
+            parts = tuple(msgspec.structs.replace(part, level="wide") for part in analysis.commands)
+            return msgspec.structs.replace(analysis, level="wide", reason=reason, commands=parts)
         return msgspec.structs.replace(
             asked,
             catastrophic=asked.catastrophic or analysis.catastrophic,
@@ -97,6 +111,24 @@ class Analyser:
         judged.reads.extend(analysis.reads)
         if not analysis.read_only:
             raise RefusedError(analysis.reason)
+
+
+def only_in_a_sandbox(construct: str) -> str:
+    """The reason of level wide."""
+    return f"{construct} runs unasked only in a sandbox"
+
+
+def _place_reason(place: Place) -> str:
+    """Why nothing runs unasked in a working directory, "" for one in the workspace: without an operand most
+    programs read there."""
+    boundary = place.boundary
+    if not any(is_beneath(boundary.cwd, root) for root in (boundary.root, *boundary.extra)):
+        return f"it starts in {boundary.cwd}, outside the workspace"
+    try:
+        located = locate(boundary, boundary.cwd)
+    except ToolError as error:
+        return str(error)
+    return f"it starts in {located.shown}: {located.secret}" if located.secret else ""
 
 
 def _check_text(command: str) -> None:
@@ -124,7 +156,9 @@ def _unclear(command: str, place: Place, unclear: UnclearError) -> Analysis:
         seen.extend((argv, *inner))
         commands.append(Subcommand(argv, literal=False, reason=unclear.reason, inner=inner))
     seen = seen[:MAX_SEEN]
-    disaster = next(filter(None, (catastrophe(argv, boundary) for argv in seen)), "")
+    moved = _after_each(seen, boundary)
+    disaster = next(filter(None, (catastrophe(argv, at) for argv, at in zip(seen, moved, strict=True))), "")
+    disaster = disaster or catastrophe_across([command.argv for command in commands], boundary)
     targets = dict.fromkeys(
         (*written(command), *(target for argv in seen for target in written_inside(argv)))
     )
@@ -152,6 +186,26 @@ def _unclear(command: str, place: Place, unclear: UnclearError) -> Analysis:
     )
 
 
+def _after_each(seen: list[tuple[str, ...]], boundary: Boundary) -> list[Boundary]:
+    """For each command, the boundary as the `cd`s before it would leave it."""
+    found: list[Boundary] = []
+    for argv in seen:
+        found.append(boundary)
+        boundary = _moved(argv, boundary)
+    return found
+
+
+def _moved(argv: tuple[str, ...], boundary: Boundary) -> Boundary:
+    """Where the hard floor stands after a `cd`, as far as its words tell."""
+    folders = [word for word in argv[1:] if not word.startswith("-")]
+    if argv[:1] not in (("cd",), ("pushd",)) or len(folders) > 1 or any(UNRESOLVED in one for one in folders):
+        return boundary
+    try:
+        return msgspec.structs.replace(boundary, cwd=locate(boundary, (*folders, "~")[0]).real)
+    except ToolError:
+        return boundary
+
+
 def _may_move(argv: tuple[str, ...]) -> bool:
     """Whether a command may change the folder of those after it."""
     return bool(argv) and (argv[0] in _MOVERS or UNRESOLVED in argv[0])
@@ -164,6 +218,8 @@ class _LineJudge:
         self._programs = programs
         self._command = command
         self._place = place
+        self._floor = place.boundary
+        """Where deletes and writes are judged: every `cd` that can be read moves it, followed or not."""
         self._found: list[Subcommand] = []
         self._reads: list[Located] = []
         self._catastrophic = ""
@@ -190,16 +246,18 @@ class _LineJudge:
             feed = self._simple(simple, feed, may_move=position == 0 and not piped)
 
     def _verdict(self) -> Analysis:
-        reason = next((command.reason for command in self._found if command.reason), "")
+        level = weakest([command.level for command in self._found])
+        reason = next((command.reason for command in self._found if command.level == level), "")
+        across = catastrophe_across([command.argv for command in self._found], self._floor)
         everything = [argv for command in self._found for argv in (command.argv, *command.inner)]
         return Analysis(
             self._command,
-            "ask" if reason else "allow",
+            level,
             reason,
             parsed=True,
             commands=tuple(self._found),
             network=any(map(uses_network, everything)),
-            catastrophic=self._catastrophic,
+            catastrophic=self._catastrophic or across,
             protected=self._protected,
             reads=tuple(dict.fromkeys(self._reads)),
         )
@@ -217,18 +275,22 @@ class _LineJudge:
             literal, reason = False, reason or unclear.reason
         if not reason:
             reason = self._by_program(judged, may_move=may_move)
+        level: Level = "ask" if reason else "core"
+        if not reason and judged.wide:
+            level, reason = "wide", only_in_a_sandbox(judged.wide[0])
         inner = inner_commands(judged.argv)
         written = [tuple(_shown(word) for word in words)] if judged.globbed else []
         for argv in (judged.argv, *inner, *written):
-            self._catastrophic = self._catastrophic or catastrophe(argv, self._place.boundary)
-            self._protected = self._protected or protected_write(argv, self._place.boundary)
+            self._catastrophic = self._catastrophic or catastrophe(argv, self._floor)
+            self._protected = self._protected or protected_write(argv, self._floor)
             for target in written_inside(argv):
-                self._protected = self._protected or unknown_target(target, self._place.boundary)
+                self._protected = self._protected or unknown_target(target, self._floor)
+        self._floor = _moved(judged.argv, self._floor)
         self._reads.extend(judged.reads)
         self._found.append(
-            Subcommand(judged.argv, literal=literal, reason=reason, inner=inner, folder=folder)
+            Subcommand(judged.argv, literal=literal, reason=reason, inner=inner, folder=folder, level=level)
         )
-        self._lost = self._lost or bool(reason and _may_move(judged.argv))
+        self._lost = self._lost or (level == "ask" and _may_move(judged.argv))
         return judged.lists
 
     def _expanded(self, words: tuple[Word, ...], feed: Feed | None) -> tuple[Judged, bool, str]:
@@ -241,8 +303,15 @@ class _LineJudge:
         except RefusedError as refused:
             return Judged(self._place, tuple(_shown(word) for word in words)), False, str(refused)
         judged = Judged(
-            self._place, expanded.argv, opaque=expanded.opaque, globbed=expanded.globbed, feed=feed
+            self._place,
+            expanded.argv,
+            opaque=expanded.opaque,
+            globbed=expanded.globbed,
+            splits=expanded.splits,
+            feed=feed,
         )
+        if expanded.odd_variable:
+            judged.widen(f"a command with ${expanded.odd_variable}")
         return judged, not expanded.opaque, ""
 
     def _surroundings(self, simple: Simple, words: tuple[Word, ...], judged: Judged) -> None:
@@ -302,7 +371,9 @@ class _LineJudge:
             raise RefusedError("cd without one known folder")
         if not may_move:
             raise RefusedError("cd anywhere but at the start is not followed")
-        self._place = self._place.inside(folders[0], may_miss=self._all_follow)
+        self._place = self._place.after_cd(folders[0], may_miss=self._all_follow)
+        if ".." in folders[0].split("/") or judged.globbed:
+            judged.widen("cd with .. or a pattern")
 
 
 class _SequenceJudge(_LineJudge):
@@ -359,7 +430,7 @@ def _name_read(condition: Sequence) -> str:
         assignments = [(name, word.text) for name, word in only.assignments]
         command = " ".join(word.plain or "?" for word in only.words)
         found = re.fullmatch(r"read (?:-r )?([a-z][a-z0-9_]*)", command)
-        if found and assignments in ([], [("IFS", "")]):
+        if found and is_loop_variable(found[1]) and assignments in ([], [("IFS", "")]):
             return found[1]
     raise RefusedError("a while loop whose end is not certain")
 

@@ -11,8 +11,11 @@ import re
 
 from buddy.agent.tool import ToolError
 from buddy.safety.paths import Boundary, is_beneath, locate
-from buddy.safety.shell.names import words
-from buddy.safety.shell.verdict import UNRESOLVED
+from buddy.safety.shell.git_losses import git_loss
+from buddy.safety.shell.names import SHELLS, words
+from buddy.safety.shell.scavenge import inner_commands, scavenge
+from buddy.safety.shell.verdict import UNRESOLVED, shown
+from buddy.safety.shell.writes import unpacks_into, written_by
 
 MAX_LOCATED = 100
 _STREAMS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
@@ -25,6 +28,8 @@ _WRITERS = words(
     "rm mv cp install ln tee touch truncate sed dd chmod chown chgrp rmdir mkdir unlink shred rsync perl "
     "patch ex ed tar unzip"
 )
+_RECURSIVE = re.compile(r"-[A-Za-z]*[rR][A-Za-z]*|--r(?:e(?:c.*)?)?")
+_DELETES_IN_TEXT = re.compile(r"(?:\A|[/\s;&|(])(?:rm|shred|unlink)(?:\s|\Z)")
 _FORK_BOMB = re.compile(r"([\w:.]{1,20})\s{0,9}\(\s{0,9}\)\s{0,9}\{[^}]{0,80}?\1\s{0,9}\|\s{0,9}\1\s{0,9}&")
 _DANGEROUS_TEXT = re.compile(
     r"\brm\b[^;&|\n]{0,200}\s-[A-Za-z-]*[rR]|\bmkfs|\bdd\b[^;&|\n]{0,200}\bof=|>\s*/dev/(?:sd|nvme|hd|vd|disk)|\b(?:shutdown|reboot|"
@@ -50,20 +55,84 @@ def catastrophe(argv: tuple[str, ...], boundary: Boundary) -> str:
     if name in ("rm", "chmod", "chown", "chgrp", "mv", "shred", "unlink", "rmdir"):
         return _hits_too_much(name, rest, boundary)
     if name == "find" and ("-delete" in rest or _executes_rm(rest)):
-        starts = _before_expression(rest) or ["."]
-        found = next((_too_much(start, boundary) for start in starts if _too_much(start, boundary)), "")
-        unnarrowed = not any(
-            word in ("-name", "-iname", "-path", "-ipath", "-regex", "-empty") for word in rest
-        )
-        return f"find deletes in {found}" if found and (unnarrowed or "workspace" not in found) else ""
-    if name == "git" and _git_cleans_all(rest):
-        return "git clean removes everything git does not know"
+        found = _found_too_much(rest, boundary)
+        return f"find deletes in {found}" if found else ""
+    if name == "crontab" and any(word != "-l" for word in rest):
+        return "crontab changes what is started without anybody watching"
+    if name == "git":
+        return git_loss(rest)
+    return _fills_or_empties(name, rest, boundary)
+
+
+def catastrophe_across(commands: list[tuple[str, ...]], boundary: Boundary) -> str:
+    """The same for what only several commands of a line do together: a text piped into a shell, and a list of
+    names piped into a delete."""
+    texts: list[str] = []
+    for position, argv in enumerate(commands):
+        if _reads_commands(argv):
+            texts = [word for earlier in commands for word in earlier[1:] if re.search(r"\s", word)]
+        if argv and posixpath.basename(argv[0]) == "xargs" and any(map(_deletes_trees, inner_commands(argv))):
+            lister = commands[position - 1] if position else ()
+            found = _listed_too_much(lister, boundary)
+            if found:
+                return f"xargs rm -r deletes {found}"
+    for text in texts:
+        for argv in scavenge(text):
+            for command in (argv, *inner_commands(argv)):
+                reason = catastrophe(command, boundary) or protected_write(command, boundary)
+                if reason:
+                    return f"a shell is given the text {text[:60]!r}: {reason}"
+    return ""
+
+
+def _reads_commands(argv: tuple[str, ...]) -> bool:
+    """Whether a command is a shell that takes what it runs from a pipe."""
+    names = [posixpath.basename(word) for word in argv]
+    shells = [at for at, name in enumerate(names) if name in SHELLS]
+    return bool(shells) and all(word.startswith("-") for word in argv[shells[-1] + 1 :]) and "-c" not in argv
+
+
+def _deletes_trees(argv: tuple[str, ...]) -> bool:
+    return posixpath.basename(argv[0]) == "rm" and any(map(_RECURSIVE.fullmatch, argv[1:]))
+
+
+def _listed_too_much(lister: tuple[str, ...], boundary: Boundary) -> str:
+    name = posixpath.basename(lister[0]) if lister else ""
+    if name == "find":
+        return _found_too_much(lister[1:], boundary)
+    if name == "ls":
+        operands = [word for word in lister[1:] if not word.startswith("-")] or ["."]
+        return next(filter(None, (_too_much(operand, boundary) for operand in operands)), "")
+    if name in ("git", "rg", "fd", "fdfind", "grep"):
+        return ""
+    return "names that are only known when it runs"
+
+
+def _found_too_much(rest: tuple[str, ...], boundary: Boundary) -> str:
+    """The place that holds everything which a find goes through; of the workspace, only all of it counts."""
+    starts = _before_expression(rest) or ["."]
+    narrowed = any(word in ("-name", "-iname", "-path", "-ipath", "-regex", "-empty") for word in rest)
+    for start in starts:
+        found = _too_much(start, boundary)
+        if found and not (narrowed and found.startswith("the whole workspace")):
+            return found
+    return ""
+
+
+def _fills_or_empties(name: str, rest: tuple[str, ...], boundary: Boundary) -> str:
+    """Archives unpacked, and trees copied, over a place that holds everything."""
+    for target, verb in unpacks_into(name, rest):
+        if UNRESOLVED in target:
+            continue
+        found = _too_much(target, boundary)
+        if found and (verb == "empties" or not found.startswith("the whole workspace")):
+            return f"{name} {verb} {found}"
     return ""
 
 
 def _executes_rm(rest: tuple[str, ...]) -> bool:
-    return ("-exec" in rest or "-execdir" in rest) and any(
-        posixpath.basename(word) in ("rm", "shred", "unlink") for word in rest
+    return any(word in rest for word in ("-exec", "-execdir", "-ok", "-okdir")) and any(
+        _DELETES_IN_TEXT.search(word) for word in rest
     )
 
 
@@ -72,16 +141,9 @@ def _before_expression(rest: tuple[str, ...]) -> list[str]:
     return list(itertools.takewhile(lambda word: not word.startswith("-") and word not in ("(", "!"), words_))
 
 
-def _git_cleans_all(rest: tuple[str, ...]) -> bool:
-    if "clean" not in rest:
-        return False
-    flags = "".join(word[1:] for word in rest if re.fullmatch(r"-[A-Za-z]+", word))
-    return ("f" in flags or "--force" in rest) and "x" in flags.lower() and "d" in flags
-
-
 def _hits_too_much(name: str, rest: tuple[str, ...], boundary: Boundary) -> str:
     flags = [word for word in rest if word.startswith("-")]
-    recursive = any(re.fullmatch(r"-[A-Za-z]*[rR][A-Za-z]*|--r(?:e(?:c.*)?)?", flag) for flag in flags)
+    recursive = any(map(_RECURSIVE.fullmatch, flags))
     if name in ("chmod", "chown", "chgrp", "rm") and not recursive:
         return ""
     operands = [word for word in rest if not word.startswith("-")]
@@ -96,7 +158,7 @@ def _hits_too_much(name: str, rest: tuple[str, ...], boundary: Boundary) -> str:
 
 def _too_much(operand: str, boundary: Boundary) -> str:
     """Which place that holds everything an operand means, "" for any other."""
-    text = operand
+    text, operand = operand, shown(operand)
     stem = re.sub(r"(?:/|\A)(?:\*|\.\*|\.\[!\.\]\*|\{[^}]*\*[^}]*\})\Z", "", text) if text != "/" else text
     if stem != text:
         text = stem or ("/" if operand.startswith("/") else ".")
@@ -124,6 +186,10 @@ def _too_much(operand: str, boundary: Boundary) -> str:
 def protected_write(argv: tuple[str, ...], boundary: Boundary) -> str:
     """Why a command that writes would touch a protected file, "" when it would not."""
     name = argv[0].rpartition("/")[2] if argv else ""
+    for target in written_by(name, argv[1:MAX_LOCATED]):
+        reason = protected_target(target, boundary)
+        if reason:
+            return f"{name} writes a file: {reason}"
     if name not in _WRITERS:
         return ""
     if name in ("sed", "perl") and not any(re.match(r"-\w*i|--in", word) for word in argv):
@@ -137,13 +203,13 @@ def protected_write(argv: tuple[str, ...], boundary: Boundary) -> str:
     return ""
 
 
-def unknown_target(path: str, boundary: Boundary, shown: str = "") -> str:
+def unknown_target(path: str, boundary: Boundary, written: str = "") -> str:
     """The same for the target of a redirection: one that only the running shell knows may be any file.
-    `shown`: the target as it is written."""
+    `written`: the target as it stands in the command."""
     reason = protected_target(path, boundary)
     if reason or UNRESOLVED not in path:
         return reason
-    return f"it writes {shown or path}, which is only known when it runs and may be protected"
+    return f"it writes {written or shown(path)}, which is only known when it runs and may be protected"
 
 
 def protected_target(path: str, boundary: Boundary) -> str:
@@ -153,7 +219,7 @@ def protected_target(path: str, boundary: Boundary) -> str:
     if _DEVICE.match(path):
         return f"{path} is a disk"
     try:
-        located = locate(boundary, path)
+        located = locate(boundary, shown(path))
     except ToolError:
         return ""
     return f"{located.shown} is protected: {located.protected}" if located.protected else ""

@@ -20,6 +20,7 @@ from buddy.safety.shell.packages import PACKAGES
 from buddy.safety.shell.place import Judged, RefusedError
 from buddy.safety.shell.search import SEARCH
 from buddy.safety.shell.sed import sed
+from buddy.safety.shell.shims import manager_of, program_path, version_file
 from buddy.safety.shell.system import PRINTS, SYSTEM
 from buddy.safety.shell.text import TEXT
 from buddy.safety.shell.verdict import UNRESOLVED
@@ -90,6 +91,8 @@ class Programs:
             raise RefusedError(f"{name[:80]} is not known to only read")
         if judged.opaque and judged.argv[0] not in PRINTS:
             raise RefusedError("a word of it is only known when it runs")
+        if judged.splits and judged.argv[0] != "echo":
+            raise RefusedError("a variable without quotes may become several words, or none")
         if any(judged.argv[position].startswith("-") for position in judged.globbed):
             raise RefusedError("a pattern matches a name that looks like an option")
         if judged.argv[0] not in _BUILTINS:
@@ -106,11 +109,18 @@ def _takes_unknown(judged: Judged) -> bool:
 
 
 def _look_up(judged: Judged, name: str) -> None:
-    """Refuse a program that the PATH would find in the workspace."""
-    boundary = judged.place.boundary
-    for folder in judged.place.search_path.split(":"):
-        path = os.path.join(boundary.cwd, folder, name)
-        if os.path.isfile(path) and os.access(path, os.X_OK):
-            if any(is_beneath(os.path.realpath(path), root) for root in boundary.trees):
-                raise RefusedError(f"{name} would be the workspace's own {path}")
-            return
+    """Refuse a program that the PATH would find in the workspace, or that a file of the workspace chooses."""
+    boundary, search_path = judged.place.boundary, judged.place.search_path
+    path = program_path(name, search_path, boundary.cwd)
+    if not path:
+        return
+    if any(
+        is_beneath(spelling, root) for spelling in (path, os.path.realpath(path)) for root in boundary.trees
+    ):
+        raise RefusedError(f"{name} would be the workspace's own {path}")
+    manager = manager_of(name, path, search_path, boundary.cwd)
+    if manager:
+        file = version_file(judged)
+        if file:
+            raise RefusedError(f"{name} is chosen by {manager}, which may obey {file}")
+        judged.widen(f"{name}, which {manager} chooses by files of the folder")

@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from buddy.safety.shell.hardened import READ_ONLY_ENVIRONMENT
 from buddy.safety.shell.lexer import Lexer
 from buddy.safety.shell.words import Piece, Simple, UnclearError, Word, word_of
 
@@ -19,6 +20,8 @@ CompoundKind = Literal["subshell", "group", "for", "if", "while"]
 _KEYWORD = re.compile(r"(if|then|elif|else|fi|for|while|do|done|in|\{|\})(?=[\s;&|()<>]|\Z)")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 """Names of loop variables: those in capitals may mean something to a program."""
+_MEANINGFUL = re.compile(r".*_proxy|npm_config_.*|(?:pip|uv|cargo|rustup|yarn|pnpm)_.*")
+"""Names in small letters that mean something to one, and may be in the environment already."""
 
 
 class Compound(msgspec.Struct, frozen=True):
@@ -53,6 +56,13 @@ class Sequence(msgspec.Struct, frozen=True):
                 yield item.header
             for body in item.bodies:
                 yield from body.commands()
+
+
+def is_loop_variable(name: str) -> bool:
+    """Whether a variable of this name is the loop's alone: setting it changes no program's environment."""
+    return (
+        bool(_NAME.fullmatch(name)) and name not in READ_ONLY_ENVIRONMENT and not _MEANINGFUL.fullmatch(name)
+    )
 
 
 def read_sequence(text: str) -> Sequence:
@@ -154,7 +164,7 @@ class _TreeLexer(Lexer):
         self._at += len("for")
         self._skip(newlines=False)
         name = self._plain_word()
-        if not _NAME.fullmatch(name) or self._plain_word() != "in":
+        if not is_loop_variable(name) or self._plain_word() != "in":
             raise UnclearError("a loop over something odd", construct=True)
         words: list[Word] = []
         self._skip(newlines=False)

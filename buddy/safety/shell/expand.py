@@ -31,28 +31,43 @@ HARMLESS_VARIABLES = words(
 )
 """Variables whose value may be printed. What they hold is not known, so nothing but printing may use them."""
 
+_NUMBERS = words("? $ # UID EUID PPID BASHPID RANDOM SECONDS LINENO EPOCHSECONDS SHLVL") | {SUM}
+"""Of these, the ones that are a number, which is never split."""
+
+_CORE_VARIABLES = words("? HOME PWD") | {SUM}
+"""Variables that a command of level core may use."""
+
 _BRACED = re.compile(r"[^{}]*(?:\{[^{}]*\}[^{}]*)*")
 _SPLITS = re.compile(r"[\s*?\[\]\\]")
 _CLASS = re.compile(r"!?[A-Za-z0-9_.,-]+")
 
 
 class Expanded(msgspec.Struct, frozen=True):
-    """The words of a command after expansion. `opaque`: positions whose value is not fully known; `globbed`:
-    positions that came from a pattern."""
+    """The words of a command after expansion. `opaque`: positions whose value is not fully known; `splits`:
+    those of them that the shell may split into any number of words; `globbed`: positions that came from a
+    pattern; `variables`: the names of the variables used."""
 
     argv: tuple[str, ...]
     opaque: frozenset[int]
     globbed: frozenset[int]
+    splits: frozenset[int] = frozenset()
+    variables: frozenset[str] = frozenset()
+
+    @property
+    def odd_variable(self) -> str:
+        """A variable that no command of level core may use, "" when there is none."""
+        return min(self.variables - _CORE_VARIABLES, default="")
 
 
 def expand(line: tuple[Word, ...], place: Place) -> Expanded:
     """All words of a command. Raises `UnclearError`."""
     argv: list[str] = []
     opaque: set[int] = set()
+    splits: set[int] = set()
     globbed: set[int] = set()
     for word in line:
         for single in _braces(word):
-            pieces, is_opaque = _resolved(single, place)
+            pieces, is_opaque, is_split = _resolved(single, place)
             found = None if is_opaque else _globbed(pieces, place)
             if found is not None:
                 globbed.update(range(len(argv), len(argv) + len(found)))
@@ -60,8 +75,15 @@ def expand(line: tuple[Word, ...], place: Place) -> Expanded:
                 continue
             if is_opaque:
                 opaque.add(len(argv))
+            if is_split:
+                splits.add(len(argv))
             argv.append("".join(piece.text for piece in pieces))
-    return Expanded(tuple(argv), frozenset(opaque), frozenset(globbed))
+    variables = {
+        piece.text for word in line for piece in word.pieces if piece.kind in ("variable", "quoted variable")
+    }
+    return Expanded(
+        tuple(argv), frozenset(opaque), frozenset(globbed), frozenset(splits), frozenset(variables)
+    )
 
 
 def expand_one(word: Word, place: Place) -> str:
@@ -127,10 +149,11 @@ def _sequence(text: str) -> list[str]:
     return [str(number) for number in range(first, last + step, step)]
 
 
-def _resolved(word: Word, place: Place) -> tuple[list[Piece], bool]:
-    """A word with its tilde and variables replaced; whether some value stays unknown."""
+def _resolved(word: Word, place: Place) -> tuple[list[Piece], bool, bool]:
+    """A word with its tilde and variables replaced; whether some value stays unknown, and whether the shell
+    may split it."""
     pieces: list[Piece] = []
-    is_opaque = False
+    is_opaque = is_split = False
     for position, piece in enumerate(word.pieces):
         if piece.kind == "bare":
             pieces.extend(_tilde(piece, word, position, place))
@@ -145,12 +168,14 @@ def _resolved(word: Word, place: Place) -> tuple[list[Piece], bool]:
             value = known.get(piece.text)
             if value is None and piece.text not in HARMLESS_VARIABLES | {SUM} and piece.text not in known:
                 raise UnclearError(f"the value of ${piece.text} is not known", construct=True)
-            is_opaque = is_opaque or value is None
-            value = UNRESOLVED if value is None else value
-            if piece.kind == "variable" and _SPLITS.search(value):
+            if value is None:
+                is_opaque = True
+                is_split = is_split or (piece.kind == "variable" and piece.text not in _NUMBERS)
+                value = UNRESOLVED
+            elif piece.kind == "variable" and (not value or _SPLITS.search(value)):
                 raise UnclearError(f"${piece.text} would be split", construct=True)
             pieces.append(Piece(value, "quoted"))
-    return pieces, is_opaque
+    return pieces, is_opaque, is_split
 
 
 def _tilde(piece: Piece, word: Word, position: int, place: Place) -> list[Piece]:

@@ -8,8 +8,14 @@ import msgspec
 
 from buddy.safety.shell.names import ONLY_PRINT, words
 from buddy.safety.shell.picks import Filter, all_of, any_of, glob_filter
-from buddy.safety.shell.place import Feed, Judged, RefusedError, expression_names_secret, pattern_names_secret
-from buddy.safety.shell.verdict import UNRESOLVED
+from buddy.safety.shell.place import (
+    FOUND_NAME,
+    Feed,
+    Judged,
+    RefusedError,
+    expression_names_secret,
+    pattern_names_secret,
+)
 from buddy.safety.shell.walk import check_links
 
 _PLAIN = words(
@@ -106,6 +112,7 @@ class _Expression:
         while rest:
             word = rest.pop(0)
             if word in EXECUTES:
+                self._judged.widen(f"find {word}")
                 executed.append((_executed(self._judged, rest, word), self._scope))
                 self.lists = False
             elif word in _PLAIN:
@@ -207,7 +214,7 @@ def _filled(argv: list[str], times: int) -> list[str]:
     filled: list[str] = []
     for piece in argv:
         if piece == "{}":
-            filled.extend([f"./{UNRESOLVED}"] * times)
+            filled.extend([FOUND_NAME] * times)
         elif "{}" in piece:
             raise RefusedError("find puts a name inside another word")
         else:

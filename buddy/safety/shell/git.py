@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import re
 
-from buddy.safety.shell.git_config import executing_keys, repository_around
+from buddy.safety.git_files import repository_around
+from buddy.safety.shell.git_config import executing_keys
 from buddy.safety.shell.git_index import tracked_paths
-from buddy.safety.shell.git_options import BRANCH, LOG, READ_ONLY, STASH_SHOW, TAG
+from buddy.safety.shell.git_options import BRANCH, DIFF_MERGES, LOG, READ_ONLY, STASH_SHOW, TAG
+from buddy.safety.shell.git_secrets import check_shown_secrets
 from buddy.safety.shell.hunts import check_hunt, hunts
 from buddy.safety.shell.options import Given, parse
 from buddy.safety.shell.picks import (
@@ -21,6 +23,7 @@ from buddy.safety.shell.picks import (
 )
 from buddy.safety.shell.place import Feed, Judged, RefusedError
 from buddy.safety.shell.search import dialect_of, values
+from buddy.safety.shell.verdict import UNRESOLVED
 from buddy.safety.shell.walk import check_links, check_search, check_secrets
 
 _GLOBAL_FLAGS = frozenset(
@@ -46,6 +49,8 @@ def git(judged: Judged) -> None:
     position = 1
     argv = judged.argv
     place = judged.place
+    if any(UNRESOLVED in word for word in argv):
+        raise RefusedError("git with a word that is only known when it runs")
     while position < len(argv) and argv[position].startswith("-"):
         if argv[position] == "-C" and position + 1 < len(argv):
             place = place.inside(argv[position + 1])
@@ -59,8 +64,8 @@ def git(judged: Judged) -> None:
         position += 1
     if position >= len(argv):
         raise RefusedError("git without a subcommand")
-    inner = Judged(place, ("git " + argv[position], *argv[position + 1 :]), globbed=judged.globbed)
-    inner.reads = judged.reads
+    inner = judged.again(("git " + argv[position], *argv[position + 1 :]), place)
+    inner.globbed = frozenset(at - position for at in judged.globbed if at > position)
     keys = executing_keys(place.boundary.cwd, place.boundary.root)
     if keys and argv[position] != "version":
         raise RefusedError(f"the repository's configuration may start programs: {', '.join(keys[:3])}")
@@ -105,6 +110,7 @@ def _subcommand(judged: Judged, name: str) -> None:
 def _plain(judged: Judged, name: str) -> None:
     given = parse(judged, READ_ONLY[name])
     _check_values(judged, given)
+    check_shown_secrets(judged, name, given)
     operands = given.operands
     if name == "grep" and not given.has("-e", "-f"):
         if not operands:
@@ -137,9 +143,10 @@ def _take_up(judged: Judged, name: str, given: Given, operands: tuple[str, ...])
         named = any_of(map(_pathspec, operands))
         filters.extend([named] if named else [])
     if name == "ls-files" or (name in ("grep", "diff") and given.has("-l", "--name-only")):
-        # Beneath the current folder, and no name of a tracked file is asked to look like an option.
+        # Names begin with the folders asked for; without one, or by a pattern, with anything.
+        plain = name == "ls-files" and all(re.fullmatch(r"[^-:*?\[][^*?\[]*", one) for one in operands)
         separated = given.has("-z", "--null")
-        judged.lists = Feed((), anchored=False, nul=separated, filters=tuple(filters))
+        judged.lists = Feed((), anchored=plain and bool(operands), nul=separated, filters=tuple(filters))
 
 
 def _tracked(cwd: str) -> Filter:
@@ -167,6 +174,8 @@ def _check_values(judged: Judged, given: Given) -> None:
     file."""
     shows_ranges = not judged.argv[0].endswith(("blame", "annotate"))
     for name, value in given.options:
+        if name == "--diff-merges" and value not in DIFF_MERGES:
+            raise RefusedError(f"git --diff-merges={value} may merge again, which runs merge drivers")
         if name == "-L" and value and shows_ranges:
             judged.read(value.rpartition(":")[2])
         if value and re.search(r"%G|%\(\*?(?:signature|contents:signature)", value):
@@ -229,9 +238,13 @@ def _stash(judged: Judged) -> None:
     if action == "list":
         given = _inner(judged, LOG)
         _check_values(judged, given)
+        check_shown_secrets(judged, "log", given)
         _judge_operands(judged, given.operands)
     elif action == "show":
-        _judge_operands(judged, _inner(judged, STASH_SHOW).operands)
+        given = _inner(judged, STASH_SHOW)
+        _check_values(judged, given)
+        check_shown_secrets(judged, "log", given)
+        _judge_operands(judged, given.operands)
     else:
         raise RefusedError(f"git stash {action} changes files")
 
@@ -251,6 +264,7 @@ def _reflog(judged: Judged) -> None:
         raise RefusedError(f"git reflog {action} is not known to only read")
     given = parse(judged, LOG, start=2 if action in ("show", "list") else 1)
     _check_values(judged, given)
+    check_shown_secrets(judged, "log", given)
     _judge_operands(judged, given.operands)
 
 

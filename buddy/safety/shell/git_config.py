@@ -11,21 +11,18 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from buddy.safety.git_files import files_that_wait, git_folders, read_regular, shared_folder
+from buddy.safety.git_files import (
+    files_that_wait,
+    find_git_folders,
+    git_folders,
+    read_regular,
+    shared_folder,
+)
+from buddy.safety.git_keys import starts_program
 from buddy.safety.paths import is_beneath
 from buddy.safety.shell.git_index import submodules
 
 MAX_CONFIG_BYTES = 200_000
-_EXECUTES = re.compile(
-    r"""(?x)
-      core\.(?:fsmonitor|pager|sshcommand|hookspath|gitproxy|askpass|alternaterefscommand|worktree)
-    | (?:pager|alias|include|includeif|hook)\..*
-    | filter\..*\.(?:clean|smudge|process)
-    | diff\.(?:external|.*\.(?:command|textconv))
-    | protocol\..*allow | remote\..*\.(?:uploadpack|vcs)
-    | gpg\.(?:.*\.)?program | log\.showsignature
-    """
-)
 _SECTION = re.compile(r'\s*\[\s*([-.\w]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]\s*(.*)', re.DOTALL)
 _KEY = re.compile(r"\s*([A-Za-z][-A-Za-z0-9]*)\s*(?:=.*)?", re.DOTALL)
 
@@ -39,9 +36,14 @@ class _Value(NamedTuple):
 def executing_keys(cwd: str, root: str) -> tuple[str, ...]:
     """The keys of the repository around `cwd` (and of its submodules) that would start programs or lead git
     elsewhere, as `file: key`; () when there is none, or no repository. `root`: the workspace."""
-    work_tree, git_dir = repository_around(cwd)
-    if not git_dir:
-        return ()
+    found: list[str] = []
+    for work_tree, git_dir in find_git_folders(cwd):
+        found.extend(_keys_of(cwd, root, work_tree, git_dir))
+    return tuple(found)
+
+
+def _keys_of(cwd: str, root: str, work_tree: str, git_dir: str) -> tuple[str, ...]:
+    """The same for one repository that git may find."""
     if not work_tree:
         return (f"{git_dir}: a repository without a work tree",)
     if not is_beneath(os.path.realpath(git_dir), root) and is_beneath(work_tree, root) and work_tree != root:
@@ -57,23 +59,6 @@ def executing_keys(cwd: str, root: str) -> tuple[str, ...]:
         for name in ("config", "config.worktree"):
             found.extend(f"{directory}/{name}: {key}" for key in _keys(os.path.join(directory, name)))
     return tuple(found)
-
-
-def repository_around(cwd: str) -> tuple[str, str]:
-    """The work tree and git folder around a folder, as git finds them; a bare one has no work tree."""
-    folder = cwd
-    while True:
-        candidate = os.path.join(folder, ".git")
-        if os.path.isdir(candidate):
-            return folder, candidate
-        if os.path.isfile(candidate):
-            return folder, git_folders(folder)[0]
-        if os.path.isfile(os.path.join(folder, "HEAD")) and os.path.isdir(os.path.join(folder, "objects")):
-            return "", folder
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return "", ""
-        folder = parent
 
 
 def _read(path: str) -> str:
@@ -120,9 +105,17 @@ def _keys(path: str) -> list[str]:
             continue
         value = _goes_on(_Value(quoted=False), line[key.end(1) :])
         name = f"{section}.{key[1]}".lower()
-        if _EXECUTES.fullmatch(name):
+        if starts_program(name, None if value is not None else _simple_value(line[key.end(1) :])):
             found.append(name)
     return found
+
+
+def _simple_value(text: str) -> str | None:
+    """The value after a key, None when there is none or it is written in a way that is not followed."""
+    if not text.strip():
+        return None
+    value = text.strip().removeprefix("=").strip()
+    return None if re.search(r'[\\"#;]', value) else value
 
 
 def _goes_on(value: _Value, text: str) -> _Value | None:

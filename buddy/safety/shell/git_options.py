@@ -126,3 +126,39 @@ BRANCH = (
 TAG = f"-l -n? --list --column? --no-column {_PATTERN_LIST}"
 STASH_SHOW = _DIFF
 LOG = READ_ONLY["log"]
+
+DIFF_MERGES = frozenset(
+    {"off", "none", "on", "m", "first-parent", "1", "separate", "c", "combined", "cc", "dense-combined"}
+)
+"""Ways to show merges that do not merge again, which would run the repository's merge drivers."""
+
+SHOWS_DIFFS = frozenset({"show", "diff", "diff-tree", "diff-index", "diff-files", "range-diff"})
+"""Subcommands that show the content of files unless an option says otherwise."""
+
+LISTS_ONLY = frozenset(
+    {
+        *("--stat", "--numstat", "--shortstat", "--name-only", "--name-status", "--raw", "--summary", "-s"),
+        *("--dirstat", "--compact-summary", "--no-patch", "--quiet", "--cumulative"),
+    }
+)
+"""Options with which a diff shows names and numbers instead of content."""
+
+SHOWS_CONTENT = frozenset(
+    {
+        *(
+            "-p",
+            "-u",
+            "--patch",
+            "-U",
+            "--unified",
+            "-c",
+            "--cc",
+            "-W",
+            "--function-context",
+            "--binary",
+        ),
+        *("--word-diff", "--color-words", "--patch-with-raw", "--word-diff-regex", "--check", "--full-diff"),
+        *("--diff-merges", "-m", "--remerge-diff"),
+    }
+)
+"""Options with which content is shown after all."""

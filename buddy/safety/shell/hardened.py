@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import os
+
+_ATTRIBUTES = os.path.join(os.path.dirname(__file__), "secret_files.gitattributes")
+"""Has git show "Binary files differ" in place of the content of secret files, in the whole history."""
+
+_GIT_SETTINGS = {
+    "core.fsmonitor": "false",
+    "core.hooksPath": "/dev/null",
+    "diff.autoRefreshIndex": "false",
+    "safe.bareRepository": "explicit",
+    "log.showSignature": "false",
+    "log.diffMerges": "separate",
+    "credential.helper": "",
+    "core.attributesFile": _ATTRIBUTES,
+}
 READ_ONLY_ENVIRONMENT = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_NO_LAZY_FETCH": "1",
-    "GIT_CONFIG_COUNT": "5",
-    "GIT_CONFIG_KEY_0": "core.fsmonitor",
-    "GIT_CONFIG_VALUE_0": "false",
-    "GIT_CONFIG_KEY_1": "core.hooksPath",
-    "GIT_CONFIG_VALUE_1": "/dev/null",
-    "GIT_CONFIG_KEY_2": "diff.autoRefreshIndex",
-    "GIT_CONFIG_VALUE_2": "false",
-    "GIT_CONFIG_KEY_3": "safe.bareRepository",
-    "GIT_CONFIG_VALUE_3": "explicit",
-    "GIT_CONFIG_KEY_4": "log.showSignature",
-    "GIT_CONFIG_VALUE_4": "false",
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_CONFIG_COUNT": str(len(_GIT_SETTINGS)),
+    **{f"GIT_CONFIG_KEY_{at}": key for at, key in enumerate(_GIT_SETTINGS)},
+    **{f"GIT_CONFIG_VALUE_{at}": value for at, value in enumerate(_GIT_SETTINGS.values())},
     "npm_config_logs_max": "0",
     "npm_config_update_notifier": "false",
 }

@@ -68,19 +68,6 @@ def netstat(judged: Judged) -> None:
         raise RefusedError("netstat without -n asks the network for names")
 
 
-def lsof(judged: Judged) -> None:
-    """lsof: not -D, which writes a cache, nor +r and -r, which go on for ever; ports, but no names of
-    hosts."""
-    given = parse(judged, "-nPtlabUR -i? -s? -p:text -u:text -c:text")
-    addresses = [value or "" for name, value in given.options if name == "-i"]
-    for word in (*addresses, *given.operands):
-        if re.fullmatch(r"[46]?(?:tcp|udp)?(?::[\d,-]+)?", word.lower()):
-            continue
-        if given.has("-i") or word.startswith("+"):
-            raise _refused(judged, word)
-        judged.name(word)
-
-
 def statistics_with(options: str) -> Callable[[Judged], None]:
     """vmstat and its like: an interval without a count goes on for ever."""
 
@@ -188,7 +175,6 @@ MACHINE: dict[str, Callable[[Judged], None]] = {
     "ifconfig": ifconfig,
     "ss": ss,
     "netstat": netstat,
-    "lsof": lsof,
     "vmstat": statistics_with("-admswtf -S:text"),
     "iostat": statistics_with("-cdhkmtxyz"),
     "mpstat": statistics_with("-Au -P:text"),

@@ -80,6 +80,8 @@ _NPM_LIST = (
 
 def go(judged: Judged) -> None:
     """go env: settings of the toolchain; -w and -u write them."""
+    if any(found_above(judged, "go.mod")) or any(found_above(judged, "go.work")):
+        raise RefusedError("go may first fetch the toolchain that go.mod or go.work names")
     names = [word for word in judged.argv[2:] if word != "-json"]
     if judged.argv[1:2] != ("env",) or not all(re.fullmatch(r"[A-Z][A-Z0-9_]*", name) for name in names):
         raise _refused(judged)
@@ -110,7 +112,6 @@ _DOCKER = _subcommands(
         "logs": "-t -n:text --tail:text --since:text --until:text --timestamps --details",
         "container logs": "-t -n:text --tail:text --since:text --until:text --timestamps --details",
         "port": "",
-        "stats": "-a --no-stream --no-trunc --all --format:text",
     }
 )
 
@@ -118,8 +119,6 @@ _DOCKER = _subcommands(
 def docker(judged: Judged) -> None:
     """docker: lists and logs. Not inspect, which shows the environment of containers."""
     _DOCKER(judged)
-    if "stats" in judged.argv[1:2] and "--no-stream" not in judged.argv:
-        raise RefusedError("docker stats without --no-stream does not end by itself")
 
 
 def dpkg(judged: Judged) -> None:
@@ -173,49 +172,11 @@ def openssl(judged: Judged) -> None:
         raise RefusedError(f"openssl {judged.argv[1]} without -in waits for input")
 
 
-def yq(judged: Judged) -> None:
-    """yq: reads; -i and -s write. Both programs of this name are meant."""
-    rest = list(judged.argv[1:])
-    if rest[:1] in (["e"], ["eval"], ["ea"], ["eval-all"]):
-        rest.pop(0)
-    operands: list[str] = []
-    while rest:
-        word = rest.pop(0)
-        if word in ("-o", "-p", "--output-format", "--input-format", "-I", "--indent") and rest:
-            if not re.fullmatch(r"\w+", rest.pop(0)):
-                raise _refused(judged)
-        elif re.fullmatch(r"-[rPeNCMjcyYn]+|-[op]=?\w+|-I=?\d", word) or word in _YQ_FLAGS:
-            continue
-        elif word.startswith("-"):
-            raise _refused(judged)
-        else:
-            operands.append(word)
-    if not operands:
-        raise _refused(judged)
-    found = _YQ_FORBIDDEN.search(operands[0])
-    if found:
-        raise RefusedError(f"yq uses {found.group()}")
-    for operand in operands[1:] if len(operands) > 1 else operands:
-        judged.read(operand)
-
-
-_YQ_FORBIDDEN = re.compile(
-    r"(?<![.\w])(?:load\w*|env\w*|strenv|eval\w*|system|import|include|modulemeta|input\w*)\b|\$(?:ENV|__prog)"
-)
-_YQ_FLAGS = words(
-    "--raw-output --unwrapScalar --prettyPrint --exit-status --no-doc --colors --no-colors --tojson "
-    "--null-input "
-    "--compact-output --yaml-output"
-)
-
-
 def bat(judged: Judged) -> None:
     """bat: files, with colours; a pager is a program of its own."""
     shown = tuple(word for word in judged.argv if word not in ("--paging=never", "-P", "--no-pager"))
-    plain = Judged(
-        judged.place, shown, opaque=judged.opaque, globbed=judged.globbed, stands_for=judged.stands_for
-    )
-    plain.reads = judged.reads
+    plain = judged.again(shown)
+    plain.opaque, plain.globbed = judged.opaque, judged.globbed
     Table(
         "-pnAu -l:text -r:text -H:text --plain --number --show-all --style:text --color:text "
         "--decorations:text "
@@ -255,6 +216,13 @@ def rustc(judged: Judged) -> None:
     )(judged)
 
 
+def dotnet(judged: Judged) -> None:
+    """dotnet: what is installed; global.json may name a folder to start another one from."""
+    if any(found_above(judged, "global.json")):
+        raise RefusedError("dotnet may start what global.json names")
+    version_facts("--list-sdks|--list-runtimes|--info")(judged)
+
+
 _PKG_CONFIG = re.compile(
     r"--(?:libs|cflags|modversion|exists|list-all|version|static|print-errors|short-errors)"
     r"|--(?:variable|atleast-version)=[\w.]+|[A-Za-z0-9][\w.+-]*"
@@ -277,12 +245,11 @@ PACKAGES: dict[str, Callable[[Judged], None]] = {
     "kubectl": version_facts("version --client|config current-context|config get-contexts"),
     "rustc": rustc,
     "gem": _subcommands({"list": "-a --local --all --versions --no-versions"}),
-    "dotnet": version_facts("--list-sdks|--list-runtimes|--info"),
+    "dotnet": dotnet,
     "dpkg": dpkg,
     "dpkg-query": dpkg,
     "rpm": rpm,
     "openssl": openssl,
-    "yq": yq,
     "pkg-config": pkg_config,
     "pkgconf": pkg_config,
     "gcc": version_facts("-v|-dumpversion|-dumpmachine|-print-search-dirs"),

@@ -13,6 +13,7 @@ from buddy.agent.tool import ToolError
 from buddy.safety.paths import Boundary, Located, is_beneath, locate
 from buddy.safety.shell.names import words
 from buddy.safety.shell.picks import Filter
+from buddy.safety.shell.verdict import UNRESOLVED
 
 TRUSTED_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/homebrew/bin"
 _HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/stdin"})
@@ -46,6 +47,10 @@ _COUNTED = re.compile(r" (?:-[cNl] ?|--(?:read-)?bytes[= ])[0-9]")
 """How head, od and xxd are told where to stop."""
 
 
+FOUND_NAME = f"./{UNRESOLVED}"
+"""Stands for a file that find or xargs hands to a command."""
+
+
 class RefusedError(Exception):
     """A command is not known to only read. The message is what the person is told."""
 
@@ -63,9 +68,24 @@ class Place(msgspec.Struct, frozen=True):
         it."""
         return msgspec.structs.replace(self, variables=((name, value), *self.variables))
 
+    def after_cd(self, folder: str, *, may_miss: bool = False) -> Place:
+        """The same place one `cd` of the shell later. To bash `link/..` is the folder the link stands in, to
+        programs the one above where it leads. Raises `RefusedError` where the two readings differ, and
+        where `inside` does."""
+        moved = self.inside(folder, may_miss=may_miss)
+        parts = [part for part in folder.split("/") if part and part != "."]
+        if ".." in parts:
+            start = "/" if folder.startswith("/") else self.boundary.cwd
+            textual = os.path.normpath(os.path.join(start, *parts))
+            if os.path.realpath(textual) != os.path.realpath(os.path.join(start, *parts)):
+                raise RefusedError(f"it changes to {folder}: .. behind a link means two folders")
+            if os.path.relpath(textual, start).startswith(".."):
+                raise RefusedError(f"it changes to {folder}, above where it starts")
+        return moved
+
     def inside(self, folder: str, *, may_miss: bool = False) -> Place:
-        """The same place one `cd` later. Raises `RefusedError` for a folder that is not in the workspace, or
-        that is not there unless it `may_miss`."""
+        """The same place in another folder. Raises `RefusedError` for a folder that is not in the workspace,
+        or that is not there unless it `may_miss`."""
         located = _located(self.boundary, folder)
         if not located.inside:
             raise RefusedError(f"it changes to {located.shown}, outside the workspace")
@@ -89,8 +109,9 @@ class Feed(msgspec.Struct, frozen=True):
 
 class Judged:
     """One simple command while it is judged: its words after expansion, what feeds it, and the paths it was
-    found to read. `stands_for`: the files of which an unresolved word is one. Validators raise
-    `RefusedError`; what they do not refuse only reads."""
+    found to read. `splits`: positions of words that the shell may split; `stands_for`: the files of which an
+    unresolved word is one; `wide`: why the command is not of level core. Validators raise `RefusedError`;
+    what they do not refuse only reads."""
 
     def __init__(
         self,
@@ -99,6 +120,7 @@ class Judged:
         *,
         opaque: frozenset[int] = frozenset(),
         globbed: frozenset[int] = frozenset(),
+        splits: frozenset[int] = frozenset(),
         feed: Feed | None = None,
         stands_for: Feed | None = None,
     ) -> None:
@@ -106,14 +128,20 @@ class Judged:
         self.argv = argv
         self.opaque = opaque
         self.globbed = globbed
+        self.splits = splits
         self.feed = feed
         self.stands_for = stands_for
         self.reads: list[Located] = []
+        self.wide: list[str] = []
         self.lists: Feed | None = None
+
+    def widen(self, reason: str) -> None:
+        """Take the command out of level core."""
+        self.wide.append(reason)
 
     def read(self, given: str) -> None:
         """Refuse a path whose content may not be read without asking."""
-        if given in ("-", "") or given in _HARMLESS_DEVICES:
+        if given in ("-", "") or given in _HARMLESS_DEVICES or self._is_found(given):
             return
         if given in _ENDLESS_DEVICES:
             if self.argv[0] in ("head", "od", "xxd") and _COUNTED.search(" ".join(self.argv)):
@@ -129,8 +157,17 @@ class Judged:
 
     def name(self, given: str) -> None:
         """Refuse a path that may not even be looked at. Names and sizes of secret files may be."""
-        if given not in ("-", "") and given not in _HARMLESS_DEVICES | _ENDLESS_DEVICES:
-            self._inside(given)
+        if given in ("-", "") or given in _HARMLESS_DEVICES | _ENDLESS_DEVICES or self._is_found(given):
+            return
+        self._inside(given)
+
+    def _is_found(self, given: str) -> bool:
+        """Whether a word stands for a file another program found: those are looked at where it found them."""
+        if UNRESOLVED not in given:
+            return False
+        if given != FOUND_NAME or self.stands_for is None:
+            raise RefusedError("it reads a file that is only known when it runs")
+        return True
 
     def _inside(self, given: str) -> Located:
         located = _located(self.place.boundary, given)
@@ -139,10 +176,11 @@ class Judged:
         self.reads.append(located)
         return located
 
-    def again(self, argv: tuple[str, ...]) -> Judged:
-        """The command inside a wrapper. What it reads counts as read by the whole."""
-        inner = Judged(self.place, argv, feed=self.feed, stands_for=self.stands_for)
+    def again(self, argv: tuple[str, ...], place: Place | None = None) -> Judged:
+        """The command inside a wrapper, or in another place. What it reads counts as read by the whole."""
+        inner = Judged(place or self.place, argv, feed=self.feed, stands_for=self.stands_for)
         inner.reads = self.reads
+        inner.wide = self.wide
         return inner
 
 

@@ -55,6 +55,8 @@ def _scavenged(text: str) -> list[tuple[str, ...]]:
     for piece in _PIECE.finditer(text):
         kind, part = piece.lastgroup, piece.group()
         if kind in ("break", "blank", "redirect"):
+            if part in ("$(", "`") and (argv or word):  # its output is a word of the command around it
+                found.append(_command([*argv, "".join([*(word or []), UNRESOLVED])]))
             if word is not None:
                 argv.append("".join(word))
                 word = None

@@ -27,7 +27,7 @@ _PS_CLUSTERS = words(
     "-ely -al"
 )
 _FORMAT = re.compile(
-    r"(?:[^%…]|%%|%\([^()…]*\)T|%[-+ #0']*(?:\d+|\*)?(?:\.(?:\d+|\*)?)?[hlLjzt]*[diouxXeEfFgGaAcsbqQ])*",
+    r"(?:[^%\0]|%%|%\([^()\0]*\)T|%[-+ #0']*(?:\d+|\*)?(?:\.(?:\d+|\*)?)?[hlLjzt]*[diouxXeEfFgGaAcsbqQ])*",
     re.DOTALL,
 )
 _SET = re.compile(r"[-+][eux]+")
@@ -43,7 +43,7 @@ def printf(judged: Judged) -> None:
         raise RefusedError("printf with an option")
     if not words_:
         raise RefusedError("printf without a format")
-    if len(words_) > 1 and not _FORMAT.fullmatch(words_[0]):
+    if not _FORMAT.fullmatch(words_[0]):
         raise RefusedError("printf with a format that may assign to a variable")
 
 
@@ -52,10 +52,13 @@ def echo(_judged: Judged) -> None:
 
 
 def test(judged: Judged) -> None:
-    """test and [: known operators on plain words (-v would evaluate a subscript)."""
+    """test and [: known operators on plain words (-v would evaluate a subscript). With words that are not
+    known, only what is too short to be read in two ways."""
     tokens = list(judged.argv[1:])
     if judged.argv[0] == "[" and (not tokens or tokens.pop() != "]"):
         raise RefusedError("[ without ]")
+    if judged.opaque and len(tokens) > (4 if tokens[0] == "!" else 3):
+        raise RefusedError("a long test of words that are only known when it runs")
     while tokens:
         token = tokens.pop(0)
         after = tokens[0] if tokens else ""
@@ -64,20 +67,25 @@ def test(judged: Judged) -> None:
         if after in _COMPARISONS and len(tokens) > 1:
             _comparison(token, tokens)
         elif after in _FILE_COMPARISONS and len(tokens) > 1:
-            judged.name(token)
-            judged.name(tokens[1])
+            _looked_at(judged, token)
+            _looked_at(judged, tokens[1])
             del tokens[:2]
         elif token in _FILE_TESTS and tokens:
-            judged.name(tokens.pop(0))
+            _looked_at(judged, tokens.pop(0))
         elif token in _STRING_TESTS and tokens:
             tokens.pop(0)
         elif token.startswith(("-", UNRESOLVED)):
             raise RefusedError(f"test {token} is not known to only look")
 
 
+def _looked_at(judged: Judged, given: str) -> None:
+    if UNRESOLVED not in given:  # such a test tells one bit about a file that only the running shell names
+        judged.name(given)
+
+
 def _comparison(left: str, tokens: list[str]) -> None:
     operator, right = tokens.pop(0), tokens.pop(0)
-    if operator.startswith("-") and not all(re.fullmatch(r"\s*-?\d+\s*|…", side) for side in (left, right)):
+    if operator.startswith("-") and not all(re.fullmatch(r"\s*-?\d+\s*|\0", side) for side in (left, right)):
         raise RefusedError(f"test {operator} on something that is no number")
 
 
@@ -105,7 +113,7 @@ def ps(judged: Judged) -> None:
             _fields(rest)
             fields = True
         elif word in ("-p", "-u", "-C", "--pid", "--ppid"):
-            if not rest or not re.fullmatch(r"[\w.,$+…-]+", rest.pop(0)):
+            if not rest or not re.fullmatch(r"[\w.,$+-]+", rest.pop(0)):
                 raise RefusedError(f"ps {word} needs a value")
         elif re.fullmatch(r"-?[aux]+[wf]*|-?w+", word):
             bsd = True
@@ -154,7 +162,7 @@ def shell_set(judged: Judged) -> None:
 
 def leave(judged: Judged) -> None:
     """exit."""
-    if len(judged.argv) > 2 or not all(re.fullmatch(r"\d+|…", word) for word in judged.argv[1:]):
+    if len(judged.argv) > 2 or not all(re.fullmatch(r"\d+|\0", word) for word in judged.argv[1:]):
         raise RefusedError("exit with an odd operand")
 
 

@@ -1,4 +1,4 @@
-"""What the analysis of a shell command says: its parts, and whether all of them only read."""
+"""The result of analysing a shell command: its parts, and how far each may run unasked."""
 
 from __future__ import annotations
 
@@ -8,37 +8,53 @@ import msgspec
 
 from buddy.safety.paths import Located
 
-UNRESOLVED = "\N{HORIZONTAL ELLIPSIS}"
-"""Stands in an argv for a word whose value only the running shell knows."""
+UNRESOLVED = "\0"
+"""Stands in an argv for text that only the running shell knows. No word and no file name can hold it."""
+
+Level = Literal["core", "wide", "ask"]
+"""`core`: known to only read, and simple enough to run unasked anywhere. `wide`: only reads as far as the
+analysis can tell (loops, xargs, find -exec, …); may run unasked only inside a read-only sandbox. `ask`: may
+do more than read."""
+
+
+def weakest(levels: list[Level]) -> Level:
+    """The level of a whole whose parts have these levels."""
+    return "ask" if "ask" in levels else "wide" if "wide" in levels else "core"
+
+
+def shown(text: str) -> str:
+    """A word of an argv for people: an ellipsis where its value is not known."""
+    return text.replace(UNRESOLVED, "…")
 
 
 class Subcommand(msgspec.Struct, frozen=True):
     """One simple command. `argv` after expansion, `literal` when every word of it is known and nothing beside
     the words acts (no redirection that writes, no assignment that matters): only then may an allow rule
     match. `inner` are the commands it would start itself (through env, xargs, find -exec, sh -c …): deny and
-    ask rules see them too. `reason` says why it is not read-only, "" when it is. `folder` is where it starts,
-    "" when that is not known."""
+    ask rules see them too. `reason` says why it is not of level core, "" when it is. `folder` is where it
+    starts, "" when that is not known."""
 
     argv: tuple[str, ...]
     literal: bool
     reason: str
     inner: tuple[tuple[str, ...], ...] = ()
     folder: str = ""
+    level: Level = "ask"
 
     @property
     def read_only(self) -> bool:
-        """Whether it only reads."""
-        return not self.reason
+        """Whether it only reads, as far as the analysis can tell."""
+        return self.level != "ask"
 
 
 class Analysis(msgspec.Struct, frozen=True):
-    """The verdict on a whole command line. `decision` is "allow" only when every part is known to read inside
-    the workspace and do nothing else. `parsed` is False when the text could not be understood at all;
-    `catastrophic` and `protected` are reasons or ""; `network`: some part would use the network; `reads` are
-    the paths it would read."""
+    """The verdict on a whole command line. `level` is that of its weakest part, `reason` says why it is not
+    core, "" when it is. `parsed` is False when the text could not be understood at all; `catastrophic` and
+    `protected` are reasons or ""; `network`: some part would use the network; `reads` are the paths it would
+    read."""
 
     command: str
-    decision: Literal["allow", "ask"]
+    level: Level
     reason: str
     parsed: bool
     commands: tuple[Subcommand, ...] = ()
@@ -49,5 +65,5 @@ class Analysis(msgspec.Struct, frozen=True):
 
     @property
     def read_only(self) -> bool:
-        """Whether it may run without being asked about."""
-        return self.decision == "allow"
+        """Whether it only reads, as far as the analysis can tell. Not a permission: see `level`."""
+        return self.level != "ask"

@@ -12,7 +12,7 @@ from buddy.safety.shell.names import words
 from buddy.safety.shell.place import Judged, found_above
 
 _TOOLS = words(
-    "python python3 python2 pip pip3 node npm git go java javac ruby gem perl php lua gcc g++ cc c++ "
+    "python python3 python2 pip pip3 node git java javac ruby gem perl php lua gcc g++ cc c++ "
     "clang clang++ gdb "
     "make cmake ninja meson docker podman kubectl helm curl wget ssh openssl sqlite3 psql mysql "
     "redis-cli nginx tmux vim nvim "
@@ -20,13 +20,13 @@ _TOOLS = words(
     "gawk grep find sort ls "
     "cat head tail wc tar gzip unzip zip xz bc file less man env date stat du df diff patch rsync ffmpeg "
     "convert aws "
-    "gh brew apt dpkg rpm systemctl swift kotlin scala ghc elixir erl julia R Rscript dart flutter zig "
+    "gh brew apt dpkg rpm systemctl swift kotlin ghc julia R Rscript dart "
     "nim crystal ocaml "
-    "tesseract pandoc hugo shellcheck hadolint pre-commit virtualenv pipx lsof strace ltrace valgrind "
+    "tesseract pandoc shellcheck hadolint pre-commit virtualenv pipx lsof strace ltrace "
     "htop xxd od "
     "cut tr tee xargs basename dirname realpath readlink uname whoami id hostname nproc fold column "
     "which md5sum sha256sum base64 "
-    "rustup code emacs nano ld nm objdump readelf strip ar as locale seq npx prettier eslint gcloud "
+    "emacs nano ld nm objdump readelf strip ar as locale seq npx prettier eslint gcloud "
     "hyperfine delta bat eza exa tokei scc cloc"
 )
 _TELL_HELP = _TOOLS - words(
@@ -38,6 +38,9 @@ _BY_FILES: dict[str, tuple[str, ...]] = {
     "cargo": ("rust-toolchain", "rust-toolchain.toml"),
     "rustc": ("rust-toolchain", "rust-toolchain.toml"),
     "rustfmt": ("rust-toolchain", "rust-toolchain.toml"),
+    "rustup": ("rust-toolchain", "rust-toolchain.toml"),
+    "go": ("go.mod", "go.work"),
+    "npm": (".npmrc",),
     "yarn": ("package.json", ".yarnrc", ".yarnrc.yml"),
     "pnpm": ("package.json",),
     "mvn": (".mvn",),
@@ -50,7 +53,7 @@ _TELLING = {"package.json": re.compile(rb"packageManager|devEngines|volta|\\u")}
 
 MAX_BYTES = 200_000
 
-_SUBCOMMAND = words("go openssl uv hugo zig git")
+_SUBCOMMAND = words("go openssl uv git")
 _SHORT: dict[str, str] = {
     "-V": "python python3 python2 ssh tmux perl tree bash cargo rustc",
     "-v": "node npm ruby perl php lua nginx bun yarn pnpm gem java mvn cmake clang gcc psql",

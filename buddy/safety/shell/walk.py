@@ -6,9 +6,12 @@ import os
 import re
 from collections.abc import Iterator
 
+from buddy.safety.git_files import repository_around
+from buddy.safety.shell.git_index import tracked_paths
 from buddy.safety.shell.names import words
 from buddy.safety.shell.picks import Candidate, Filter, content_filter, hunts_secrets
 from buddy.safety.shell.place import Judged, RefusedError, is_public
+from buddy.safety.shell.verdict import UNRESOLVED
 
 MAX_ENTRIES = 10_000
 _INSTALLED = words(".git node_modules .venv venv site-packages __pycache__ .tox .mypy_cache .ruff_cache")
@@ -35,7 +38,10 @@ def check_secrets(judged: Judged, roots: tuple[str, ...], filters: tuple[Filter,
     """Refuse when a secret file that comes through all filters lies beneath the folders. What package
     managers put there is not looked through."""
     outside = [
-        root for root in roots if is_public(os.path.realpath(os.path.join(judged.place.boundary.cwd, root)))
+        root
+        for root in roots
+        if UNRESOLVED not in root
+        and is_public(os.path.realpath(os.path.join(judged.place.boundary.cwd, root)))
     ]
     if roots and len(outside) == len(roots):
         return  # what the system brings
@@ -87,11 +93,26 @@ def check_names(judged: Judged, roots: tuple[str, ...], separators: str) -> None
             judged.read(piece)
 
 
+def check_dashes(judged: Judged, program: str) -> None:
+    """Refuse where a name in the working directory begins with a dash: listed without a folder in front, it
+    would be an option."""
+    cwd = judged.place.boundary.cwd
+    names = os.listdir(cwd)
+    work_tree, _ = repository_around(cwd)
+    for path in (tracked_paths(work_tree) if work_tree else None) or ():
+        if path.startswith(cwd + "/"):  # git lists what is deleted in the working tree, too
+            names.append(path[len(cwd) + 1 :])
+    odd = next((name for name in names if name.startswith("-")), "")
+    if odd:
+        raise RefusedError(f"the name {odd[:60]!r} would be an option of {program}")
+
+
 def _entries(
     judged: Judged, roots: tuple[str, ...], skip: frozenset[str] = frozenset()
 ) -> Iterator[os.DirEntry[str]]:
     seen = 0
-    pending = [os.path.join(judged.place.boundary.cwd, root) for root in roots or (".",)]
+    cwd = judged.place.boundary.cwd  # found names are looked at where they were found
+    pending = [os.path.join(cwd, root) for root in roots or (".",) if UNRESOLVED not in root]
     while pending:
         try:
             with os.scandir(pending.pop()) as entries:

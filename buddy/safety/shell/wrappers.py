@@ -8,30 +8,30 @@ from collections.abc import Callable
 
 from buddy.safety.shell.names import ONLY_PRINT, words
 from buddy.safety.shell.options import parse
-from buddy.safety.shell.place import Feed, Judged, RefusedError
-from buddy.safety.shell.verdict import UNRESOLVED
-from buddy.safety.shell.walk import check_links, check_names
+from buddy.safety.shell.place import FOUND_NAME, Feed, Judged, RefusedError
+from buddy.safety.shell.walk import check_dashes, check_links, check_names
 
 Judge = Callable[[Judged], None]
 HARMLESS_ASSIGNMENTS = words(
     "LC_ALL LC_COLLATE LC_CTYPE LC_MESSAGES LC_NUMERIC LC_TIME LANG LANGUAGE TZ COLUMNS LINES NO_COLOR "
     "FORCE_COLOR CLICOLOR "
-    "CLICOLOR_FORCE TERM PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE RUST_BACKTRACE CI GIT_OPTIONAL_LOCKS "
-    "GIT_TERMINAL_PROMPT DEBIAN_FRONTEND"
+    "CLICOLOR_FORCE TERM PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE RUST_BACKTRACE CI DEBIAN_FRONTEND"
 )
 """Variables that may be set for a command: they change how it prints, not what it does."""
+
+_HARDENED = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+"""What a command that only reads has in its environment anyway."""
 
 _PAGERS = words("PAGER GIT_PAGER MANPAGER SYSTEMD_PAGER BAT_PAGER AWS_PAGER")
 """Variables that name a program; cat is no pager at all."""
 
-_HARMLESS_VALUE = re.compile(r"[A-Za-z0-9_.:@/+-]{0,64}")
-_ANY_OPTION_IS_HARMLESS = words(
+_HARMLESS_VALUE = re.compile(r"(?!.*\.\.)[A-Za-z0-9_.:@/+-]{0,64}")
+
+_SPLIT_NAMES_DO_NO_HARM = words(
     "grep egrep fgrep wc cat head ls stat du md5sum sha1sum sha256sum sha512sum cksum basename dirname "
-    "echo nl realpath "
-    "readlink"
+    "echo nl realpath readlink"
 )
-"""Programs none of whose options writes or starts anything: a file name that looks like an option does no
-harm."""
+"""Programs that may be given names without NULs between them."""
 
 _LOOKS_ONLY = words("ls stat du realpath readlink")
 _XARGS = (
@@ -42,7 +42,7 @@ _XARGS = (
 
 def check_assignment(name: str, value: str) -> None:
     """Refuse a variable that could change what a command does."""
-    if name in _PAGERS and value in ("", "cat"):
+    if (name in _PAGERS and value in ("", "cat")) or _HARDENED.get(name) == value:
         return
     if (
         name not in HARMLESS_ASSIGNMENTS
@@ -53,19 +53,18 @@ def check_assignment(name: str, value: str) -> None:
 
 
 def env_with(judge: Judge) -> Judge:
-    """env: harmless assignments and another command; alone it prints the environment."""
+    """env: harmless assignments and another command; alone it prints the environment. No options: -i and -u
+    take away what keeps git and npm from starting programs."""
 
     def env(judged: Judged) -> None:
         rest = list(judged.argv[1:])
-        while rest and (rest[0] in ("-i", "-") or re.fullmatch(r"-u|[A-Za-z_]\w*=.*", rest[0], re.DOTALL)):
-            word = rest.pop(0)
-            if word == "-u" and (not rest or not re.fullmatch(r"[A-Za-z_]\w*", rest.pop(0))):
-                raise RefusedError("env -u needs a name")
-            if "=" in word:
-                name, _, value = word.partition("=")
-                check_assignment(name, value)
+        while rest and re.fullmatch(r"[A-Za-z_]\w*=.*", rest[0], re.DOTALL):
+            name, _, value = rest.pop(0).partition("=")
+            check_assignment(name, value)
         if not rest:
             raise RefusedError("env prints the environment")
+        if rest[0].startswith("-"):
+            raise RefusedError(f"env {rest[0]} changes the environment that keeps a command harmless")
         _inner(judged, rest, judge)
 
     return env
@@ -138,6 +137,7 @@ def shell_with(judge_text: Callable[[Judged, str], None]) -> Judge:
         text = judged.argv[2]
         if judged.argv[0] == "sh" and re.search(r"\$'|[{}~]|&>|<<<|\[!|\[\^", text):
             raise RefusedError("sh may read this differently from bash")
+        judged.widen(f"{judged.argv[0]} -c")
         judge_text(judged, text)
 
     return shell
@@ -149,13 +149,14 @@ def xargs_with(judge: Judge) -> Judge:
     def xargs(judged: Judged) -> None:
         given = parse(judged, _XARGS, stop_at_operand=True)
         words_ = list(given.operands) or ["echo"]
+        judged.widen("xargs")
         if judged.feed is None and words_[0] not in ONLY_PRINT:
             raise RefusedError("xargs takes words that are not known to be names of files in the workspace")
         if judged.feed is not None and words_[0] not in ONLY_PRINT:
-            _check_source(judged, judged.feed, words_[0], given.value("-d"), nul=given.has("-0", "--null"))
-        judged.stands_for = judged.feed
+            _check_source(judged, judged.feed, words_, given.value("-d"), nul=given.has("-0", "--null"))
+        judged.stands_for = judged.feed or Feed((), anchored=False)
         mark = given.value("-I")
-        name = f"./{UNRESOLVED}"
+        name = FOUND_NAME
         if mark is None:
             _inner(judged, [*words_, name, name, name], judge)
             return
@@ -168,11 +169,15 @@ def xargs_with(judge: Judge) -> Judge:
     return xargs
 
 
-def _check_source(judged: Judged, feed: Feed, program: str, delimiter: str | None, *, nul: bool) -> None:
+def _check_source(judged: Judged, feed: Feed, words_: list[str], delimiter: str | None, *, nul: bool) -> None:
+    """Refuse names that are split in another way than they are given, or may pass for options."""
+    program = words_[0]
     if nul != feed.nul or delimiter not in (None, "\\n", "\n"):
         raise RefusedError("xargs splits names in another way than they are given")
-    if program not in _ANY_OPTION_IS_HARMLESS and not (feed.anchored and nul):
+    if program not in _SPLIT_NAMES_DO_NO_HARM and not (feed.anchored and nul):
         raise RefusedError(f"a name may look like an option to {program}")
+    if not feed.anchored and "--" not in words_:
+        check_dashes(judged, program)
     if program in _LOOKS_ONLY:
         return
     if not nul:
