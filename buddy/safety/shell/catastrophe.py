@@ -13,7 +13,7 @@ from buddy.agent.tool import ToolError
 from buddy.safety.paths import Boundary, is_beneath, locate
 from buddy.safety.shell.git_losses import git_loss
 from buddy.safety.shell.names import SHELLS, words
-from buddy.safety.shell.scavenge import inner_commands, scavenge
+from buddy.safety.shell.scavenge import inner_commands, scavenge, written
 from buddy.safety.shell.verdict import UNRESOLVED, shown
 from buddy.safety.shell.writes import unpacks_into, written_by
 
@@ -77,6 +77,10 @@ def catastrophe_across(commands: list[tuple[str, ...]], boundary: Boundary) -> s
             if found:
                 return f"xargs rm -r deletes {found}"
     for text in texts:
+        for target in written(text):
+            reason = unknown_target(target, boundary)
+            if reason:
+                return f"a shell is given the text {text[:60]!r}: {reason}"
         for argv in scavenge(text):
             for command in (argv, *inner_commands(argv)):
                 reason = catastrophe(command, boundary) or protected_write(command, boundary)
@@ -203,13 +207,13 @@ def protected_write(argv: tuple[str, ...], boundary: Boundary) -> str:
     return ""
 
 
-def unknown_target(path: str, boundary: Boundary, written: str = "") -> str:
+def unknown_target(path: str, boundary: Boundary, as_written: str = "") -> str:
     """The same for the target of a redirection: one that only the running shell knows may be any file.
-    `written`: the target as it stands in the command."""
+    `as_written`: the target as it stands in the command."""
     reason = protected_target(path, boundary)
     if reason or UNRESOLVED not in path:
         return reason
-    return f"it writes {written or shown(path)}, which is only known when it runs and may be protected"
+    return f"it writes {as_written or shown(path)}, which is only known when it runs and may be protected"
 
 
 def protected_target(path: str, boundary: Boundary) -> str:

@@ -52,5 +52,5 @@ def _concerns_secrets(line: re.Match[bytes]) -> bool:
 def _check_blob(given: Given) -> None:
     """A hash may be that of any version of any file; a revision alone is a commit, a tree or a tag."""
     for operand in given.operands[-1:]:
-        if given.has("-p") and (_HASH.fullmatch(operand) or len(given.operands) > 1):
+        if len(given.operands) > 1 or (given.has("-p") and _HASH.fullmatch(operand)):
             raise RefusedError(f"{operand} may be the content of any file")
