@@ -5,11 +5,12 @@ for ever. A clone cannot bring pipes, an unpacked archive can.
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Iterator
 
-_HEAD = re.compile(rb"ref: refs/[^\0\n]+\n*|[0-9a-f]{40}\s*|[0-9a-f]{64}\s*")
+from buddy.agent.pattern import pattern
+
+_HEAD = pattern(r"ref: refs/[^\0\n]+\n*|[0-9a-f]{40}\s*|[0-9a-f]{64}\s*")
 IN_FOLDERS = (".gitignore", ".gitattributes", ".mailmap", ".gitmodules")
 IN_GIT_FOLDER = (
     *("config", "config.worktree", "index", "HEAD", "commondir", "packed-refs", "shallow", "logs/HEAD"),
@@ -40,7 +41,7 @@ def is_git_folder(path: str) -> bool:
     try:
         is_head = os.readlink(head).startswith("refs/")
     except OSError:
-        is_head = _HEAD.fullmatch(read_regular(head, _MAX_POINTER_BYTES)) is not None
+        is_head = _HEAD().fullmatch(os.fsdecode(read_regular(head, _MAX_POINTER_BYTES))) is not None
     shared = (*shared_folder(path), path)[0]
     return is_head and all(os.path.isdir(os.path.join(shared, name)) for name in ("objects", "refs"))
 

@@ -291,7 +291,7 @@ async def test_looking_at_a_hostile_repository_runs_nothing_of_it(
         (_external_diff, ("diff.evil.command", "diff.external")),
         (_textconv, ("diff.evil.textconv",)),
         (_filters, ("filter.evil.clean", "filter.evil.process", "filter.evil.smudge")),
-        (_merge_driver, ("merge.evil.driver",)),
+        (_merge_driver, ("log.diffmerges", "merge.evil.driver")),
         (
             _network,
             (
@@ -299,7 +299,7 @@ async def test_looking_at_a_hostile_repository_runs_nothing_of_it(
                 "remote.origin.uploadpack", "remote.origin.url",
             ),
         ),
-        (_include, ("core.fsmonitor", "diff.external", "filter.evil.clean")),
+        (_include, ("core.fsmonitor", "diff.external", "filter.evil.clean", "include.path")),
         (_worktree_config, ("core.fsmonitor", "filter.evil.clean")),
         (_filter_with_odd_name, ("filter.A.b-C.clean",)),
     ],
