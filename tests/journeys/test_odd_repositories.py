@@ -151,14 +151,14 @@ async def test_what_was_done_is_shown_and_taken_back_and_the_repository_is_untou
             await terminal.line("/diff @1")
             await terminal.has_shown("diff of task 1")
             await terminal.line("/undo @1 all")
-            await terminal.has_shown("taken back: write_file of task 1")
+            await terminal.has_shown("(task 1's edit")
             assert files_of(top) == before
             assert (top / "repo/a.txt").stat().st_mode == mode
             assert not (top / "repo/new").exists()
             assert not (top / "repo/made").exists()
             for _ in range(3):
                 await terminal.line("/redo")
-            await terminal.has_shown("applied again: edit_file of task 1")
+            await terminal.has_shown("Redone: ")
             assert (top / "repo/a.txt").read_text() == "one\nthree\n"
             assert (top / "repo/made/empty").is_dir()
             assert await terminal.leaves() == 0
@@ -185,7 +185,7 @@ async def test_in_a_bare_repository_a_diff_is_refused_and_the_rest_works(tmp_pat
             await terminal.line("/diff")
             await terminal.has_shown("expected a git repository, found no .git")
             await terminal.line("/undo @1 all")
-            await terminal.has_shown("taken back: write_file of task 1")
+            await terminal.has_shown("(task 1's edit")
             assert files_of(top) == before
             assert await terminal.leaves() == 0
     assert git(top / "repo", "fsck", "--strict") == ""

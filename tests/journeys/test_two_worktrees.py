@@ -48,7 +48,7 @@ async def test_two_tasks_the_same_file_one_clean_one_conflicting(tmp_path: Path)
             assert (desk.repo / "main.py").read_text() == merged
 
             await terminal.line("/undo @2")
-            await terminal.has_shown("taken back: worktree merge of task 2")
+            await terminal.has_shown("(task 2's worktree merge")
             await terminal.line("/worktree merge 3")
             await terminal.until(lambda: "/ 4" in (desk.repo / "main.py").read_text(), "the other change")
             await terminal.line("/worktree drop 3")

@@ -319,9 +319,9 @@ async def test_diff_undo_redo_tools_trust_and_jobs(tmp_path: Path) -> None:
         added = await asyncio.create_subprocess_exec("git", "add", "main.py", cwd=desk.desk.repo)
         assert await added.wait() == 0
         await desk.said("/diff main.py", "+print(2)")  # what is staged has changed too
-        await desk.said("/undo", "taken back: write_file of task 1 on new.py; /redo applies it again")
+        await desk.said("/undo", "Undone: new.py (task 1's edit). /redo brings it back.")
         assert not (desk.desk.repo / "new.py").exists()
-        await desk.said("/redo", "applied again: write_file")
+        await desk.said("/redo", "Redone: new.py (task 1's edit).")
         assert (desk.desk.repo / "new.py").exists()
         listed = await desk.said("/tools", "run_shell", "high", "Replace text in a file")
         assert "Change several files with one patch; all of it is applied or nothing.\n" in listed

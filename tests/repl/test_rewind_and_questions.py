@@ -146,8 +146,8 @@ async def test_rewind_both_takes_files_and_conversation_back_and_redo_makes_them
         assert sorted(one.name for one in desk.desk.repo.glob("*.txt")) == ["a.txt", "mine.txt"]
         assert said(desk) == ["write a.txt one"]
         assert desk.paper.line == "write b.txt two"
-        await desk.said("/redo", "applied again: write_file of task 1 on b.txt")
-        await desk.said("/redo", "applied again: write_file of task 1 on c.txt")
+        await desk.said("/redo", "Redone: b.txt (task 1's edit)")
+        await desk.said("/redo", "Redone: c.txt (task 1's edit)")
         assert (desk.desk.repo / "c.txt").read_text() == "three\n"
 
 

@@ -67,8 +67,8 @@ async def test_files_searches_commands_and_git_are_those_of_the_worktree(tmp_pat
         assert desk.desk.git("status", "--short") == "?? main_only.txt\n"
 
         # What the task did is taken back where it was done, commands too.
-        said = await desk.said("/undo @2 all yes", "taken back: edit_file of task 2")
-        assert "taken back: run_shell of task 2 on .buddyx/worktrees/go/made.txt" in said
+        said = await desk.said("/undo @2 all yes", "(task 2's edit, in the worktree go)")
+        assert "Undone: .buddyx/worktrees/go/made.txt (task 2's command, in the worktree go)" in said
         assert not (tree / "made.txt").exists()
         assert (tree / "word.txt").read_text() == "start\n"
 

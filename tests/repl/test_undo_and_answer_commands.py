@@ -83,14 +83,13 @@ async def test_undo_takes_back_commands_and_edits_and_redo_makes_them_again(tmp_
         assert said == [
             Note(
                 "info",
-                "taken back: run_shell of task 1 on a.txt; /redo applies it again "
-                "(not covered: files that git ignores, and what a command did on as a job)",
+                "Undone: a.txt (task 1's command). /redo brings it back. Files git ignores are not covered.",
             )
         ]
         await one.types("/undo")
         assert (one.root / "a.txt").read_text() == "1\n"
         await one.types("/redo")
-        assert await one.types("/redo") == [Note("info", "applied again: run_shell of task 1 on a.txt")]
+        assert await one.types("/redo") == [Note("info", "Redone: a.txt (task 1's command).")]
         assert (one.root / "a.txt").read_text() == "2\n3\n"
 
 
@@ -116,7 +115,7 @@ async def test_what_a_long_command_changed_is_shown_before_it_is_taken_back(tmp_
     async with person(tmp_path) as one:
         ran_long(one, {"made.txt": (None, "made\n"), "mine.txt": ("1\n", "1\nmine\n")})
         for line, rest in (
-            ("/undo", " · /undo without FILE … leaves files as they are"),
+            ("/undo", " · /undo without FILE … keeps files as they are"),
             ("/undo @1 all", ""),
         ):
             shown, said = await one.types(line)
@@ -126,14 +125,14 @@ async def test_what_a_long_command_changed_is_shown_before_it_is_taken_back(tmp_
                 "@@ -1 +1,2 @@\n 1\n+mine\n",
             ]
             assert said.text == (
-                "run_shell ran for 1 m 30 s: what you saved meanwhile counts as its change. Nothing is taken "
-                f"back yet. {line} yes 1 takes it back{rest}"
+                "Nothing is undone yet. The command ran for 1 m 30 s: files you saved meanwhile "
+                f"count as its changes. {line} yes 1 undoes it{rest}"
             )
         assert (one.root / "mine.txt").read_text() == "1\nmine\n"
         (shown, _) = await one.types("/undo yes")
         assert isinstance(shown, ToolCall), "a yes to nothing in particular"
         (said,) = await one.types("/undo yes 1")
-        assert said.text.startswith("taken back: run_shell of task 1 on made.txt, mine.txt; /redo applies")
+        assert said.text.startswith("Undone: made.txt, mine.txt (task 1's command). /redo brings")
         assert (one.root / "mine.txt").read_text() == "1\n"
         assert not (one.root / "made.txt").exists()
         await one.types("/redo")
@@ -147,7 +146,7 @@ async def test_a_yes_means_the_change_that_was_shown(tmp_path: Path) -> None:
         ran_long(one, {"b.txt": (None, "in the background\n")})
         with pytest.raises(
             CommandError,
-            match=r"not the one that was shown but run_shell of task 1 on b\.txt; nothing was taken back",
+            match=r"another one now: b\.txt \(task 1's command\)\. Nothing was undone",
         ):
             await one.types("/undo yes 1")
         assert (one.root / "a.txt").read_text() == "2\n"
@@ -157,16 +156,14 @@ async def test_a_yes_means_the_change_that_was_shown(tmp_path: Path) -> None:
 async def test_files_can_be_left_out_of_an_undo_and_stay_out_of_its_redo(tmp_path: Path) -> None:
     async with person(tmp_path) as one:
         ran_long(one, {"a.txt": ("1\n", "2\n"), "my notes.txt": (None, "mine\n")})
-        with pytest.raises(
-            CommandError, match=r"other\.txt was not changed by run_shell of task 1 on a\.txt"
-        ):
+        with pytest.raises(CommandError, match=r"other\.txt is not among the files of that change: a\.txt"):
             await one.types("/undo without other.txt")
         with pytest.raises(CommandError, match="nothing would be left to take back"):
             await one.types("/undo without a.txt 'my notes.txt'")
         with pytest.raises(CommandError, match="the names of the files can't be read: No closing quotation"):
             await one.types("/undo without 'a")
         (said,) = await one.types("/undo without 'my notes.txt'")
-        assert said.text.startswith("taken back: run_shell of task 1 on a.txt; ")
+        assert said.text.startswith("Undone: a.txt (task 1's command). ")
         assert [(one.root / name).read_text() for name in ("a.txt", "my notes.txt")] == ["1\n", "mine\n"]
         (one.root / "my notes.txt").write_text("more of mine\n")
         await one.types("/redo @1")
@@ -184,7 +181,7 @@ async def test_undo_over_the_persons_work_is_refused_and_names_the_way(tmp_path:
         path.write_text("1\n2\n3\n4\n")
         await one.desk.call(run_shell, {"command": "sed -i s/1/one/ a.txt"})
         path.write_text(path.read_text() + "mine\n")
-        with pytest.raises(CommandError, match=r"something else after that edit.*/undo @1 takes back its"):
+        with pytest.raises(CommandError, match=r"something else after that edit.*/undo @1 undoes its"):
             await one.types("/undo")
         await one.types("/undo @1")
         assert path.read_text() == "1\n2\n3\n4\nmine\n"
@@ -268,9 +265,9 @@ async def test_undo_names_both_ends_of_a_move_and_what_was_deleted(tmp_path: Pat
         await one.desk.call(delete_file, {"path": "b.txt"})
         said = [await one.types(line) for line in ("/undo", "/undo @1", "/redo")]
         assert said == [
-            [Note("info", "taken back: delete_file of task 1 on b.txt; /redo applies it again")],
-            [Note("info", "taken back: move_file of task 1 on a.txt, b.txt; /redo applies it again")],
-            [Note("info", "applied again: move_file of task 1 on a.txt, b.txt")],
+            [Note("info", "Undone: b.txt (task 1's deletion). /redo brings it back.")],
+            [Note("info", "Undone: a.txt, b.txt (task 1's move). /redo brings it back.")],
+            [Note("info", "Redone: a.txt, b.txt (task 1's move).")],
         ]
         assert (one.root / "b.txt").read_text() == "1\n"
 
@@ -281,8 +278,8 @@ async def test_names_that_are_no_text_are_shown_visibly(tmp_path: Path) -> None:
         assert await one.types("/undo") == [
             Note(
                 "info",
-                "taken back: run_shell of task 1 on a⟨U+DCFF⟩⟨U+001B⟩[31m; /redo applies it again (not "
-                "covered: files that git ignores, and what a command did on as a job)",
+                "Undone: a⟨U+DCFF⟩⟨U+001B⟩[31m (task 1's command). /redo brings it back. "
+                "Files git ignores are not covered.",
             )
         ]
         assert [name for name in os.listdir(one.root) if name.startswith("a")] == []

@@ -61,7 +61,7 @@ async def test_the_same_lines_changed_in_both_are_refused_and_nothing_is_lost(tm
         merged = LINES.replace("line 9\n", "mine\n").replace("line 2\n", "two\n")
         assert (repo / "list.txt").read_text() == merged
         assert desk.desk.git("diff", "--cached", "--name-only") == ""
-        await desk.said("/undo @2", "taken back")
+        await desk.said("/undo @2", "Undone: ")
         assert (repo / "list.txt").read_text() == LINES.replace("line 9\n", "mine\n")
 
 
@@ -220,7 +220,7 @@ async def test_what_was_changed_in_a_dropped_worktree_does_not_stand_in_the_way_
         await desk.said("/worktree change line 2 to two", "task 2 started")
         await desk.shows("1 changed file of task 2")
         await desk.said("/worktree drop 2 discard", "is removed")
-        await desk.said("/undo", "taken back: edit_file of task 1 on list.txt")
+        await desk.said("/undo", "Undone: list.txt (task 1's edit)")
         assert (desk.desk.repo / "list.txt").read_text() == LINES
 
 
@@ -231,12 +231,10 @@ async def test_what_was_taken_back_in_a_dropped_worktree_does_not_stand_in_the_w
         await desk.turn("change line 1 to one")
         await desk.said("/worktree change line 2 to two", "task 2 started")
         await desk.shows("1 changed file of task 2")
-        await desk.said("/undo @1", "taken back: edit_file of task 1 on list.txt;")
-        await desk.said(
-            "/undo @2", "taken back: edit_file of task 2", "(in the worktree change-line-2-to-two)"
-        )
+        await desk.said("/undo @1", "Undone: list.txt (task 1's edit).")
+        await desk.said("/undo @2", "Undone: ", "(task 2's edit, in the worktree change-line-2-to-two)")
         await desk.said("/worktree drop 2", "is removed")
-        await desk.said("/redo", "applied again: edit_file of task 1 on list.txt")
+        await desk.said("/redo", "Redone: list.txt (task 1's edit)")
         assert (desk.desk.repo / "list.txt").read_text() == LINES.replace("line 1\n", "one\n")
         await desk.said("/redo", "nothing was taken back")
 
@@ -249,7 +247,7 @@ async def test_a_worktree_that_somebody_removed_is_named_and_the_other_changes_g
         name = "change-line-2-to-two"
         shutil.rmtree(desk.desk.repo / ".buddyx/worktrees" / name)
         lost = f".buddyx/worktrees/{name} is gone: 1 change in it can't be taken back or applied again"
-        await desk.said("/undo", lost, "taken back: edit_file of task 1 on list.txt")
+        await desk.said("/undo", lost, "Undone: list.txt (task 1's edit)")
         assert (desk.desk.repo / "list.txt").read_text() == LINES
 
 
@@ -259,7 +257,7 @@ async def test_undo_says_which_tree_it_was_wherever_one_is(tmp_path: Path) -> No
         await desk.shows("1 changed file of task 2")
         await desk.turn("change line 1 to one")
         await desk.said("/fg 2")
-        await desk.said("/undo", "edit_file of task 1 on ", "list.txt (in the main tree); /redo")
-        await desk.said("/undo", "edit_file of task 2 on list.txt; /redo")
+        await desk.said("/undo", "(task 1's edit", "in the main tree). /redo")
+        await desk.said("/undo", "Undone: list.txt (task 2's edit). /redo")
         await desk.said("/fg 1")
         await desk.said("/redo", "edit_file of task 2 on ", "(in the worktree change-line-2-to-two)")

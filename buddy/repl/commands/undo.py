@@ -29,7 +29,16 @@ from buddy.workspace.undo import UndoEntry
 SHOWN_FIRST_S = 3.0
 """Nobody edits a file in the time a short command takes; what a longer one changed is shown first."""
 MAX_NAMED = 8
-NOT_COVERED = " (not covered: files that git ignores, and what a command did on as a job)"
+NOT_COVERED = " Files git ignores are not covered."
+_DEEDS = {
+    "run_shell": "command",
+    "edit_file": "edit",
+    "write_file": "edit",
+    "apply_patch": "patch",
+    "delete_file": "deletion",
+    "move_file": "move",
+}
+"""What people call a tool's change; others have the name of the tool."""
 
 
 class _Wanted(msgspec.Struct, frozen=True):
@@ -56,8 +65,8 @@ async def undo(context: Context, argument: str) -> None:
     last = standing if wanted.everything else standing[-1:]
     if wanted.shown and standing and standing[-1].id != wanted.shown:
         raise CommandError(
-            f"the last change is not the one that was shown but {_named(context, standing[-1])}; nothing was "
-            f"taken back, {wanted.command} goes on from there"
+            f"the last change is another one now: {_named(context, standing[-1])}. Nothing was undone; "
+            f"{wanted.command} shows it"
         )
     if not (wanted.shown or wanted.without) and any(entry.seconds >= SHOWN_FIRST_S for entry in last):
         await _offer(context, wanted, last)
@@ -96,19 +105,19 @@ async def _offer(context: Context, wanted: _Wanted, entries: Sequence[UndoEntry]
     """Nothing is done yet: the person sees what would be."""
     cwd = context.boundary.cwd
     shown = await asyncio.to_thread(diff_of, context.desk.undo, entries, cwd)
-    title = f"would be taken back: {_said(context, entries)}"
+    title = f"To undo: {_said(context, entries)}"
     call = Call("", "diff", "{}")
     context.stage.print(
         ToolCall(call, title, "low", "ok", "", shown, 0.0, cached=False, task_id=context.focus)
     )
     longest = max(entries, key=lambda entry: entry.seconds)
-    leave_out = "" if wanted.everything else f" · {wanted.command} without FILE … leaves files as they are"
+    leave_out = "" if wanted.everything else f" · {wanted.command} without FILE … keeps files as they are"
     context.stage.print(
         Note(
             "info",
-            f"{longest.tool} ran for {seconds(longest.seconds)}: what you saved meanwhile counts as its "
-            f"change. Nothing is taken back yet. {wanted.command} yes {entries[-1].id} takes it "
-            f"back{leave_out}",
+            f"Nothing is undone yet. The {_deed(longest)} ran for {seconds(longest.seconds)}: files you "
+            f"saved meanwhile count as its changes. {wanted.command} yes {entries[-1].id} undoes it"
+            f"{leave_out}",
         )
     )
 
@@ -123,9 +132,9 @@ async def _take_back(context: Context, wanted: _Wanted) -> None:
         )
     except ToolError as error:
         by_hunks = number is None and last and "after that edit" in str(error)
-        hint = f" /undo @{last[-1].task_id} takes back its lines alone." if by_hunks else ""
+        hint = f" /undo @{last[-1].task_id} undoes its lines alone." if by_hunks else ""
         raise CommandError(f"{error}{hint}") from error
-    said = f"taken back: {_named(context, undone, wanted.without)}; /redo applies it again"
+    said = f"Undone: {_named(context, undone, wanted.without)}. /redo brings it back."
     context.stage.print(Note("info", said + (NOT_COVERED if undone.effect else "")))
 
 
@@ -134,7 +143,9 @@ def _refuse_strangers(context: Context, wanted: _Wanted, standing: Sequence[Undo
     for path in wanted.without if standing else ():
         if path not in standing[-1].paths:
             name = visible(os.path.relpath(path, context.boundary.cwd))
-            raise CommandError(f"{name} was not changed by {_named(context, standing[-1])}")
+            raise CommandError(
+                f"{name} is not among the files of that change: {_named(context, standing[-1])}"
+            )
 
 
 @command(family="workspace", usage="[@N]")
@@ -147,7 +158,7 @@ async def redo(context: Context, argument: str) -> None:
         redone = await asyncio.to_thread(log.redo, locks, number, merging=number is not None)
     except ToolError as error:
         raise CommandError(str(error)) from error
-    context.stage.print(Note("info", f"applied again: {_named(context, redone)}"))
+    context.stage.print(Note("info", f"Redone: {_named(context, redone)}."))
 
 
 async def _forget_lost(context: Context) -> None:
@@ -166,7 +177,11 @@ def _named(context: Context, entry: UndoEntry, without: Sequence[str] = ()) -> s
     paths = [visible(os.path.relpath(path, cwd)) for path in entry.paths if path not in without]
     shown = ", ".join(paths[:MAX_NAMED])
     more = f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else ""
-    return f"{entry.tool} of task {entry.task_id} on {shown}{more}{_elsewhere(context, entry)}"
+    return f"{shown}{more} (task {entry.task_id}'s {_deed(entry)}{_elsewhere(context, entry)})"
+
+
+def _deed(entry: UndoEntry) -> str:
+    return _DEEDS.get(entry.tool, entry.tool)
 
 
 def _elsewhere(context: Context, entry: UndoEntry) -> str:
@@ -174,9 +189,9 @@ def _elsewhere(context: Context, entry: UndoEntry) -> str:
     here = context.boundary
     for tree in {task.workspace.worktree for task in context.board.tasks.values()}:
         if tree is not None and all(is_beneath(path, tree.path) for path in entry.paths):
-            return "" if tree.path == here.root else f" (in the worktree {tree.name})"
+            return "" if tree.path == here.root else f", in the worktree {tree.name}"
     is_main = bool(here.main) and all(is_beneath(path, here.main) for path in entry.paths)
-    return " (in the main tree)" if is_main else ""
+    return ", in the main tree" if is_main else ""
 
 
 COMMANDS = (undo, redo)
