@@ -44,13 +44,17 @@ NO_SHIFT = Shift("", "")
 
 
 def shifted(text: str, shift: Shift) -> str:
-    """The text with the indentation of every line that is not blank changed."""
+    """The text with the indentation of every line changed. A line of blanks alone that is indented less than
+    the shift takes away becomes an empty one."""
     if shift == NO_SHIFT:
         return text
-    return "\n".join(
-        shift.add + shift.converted(line)[len(shift.remove) :] if line.strip(BLANKS) else line
-        for line in text.split("\n")
-    )
+    return "\n".join(_shifted_line(line, shift) if line else line for line in text.split("\n"))
+
+
+def _shifted_line(line: str, shift: Shift) -> str:
+    if not line.strip(BLANKS) and not shift.fits(line):
+        return ""
+    return shift.add + shift.converted(line)[len(shift.remove) :]
 
 
 def indent_of(line: str) -> str:

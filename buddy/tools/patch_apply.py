@@ -99,8 +99,9 @@ class _Placed(msgspec.Struct, frozen=True):
 
 
 def patched(content: Content, hunks: Sequence[Hunk], shown: str) -> Patched:
-    """All hunks of one file applied. Added lines end as most lines of the file do, and the last line ends
-    too, unless the hunk that reaches it says otherwise. Raises `ToolError` with the nearest text."""
+    """All hunks of one file applied. Added lines end as most lines of the file do; the last line ends as the
+    last one did, unless a hunk or its format says otherwise. Raises `ToolError` with the nearest
+    text."""
     lines = split_ends(content.raw)
     if lines[-1] == ("", ""):
         lines.pop()
@@ -123,9 +124,26 @@ def patched(content: Content, hunks: Sequence[Hunk], shown: str) -> Patched:
         if hunk.old:
             cursor, changed = placed.stop, changes[-1].stop
     raw = _rebuilt(lines, sorted(changes, key=lambda place: (place.start, place.stop)), content.line_end)
-    if any(hunk.open_end and place.stop == len(lines) for hunk, place in zip(hunks, places, strict=True)):
+    last = [hunk for hunk, place in zip(hunks, places, strict=True) if place.stop == len(lines)]
+    keeps_end = not any(hunk.names_end for hunk in hunks)
+    if _is_open(last, was_open=keeps_end and bool(lines) and not lines[-1][1]):
         raw = raw.removesuffix("\n").removesuffix("\r")
     return Patched(from_text(raw, content.encoding, content.bom), tuple(dict.fromkeys(loose)))
+
+
+def _is_open(last: Sequence[Hunk], *, was_open: bool) -> bool:
+    """Whether the new last line has no line end. `last`: the hunks that reach the end of the file."""
+    if any(hunk.open_end for hunk in last):
+        return True
+    if not was_open:
+        return False
+    # Where the last lines are only removed, the one before them is the last now, with the end it has.
+    return all(hunk.lines[-1][0] != "-" or _replaces_last(hunk) for hunk in last)
+
+
+def _replaces_last(hunk: Hunk) -> bool:
+    kept = [sign for sign, _ in hunk.lines if sign != "-"]
+    return bool(kept) and kept[-1] == "+"
 
 
 def _placed(lines: Sequence[Line], at: int, hunk: Hunk, line_end: str) -> _Placed:

@@ -33,13 +33,15 @@ class Hunk(msgspec.Struct, frozen=True):
     """One change of a file. `anchors`: lines that stand before it, in order. `lines`: sign and text; " " is
     context. `at_end`: its last line is the file's last. `line`: the number, from 1, it gives for its first
     line (0: before the first one; None: it gives none); worth something only where the text stands there too.
-    `open_end`: its last new line has no line end."""
+    `open_end`: its last new line has no line end. `names_end`: the file ends in a line
+    end then, even if it did not."""
 
     anchors: tuple[str, ...]
     lines: tuple[tuple[str, str], ...]
     at_end: bool
     line: int | None = None
     open_end: bool = False
+    names_end: bool = False
 
     @property
     def old(self) -> tuple[str, ...]:
@@ -249,14 +251,19 @@ class _Parser:
             self._at += 1
         if not lines and headed:
             raise self._unexpected("lines that start with a space, - or +")
-        return Hunk(tuple(anchors), tuple(lines), at_end, line, open_end) if lines else None
+        return (
+            Hunk(tuple(anchors), tuple(lines), at_end, line, open_end, names_end=not open_end)
+            if lines
+            else None
+        )
 
     def _is_anchor(self, line: str) -> bool:
         return line == "@@" or line.startswith("@@ ")
 
     def _hunk_lines(self) -> tuple[list[tuple[str, str]], bool]:
-        """Lines up to the next hunk or section, and whether the last new one has no line end. An empty line
-        is empty context; one that has no sign at all is taken as context whose sign was forgotten."""
+        """Lines up to the next hunk or section, and whether the last new one has no line end; without a word
+        about it this format gives it one. An empty line is empty context; one that has no sign at all is
+        taken as context whose sign was forgotten."""
         found: list[tuple[str, str]] = []
         open_end = False
         while self._at < len(self._lines):

@@ -130,16 +130,16 @@ class _Reader:
             if position is None:
                 raise self._unexpected("a hunk header like '@@ -1,4 +1,5 @@'")
             self._at += 1
-            lines, open_end = self._hunk_lines()
+            lines, open_end, names_end = self._hunk_lines()
             if not lines:
                 raise self._unexpected("lines that start with a space, - or +")
             number = int(position.group(1) or 0)
-            hunks.append(Hunk((), tuple(lines), at_end=False, line=number, open_end=open_end))
+            hunks.append(Hunk((), tuple(lines), False, number, open_end, names_end))
         return tuple(hunks)
 
-    def _hunk_lines(self) -> tuple[list[tuple[str, str]], bool]:
+    def _hunk_lines(self) -> tuple[list[tuple[str, str]], bool, bool]:
         found: list[tuple[str, str]] = []
-        open_end = False
+        open_end = names_end = False
         while (
             self._at < len(self._lines)
             and not self._starts("@@", *_BETWEEN)
@@ -149,6 +149,7 @@ class _Reader:
             line = self._lines[self._at]
             if line.startswith(NO_NEWLINE):
                 open_end = bool(found) and found[-1][0] != "-"
+                names_end = not open_end
             elif line[:1] in {"+", "-", " "}:
                 found.append((line[0], line[1:]))
             elif not line:
@@ -156,7 +157,7 @@ class _Reader:
             else:
                 raise self._unexpected("a line that starts with a space, - or +")
             self._at += 1
-        return found, open_end
+        return found, open_end, names_end
 
     def _names_here(self) -> bool:
         """In a hunk, a removed and an added line may look like names; before a hunk they are names."""

@@ -188,7 +188,9 @@ async def grep(
     glob: Annotated[str, Meta(description='Only these files: "*.py", "src/**/*.{ts,tsx}"')] = "",
     ignore_case: bool = False,
     literal: Annotated[bool, Meta(description="The pattern is plain text")] = False,
-    context: Annotated[int, Meta(description="Lines around each match; 0: chosen by their number")] = 0,
+    context: Annotated[
+        int | None, Meta(description="Lines around each match; left out: chosen by the number of matches")
+    ] = None,
     multiline: Annotated[bool, Meta(description="Matches may span lines; . matches line ends")] = False,
     mode: Annotated[
         Literal["content", "files", "count", "files_with_matches"],
@@ -200,7 +202,7 @@ async def grep(
     """Search file contents: matching lines with their numbers, grouped by file. Ignored, binary and secret
     files are left out, and the answer says so; name one as `path` to search it all the same. find_files
     searches for names, find_definition for where something is defined."""
-    if limit < 1 or offset < 0 or context < 0:
+    if limit < 1 or offset < 0 or (context or 0) < 0:
         raise ToolError("expected limit of at least 1, offset and context of at least 0")
     prepared = checked_pattern(pattern, literal=literal, ignore_case=ignore_case, multiline=multiline)
     wanted = wanted_names(glob, ctx.service(Boundary).cwd)

@@ -31,7 +31,7 @@ class Asked(msgspec.Struct, frozen=True):
     mode: Literal["content", "files", "count"]
     limit: int
     offset: int
-    context: int
+    context: int | None
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -155,7 +155,7 @@ def _list(names: Sequence[str], answer: Answer) -> str:
 def _content(answer: Answer, found: Found) -> tuple[list[str], int]:
     """The lines, grouped by file, and the number of the last match that found room."""
     context = answer.asked.context
-    if not context:
+    if context is None:
         context = next((lines for most, lines in FEW if found.total <= most), 0)
     by_file: dict[int, list[Hit]] = {}
     for hit in found.hits:

@@ -15,13 +15,14 @@ _INNERMOST = pattern(r"\{([^{}]*,[^{}]*)\}")
 
 
 def glob_matcher(pattern: str) -> Callable[[str], bool]:
-    """Whether a relative path matches: a pattern without a slash is about the name, anywhere; with one about
-    the whole path. Raises `ToolError` for a pattern that cannot match anything."""
+    """Whether a relative path matches: a pattern without a slash is about the name, anywhere; with one
+    ("./*.py" too) about the whole path. Raises `ToolError` for a pattern that cannot match anything."""
     regexes: list[re.Pattern[str]] = []
     for one in braces(pattern):
         text = one.removeprefix("./").removeprefix("/")
         text = f"{text}**" if text.endswith("/") else text
-        spelled = os.fsencode(text if "/" in text else f"**/{text}")
+        is_path = "/" in text or one.startswith(("./", "/"))
+        spelled = os.fsencode(text if is_path else f"**/{text}")
         found = wild(spelled, slashes=True)
         if found is NEVER() or not text:
             raise ToolError(

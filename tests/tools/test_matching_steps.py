@@ -342,6 +342,30 @@ def test_a_refusal_shows_the_nearest_real_text_with_numbers_and_visible_blanks()
     assert "First difference, line 5" in refusal
 
 
+@pytest.mark.parametrize(
+    ("text", "old", "new", "after"),
+    [
+        (
+            "\tif a:\n\t\tb()\n\t\tc()\n",
+            "    if a:\n        b()\n        c()\n",
+            "    if a:\n        b()\n        \n        c()\n",
+            "\tif a:\n\t\tb()\n\t\t\n\t\tc()\n",
+        ),
+        (
+            "\t\ta()\n\t\tb()\n",
+            "        a()\n        b()\n",
+            "        a()\n    \n\n        b()\n",
+            "\t\ta()\n\n\n\t\tb()\n",
+        ),
+        ("a()\nb()\n", "    a()\n    b()\n", "    a()\n  \n    b()\n", "a()\n\nb()\n"),
+    ],
+)
+def test_RU_small_a_new_line_of_blanks_takes_the_indentation_of_the_file(
+    text: str, old: str, new: str, after: str
+) -> None:
+    assert applied(text, old, new) == (after, "indentation")
+
+
 @pytest.mark.parametrize("place", [0, 200, 295, 301, 2500, 90_000, 99_990])
 @pytest.mark.parametrize("lines", [1, 12])
 def test_RU_E2_the_first_difference_of_a_long_line_is_shown(place: int, lines: int) -> None:

@@ -52,6 +52,27 @@ async def test_few_matches_come_with_their_surroundings(desk: SearchDesk) -> Non
     assert "--" in (await desk.grep("line (5|95)$")).splitlines()
 
 
+async def test_RU_small_context_0_gives_the_matching_lines_alone(desk: SearchDesk) -> None:
+    desk.put("a.py", "".join(f"line {n}\n" for n in range(1, 101)))
+
+    assert await desk.grep("line 50$", context=0) == "a.py\n50:line 50\n[1 match in 1 file]"
+
+
+async def test_RU_small_a_name_with_dot_and_slash_is_of_the_folder_itself(desk: SearchDesk) -> None:
+    for name in ("a.py", "pkg/a.py", "pkg/deep/a.py"):
+        desk.put(name, "x\n")
+
+    async def found(pattern: str, path: str = ".") -> list[str]:
+        return sorted((await desk.ask(find_files, pattern=pattern, path=path)).splitlines()[:-1])
+
+    assert await found("./*.py") == ["a.py"]
+    assert await found("./a.py") == ["a.py"]
+    assert await found("./*.py", "pkg") == ["pkg/a.py"]
+    assert await found("./pkg/*.py") == ["pkg/a.py"]
+    assert await found("./**/a.py") == await found("*.py") == ["a.py", "pkg/a.py", "pkg/deep/a.py"]
+    assert "pkg" not in await desk.grep("x", glob="./*.py")
+
+
 @pytest.mark.parametrize("path", ["src\\a.py", "'src/a.py'", " src/a.py ", "`src/a.py`"])
 async def test_a_path_spelled_oddly_is_refused_with_the_right_one(desk: SearchDesk, path: str) -> None:
     desk.put("src/a.py", "x\n")

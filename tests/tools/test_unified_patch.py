@@ -84,6 +84,27 @@ async def test_lines_without_end_stay_without(desk: Desk) -> None:
     assert desk.bytes("open.txt") == b"x"
 
 
+MARKER = "\\ No newline at end of file\n"
+
+
+@pytest.mark.parametrize(
+    ("hunk", "after"),
+    [
+        ("@@ -1,2 +1,2 @@\n one\n-two\n+2\n", "one\n2"),
+        ("@@ -1 +1 @@\n-one\n+1\n", "1\ntwo"),
+        ("@@ -1,2 +1,3 @@\n one\n two\n+three\n", "one\ntwo\nthree"),
+        ("@@ -1,2 +1 @@\n one\n-two\n", "one\n"),
+        (f"@@ -1,2 +1,2 @@\n one\n-two\n{MARKER}+2\n", "one\n2\n"),
+        (f"@@ -1,2 +1,2 @@\n-one\n+1\n two\n{MARKER}", "1\ntwo"),
+    ],
+)
+async def test_RU_small_a_diff_adds_no_final_newline_that_it_does_not_name(
+    desk: Desk, hunk: str, after: str
+) -> None:
+    desk.put("a.py", "one\ntwo")
+    assert await patched(desk, f"{NAMES}{hunk}") == after
+
+
 @pytest.mark.parametrize(
     ("patch", "said"),
     [
