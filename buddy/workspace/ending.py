@@ -48,7 +48,7 @@ class Tree:
     def __init__(self, pid: int, tag: Tag) -> None:
         self.pid = pid
         self.tag = tag
-        self.leader = read_process(pid) if LINUX else None
+        self.leader = read_process(pid)
         self.leader_reaped = False
         self.unburied = 0
         self.is_quiet = False

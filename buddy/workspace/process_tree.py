@@ -1,7 +1,6 @@
 """What the system knows of processes: who descends from whom, and whose tag they carry.
 
-Linux tells through `/proc`. Everything here answers "nothing known" on systems without it, where killing
-falls back to the process group.
+Linux tells through `/proc`; elsewhere psutil does.
 """
 
 from __future__ import annotations
@@ -12,11 +11,12 @@ import sys
 
 import msgspec
 
+from buddy.workspace import process_psutil
 from buddy.workspace.environment import TAG_VARIABLE
 from buddy.workspace.limits import RTTIME_FLOOR
+from buddy.workspace.process_info import ProcessInfo
 
 LINUX = sys.platform == "linux"
-DEAD = "ZX"
 PF_KTHREAD = 0x00200000  # linux/sched.h: a thread of the kernel
 
 
@@ -28,24 +28,6 @@ class Tag(msgspec.Struct, frozen=True):
     number: int
 
 
-class ProcessInfo(msgspec.Struct, frozen=True):
-    """One process at one moment. `started` (clock ticks since boot) tells two owners of one id apart. In a
-    container `group` and `session` are 0 for a process whose leader stands outside of it."""
-
-    pid: int
-    parent: int
-    group: int
-    session: int
-    state: str
-    started: int
-    kernel: bool = False
-
-    @property
-    def alive(self) -> bool:
-        """Whether it still runs; a zombie does not."""
-        return self.state not in DEAD
-
-
 def new_tag() -> Tag:
     """A tag nobody else has."""
     me = read_process(os.getpid())
@@ -55,6 +37,8 @@ def new_tag() -> Tag:
 
 def read_process(pid: int) -> ProcessInfo | None:
     """The process with this id, or None when there is none."""
+    if not LINUX:
+        return process_psutil.read_process(pid)
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             line = file.read()
@@ -83,7 +67,7 @@ def parse_stat(pid: int, line: bytes) -> ProcessInfo | None:
 def all_processes() -> dict[int, ProcessInfo]:
     """Every process, by id; kernel threads left out."""
     if not LINUX:
-        return {}
+        return process_psutil.all_processes()
     found: dict[int, ProcessInfo] = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and (process := read_process(int(name))) and not process.kernel:
@@ -94,6 +78,8 @@ def all_processes() -> dict[int, ProcessInfo]:
 def own_children() -> tuple[int, ...]:
     """Ids of this process's children, adopted orphans included; without a walk over all processes where the
     kernel offers that."""
+    if not LINUX:
+        return process_psutil.own_children()
     found: list[int] = []
     try:
         for thread in os.listdir("/proc/self/task"):
@@ -128,6 +114,8 @@ def tag_number(pid: int) -> int | None:
 
 def variables_of(pid: int) -> dict[str, str]:
     """The environment a process was started with; empty when it may not be read."""
+    if not LINUX:
+        return process_psutil.variables_of(pid)
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             lines = file.read().decode("utf-8", "replace").split("\0")

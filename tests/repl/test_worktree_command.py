@@ -260,4 +260,4 @@ async def test_undo_says_which_tree_it_was_wherever_one_is(tmp_path: Path) -> No
         await desk.said("/undo", "(task 1's edit", "in the main tree). /redo")
         await desk.said("/undo", "Undone: list.txt (task 2's edit). /redo")
         await desk.said("/fg 1")
-        await desk.said("/redo", "edit_file of task 2 on ", "(in the worktree change-line-2-to-two)")
+        await desk.said("/redo", "Redone: ", "(task 2's edit, in the worktree change-line-2-to-two).")
