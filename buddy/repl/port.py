@@ -38,13 +38,9 @@ class DeskPort(msgspec.Struct, frozen=True):
     this folder (once, always, no; it blocks), `trust_is_asked` says whether that question is open; `sandbox`
     is the footer's word; `instructions` names the instruction files in force, `log_path` is "" when there is
     no log; `loaded` says where the settings came from; `doctor` examines this machine, a line each (it
-<<<<<<< HEAD
     blocks: call it in a thread), `problem` says why a model can't be asked, "" when it can; `branch` is the
-    workspace's."""
-=======
-    blocks: call it in a thread), `problem` says why a model can't be asked, "" when it can; `remember_model`
-    keeps a chosen model for the next start (it blocks), `served` names the models of a model's own server."""
->>>>>>> d264bd3 (models: start with the key that is there, and know the server's models)
+    workspace's; `remember_model` keeps a chosen model for the next start (it blocks), `served` names the
+    models of a model's own server."""
 
     board: TaskBoard
     policy: Policy
