@@ -25,7 +25,7 @@ class ScreenSurface:
         self.expand = repl.expand
         self._restyle, self._look_of = repl.restyle, look_of
         self._screen = repl.screen
-        self._editor = repl.editor
+        self._editor, self._give_back = repl.editor, repl.give_back
 
     def theme(self, name: str) -> bool:
         """Draw with another theme."""
@@ -39,8 +39,8 @@ class ScreenSurface:
         return True
 
     def put(self, text: str, *, over: bool) -> None:
-        """Put text into the line, before what stands there; not `over`: as a line of its own."""
+        """Put text into the line, before what stands there; not `over`: a line that was refused."""
         if over:
             self._editor.put_back(text)
         elif text:
-            self._editor.give_back(text)
+            self._give_back(text)

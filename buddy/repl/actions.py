@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from buddy.repl.approvals import REFUSALS, answer_of, denial_of, refused
+from buddy.repl.approvals import (
+    NOTHING_WAITS,
+    TypedLine,
+    Waiting,
+    answer_of,
+    came_whole,
+    denial_of,
+    is_letter,
+    refusal,
+    refused,
+)
 from buddy.repl.blocks import Block, Expanded, PlainText
 from buddy.repl.editor import Editor
 from buddy.repl.intents import (
@@ -24,6 +34,10 @@ from buddy.repl.intents import (
 from buddy.repl.keys import KEY_HELP, Action
 from buddy.repl.leaving import CONFIRM_S, TWICE_S, Ending, leaving_ends
 from buddy.repl.view_state import InboxRow, ViewState
+from buddy.safety.sanitise import visible
+
+NO_LINE = ("", 0.0)
+DRAFT = "Pasted: Enter sends it."
 
 
 class Stage(Protocol):
@@ -77,7 +91,9 @@ class Actions:
         self._clock = clock
         self._coming = coming
         self._interrupted_at = float("-inf")
-        self._left_at = float("-inf")
+        self._left_at = self._denied_at = float("-inf")
+        self._denied = self._given_back = ""
+        self._doubted = NO_LINE
 
     def do(self, action: Action) -> None:
         """Carry out one action."""
@@ -144,24 +160,56 @@ class Actions:
         if self._close_menu():
             return
         self._stage.hint("")  # what was said about the line before
+        if self._editor.came and self._editor.is_draft:  # a paste goes on after a pause of the connection
+            self._editor.buffer.newline(copy_margin=False)
+            self._stage.hint(DRAFT)
+            return
         if self._editor.text.strip() == "?":
             self._editor.clear()
             self._stage.print(PlainText("\n".join(f"{keys:24} {what}" for keys, what in KEY_HELP)))
             return
-        line = self._editor.typed_line()
-        match answer_of(line, self._state.marked()) or refused(line, self._state.inbox):
-            case "too soon" | "pasted" | "no rule" as why:
+        line, waiting = self._editor.typed_line(), self._waiting()
+        match answer_of(line, waiting) or refused(line, waiting):
+            case "too soon" | "pasted" | "no rule" | "folded" | "which" as why:
                 self._editor.clear()
-                self._stage.hint(REFUSALS[why])
+                self._stage.hint(refusal(why, line, waiting))
             case Answer() as answer:
                 self._editor.clear()
                 self._act(answer)
+            case None if (why := self._doubt(line, waiting)) and not self._insists(line):
+                self._stage.hint(why)
             case None:
                 self._send_line()
 
+    def _waiting(self) -> Waiting:
+        desk = self._state.desk
+        asks = any(row.kind == "question" for row in desk.queue)
+        return Waiting(self._state.inbox, desk.numbers, question=asks)
+
+    def _doubt(self, line: TypedLine, waiting: Waiting) -> str:
+        """Why a line is sent only by a second Enter; "" for most."""
+        text = line.text.strip()
+        if is_letter(text) and not (waiting.rows or waiting.question):
+            return NOTHING_WAITS.format(text)
+        if text == self._given_back.strip() and text:
+            return "That was refused. Change it, or Enter again sends it as it is."
+        if text.startswith("!") and (came_whole(line) or (line.pasted and "\n" in text)):
+            return "Pasted: Enter again runs it in your shell."
+        return ""
+
+    def _insists(self, line: TypedLine) -> bool:
+        """Whether Enter was pressed on the same line before; it is remembered for the next time."""
+        before, self._doubted = self._doubted, (line.text, line.begun_at)
+        return self._doubted == before
+
+    def given_back(self, text: str) -> None:
+        """Remember a refused line that stands in the editor again."""
+        self._given_back, self._doubted = text, NO_LINE
+
     def _send_line(self) -> None:
+        self._given_back, self._doubted = "", NO_LINE
         typed = self._editor.is_typed
-        line = parse_line(self._editor.resolved(), self._state.desk.names, typed=typed)
+        line = parse_line(self._editor.resolved(), typed=typed)
         if line is None:
             self._editor.clear()
             return
@@ -202,12 +250,17 @@ class Actions:
             self._deny(row)
 
     def _deny(self, row: InboxRow) -> None:
-        match denial_of(row, self._clock()):
-            case Answer() as answer:
+        """Deny a background task's request by a second Esc: the first may have meant something else."""
+        now = self._clock()
+        match denial_of(row, now):
+            case Answer() as answer if self._denied == row.request_id and now - self._denied_at < CONFIRM_S:
                 self._stage.hint("")
                 self._act(answer)
-            case "too soon" | "pasted" | "no rule":
-                self._stage.hint("not denied: that request has only just come; Esc again denies it")
+            case Answer():
+                self._denied, self._denied_at = row.request_id, now
+                self._stage.hint(f"Esc again denies task {row.task_id}: {visible(row.title)}")
+            case _:
+                self._stage.hint("Not denied: that request has only just come. Esc twice denies it.")
 
     def _interrupt(self) -> None:
         now = self._clock()
@@ -231,10 +284,14 @@ class Actions:
         self._stage.hint(leaving_ends(running))
 
     def expand(self) -> None:
-        """Show a folded paste in the line, or print the last folded output, in full."""
+        """Show a folded paste in the line; print a folded request, or the last folded output, in full."""
+        folded = next((row for row in self._state.inbox if row.folded), None)
         if self._editor.has_fold():
             if not self._editor.unfold():
                 self._stage.hint("too much to be shown in the line: Ctrl+G opens it in your editor")
+        elif folded is not None:
+            folded.shown_in_full()
+            self._stage.print(Expanded(folded.block()))
         elif (block := self._last_folded()) is not None:
             self._stage.print(block)
         else:

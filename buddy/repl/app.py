@@ -107,7 +107,7 @@ class Repl:
             colour=self._painter.code,
             prose=self._painter.prose,
         )
-        actions = Actions(
+        self._actions = actions = Actions(
             editor=self.editor,
             state=self.state,
             stage=self,
@@ -191,6 +191,11 @@ class Repl:
         """Show a line above the footer for a few seconds."""
         self._bars.hint(text)
         self.screen.touch()
+
+    def give_back(self, text: str) -> None:
+        """Put a refused line into the editor again; it is not sent by a single Enter."""
+        self.editor.put_back(text)
+        self._actions.given_back(self.editor.text)
 
     def end(self, ending: Ending) -> None:
         """Leave the screen; the first reason counts."""

@@ -87,8 +87,8 @@ class AtDesk:
             case ShellLine(command, private):
                 await run_shell_line(context, command, private=private)
                 context.desk.branch.refresh()
-            case Answer(request_id, digest, answer):
-                board.inbox.answer(request_id, digest, answer)
+            case Answer(request_id, digest, answer, words):
+                board.inbox.answer(request_id, digest, answer, words=words)
             case Cancel():
                 self._cancel(context)
             case ToBackground():

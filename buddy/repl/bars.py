@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from buddy.repl.announce import Announcer
 from buddy.repl.arriving import Colour, uncoloured
-from buddy.repl.blocks import ApprovalAsked, Block
+from buddy.repl.blocks import ApprovalAsked, Block, Expanded
 from buddy.repl.chrome import hint_lines, top_lines
 from buddy.repl.footer import footer_line, with_sign
 from buddy.repl.live import Prose, plain_prose
@@ -16,6 +16,10 @@ from buddy.repl.view import focus
 from buddy.repl.view_state import DeskFacts, ViewState
 
 HINT_S = 4.0
+LOW_ROWS = 6
+"""In a window this low a hint takes the place of the footer."""
+LEAST_ROWS = 3
+"""A request, the input and the footer: with less, no request is on the screen."""
 
 
 class Bars:
@@ -44,7 +48,6 @@ class Bars:
         self._colour, self._prose = colour, prose
         self._top: list[Line] = []
         self._footer: Line = []
-        self._marked_fits = True
         self._hint, self._hint_until = "", 0.0
 
     def refresh(self, show: Callable[[Sequence[Block]], None]) -> tuple[int, bool]:
@@ -55,11 +58,12 @@ class Bars:
             show(brought)
         size = self._output.get_size()
         now = self._clock()
-        self._top, self._marked_fits = top_lines(
+        hints = hint_lines("", self._shown_hint(), size.columns, size.rows, self._look)
+        self._top = top_lines(
             self._state,
             now,
             size.columns,
-            size.rows,
+            size.rows - (len(hints) if size.rows > LOW_ROWS else 0),
             self._look,
             colour=self._colour,
             prose=self._prose,
@@ -73,10 +77,11 @@ class Bars:
     def note_seen(self, unprinted: Iterable[Block]) -> None:
         """After a frame reached the terminal: requests in it have been seen from now on, but not those whose
         whole text still waits to be printed."""
-        if not self._marked_fits or not self._state.inbox:
+        if not self._state.inbox or self._output.get_size().rows < LEAST_ROWS:
             return
         now = self._clock()
-        unseen = {block.request_id for block in unprinted if isinstance(block, ApprovalAsked)}
+        waiting = (block.block if isinstance(block, Expanded) else block for block in unprinted)
+        unseen = {block.request_id for block in waiting if isinstance(block, ApprovalAsked)}
         for index, row in enumerate(self._state.inbox):
             if row.request_id in unseen:
                 continue
@@ -92,6 +97,9 @@ class Bars:
         """Show a line above the footer for a few seconds."""
         self._hint, self._hint_until = text, self._clock() + HINT_S
 
+    def _shown_hint(self) -> str:
+        return self._hint if self._clock() < self._hint_until else ""
+
     def top(self) -> list[Line]:
         """The lines above the input."""
         return self._top
@@ -100,8 +108,7 @@ class Bars:
         """The lines below the input while `text` stands in it. The footer is that of the last frame: a key
         does not change it, but for vi's sign."""
         size = self._output.get_size()
-        hint = self._hint if self._clock() < self._hint_until else ""
-        return [
-            *hint_lines(text, hint, size.columns, size.rows, self._look),
-            with_sign(self._footer, self._sign(), self._look),
-        ]
+        hints = hint_lines(text, self._shown_hint(), size.columns, size.rows, self._look)
+        if hints and size.rows <= LOW_ROWS:
+            return hints
+        return [*hints, with_sign(self._footer, self._sign(), self._look)]

@@ -8,10 +8,13 @@ from buddy.repl.keys import KEY_HELP
 from buddy.repl.live import Prose, inbox_lines, live_lines, live_room, plain_prose, queue_lines
 from buddy.repl.style import Line, Look
 from buddy.repl.view_state import ViewState
-from buddy.repl.width import cells, fit_line
+from buddy.repl.width import cells, fit_line, wrap
 
 OWN_ROWS = 3
 """The rule, one row of input, the footer: they are kept however small the terminal is."""
+
+HINT_PART = 4
+"""A hint takes a quarter of the rows at most."""
 
 
 def top_lines(
@@ -23,19 +26,18 @@ def top_lines(
     *,
     colour: Colour = uncoloured,
     prose: Prose = plain_prose,
-) -> tuple[list[Line], bool]:
-    """What stands above the input, and whether the marked request is seen in full. Where there is no room,
-    live lines go first, then the queue."""
+) -> list[Line]:
+    """Draw what stands above the input. Where there is no room, live lines go first, then the queue; a
+    request gets shorter, and takes the place of the rule."""
     room = max(rows - OWN_ROWS, 0)
-    inbox = inbox_lines(state, now, columns, look)
-    queue = queue_lines(state, columns, look)
-    fits = len(inbox) <= room
-    inbox = inbox[:room]
-    queue = queue[: room - len(inbox)]
+    has_rule = room > 0 or not state.inbox  # a request goes before the rule
+    room = max(room, 1 if state.inbox else 0)
+    inbox = inbox_lines(state, now, columns, look, room)
+    queue = queue_lines(state, columns, look)[: room - len(inbox)]
     left = min(room - len(inbox) - len(queue), live_room(rows))
     live = live_lines(state, now, columns, left, look, colour=colour, prose=prose)
-    rule: Line = [("rule", look.glyphs.rule * max(columns - 1, 1))]
-    return [*live, *inbox, *queue, rule], fits
+    rule: list[Line] = [[("rule", look.glyphs.rule * max(columns - 1, 1))]] if has_rule else []
+    return [*live, *inbox, *queue, *rule]
 
 
 def hint_lines(text: str, hint: str, columns: int, rows: int, look: Look) -> list[Line]:
@@ -44,7 +46,9 @@ def hint_lines(text: str, hint: str, columns: int, rows: int, look: Look) -> lis
     if text.strip() == "?":
         return key_help(width, max(rows - OWN_ROWS - 1, 1))
     if hint:
-        return [fit_line([("warning", hint)], width, look.glyphs.ellipsis)]
+        line: Line = [("warning", hint)]
+        room = rows // HINT_PART
+        return wrap(line, width)[:room] if room > 1 else [fit_line(line, width, look.glyphs.ellipsis)]
     if is_new_task(text):
         return [[("phase", f"{look.glyphs.arrow} new task")]]
     return []

@@ -23,7 +23,8 @@ _COMPLETABLE = pattern(r"(?:^\s*/[\w?-]*(?:\s.*)?|(?:^|\s)@(?:\\.|[^\s@])?(?:\\.
 
 class Editor:
     """Owns the buffer. Long pastes stand in it as marks, each of which is one character to the cursor and to
-    whatever deletes. `touched_at`: when the person last did something at the keyboard."""
+    whatever deletes. `touched_at`: when the person last did something at the keyboard; `came`: what came in
+    one piece with the Enter that is being handled."""
 
     def __init__(
         self, history: History, completer: Completer | None, clock: Callable[[], float], pastes: Pastes
@@ -36,6 +37,7 @@ class Editor:
         self.touched_at = float("-inf")
         self._was_empty = True
         self._pasted = False
+        self.came = ""
         self.buffer = GraphemeBuffer(
             history,
             completer,
@@ -57,6 +59,11 @@ class Editor:
     def is_typed(self) -> bool:
         """Whether nothing in the line was pasted or put there."""
         return not self._pasted
+
+    @property
+    def is_draft(self) -> bool:
+        """Whether lines were pasted that no Enter of the person's has followed yet."""
+        return self._pasted and "\n" in self.buffer.text
 
     def is_completable(self) -> bool:
         """Whether something before the cursor can be completed: a command, a path, a file mention."""
@@ -112,11 +119,6 @@ class Editor:
         rest = self.buffer.text
         self.put(f"{text}\n{rest}" if rest.strip() else text)
 
-    def give_back(self, text: str) -> None:
-        """Put a line that was refused before what stands there, and begin a new one after it: whoever types
-        on does not yet know that it is back."""
-        self.put(f"{text}\n{self.buffer.text}")
-
     def has_fold(self) -> bool:
         """Whether a folded paste stands in the line."""
         return bool(self._pastes.marks(self.buffer.text))
@@ -140,12 +142,11 @@ class Editor:
 
     def typed_line(self) -> TypedLine:
         """The line as it is about to be sent."""
-        return TypedLine(self.buffer.text, self._pasted, self._begun_at, self._clock())
+        return TypedLine(self.buffer.text, self._pasted, self._begun_at, self._clock(), self.came)
 
     def take(self) -> str:
         """The resolved line, remembered in the history; the editor is empty afterwards."""
         text = self.resolved()
-        self._replace(self.text.rstrip("\n"))  # the line begun after one that was given back
         self.buffer.append_to_history()
         self.clear()
         return text

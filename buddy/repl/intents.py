@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from typing import Literal
 
 import msgspec
@@ -53,11 +52,12 @@ class ShellLine(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """An answer to the request that was marked on the screen; it carries what was shown."""
+    """An answer to a request on the screen; it carries what was shown, and words for the model with a no."""
 
     request_id: str
     digest: str
     answer: ApprovalKey
+    words: str = ""
 
 
 class Cancel(msgspec.Struct, frozen=True):
@@ -98,9 +98,9 @@ _BARE_COMMANDS = frozenset({"exit", "quit", ":q"})
 _PATH = pattern(r"/[\w.~-]+/")
 
 
-def parse_line(text: str, tasks: Collection[int], *, typed: bool) -> Line | None:
-    """What a line that was sent means; None when it says nothing. `tasks` are the numbers that exist,
-    `typed` is False when any of it was pasted: then a final ` &` is text."""
+def parse_line(text: str, *, typed: bool) -> Line | None:
+    """Parse a line that was sent; None when it says nothing. `typed` is False when any of it was pasted: then
+    a final ` &` is text."""
     line = text.strip()
     if not line:
         return None
@@ -113,7 +113,7 @@ def parse_line(text: str, tasks: Collection[int], *, typed: bool) -> Line | None
     if line.startswith("/") and not _PATH().match(line):
         return Slash(line)
     found = _TO_TASK().fullmatch(line)
-    if found and int(found["id"]) in tasks:
+    if found:
         return ToTask(int(found["id"]), found["text"], aside=found["aside"] is not None)
     if typed and is_new_task(text):
         return NewTask(line[:-1].rstrip())

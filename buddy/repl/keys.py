@@ -63,7 +63,7 @@ KEY_HELP: tuple[tuple[str, str], ...] = (
     ("/ ! !!", "command, shell, private shell"),
     ("Alt+Enter Ctrl+J \\Enter", "newline"),
     ("Alt+Up", "edit the last queued message"),
-    ("Esc", "cancel; idle: deny a request, twice: rewind"),
+    ("Esc", "cancel; twice when idle: deny a request, or rewind"),
     ("Ctrl+C", "clear; cancel; twice when idle: exit"),
     ("Ctrl+_", "undo, also what Ctrl+C cleared"),
     ("Ctrl+D", "exit"),
@@ -122,7 +122,13 @@ def bindings(do: Callable[[Action], None], editor: Editor, facts: Facts) -> KeyB
         made.add(*keys, filter=when & facts.editing, eager=eager)(handle)
 
     always = Condition(lambda: True)
-    on(("enter",), "send", ~facts.backslash)
+
+    @made.add("enter", filter=~facts.backslash & facts.editing)
+    def send(event: KeyPressEvent) -> None:
+        editor.came = event.data[1:]  # what came in one piece with it
+        do("send")
+        editor.came = ""
+
     on(("enter",), "continue_line", facts.backslash)
     for newline in (("escape", "enter"), ("c-j",)):
         on(newline, "newline", always)

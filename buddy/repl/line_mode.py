@@ -14,12 +14,15 @@ from collections.abc import AsyncIterator, Callable
 
 from buddy.agent.events import TaskEvent
 from buddy.repl.approvals import (
-    REFUSALS,
+    NOTHING_WAITS,
     SEEN_BEFORE_S,
     TypedLine,
+    Waiting,
     answer_of,
     answers,
+    is_letter,
     letters_only,
+    refusal,
     refused,
 )
 from buddy.repl.blocks import Block, PlainText, UserPrompt
@@ -83,6 +86,7 @@ class LineRepl:
         self._quiet = Countdown(self._ask)
         self._begun: list[str] = []
         self._typed: list[str] = []
+        self._doubted = ""
         self._greeted_within_s, self._greeting_due = greeted_within_s, float("-inf")
         self._turn_due = self._interrupted_at = self._left_at = self._entered_at = float("-inf")
 
@@ -147,6 +151,7 @@ class LineRepl:
         now = self._clock()
         for row in self.state.inbox:
             row.drawn_at = row.drawn_at if row.drawn_at is not None else now
+            row.folded = 0  # plain lines show all of it
         row = self.state.marked()
         if row is not None and row.marked_at is None:
             row.marked_at = now
@@ -202,17 +207,26 @@ class LineRepl:
         follows, self._entered_at = now - self._entered_at < SEEN_BEFORE_S, now
         given = text.split("\n")[0] if letters_only(text) else text
         typed = TypedLine(given, pasted or follows, now, now + 1.0)
-        match answer_of(typed, self.state.marked()) or refused(typed, self.state.inbox):
-            case "too soon" | "pasted" | "no rule" as why:
-                self._say(REFUSALS[why] + "\n")
+        desk = self.state.desk
+        asks = any(row.kind == "question" for row in desk.queue)
+        waiting = Waiting(self.state.inbox, desk.numbers, question=asks)
+        doubted, self._doubted = self._doubted, ""
+        match answer_of(typed, waiting) or refused(typed, waiting):
+            case "too soon" | "pasted" | "no rule" | "folded" | "which" as why:
+                self._say(refusal(why, typed, waiting) + "\n")
             case Answer() as answer:
                 self._act(answer)
             case None if text.strip() == "?":
                 self.print(PlainText(LINE_HELP))
+            case None if is_letter(text) and not (waiting.rows or asks) and text.strip() != doubted:
+                self._doubted = text.strip()
+                self._say(
+                    NOTHING_WAITS.format(self._doubted).replace("Enter again", "The same line again") + "\n"
+                )
             case None:
-                line = parse_line(text, self.state.desk.names, typed=not pasted)
+                line = parse_line(text, typed=not pasted)
                 if isinstance(line, Slash) and (pasted or follows) and answers(line.line):
-                    self._say(REFUSALS["pasted"] + "\n")
+                    self._say(refusal("pasted", typed, waiting) + "\n")
                     return
                 if isinstance(line, (Prompt, NewTask, ToTask)):
                     self._typed = [*self._typed[-9:], line.text]
@@ -272,4 +286,6 @@ def _announced(row: InboxRow) -> str:
     session = f", a = this session{covered}" if row.session else ""
     rule = f", p = always: {visible(row.rule)}" if row.rule else ""
     what = f"task {row.task_id}, {row.risk}: {visible(row.title)}"
-    return f"[waiting for you] {what}\ny = once{session}{rule}, n = no\n"
+    keys = f"y = once{session}{rule}, n = no (n WORDS says why)"
+    other = f"another line goes to task {row.task_id} and withdraws this"
+    return f"[waiting for you] {what}\n{keys}; {other}\n"

@@ -5,9 +5,10 @@ Pure: the state, the time and the size of the terminal in, lines out. Nothing he
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from buddy.agent.counting import counted
+from buddy.agent.display import Command, Display
 from buddy.repl import words
 from buddy.repl.arriving import Colour, arriving_lines, arriving_words, uncoloured
 from buddy.repl.blocks import Markdown
@@ -38,6 +39,8 @@ from buddy.repl.width import cells, fit_line, indented, line_cells, wrap
 from buddy.safety.sanitise import clean, one_line, visible
 
 CHARS_PER_TOKEN = 4
+MIN_WIDTH = 10
+UNLIMITED = 1_000
 RENDERED_CHARS = 4000
 """More text of a single open block is shown plain: parsing it 30 times a second would cost too much."""
 PLAIN_CHARS = 4096
@@ -212,60 +215,107 @@ def _open_text(task: TaskView, chars: int) -> tuple[str, str]:
             return "", task.stream.tail_end(chars)
 
 
-def inbox_lines(state: ViewState, now: float, columns: int, look: Look) -> list[Line]:
-    """The requests that wait: the marked one in full, as far as it fits, and what would answer it."""
-    lines: list[Line] = []
-    for number, row in enumerate(state.inbox[: QUEUE_ROWS + 1], start=1):
-        known = state.desk.numbers.get(row.request_id, number)
-        lines += _inbox_row(row, known, now, max(columns - 1, 10), look, marked=number == 1)
+def inbox_lines(state: ViewState, now: float, columns: int, look: Look, room: int = UNLIMITED) -> list[Line]:
+    """Draw the requests that wait: the marked one as far as it fits, and what answers it. In a low window it
+    gets shorter; all of it stands in the scrollback above."""
+    width = max(columns - 1, MIN_WIDTH)
+    if not state.inbox or room < 1:
+        return []
+    marked = _marked(state, now, width, look)
+    lines: list[Line] = next(form for form in marked if len(form) <= room)
+    for index, row in enumerate(state.inbox[1 : QUEUE_ROWS + 1], start=1):
+        head = _head(state, row, index, now, look, width)
+        lines = [*lines, fit_line(head, width, look.glyphs.ellipsis)]
     missing = len(state.inbox) - QUEUE_ROWS - 1
     if missing > 0:
         lines.append([("warning", f"  and {counted(missing, 'more request')} (/ok, /no)")])
-    return lines
+    return lines[:room]
 
 
-def _inbox_row(row: InboxRow, number: int, now: float, width: int, look: Look, *, marked: bool) -> list[Line]:
-    sign = look.glyphs.marked if marked else " "
+def _marked(state: ViewState, now: float, width: int, look: Look) -> Iterator[list[Line]]:
+    """The forms of the marked row, the longest first; the last one is a single line."""
+    row, ellipsis = state.inbox[0], look.glyphs.ellipsis
+    head = _head(state, row, 0, now, look, width)
+    title = wrap(head, width)
+    if len(title) > APPROVAL_LINES:
+        missing = counted(len(title) - APPROVAL_LINES + 1, "more line")
+        title = [*title[: APPROVAL_LINES - 1], [("warning", f"  {missing} above in the scrollback")]]
+    reason = [fit_line([("muted", "  " + visible(row.reason))], width, ellipsis)] if row.reason else []
+    choices = _choices(state, row, brief=False)
+    yield [*title, *reason, *_answer_rows(choices, width, look)]
+    brief = _answer_rows(_choices(state, row, brief=True), width, look)
+    yield [*title, *reason, *brief]
+    first = fit_line(head, width, ellipsis)
+    above: Line = fit_line([("muted", "  scroll up: all of it stands there")], width, ellipsis)
+    yield [first, above, *brief]
+    yield [first, fit_line([*brief[0], ("muted", f" {look.glyphs.dot} more above")], width, ellipsis)]
+    keys = "/".join(key for key, _meaning in _choices(state, row, brief=True))
+    sign: Line = [("marked", look.glyphs.marked + " "), ("key", f"{keys}? ")]
+    yield [fit_line([*sign, ("", visible(row.title))], width, ellipsis)]
+
+
+def _head(state: ViewState, row: InboxRow, index: int, now: float, look: Look, width: int) -> Line:
+    """A request's number, its task where there are several, and what it wants."""
+    marked = index == 0
+    number = state.desk.numbers.get(row.request_id, index + 1)
+    is_named = len(state.tasks) > 1 or row.task_id != state.focus
     shown = visible(row.title)
     length = f" [{len(row.title)} characters]" if len(row.title) > width else ""
-    head: Line = [
-        ("marked" if marked else "muted", f"{sign} {number} "),
-        ("", f"task {row.task_id} "),
+    return [
+        ("marked" if marked else "muted", f"{look.glyphs.marked if marked else ' '} {number} "),
+        ("", f"task {row.task_id} " if is_named else ""),
         (f"risk.{row.risk}", row.risk),
         ("bold" if marked else "", f" {shown}"),
+        *_last_line(row.preview, look),
         ("muted", f"{length} {look.glyphs.dot} {words.elapsed(now - row.since)}"),
     ]
-    if not marked:
-        return [fit_line(head, width, look.glyphs.ellipsis)]
-    lines = wrap(head, width)
-    if len(lines) > APPROVAL_LINES:
-        missing = len(lines) - APPROVAL_LINES + 1
-        lines = [
-            *lines[: APPROVAL_LINES - 1],
-            [("warning", f"  {counted(missing, 'more line')} above in the scrollback")],
-        ]
-    if row.reason:
-        lines.append(fit_line([("muted", "  " + visible(row.reason))], width, look.glyphs.ellipsis))
-    return [*lines, *_answers(row, width)]
 
 
-def _answers(row: InboxRow, width: int) -> list[Line]:
+def _last_line(preview: Display, look: Look) -> Line:
+    """The end of a command of several lines: its title is the first one."""
+    if not isinstance(preview, Command):
+        return []
+    lines = [line for line in preview.command.split("\n") if line.strip()]
+    if len(lines) < 2:
+        return []
+    if len(lines) == 2:
+        return [("warning", f" {look.glyphs.ellipsis} "), ("bold", visible(lines[-1]))]
+    between = f" {counted(len(lines) - 2, 'line')} "
+    return [
+        ("warning", f" {look.glyphs.ellipsis}{between}{look.glyphs.ellipsis} "),
+        ("bold", visible(lines[-1])),
+    ]
+
+
+def _answer_rows(choices: Sequence[tuple[str, str]], width: int, look: Look) -> list[Line]:
     """What answers the row: a key stands on one line with what it means."""
     lines: list[Line] = [[]]
-    for key, meaning in _choices(row):
-        choice: Line = [("key", f"  {key}"), ("muted", f" {meaning}")]
-        if lines[-1] and line_cells([*lines[-1], *choice]) > width:
+    for key, meaning in choices:
+        choice: Line = [("key", key), ("muted", f" {meaning}")]
+        if lines[-1] and line_cells([*lines[-1], *choice]) + 3 > width:
             lines.append([])
-        lines[-1] += choice
+        lines[-1] += [("muted", f" {look.glyphs.dot} " if lines[-1] else "  "), *choice]
     return [part for line in lines for part in wrap(line, width)]
 
 
-def _choices(row: InboxRow) -> list[tuple[str, str]]:
-    """The keys with what they cover; said once where "this session" and "always" cover the same."""
-    covered = "" if row.rule == row.session else f": {visible(row.session)}"
-    session = [("a", f"this session{covered}")] if row.session else []
-    always = [("p", f"always: {visible(row.rule)}")] if row.rule else []
-    return [("y", "once"), *session, *always, ("n", "no  then Enter")]
+def _choices(state: ViewState, row: InboxRow, *, brief: bool) -> list[tuple[str, str]]:
+    """The keys that answer the marked request, and what each does. While a question is open as well, a letter
+    needs the request's number."""
+    asks = any(one.kind == "question" for one in state.desk.queue)
+    number = f" {state.desk.numbers.get(row.request_id, 1)}" if asks else ""
+    no = (f"n{number}", "no" if brief else f"no (n{number} WORDS says why)")
+    if row.folded:
+        return [("Ctrl+O", f"shows {counted(row.folded, 'more line')}, then y"), no]
+    choices = [(f"y{number}", "once")]
+    if row.session:
+        covered = "" if row.rule == row.session else f": {visible(row.session)}"
+        choices.append((f"a{number}", "session" if brief else f"this session{covered}"))
+    if row.rule:
+        choices.append((f"p{number}", "always" if brief else f"always: {visible(row.rule)}"))
+    front = state.tasks.get(state.focus)
+    if row.task_id != state.focus and not brief and not (front is not None and front.is_running):
+        return [*choices, no, ("Esc Esc", "no")]
+    return [*choices, no]
 
 
 def queue_lines(state: ViewState, columns: int, look: Look) -> list[Line]:

@@ -30,7 +30,6 @@ from buddy.repl.blocks import (
     Welcome,
 )
 from buddy.repl.displays import (
-    Fold,
     display_lines,
     display_summary,
     exposed,
@@ -41,7 +40,8 @@ from buddy.repl.displays import (
 )
 from buddy.repl.lookups import finding_of, kind_of, subject_of
 from buddy.repl.markup import MarkdownPainter
-from buddy.repl.style import DIFF_FOLD_LINES, PROMPT_LINES, TASK_COLOURS, Line, Look
+from buddy.repl.request_fold import first_part, folded_lines
+from buddy.repl.style import PROMPT_LINES, TASK_COLOURS, Line, Look
 from buddy.repl.table import number_columns, table_lines
 from buddy.repl.width import fit_line, indented, to_ansi, wrap
 from buddy.safety.sanitise import clean, one_line, visible
@@ -215,9 +215,11 @@ class Painter:
         lines = wrap(head, width)
         bar: Line = [("gutter", self.look.glyphs.gutter + " ")]
         body = text_lines(visible(block.reason, lines=True), width - 2, "muted")
-        body += self._preview(exposed(block.preview), width - 2)
-        if fold:
-            body = fold_lines(body, Fold(DIFF_FOLD_LINES), width - 2, self.look)
+        hidden = folded_lines(block.preview) if fold else 0
+        body += self._preview(exposed(first_part(block.preview) if hidden else block.preview), width - 2)
+        if hidden:
+            missing = f"{self.look.glyphs.ellipsis} {counted(hidden, 'line')} not shown (Ctrl+O shows them)"
+            body += wrap([("warning", missing)], width - 2)
         return lines + indented(body, bar, bar)
 
     def _preview(self, preview: Display, width: int) -> list[Line]:

@@ -30,6 +30,7 @@ from buddy.repl.blocks import (
 from buddy.repl.lookups import KINDS, kind_of, merge_lookups
 from buddy.repl.markdown import MarkdownStream
 from buddy.repl.own_words import own_words
+from buddy.repl.request_fold import folded_lines
 from buddy.repl.view_state import (
     Calling,
     DeskFacts,
@@ -349,15 +350,13 @@ def _asked(state: ViewState, task: TaskView, event: ev.ApprovalRequested, at: fl
             since=at,
             drawn_at=None,
             marked_at=None,
+            folded=folded_lines(event.preview),
         )
     )
     warned = state.said_no_sandbox or not without_sandbox(state.desk.sandbox)
     state.said_no_sandbox = state.said_no_sandbox or not warned
     warning: list[Block] = [] if warned else [Note("warning", NO_SANDBOX)]
-    return [
-        *warning,
-        ApprovalAsked(event.request_id, task.task_id, title, event.risk, event.reason, event.preview),
-    ]
+    return [*warning, state.inbox[-1].block()]
 
 
 def _resolved(state: ViewState, task: TaskView, event: ev.ApprovalResolved, at: float) -> list[Block]:

@@ -11,7 +11,7 @@ import msgspec
 from buddy.agent.display import Display
 from buddy.agent.events import RiskName, TokenUsage
 from buddy.agent.messages import Call
-from buddy.repl.blocks import Block, Foldable, ToolCall
+from buddy.repl.blocks import ApprovalAsked, Block, Foldable, ToolCall
 from buddy.repl.markdown import MarkdownStream
 from buddy.tools.arguments_so_far import ArgumentsSoFar
 
@@ -163,7 +163,7 @@ class TaskView:
 
 class InboxRow(msgspec.Struct):
     """A request for approval that waits. `drawn_at`: when it first was on the screen; `marked_at`: when it
-    first was there as the marked row; None while it was not."""
+    first was there as the marked row; None while it was not. `folded`: lines of it that were not printed."""
 
     request_id: str
     digest: str
@@ -178,6 +178,15 @@ class InboxRow(msgspec.Struct):
     drawn_at: float | None
     marked_at: float | None
     session: str = ""
+    folded: int = 0
+
+    def block(self) -> ApprovalAsked:
+        """What is printed about it."""
+        return ApprovalAsked(self.request_id, self.task_id, self.title, self.risk, self.reason, self.preview)
+
+    def shown_in_full(self) -> None:
+        """All of it is being printed: it counts as seen from when that is on the screen."""
+        self.folded, self.drawn_at, self.marked_at = 0, None, None
 
 
 class ViewState:

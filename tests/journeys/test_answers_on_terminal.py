@@ -15,7 +15,7 @@ from tests.journeys.terminal import ENTER_S, Terminal, on_terminal
 
 GUARD_S = 0.3
 SEEN_S = 0.4
-TOO_SOON = "was not on the screen yet when you began to type"
+TOO_SOON = "came while you typed"
 
 
 def touches(asked: Asked) -> Reply:

@@ -50,7 +50,12 @@ async def test_a_sitting_on_a_dumb_terminal_reads_as_one_text(tmp_path: Path) ->
                 terminal, "/copy\n", "this terminal has no clipboard; /export FILE.md writes a file\n> "
             )
             assert "copied" not in transcript(terminal)
-            await said(terminal, "push it\n", "[waiting for you] task 1, high: run_shell touch x", "= no\n> ")
+            await said(
+                terminal,
+                "push it\n",
+                "[waiting for you] task 1, high: run_shell touch x",
+                "withdraws this\n> ",
+            )
             await asyncio.sleep(0.4)
             await said(terminal, "y\n", "! approved once", "I did.", "tokens\n> ")
             for number in (1, 2):

@@ -87,7 +87,7 @@ async def test_SEC_082_a_request_is_not_answered_before_all_of_it_is_printed(tmp
             assert "│ touch second" not in terminal.rows()
             await asyncio.sleep(SEEN_S)
             await terminal.line("y")
-            await terminal.shows("not answered: the request was not on the screen yet")
+            await terminal.shows("Not answered: the request came while you typed")
             (desk.repo / "go on").touch()
             await terminal.has_shown("│ touch second")
             assert not (desk.repo / "first").exists()
@@ -100,7 +100,7 @@ async def test_SEC_082_a_request_is_not_answered_before_all_of_it_is_printed(tmp
 
 @pytest.mark.slow
 async def test_SEC_083_a_copied_request_in_output_stands_behind_the_gutter(tmp_path: Path) -> None:
-    copy = "▸ 1 task 1 high git push · 0 s\n  y once  a this session  n no  then Enter"
+    copy = "▸ 1 task 1 high git push · 0 s\n  y once · a this session · n no (n WORDS says why)"
 
     def model(asked: Asked) -> Reply:
         if asked.turns[-1][0] == "tool":
@@ -171,6 +171,8 @@ async def test_SEC_040_SEC_041_two_requests_name_their_tasks_a_paste_answers_non
             await terminal.shows("pasted text never answers")
             terminal.keys("\x15")
             await asyncio.sleep(SEEN_S)
+            terminal.keys("\x1b")
+            await terminal.shows("Esc again denies task 2: run_shell touch first")
             terminal.keys("\x1b")
             await terminal.shows("denied: run_shell touch first", "1 approval waiting")
             await asyncio.sleep(SEEN_S)

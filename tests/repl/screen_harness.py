@@ -138,6 +138,13 @@ class Stage:
 
         await self.until(is_seen)
 
+    async def line_at(self, now: list[float], text: str) -> None:
+        """Type a line by a clock that is set by hand, and send it."""
+        self.type(text)
+        await self.until(lambda: self.repl.editor.text == text)
+        now[0] += 0.02  # no paste
+        self.type("\r")
+
     async def line(self, text: str) -> None:
         """Type text as a person does and send it."""
         self.type(text)

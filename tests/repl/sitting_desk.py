@@ -133,7 +133,7 @@ class Sitting:
     def say(self, line: str, *, typed: bool = True) -> None:
         """As a line that is sent."""
         self.paper.touch()
-        intent = parse_line(line, self.paper.state.desk.names, typed=typed)
+        intent = parse_line(line, typed=typed)
         assert intent is not None
         self.paper.line = ""
         self.act(intent)

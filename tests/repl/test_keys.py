@@ -248,7 +248,7 @@ async def test_SEC_039_a_typed_letter_answers_only_a_request_that_was_seen() -> 
     async with running_repl(clock=lambda: now[0]) as stage:
         await asking_turn(stage)
         await typed_letter()
-        await stage.shows("was not on the screen yet")
+        await stage.shows("came while you typed")
         now[0] += 0.35
         await typed_letter()
         await stage.until(lambda: stage.intents == [Answer("q1", "dq1", "once")])
@@ -269,7 +269,7 @@ async def test_SEC_039_a_command_says_yes_only_to_requests_that_were_seen() -> N
         await asking_turn(stage)
         for line in ("/ok", "/ok all"):
             await typed_line(line)
-            await stage.shows("was not on the screen yet")
+            await stage.shows("came while you typed")
             await typed_line("")
         stage.type("\x1b[200~/ok 1\x1b[201~")
         await stage.until(lambda: stage.repl.editor.text == "/ok 1")

@@ -140,24 +140,28 @@ async def test_a_request_of_any_task_is_announced_in_full_and_a_letter_answers_i
             in pipes.text
         )
         os.write(pipes.to_us, b"y\n")
-        await pipes.until(lambda: b"not answered" in pipes.text)
+        await pipes.until(lambda: b"Not answered" in pipes.text)
         pipes.now += 0.35
         os.write(pipes.to_us, b"y\n")
         await pipes.until(lambda: pipes.intents == [Answer("q2", "d2", "once")])
         pipes.queue.put_nowait([two.event(ApprovalResolved("q2", "once", "you"))])
-        await pipes.until(lambda: pipes.text.endswith(b"n = no\n> "))
+        await pipes.until(lambda: pipes.text.endswith(b"withdraws this\n> "))
         last = pipes.text.decode().rsplit("[waiting for you]", 1)[1]
-        assert last == " task 3, high: rm x\ny = once, a = this session, p = always: git push *, n = no\n> "
+        assert last == (
+            " task 3, high: rm x\n"
+            "y = once, a = this session, p = always: git push *, n = no (n WORDS says why); "
+            "another line goes to task 3 and withdraws this\n> "
+        )
 
 
 async def test_SEC_040_lines_that_come_at_once_are_one_pasted_text_and_answer_nothing() -> None:
     async with line_repl() as pipes:
         tape = Tape(at=None)
         pipes.queue.put_nowait([tape.turn(), tape.tool(), tape.asked()])
-        await pipes.until(lambda: pipes.text.endswith(b"n = no\n> "))
+        await pipes.until(lambda: pipes.text.endswith(b"withdraws this\n> "))
         pipes.now += 0.35
         os.write(pipes.to_us, b"y\ny\n")
-        await pipes.until(lambda: b"not answered: pasted" in pipes.text)
+        await pipes.until(lambda: b"Not answered: pasted" in pipes.text)
         os.write(pipes.to_us, b"look\n")  # a terminal hands over one line at a time, however they came
         os.write(pipes.to_us, b"y\n")
         os.write(pipes.to_us, b"!rm -r x\n")
@@ -168,16 +172,16 @@ async def test_SEC_040_no_pasted_command_answers_nor_does_what_a_slow_line_bring
     async with line_repl() as pipes:
         tape = Tape(at=None)
         pipes.queue.put_nowait([tape.turn(), tape.tool(), tape.asked()])
-        await pipes.until(lambda: pipes.text.endswith(b"n = no\n> "))
+        await pipes.until(lambda: pipes.text.endswith(b"withdraws this\n> "))
         pipes.now += 0.35
         os.write(pipes.to_us, b"/ok all\n/appr all\n/mode auto\n/trust yes\n/status\n")
-        await pipes.until(lambda: pipes.text.count(b"not answered: pasted") == 4)
+        await pipes.until(lambda: pipes.text.count(b"Not answered: pasted") == 4)
         assert pipes.intents == [Slash("/status")]
         pipes.now += 0.4
         os.write(pipes.to_us, b"look\nat this\n")
         await pipes.until(lambda: pipes.intents[1:] == [Prompt("look\nat this")])
         os.write(pipes.to_us, b"y\n")
-        await pipes.until(lambda: pipes.text.count(b"not answered: pasted") == 5)
+        await pipes.until(lambda: pipes.text.count(b"Not answered: pasted") == 5)
         pipes.now += 0.35
         os.write(pipes.to_us, b"y\n")
         await pipes.until(lambda: isinstance(pipes.intents[-1], Answer))
@@ -187,9 +191,9 @@ async def test_SEC_039_ok_all_says_no_yes_to_what_came_with_it() -> None:
     async with line_repl() as pipes:
         tape = Tape(at=None)
         pipes.queue.put_nowait([tape.turn(), tape.tool(), tape.asked()])
-        await pipes.until(lambda: pipes.text.endswith(b"n = no\n> "))
+        await pipes.until(lambda: pipes.text.endswith(b"withdraws this\n> "))
         os.write(pipes.to_us, b"/ok all\n")
-        await pipes.until(lambda: b"not answered: the request was not on the screen" in pipes.text)
+        await pipes.until(lambda: b"Not answered: the request came while you typed" in pipes.text)
         assert pipes.intents == []
         pipes.now += 0.35
         os.write(pipes.to_us, b"/ok all\n")

@@ -36,6 +36,8 @@ async def test_SEC_041_esc_denies_one_of_two_requests_only() -> None:
         await two_background_requests(stage)
         await asyncio.sleep(0.35)
         stage.type("\x1b")
+        await stage.shows("Esc again denies task 2: git push")
+        stage.type("\x1b")
         await stage.until(lambda: stage.intents == [Answer("q2", "dq2", "denied")])
         await asyncio.sleep(0.3)
         assert stage.intents == [Answer("q2", "dq2", "denied")]
@@ -47,15 +49,20 @@ async def test_SEC_041_esc_twice_does_not_deny_the_second_request_unseen() -> No
         await two_background_requests(stage)
         now[0] += 0.35
         stage.type("\x1b")
+        await stage.shows("Esc again denies task 2")
+        stage.type("\x1b")
         await stage.until(lambda: stage.intents == [Answer("q2", "dq2", "denied")])
         two = Tape(2, at=None)
         stage.send(two.event(ApprovalResolved("q2", "denied", "you")))
         await stage.shows("▸ 1 task 3 high rm x")
         await stage.seen()
         stage.type("\x1b")
-        await stage.shows("not denied")
+        await stage.shows("Not denied")
         assert stage.intents == [Answer("q2", "dq2", "denied")]
         now[0] += 0.35
+        stage.type("\x1b")
+        await stage.shows("Esc again denies task 3: rm x")
+        assert stage.intents == [Answer("q2", "dq2", "denied")]
         stage.type("\x1b")
         await stage.until(lambda: stage.intents[1:] == [Answer("q3", "dq3", "denied")])
 
@@ -159,11 +166,11 @@ async def test_SEC_038_a_letter_begun_for_one_request_never_answers_the_one_show
             tape.tool("c8", "rm -r build"),
             tape.asked("q8", "c8", "rm -r build"),
         )
-        await stage.shows("▸ 1 task 1 high rm -r build")
+        await stage.shows("▸ 1 high rm -r build")
         await stage.seen()
         await asyncio.sleep(0.35)
         stage.type("\r")
-        await stage.shows("was not on the screen yet")
+        await stage.shows("came while you typed")
         assert stage.intents == []
 
 
@@ -194,7 +201,7 @@ async def test_SEC_081_and_083_markup_and_a_copied_approval_in_output_are_litera
         tape = await running_turn(stage)
         stage.send(tape.tool("c1"), tape.asked("q1", "c1"))
         await stage.shows("y once")
-        copied = [row for row in stage.terminal.rows() if "y once" in row or "task 1 high" in row]
+        copied = [row for row in stage.terminal.rows() if "y once" in row or "1 high" in row]
         output = "\n".join(["[/x] [link=http://e]y[/link] <b> & \\x1b", *copied])
         stage.send(tape.event(ApprovalResolved("q1", "once", "you")))
         stage.send(tape.tool_done("c1", Command("x", output, 0, "", 1.0)))

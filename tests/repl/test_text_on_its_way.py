@@ -64,21 +64,32 @@ async def test_esc_and_ctrl_c_are_for_a_prompt_of_which_no_event_has_told(key: s
         await stage.until(lambda: stage.intents == [Cancel()])
 
 
-async def test_a_refused_line_stands_on_its_own_line_before_what_is_typed_on() -> None:
+async def test_RU_B17_a_refused_line_comes_back_as_it_was_and_one_enter_does_not_send_it_again() -> None:
     look = Look("mono", UNICODE, ansi=False)
     async with running_repl() as stage:
         surface = ScreenSurface(stage.repl, lambda _theme: look)
-        surface.put("@1 hello", over=False)
+        surface.put("", over=False)
+        surface.put("@5 hello", over=False)
+        assert stage.repl.editor.text == "@5 hello"
+        stage.type("\r")
+        await stage.shows("That was refused")
+        assert stage.intents == []
+        stage.type("\r")
+        await stage.until(lambda: stage.intents == [ToTask(5, "hello", aside=False)])
+        surface.put("@5 hello", over=False)
+        stage.type(" you\r")
+        await stage.until(lambda: stage.intents[1:] == [ToTask(5, "hello you", aside=False)])
+
+
+async def test_a_refused_line_stands_before_what_was_typed_meanwhile() -> None:
+    look = Look("mono", UNICODE, ansi=False)
+    async with running_repl() as stage:
+        surface = ScreenSurface(stage.repl, lambda _theme: look)
         stage.type("/fg 2")
-        await stage.until(lambda: stage.repl.editor.text == "@1 hello\n/fg 2")
+        await stage.until(lambda: stage.repl.editor.text == "/fg 2")
         surface.put("@1 before", over=False)
         stage.type("!")
-        await stage.until(lambda: stage.repl.editor.text == "@1 before\n@1 hello\n/fg 2!")
-        stage.repl.editor.clear()
-        surface.put("", over=False)
-        surface.put("once more", over=False)
-        stage.type("\r")
-        await stage.until(lambda: stage.intents == [Prompt("once more")])
+        await stage.until(lambda: stage.repl.editor.text == "@1 before\n/fg 2!")
 
 
 async def test_a_refused_line_that_is_sent_again_stands_once_in_the_history() -> None:
@@ -90,6 +101,8 @@ async def test_a_refused_line_that_is_sent_again_stands_once_in_the_history() ->
         stage.type("\r")
         await stage.until(lambda: len(stage.intents) == 1)
         surface.put("hello", over=False)
+        stage.type("\r")
+        await stage.shows("That was refused")
         stage.type("\r")
         await stage.until(lambda: len(stage.intents) == 2)
         assert stage.repl.editor.buffer.history.get_strings() == ["hello"]

@@ -236,11 +236,12 @@ def test_SEC_041_two_requests_stand_in_two_rows_that_name_their_tasks() -> None:
     assert lines == [
         "▸ 1 task 1 high git push · 12 s",
         "  it pushes",
-        "  y once  a this session  p always: git push *  n no  then Enter",
+        "  y once · a this session · p always: git push *",
+        "  n no (n WORDS says why)",
         "  2 task 2 high rm x · 12 s",
     ]
     narrow = [plain(line).rstrip() for line in inbox_lines(state, 112.0, 56, LOOK)]
-    assert narrow[2:4] == ["  y once  a this session  p always: git push *", "  n no  then Enter"]
+    assert narrow[2:4] == ["  y once · a this session · p always: git push *", "  n no (n WORDS says why)"]
     assert "  it push…" in map(plain, inbox_lines(state, 112.0, 11, LOOK))
     assert folded(state, one.event(ev.ApprovalResolved("q1", "denied", "you"))) == [
         ApprovalAnswered("git push", 1, "denied", "you")
