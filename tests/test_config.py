@@ -79,6 +79,34 @@ def test_SEC_044_a_trusted_project_still_redirects_no_traffic_and_widens_nothing
     assert len(found.warnings) == 4
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        'directory = "/other/project"',
+        "keep_days = 0.00001",
+        "keep_days = 9999.0",
+        "keep_count = 1",
+        "trash_days = 0",
+        "trash_mb = 0",
+        "checkpoints = false",
+    ],
+)
+def test_RU_M9_a_project_decides_nothing_about_kept_sessions(tmp_path: Path, line: str) -> None:
+    found = loaded(tmp_path, project=f"[session]\n{line}\n")
+
+    assert found.settings.session == Settings().session
+    (warning,) = found.warnings
+    assert warning.endswith(f"[session] {line.split()[0]} can only be set in your own buddy.toml; left out")
+
+
+def test_RU_M9_a_project_may_ask_for_checkpoints(tmp_path: Path) -> None:
+    user = "[session]\ncheckpoints = false\nkeep_days = 3.0\n"
+    found = loaded(tmp_path, user=user, project="[session]\ncheckpoints = true\n")
+
+    assert (found.settings.session.checkpoints, found.settings.session.keep_days) == (True, 3.0)
+    assert found.warnings == ()
+
+
 def test_a_trusted_project_makes_limits_of_commands_smaller_and_never_larger(tmp_path: Path) -> None:
     user = "[tools]\nshell_memory_mb = 500\nshell_file_mb = 10\nshell_open_files = 100\n"
     project = "[tools]\nshell_memory_mb = 0\nshell_file_mb = 9\nshell_open_files = 5000\nshell_cpu_s = 3\n"

@@ -281,6 +281,13 @@ def _plain_lines(look: Look, controller: Controller) -> Surface:
     return LineSurface(line)
 
 
+def _without_own_keys(environ: Mapping[str, str], loaded: Loaded) -> dict[str, str]:
+    """The environment without the variables the person's profiles name for keys, whatever they are called."""
+    profiles = (loaded.settings.api, *loaded.settings.models.values())
+    names = {profile.api_key_env for profile in profiles}
+    return {name: value for name, value in environ.items() if name not in names}
+
+
 def _screen(
     looks: Looks,
     place: Place,
@@ -296,7 +303,7 @@ def _screen(
     from buddy.repl.progress import progress_taken
     from buddy.repl.start import open_repl
 
-    display, environ = loaded.settings.display, place.environment
+    display, environ = loaded.settings.display, _without_own_keys(place.environment, loaded)
     repl = open_repl(
         settings=Settings(
             look=looks.of(display.theme),

@@ -293,9 +293,21 @@ def _merge_project(merged: Table, table: Table, path: str, warnings: list[str]) 
     if "model" in agent and agent["model"] not in cast(Table, merged.get("models", {})):
         warnings.append(f"{path}: model {agent['model']!r} is none of your profiles; left out")
         allowed["agent"] = {key: value for key, value in agent.items() if key != "model"}
+    if "session" in allowed:
+        allowed["session"] = _kept_sessions(cast(Table, allowed["session"]), path, warnings)
     if "tools" in allowed:
         allowed["tools"] = _tighter(merged, cast(Table, allowed["tools"]))
     _merge(merged, allowed)
+
+
+def _kept_sessions(table: Table, path: str, warnings: list[str]) -> Table:
+    """What a project may say about sessions: that checkpoints are made. Where sessions lie and how long they
+    are kept is also about those of other projects."""
+    left_out = [key for key, value in table.items() if key != "checkpoints" or value is not True]
+    if left_out:
+        names = ", ".join(left_out)
+        warnings.append(f"{path}: [session] {names} can only be set in your own buddy.toml; left out")
+    return {key: value for key, value in table.items() if key not in left_out}
 
 
 def _tighter(merged: Table, table: Table) -> Table:

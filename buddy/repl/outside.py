@@ -60,7 +60,7 @@ async def edit(
     try:
         async with screen.lent():
             set_terminal_modes(*terminal)
-            code = await _run([*command, path])
+            code = await _run([*command, path], without_keys(environ))
         if code != 0:
             screen.repair()  # what it said last may stand in the row of the prompt
             return None
@@ -68,6 +68,13 @@ async def edit(
     finally:
         with contextlib.suppress(OSError):  # the editor may have removed it
             os.unlink(path)
+
+
+def without_keys(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of the person's editor: all of theirs but keys and passwords."""
+    from buddy.workspace.environment import SECRET_NAME  # here: most runs open no editor
+
+    return {name: value for name, value in environ.items() if not SECRET_NAME().search(name)}
 
 
 def _written(text: str) -> str:
@@ -89,9 +96,9 @@ def _read(path: str) -> str | None:
         return None
 
 
-async def _run(argv: list[str]) -> int:
+async def _run(argv: list[str], environ: Mapping[str, str]) -> int:
     try:
-        process = await asyncio.create_subprocess_exec(*argv, stdin=0, stdout=1, stderr=2)
+        process = await asyncio.create_subprocess_exec(*argv, stdin=0, stdout=1, stderr=2, env=environ)
     except (OSError, ValueError):
         return 127
     return await process.wait()

@@ -64,6 +64,8 @@ def protected_reason(path: str, places: Places) -> str:
         reason = PROTECTED_ANYWHERE.get(part)
         if reason:
             return reason
+    if parts[-1].endswith(".code-workspace"):
+        return "editor settings: they can run commands"
     if _RUN_BY_PYTHON().fullmatch(text):
         return "run whenever Python starts"
     for directory in places.own:

@@ -42,8 +42,24 @@ PROTECTED_ANYWHERE: dict[str, str] = {
         """.vscode .idea .cursor .claude .claude.json .codex .gemini .opencode .crush .continue .windsurf
         .zed .fleet .roo .cline .clinerules .qwen .kimi .amazonq .junie .trae .augment .devcontainer
         .devcontainer.json .aider.conf.yml .vimrc .gvimrc .exrc .nvimrc .nvim.lua .vim .emacs .emacs.d
-        .dir-locals.el .dir-locals-2.el .nanorc .gdbinit .lldbinit""",
+        .dir-locals.el .dir-locals-2.el .nanorc .gdbinit .lldbinit .helix .run .ycm_extra_conf.py
+        opencode.json opencode.jsonc crush.json .crush.json""",
         _EDITOR,
+    ),
+    **_each(
+        """.pre-commit-config.yaml .pre-commit-config.yml lefthook.yml lefthook.yaml lefthook.toml
+        lefthook.json .lefthook.yml .lefthook.yaml .lefthook.toml .lefthook.json lefthook-local.yml
+        .lefthook-local.yml .overcommit.yml .simple-git-hooks.json""",
+        "names what git's hooks run",
+    ),
+    **_each(
+        """.rprofile .irbrc .pryrc .ghci .sqliterc .psqlrc .pdbrc .pythonstartup .iex.exs .erlang""",
+        "run when an interpreter starts",
+    ),
+    **_each(
+        """mise.toml .mise.toml mise.local.toml .mise.local.toml .mise .tool-versions rust-toolchain
+        rust-toolchain.toml .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .cargo""",
+        "decides which programs a tool chain runs",
     ),
 }
 """A component with this name, anywhere in the path."""

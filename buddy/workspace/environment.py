@@ -10,7 +10,16 @@ import msgspec
 from buddy.agent.pattern import pattern
 
 ALLOWED = frozenset({"HOME", "PATH", "LANG", "LANGUAGE", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL"})
-ALLOWED_PREFIXES = ("LC_", "XDG_")
+ALLOWED_BY_STANDARDS = frozenset(
+    {
+        *("LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_MONETARY", "LC_NUMERIC", "LC_TIME"),
+        *("LC_ADDRESS", "LC_IDENTIFICATION", "LC_MEASUREMENT", "LC_NAME", "LC_PAPER", "LC_TELEPHONE"),
+        *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"),
+        *("XDG_CONFIG_DIRS", "XDG_DATA_DIRS", "XDG_BIN_HOME"),
+    }
+)
+"""Locale categories and base directories, by their exact names: any other LC_… or XDG_… may hold anything."""
+
 SECRET_NAME = pattern(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 """Names that never reach a child, whatever the person allows by name."""
 
@@ -38,7 +47,7 @@ class ChildEnvironment(msgspec.Struct, frozen=True):
         """Whether a variable of buddy's own environment reaches a child."""
         if name in self.forbidden or SECRET_NAME().search(name):
             return False
-        return name in ALLOWED or name in self.allowed or name.startswith(ALLOWED_PREFIXES)
+        return name in ALLOWED or name in self.allowed or name in ALLOWED_BY_STANDARDS
 
     def for_child(self, *, task_id: int, tag: str, extra: Mapping[str, str]) -> dict[str, str]:
         """The whole environment of one child. `extra` comes from buddy's own code and wins."""

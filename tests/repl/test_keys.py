@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -448,3 +449,21 @@ async def test_what_ctrl_c_cleared_is_brought_back_by_undo_until_the_next_line_i
         stage.type("\x1f")
         await asyncio.sleep(0.05)
         assert stage.repl.editor.text == ""
+
+
+async def test_RU_L1_the_editor_sees_no_keys(tmp_path: Path) -> None:
+    environ = {
+        "PATH": os.environ["PATH"],
+        "DISPLAY": ":1",
+        "OPENAI_API_KEY": "sk-1",
+        "GITHUB_TOKEN": "t",
+        "DB_PASSWORD": "p",
+        "EDITOR": f"sh -c 'env > {tmp_path}/seen'",
+    }
+    async with running_repl(environ=environ) as stage:
+        stage.type("\x07")
+        await stage.until(lambda: (tmp_path / "seen").exists() and "PATH=" in (tmp_path / "seen").read_text())
+        seen = (tmp_path / "seen").read_text()
+
+    assert "DISPLAY=:1" in seen
+    assert not [name for name in ("OPENAI", "GITHUB", "DB_PASS", "sk-1") if name in seen]

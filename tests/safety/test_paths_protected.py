@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from buddy.safety.paths import Boundary, locate
-from buddy.safety.protected import Places, is_plain_name, secret_reason
+from buddy.safety.protected import Places, is_plain_name, protected_reason, secret_reason
 from buddy.safety.protected_names import SECRET_ANYWHERE
 
 HOME = "/home/ann"
@@ -282,3 +282,30 @@ def test_no_secret_name_passes_as_plain(name: str) -> None:
 def test_a_name_that_is_plain_never_looks_secret(name: str) -> None:
     if is_plain_name(name):
         assert not secret_reason(f"/w/{name}", Places("/nonexistent"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            ".pre-commit-config.yaml",
+            "lefthook.yml",
+            "x.code-workspace",
+            ".helix/languages.toml",
+            ".Rprofile",
+        ),
+        *(".irbrc", ".ghci", ".ycm_extra_conf.py", "mise.toml", ".tool-versions", ".npmrc", ".yarnrc.yml"),
+        *(".cargo/config.toml", "opencode.json", "crush.json", ".run/Test.run.xml", "sub/deep/.npmrc"),
+        *("rust-toolchain.toml", "X.CODE-WORKSPACE", "Lefthook.yml"),
+    ],
+)
+def test_RU_L8_names_that_run_something_are_protected(name: str) -> None:
+    assert protected_reason(f"/work/{name}", Places("/home/u", workspace=("/work",)))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["cargo.toml", "npmrc", "run", "mise", "code-workspace", "helix/x", "docs/lefthook.md", "tool-versions"],
+)
+def test_RU_L8_names_that_only_look_like_them_are_not(name: str) -> None:
+    assert protected_reason(f"/work/{name}", Places("/home/u", workspace=("/work",))) == ""

@@ -47,6 +47,14 @@ def test_a_child_gets_the_allow_list_and_buddys_own_words() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "name", ["LC_PIN", "LC_", "LC_TERMINAL", "XDG_SEAT_PIN", "XDG_", "XDG_CONFIG_HOME_", "lc_all", "XDG_VTNR"]
+)
+def test_RU_L4_only_names_of_the_standards_reach_a_child(name: str) -> None:
+    assert not ChildEnvironment({}, "s").passes(name)
+    assert ChildEnvironment({}, "s", frozenset({name})).passes(name)
+
+
 def test_without_a_path_there_is_a_trusted_one() -> None:
     assert (
         ChildEnvironment({}, "s")
