@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 
 import msgspec
 
@@ -124,10 +125,12 @@ def variables_of(pid: int) -> dict[str, str]:
     return {name: value for name, found, value in (line.partition("=") for line in lines) if found}
 
 
-def members(tag: Tag, leader: ProcessInfo | None) -> dict[int, ProcessInfo]:
+def members(
+    tag: Tag, leader: ProcessInfo | None, look: Callable[[], dict[int, ProcessInfo]] | None = None
+) -> dict[int, ProcessInfo]:
     """The processes of one command, zombies included: the leader's group and session, whatever carries the
-    tag, and all their descendants. `leader` as it was when it started."""
-    everyone = all_processes()
+    tag, and all their descendants. `leader` as it was when it started; `look` gives all processes."""
+    everyone = (look or all_processes)()
     me = os.getpid()
     since = leader.started if leader else 0
     # Once the leader is gone its number may be somebody else's; then only tag and descent count.
