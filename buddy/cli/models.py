@@ -232,7 +232,7 @@ class Models:
         """The server of the person's own that serves a model; None for a provider's address."""
         if not found.base_url or not (profile.base_url or is_local(host_of(found.base_url))):
             return None
-        source = msgspec.structs.replace(self._source(found, profile), provider="")
+        source = msgspec.structs.replace(self._source(found, profile), provider="", default_env="")
         if (found.base_url, source) not in self._servers:
             endpoint = Endpoint(
                 found.base_url, lambda: key.value, connect_s=min(5, self._settings.network.connect_s)

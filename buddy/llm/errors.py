@@ -86,8 +86,9 @@ def classify_event(event: Mapping[str, Any], provider: str, *, key: str = "") ->
 
 def with_key_place(error: ProviderError, place: str) -> ProviderError:
     """The error, where it advises to check the key, with the place the key came from; "": there was none."""
-    advice = f"{KEY_REFUSED}; check {place}" if place else NO_KEY_SENT
-    message = error.message.replace(ADVICE["auth"], advice, 1)
+    message = error.message
+    for refused, checked in ((ADVICE["auth"], KEY_REFUSED), (FORBIDDEN, FORBIDDEN)):
+        message = message.replace(refused, f"{checked}; check {place}" if place else NO_KEY_SENT, 1)
     return error if error.kind != "auth" or message == error.message else saying(error, message)
 
 

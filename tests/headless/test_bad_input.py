@@ -101,7 +101,7 @@ async def test_no_model_is_said_with_what_to_do(tmp_path: Path) -> None:
     desk = desk_of(tmp_path, "http://127.0.0.1:9")
     (desk.config / "buddy.toml").unlink()
     assert said(await desk.run("exec", "hi"), 4).startswith(
-        "no model is set: run buddy init, or set [api] model"
+        "no model is chosen: start with buddy -m anthropic/claude-sonnet-5"
     )
 
 
@@ -125,7 +125,7 @@ async def test_a_missing_key_is_said_before_anything_is_sent(tmp_path: Path, lan
 @pytest.mark.parametrize(
     ("profile", "place"),
     [
-        ({"api_key": "sk-secret-1"}, "the key was not accepted; check api_key in the profile"),
+        ({"api_key": "sk-secret-1"}, "the key was not accepted; check api_key in buddy.toml"),
         (
             {"api_key_command": "echo sk-secret-2"},
             "the key was not accepted; check the output of api_key_command",
@@ -144,7 +144,10 @@ async def test_a_key_that_is_refused_is_named_by_its_place(
         key.write_text("sk-secret-3")
         key.chmod(0o600)
         line = said(await desk.run("exec", "hi"), 4)
-    assert f"answered {status} ({place.format(home=desk.home)}" in line
+    told = place.format(home=desk.home)
+    if status == 403:
+        told = told.replace("the key was not accepted", "this key may not use this model")
+    assert f"answered {status} ({told}" in line
     assert "sk-secret" not in line
 
 
