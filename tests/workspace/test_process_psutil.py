@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -16,6 +15,7 @@ from buddy.workspace import process_psutil, process_tree
 from buddy.workspace.environment import TAG_VARIABLE
 from buddy.workspace.process_info import ProcessInfo
 from buddy.workspace.process_tree import Tag, members, new_tag
+from tests.capabilities import requires
 
 SCRIPT = """
 setsid bash -c 'sleep 60 & echo $! >> pids; echo $$ >> pids; wait' &
@@ -76,7 +76,7 @@ def test_RU_D4_the_tree_of_a_command_is_known(
     assert members(other, None, process_psutil.all_processes) == {}
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="compares with /proc")
+@requires("proc")
 def test_RU_D4_psutil_and_proc_agree(tagged: tuple[subprocess.Popen[bytes], Tag, list[int]]) -> None:
     shell, tag, pids = tagged
     for pid in (*pids, os.getpid(), os.getppid()):
