@@ -11,12 +11,12 @@ from buddy.agent.typed_number import whole_number
 
 COMMANDS = {
     "exec": "run one prompt without a terminal: buddy exec PROMPT",
-    "resume": "come back to a session: its ID, its name, or last",
+    "resume": "come back to a session: its ID, its name, or a choice",
     "demo": "try the whole program with a scripted model, no key",
     "init": "write a commented buddy.toml (--print: show all)",
     "login": "store a key: buddy login [profile]",
     "models": "the models buddy knows: buddy models [text]",
-    "sessions": "the sessions of this folder",
+    "sessions": "the sessions of this folder; --all, --json",
     "doctor": "what works here and what doesn't",
     "permissions": "what would be asked: permissions test [COMMAND]",
 }

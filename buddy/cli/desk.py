@@ -87,7 +87,9 @@ async def open_desk(
     """Everything of one run. Leaving it cancels what runs, ends every child and saves the session."""
     guard_process()
     async with AsyncExitStack() as stack:
-        session = await (store.open(wanted.session) if wanted.session else store.create())
+        session = await (
+            store.open(wanted.session) if wanted.session else store.create(headless=not wanted.attended)
+        )
         trash = Trash(os.path.join(place.boundary.root, ".buddyx", "trash"), store.seal_of_deleted)
         stack.push_async_callback(_forget_old, store, loaded.settings.session, session.session_id)
         stack.push_async_callback(_empty, trash, store, loaded.settings.session, session.session_id)

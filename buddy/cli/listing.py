@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import sys
 import time
 from collections.abc import Mapping
@@ -15,6 +17,10 @@ from buddy.cli.telling import tell
 from buddy.config.settings import ConfigError
 from buddy.llm.catalog import ModelInfo
 from buddy.safety.sanitise import one_line
+from buddy.sessions.listing import SessionSummary
+
+PICKED = 15
+"""Sessions that `buddy resume` offers."""
 
 
 def models(options: Options) -> int:
@@ -37,7 +43,8 @@ def _model_line(info: ModelInfo) -> str:
 
 
 def sessions(options: Options, environment: Mapping[str, str]) -> int:
-    """The sessions of this folder, newest first."""
+    """The sessions of this folder: on a terminal the newest stands last, just above the prompt. Runs of exec
+    and sessions without an answer are left out without `--all`."""
     try:
         place = find_place(options, environment)
         store = session_store(place, read_settings(place, options).settings, tell)
@@ -45,12 +52,66 @@ def sessions(options: Options, environment: Mapping[str, str]) -> int:
         tell(f"buddy: {error}\n")
         return 4
     found = store.list()
-    for one in found:
-        at = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.last_at))
-        marks = one.marks()
-        title = one_line(one.name or one.title or "", 60)
-        tasks = counted(one.tasks, "task")
-        sys.stdout.write(f"{one.session_id}  {at}  {tasks:<9} {title}{f'  ({marks})' if marks else ''}\n")
-    if not found:
+    listed = found if options.all else tuple(one for one in found if one.matters())
+    if options.json:
+        sys.stdout.write(json.dumps([_session_object(one) for one in listed], indent=1) + "\n")
+        return 0
+    is_terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns - 1 if is_terminal else 0
+    for one in reversed(listed) if is_terminal else listed:
+        sys.stdout.write(_session_line(one, width) + "\n")
+    left_out = len(found) - len(listed)
+    if left_out:
+        tell(f"{counted(left_out, 'session')} of exec or without an answer left out: buddy sessions --all\n")
+    elif not found:
         tell(f"buddy: there are no sessions in {place.boundary.root}\n")
     return 0
+
+
+def pick_session(options: Options, environment: Mapping[str, str]) -> str:
+    """Ask which session to resume, by its number; the newest where there is no choice. Raises
+    `ConfigError`, `UsageError`."""
+    place = find_place(options, environment)
+    store = session_store(place, read_settings(place, options).settings, tell)
+    listed = [one for one in store.list() if one.matters() and not one.foreign][:PICKED]
+    if len(listed) < 2:
+        return "last"
+    width = shutil.get_terminal_size().columns - 6
+    for number in range(len(listed), 0, -1):
+        sys.stdout.write(f"{number:>3}  {_session_line(listed[number - 1], width)}\n")
+    while True:
+        sys.stdout.write(f"Which one? 1 to {len(listed)}, Enter for 1: ")
+        sys.stdout.flush()
+        line = sys.stdin.readline()
+        if not line:  # Ctrl+D
+            sys.stdout.write("\n")
+            raise KeyboardInterrupt
+        answer = line.strip() or "1"
+        if answer.isascii() and answer.isdigit() and 1 <= int(answer) <= len(listed):
+            return listed[int(answer) - 1].session_id
+
+
+def _session_line(one: SessionSummary, width: int) -> str:
+    """One session in one line of `width` cells, 0 for any length."""
+    at = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.last_at))
+    marks = one.marks()
+    tail = f"  ({marks})" if marks else ""
+    head = f"{one.session_id}  {at}  {counted(one.tasks, 'task'):<7}  "
+    room = min(60, width - len(head) - len(tail)) if width else 60
+    return f"{head}{one_line(one.name or one.title or '', max(room, 8))}{tail}".rstrip()
+
+
+def _session_object(one: SessionSummary) -> dict[str, object]:
+    return {
+        "session_id": one.session_id,
+        "name": one.name,
+        "title": one.title,
+        "tasks": one.tasks,
+        "created_at": one.created_at,
+        "last_at": one.last_at,
+        "size_bytes": one.size_bytes,
+        "headless": one.headless,
+        "answered": one.answered,
+        "in_use": one.locked,
+        "foreign": one.foreign,
+    }

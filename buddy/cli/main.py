@@ -92,10 +92,25 @@ def _worked(options: Options, environment: Mapping[str, str]) -> int:
         from buddy.cli.headless import run_headless
 
         return run_headless(options, environment)
+    if options.command == "resume" and not (options.words or options.resume or options.resume_last):
+        options = _picked(options, environment)
     with _keys_waiting(environment, is_wanted=not options.plain) as modes:
         from buddy.cli.interactive import run_interactive
 
         return run_interactive(options, environment, modes)
+
+
+def _picked(options: Options, environment: Mapping[str, str]) -> Options:
+    """The options with the session that the person chose. Raises `UsageError`."""
+    import msgspec  # these two where somebody chooses
+
+    from buddy.cli.listing import pick_session
+    from buddy.config.settings import ConfigError
+
+    try:
+        return msgspec.structs.replace(options, resume=pick_session(options, environment))
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
 
 
 def _check_allowed(entries: Sequence[str]) -> None:

@@ -20,13 +20,16 @@ from buddy.sessions.scan import last_line
 
 TAIL_BYTES = 65_536
 _NAMING = pattern(rb'\{"crc":"[0-9a-f]{8}","n":\d+,"kind":"(task|renamed)","task":(\d+),[^\n]*')
+_ANSWER = b'"role":"assistant"'
+"""Unescaped it stands in records of replies only."""
 _KIND = pattern(rb'\{"crc":"[0-9a-f]{8}","n":\d+,"kind":"(\w+)"')
 _SAYS_NOTHING = frozenset({b"session", b"task", b"grant", b"budget", b"focus"})
 
 
 class SessionSummary(msgspec.Struct, frozen=True):
     """One line of a list. `last_at` is the time of the newest saved record; `foreign`: not made by this
-    person on this machine; `newer`: written by a newer buddy; `locked`: in use by another process."""
+    person on this machine; `newer`: written by a newer buddy; `locked`: in use by another process;
+    `headless`: begun without a terminal; `answered`: a model answered at least once."""
 
     session_id: str
     directory: str
@@ -40,6 +43,12 @@ class SessionSummary(msgspec.Struct, frozen=True):
     newer: bool
     locked: bool
     made_in: str = ""
+    headless: bool = False
+    answered: bool = True
+
+    def matters(self) -> bool:
+        """Whether a person looks for it in a list: a conversation, or one that was named."""
+        return bool(self.name) or self.locked or (self.answered and not self.headless)
 
     def marks(self) -> str:
         """What keeps a person from simply going on in it, in a few words."""
@@ -153,6 +162,8 @@ def summary(session: Brief, files: JournalFiles) -> SessionSummary:
         newer=header is not None and header.version > VERSION,
         locked=not session.foreign and is_locked(session.directory, files),
         made_in=session.made_in,
+        headless=header is not None and header.headless,
+        answered=_ANSWER in data,
     )
 
 

@@ -23,7 +23,8 @@ TaskState = Literal["idle", "running", "waiting", "paused", "finished", "failed"
 class SessionHeader(msgspec.Struct, frozen=True):
     """The first line. `workspace` is the folder the session works in, links resolved; `mac` shows that this
     person made it for that folder on this machine; `parent` names the session this
-    one was copied from and `parent_number` the last record it shares with it ("" and 0 when it has none)."""
+    one was copied from and `parent_number` the last record it shares with it ("" and 0 when it has none);
+    `headless`: a run without a terminal began it, so that lists for people may leave it out."""
 
     version: int
     session_id: str
@@ -32,6 +33,7 @@ class SessionHeader(msgspec.Struct, frozen=True):
     mac: str
     parent: str = ""
     parent_number: int = 0
+    headless: bool = False
 
 
 class TaskChanged(msgspec.Struct, frozen=True):

@@ -8,6 +8,8 @@ import itertools
 import math
 import os
 
+import msgspec
+
 from buddy.sessions import lock as locking
 from buddy.sessions.files import JournalFiles
 from buddy.sessions.folder import (
@@ -67,9 +69,10 @@ class SessionStore:
         self._files = files or JournalFiles()
         self._watch = watch or Watch()
 
-    async def create(self, *, name: str = "", title: str = "") -> OpenSession:
-        """A new session, its header on the disk. Raises `OSError`, `FolderError`."""
+    async def create(self, *, name: str = "", title: str = "", headless: bool = False) -> OpenSession:
+        """Create a session, its header on the disk. Raises `OSError`, `FolderError`."""
         header, directory = await asyncio.to_thread(self._make, "", 0)
+        header = msgspec.structs.replace(header, headless=headless)
         lock = locking.acquire(directory, self._files)
         with release_quietly(lock) as release:
             empty = _nothing(directory)
