@@ -51,6 +51,7 @@ class _Closed(msgspec.Struct, frozen=True):
 
 async def run_calls(turn: Turn, calls: Sequence[Call]) -> End | None:
     """Answer every call. Returns why the turn must end, None where it goes on."""
+    turn.guard.begin_reply()
     prepared = [_prepare(turn, call) for call in calls]
     waiting = list(groups([_access(one) for one in prepared]))
     while waiting:

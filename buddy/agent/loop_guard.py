@@ -33,6 +33,11 @@ class LoopGuard:
     def __init__(self) -> None:
         self._seen: list[Seen] = []
         self._malformed = 0
+        self._is_counted = False
+
+    def begin_reply(self) -> None:
+        """The calls of another reply follow."""
+        self._is_counted = False
 
     def observe(self, call: Call, result: str) -> tuple[Literal["ok", "notice", "stop"], int]:
         """Take note of a call and its result. `notice`: say so to the model; `stop`: end the turn. With the
@@ -45,8 +50,10 @@ class LoopGuard:
         return ("notice" if repeated >= NOTICE_AT else "ok"), repeated
 
     def malformed(self) -> bool:
-        """A call had arguments no tool could take; True when the person should be asked."""
-        self._malformed += 1
+        """A call had arguments no tool could take, or named no tool; True when the person should be asked.
+        Several in one reply count once: the model reads why before it can do better."""
+        self._malformed += not self._is_counted
+        self._is_counted = True
         return self._malformed > MAX_MALFORMED
 
     def well_formed(self) -> None:

@@ -33,9 +33,9 @@ _PLAIN: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": bo
 
 
 def arguments_type(function: Callable[..., Any]) -> type[msgspec.Struct]:
-    """The record of a tool function's parameters after the first (its context). Raises `TypeError` for a
-    function that can't be called with them by name."""
-    parameters = _parameters(function)[1:]
+    """The record of a tool function's parameters, its context left out. Raises `TypeError` for a function
+    that can't be called with them by name."""
+    parameters = _parameters(function)
     hints = _hints(function, parameters)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for parameter in parameters:
@@ -51,12 +51,26 @@ def arguments_type(function: Callable[..., Any]) -> type[msgspec.Struct]:
     )
 
 
+def takes_context(function: Callable[..., Any]) -> bool:
+    """Tell whether a tool function's first parameter is the context of the call: it is annotated as
+    `ToolContext`, has no annotation, or is named ctx or context."""
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    if first is None or first.kind not in (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    ):
+        return False
+    written = first.annotation
+    if written is inspect.Parameter.empty or first.name.strip("_") in ("ctx", "context"):
+        return True
+    name = written if isinstance(written, str) else getattr(written, "__name__", "")
+    return name.rpartition(".")[2] == "ToolContext"
+
+
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    found = list(inspect.signature(function).parameters.values())
+    found = list(inspect.signature(function).parameters.values())[int(takes_context(function)) :]
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    if not found or found[0].kind is inspect.Parameter.KEYWORD_ONLY:
-        raise TypeError(f"{function.__name__}: expected the context of the call as first parameter (ctx)")
-    for parameter in found[1:]:
+    for parameter in found:
         if parameter.kind not in named:
             raise TypeError(f"{function.__name__}: expected parameters with names, found {parameter}")
     return found
@@ -76,9 +90,26 @@ def _hints(function: Callable[..., Any], parameters: Sequence[inspect.Parameter]
     return {**found, **get_type_hints(scope, include_extras=True)} if others else found
 
 
+def _pydantic_schema(kind: type) -> dict[str, Any]:
+    """The schema of a Pydantic model. It is told by its methods, so that nothing has to be imported."""
+    if not hasattr(kind, "model_json_schema"):
+        raise NotImplementedError
+    schema: dict[str, Any] = cast(Any, kind).model_json_schema(ref_template="{model}")
+    return cast("dict[str, Any]", _inline(schema, schema.pop("$defs", {})))
+
+
+def _pydantic_value(kind: type, value: Any) -> Any:
+    """An argument as a Pydantic model. Its errors are `ValueError`: msgspec reports them with their place."""
+    if not hasattr(kind, "model_validate"):
+        raise NotImplementedError
+    return cast(Any, kind).model_validate(value)
+
+
 def parameters_schema(record: type[msgspec.Struct]) -> dict[str, Any]:
     """The JSON schema of a record, without references and titles."""
-    (schema,), components = msgspec.json.schema_components([record], ref_template="{name}")
+    (schema,), components = msgspec.json.schema_components(
+        [record], schema_hook=_pydantic_schema, ref_template="{name}"
+    )
     inlined = cast(dict[str, Any], _inline(schema, components))
     properties = {name: _short(value) for name, value in inlined.get("properties", {}).items()}
     required: list[str] = inlined.get("required", [])
@@ -191,7 +222,7 @@ def decode_arguments(text: str, record: type[msgspec.Struct], aliases: Mapping[s
         raise ArgumentsError(f"unknown argument {names}; expected {_expected(record)}")
     fitted(given, record, parse_json)
     try:
-        return msgspec.convert(given, record, strict=False)
+        return msgspec.convert(given, record, strict=False, dec_hook=_pydantic_value)
     except msgspec.ValidationError as error:
         raise ArgumentsError(f"{error}{_within(str(error), record)}; expected {_expected(record)}") from error
 

@@ -10,8 +10,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -99,8 +100,13 @@ class EventStream:
         await asyncio.wait({self._task})
 
 
+Decide = Callable[[Call, Tool, msgspec.Struct], Decision | Awaitable[Decision]]
+"""Judges a call before it runs; plain or async."""
+
+
 class Conversation:
-    """A history, its agent, and the texts that wait: the state a library user keeps between turns."""
+    """A history, its agent, and the texts that wait: the state a library user keeps between turns. `decide`
+    judges each call, and may be async; without it every call is allowed."""
 
     def __init__(
         self,
@@ -108,7 +114,7 @@ class Conversation:
         history: Sequence[Message] = (),
         *,
         services: Mapping[type, object] | None = None,
-        decide: Callable[[Call, Tool, msgspec.Struct], Decision] | None = None,
+        decide: Decide | None = None,
         meter: TokenMeter | None = None,
         steering: Delivery = "one",
         follow_ups: Delivery = "one",
@@ -161,7 +167,10 @@ class Conversation:
             self.history.append(message)
 
         async def decided(call: Call, tool: Tool, arguments: msgspec.Struct) -> Decision:
-            return Allowed() if self._decide is None else self._decide(call, tool, arguments)
+            if self._decide is None:
+                return Allowed()
+            decision = self._decide(call, tool, arguments)
+            return await decision if inspect.isawaitable(decision) else decision
 
         async def execute(
             call: Call, tool: Tool, arguments: msgspec.Struct, progress: Progress

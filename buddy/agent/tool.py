@@ -17,7 +17,7 @@ import msgspec
 from buddy.agent.display import NOTHING, Display
 from buddy.agent.messages import Image
 from buddy.agent.provider import ToolDefinition
-from buddy.agent.schema import arguments_type, decode_arguments, parameters_schema
+from buddy.agent.schema import arguments_type, decode_arguments, parameters_schema, takes_context
 
 Risk = Literal["low", "medium", "high"]
 Category = Literal["files", "search", "shell", "git", "web", "plan", "tasks", "templates", "other"]
@@ -110,6 +110,13 @@ class Tool(msgspec.Struct, frozen=True):
     source: str = "built-in"
     survey: Callable[[Any, Any], Survey] | None = None
     risk_in_sandbox: Risk | None = None
+    function: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the declared function directly, as if it had not been decorated."""
+        if self.function is None:
+            raise TypeError(f"tool {self.name} was not made from a function")
+        return self.function(*args, **kwargs)
 
     def definition(self) -> ToolDefinition:
         """What the model is told."""
@@ -154,9 +161,29 @@ def tool(
     source: str = "built-in",
     survey: Callable[[Any, Any], Survey] | None = None,
     risk_in_sandbox: Risk | None = None,
-) -> Callable[[Callable[..., Awaitable[ToolResult | str] | ToolResult | str]], Tool]:
-    """Declare a tool. A tool that says nothing about its access may change anything unless its risk is
-    low. A function that is not async runs in a thread, so that it keeps nobody waiting."""
+) -> Callable[[Callable[..., Any]], Tool]:
+    """Declare a tool: its parameters become the schema the model sees, its docstring the description.
+
+        @tool(risk="low")
+        def add(a: int, b: int = 0) -> int:
+            \"\"\"Add two numbers.\"\"\"
+            return a + b
+
+        @tool(risk="medium")
+        async def book(ctx: ToolContext, order: Order) -> str:
+            \"\"\"Book an order.\"\"\"
+            ctx.progress("booking\\n")
+            return order.customer
+
+    The context of the call comes first if the function wants it: a first parameter that is annotated as
+    `ToolContext`, has no annotation, or is named `ctx`. Every other parameter needs an annotation: plain
+    types, dataclasses, msgspec structs and Pydantic models, and lists and optionals of them. The result is a
+    text, a `ToolResult`, or anything that has a JSON form. The decorated function stays callable: `add(1, 2)`
+    is 3.
+
+    A tool that says nothing about its access may change anything unless its risk is low. A function that is
+    not async runs in a thread, so that it keeps nobody waiting.
+    """
 
     def declare(function: Callable[..., Any]) -> Tool:
         record = arguments_type(function)
@@ -167,11 +194,11 @@ def tool(
             raise TypeError(f"tool {function.__name__} yields; expected one result (ctx.progress shows more)")
 
         called = function if inspect.iscoroutinefunction(function) else _in_thread(function)
+        with_context = takes_context(function)
 
         async def run(ctx: ToolContext, arguments: msgspec.Struct) -> ToolResult:
             given = {field: getattr(arguments, field) for field in record.__struct_fields__}
-            result = await called(ctx, **given)
-            return ToolResult(result) if isinstance(result, str) else result
+            return _as_result(await (called(ctx, **given) if with_context else called(**given)))
 
         return Tool(
             name=name or function.__name__,
@@ -189,14 +216,31 @@ def tool(
             source=source,
             survey=survey,
             risk_in_sandbox=risk_in_sandbox,
+            function=function,
         )
 
     return declare
 
 
+def _as_result(result: Any) -> ToolResult:
+    """The answer of a tool function as the loop needs it. Raises `ToolError` for what has no JSON form."""
+    if isinstance(result, ToolResult):
+        return result
+    if isinstance(result, str):
+        return ToolResult(result)
+    if hasattr(result, "model_dump_json"):  # a Pydantic model
+        return ToolResult(result.model_dump_json())
+    try:
+        return ToolResult(
+            "the tool returned nothing" if result is None else msgspec.json.encode(result).decode()
+        )
+    except (TypeError, ValueError) as error:
+        raise ToolError(f"the tool answered with {type(result).__name__}, which has no JSON form") from error
+
+
 def _in_thread(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-    async def called(ctx: ToolContext, **given: Any) -> Any:
-        result = await asyncio.to_thread(function, ctx, **given)
+    async def called(*args: Any, **given: Any) -> Any:
+        result = await asyncio.to_thread(function, *args, **given)
         return await result if inspect.isawaitable(result) else result
 
     return called

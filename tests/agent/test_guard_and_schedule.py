@@ -44,9 +44,14 @@ def test_other_work_in_between_starts_the_count_again() -> None:
 
 def test_REL_029_more_than_three_malformed_calls_in_a_row_ask_the_person() -> None:
     guard = LoopGuard()
-    assert [guard.malformed() for _ in range(4)] == [False, False, False, True]
+
+    def malformed_reply(calls: int = 1) -> bool:
+        guard.begin_reply()
+        return [guard.malformed() for _ in range(calls)][-1]
+
+    assert [malformed_reply(calls) for calls in (1, 4, 2, 1)] == [False, False, False, True]
     guard.well_formed()
-    assert guard.malformed() is False
+    assert malformed_reply(4) is False
 
 
 def test_reads_run_together_and_whatever_changes_something_stands_alone() -> None:

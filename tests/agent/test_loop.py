@@ -477,6 +477,17 @@ async def test_REL_029_calls_nobody_can_take_end_the_turn_after_three() -> None:
     assert (outcome.outcome, outcome.error, outcome.replies) == ("limit", "loop", 4)
 
 
+async def test_part_4_several_malformed_calls_of_one_reply_count_once_and_the_model_reads_why() -> None:
+    wrong = [("c1", "nosuch", "{}"), ("c2", "look", "{"), ("c3", "nosuch", "{}"), ("c4", "look", "[]")]
+    made = [calls(*wrong), calls(("c5", "look", '{"path": "x"}')), says("better")]
+    bench = Bench(ScriptedLane(*made), look)
+    outcome = await agent_loop([bench.said("go")], bench.agent, bench.history, bench.host())
+    bench.check()
+    assert (outcome.outcome, outcome.replies) == ("completed", 3)
+    assert [status for _, status, _ in results(bench)] == ["error"] * 4 + ["ok"]
+    assert all(text for _, _, text in results(bench))
+
+
 async def test_REL_039_the_same_call_with_the_same_result_is_noticed_and_stopped() -> None:
     made = [calls((f"c{n}", "look", '{"path": "x"}')) for n in range(9)]
     bench = Bench(ScriptedLane(*made), look)

@@ -43,7 +43,6 @@ UNFIT = {
     "a category there is not": (declared("def a(ctx):", with_="category='my'"), "as category one of files"),
     "a default JSON has not": (declared("def a(ctx, x: float = float('nan')):"), "not JSON compliant"),
     "a lifetime that is a word": (declared("def a(ctx):", with_="cache_s='soon'"), "Expected `float`"),
-    "no context": (declared("def a():"), "expected the context of the call as first parameter"),
     "any number of arguments": (declared("def a(ctx, *x: int):"), "expected parameters with names, found *x"),
     "arguments without names": (declared("def a(ctx, x: int, /):"), "expected parameters with names"),
     "a record that holds itself": (
@@ -121,7 +120,7 @@ def test_a_preview_that_fails_says_so_and_one_that_refuses_is_heard() -> None:
 
 RESULTS = {
     "5": ToolResult("5"),
-    "{'a': 1}": ToolResult("{'a': 1}"),
+    "{'a': 1}": ToolResult('{"a":1}'),
     "None": ToolResult("the tool returned nothing"),
     "ToolResult(5)": ToolResult("5"),
     "ToolResult('x', 'shown', ['a.png'])": ToolResult("x"),
