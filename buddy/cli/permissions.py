@@ -25,6 +25,7 @@ from buddy.safety.policy_command import judge_command
 from buddy.safety.policy_table import Decision
 from buddy.safety.sanitise import visible
 from buddy.safety.shell.analysis import Analyser
+from buddy.safety.shell.place import TRUSTED_PATH
 from buddy.sessions.folder import workspace_root
 
 MAX_LINE_BYTES = 1 << 20
@@ -72,8 +73,10 @@ def _judge_here(environment: Mapping[str, str]) -> Judge:
     boundary = Boundary(os.path.realpath(workspace_root(cwd)), cwd, home)
     analyser = Analyser()
 
+    search_path = environment.get("PATH") or TRUSTED_PATH
+
     def judge(command: str) -> tuple[Decision, str]:
-        verdict = judge_command(command, boundary, analyser)
+        verdict = judge_command(command, boundary, analyser, search_path=search_path)
         return verdict.decision, verdict.why
 
     return judge

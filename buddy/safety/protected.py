@@ -6,6 +6,7 @@ never matters: the file system may not care about it either.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 
@@ -44,6 +45,7 @@ _EXAMPLE = pattern(
 )
 _PROCESS_SECRETS = pattern(r"/proc/[^/]+/(?:task/[^/]+/)?(?:environ|mem|auxv|maps|fd)(?:/.*)?")
 _RUN_BY_PYTHON = pattern(r".*/site-packages/(?:.*/)?(?:[^/]*\.pth|usercustomize\.py)|.*/sitecustomize\.py")
+_SHORT_NAME = pattern(r"([a-z0-9_-]{1,6})~[0-9]{1,3}(?:\.[a-z0-9]{1,3})?")
 _IGNORED_BY_SOME_FILE_SYSTEMS = pattern("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\u206a-\u206f\ufeff]")
 
 
@@ -61,7 +63,7 @@ def protected_reason(path: str, places: Places) -> str:
     text = _folded(path)
     parts = text.split("/")
     for part in parts:
-        reason = PROTECTED_ANYWHERE.get(part)
+        reason = PROTECTED_ANYWHERE.get(part) or _by_windows_name(part, PROTECTED_ANYWHERE)
         if reason:
             return reason
     if parts[-1].endswith(".code-workspace"):
@@ -82,7 +84,7 @@ def secret_reason(path: str, places: Places) -> str:
     if _EXAMPLE().fullmatch(name):
         return ""
     for part in parts:
-        reason = SECRET_ANYWHERE.get(part)
+        reason = SECRET_ANYWHERE.get(part) or _by_windows_name(part, SECRET_ANYWHERE)
         if reason:
             return reason
     if _SECRET_NAME().fullmatch(name):
@@ -92,12 +94,33 @@ def secret_reason(path: str, places: Places) -> str:
     return _listed(text, SECRET_AT_HOME, places.home) or _listed(text, SECRET_ROOTS, "")
 
 
+def _by_windows_name(part: str, names: dict[str, str]) -> str:
+    """The reason for what NTFS, which WSL shows as a folder, also takes for one of the names: a stream of it
+    (`.git::$INDEX_ALLOCATION`), and its short name (`GIT~1`)."""
+    if ":" not in part and "~" not in part:
+        return ""
+    whole = part.partition(":")[0].rstrip(" .")
+    reason = names.get(whole, "")
+    short = _SHORT_NAME().fullmatch(whole)
+    if reason or short is None:
+        return reason
+    return next((why for name, why in names.items() if _short_stem(name) == short[1]), "")
+
+
+def _short_stem(name: str) -> str:
+    """What a short name begins with: the first six letters of a name without its dots and its ending."""
+    stem, _, ending = name.lstrip(".").rpartition(".")
+    return re.sub(r"[^a-z0-9_-]", "", stem or ending)[:6]
+
+
 def is_plain_name(name: str) -> bool:
     """Whether a file's name by itself cannot look secret: a quick answer for listings of thousands. False
     says nothing; `secret_reason` decides then. The folders it lies in are not judged."""
     text = name.lower()
     return (
         text.isascii()
+        and ":" not in text
+        and "~" not in text
         and not text.startswith(_SECRET_BEGINNINGS)
         and not text.endswith(_SECRET_ENDS)
         and text not in SECRET_ANYWHERE

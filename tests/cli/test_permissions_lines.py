@@ -147,3 +147,19 @@ def test_a_line_without_end_is_not_read_into_memory() -> None:
 
     found = list(requests(cast("BinaryIO", Endless())))
     assert [one.wrong for one in found] == [f"line 1 of stdin is longer than {MAX_LINE_BYTES} bytes"]
+
+
+def test_RU_L7_programs_are_looked_up_on_the_persons_path(tmp_path: Path) -> None:
+    own = tmp_path / "bin" / "ls"
+    own.parent.mkdir()
+    own.write_text("#!/bin/sh\n")
+    own.chmod(0o755)
+    done = subprocess.run(
+        [*BUDDY, "--json"],
+        input=b'{"id": 1, "command": "ls"}',
+        capture_output=True,
+        cwd=tmp_path,
+        env={"PATH": f"{own.parent}:{os.environ['PATH']}", "HOME": str(tmp_path)},
+        check=True,
+    )
+    assert "would be the workspace's own" in json.loads(done.stdout)["why"]

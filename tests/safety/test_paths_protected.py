@@ -309,3 +309,35 @@ def test_RU_L8_names_that_run_something_are_protected(name: str) -> None:
 )
 def test_RU_L8_names_that_only_look_like_them_are_not(name: str) -> None:
     assert protected_reason(f"/work/{name}", Places("/home/u", workspace=("/work",))) == ""
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "GIT~1/hooks/x",
+        "git~1/config",
+        ".git::$INDEX_ALLOCATION/hooks/x",
+        ".git:x/hooks/x",
+        ".GIT. ::$INDEX_ALLOCATION/config",
+        ".bashrc::$DATA",
+        "BASHRC~1",
+        "VSCODE~1/tasks.json",
+        "sub/CLAUDE~2/settings.json",
+        "BASH_P~1",
+        "ENVRC~1",
+        "BUDDY~1.TOM",
+        "SSH~1/config",
+    ],
+)
+def test_RU_L3_names_that_ntfs_takes_for_protected_ones_are_protected(path: str) -> None:
+    assert protected_reason(f"/work/{path}", Places("/home/u"))
+
+
+@pytest.mark.parametrize("path", ["a~1", "src/main.py:12", "notes:x", "git~x", "legit~1", "x~12/y"])
+def test_RU_L3_ordinary_names_with_those_signs_are_not(path: str) -> None:
+    assert not protected_reason(f"/work/{path}", Places("/home/u"))
+
+
+@pytest.mark.parametrize("path", ["SSH~1/id", ".ssh::$INDEX_ALLOCATION/x", ".netrc::$DATA", "NETRC~1"])
+def test_RU_L3_secrets_by_their_ntfs_names_are_secret(path: str) -> None:
+    assert secret_reason(f"/work/{path}", Places("/home/u"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 
@@ -17,6 +18,7 @@ from buddy.safety.policy_state import LogEntry, Policy
 from buddy.safety.policy_table import MODES, mode_named
 from buddy.safety.rules import Rule
 from buddy.safety.shell.analysis import Analyser
+from buddy.safety.shell.place import TRUSTED_PATH
 from buddy.tasks.inbox import OpenRequest
 
 _WORDS = re.compile(r"(?:(?P<which>all|\d+)(?!\w|\.\d))?\s*(?P<rest>.*)", re.DOTALL)
@@ -188,6 +190,7 @@ def _test(context: Context, text: str) -> None:
         approvals=policy.approvals,
         mode=policy.mode,
         trusted=policy.trusted,
+        search_path=os.environ.get("PATH") or TRUSTED_PATH,
         now=time.time(),
     )
     context.stage.print(
