@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from buddy.agent.provider import ProviderError
@@ -81,6 +80,8 @@ class ModelServer:
             return error.message if error.kind == "auth" else ""
         if not names or model in names:
             return ""
+        from difflib import get_close_matches  # 1 ms that only a missing model needs
+
         near = get_close_matches(model, names, 1, 0.5)
         hint = f"did you mean {near[0]}?" if near else f"it has {_few(names)}"
         return f"{self.host} has no model {model!r}; {hint}"

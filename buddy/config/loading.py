@@ -124,11 +124,7 @@ def load(
     settings, first = _with_first_model(settings, environment)
     if first is not None:
         warnings.append(f"model: {first.model}, because {first.key_env} is set; /model changes it")
-    if settings.sandbox.level == "require":
-        raise ConfigError(
-            '[sandbox] level = "require": this version has no sandbox, so no command could run; set "auto" '
-            "and approve commands yourself"
-        )
+    _check_sandbox(settings)
     return Loaded(
         settings,
         tuple(warnings),
@@ -139,6 +135,14 @@ def load(
         own_model,
         first.model if first else "",
     )
+
+
+def _check_sandbox(settings: Settings) -> None:
+    if settings.sandbox.level == "require":
+        raise ConfigError(
+            '[sandbox] level = "require": this version has no sandbox, so no command could run; set "auto" '
+            "and approve commands yourself"
+        )
 
 
 def _model_of(table: Table) -> str:
