@@ -11,7 +11,7 @@ from buddy.agent.typed_number import whole_number
 
 COMMANDS = {
     "exec": "run one prompt without a terminal: buddy exec PROMPT",
-    "resume": "come back to a session: its ID, its name, or a choice",
+    "resume": "come back to a session: its ID, name, or a choice",
     "demo": "try the whole program with a scripted model, no key",
     "init": "write a commented buddy.toml (--print: show all)",
     "login": "store a key: buddy login [profile]",

@@ -433,7 +433,7 @@ async def test_a_session_in_use_is_refused(tmp_path: Path) -> None:
             await server.arrived(1)
             ran = await desk.run("exec", "--continue", "more")
     assert (ran.code, len(ran.told())) == (2, 1), ran.err
-    assert "open" in ran.err
+    assert "Open in another buddy" in ran.err
 
 
 async def test_debug_prints_the_path_of_a_log_that_is_written(tmp_path: Path) -> None:
