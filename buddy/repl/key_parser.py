@@ -2,7 +2,7 @@
 
 Its parser looks for the end of a paste in all that has come, with every kilobyte: minutes for a few
 megabytes. And a paste whose end never comes (a connection that lost it, a program that wrote half of one)
-takes every key from then on, Ctrl+C too.
+takes every key from then on, Ctrl+C too. A paste without brackets is found by `bursts`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Callable
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
+
+from buddy.repl.bursts import Bursts, Piece
 
 _BEGIN = "\x1b[200~"
 _END = "\x1b[201~"
@@ -27,9 +29,15 @@ class KeyParser(Vt100Parser):
     ended by Ctrl+C or Ctrl+D; what had come of it is then pasted, and the key does nothing else."""
 
     def __init__(
-        self, feed_key_callback: Callable[[KeyPress], None], clock: Callable[[], float] = time.monotonic
+        self,
+        feed_key_callback: Callable[[KeyPress], None],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        brackets: bool = True,
     ) -> None:
         self._clock = clock
+        self._bursts = Bursts(clock, brackets=brackets)
+        self._begun = ""
         self.keys_of: Callable[[str], str] = lambda data: data
         self._pieces: list[str] = []
         self._tail = ""
@@ -40,7 +48,7 @@ class KeyParser(Vt100Parser):
         """Take what has come."""
         now = self._clock()
         if not self._in_bracketed_paste:
-            super().feed(data if _BEGIN in data else self.keys_of(data))
+            self._feed_keys(data if _BEGIN in data else self.keys_of(data))
             if not self._pieces:
                 self._heard_at = now
         elif data in _WAYS_OUT and now - self._heard_at >= UNFINISHED_S:
@@ -49,9 +57,48 @@ class KeyParser(Vt100Parser):
             self._heard_at = now
             self._gather(data)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether keys are held back until it is quiet."""
+        return self._bursts.is_waiting
+
+    def quiet(self) -> None:
+        """Nothing has come for a while."""
+        self._press(self._bursts.release())
+
+    def _feed_keys(self, data: str) -> None:
+        """Keys up to the beginning of a paste in brackets, which may itself come in pieces."""
+        whole = self._begun + data
+        at = whole.find(_BEGIN)
+        if at >= 0:
+            keys, rest = whole[len(self._begun) : at], whole[max(at, len(self._begun)) :]
+            self._begun = ""
+            if keys:
+                self._press(self._bursts.feed(keys))
+            self.quiet()
+            super().feed(rest)
+            return
+        self._begun = next(
+            (whole[-length:] for length in range(len(_BEGIN) - 1, 0, -1) if whole.endswith(_BEGIN[:length])),
+            "",
+        )
+        if data:
+            self._press(self._bursts.feed(data))
+
+    def _press(self, pieces: list[Piece]) -> None:
+        for kind, text in pieces:
+            match kind:
+                case "keys":
+                    super().feed(text)
+                case "paste":
+                    self.feed_key_callback(KeyPress(Keys.BracketedPaste, text))
+                case "enter":
+                    self.feed_key_callback(KeyPress(Keys.ControlM, "\r" + text))
+
     def reset(self, request: bool = False) -> None:
         """Forget what was begun."""
         super().reset(request)
+        self._begun = ""
         self._pieces.clear()
         self._tail = ""
 

@@ -80,7 +80,12 @@ KEY_HELP: tuple[tuple[str, str], ...] = (
 
 def escape_s(environ: Mapping[str, str]) -> float:
     """How long the rest of an escape sequence may take where this is the environment."""
-    return FAR_ESCAPE_S if any(environ.get(name) for name in _FAR) else ESCAPE_S
+    return FAR_ESCAPE_S if is_far(environ) else ESCAPE_S
+
+
+def is_far(environ: Mapping[str, str]) -> bool:
+    """Tell whether the keys come over a network."""
+    return any(environ.get(name) for name in _FAR)
 
 
 def teach_shift_enter() -> None:

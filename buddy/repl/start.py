@@ -2,30 +2,80 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import TextIO
 
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.input.vt100 import Vt100Input, raw_mode
+from prompt_toolkit.key_binding.key_processor import KeyPress
 
 from buddy.repl.app import Repl, Settings
+from buddy.repl.bursts import FAR_QUIET_S, QUIET_S
+from buddy.repl.countdown import Countdown
 from buddy.repl.ground import GroundQuestion
 from buddy.repl.intents import Intent
 from buddy.repl.key_parser import KeyParser
+from buddy.repl.keys import is_far
 from buddy.repl.output import FrameOutput, TerminalWriter, encoded, terminal_size
 from buddy.repl.outside import Modes
 from buddy.repl.view_state import DeskFacts
 
+READ_BYTES = 65536
+_UNBRACKETED = ("linux", "vt", "ansi", "cons", "sun", "screen")
+"""How TERM begins where a paste comes without brackets; inside tmux `screen` is tmux."""
+
+
+def brackets_pastes(environ: Mapping[str, str]) -> bool:
+    """Tell whether this terminal puts a paste in brackets."""
+    if environ.get("TMUX"):
+        return True
+    return not environ.get("STY") and not environ.get("TERM", "").startswith(_UNBRACKETED)
+
 
 class Keyboard(Vt100Input):
-    """Keys. The terminal is left as it was before buddy came, which is not how it was when the screen did."""
+    """Keys. The terminal is left as it was before buddy came, which is not how it was when the screen did.
+    What the parser holds back is handed on when it is quiet."""
 
-    def __init__(self, stdin: TextIO, modes: Modes | None) -> None:
+    def __init__(self, stdin: TextIO, modes: Modes | None, environ: Mapping[str, str]) -> None:
         super().__init__(stdin)
         self._modes = modes
-        self.vt100_parser = self.parser = KeyParser(lambda key: self._buffer.append(key))
+        self.parser = KeyParser(lambda key: self._buffer.append(key), brackets=brackets_pastes(environ))
+        self.vt100_parser = self.parser
+        self._quiet_s = FAR_QUIET_S if is_far(environ) else QUIET_S
+        self._ready: Callable[[], None] = lambda: None
+        self._quiet = Countdown(lambda: self._ready())
+        self._is_away = False
+
+    def attach(self, input_ready_callback: Callable[[], None]) -> AbstractContextManager[None]:
+        """Read keys from now on."""
+        self._ready = input_ready_callback
+        return super().attach(input_ready_callback)
+
+    @contextmanager
+    def detach(self) -> Generator[None]:
+        """Leave the keys to another program."""
+        self._quiet.stop()
+        self._is_away = True
+        try:
+            with super().detach():
+                yield
+        finally:
+            self._is_away = False
+
+    def read_keys(self) -> list[KeyPress]:
+        """Read what has come; nothing, when the countdown is over."""
+        data = self.stdin_reader.read(READ_BYTES)
+        if data:
+            self.parser.feed(data)
+        elif not self._quiet.is_on:
+            self.parser.quiet()
+        if self.parser.is_waiting and not self._is_away:
+            self._quiet.start(asyncio.get_running_loop(), self._quiet_s)
+        pressed, self._buffer = self._buffer, []
+        return pressed
 
     def raw_mode(self) -> AbstractContextManager[None]:
         """Every key as it is typed."""
@@ -55,7 +105,7 @@ def open_repl(
         fd=fd,
         encoding=encoding,
     )
-    keyboard = Keyboard(sys.stdin, modes)
+    keyboard = Keyboard(sys.stdin, modes, settings.environ)
     repl = Repl(
         settings=settings,
         terminal=terminal,

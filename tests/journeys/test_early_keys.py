@@ -133,7 +133,7 @@ async def test_REL_060_a_start_that_fails_gives_the_terminal_back(tmp_path: Path
         async with on_terminal(desk, program=program, ready="ZeroDivisionError") as terminal:
             assert await terminal.exit_code() == 1
             assert terminal.is_restored()
-            assert "this is a mistake in buddy" in "\n".join(terminal.rows())
+            assert "This is a bug in buddy" in "\n".join(terminal.rows())
 
 
 async def test_settings_that_are_wrong_end_it_with_the_terminal_restored(tmp_path: Path) -> None:
