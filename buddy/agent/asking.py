@@ -101,16 +101,15 @@ class _Stream:
     def cut(self) -> AssistantMessage:
         """The reply as far as it arrived. Its calls are never run: unanswered calls would make the history
         illegal."""
-        message = self.assembler.partial()
-        parts = tuple(part for part in message.parts if not isinstance(part, Call))
-        return msgspec.structs.replace(message, parts=parts)
+        return without_calls(self.assembler.partial())
 
     async def announce_cut(self) -> AssistantMessage | None:
         """Count and announce what arrived of a reply that broke off; the message, unrecorded, if it is worth
         keeping."""
         if not self.shown:
             return None
-        counted, usage = self._count(self.cut())
+        counted, usage = self._count(self.assembler.partial())
+        counted = without_calls(counted)
         self._announce(counted, usage)
         return counted if worth_keeping(counted) else None
 
@@ -122,6 +121,12 @@ class _Stream:
         total_s = host.now() - self.started_at
         host.emit(ReplyFinished(message, ReplyTiming(self.first_content_s, total_s)))
         host.emit(usage)
+
+
+def without_calls(message: AssistantMessage) -> AssistantMessage:
+    """A cut reply as it is kept."""
+    parts = tuple(part for part in message.parts if not isinstance(part, Call))
+    return msgspec.structs.replace(message, parts=parts)
 
 
 def worth_keeping(message: AssistantMessage) -> bool:

@@ -203,6 +203,11 @@ class TokenMeter:
         elif estimated_input and usage.input_tokens:
             raw = estimated_input / self._factor
             self._factor = min(3.0, max(0.5, usage.input_tokens / raw))
+        if message.finish == "cut":
+            # Anthropic's count of a reply that broke off is the placeholder of its beginning.
+            streamed = round(sum(map(_part_tokens, message.parts)))
+            if streamed > usage.output_tokens:
+                usage = msgspec.structs.replace(usage, output_tokens=streamed, estimated=True)
         self.last = usage
         self.total = added(self.total, usage)
         self.context_tokens = usage.input_tokens + usage.output_tokens

@@ -69,6 +69,8 @@ class ChatDecoder:
         self._reason: FinishReason | None = None
         self._opaque: dict[str, Any] = {}
         self._details = ReasoningDetails()
+        self._block = 0
+        self._has_blocks = False
         self.is_done = False
 
     def feed(self, event: SseEvent) -> Pieces:
@@ -145,9 +147,12 @@ class ChatDecoder:
             self._reason = REASONS.get(reason, "stop")
 
     def _delta(self, delta: Mapping[str, Any], out: list[ModelDelta | ProviderError]) -> None:
-        reasoned = False
+        blocks = items(delta.get("thinking_blocks"))
+        for block in blocks:
+            self._thinking_block(mapping(block), out)
+        reasoned = bool(blocks)
         for key, value in delta.items():
-            if not value or key == "role":
+            if not value or key in ("role", "thinking_blocks"):
                 continue
             if key == "content":
                 self._content(value, out)
@@ -159,6 +164,8 @@ class ChatDecoder:
                 out.append(_call({"index": 0, "function": value}))
             elif key == "reasoning_details":
                 self._details.add(value)
+            elif key == "provider_specific_fields" and self._has_blocks:
+                continue  # LiteLLM repeats the blocks there
             elif key in ECHOED or any(word in key for word in SECRET_WORDS):
                 self._opaque[key] = value
             elif not reasoned and any(word in key for word in REASONING_WORDS):
@@ -166,6 +173,20 @@ class ChatDecoder:
                 if text:
                     reasoned = True
                     out.append(ThinkingPiece(text))
+
+    def _thinking_block(self, block: Mapping[str, Any], out: list[ModelDelta | ProviderError]) -> None:
+        """A piece of a signed block of Anthropic's behind a LiteLLM proxy; the signature completes it."""
+        self._has_blocks = True
+        if block.get("type") == "redacted_thinking":
+            self._block += 1
+            out.append(ThinkingPiece("", self._block, opaque=dict(block)))
+            self._block += 1
+            return
+        text, signature = string(block.get("thinking")), string(block.get("signature"))
+        if text or signature:
+            out.append(ThinkingPiece(text, self._block, signature))
+        if signature:
+            self._block += 1
 
     def _content(self, value: Any, out: list[ModelDelta | ProviderError]) -> None:
         if isinstance(value, str):

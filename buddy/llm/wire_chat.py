@@ -13,6 +13,7 @@ from buddy.agent.messages import (
     Image,
     Message,
     Text,
+    Thinking,
     ToolMessage,
     UserMessage,
     calls_of,
@@ -212,6 +213,9 @@ class ChatWire:
         for reply in replies:
             if reply.finish != "cut" and is_at_home(reply, LANE, self._model):
                 out.update(reply.opaque)
+                blocks = _thinking_blocks(reply)
+                if blocks:
+                    out["thinking_blocks"] = [*out.get("thinking_blocks", ()), *blocks]
         if calls:
             out["tool_calls"] = [self._call(reply, call) for reply, call in calls]
         return out
@@ -241,6 +245,17 @@ class ChatWire:
                 content = [{"type": "text", "text": system, "cache_control": CACHE_MARK}]
             self._system = (system, dumps({"role": "system", "content": content}))
         return self._system[1]
+
+
+def _thinking_blocks(reply: AssistantMessage) -> list[dict[str, Any]]:
+    """Anthropic's signed blocks, which a LiteLLM proxy gave and wants back before a tool round."""
+    out: list[dict[str, Any]] = []
+    for part in reply.parts:
+        if isinstance(part, Thinking) and part.opaque.get("type") == "redacted_thinking":
+            out.append(dict(part.opaque))
+        elif isinstance(part, Thinking) and part.signature:
+            out.append({"type": "thinking", "thinking": part.text, "signature": part.signature})
+    return out
 
 
 def _definition(tool: ToolDefinition) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -268,3 +269,14 @@ def test_REL_021_a_compaction_never_splits_a_call_from_its_result(
     assert sum(map(message_tokens, view)) < sum(map(message_tokens, history))
     boundary = history[: found.through]
     assert is_legal(boundary) == []
+
+
+def test_RU_6_a_broken_reply_counts_what_streamed_where_the_provider_stated_less() -> None:
+    counter = meter()
+    placeholder = Usage(100, 1, 0, 0, 0, estimated=False)
+    cut = AssistantMessage("r", (Text("word " * 400),), "m", "anthropic", "cut", placeholder, {})
+    counted, _ = counter.settle(100, cut)
+    assert (counted.usage.input_tokens, counted.usage.output_tokens) == (100, 500)
+    assert counted.usage.estimated
+    whole = msgspec.structs.replace(cut, finish="stop")
+    assert counter.settle(100, whole)[0].usage == placeholder

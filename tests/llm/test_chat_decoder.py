@@ -7,18 +7,22 @@ from typing import Any
 
 import pytest
 
-from buddy.agent.messages import Usage
+from buddy.agent.messages import ToolMessage, Usage, thinking_of
 from buddy.agent.provider import (
     CallPiece,
     Finished,
+    ModelRequest,
     OpaquePiece,
     ProviderError,
     TextPiece,
     ThinkingPiece,
     UsagePiece,
 )
+from buddy.agent.reply import ReplyAssembler
 from buddy.llm.chat_decoder import ChatDecoder
+from buddy.llm.quirks import chat_quirks
 from buddy.llm.sse import SseEvent
+from buddy.llm.wire_chat import LANE, ChatWire
 
 
 def event(data: Any, name: str = "") -> SseEvent:
@@ -312,3 +316,36 @@ def test_an_answer_without_choices_is_an_error_in_its_own_words():
     (error,) = ChatDecoder("example.com").whole({"hello": 1})
     assert isinstance(error, ProviderError)
     assert error.message == "example.com answered without any choices"
+
+
+def test_RU_4_signed_thinking_of_a_litellm_proxy_is_kept_and_sent_back() -> None:
+    def block(**fields: str) -> list[dict[str, str]]:
+        return [{"type": "thinking", **fields}]
+
+    decoder, assembler = ChatDecoder("proxy"), ReplyAssembler("r1", "via-anthropic", LANE)
+    call = {"index": 0, "id": "c1", "function": {"name": "look", "arguments": "{}"}}
+    signed = block(thinking="", signature="sig")
+    redacted = [{"type": "redacted_thinking", "data": "sealed"}]
+    for one in (
+        chunk({"reasoning_content": "let ", "thinking_blocks": block(thinking="let ")}),
+        chunk({"reasoning_content": "me", "thinking_blocks": block(thinking="me")}),
+        chunk({"thinking_blocks": signed, "provider_specific_fields": {"thinking_blocks": signed}}),
+        chunk({"thinking_blocks": redacted}),
+        chunk({"tool_calls": [call]}),
+        chunk({}, "tool_calls"),
+        DONE,
+    ):
+        for piece in decoder.feed(one):
+            assert not isinstance(piece, ProviderError)
+            assembler.feed(piece)
+    reply = assembler.finish()
+    assert thinking_of(reply) == "let me"
+    history = (reply, ToolMessage("t1", "c1", "look", "seen", "ok"))
+    asked = ModelRequest("via-anthropic", "", history, ())
+    sent = json.loads(ChatWire(chat_quirks("proxy", "via-anthropic"), "via-anthropic").body(asked))
+    assert sent["messages"][0]["thinking_blocks"] == [
+        {"type": "thinking", "thinking": "let me", "signature": "sig"},
+        *redacted,
+    ]
+    other = json.loads(ChatWire(chat_quirks("proxy", "gpt-9"), "gpt-9").body(asked))
+    assert "thinking_blocks" not in other["messages"][0]
