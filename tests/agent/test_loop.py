@@ -394,7 +394,7 @@ async def test_an_overflow_is_answered_by_one_compaction() -> None:
     bench.compaction = Compaction(1)
     outcome = await agent_loop([bench.said("go")], bench.agent, bench.history, bench.host())
     bench.check()
-    assert (outcome.error, "/compact" in outcome.reason) == ("context_overflow", True)
+    assert (outcome.error, "larger context" in outcome.reason) == ("context_overflow", True)
 
 
 async def test_a_turn_cancelled_before_it_starts_asks_nobody() -> None:
