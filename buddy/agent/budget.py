@@ -151,6 +151,11 @@ class TokenMeter:
         self._counted_tokens = 0.0
         self._fixed: dict[int, float] = {}
 
+    @property
+    def is_unpriced(self) -> bool:
+        """Whether the model's price is not known, so that no limit in dollars can be kept."""
+        return self._price(Usage(1_000, 1_000, 0, 0, 0, estimated=True)) is None
+
     def estimate(self, request: ModelRequest) -> int:
         """Tokens this request will use as input. Proportional to what is new: messages that were counted are
         recognised by identity, in C, and counted again only after something before them changed."""

@@ -13,6 +13,7 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
+from buddy.agent.budget import Budget
 from buddy.agent.events import AgentUiEvent, ApprovalRequested, ApprovalResolved
 from buddy.agent.history import reopened
 from buddy.agent.host import Outcome
@@ -96,6 +97,7 @@ class TaskBoard:
             task.background = record.number != focus
             self.tasks[record.number] = task
         self.focus = focus if focus in self.tasks else min(self.tasks, default=0)
+        self._spending.restore()
         self.notes.not_carried()
 
     def task(self, number: int) -> Task:
@@ -233,15 +235,20 @@ class TaskBoard:
         task = self._free(number)
         old = task.meter
         task.meter = self._spending.meter(name, old.report())
+        task.meter.budget = old.budget
         task.model = name
         self.parts.memory.record_task(number, task.record())
 
-    def set_budget(self, number: int, dollars: float) -> None:
-        """Limit a task, or (0) the session; 0 dollars is no limit."""
+    def set_budget(self, number: int, budget: Budget) -> None:
+        """Limit a task, or (0) the session; 0 dollars or tokens is no limit."""
         if number:
-            self._spending.limit_task(self.task(number), dollars)
+            self._spending.limit_task(self.task(number), budget)
         else:
-            self._spending.limit_session(dollars)
+            self._spending.limit_session(budget)
+
+    def budget(self, number: int) -> Budget:
+        """The limits of a task, or (0) of the session."""
+        return self.task(number).meter.budget if number else self._spending.session_budget
 
     async def close(self) -> None:
         """Cancel every turn and await it; what ran is paused, and goes on after a resume."""

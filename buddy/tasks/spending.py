@@ -45,14 +45,44 @@ class Spending:
         tokens = sum(meter.total.input_tokens + meter.total.output_tokens for meter in meters)
         return sum(meter.cost_usd for meter in meters), tokens
 
-    def limit_task(self, task: Task, dollars: float) -> None:
-        """What one task may cost from now on; 0 is no limit."""
-        task.meter.budget = Budget(dollars, task.meter.budget.max_tokens)
-        self._parts.memory.record_budget(BudgetSet(dollars, 0), task.number)
+    @property
+    def session_budget(self) -> Budget:
+        """The limits of the whole session."""
+        return self._session
 
-    def limit_session(self, dollars: float) -> None:
-        """What the whole session may cost from now on; 0 is no limit."""
-        self._session = Budget(dollars, self._session.max_tokens)
+    def limit_task(self, task: Task, budget: Budget) -> None:
+        """Limit what one task may use from now on; 0 is no limit."""
+        task.meter.budget = budget
+        self._parts.memory.record_budget(BudgetSet(budget.max_cost_usd, budget.max_tokens), task.number)
+
+    def limit_session(self, budget: Budget) -> None:
+        """Limit what the whole session may use from now on; 0 is no limit."""
+        self._put_session(budget)
+        self._parts.memory.record_budget(BudgetSet(budget.max_cost_usd, budget.max_tokens), 0)
+
+    def restore(self) -> None:
+        """Take up the limits that the journal of a resumed session holds. Of two limits for the session, the
+        journal's and the one this run was started with, the smaller holds."""
+        state = self._parts.memory.state()
+        if state.budget is not None:
+            mine, kept = self._session, state.budget
+            self._put_session(
+                Budget(
+                    _smaller(mine.max_cost_usd, kept.max_cost_usd),
+                    int(_smaller(mine.max_tokens, kept.max_tokens)),
+                )
+            )
+        for record in state.tasks:
+            task = self._tasks.get(record.number)
+            if task is not None and record.budget is not None:
+                task.meter.budget = Budget(record.budget.max_cost_usd, record.budget.max_tokens)
+
+    def _put_session(self, budget: Budget) -> None:
+        self._session = budget
         for task in self._tasks.values():
-            task.meter.session = self._session
-        self._parts.memory.record_budget(BudgetSet(dollars, 0), 0)
+            task.meter.session = budget
+
+
+def _smaller(one: float, other: float) -> float:
+    """The smaller of two limits, where 0 is none."""
+    return min(one, other) if one and other else one or other

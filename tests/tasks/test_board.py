@@ -396,12 +396,12 @@ async def test_REL_055_leaving_ends_every_turn_and_its_tools(tmp_path: Path) -> 
 async def test_REL_041_a_budget_pauses_and_a_larger_one_continues(tmp_path: Path) -> None:
     async with board_desk(tmp_path, look) as desk:
         desk.script(calls(("a", "look", '{"path": "x"}')), says("done"))
-        desk.board.set_budget(1, 0.02)
+        desk.board.set_budget(1, Budget(0.02))
         await desk.turn(1, "x" * 60)
         task = desk.board.task(1)
         assert task.state == "paused"
         assert "the budget of $0.02 is reached" in task.reason
-        desk.board.set_budget(1, 5)
+        desk.board.set_budget(1, Budget(5))
         desk.board.go_on(1)
         await desk.board.wait(1)
         assert (task.state, desk.texts(1)[-1]) == ("idle", "done")
@@ -415,7 +415,7 @@ async def test_REL_041_the_sessions_budget_counts_all_tasks(tmp_path: Path) -> N
         await desk.turn(2, "x" * 160)
         assert desk.board.task(2).state == "paused"
         assert "the session's budget of $0.05" in desk.board.task(2).reason
-        desk.board.set_budget(0, 0)
+        desk.board.set_budget(0, Budget())
         desk.script(says("two"))
         desk.board.go_on(2)
         await desk.board.wait(2)

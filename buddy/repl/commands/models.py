@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from buddy.agent.budget import Budget
 from buddy.agent.typed_number import whole_number
 from buddy.config.settings import MOST_DOLLARS
 from buddy.repl import words
@@ -13,6 +14,7 @@ from buddy.repl.port import Context
 from buddy.tasks.board import TaskBoard, TaskError
 
 MAX_SERVED = 30
+MOST_TOKENS = 1_000_000_000_000
 
 
 @command(family="models", usage="[NAME]", completes=("model",))
@@ -100,25 +102,91 @@ def session_cost(board: TaskBoard) -> tuple[float, bool]:
     return board.spent()[0], all(meter.cost_known for meter in used or meters)
 
 
-@command(family="models", usage="[@N] DOLLARS|off")
+@command(family="models", usage="[@N] [DOLLARS|N tokens|off]")
 async def budget(context: Context, argument: str) -> None:
-    """Set a limit in dollars: for the session, or for a task (/budget @3 0.50)"""
-    first, _, rest = argument.partition(" ")
-    number, rest = 0, rest.strip()
-    if first.startswith("@"):
-        named = whole_number(first[1:])
+    """Show or set a limit for the session or a task: /budget 5, /budget 200k tokens, /budget @3 0.50"""
+    given = argument.split()
+    number = 0
+    if given and given[0].startswith("@"):
+        named = whole_number(given[0][1:])
         if named is None:
-            raise CommandError(f"expected a task like @3, found {first[:40]!r}")
-        number, first, rest = named, rest, ""
-    if not first or rest:
-        raise CommandError("expected an amount: /budget 5, /budget @3 0.50, /budget off")
-    amount = 0.0 if first == "off" else _dollars(first.removeprefix("$"))
+            raise CommandError(f"expected a task like @3, found {given[0][:40]!r}")
+        number = named
+        del given[0]
     try:
-        context.board.set_budget(number, amount)
+        now = context.board.budget(number)
+        if not given:
+            _show_budget(context, number, now)
+            return
+        wanted = _budget(given, now)
+        _check_price(context, number, wanted)
+        context.board.set_budget(number, wanted)
     except TaskError as error:
         raise CommandError(str(error)) from error
-    whose = f"task {number}" if number else "the session"
-    context.stage.print(Note("info", f"budget of {whose}: {'none' if not amount else words.money(amount)}"))
+    context.stage.print(Note("info", f"budget of {_owner(number)}: {_limits(wanted)}"))
+
+
+def _budget(given: list[str], now: Budget) -> Budget:
+    """The limits after a command: the one that was named is changed, the other stays."""
+    match given:
+        case ["off"]:
+            return Budget(0.0, 0)
+        case [amount] if amount[-1:].lower() in ("k", "m"):
+            raise CommandError(f"expected a unit behind {amount[:20]}: /budget {amount[:20]} tokens")
+        case [amount]:
+            return Budget(_dollars(amount.removeprefix("$")), now.max_tokens)
+        case [amount, ("tokens" | "token" | "tok")]:
+            return Budget(now.max_cost_usd, _tokens(amount))
+        case [amount, ("dollars" | "dollar" | "usd" | "USD")]:
+            return Budget(_dollars(amount.removeprefix("$")), now.max_tokens)
+        case _:
+            raise CommandError(
+                "expected an amount: /budget 5, /budget 200k tokens, /budget @3 0.50, /budget off"
+            )
+
+
+def _check_price(context: Context, number: int, wanted: Budget) -> None:
+    """Refuse a limit in dollars where what is spent in dollars is not known."""
+    if not wanted.max_cost_usd:
+        return
+    tasks = [context.board.task(number)] if number else list(context.board.tasks.values())
+    unpriced = next((task for task in tasks if not task.closed and task.meter.is_unpriced), None)
+    if unpriced is not None:
+        raise CommandError(
+            f"task {unpriced.number}'s model has no known price, so a limit in dollars can't be kept; limit "
+            "tokens: /budget 200k tokens"
+        )
+
+
+def _show_budget(context: Context, number: int, now: Budget) -> None:
+    if number:
+        meter = context.board.task(number).meter
+        dollars, tokens = meter.cost_usd, meter.total.input_tokens + meter.total.output_tokens
+    else:
+        dollars, tokens = context.board.spent()
+    used = f"used so far: {words.money(dollars)}, {tokens:,} tokens"
+    context.stage.print(Note("info", f"budget of {_owner(number)}: {_limits(now)}; {used}"))
+
+
+def _owner(number: int) -> str:
+    return f"task {number}" if number else "the session"
+
+
+def _limits(budget: Budget) -> str:
+    dollars = words.money(budget.max_cost_usd) if budget.max_cost_usd else ""
+    tokens = f"{budget.max_tokens:,} tokens" if budget.max_tokens else ""
+    return " and ".join(filter(None, (dollars, tokens))) or "none"
+
+
+def _tokens(text: str) -> int:
+    scale = {"k": 1_000, "m": 1_000_000}.get(text[-1:].lower(), 1)
+    try:
+        amount = float(text[:-1] if scale > 1 else text.replace(",", "").replace("_", "")) * scale
+    except ValueError:
+        raise CommandError(f"expected a number of tokens like 200k, found {text[:40]!r}") from None
+    if not 0 <= amount <= MOST_TOKENS:
+        raise CommandError(f"expected 0 (no limit) to {MOST_TOKENS:,} tokens, found {text[:40]!r}")
+    return int(amount)
 
 
 def _dollars(text: str) -> float:
