@@ -15,10 +15,13 @@ async def _no_branch() -> str:
 
 class Branch:
     """The branch as it is shown, `main*` with changes that are not committed, "" outside a repository.
-    `look` asks git; `changed` follows each answer."""
+    `look` asks git."""
 
-    def __init__(self, look: Callable[[], Awaitable[str]] = _no_branch) -> None:
+    def __init__(
+        self, look: Callable[[], Awaitable[str]] = _no_branch, again_after_s: float = AGAIN_AFTER_S
+    ) -> None:
         self._look = look
+        self._again_after_s = again_after_s
         self._stale = asyncio.Event()
         self._known = asyncio.Event()
         self.shown = ""
@@ -37,12 +40,12 @@ class Branch:
         return self.shown
 
     async def watch(self, changed: Callable[[], None]) -> None:
-        """Look now and whenever it may have changed, not too often."""
+        """Look now and whenever it may have changed, not too often; `changed` follows each look."""
         while True:
             self.shown = await self._look()
             self._known.set()
             changed()
-            await asyncio.sleep(AGAIN_AFTER_S)
+            await asyncio.sleep(self._again_after_s)
             await self._stale.wait()
             self._stale.clear()
 

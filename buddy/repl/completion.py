@@ -25,7 +25,8 @@ from buddy.repl.port import Context
 from buddy.safety.sanitise import one_line, visible
 
 T = TypeVar("T")
-META_CHARS = 70
+META_CHARS = 300
+"""Of a description; the menu cuts it to the width there is."""
 _MENTION = re.compile(r"(?:^|(?<=\s))@(?P<path>(?:\\.|[^\s@])?(?:\\.|\S)*)$")
 _ADDRESS = re.compile(r"@(?P<number>\d*)")
 _COMMAND = re.compile(r"/(?P<name>[\w?-]*)")
@@ -154,14 +155,16 @@ class DeskCompleter(Completer):
 
 
 def command_offers(commands: Commands, beginning: str, sign: str = "/") -> list[Offer]:
-    """The commands that begin so, by name; an alias only where its name does not."""
+    """The commands that begin so: those of every day first, those that only explain last, by name; an alias
+    only where its name does not."""
     wanted = beginning.lower()
-    offers: list[Offer] = []
+    offers: list[tuple[int, str, Offer]] = []
     for one in commands.all():
         names = [name for name in (one.name, *one.aliases) if name.startswith(wanted)]
         if names:
-            offers.append(Offer(sign + names[0], one.help))
-    return sorted(offers, key=lambda offer: offer.text)
+            rank = 0 if one.essential else 2 if one.only_explains else 1
+            offers.append((rank, names[0], Offer(sign + names[0], one.help)))
+    return [offer for _rank, _name, offer in sorted(offers, key=lambda ranked: ranked[:2])]
 
 
 def task_offers(context: Context, beginning: str, sign: str) -> list[Offer]:

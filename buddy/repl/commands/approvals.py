@@ -43,7 +43,7 @@ def _requests(context: Context, which: str) -> tuple[OpenRequest, ...]:
 
 @command(family="approvals", usage="[N|all] [TIME]", completes=("request",))
 async def ok(context: Context, argument: str) -> None:
-    """Approve the oldest request, one by its number, or all; with a time: also what is like it, that long"""
+    """Approve the oldest request (or N, or all). With a time: similar ones too, until then"""
     parts = _WORDS.fullmatch(argument)
     which, rest = (parts["which"] or "", parts["rest"]) if parts else ("", argument)
     until = time.time() + duration_s(rest) if rest else None
@@ -93,7 +93,9 @@ def _standing(approvals: Approvals) -> str:
     }[approvals.now(now)]
 
 
-@command(family="approvals", usage="[plan|ask|edit|auto]", choices=("plan", "ask", "edit", "auto"))
+@command(
+    family="approvals", usage="[plan|ask|edit|auto]", choices=("plan", "ask", "edit", "auto"), essential=True
+)
 async def mode(context: Context, argument: str) -> None:
     """Show or set the permission mode (Shift+Tab goes through them)"""
     policy = context.desk.policy
@@ -115,7 +117,9 @@ async def plan(context: Context, argument: str) -> None:
     await mode.run(context, "plan")
 
 
-@command(family="approvals", usage="[log|test COMMAND|remove N]", choices=("log", "test", "remove"))
+@command(
+    family="approvals", usage="[log|test COMMAND|remove N]", choices=("log", "test", "remove"), essential=True
+)
 async def permissions(context: Context, argument: str) -> None:
     """List rules and grants, the log of decisions, or try a command: which rule decided, and why"""
     what, _, rest = argument.partition(" ")

@@ -33,7 +33,7 @@ async def more(context: Context, argument: str) -> None:
     context.stage.expand()
 
 
-@command(family="screen", usage="[code]", choices=("code",))
+@command(family="screen", usage="[code]", choices=("code",), essential=True)
 async def copy(context: Context, argument: str) -> None:
     """Copy the last answer to the clipboard, or (code) the last block of code in it"""
     if argument not in ("", "code"):

@@ -17,7 +17,7 @@ MAX_SERVED = 30
 MOST_TOKENS = 1_000_000_000_000
 
 
-@command(family="models", usage="[NAME]", completes=("model",))
+@command(family="models", usage="[NAME]", completes=("model",), essential=True)
 async def model(context: Context, argument: str) -> None:
     """Show or change the model of the task in front: a profile, or a model's name"""
     board = context.board
@@ -71,7 +71,7 @@ async def models(context: Context, argument: str) -> None:
         context.stage.print(Note("hint", f"{len(found) - 40} more; /models TEXT narrows it down"))
 
 
-@command(family="models")
+@command(family="models", essential=True)
 async def cost(context: Context, argument: str) -> None:
     """Show tokens and money, by task"""
     rows: list[tuple[str, ...]] = []

@@ -29,7 +29,8 @@ class SlashCommand(msgspec.Struct, frozen=True):
     """A declared command. `usage` is what follows the name ("" for nothing); `destructive` ones must be
     written out, their prefixes don't work. `choices` completes the first argument; what the next one names
     (the first, where there are no choices) is `completes`, and `then` completes the one after. `sends`: it
-    sends text, which must keep its order."""
+    sends text, which must keep its order. `essential`: it belongs to the short help and is offered first;
+    `only_explains`: it does nothing but say what to do instead, and is offered last."""
 
     name: str
     family: Family
@@ -42,6 +43,8 @@ class SlashCommand(msgspec.Struct, frozen=True):
     completes: tuple[Kind, ...]
     then: tuple[str, ...]
     sends: bool
+    essential: bool = False
+    only_explains: bool = False
 
     def line(self) -> str:
         """Name and usage."""
@@ -59,6 +62,8 @@ def command(
     completes: tuple[Kind, ...] = (),
     then: tuple[str, ...] = (),
     sends: bool = False,
+    essential: bool = False,
+    only_explains: bool = False,
 ) -> Callable[[Run], SlashCommand]:
     """Declare a command: an async function of (context, argument text). Its docstring's first line is its
     help."""
@@ -79,6 +84,8 @@ def command(
             completes=completes,
             then=then,
             sends=sends,
+            essential=essential,
+            only_explains=only_explains,
         )
 
     return declare

@@ -32,6 +32,7 @@ _ARGUMENT = re.compile(r"(?P<number>\d{1,30})(?:\s+(?P<what>conversation|files|b
     usage="[N [conversation|files|both]]",
     completes=("prompt",),
     then=("conversation", "files", "both"),
+    essential=True,
 )
 async def rewind(context: Context, argument: str) -> None:
     """Go back to before an earlier prompt: the conversation, the files changed since, or both"""

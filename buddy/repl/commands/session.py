@@ -174,13 +174,13 @@ async def fork(context: Context, argument: str) -> None:
     await _fork(context, argument)
 
 
-@command(family="session", usage="ID|NAME|last", completes=("session",))
+@command(family="session", usage="ID|NAME|last", completes=("session",), essential=True)
 async def resume(context: Context, argument: str) -> None:
     """Go to another session of this folder"""
     await _resume(context, argument or "last")
 
 
-@command(family="session", destructive=True)
+@command(family="session", destructive=True, essential=True)
 async def new(context: Context, argument: str) -> None:
     """Begin a new session; this one can be resumed"""
     _new(context)
@@ -206,7 +206,7 @@ async def reset(context: Context, argument: str) -> None:
     context.stage.print(Note("info", "the conversation is empty; the model starts anew"))
 
 
-@command(family="session", usage="[FOCUS|undo]")
+@command(family="session", usage="[FOCUS|undo]", essential=True)
 async def compact(context: Context, argument: str) -> None:
     """Let the model summarise the older part of the conversation; `undo` takes it back"""
     if argument == "undo":
@@ -224,7 +224,7 @@ async def compact(context: Context, argument: str) -> None:
     context.stage.print(PlainText(summary))
 
 
-@command(family="session")
+@command(family="session", essential=True)
 async def context_(context: Context, argument: str) -> None:
     """Show what fills the model's context"""
     task = context.board.task(context.focus)

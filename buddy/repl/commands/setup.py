@@ -54,7 +54,7 @@ async def doctor(context: Context, argument: str) -> None:
     context.stage.print(PlainText("\n".join(await asyncio.to_thread(context.desk.doctor))))
 
 
-@command(family="setup", usage="[FOCUS]", sends=True)
+@command(family="setup", usage="[FOCUS]", sends=True, essential=True)
 async def init(context: Context, argument: str) -> None:
     """Let the model look at the repository and write an AGENTS.md"""
     focus = f"\n\nPay special attention to: {argument}" if argument else ""
@@ -62,7 +62,7 @@ async def init(context: Context, argument: str) -> None:
     await context.board.steer(context.focus, text)
 
 
-@command(family="setup", usage="DIR", completes=("path",))
+@command(family="setup", usage="DIR", completes=("path",), only_explains=True)
 async def cd(context: Context, argument: str) -> None:
     """Say how to work in another directory"""
     where = context.boundary
@@ -72,7 +72,7 @@ async def cd(context: Context, argument: str) -> None:
     )
 
 
-@command(family="setup", name="add-dir", usage="DIR", completes=("path",))
+@command(family="setup", name="add-dir", usage="DIR", completes=("path",), only_explains=True)
 async def add_dir(context: Context, argument: str) -> None:
     """Say how to give access to a further directory"""
     raise CommandError(
@@ -81,7 +81,7 @@ async def add_dir(context: Context, argument: str) -> None:
     )
 
 
-@command(family="setup", usage="[PROFILE]")
+@command(family="setup", usage="[PROFILE]", only_explains=True)
 async def login(context: Context, argument: str) -> None:
     """Say how a key is stored"""
     said = (
@@ -90,7 +90,7 @@ async def login(context: Context, argument: str) -> None:
     context.stage.print(Note("info", f"{said}  in another terminal; it counts from the next request on"))
 
 
-@command(family="setup")
+@command(family="setup", only_explains=True)
 async def logout(context: Context, argument: str) -> None:
     """Say where keys are kept"""
     said = "keys come from the environment, the keyring, or credentials.json in buddy's data folder"
@@ -102,7 +102,7 @@ def _missing(name: str, what: str, instead: str) -> SlashCommand:
         raise CommandError(f"{what} are not in this version; {instead}")
 
     absent.__doc__ = f"({what}: not in this version)"
-    return command(family="setup", name=name)(absent)
+    return command(family="setup", name=name, only_explains=True)(absent)
 
 
 skills = _missing("skills", "skills", "AGENTS.md is read (/memory), and @file attaches any text")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from buddy.repl.blocks import PlainText, Table
+from buddy.repl.blocks import Block, Note, PlainText, Table
 from buddy.repl.commands.registry import Commands, SlashCommand, command
 from buddy.repl.keys import KEY_HELP
 from buddy.repl.port import Context
@@ -32,13 +32,20 @@ EXAMPLES = (
     ),
     ("files, shell", "@path attaches a file, !command runs one and shares it, !!command keeps it private"),
     ("coming back", "/session, /resume, buddy resume --last"),
-    ("the keys", "/keys, or ? and Enter"),
 )
 
 
+def short_help(commands: Commands) -> tuple[Block, ...]:
+    """The help that fits a screen: the commands of every day, and the way to the others."""
+    rows = tuple((one.line(), one.help) for one in commands.all() if one.essential)
+    others = len(commands.all()) - len(rows)
+    more = f"/help all lists {others} more · /help COMMAND explains one · ? and Enter lists the keys"
+    return PlainText(FIRST_WORDS), Table((), EXAMPLES), Table((), rows), Note("hint", more)
+
+
 def help_tables(commands: Commands) -> tuple[Table, ...]:
-    """The help, generated from the registry, one table a family."""
-    tables = [Table((), EXAMPLES)]
+    """All commands, generated from the registry, one table a family."""
+    tables: list[Table] = []
     for family, title in _FAMILIES.items():
         rows = tuple((one.line(), one.help) for one in commands.all() if one.family == family)
         if rows:
@@ -56,13 +63,15 @@ def help_of(commands: Commands, name: str) -> str:
 def help_command(commands: Callable[[], Commands]) -> SlashCommand:
     """`/help` over the finished registry."""
 
-    @command(family="talk", name="help", usage="[COMMAND]", aliases=("h", "?"), completes=("command",))
+    @command(family="talk", name="help", usage="[all|COMMAND]", aliases=("h", "?"), completes=("command",))
     async def help_(context: Context, argument: str) -> None:
-        """List the commands, or explain one"""
-        if argument:
+        """List the commands of every day, all of them, or explain one"""
+        if argument == "all":
+            context.stage.print(*help_tables(commands()))
+        elif argument:
             context.stage.print(PlainText(help_of(commands(), argument)))
         else:
-            context.stage.print(PlainText(FIRST_WORDS), *help_tables(commands()))
+            context.stage.print(*short_help(commands()))
 
     return help_
 
@@ -73,7 +82,7 @@ async def keys(context: Context, argument: str) -> None:
     context.stage.print(Table((), KEY_HELP))
 
 
-@command(family="talk", aliases=("exit", "q"), destructive=True)
+@command(family="talk", aliases=("exit", "q"), destructive=True, essential=True)
 async def quit_(context: Context, argument: str) -> None:
     """Leave; what runs is cancelled, the session can be resumed"""
     context.stage.leave()

@@ -45,7 +45,7 @@ def task_number(context: Context, text: str) -> int:
     return context.board.task(number).number
 
 
-@command(family="tasks", aliases=("tasks",), usage="[-a]")
+@command(family="tasks", aliases=("tasks",), usage="[-a]", essential=True)
 async def ps(context: Context, argument: str) -> None:
     """List the tasks; -a also those that are closed"""
     board = context.board
@@ -90,7 +90,7 @@ def _apart(task: Task) -> list[str]:
     return [*apart, f"worktree {tree.name}"] if tree is not None else apart
 
 
-@command(family="tasks", usage="N", completes=("task",))
+@command(family="tasks", usage="N", completes=("task",), essential=True)
 async def fg(context: Context, argument: str) -> None:
     """Show a task in front"""
     board = context.board
@@ -121,7 +121,7 @@ def _last_turn(history: list[Message]) -> list[Message]:
     return history[starts[-1] :] if starts else history
 
 
-@command(family="tasks", usage="[TEXT]", sends=True)
+@command(family="tasks", usage="[TEXT]", sends=True, essential=True)
 async def bg(context: Context, argument: str) -> None:
     """Send the task in front to the background; with text: start it there as a new task"""
     board = context.board
@@ -146,7 +146,7 @@ async def bg(context: Context, argument: str) -> None:
     )
 
 
-@command(family="tasks", usage="[N]", destructive=True, completes=("task",))
+@command(family="tasks", usage="[N]", destructive=True, completes=("task",), essential=True)
 async def kill(context: Context, argument: str) -> None:
     """Cancel a task's turn and close the task; without a number the one in front, if it runs"""
     board = context.board

@@ -56,7 +56,7 @@ class _Wanted(msgspec.Struct, frozen=True):
         return "/undo" + (f" @{self.number}" if self.number else "") + (" all" if self.everything else "")
 
 
-@command(family="workspace", usage="[@N [all]] [yes NUMBER|without FILE]")
+@command(family="workspace", usage="[@N [all]] [yes NUMBER|without FILE]", essential=True)
 async def undo(context: Context, argument: str) -> None:
     """Take back the last change (of a task: /undo @3, all of it: /undo @3 all); yours are never touched"""
     wanted = _wanted(context, argument)

@@ -20,7 +20,7 @@ from buddy.tools.task_diff import task_diff
 NO_COMMIT = "## No commits yet"
 
 
-@command(family="workspace", usage="[PATH|@N]", completes=("path",))
+@command(family="workspace", usage="[PATH|@N]", completes=("path",), essential=True)
 async def diff(context: Context, argument: str) -> None:
     """Show what changed since the last commit, or (@3) what a task changed"""
     if argument.startswith("@"):
