@@ -16,7 +16,7 @@ _STATUS = ("status", "--porcelain=v2", "--branch", "--untracked-files=no", "--ig
 async def look_at_branch(children: ChildProcesses, boundary: Boundary) -> str:
     """The branch as the footer shows it, "" where there is no repository or git can't tell."""
     try:
-        repository = await asyncio.to_thread(find_repository, boundary.cwd, boundary.root)
+        repository = find_repository(boundary.cwd, boundary.root)
         run = GitRun(children, repository, 0, asyncio.Event())
         done = await run_git(run, (*_STATUS, "--", *repository.scope), "read")
     except ToolError:

@@ -36,7 +36,7 @@ from buddy.repl.blocks import Note, PlainText, Welcome
 from buddy.repl.branch import Branch
 from buddy.repl.commands.builtin import builtin_commands
 from buddy.repl.completion import DeskCompleter
-from buddy.repl.file_names import found
+from buddy.repl.file_names import found as files_found
 from buddy.repl.own_work import OwnWork
 from buddy.repl.port import Context, DeskPort, Stage
 from buddy.repl.replay import blocks_of
@@ -154,7 +154,8 @@ async def _begin(
     own = OwnWork(desk.board.parts.clock.now, front.screen.touch)
     context = Context(_port(desk, folder, options, log_path, branch), stage, own)
     _listen(desk, front)
-    asked, _ = await asyncio.gather(asyncio.to_thread(folder.ask), _greet(desk, front, stage, branch))
+    asked, found = await asyncio.to_thread(lambda: (folder.ask(), _found(desk)))
+    await _greet(desk, front, stage, branch, found)
     for note in desk.notes:
         if not (asked and note in (IGNORED, desk.place.trust_note)):
             front.print(Note("warning", note))
@@ -166,7 +167,7 @@ async def _begin(
         commands,
         context,
         lambda: context.boundary.cwd,
-        lambda text: found(files.of(context.boundary.cwd), text),
+        lambda text: files_found(files.of(context.boundary.cwd), text),
     )
     if not front.left:
         front.controller.open(AtDesk(context, commands))
@@ -199,7 +200,7 @@ async def _pump(reader: EventReader, front: Front, branch: Branch) -> None:
             branch.refresh()
 
 
-async def _greet(desk: Desk, front: Front, stage: Stage, branch: Branch) -> None:
+async def _greet(desk: Desk, front: Front, stage: Stage, branch: Branch, found: tuple[str, ...]) -> None:
     """What a resumed session said last, or what a first run has to know."""
     board = desk.board
     history = board.task(board.focus).history
@@ -212,7 +213,7 @@ async def _greet(desk: Desk, front: Front, stage: Stage, branch: Branch) -> None
     if isinstance(desk.models, DemoModels):
         front.print(PlainText(HINTS))
         return
-    front.print(await _welcome(desk, branch))
+    front.print(await _welcome(desk, branch, found))
     told = asyncio.Event()
     stage.start(_tell_problem(desk, front, told))
     with contextlib.suppress(TimeoutError):
@@ -220,9 +221,9 @@ async def _greet(desk: Desk, front: Front, stage: Stage, branch: Branch) -> None
             await told.wait()
 
 
-async def _welcome(desk: Desk, branch: Branch) -> Welcome:
+async def _welcome(desk: Desk, branch: Branch, found: tuple[str, ...]) -> Welcome:
     """The first screen; git has a moment in which to name the branch."""
-    shown, found = await asyncio.gather(branch.first(WELCOME_WITHIN_S), asyncio.to_thread(_found, desk))
+    shown = await branch.first(WELCOME_WITHIN_S)
     home, folder = os.path.expanduser("~"), desk.place.boundary.cwd
     name = f"~{folder.removeprefix(home)}" if folder == home or folder.startswith(home + "/") else folder
     model = desk.board.parts.model(desk.board.task(desk.board.focus).model).name

@@ -68,8 +68,10 @@ async def test_a_sitting_on_a_dumb_terminal_reads_as_one_text(tmp_path: Path) ->
             assert await terminal.exit_code() == 0
             text = transcript(terminal)
             assert "\x1b" not in text
-            assert text.startswith("> a short one\nThat was short.\n\ndone - ")
-            assert "> push it\n! approval for task 1 high run_shell touch x\n" in text
+            assert text.startswith("buddy ")
+            assert "\n> a short one\nThat was short.\n\ndone - " in text
+            assert "> push it\nThere is no sandbox here: " in text
+            assert "\n! approval for task 1 high run_shell touch x\n" in text
             assert "> y\n! approved once: run_shell touch x\n" in text
             assert "\n> \n> " not in text, "a prompt that nobody answered stands there twice"
             assert text.rstrip("\n").split("\n")[-1].startswith("resume with: buddy resume ")
@@ -85,7 +87,7 @@ async def test_who_listens_to_the_terminal_gets_lines_only_whatever_the_terminal
             terminal.keys("\x04")
             assert await terminal.exit_code() == 0
             assert "\x1b" not in transcript(terminal)
-            assert transcript(terminal).startswith("> a short one\nThat was short.\n\ndone - ")
+            assert "\n> a short one\nThat was short.\n\ndone - " in transcript(terminal)
 
 
 @pytest.mark.slow
@@ -122,7 +124,7 @@ async def test_what_a_session_says_when_it_opens_stands_above_the_first_prompt_a
         async with on_terminal(desk, ready="meanwhile.", term="dumb") as terminal:
             await terminal.until(lambda: transcript(terminal).endswith("meanwhile.\n> "), "the prompt")
             assert not transcript(terminal).startswith(">"), "no prompt above it"
-            await said(terminal, "/ps\n", "> 1  | idle  | 0", "\n> ")
+            await said(terminal, "/ps\n", "> 1  | idle  |      0", "\n> ")
             await said(terminal, "/model\n", "> | openai/fake-model", "\n> ")
             await said(terminal, "/session\n", "/session resume ID goes to one\n> ")
             assert transcript(terminal).isascii(), transcript(terminal)

@@ -53,7 +53,7 @@ async def test_the_journey(tmp_path: Path) -> None:
             await terminal.until(lambda: terminal.input_line() == "meanwhile I think")
 
             # The read ran at once; the edit waits with its diff, and takes no key.
-            await terminal.shows("read_file", "waiting for you")
+            await terminal.shows("read main.py", "waiting for you")
             await terminal.has_shown("return sum(values) / len(values)")
             await terminal.type(" about it")
             await terminal.until(lambda: terminal.input_line() == "meanwhile I think about it")

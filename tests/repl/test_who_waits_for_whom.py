@@ -31,6 +31,7 @@ async def test_a_task_that_waits_for_a_subagent_is_told_from_one_that_waits_for_
     async with sitting(tmp_path, model, "--permission-mode", "ask") as desk:
         desk.say("lead")
         await desk.until(lambda: bool(desk.context.board.inbox.waiting()), "the question about delegating")
+        await desk.shows("│ model: the model of this task")  # printed behind the question
         assert states(await desk.said("/ps", "waiting")) == {"1": "waiting for you"}
         await desk.said("/ok", "approved once")
         board = desk.context.board
