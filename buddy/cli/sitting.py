@@ -184,10 +184,7 @@ def _listen(desk: Desk, front: Front) -> None:
     """Questions of models are printed when they come; `/answer` answers them."""
 
     def said(one: OpenQuestion) -> None:
-        name = desk.board.task(one.task_id).title
-        front.print(
-            Note("info", f"task {one.task_id} asks{f': {name}' if name else ''}"), PlainText(one.text())
-        )
+        front.print(Note("info", f"Task {one.task_id} has a question"), PlainText(one.text()))
         front.screen.touch()
 
     desk.questions.listeners.append(said)

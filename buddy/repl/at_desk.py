@@ -35,6 +35,7 @@ from buddy.repl.view_state import DeskFacts, QueueRow
 from buddy.sessions.journal import NotSavedError
 from buddy.tasks.board import TaskError
 from buddy.tasks.inbox import AnswerRefused
+from buddy.tools.ask_user import Unanswered
 
 
 class AtDesk:
@@ -112,6 +113,15 @@ class AtDesk:
 
     async def _prompt(self, context: Context, text: str, sent: Sent) -> None:
         number = sent.number = context.focus
+        questions = context.desk.questions
+        asked = next((one for one in questions.waiting() if one.task_id == number), None)
+        if asked is not None:  # whoever is asked answers by what they type
+            try:
+                questions.answer(f"{asked.number} {text}")
+            except Unanswered as error:
+                raise CommandError(str(error)) from error
+            context.stage.hint(f"answered question {asked.number} of task {number}")
+            return
         content = await self._content(context, text, sent)
         if context.desk.settings.display.enter_while_running == "queue":
             await context.board.queue(number, content)

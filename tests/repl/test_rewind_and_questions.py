@@ -188,7 +188,7 @@ async def test_prompts_and_what_to_rewind_are_completed(tmp_path: Path) -> None:
 async def test_a_question_of_a_background_task_names_it_waits_and_is_answered(tmp_path: Path) -> None:
     async with sitting(tmp_path, asks) as desk:
         desk.say("choose one &")
-        await desk.shows("task 2 asks: choose one", "Which database?", "1. sqlite")
+        await desk.shows("Task 2 has a question", "Which database?", "1. sqlite")
         facts = desk.front.controller.facts()
         assert facts.queue == (QueueRow("question", 2, "Which database? (/answer 1 …)"),)
         desk.paper.touch()
@@ -251,3 +251,14 @@ async def test_a_question_that_was_open_when_buddy_died_is_asked_again(tmp_path:
             await asyncio.sleep(0)
             sat.say("/answer 1 1")
             await sat.shows("You said: sqlite")
+
+
+async def test_RU_B6_what_is_typed_while_the_task_in_front_asks_is_the_answer(tmp_path: Path) -> None:
+    question = {"question": "Which database?", "options": ["sqlite", "postgres"]}
+    script = [reply(call("ask_user", questions=[question])), reply("END of it.")]
+    async with sitting(tmp_path, script) as desk:
+        desk.say("go")
+        await desk.shows("Task 1 has a question", "Which database?")
+        desk.say("2")
+        await desk.shows("END of it.")
+        assert "→ postgres" in str(desk.server.requests[-1].turns)
