@@ -6,7 +6,6 @@ two more behind it; or a word other programs have as a subcommand, with at most 
 
 from __future__ import annotations
 
-import difflib
 import shlex
 from collections.abc import Collection, Sequence
 
@@ -46,6 +45,8 @@ def mistaken_command(words: Sequence[str], commands: Collection[str]) -> str:
     if first in _ELSEWHERE and behind <= 1:
         return f"there is no `buddy {first}`: {_ELSEWHERE[first]}. {_as_prompt(words)}"
     known = [*commands, "help"]
+    import difflib  # here: 1 ms that prompts of more words do not need
+
     near = difflib.get_close_matches(first, known, 1, _NEAR) or _transposed(first, known)
     if not near or (first in _MAY_BE_ENGLISH and behind > 1):
         return ""

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from buddy.agent.provider import ProviderError
 from buddy.cli.keyed_provider import ProfileKey
-from buddy.llm.catalog import Wire
+from buddy.llm.catalog import ServerModel, Wire
 from buddy.llm.direct import Endpoint, HttpClient, host_of
 from buddy.tasks.parts import ModelAccess
-
-if TYPE_CHECKING:
-    from buddy.llm.server_models import ServerModel
 
 NAMED = 4
 

@@ -50,6 +50,13 @@ class Provider(msgspec.Struct, frozen=True):
     aliases: tuple[str, ...] = ()
 
 
+class ServerModel(msgspec.Struct, frozen=True):
+    """A model that a server lists. `context` is 0 where the server does not say."""
+
+    name: str
+    context: int = 0
+
+
 class Prices(msgspec.Struct, frozen=True):
     """Dollars per million tokens; None where the price is not known (or the kind does not exist)."""
 

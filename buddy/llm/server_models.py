@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from buddy.agent.provider import ProviderError
+from buddy.llm.catalog import ServerModel
 from buddy.llm.direct import Answer, HttpClient
 from buddy.llm.errors import classify
 from buddy.llm.loose_json import items, loads, mapping, string
@@ -31,13 +32,6 @@ CONTEXT_KEYS = (
     "max_context_window",
 )
 """Most precise first: what a request may hold, then what the model could."""
-
-
-class ServerModel(msgspec.Struct, frozen=True):
-    """A model of a server. `context` is 0 where the server does not say."""
-
-    name: str
-    context: int = 0
 
 
 async def list_models(

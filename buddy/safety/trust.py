@@ -9,7 +9,6 @@ and says so.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import hashlib
 import os
 import secrets
@@ -218,5 +217,7 @@ def _change(name: str, known: Thing | None, text: str) -> Change | None:
     before, after = known.text if known else "", found.text
     if not after or (known and not before):
         return Change(name, "changed" if known else "new", "")
+    import difflib  # here: 1 ms that only changed settings need
+
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "trusted", "now", lineterm="")
     return Change(name, "changed" if known else "new", "\n".join(lines))
