@@ -108,6 +108,7 @@ class Child:
         await self.wait()
         while self.tree.left_running() or self.tree.living():  # noqa: ASYNC110 - nothing announces their end
             await asyncio.sleep(0.25)
+        await self._read_rest()
         self.close()
 
     def stop(self, why: str) -> asyncio.Task[Ending]:
@@ -124,11 +125,17 @@ class Child:
     async def _end(self) -> Ending:
         ending = await end_tree(self.tree, grace_s=self._grace_s)
         self._shell_ended()
-        while self.log.catch_up():  # noqa: ASYNC110 - a slice of work each time, not a wait
-            await asyncio.sleep(0)
+        await self._read_rest()
         self.close()
         self._settle()
         return ending
+
+    async def _read_rest(self) -> None:
+        """Read what a tree that ended left in its pipe: its end can be noticed before the loop looked at the
+        pipe again."""
+        self._drain()
+        while self.log.catch_up():  # noqa: ASYNC110 - a slice of work each time, not a wait
+            await asyncio.sleep(0)
 
     # The end of the shell
 

@@ -198,6 +198,20 @@ async def test_REL_044_what_a_grandchild_writes_later_is_in_its_job(tmp_path: Pa
         await until(lambda: here.jobs.all()[0].state == "ended")
 
 
+@linux
+async def test_REL_044_what_a_grandchild_writes_just_before_it_ends_is_not_lost(tmp_path: Path) -> None:
+    """The loop gets no turn between the last words and the look that finds nobody left."""
+    async with desk(tmp_path) as here:
+        command = "(until test -e go; do sleep 0.01; done; echo later) & echo now"
+        child = here.children.start(here.request(command))
+        assert (await child.wait()).left_running
+        (here.folder / "go").touch()
+        while child.tree.left_running():
+            time.sleep(0.01)  # noqa: ASYNC251 - holds up the loop, as a busy machine does
+        await child.gone()
+        assert child.log.text() == "now\nlater\n"
+
+
 FLOODS = {
     "10 MB": "head -c 10000000 /dev/zero | tr '\\0' x",
     "1 GB": "head -c 1000000000 /dev/zero",
