@@ -164,6 +164,7 @@ class Terminal:
         await self.until(lambda: self.input_line().endswith(text.rstrip()), f"typed: {text}")
         await asyncio.sleep(ENTER_S)
         self.keys("\r")
+        await asyncio.sleep(ENTER_S)  # text that follows Enter at once would be a paste
 
     async def kill(self) -> None:
         """End the program as a crash of the machine would."""
