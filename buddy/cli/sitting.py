@@ -32,7 +32,7 @@ from buddy.config.settings import ConfigError
 from buddy.llm.giving_way import giving_way
 from buddy.llm.scripted import Pace
 from buddy.repl.at_desk import AtDesk
-from buddy.repl.blocks import Note, PlainText, Welcome
+from buddy.repl.blocks import Note, PlainText, QuestionAsked, Welcome
 from buddy.repl.branch import Branch
 from buddy.repl.commands.builtin import builtin_commands
 from buddy.repl.completion import DeskCompleter
@@ -184,7 +184,12 @@ def _listen(desk: Desk, front: Front) -> None:
     """Questions of models are printed when they come; `/answer` answers them."""
 
     def said(one: OpenQuestion) -> None:
-        front.print(Note("info", f"Task {one.task_id} has a question"), PlainText(one.text()))
+        before = "" if one.task_id == desk.board.focus else f"@{one.task_id} "
+        earlier = [other.number for other in desk.questions.waiting() if other.task_id == one.task_id]
+        then = f"After question {earlier[0]}: " if earlier[0] != one.number else ""
+        how = one.ways(before)
+        how = then + (how[0].lower() if then else how[0]) + how[1:]
+        front.print(QuestionAsked(one.task_id, one.words(), how))
         front.screen.touch()
 
     desk.questions.listeners.append(said)

@@ -113,14 +113,7 @@ class AtDesk:
 
     async def _prompt(self, context: Context, text: str, sent: Sent) -> None:
         number = sent.number = context.focus
-        questions = context.desk.questions
-        asked = next((one for one in questions.waiting() if one.task_id == number), None)
-        if asked is not None:  # whoever is asked answers by what they type
-            try:
-                questions.answer(f"{asked.number} {text}")
-            except Unanswered as error:
-                raise CommandError(str(error)) from error
-            context.stage.hint(f"answered question {asked.number} of task {number}")
+        if _answered(context, number, text):
             return
         content = await self._content(context, text, sent)
         if context.desk.settings.display.enter_while_running == "queue":
@@ -138,6 +131,8 @@ class AtDesk:
         context.stage.print(Note("info", f"task {task.number} started in the background: {task.title}"))
 
     async def _to_task(self, context: Context, text: str, sent: Sent) -> None:
+        if sent.number in context.board.tasks and _answered(context, sent.number, text):
+            return
         async with self._sending:
             await context.board.steer(sent.number, await self._content(context, text, sent))
         if sent.number != context.focus:
@@ -208,6 +203,20 @@ class AtDesk:
         words = [f"NOT SAVED: {state.reason}"] if not state.saved else []
         words += [f"approvals: {kind}"] if kind != "ask" else []
         return tuple(words)
+
+
+def _answered(context: Context, number: int, text: str) -> bool:
+    """Take text for a task that asks as the answer to its oldest question; False when it asks nothing."""
+    questions = context.desk.questions
+    asked = next((one for one in questions.waiting() if one.task_id == number), None)
+    if asked is None:
+        return False
+    try:
+        questions.answer(f"{asked.number} {text}")
+    except Unanswered as error:
+        raise CommandError(str(error)) from error
+    context.stage.hint(f"answered question {asked.number} of task {number}")
+    return True
 
 
 async def _expanded(context: Context, number: int, text: str) -> Expanded:

@@ -89,6 +89,14 @@ class ApprovalAsked(msgspec.Struct, frozen=True, tag="asked"):
     preview: Display
 
 
+class QuestionAsked(msgspec.Struct, frozen=True, tag="question"):
+    """A model's question. `text` is the model's; `how` says how it is answered."""
+
+    task_id: int
+    text: str
+    how: str
+
+
 class ApprovalAnswered(msgspec.Struct, frozen=True, tag="answered"):
     """How a request ended."""
 
@@ -172,6 +180,7 @@ Block = (
     | Lookups
     | ApprovalAsked
     | ApprovalAnswered
+    | QuestionAsked
     | Note
     | TurnSummary
     | ReceiptBlock
@@ -200,6 +209,7 @@ def gap_before(before: Block | None, block: Block) -> bool:
         case (
             UserPrompt()
             | ApprovalAsked()
+            | QuestionAsked()
             | ReceiptBlock()
             | TaskHeading()
             | Table()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
+from buddy.agent.counting import counted
 from buddy.agent.events import TaskEvent
 from buddy.repl.approvals import (
     NOTHING_WAITS,
@@ -86,6 +87,7 @@ class LineRepl:
         self._quiet = Countdown(self._ask)
         self._begun: list[str] = []
         self._typed: list[str] = []
+        self._draft: list[str] = []
         self._doubted = ""
         self._greeted_within_s, self._greeting_due = greeted_within_s, float("-inf")
         self._turn_due = self._interrupted_at = self._left_at = self._entered_at = float("-inf")
@@ -195,18 +197,55 @@ class LineRepl:
             return
         text = "\n".join((*self._begun, text))
         self._begun.clear()
-        self._line(text, pasted=pasted)
+        now = self._clock()
+        # The end of a paste may come late over a slow connection: what follows a line that fast is part of
+        # it.
+        pasted = pasted or now - self._entered_at < SEEN_BEFORE_S
+        self._entered_at = now
+        if self._is_for_draft(text, pasted=pasted):
+            self._keep_draft(text)
+        elif self._draft and not self._is_beside_draft(text):
+            self._send_draft(text)
+        else:
+            self._line(text, pasted=pasted)
         self._ask_when_quiet()
+
+    def _is_for_draft(self, text: str, *, pasted: bool) -> bool:
+        """Whether a text waits for one more Enter: it was pasted, and it is no command or answer, which are
+        refused or carried out where they came together with others."""
+        if not pasted or (self.state.inbox and letters_only(text)):
+            return False
+        return bool(self._draft) or not (text.startswith("/") or not text.strip())
+
+    def _keep_draft(self, text: str) -> None:
+        self._draft.append(text)
+        draft = "\n".join(self._draft)
+        runs = draft.lstrip().startswith("!")
+        what = "Enter runs it in your shell" if runs else "Enter sends it"
+        count = counted(draft.count("\n") + 1, "line")
+        self._say(f"Pasted, {count}: {what}, Ctrl+C drops it.\n")
+
+    def _is_beside_draft(self, text: str) -> bool:
+        """Whether a typed line is carried out while the draft waits: a command, an answer."""
+        return text.startswith("/") or (bool(self.state.inbox) and letters_only(text) and text.strip() != "")
+
+    def _send_draft(self, text: str) -> None:
+        """Send what was pasted, with the line that was typed behind it."""
+        lines, self._draft = [*self._draft, *([text] if text.strip() else [])], []
+        line = parse_line("\n".join(lines), typed=False)
+        if isinstance(line, (Prompt, NewTask, ToTask)):
+            self._typed = [*self._typed[-9:], line.text]
+        if isinstance(line, Prompt):
+            self._turn_due = self._clock() + TURN_WITHIN_S
+        if line is not None:
+            self._act(line)
 
     def _line(self, text: str, *, pasted: bool) -> None:
         # The terminal hands over whole lines: nobody knows when one was begun. Its arrival is taken, so a
         # request has to be on the screen that long before Enter.
-        # The end of a paste may come late over a slow connection: what follows a line that fast is part of
-        # it.
         now = self._clock()
-        follows, self._entered_at = now - self._entered_at < SEEN_BEFORE_S, now
         given = text.split("\n")[0] if letters_only(text) else text
-        typed = TypedLine(given, pasted or follows, now, now + 1.0)
+        typed = TypedLine(given, pasted, now, now + 1.0)
         desk = self.state.desk
         asks = any(row.kind == "question" for row in desk.queue)
         waiting = Waiting(self.state.inbox, desk.numbers, question=asks)
@@ -225,7 +264,7 @@ class LineRepl:
                 )
             case None:
                 line = parse_line(text, typed=not pasted)
-                if isinstance(line, Slash) and (pasted or follows) and answers(line.line):
+                if isinstance(line, Slash) and pasted and answers(line.line):
                     self._say(refusal("pasted", typed, waiting) + "\n")
                     return
                 if isinstance(line, (Prompt, NewTask, ToTask)):
@@ -241,6 +280,10 @@ class LineRepl:
         self._output.at_prompt = True
         self._input.forget()
         self._begun.clear()
+        if self._draft:
+            self._draft.clear()
+            self._say("dropped what was pasted\n")
+            return
         if self._something_runs() or self._desk().coming:
             self._output.leave_prompt()
             self._act(Cancel())
@@ -262,7 +305,7 @@ class LineRepl:
 
     def _unsent(self) -> str:
         """What was typed and not entered."""
-        return "\n".join([*self._begun, *filter(None, [self._input.unfinished])])
+        return "\n".join([*self._draft, *self._begun, *filter(None, [self._input.unfinished])])
 
     def _continued(self) -> None:
         """After a stop the shell has written below the prompt."""

@@ -20,6 +20,7 @@ from buddy.repl.blocks import (
     Markdown,
     Note,
     PlainText,
+    QuestionAsked,
     ReceiptBlock,
     Table,
     TaskHeading,
@@ -89,6 +90,8 @@ class Painter:
                 return self._asked(block, width, fold=True)
             case ApprovalAnswered():
                 return self._answered(block, width)
+            case QuestionAsked():
+                return self._question(block, width)
             case Note():
                 return text_lines(self.look.said(block.text), width, _LEVELS[block.level])
             case ReceiptBlock():
@@ -145,7 +148,7 @@ class Painter:
     def _thought(self, block: Thought, width: int, *, fold: bool) -> list[Line]:
         head: Line = [("muted", f"{self.look.glyphs.dot} thought for {words.seconds(block.seconds)}")]
         if fold:
-            return [head + ([("muted", " (Ctrl+O)")] if block.text.strip() else [])]
+            return [head + ([("muted", f" ({self.look.unfold})")] if block.text.strip() else [])]
         bar: Line = [("gutter", self.look.glyphs.quote + " ")]
         return [head, *indented(text_lines(block.text, width - 2, "muted"), bar, bar)]
 
@@ -218,7 +221,8 @@ class Painter:
         hidden = folded_lines(block.preview) if fold else 0
         body += self._preview(exposed(first_part(block.preview) if hidden else block.preview), width - 2)
         if hidden:
-            missing = f"{self.look.glyphs.ellipsis} {counted(hidden, 'line')} not shown (Ctrl+O shows them)"
+            count, shows = counted(hidden, "line"), f"({self.look.unfold} shows them)"
+            missing = f"{self.look.glyphs.ellipsis} {count} not shown {shows}"
             body += wrap([("warning", missing)], width - 2)
         return lines + indented(body, bar, bar)
 
@@ -240,6 +244,13 @@ class Painter:
             ],
             width,
         )
+
+    def _question(self, block: QuestionAsked, width: int) -> list[Line]:
+        """Draw the model's words behind the gutter: none of them can pass for a row of buddy's own."""
+        lines = wrap([("info", f"Task {block.task_id} has a question")], width)
+        bar: Line = [("gutter", self.look.glyphs.gutter + " ")]
+        lines += indented(text_lines(visible(block.text, lines=True), width - 2), bar, bar)
+        return lines + wrap([("muted", self.look.said(block.how))], width)
 
     def _receipt(self, block: ReceiptBlock, width: int) -> list[Line]:
         has_failed = any(check.is_bad for check in block.receipt.checks)

@@ -21,6 +21,7 @@ from buddy.repl.blocks import (
     Markdown,
     Note,
     PlainText,
+    QuestionAsked,
     ReceiptBlock,
     Table,
     TaskHeading,
@@ -186,7 +187,7 @@ def is_heavy(block: Block) -> bool:
             return True
         case Welcome() | Thought() | Lookups() | ApprovalAnswered() | TurnSummary() | TaskHeading():
             return False
-        case ReceiptBlock():
+        case ReceiptBlock() | QuestionAsked():
             return False
 
 

@@ -59,14 +59,26 @@ class OpenQuestion(msgspec.Struct, frozen=True):
     task_id: int
     question: Question
 
-    def text(self) -> str:
-        """The question as it is shown."""
+    def words(self) -> str:
+        """Return the model's words: the question and its options."""
         header = f"{self.question.header}: " if self.question.header else ""
         options = [f"  {at}. {option.text()}" for at, option in enumerate(self.question.options, 1)]
-        own_words = f"/answer {self.number} your words"
-        several = ", 1,2 both" if self.question.multiple and len(options) > 1 else ""
-        how = f"/answer {self.number} 1 takes option 1{several}; or {own_words}" if options else own_words
-        return "\n".join([f"? {self.number}  {header}{self.question.question}", *options, f"  {how}"])
+        return "\n".join([f"? {self.number}  {header}{self.question.question}", *options])
+
+    def ways(self, before: str = "") -> str:
+        """Say what to type. `before` stands in front of each answer: `@2 ` for a task that is not in
+        front."""
+        own = f"{before}your own words" if before else "your own words"
+        count = len(self.question.options)
+        if not count:
+            return f"Type {own}."
+        several = f" ({before}1,2 takes both)" if self.question.multiple and count > 1 else ""
+        numbers = f"{before}1" + (f", {before}2" if count == 2 else f" to {count}" if count > 2 else "")
+        return f"Type {numbers}{several} or {own}."
+
+    def text(self) -> str:
+        """The question as it is shown, with the command that answers it from anywhere."""
+        return f"{self.words()}\n  {self.ways(f'/answer {self.number} ')}"
 
 
 class Unanswered(Exception):

@@ -16,9 +16,10 @@ from msgspec.structs import replace
 from buddy.agent.display import Diff, FileDiff
 from buddy.agent.events import ApprovalRequested, ApprovalResolved, TaskEvent
 from buddy.agent.messages import Call
-from buddy.repl.blocks import Note
-from buddy.repl.intents import Answer, Cancel, Intent, Prompt, Slash
+from buddy.repl.blocks import Note, Thought
+from buddy.repl.intents import Answer, Cancel, Intent, Prompt, ShellLine, Slash
 from buddy.repl.line_mode import LineRepl
+from buddy.repl.paint import Painter
 from buddy.repl.style import ASCII, Look
 from buddy.repl.view_state import NO_DESK, DeskFacts
 from tests.repl.events_for_tests import Tape
@@ -165,6 +166,9 @@ async def test_SEC_040_lines_that_come_at_once_are_one_pasted_text_and_answer_no
         os.write(pipes.to_us, b"look\n")  # a terminal hands over one line at a time, however they came
         os.write(pipes.to_us, b"y\n")
         os.write(pipes.to_us, b"!rm -r x\n")
+        await pipes.until(lambda: b"Pasted, 3 lines: Enter sends it" in pipes.text)
+        pipes.now += 0.35
+        os.write(pipes.to_us, b"\n")
         await pipes.until(lambda: pipes.intents == [Prompt("look\ny\n!rm -r x")])
 
 
@@ -179,6 +183,9 @@ async def test_SEC_040_no_pasted_command_answers_nor_does_what_a_slow_line_bring
         assert pipes.intents == [Slash("/status")]
         pipes.now += 0.4
         os.write(pipes.to_us, b"look\nat this\n")
+        await pipes.until(lambda: b"Pasted, 2 lines" in pipes.text)
+        pipes.now += 0.35
+        os.write(pipes.to_us, b"\n")
         await pipes.until(lambda: pipes.intents[1:] == [Prompt("look\nat this")])
         os.write(pipes.to_us, b"y\n")
         await pipes.until(lambda: pipes.text.count(b"Not answered: pasted") == 5)
@@ -212,6 +219,7 @@ async def test_a_backslash_goes_on_with_the_next_line_and_a_question_mark_shows_
         await pipes.until(lambda: pipes.repl._begun == ["one "])
         os.write(pipes.to_us, b"two &\n")
         await pipes.until(lambda: pipes.intents == [Prompt("one \ntwo &")])
+        pipes.now += 0.35
         os.write(pipes.to_us, b"?\n")
         await pipes.until(lambda: b"background task" in pipes.text)
         assert len(pipes.intents) == 1
@@ -371,3 +379,56 @@ async def test_a_pipe_that_ends_within_a_line_says_what_was_not_sent() -> None:
     assert await pipes.repl.run(pipes.events()) == "left"
     await pipes.until(lambda: pipes.text.endswith(b"not sent: half a line\n"))
     pipes.close()
+
+
+async def test_RU_B2_a_pasted_text_that_begins_with_a_bang_runs_only_after_another_enter() -> None:
+    async with line_repl() as pipes:
+        os.write(pipes.to_us, b"!touch owned\nmore text\n")
+        await pipes.until(lambda: b"Pasted, 2 lines: Enter runs it in your shell, Ctrl+C drops" in pipes.text)
+        assert pipes.intents == []
+        pipes.now += 0.35
+        os.write(pipes.to_us, b"\n")
+        await pipes.until(lambda: pipes.intents == [ShellLine("touch owned\nmore text", private=False)])
+
+
+async def test_RU_B2_a_burst_becomes_one_draft_however_slowly_its_lines_come() -> None:
+    async with line_repl() as pipes:
+        os.write(pipes.to_us, b"one\ntwo\n")
+        await pipes.until(lambda: b"Pasted, 2 lines" in pipes.text)
+        for number, line in enumerate((b"!touch owned\n", b"/quit\n", b"\n"), 3):
+            pipes.now += 0.2
+            os.write(pipes.to_us, line)
+            await pipes.until(lambda number=number: f"Pasted, {number} lines".encode() in pipes.text)
+        assert pipes.intents == []
+        pipes.now += 0.35
+        os.write(pipes.to_us, b"read this\n")
+        await pipes.until(lambda: pipes.intents == [Prompt("one\ntwo\n!touch owned\n/quit\n\nread this")])
+
+
+async def test_RU_B2_a_bang_right_behind_a_line_does_not_run() -> None:
+    async with line_repl() as pipes:
+        os.write(pipes.to_us, b"docs:\n")
+        await pipes.until(lambda: pipes.intents == [Prompt("docs:")])
+        pipes.now += 0.2
+        os.write(pipes.to_us, b"!touch owned\n")
+        await pipes.until(lambda: b"Pasted, 1 line: Enter runs it in your shell" in pipes.text)
+        assert len(pipes.intents) == 1
+
+
+async def test_RU_B2_ctrl_c_drops_what_was_pasted_and_a_command_leaves_it() -> None:
+    async with line_repl() as pipes:
+        os.write(pipes.to_us, b"one\ntwo\n")
+        await pipes.until(lambda: b"Pasted, 2 lines" in pipes.text)
+        pipes.now += 0.35
+        os.write(pipes.to_us, b"/status\n")
+        await pipes.until(lambda: pipes.intents == [Slash("/status")])
+        pipes.repl._interrupted()
+        await pipes.until(lambda: b"dropped what was pasted" in pipes.text)
+        pipes.now += 0.35
+        os.write(pipes.to_us, b"three\n")
+        await pipes.until(lambda: pipes.intents[1:] == [Prompt("three")])
+
+
+async def test_RU_B18_no_key_is_named_where_none_works() -> None:
+    look = Look("mono", ASCII, ansi=False, unfold="/more")
+    assert Painter(look).ansi(Thought("why\nnot", 2.0), 80) == "- thought for 2 s (/more)\n"

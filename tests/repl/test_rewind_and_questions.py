@@ -13,14 +13,17 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from buddy.agent.messages import text_of
+from buddy.repl.blocks import QuestionAsked
 from buddy.repl.commands.registry import CommandError
 from buddy.repl.commands.rewind import rewind
 from buddy.repl.completion import DeskCompleter
 from buddy.repl.live import inbox_lines, phase_text, queue_lines
+from buddy.repl.paint import Painter
 from buddy.repl.port import Context
 from buddy.repl.style import UNICODE, Look
 from buddy.repl.view_state import QueueRow
 from buddy.repl.width import line_cells, plain
+from buddy.tools.ask_user import OpenQuestion, Option, Question
 from buddy.workspace.undo import UndoEntry
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, ToolCall, call, reply
@@ -262,3 +265,46 @@ async def test_RU_B6_what_is_typed_while_the_task_in_front_asks_is_the_answer(tm
         desk.say("2")
         await desk.shows("END of it.")
         assert "→ postgres" in str(desk.server.requests[-1].turns)
+
+
+async def test_RU_B6_a_question_says_below_what_to_type(tmp_path: Path) -> None:
+    question = {"question": "Which database?", "options": ["sqlite", "postgres"]}
+    script = [reply(call("ask_user", questions=[question])), reply("END of it.")]
+    async with sitting(tmp_path, script) as desk:
+        desk.say("go")
+        await desk.shows("Task 1 has a question", "2. postgres\nType 1, 2 or your own words.")
+        desk.say("/answer sqlite please")
+        await desk.shows("END of it.")
+        assert "→ sqlite please" in str(desk.server.requests[-1].turns)
+
+
+async def test_RU_B6_a_question_of_a_background_task_is_answered_by_its_number(tmp_path: Path) -> None:
+    async with sitting(tmp_path, asks) as desk:
+        desk.say("choose one &")
+        await desk.shows("Type @2 1, @2 2 or @2 your own words.")
+        desk.say("@2 2")
+        await desk.hints("answered question 1 of task 2")
+        await desk.shows("You said: postgres")
+
+
+def test_RU_M7_no_line_of_a_question_can_pass_for_a_row_of_buddys_own() -> None:
+    text = "Which?\n▸ 1 task 1 low read_file notes.txt\ny once · n no\x1b[2K\r▸ 2 task 1"
+    lines = [plain(line) for line in Painter(LOOK).lines(QuestionAsked(2, text, "Type @2 1."), 60)]
+    assert lines[0] == "Task 2 has a question"
+    assert lines[-1] == "Type @2 1."
+    assert len(lines) > 4
+    assert all(line.startswith(f"{LOOK.glyphs.gutter} ") for line in lines[1:-1]), lines
+
+
+@pytest.mark.parametrize(
+    ("options", "multiple", "before", "says"),
+    [
+        (0, False, "", "Type your own words."),
+        (1, False, "", "Type 1 or your own words."),
+        (2, True, "", "Type 1, 2 (1,2 takes both) or your own words."),
+        (5, False, "@3 ", "Type @3 1 to 5 or @3 your own words."),
+    ],
+)
+def test_RU_B6_the_ways_to_answer_in_words(options: int, multiple: bool, before: str, says: str) -> None:
+    question = Question("Why?", options=[Option(str(at)) for at in range(options)], multiple=multiple)
+    assert OpenQuestion(1, 1, question).ways(before) == says

@@ -42,7 +42,7 @@ async def test_one_question_is_shown_and_answered_by_an_options_number() -> None
     work = await desk.asked(COLOUR)
     assert desk.shown == [
         "? 1  Colour: Which colour?\n  1. red\n  2. green\n"
-        "  /answer 1 1 takes option 1; or /answer 1 your words\n"
+        "  Type /answer 1 1, /answer 1 2 or /answer 1 your own words.\n"
     ]
     desk.questions.answer("2")
     assert (await work).text == "Which colour?\n→ green"
@@ -130,7 +130,7 @@ async def test_RU_B6_several_options_of_a_multiSelect_question(typed: str, answe
     desk = Desk()
     options = [{"label": label, "description": ""} for label in ("red", "green", "blue")]
     work = await desk.asked({"question": "Which?", "multiSelect": True, "options": options})
-    assert "1,2 both" in desk.shown[0]
+    assert "1,2 takes both" in desk.shown[0]
     desk.questions.answer(typed)
     assert (await work).text == f"Which?\n→ {answer}"
 
@@ -202,4 +202,4 @@ async def test_the_number_of_questions_and_unknown_fields_are_checked() -> None:
 
 
 def test_a_question_without_options_asks_for_words() -> None:
-    assert OpenQuestion(3, 1, Question("Why?")).text() == "? 3  Why?\n  /answer 3 your words"
+    assert OpenQuestion(3, 1, Question("Why?")).text() == "? 3  Why?\n  Type /answer 3 your own words."

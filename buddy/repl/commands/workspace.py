@@ -71,10 +71,20 @@ async def answer(context: Context, argument: str) -> None:
         context.stage.print(PlainText("\n".join(one.text() for one in waiting)))
         return
     try:
-        answered = questions.answer(argument)
+        answered = questions.answer(_addressed(context, argument.strip()))
     except Unanswered as error:
         raise CommandError(str(error)) from error
     context.stage.hint(f"answered question {answered.number} of task {answered.task_id}")
+
+
+def _addressed(context: Context, text: str) -> str:
+    """Put the number of the front task's question before an answer that names none of several."""
+    waiting = context.desk.questions.waiting()
+    first = text.split(None, 1)[0]
+    front = [one for one in waiting if one.task_id == context.focus]
+    if len(waiting) < 2 or not front or first.isdecimal():
+        return text
+    return f"{front[0].number} {text}"
 
 
 @command(family="workspace", usage="[reload]", choices=("reload",))
