@@ -24,6 +24,7 @@ from buddy.tools.git import (
     repository_of,
     succeeded,
 )
+from buddy.tools.git_commits import Done, TaskCommits
 from buddy.tools.shell import shown
 from buddy.workspace.git import GitKind, GitLock, run_git
 from buddy.workspace.git_survey import (
@@ -51,6 +52,14 @@ async def _git(ctx: ToolContext, arguments: tuple[str, ...], kind: GitKind = "wr
     command = shlex.join(("git", *arguments))
     display = Command(command, shown(text), done.exit.code, "", done.exit.seconds)
     return ToolResult(text or f"done: {command[:200]}\n", display)
+
+
+def _answer(arguments: tuple[str, ...], done: Done) -> ToolResult:
+    """The result of a git command that succeeded."""
+    command = shlex.join(("git", *arguments))
+    text = done.text or f"done: {command[:200]}\n"
+    text += "".join(f"[{note}]\n" for note in done.notes)
+    return ToolResult(text, Command(command, shown(text), 0, "", done.seconds))
 
 
 def _preview(arguments_of: Callable[[Any], tuple[str, ...]]) -> Callable[[ToolContext, Any], Plain]:
@@ -117,8 +126,10 @@ def _plain_paths(paths: list[str]) -> tuple[str, ...]:
 )
 async def git_add(ctx: ToolContext, paths: list[str]) -> ToolResult:
     """Stage files, or everything under a folder ("." for the working directory)."""
-    run = git_run(ctx)
-    return await _git(ctx, ("add", *path_arguments(ctx, _plain_paths(paths), run.repository)))
+    named = _plain_paths(paths)
+    async with ctx.service(GitLock) as lock:
+        done = await TaskCommits(ctx, git_run(ctx), lock.record).add(named)
+    return _answer(("add", "--", *named), done)
 
 
 @tool(
@@ -132,12 +143,14 @@ async def git_add(ctx: ToolContext, paths: list[str]) -> ToolResult:
     argument_aliases={"msg": "message", "m": "message", "files": "paths", "path": "paths"},
 )
 async def git_commit(ctx: ToolContext, message: str, paths: list[str] | None = None) -> ToolResult:
-    """Commit what is staged, or exactly the named files."""
+    """Commit what you staged with git_add, or exactly the named files. What other tasks or the person staged
+    is no part of it; where you staged nothing, the person's staged files are."""
     if not message.strip():
         raise ToolError("the commit message is empty; say what changed and why")
-    run = git_run(ctx)
-    named = path_arguments(ctx, tuple(paths), run.repository) if paths else ()
-    return await _git(ctx, ("commit", "--no-edit", f"--message={message}", *named))
+    options, named = ("--no-edit", f"--message={message}"), tuple(paths or ())
+    async with ctx.service(GitLock) as lock:
+        done = await TaskCommits(ctx, git_run(ctx), lock.record).commit(options, named)
+    return _answer(("commit", *options, *named), done)
 
 
 @tool(

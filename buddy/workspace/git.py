@@ -24,6 +24,7 @@ from buddy.workspace.git_config import (
 from buddy.workspace.launch import trusted_program
 from buddy.workspace.output import OutputBounds
 from buddy.workspace.processes import ChildProcesses, Finished, Request
+from buddy.workspace.staging_record import StagingRecord
 
 GitKind = Literal["read", "write", "network", "inert"]
 """`inert` writes as well, for buddy itself: no hook and no filter runs with it, not even the person's."""
@@ -40,10 +41,11 @@ class RepositoryTrust(msgspec.Struct, frozen=True):
 
 class GitLock:
     """Held by whoever changes a repository, so that two tasks never meet at its index lock. Readers take no
-    lock: they run with `GIT_OPTIONAL_LOCKS=0`."""
+    lock: they run with `GIT_OPTIONAL_LOCKS=0`. `record` is for the holder: which task staged what."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
+        self.record = StagingRecord()
 
     async def __aenter__(self) -> GitLock:
         await self._lock.acquire()
@@ -73,7 +75,8 @@ class Repository(msgspec.Struct, frozen=True):
 
 class GitRun(msgspec.Struct, frozen=True):
     """Who runs git, and how it is stopped; `trusted`: hooks and filters of the repository may run; `bounds`:
-    how much of what it says is kept, where that is not the usual."""
+    how much of what it says is kept, where that is not the usual; `index`: the index file, where it is not
+    that of the working tree."""
 
     children: ChildProcesses
     repository: Repository
@@ -81,6 +84,7 @@ class GitRun(msgspec.Struct, frozen=True):
     cancelled: asyncio.Event
     bounds: OutputBounds | None = None
     trusted: bool = False
+    index: str = ""
 
 
 def find_repository(cwd: str, workspace: str, main: str = "") -> Repository:
@@ -178,6 +182,8 @@ async def _finished(working: asyncio.Future[Finished], stop: asyncio.Event, with
 
 def _environment(run: GitRun, kind: GitKind) -> dict[str, str]:
     found = {"LC_ALL": "C.UTF-8", "LANGUAGE": "C", "GIT_LITERAL_PATHSPECS": "1", "GIT_EDITOR": "false"}
+    if run.index:
+        found["GIT_INDEX_FILE"] = run.index
     match kind:
         case "read":
             # No transport at all: a partial clone would otherwise fetch what is missing, by programs of
