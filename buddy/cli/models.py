@@ -76,7 +76,7 @@ class Models:
         self._made: dict[str, _Made] = {}
         self._keys: dict[KeySource, ProfileKey] = {}
         self._lanes: list[DirectLane] = []
-        self._governors: dict[tuple[str, str], Governor] = {}
+        self._governors: dict[tuple[str, str, KeySource], Governor] = {}
         self._servers: dict[tuple[str, KeySource], ModelServer] = {}
         self._asking: set[asyncio.Task[None]] = set()
 
@@ -224,9 +224,16 @@ class Models:
             window=self._window(found, profile),
             price=_price(found.match),
             sampling=self._sampling(profile),
-            governor=self._governors.setdefault((found.provider, found.base_url), Governor()),
+            governor=self._governor(found, profile, key),
         )
         return _Made(access, key, self._server(found, profile, key))
+
+    def _governor(self, found: Route, profile: Profile, key: ProfileKey) -> Governor:
+        """One for all names of a model that are asked for with the same key: limits are of both."""
+        place = (found.base_url or found.provider, found.model, self._source(found, profile))
+        if place not in self._governors:
+            self._governors[place] = Governor(account=key)
+        return self._governors[place]
 
     def _server(self, found: Route, profile: Profile, key: ProfileKey) -> ModelServer | None:
         """The server of the person's own that serves a model; None for a provider's address."""

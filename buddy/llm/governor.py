@@ -1,16 +1,18 @@
-"""One governor per provider key, shared by all tasks: five tasks don't hammer one 429.
+"""One governor per provider key and model, shared by all tasks: five tasks don't hammer one 429.
 
 Open, it only keeps a crowd from starting at once: so many requests may be unconfirmed (no first piece yet) at
 a time, more with every one that is confirmed. After a rate limit or an overload it is closed: nobody goes
 before the provider's delay (or a growing one of its own) is over; then one request probes; when it is
 confirmed, the others follow at intervals that shrink with every confirmation, until a refusal closes it again
-or nobody waits. The foreground goes first. Waiting is a plain await: cancelling the task ends it.
+or nobody waits. The foreground goes first. Waiting is a plain await: cancelling the task ends it. The person
+may try earlier (`lift`), and a key that is another than the refused one tries at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
+from typing import Protocol
 
 from buddy.agent.provider import ErrorKind, ModelDelta, ModelRequest, Provider, ProviderError
 
@@ -45,6 +47,17 @@ class Ticket:
         self.epoch = epoch
 
 
+class Account(Protocol):
+    """The key requests go out with."""
+
+    value: str
+    """The one in use."""
+
+    async def resolve(self) -> str:
+        """The one for the next request. Raises `ProviderError`."""
+        ...
+
+
 def unheard(wait_s: float, kind: ErrorKind) -> None:
     """Nobody wants to know."""
 
@@ -61,10 +74,12 @@ class _Waiter:
 
 class Governor:
     """Admission to one provider key. `interval_s`: the least time between two probes, and the delay after a
-    first refusal that names none."""
+    first refusal that names none. `account`: None where requests carry no key."""
 
-    def __init__(self, *, interval_s: float = 1.0) -> None:
+    def __init__(self, *, interval_s: float = 1.0, account: Account | None = None) -> None:
         self._interval_s = interval_s
+        self._account = account
+        self._refused_key = ""
         self._room = CROWD
         self._epoch = 0
         self._refusals = 0
@@ -86,6 +101,24 @@ class Governor:
     def waiting(self) -> int:
         """How many requests wait for their turn."""
         return len(self._waiting)
+
+    def lift(self) -> None:
+        """Try now: whoever is next goes at once, as the one request that probes."""
+        self._not_before = self._now()
+        self._let_go()
+
+    async def lift_for_another_key(self) -> None:
+        """Try now if the next request has another key than the refused one. A key that can't be found is
+        told by the request itself."""
+        if self._account is None or not self._is_closed:
+            return
+        try:
+            key = await self._account.resolve()
+        except ProviderError:
+            return
+        if self._is_closed and key != self._refused_key:
+            self._refused_key = key
+            self.lift()
 
     async def admit(self, is_foreground: Callable[[], bool], held: Held = unheard) -> Ticket:
         """Wait for a turn. The ticket has to be confirmed, refused or given back."""
@@ -120,6 +153,7 @@ class Governor:
         if retry_after_s is not None and retry_after_s > LONGEST_HOLD_S:
             retry_after_s = None
         self._refused_with = kind
+        self._refused_key = self._account.value if self._account else ""
         self._unconfirmed.discard(ticket)
         now = self._now()
         if ticket.epoch == self._epoch:
@@ -207,6 +241,8 @@ class GovernedProvider:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         """The reply in pieces, once it is this request's turn."""
         governor = self._governor
+        if governor.is_closed:
+            await governor.lift_for_another_key()
         ticket = await governor.admit(self._is_foreground, self._held)
         is_open = True
         stream = self._provider.stream(request)

@@ -85,8 +85,10 @@ def phase_text(state: ViewState, task: TaskView, now: float) -> str:
         case Retrying(due=due, why=why, count=count):
             if now >= due:  # it waited for the turn of its request, and nobody tells when that is sent
                 return f"waiting for the model {words.elapsed(now - due)}"
-            which = f" · {count}" if count else ""
-            return f"retrying in {words.elapsed(due - now + 0.99)}{which} ({why})"
+            left = words.elapsed(due - now + 0.99)
+            if not count:  # nothing was sent yet
+                return f"waiting {left} for the end of the {why}; /retry now asks at once"
+            return f"retrying in {left} · {count} ({why})"
         case None:
             return "idle"
 

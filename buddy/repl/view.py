@@ -55,7 +55,7 @@ KEPT_ERROR_CHARS = 20_000
 WHY_CHARS = 60
 _RETRY_WORDS = {
     "rate_limit": "429 rate limit",
-    "overloaded": "overloaded",
+    "overloaded": "overload",
     "cut": "connection cut",
     "context_overflow": "context overflow",
     "auth": "authentication",

@@ -152,6 +152,16 @@ class TaskBoard:
             return self._running.start(task, (self.message("Continue exactly where you stopped.", "prompt"),))
         return self._running.start(task, ())
 
+    def hurry(self, number: int) -> bool:
+        """Ask the task's model at once, whatever the provider asked to wait for. False when nobody waits."""
+        task = self.task(number)
+        governor = self.parts.model(task.model).governor
+        waits = governor.is_closed or task.hurry is not None
+        governor.lift()
+        if task.hurry is not None:
+            task.hurry.set()
+        return waits
+
     async def steer(self, number: int, content: str | Sequence[UserPart]) -> None:
         """Text for the running turn, at its next boundary; a prompt when nothing runs."""
         task = self.task(number)

@@ -65,6 +65,8 @@ class Task:
         """Text a turn took from the two lists and has not recorded yet."""
         self.not_run: tuple[Call, ...] = ()
         self.cancelled = asyncio.Event()
+        self.hurry: asyncio.Event | None = None
+        """While its turn waits before a request is sent again: setting it ends the waiting."""
         self.runner: asyncio.Task[None] | None = None
         self.outcome: Outcome | None = None
         self.deadline: asyncio.TimerHandle | None = None

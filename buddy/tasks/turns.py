@@ -10,6 +10,7 @@ from typing import cast
 import msgspec
 
 from buddy.agent.budget import message_tokens
+from buddy.agent.cancel import TurnCancelled, run_cancellable
 from buddy.agent.compaction import Compaction, plan
 from buddy.agent.counting import counted
 from buddy.agent.display import Command, Display, Plain
@@ -55,7 +56,7 @@ COMPACT_TO = 0.5
 """Share of the window a compaction aims at: room for a good stretch of work before the next one."""
 
 
-HELD = "the provider refused an earlier request; this one waits its turn"
+HELD = "an earlier request was refused; this one waits its turn"
 
 
 class PausingProvider:
@@ -125,7 +126,7 @@ def host_of(shared: TurnParts, task: Task) -> TurnHost:
         follow_ups=turn.follow_ups,
         compact=turn.compact,
         meter=task.meter,
-        sleep=clock.sleep,
+        sleep=turn.sleep,
         now=clock.now,
         random=clock.random,
         new_id=clock.new_id,
@@ -159,6 +160,19 @@ class _TaskTurn:
         elif isinstance(event, TurnFinished) and self._task.reason:
             event = msgspec.structs.replace(event, reason=self._task.reason)  # why it was cancelled
         self._shared.hub.emit(self._task.number, event)
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep, or until the person wants to try now."""
+        self._task.hurry = asyncio.Event()
+        try:
+            await run_cancellable(self._slept(seconds), self._task.hurry)
+        except TurnCancelled:
+            return  # only the sleep: the turn's own cancelling arrives as `CancelledError`
+        finally:
+            self._task.hurry = None
+
+    async def _slept(self, seconds: float) -> None:
+        await self._board.clock.sleep(seconds)
 
     def _cleaned(self, message: Message) -> Message:
         """The message without secrets. A result that `execute` gave is not looked through a second time."""

@@ -47,3 +47,15 @@ async def test_RU_B14_the_context_the_server_has_replaces_the_guess(tmp_path: Pa
                 await asyncio.sleep(0.01)
         assert window.limit == 4321
         await models.aclose()
+
+
+async def test_RU_A12_another_model_or_account_has_a_governor_of_its_own(tmp_path: Path) -> None:
+    api = Profile(model="openai/one", base_url="http://127.0.0.1:9/v1", api_key_env="KEY")
+    work = Profile(model="openai/one", base_url="http://127.0.0.1:9/v1", api_key_env="OTHER")
+    settings = Settings(api=api, models={"same": api, "work": work})
+    models = Models(settings, find_place(Options(), {"HOME": str(tmp_path), "KEY": "a", "OTHER": "b"}))
+    governor = models.access("").governor
+    assert models.access("same").governor is governor
+    assert models.access("work").governor is not governor
+    assert models.access("openai/two").governor is not governor
+    await models.aclose()

@@ -232,3 +232,47 @@ async def test_REL_036_a_server_that_takes_so_many_per_second_is_not_asked_twice
         answers = await run_tasks(server, 50, Governor(interval_s=0.05))
         assert answers == ["ok"] * 50
         assert len(server.requests) <= 100
+
+
+class Keys:
+    """An account whose key somebody changes. "" can't be found."""
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+        self.found = value
+
+    async def resolve(self) -> str:
+        if not self.found:
+            raise ProviderError("auth", "no key")
+        self.value = self.found
+        return self.value
+
+
+async def test_RU_A12_lifting_lets_one_probe_go_at_once():
+    governor = Governor()
+    governor.refuse(await governor.admit(background), 100)
+    waiting = [asyncio.create_task(governor.admit(background)) for _ in range(2)]
+    await settle()
+    governor.lift()
+    await settle()
+    assert [one.done() for one in waiting] == [True, False]
+    assert governor.is_closed
+    await cancelled(waiting[1])
+
+
+async def test_RU_A12_another_key_does_not_wait_for_the_limit_of_the_refused_one():
+    keys = Keys("one")
+    governor = Governor(account=keys)
+    governor.refuse(await governor.admit(background), 100)
+    for found, goes in (("one", False), ("", False), ("other", True)):
+        keys.found = found
+        await governor.lift_for_another_key()
+        asked = asyncio.create_task(governor.admit(background))
+        await settle()
+        assert asked.done() is goes, found
+        await cancelled(asked)
+
+
+async def cancelled(task: asyncio.Task[Ticket]) -> None:
+    task.cancel()
+    await asyncio.wait({task})

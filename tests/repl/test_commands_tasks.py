@@ -6,6 +6,7 @@ from pathlib import Path
 
 from buddy.agent.messages import UserMessage, text_of
 from buddy.repl.intents import Cancel, DropNote, NextMode, RecallQueued, Rewind, TaskPanel, ToBackground
+from buddy.repl.live import phase_text
 from buddy.repl.view_state import Retrying
 from buddy.safety.grants import Approvals
 from tests.fake_llm.asked import Asked
@@ -227,14 +228,43 @@ async def test_after_a_rate_limit_of_a_day_whoever_asks_again_is_answered(tmp_pa
 
 async def test_who_waits_for_others_after_a_rate_limit_is_said_to(tmp_path: Path) -> None:
     async with sitting(tmp_path, [failure(429, retry_after="60"), reply("never")]) as desk:
-        await desk.said("hello", "again in 1 m")
+        await desk.said("hello", "; trying again")
         desk.act(Cancel())
         await desk.quiet()
         desk.say("hello again")
         phase = desk.paper.state.task(1)
         await desk.until(lambda: isinstance(phase.phase, Retrying), "waiting for the end of the limit")
         assert len(desk.server.requests) == 1
-        assert desk.paper.text().count("again in") == 1, "what waits its turn is no news for the scrollback"
+        assert desk.paper.text().count("trying again") == 1, (
+            "what waits its turn is no news for the scrollback"
+        )
+
+
+async def test_RU_A12_retry_now_asks_at_once_whatever_the_provider_asked_to_wait(tmp_path: Path) -> None:
+    script = [failure(429, retry_after="60"), reply("here"), failure(429, retry_after="60"), reply("there")]
+    async with sitting(tmp_path, script) as desk:
+        await desk.said("/retry now", "task 1 did not fail")
+        await desk.said("hello", "; trying again")
+        desk.act(Cancel())
+        await desk.quiet()
+        desk.say("hello again")
+        phase = desk.paper.state.task(1)
+        await desk.until(lambda: isinstance(phase.phase, Retrying), "waiting for the end of the limit")
+        shown = phase_text(desk.paper.state, phase, phase.heard_at)
+        assert "for the end of the 429 rate limit; /retry now asks at once" in shown
+        await desk.said("/retry now", "here")
+        await desk.quiet()
+        desk.say("and once more")
+        await desk.until(lambda: isinstance(phase.phase, Retrying), "waiting before it is sent again")
+        await desk.said("/retry now", "there")
+        assert len(desk.server.requests) == 4
+
+
+async def test_RU_A12_retry_now_is_refused_where_nothing_waits(tmp_path: Path) -> None:
+    async with sitting(tmp_path, slow) as desk:
+        desk.say("be slow")
+        await desk.until(lambda: desk.paper.state.task(1).stream_block >= 0)
+        await desk.said("/retry now", "task 1 does not wait for its provider")
 
 
 async def test_rewind_goes_back_to_before_a_prompt(tmp_path: Path) -> None:

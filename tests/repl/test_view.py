@@ -131,7 +131,7 @@ def test_phases_say_what_is_really_happening() -> None:
     folded(state, tape.event(ev.RetryScheduled(1, 5, 5.0, "server", refused)))
     assert phase(0.5) == "retrying in 5 s · 1 of 5 (127.0.0.1:9 refuses connections)"
     folded(state, tape.event(ev.RetryScheduled(0, 5, 5.0, "overloaded", "another one was refused")))
-    assert phase(0.5) == "retrying in 5 s (overloaded)"
+    assert phase(0.5) == "waiting 5 s for the end of the overload; /retry now asks at once"
     assert phase(12) == "waiting for the model 7 s"
     broken = "openai answered 502 (server error): a web page came instead of an answer"
     folded(state, tape.event(ev.RetryScheduled(2, 5, 5.0, "server", broken)))

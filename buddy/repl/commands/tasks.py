@@ -223,11 +223,19 @@ async def continue_(context: Context, argument: str) -> None:
     context.board.go_on(task_number(context, argument))
 
 
-@command(family="tasks", usage="[N]", completes=("task",))
+@command(family="tasks", usage="[N] [now]", completes=("task",))
 async def retry(context: Context, argument: str) -> None:
-    """Ask the model again after a failure"""
-    number = task_number(context, argument)
+    """Ask the model again after a failure; now: without waiting for its limit"""
+    words = argument.split()
+    now = "now" in words
+    number = task_number(context, " ".join(word for word in words if word != "now"))
     task = context.board.task(number)
+    waits = now and context.board.hurry(number)
+    if now and task.running:
+        if not waits:
+            raise CommandError(f"task {number} does not wait for its provider")
+        context.stage.hint("asking now")
+        return
     if task.state not in ("failed", "paused", "cancelled"):
         raise CommandError(f"task {number} did not fail; there is nothing to retry")
     context.board.go_on(number)
