@@ -10,6 +10,8 @@ from buddy.llm.catalog import Api, Catalogue, Match, Provider, Wire, lookup
 
 LaneChoice = Literal["auto", "direct", "litellm"]
 Lane = Literal["direct", "litellm"]
+RESPONSES = "responses/"
+"""Stands before a model's own name where OpenAI's responses protocol is wanted."""
 
 
 class UnknownModelError(ValueError):
@@ -32,7 +34,10 @@ class Route(msgspec.Struct, frozen=True):
 
 def route(catalogue: Catalogue, name: str, *, base_url: str = "", lane: LaneChoice = "auto") -> Route:
     """The way to a model. `base_url`: the profile's own address, where the part after the first slash is
-    sent. Raises `UnknownModelError`."""
+    sent. What needs OpenAI's responses protocol goes through litellm, there too: the direct lane speaks chat
+    completions. Raises `UnknownModelError`."""
+    if base_url and name.startswith(RESPONSES):
+        name = f"openai/{name}"
     match = lookup(catalogue, name)
     provider, rest = _provider(catalogue, name, match)
     if provider is None and not base_url:
@@ -41,12 +46,18 @@ def route(catalogue: Catalogue, name: str, *, base_url: str = "", lane: LaneChoi
             raise UnknownModelError(_unknown(catalogue, name))
         if head not in catalogue.reachable:
             raise UnknownModelError(_unknown_provider(catalogue, name, head))
-    api: Api = "responses" if rest.startswith("responses/") or _needs_responses(match) else "chat"
-    rest = rest.removeprefix("responses/")
+    is_named = rest.startswith(RESPONSES)
+    api: Api = "responses" if is_named or _needs_responses(match) else "chat"
+    rest = rest.removeprefix(RESPONSES)
     wire: Wire = provider.wire if provider else ("chat" if base_url else "")
     if base_url and not wire:
         wire = "chat"
-    direct = lane == "direct" or (lane == "auto" and wire != "" and (api == "chat" or base_url != ""))
+    direct = lane == "direct" or (lane == "auto" and wire != "" and api == "chat")
+    if direct and is_named:
+        raise UnknownModelError(
+            f"{name} asks for the responses protocol, and the direct lane speaks chat completions only: set "
+            f"lane = \"auto\", or write {name.replace(RESPONSES, '', 1)}"
+        )
     if direct and not wire:
         raise UnknownModelError(
             f'{name} has no direct lane: set base_url in the profile, or lane = "auto" to go through litellm'

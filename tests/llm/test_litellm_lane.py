@@ -201,6 +201,18 @@ async def test_cancelling_closes_the_connection(library: LitellmLibrary, api: st
         assert (await server.ended(1))[0].outcome == "aborted"
 
 
+@pytest.mark.parametrize("model", ["openai/own", "company/responses/own"])
+async def test_RU_P4_7_a_server_of_ones_own_is_asked_by_the_responses_protocol(
+    library: LitellmLibrary, model: str
+) -> None:
+    async with FakeLLM([reply("ok")]) as server:
+        lane = Lane(library, server, "responses")
+        lane.model = model
+        assert text_of(await lane.message()) == "ok"
+        asked = server.requests[0]
+    assert (asked.path, asked.json["model"]) == ("/v1/responses", "own")
+
+
 @pytest.mark.parametrize("api", APIS)
 async def test_the_key_travels_with_the_call_alone(library: LitellmLibrary, api: str) -> None:
     before = dict(os.environ)

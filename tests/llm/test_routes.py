@@ -210,3 +210,28 @@ def test_a_provider_nobody_knows_is_refused_unless_the_profile_has_an_address(ca
 def test_what_has_no_direct_lane_cannot_be_forced_onto_one(catalogue: Catalogue) -> None:
     with pytest.raises(UnknownModelError, match="has no direct lane: set base_url"):
         route(catalogue, "gemini/gemini-2.5-pro", lane="direct")
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [
+        ("openai/responses/gpt-5.2", "openai/gpt-5.2"),
+        ("openai/responses/own", "openai/own"),
+        ("openai/gpt-5.2-pro", "openai/gpt-5.2-pro"),
+        ("gpt-5.2-pro", "openai/gpt-5.2-pro"),
+        ("company/responses/own", "company/responses/own"),
+        ("responses/own", "openai/own"),
+    ],
+)
+def test_RU_P4_7_the_responses_protocol_is_kept_with_a_base_url(
+    catalogue: Catalogue, name: str, sent: str
+) -> None:
+    way = route(catalogue, name, base_url=OWN)
+    assert (way.lane, way.api, way.model, way.base_url) == ("litellm", "responses", sent, OWN)
+
+
+def test_RU_P4_7_the_direct_lane_refuses_the_responses_protocol(catalogue: Catalogue) -> None:
+    with pytest.raises(UnknownModelError, match=r'set lane = "auto", or write openai/gpt-5\.2$'):
+        route(catalogue, "openai/responses/gpt-5.2", base_url=OWN, lane="direct")
+    # The catalogue's word alone does not bind a server of one's own.
+    assert route(catalogue, "openai/gpt-5.2-pro", base_url=OWN, lane="direct").api == "chat"
