@@ -146,6 +146,7 @@ class TokenMeter:
         self.warned = False
         """Whether the person was told that the window is nearly full; not again before it was emptier."""
         self._price = price
+        self._billed_per_token: float | None = None
         self._factor = 1.0
         self._counted: list[Message] = []
         self._counted_tokens = 0.0
@@ -154,7 +155,15 @@ class TokenMeter:
     @property
     def is_unpriced(self) -> bool:
         """Whether the model's price is not known, so that no limit in dollars can be kept."""
-        return self._price(Usage(1_000, 1_000, 0, 0, 0, estimated=True)) is None
+        return self._worst(1_000, 1_000) is None
+
+    def _worst(self, tokens: int, max_output: int) -> float | None:
+        """Dollars of a request that uses all it may: by the catalogue, else by what the provider billed
+        last."""
+        price = self._price(Usage(tokens, max_output, 0, 0, 0, estimated=True))
+        if price is None and self._billed_per_token is not None:
+            return self._billed_per_token * (tokens + max_output)
+        return price
 
     def estimate(self, request: ModelRequest) -> int:
         """Tokens this request will use as input. Proportional to what is new: messages that were counted are
@@ -184,7 +193,7 @@ class TokenMeter:
     def reserve(self, tokens: int, max_output: int) -> BudgetReached | None:
         """Whether the worst case of the next request still lies within the budgets of task, session and
         day."""
-        price = self._price(Usage(tokens, max_output, 0, 0, 0, estimated=True)) or 0.0
+        price = self._worst(tokens, max_output) or 0.0
         used = self.total.input_tokens + self.total.output_tokens
         session_usd, session_tokens = self._session_spent()
         return (
@@ -213,15 +222,23 @@ class TokenMeter:
             streamed = round(sum(map(_part_tokens, message.parts)))
             if streamed > usage.output_tokens:
                 usage = msgspec.structs.replace(usage, output_tokens=streamed, estimated=True)
+        is_first = not (self.total.input_tokens or self.total.output_tokens)
         self.last = usage
         self.total = added(self.total, usage)
         self.context_tokens = usage.input_tokens + usage.output_tokens
-        cost = self._price(usage)
-        self.cost_known = self.cost_known and cost is not None
+        cost = self._cost(usage)
+        self.cost_known = (is_first or self.cost_known) and cost is not None
         self.cost_usd += cost or 0
         if self._day is not None and cost:
             self._day.add(cost)
         return msgspec.structs.replace(message, usage=usage), self.report()
+
+    def _cost(self, usage: Usage) -> float | None:
+        """Dollars of a reply: as the provider bills it, else by the catalogue."""
+        if usage.cost_usd is None:
+            return self._price(usage)
+        self._billed_per_token = usage.cost_usd / max(1, usage.input_tokens + usage.output_tokens)
+        return usage.cost_usd
 
     def report(self) -> TokenUsage:
         """The state as an event."""
@@ -239,14 +256,17 @@ def _reached(
     what: str, budget: Budget, spent_usd: float, price_usd: float, used: int, tokens: int
 ) -> BudgetReached | None:
     if budget.max_tokens and used + tokens > budget.max_tokens:
-        return BudgetReached(
-            f"{what} of {budget.max_tokens:,} tokens is reached "
-            f"({used:,} used, the next request needs {tokens:,})"
-        )
-    over = spent_usd >= budget.max_cost_usd or spent_usd + price_usd > budget.max_cost_usd
-    if budget.max_cost_usd and over:
-        return BudgetReached(
-            f"{what} of ${budget.max_cost_usd:g} is reached "
-            f"(${spent_usd:.4f} spent, the next request may cost ${price_usd:.4f})"
-        )
-    return None
+        left = max(0, budget.max_tokens - used)
+        return BudgetReached(f"the next request needs {tokens:,} tokens, {left:,} of {what} are left")
+    left_usd = budget.max_cost_usd - spent_usd
+    if not budget.max_cost_usd or (left_usd > 0 and price_usd <= left_usd):
+        return None
+    if left_usd <= 0:
+        return BudgetReached(f"{what} of ${budget.max_cost_usd:g} is used up ({_money(spent_usd)} spent)")
+    return BudgetReached(
+        f"the next request could cost {_money(price_usd)}, {_money(left_usd)} of {what} is left"
+    )
+
+
+def _money(dollars: float) -> str:
+    return f"${dollars:,.2f}" if dollars >= 0.01 else f"${dollars:.1g}"

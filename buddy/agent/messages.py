@@ -59,9 +59,10 @@ class ServerItem(msgspec.Struct, frozen=True, tag="server", tag_field="type"):
     data: Opaque
 
 
-class Usage(msgspec.Struct, frozen=True):
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     """Tokens of one reply. `input_tokens` counts everything sent, cached parts included; `output_tokens`
-    everything generated, reasoning included. `estimated`: the provider did not say."""
+    everything generated, reasoning included. `estimated`: the provider did not say. `cost_usd`: what the
+    provider bills for it, None where it does not say."""
 
     input_tokens: int
     output_tokens: int
@@ -69,6 +70,7 @@ class Usage(msgspec.Struct, frozen=True):
     cache_write_tokens: int
     reasoning_tokens: int
     estimated: bool
+    cost_usd: float | None = None
 
 
 NO_USAGE = Usage(0, 0, 0, 0, 0, estimated=True)

@@ -121,7 +121,8 @@ async def _run(options: Options, place: Place, loaded: Loaded, prompt: str, root
         access = models.access(desk.board.task(number).model)
         await models.prepare(desk.board.task(number).model)
         if options.max_cost and access.price(ONE_TOKEN) is None:
-            _err(f"buddy: the price of {access.name} is not known; --max-cost can't be kept\n")
+            unknown = f"the price of {access.name} is not known"
+            _err(f"buddy: {unknown}; --max-cost is kept only if the server says what it bills\n")
         facts = RunFacts(
             session_id=desk.session.session_id,
             cwd=desk.board.task(number).workspace.boundary.cwd,

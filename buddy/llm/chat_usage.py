@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from buddy.agent.messages import Usage
-from buddy.llm.loose_json import count, items, mapping
+from buddy.llm.loose_json import count, dollars, items, mapping
 
 
 def usage_of(chunk: Mapping[str, Any]) -> Usage | None:
@@ -40,7 +40,17 @@ def _usage(counts: Mapping[str, Any]) -> Usage:
         ),
         reasoning_tokens=reasoning,
         estimated=False,
+        cost_usd=_cost(counts),
     )
+
+
+def _cost(counts: Mapping[str, Any]) -> float | None:
+    """What is billed: LiteLLM and OpenRouter state it. With a provider's key of the person's own, OpenRouter
+    states its fee, and beside it what the provider bills."""
+    cost = dollars(counts.get("cost"))
+    if cost is None or counts.get("is_byok") is not True:
+        return cost
+    return cost + (dollars(mapping(counts.get("cost_details")).get("upstream_inference_cost")) or 0)
 
 
 def _first(*values: Any) -> int:

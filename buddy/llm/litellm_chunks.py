@@ -23,7 +23,7 @@ from buddy.agent.provider import (
 )
 from buddy.llm.chat_decoder import REASONS
 from buddy.llm.litellm_tap import Tap
-from buddy.llm.loose_json import count, items, mapping, string
+from buddy.llm.loose_json import count, dollars, items, mapping, string
 from buddy.llm.think_tags import ThinkTags
 
 ECHOED_ON_CALLS = ("provider_specific_fields", "extra_content")
@@ -159,9 +159,12 @@ def usage_of(chunks: Iterable[Any], *, keeps_reasoning: bool) -> Usage | None:
     """The provider's counts: of each kind the last that isn't zero (Anthropic states input first, output
     last). None when it stated none. `keeps_reasoning`: litellm guesses this count for Anthropic."""
     found: dict[str, int] = {}
+    cost: float | None = None
     for chunk in chunks:
         usage = getattr(chunk, "usage", None)
         if usage is not None:
+            stated = dollars(getattr(usage, "cost", None))
+            cost = cost if stated is None else stated
             found.update({key: value for key, value in _counts(usage).items() if value})
     if "input" not in found:
         return None
@@ -172,6 +175,7 @@ def usage_of(chunks: Iterable[Any], *, keeps_reasoning: bool) -> Usage | None:
         cache_write_tokens=found.get("cache_write", 0),
         reasoning_tokens=found.get("reasoning", 0) if keeps_reasoning else 0,
         estimated=False,
+        cost_usd=cost,
     )
 
 

@@ -61,6 +61,13 @@ def count(value: Any) -> int:
     return max(0, int(value)) if isinstance(value, int | float) and value == value else 0
 
 
+def dollars(value: Any) -> float | None:
+    """The value if it is an amount of money, None otherwise."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        return None
+    return float(value)
+
+
 def _clean(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -56,7 +56,7 @@ def route(catalogue: Catalogue, name: str, *, base_url: str = "", lane: LaneChoi
     if direct and is_named:
         raise UnknownModelError(
             f"{name} asks for the responses protocol, and the direct lane speaks chat completions only: set "
-            f"lane = \"auto\", or write {name.replace(RESPONSES, '', 1)}"
+            f'lane = "auto", or write {name.replace(RESPONSES, "", 1)}'
         )
     if direct and not wire:
         raise UnknownModelError(

@@ -380,7 +380,7 @@ def _turn_finished(state: ViewState, task: TaskView, event: ev.TurnFinished, at:
     blocks.append(
         TurnSummary(
             outcome=event.outcome,
-            reason=event.reason,
+            reason=f"{event.reason}; /budget raises it" if event.error == "budget" else event.reason,
             replies=event.replies,
             calls=task.calls,
             seconds=event.seconds,

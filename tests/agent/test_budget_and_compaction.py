@@ -150,13 +150,13 @@ def test_REL_041_a_budget_is_the_worst_case_of_the_next_request() -> None:
     assert counter.reserve(1_000, 1_000) is None
     stop = counter.reserve(1_000, 1_001)
     assert stop is not None
-    assert stop.reason.startswith("the budget of $0.005 is reached ($0.0000 spent, the next request may cost")
+    assert stop.reason == "the next request could cost $0.005, $0.005 of the budget is left"
     tokens = meter(budget=Budget(max_tokens=1_000))
     tokens.settle(0, replied(Text("ok"), usage=used(600, 100)))
     assert tokens.reserve(300, 9_999) is None
     stop = tokens.reserve(301, 9_999)
     assert stop is not None
-    assert stop.reason == "the budget of 1,000 tokens is reached (700 used, the next request needs 301)"
+    assert stop.reason == "the next request needs 301 tokens, 300 of the budget are left"
 
 
 def test_REL_041_the_sessions_budget_counts_what_all_tasks_spent() -> None:
@@ -164,7 +164,26 @@ def test_REL_041_the_sessions_budget_counts_what_all_tasks_spent() -> None:
     assert counter.reserve(10, 10) is None
     stop = counter.reserve(1_000_000, 0)
     assert stop is not None
-    assert "the session's budget of $1" in stop.reason
+    assert stop.reason.endswith("$0.0001 of the session's budget is left")
+
+
+def test_RU_P5_the_providers_own_bill_counts_where_there_is_no_price_and_before_one() -> None:
+    billed = msgspec.structs.replace(used(900, 100), cost_usd=0.5)
+    unpriced = TokenMeter(
+        window=Window(1, guessed=True, reserve=0), price=lambda _usage: None, budget=Budget(max_cost_usd=1)
+    )
+    assert unpriced.is_unpriced
+    _, event = unpriced.settle(1, replied(Text("ok"), usage=billed))
+    assert (event.cost_usd, event.cost_known) == (0.5, True)
+    assert not unpriced.is_unpriced
+    assert unpriced.reserve(500, 500) is None
+    stop = unpriced.reserve(1_000, 500)
+    assert stop is not None
+    assert stop.reason == "the next request could cost $0.75, $0.50 of the budget is left"
+    _, event = unpriced.settle(1, replied(Text("ok"), usage=used(900, 100)))
+    assert (event.cost_usd, event.cost_known) == (0.5, False), "this one's bill is not known"
+    priced = meter()
+    assert priced.settle(1, replied(Text("ok"), usage=billed))[1].cost_usd == 0.5
 
 
 # --- what stays -------------------------------------------------------------------------------------------

@@ -52,13 +52,15 @@ Part = Text | Think | ToolCall
 
 @dataclass(frozen=True)
 class Tokens:
-    """Usage as the provider states it: `input` includes the cached tokens, `output` the reasoning ones."""
+    """Usage as the provider states it: `input` includes the cached tokens, `output` the reasoning ones.
+    `cost`: what it bills, None where it does not say."""
 
     input: int = 10
     output: int = 5
     cache_read: int = 0
     cache_write: int = 0
     reasoning: int = 0
+    cost: float | None = None
 
 
 # --- faults -----------------------------------------------------------------------------------------------

@@ -68,7 +68,9 @@ def error_frame(message: str, kind: str) -> Frame:
 
 def usage(tokens: Tokens) -> dict[str, Any]:
     """Token counts in OpenAI's words."""
+    bill = {} if tokens.cost is None else {"cost": tokens.cost}
     return {
+        **bill,
         "prompt_tokens": tokens.input,
         "completion_tokens": tokens.output,
         "total_tokens": tokens.input + tokens.output,

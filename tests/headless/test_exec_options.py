@@ -68,7 +68,7 @@ async def test_REL_041_the_limit_of_money_ends_the_run_with_5_and_it_can_be_cont
         (result,) = ran.objects()
         assert (result["subtype"], result["total_cost_usd"]) == ("error_max_budget_usd", 2.6)
         assert ran.told() == [result["result"]]
-        assert result["result"].startswith("the budget of $2.5 is reached ($2.6000 spent")
+        assert result["result"].startswith("the budget of $2.5 is used up ($2.60 spent)")
         again = await desk.run("exec", "--continue", "--max-cost", "9")
     assert (again.code, again.out) == (0, "Done.\n")
 
@@ -78,14 +78,26 @@ async def test_a_budget_too_small_for_the_first_request_sends_none(tmp_path: Pat
         desk = desk_of(tmp_path, server.url, settings={"api": {"model": "openai/gpt-4o"}})
         ran = await desk.run("exec", "--max-cost", "0.0001", "hi")
     assert (ran.code, server.requests) == (5, [])
-    assert "the budget of $0.0001 is reached" in ran.told()[0]
+    assert ran.told()[0].endswith("$0.0001 of the budget is left")
 
 
 async def test_a_limit_of_money_that_cannot_be_kept_is_said(tmp_path: Path) -> None:
     async with FakeLLM([reply("ok")]) as server:
         ran = await desk_of(tmp_path, server.url).run("exec", "--max-cost", "1", "hi")
     assert (ran.code, ran.out) == (0, "ok\n")
-    assert ran.told() == ["the price of openai/fake-model is not known; --max-cost can't be kept"]
+    unknown = "the price of openai/fake-model is not known; --max-cost is kept only if the server says"
+    assert ran.told() == [f"{unknown} what it bills"]
+
+
+async def test_RU_P5_a_limit_of_money_holds_by_what_the_server_bills(tmp_path: Path) -> None:
+    script = [reply(call("read_file", path="a.txt"), usage=Tokens(100, 10, cost=1.5)), reply("Done.")]
+    async with FakeLLM(script) as server:
+        desk = desk_of(tmp_path, server.url)
+        ran = await desk.run("exec", "--max-cost", "1", "--output-format", "json", "Read")
+    assert ran.code == 5
+    (result,) = ran.objects()
+    assert (result["total_cost_usd"], len(server.requests)) == (1.5, 1)
+    assert result["result"] == "the budget of $1 is used up ($1.50 spent)"
 
 
 @pytest.mark.parametrize(

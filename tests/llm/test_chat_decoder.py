@@ -20,6 +20,7 @@ from buddy.agent.provider import (
 )
 from buddy.agent.reply import ReplyAssembler
 from buddy.llm.chat_decoder import ChatDecoder
+from buddy.llm.chat_usage import usage_of
 from buddy.llm.quirks import chat_quirks
 from buddy.llm.sse import SseEvent
 from buddy.llm.wire_chat import LANE, ChatWire
@@ -349,3 +350,23 @@ def test_RU_4_signed_thinking_of_a_litellm_proxy_is_kept_and_sent_back() -> None
     ]
     other = json.loads(ChatWire(chat_quirks("proxy", "gpt-9"), "gpt-9").body(asked))
     assert "thinking_blocks" not in other["messages"][0]
+
+
+@pytest.mark.parametrize(
+    ("stated", "cost"),
+    [
+        ({"cost": 0.25}, 0.25),
+        ({"cost": 0}, 0.0),
+        ({"cost": 0.01, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.5}}, 0.51),
+        ({"cost": 0.5, "is_byok": False, "cost_details": {"upstream_inference_cost": 0.5}}, 0.5),
+        ({}, None),
+        ({"cost": None}, None),
+        ({"cost": "much"}, None),
+        ({"cost": -1}, None),
+        ({"cost": True}, None),
+    ],
+)
+def test_RU_P5_what_the_provider_bills_is_read(stated: dict[str, Any], cost: float | None) -> None:
+    usage = usage_of({"usage": {"prompt_tokens": 10, "completion_tokens": 5, **stated}})
+    assert usage is not None
+    assert usage.cost_usd == cost

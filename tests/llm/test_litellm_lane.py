@@ -213,6 +213,11 @@ async def test_RU_P4_7_a_server_of_ones_own_is_asked_by_the_responses_protocol(
     assert (asked.path, asked.json["model"]) == ("/v1/responses", "own")
 
 
+async def test_RU_P5_what_the_provider_bills_arrives(library: LitellmLibrary) -> None:
+    async with FakeLLM([reply("ok", usage=Tokens(10, 5, cost=0.25))]) as server:
+        assert (await Lane(library, server, "chat").message()).usage.cost_usd == 0.25
+
+
 @pytest.mark.parametrize("api", APIS)
 async def test_the_key_travels_with_the_call_alone(library: LitellmLibrary, api: str) -> None:
     before = dict(os.environ)

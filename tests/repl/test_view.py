@@ -400,3 +400,11 @@ def test_RU_A10_a_task_that_comes_to_the_front_brings_what_waited() -> None:
         "TaskHeading",
     ]
     assert folded(state, front.text(" upon a time.\n\n"), front.reply_done()) == []
+
+
+def test_RU_a_budget_that_stops_a_turn_says_how_to_raise_it() -> None:
+    state, tape = ViewState(), Tape()
+    stop = "the next request could cost $0.09, $0.001 of the budget is left"
+    blocks = folded(state, tape.turn(), tape.event(ev.TurnFinished("limit", stop, "budget", 1, 1.0)))
+    (summary,) = (block for block in blocks if isinstance(block, TurnSummary))
+    assert summary.reason == f"{stop}; /budget raises it"

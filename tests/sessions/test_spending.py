@@ -92,4 +92,4 @@ async def test_the_budget_of_a_day_stops_the_next_session_too(tmp_path: Path) ->
         day.write_text("0.15\n")
         second = await desk.run("exec", "hi")
     assert second.code == 5
-    assert second.told()[-1].startswith("the day's budget of $0.2 is reached ($0.1500 spent, ")
+    assert second.told()[-1].endswith(", $0.05 of the day's budget is left")
