@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import cast
+
+import msgspec
+
+from buddy.agent.asking import DEFAULT_MAX_OUTPUT
+from buddy.agent.budget import message_tokens
 from buddy.agent.compaction import Compaction, applied
-from buddy.agent.messages import UserMessage, text_of
+from buddy.agent.messages import AssistantMessage, UserMessage, text_of
 from buddy.agent.provider import ModelRequest, ProviderError
 from buddy.agent.reply import ReplyAssembler
 from buddy.extend.prompt import rendered
 from buddy.extend.templates import template_text
+from buddy.llm.governor import GovernedProvider
 from buddy.tasks.board import TaskBoard, TaskError
 from buddy.tasks.task import Task
 
@@ -28,6 +35,7 @@ async def compact_task(board: TaskBoard, number: int, focus: str) -> str:
     failures = _failures(task, through)
     if failures >= MAX_FAILURES:
         raise TaskError(f"the summary failed {failures} times; it is not asked for again. {ADVICE}")
+    ids, view = [message.id for message in task.history[:through]], task.compaction
     try:
         summary = await _summary(board, task, through, focus)
     except TaskError as error:
@@ -36,11 +44,40 @@ async def compact_task(board: TaskBoard, number: int, focus: str) -> str:
             raise
         raise TaskError(f"{error}. That was the second time. {ADVICE}") from error
     task.failed_summaries = (0, "", 0)
+    if [message.id for message in task.history[:through]] != ids or task.compaction is not view:
+        raise TaskError("the conversation was changed while it was summarised; it stays as it is now")
     compaction = Compaction(through, summary)
     await board.parts.memory.record_compaction(number, compaction)
     task.compaction = compaction
     task.services.forget_shown()
     return summary
+
+
+class Shortened(msgspec.Struct, frozen=True):
+    """A compaction as the person is shown it: messages and tokens of the part that is shortened, before and
+    after, the messages that stay word for word, and the summary ("" where only old results were dropped)."""
+
+    messages: int
+    tokens_before: int
+    tokens_after: int
+    kept: int
+    summary: str
+
+
+def shortened(task: Task) -> Shortened:
+    """What the compaction of a task keeps and drops. Raises `TaskError` where nothing was compacted."""
+    if task.compaction is None or task.compaction.through == 0:
+        raise TaskError("nothing is compacted: the model reads the whole conversation")
+    through = task.compaction.through
+    old = task.history[:through]
+    view = applied(task.compaction, old)
+    return Shortened(
+        messages=through,
+        tokens_before=round(sum(map(message_tokens, old))),
+        tokens_after=round(sum(map(message_tokens, view))),
+        kept=sum(one in old for one in view) + len(task.history) - through,
+        summary=task.compaction.summary,
+    )
 
 
 async def uncompact_task(board: TaskBoard, number: int) -> None:
@@ -68,27 +105,58 @@ def _boundary(task: Task) -> int:
 
 
 async def _summary(board: TaskBoard, task: Task, through: int, focus: str) -> str:
-    access = board.parts.model(task.model)
+    old_chars = sum(len(text_of(one)) for one in task.history[:through])
+    message = await _reply(board, task, _request(board, task, through, focus))
+    summary = text_of(cast(AssistantMessage, board.parts.redact(message))).strip()
+    if not summary:
+        raise TaskError("the model's summary is empty; the conversation stays whole")
+    if len(summary) > old_chars:
+        raise TaskError("the model's summary is longer than what it stands for; the conversation stays whole")
+    return summary
+
+
+def _request(board: TaskBoard, task: Task, through: int, focus: str) -> ModelRequest:
     wanted = f"\n\nPay special attention to: {focus}" if focus else ""
     ask = board.message(rendered(template_text("compaction.md"), {"focus": wanted}), "prompt")
     old = applied(task.compaction, task.history[:through])
     # The tools go along although none is to be called: some providers refuse a history with calls without
     # them.
     tools = board.parts.tools.list_definitions()
-    request = ModelRequest(access.model, task.workspace.system, (*old, ask), tools)
+    return ModelRequest(board.parts.model(task.model).model, task.workspace.system, (*old, ask), tools)
+
+
+async def _reply(board: TaskBoard, task: Task, request: ModelRequest) -> AssistantMessage:
+    """Ask within the budgets, and count what arrived, whole or not. Raises `TaskError`."""
+    access = board.parts.model(task.model)
+    tokens = task.meter.estimate(request)
+    reached = task.meter.reserve(tokens, DEFAULT_MAX_OUTPUT)
+    if reached is not None:
+        raise TaskError(f"no summary, the conversation stays whole: {reached.reason}")
+    provider = GovernedProvider(access.provider, access.governor, lambda: board.focus == task.number)
     assembler = ReplyAssembler(board.parts.clock.new_id(), access.model, access.provider.lane)
-    stream = access.provider.stream(request)
+    stream = provider.stream(request)
+    has_begun = False
+    message: AssistantMessage | None = None
     try:
         async for delta in stream:
+            has_begun = True
             assembler.feed(delta)
         message = assembler.finish()
+        return message
     except ProviderError as error:
         raise TaskError(f"no summary, the conversation stays whole: {error.message}") from error
     finally:
         await stream.aclose()
-    summary = text_of(message).strip()
-    if not summary:
-        raise TaskError("the model's summary is empty; the conversation stays whole")
-    if len(summary) > sum(len(text_of(one)) for one in task.history[:through]):
-        raise TaskError("the model's summary is longer than what it stands for; the conversation stays whole")
-    return summary
+        if has_begun:
+            count_aside(board, task, tokens, message or assembler.partial())
+
+
+def count_aside(board: TaskBoard, task: Task, estimated: int, reply: AssistantMessage) -> None:
+    """Count a reply that is no part of the conversation: paid like any other, but the task's context is as
+    full as before."""
+    filled = task.meter.context_tokens
+    task.meter.settle(estimated, reply)
+    task.meter.context_tokens = filled
+    usage = task.meter.report()
+    board.parts.memory.record_usage(task.number, usage)
+    board.hub.emit(task.number, usage)

@@ -339,6 +339,7 @@ async def test_compact_needs_something_to_summarise(tmp_path: Path) -> None:
     async with sitting(tmp_path, lambda _asked: reply("short")) as desk:
         await desk.said("/compact", "there is nothing to summarise yet")
         await desk.said("/compact undo", "nothing was compacted")
+        await desk.said("/compact show", "nothing is compacted")
 
 
 async def test_how_it_is_set_up(tmp_path: Path) -> None:

@@ -296,3 +296,18 @@ async def test_shift_tab_goes_through_the_modes(tmp_path: Path) -> None:
     async with sitting(tmp_path, slow) as desk:
         desk.act(NextMode())
         await desk.hints("mode: edit")
+
+
+async def test_RU_P4_2_esc_ends_a_compaction_and_the_conversation_stays_whole(tmp_path: Path) -> None:
+    script = [reply("first " * 40), reply("second " * 40), reply("no", fault=Stall())]
+    async with sitting(tmp_path, script) as desk:
+        await desk.said("one", "first first")
+        await desk.quiet()
+        await desk.said("two", "second second")
+        await desk.quiet()
+        desk.say("/compact")
+        await desk.until(lambda: len(desk.server.requests) == 3)
+        assert desk.front.controller.facts().own[0].title == "/compact"
+        desk.act(Cancel())
+        await desk.shows("not compacted: you ended it")
+        await desk.said("/compact show", "nothing is compacted")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from buddy.agent.budget import Budget
 from buddy.agent.compaction import Compaction
 from buddy.agent.messages import text_of
 from buddy.agent.provider import Finished, ProviderError, TextPiece, ThinkingPiece
 from buddy.tasks.board import TaskError
-from buddy.tasks.compacting import compact_task, uncompact_task
+from buddy.tasks.compacting import compact_task, shortened, uncompact_task
 from tests.agent.laws import Step, says
 from tests.tasks.board_desk import BoardDesk, board_desk, gate
 
@@ -122,3 +124,83 @@ async def test_a_summary_comes_back_with_the_session(tmp_path: Path) -> None:
         (task,) = again.loaded.tasks
         await again.close()
         assert task.record.compaction == Compaction(2, "They talked.")
+
+
+async def test_RU_P4_2_a_summary_is_counted_and_journalled(tmp_path: Path) -> None:
+    async with board_desk(tmp_path) as desk:
+        await talked(desk)
+        task = desk.board.task(1)
+        before, filled = task.meter.report(), task.meter.context_tokens
+        desk.script(says("They talked."))
+        await compact_task(desk.board, 1, "")
+        after = task.meter.report()
+        assert after.total.input_tokens > before.total.input_tokens
+        assert after.cost_usd > before.cost_usd
+        assert task.meter.context_tokens == filled, "the summary's request is no part of the conversation"
+        assert desk.session.writer.state().tasks[0].usage == after
+
+
+@pytest.mark.parametrize("step", [ProviderError("server", "it is down"), None])
+async def test_RU_P4_2_a_summary_that_broke_off_is_counted(
+    tmp_path: Path, step: ProviderError | None
+) -> None:
+    async with board_desk(tmp_path) as desk:
+        await talked(desk)
+        task = desk.board.task(1)
+        before = task.meter.report().total
+        reached, _, wait = gate()
+        desk.script([TextPiece("half of it "), step or wait, Finished("stop")])
+        work = asyncio.ensure_future(compact_task(desk.board, 1, ""))
+        if step is None:
+            await reached.wait()
+            work.cancel()
+        with pytest.raises((TaskError, asyncio.CancelledError)):
+            await work
+        after = task.meter.report().total
+        assert after.output_tokens > before.output_tokens
+        assert after.input_tokens > before.input_tokens
+        assert task.compaction is None
+
+
+@pytest.mark.parametrize("number", [0, 1])
+async def test_RU_P4_2_a_summary_that_a_budget_forbids_is_not_asked_for(tmp_path: Path, number: int) -> None:
+    async with board_desk(tmp_path) as desk:
+        await talked(desk)
+        lane = desk.script(says("They talked."))
+        asked = len(lane.requests)
+        desk.board.set_budget(number, Budget(max_tokens=300))
+        with pytest.raises(
+            TaskError, match=r"the conversation stays whole: .*budget of 300 tokens is reached"
+        ):
+            await compact_task(desk.board, 1, "")
+        assert len(lane.requests) == asked
+
+
+async def test_RU_P4_2_a_summary_of_a_conversation_that_was_changed_meanwhile_is_not_used(
+    tmp_path: Path,
+) -> None:
+    async with board_desk(tmp_path) as desk:
+        await talked(desk)
+        reached, go_on, step = gate()
+        desk.script([TextPiece("They talked."), step, Finished("stop")])
+        work = asyncio.ensure_future(compact_task(desk.board, 1, ""))
+        await reached.wait()
+        desk.board.reset(1)
+        go_on.set()
+        with pytest.raises(TaskError, match="was changed while it was summarised"):
+            await work
+        assert desk.board.task(1).compaction is None
+
+
+async def test_RU_P4_2_a_compaction_is_shown_without_a_request(tmp_path: Path) -> None:
+    async with board_desk(tmp_path) as desk:
+        await talked(desk, 3)
+        with pytest.raises(TaskError, match="nothing is compacted"):
+            shortened(desk.board.task(1))
+        lane = desk.script(says("They talked."))
+        await compact_task(desk.board, 1, "")
+        asked = len(lane.requests)
+        seen = shortened(desk.board.task(1))
+        assert (seen.messages, seen.kept, seen.summary) == (4, 4, "They talked.")
+        assert seen.tokens_after < seen.tokens_before
+        assert len(lane.requests) == asked

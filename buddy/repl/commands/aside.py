@@ -14,6 +14,7 @@ from buddy.repl.blocks import Note
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.markdown import closed_blocks
 from buddy.repl.port import Context
+from buddy.tasks.compacting import count_aside
 from buddy.tasks.parts import ModelAccess
 from buddy.tasks.task import Task, legal_length
 
@@ -53,11 +54,7 @@ async def _answer(context: Context, task: Task, question: str) -> str:
     if reached is not None:
         raise CommandError(reached.reason)
     reply = await _reply(access, request, context)
-    # Its tokens are paid like any others; how full the task's context is does not change by it.
-    filled = task.meter.context_tokens
-    task.meter.settle(task.meter.estimate(request), reply)
-    task.meter.context_tokens = filled
-    board.parts.memory.record_usage(task.number, task.meter.report())
+    count_aside(board, task, task.meter.estimate(request), reply)
     answer = text_of(reply).strip()
     if not answer:
         raise CommandError("the model gave no answer on the side; ask it as a prompt")

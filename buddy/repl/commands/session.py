@@ -9,6 +9,8 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from buddy.agent.budget import TokenMeter, message_tokens
+from buddy.agent.cancel import TurnCancelled, run_cancellable
+from buddy.agent.counting import counted
 from buddy.agent.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from buddy.repl import words
 from buddy.repl.blocks import Note, PlainText, Table, TaskHeading
@@ -22,8 +24,8 @@ from buddy.sessions.listing import SessionSummary
 from buddy.sessions.lock import LockedError
 from buddy.sessions.replay import SessionState
 from buddy.sessions.store import SessionError
-from buddy.tasks.board import TaskBoard, TaskError
-from buddy.tasks.compacting import compact_task, uncompact_task
+from buddy.tasks.board import TaskBoard
+from buddy.tasks.compacting import Shortened, compact_task, shortened, uncompact_task
 from buddy.tasks.parts import ModelAccess
 
 
@@ -206,22 +208,36 @@ async def reset(context: Context, argument: str) -> None:
     context.stage.print(Note("info", "the conversation is empty; the model starts anew"))
 
 
-@command(family="session", usage="[FOCUS|undo]", essential=True)
+@command(family="session", usage="[FOCUS|show|undo]", essential=True)
 async def compact(context: Context, argument: str) -> None:
-    """Let the model summarise the older part of the conversation; `undo` takes it back"""
+    """Let the model summarise the older part of the conversation; `show` shows it, `undo` takes it back"""
+    board, number = context.board, context.focus
     if argument == "undo":
-        await uncompact_task(context.board, context.focus)
+        await uncompact_task(board, number)
         context.stage.print(Note("info", "the whole conversation is sent again"))
         return
-    context.stage.hint("summarising …")
-    try:
-        summary = await compact_task(context.board, context.focus, argument)
-    except TaskError:
-        context.stage.hint("")
-        raise
-    said = "compacted; from now on the model reads this summary, your own words and the last turns"
+    if argument == "show":
+        _show_compaction(context, shortened(board.task(number)))
+        return
+    with context.own.begun("/compact") as work:
+        try:
+            await run_cancellable(compact_task(board, number, argument), work.cancelled)
+        except TurnCancelled:
+            context.stage.print(Note("info", "not compacted: you ended it; the conversation stays whole"))
+            return
+    _show_compaction(context, shortened(board.task(number)))
+
+
+def _show_compaction(context: Context, seen: Shortened) -> None:
+    said = (
+        f"compacted: the first {counted(seen.messages, 'message')} are sent as about {seen.tokens_after:,} "
+        f"instead of {seen.tokens_before:,} tokens; {counted(seen.kept, 'message')} "
+        "(your words and the last turns) stay word for word; /compact undo takes it back"
+    )
     context.stage.print(Note("info", said))
-    context.stage.print(PlainText(summary))
+    context.stage.print(
+        PlainText(seen.summary or "Only old tool results were dropped; nothing is summarised.")
+    )
 
 
 @command(family="session", essential=True)
