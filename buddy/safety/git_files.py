@@ -6,17 +6,19 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from buddy.agent.pattern import pattern
 
 _HEAD = pattern(r"ref: refs/[^\0\n]+\n*|[0-9a-f]{40}\s*|[0-9a-f]{64}\s*")
 IN_FOLDERS = (".gitignore", ".gitattributes", ".mailmap", ".gitmodules")
+IN_EVERY_FOLDER = frozenset({".gitignore", ".gitattributes"})
 IN_GIT_FOLDER = (
     *("config", "config.worktree", "index", "HEAD", "commondir", "packed-refs", "shallow", "logs/HEAD"),
     *("info/exclude", "info/attributes", "info/grafts", "info/sparse-checkout", "objects/info/alternates"),
 )
 
+MAX_ENTRIES = 10_000
 _POINTER = b"gitdir: "
 _MAX_POINTER_BYTES = 8192
 """Twice as much as the longest path has."""
@@ -104,6 +106,31 @@ def _read_by_git(cwd: str, work_tree: str, git_dir: str) -> Iterator[str]:
         if folder in (work_tree, above):
             return
         folder = above
+
+
+def ignore_files_that_wait(
+    cwd: str, roots: Sequence[str], names: frozenset[str], max_entries: int = MAX_ENTRIES
+) -> Iterator[str]:
+    """Pipes, sockets and devices with one of these names in the folders from `cwd` upwards and beneath the
+    roots, where search programs and git read such files. The look ends after `max_entries`."""
+    folder = cwd
+    while True:
+        yield from (path for name in sorted(names) if _waits(path := os.path.join(folder, name)))
+        if folder == os.path.dirname(folder):
+            break
+        folder = os.path.dirname(folder)
+    pending, seen = [os.path.join(cwd, root) for root in roots], 0
+    while pending and seen < max_entries:
+        try:
+            with os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    seen += 1
+                    if entry.name in names and _waits(entry.path):
+                        yield entry.path
+                    elif entry.is_dir(follow_symlinks=False) and entry.name != ".git":
+                        pending.append(entry.path)
+        except OSError:
+            continue  # what cannot be listed is not searched either
 
 
 def _waits(path: str) -> bool:

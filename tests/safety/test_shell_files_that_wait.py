@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,63 @@ def test_ordinary_files_folders_and_missing_ones_are_read(tmp_path: Path) -> Non
     for command in ("cat README.md", "grep -r x .", "cat missing", "ls > /dev/null", "head -c 4 /dev/zero"):
         verdict = judge_command(command, Boundary(str(root), str(root), str(root)), Analyser())
         assert verdict.decision == "allow", (command, verdict.why)
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("rg n .", ".ignore"),
+        ("rg n", ".rgignore"),
+        ("rg n src", ".gitignore"),
+        ("rg n src", "src/deep/.ignore"),
+        ("rg --files", "src/.rgignore"),
+        ("rg -l n", ".git/info/exclude"),
+        ("cd src && rg n", ".ignore"),
+        ("cat a.txt | rg n", ".ignore"),
+        ("fd n", ".fdignore"),
+        ("fd n src", "src/.ignore"),
+        ("fd n --search-path src", "src/deep/.gitignore"),
+        ("grep -R n .", "src/pipe"),
+        ("grep -R n src", "src/deep/pipe"),
+        ("git status", ".gitignore"),
+        ("git status", "src/.gitignore"),
+        ("git ls-files -o --exclude-standard", "src/deep/.gitignore"),
+        ("git diff", "src/.gitattributes"),
+        ("git log -p", "src/deep/.gitattributes"),
+        ("git grep n", "src/.gitattributes"),
+        ("cd src && git status", "other/.gitignore"),
+    ],
+)
+def test_RU_L6_a_pipe_for_an_ignore_file_asks(tmp_path: Path, command: str, name: str) -> None:
+    boundary = _searched_tree(tmp_path)
+    assert judge_command(command, boundary, Analyser()).decision == "allow"
+    pipe = Path(boundary.root, name)
+    pipe.unlink(missing_ok=True)
+    os.mkfifo(pipe)
+    verdict = judge_command(command, boundary, Analyser())
+    assert verdict.decision == "ask"
+    assert "a pipe or a device" in verdict.why
+
+
+@pytest.mark.parametrize("command", ["rg n", "fd n", "git status"])
+def test_RU_L6_a_link_to_a_device_asks_like_a_pipe(tmp_path: Path, command: str) -> None:
+    boundary = _searched_tree(tmp_path)
+    Path(boundary.root, "src", ".gitignore").symlink_to("/dev/zero")
+    assert judge_command(command, boundary, Analyser()).decision == "ask"
+
+
+@pytest.mark.parametrize("command", ["rg n", "fd n", "git status", "grep -r n ."])
+def test_RU_L6_other_pipes_hold_no_search_up(tmp_path: Path, command: str) -> None:
+    boundary = _searched_tree(tmp_path)
+    os.mkfifo(Path(boundary.root, "src", "pipe"))
+    Path(boundary.root, "src", ".ignore").symlink_to("missing")
+    assert judge_command(command, boundary, Analyser()).decision == "allow"
+
+
+def _searched_tree(tmp_path: Path) -> Boundary:
+    root = tmp_path.resolve()
+    (root / "src" / "deep").mkdir(parents=True)
+    (root / "other").mkdir()
+    (root / "a.txt").write_text("n\n")
+    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
+    return Boundary(str(root), str(root), str(root))

@@ -12,9 +12,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from buddy.safety.git_files import (
+    IN_EVERY_FOLDER,
     files_that_wait,
     find_git_folders,
     git_folders,
+    ignore_files_that_wait,
     read_regular,
     shared_folder,
 )
@@ -50,6 +52,7 @@ def _keys_of(cwd: str, root: str, work_tree: str, git_dir: str) -> tuple[str, ..
         return (f"{git_dir}: a repository whose data lies elsewhere",)
     folders = (git_dir, *shared_folder(git_dir))
     waiting = [path for folder in folders for path in files_that_wait(cwd, work_tree, folder)]
+    waiting += ignore_files_that_wait(cwd, (work_tree,), IN_EVERY_FOLDER)
     if waiting:
         return tuple(f"{path}: a pipe or a device, git would wait for it" for path in dict.fromkeys(waiting))
     found: list[str] = []

@@ -21,7 +21,7 @@ from buddy.safety.shell.picks import (
 )
 from buddy.safety.shell.place import Feed, Judged, RefusedError, expression_names_secret
 from buddy.safety.shell.verdict import UNRESOLVED
-from buddy.safety.shell.walk import check_links, check_search
+from buddy.safety.shell.walk import check_ignore_files, check_links, check_search, check_special_files
 
 GREP = (
     "-abcEFGHhiIlLnoPqrRsTUvVwxyzZ -A:num -B:num -C:num -NUM -e:text -f:read -m:num -d:text -D:text "
@@ -74,6 +74,8 @@ _KEEP_LINES = frozenset(
 )
 _LISTS = ("-l", "-L", "--files-with-matches", "--files-without-match")
 _INVERTS = ("-v", "-L", "--invert-match", "--files-without-match")
+_RG_IGNORE = frozenset({".gitignore", ".ignore", ".rgignore"})
+_FD_IGNORE = frozenset({".gitignore", ".ignore", ".fdignore"})
 _SOURCE_TYPES = words("py js ts rust go java c cpp md html css ruby php swift kotlin")
 """Types of ripgrep's that no secret file has."""
 
@@ -115,6 +117,7 @@ def grep(judged: Judged) -> None:
     recursive = recursive or given.value("-d", "--directories") == "recurse"
     if given.has("-R", "--dereference-recursive") or given.value("-d", "--directories") == "recurse":
         check_links(judged, files)
+        check_special_files(judged, files)
     shows_others = given.has(*_INVERTS, "-f", "--file", "-z", "--null-data")
     expression = None if shows_others else searched(patterns, dialect_of(judged, given, "basic"))
     includes = any_of(glob_filter(value) for value in values(given, "--include"))
@@ -182,6 +185,7 @@ def rg(judged: Judged) -> None:
             expression = searched(patterns, "fixed" if given.has("-F", "--fixed-strings") else "perl")
     for file in files:
         judged.read(file)
+    check_ignore_files(judged, files, _RG_IGNORE)
     if given.has("-L", "--follow"):
         check_links(judged, files)
     if not given.has("--files"):
@@ -217,6 +221,7 @@ def fd(judged: Judged) -> None:
     folders = given.operands[1:]
     for folder in (*folders, *values(given, "--search-path")):
         judged.name(folder)
+    check_ignore_files(judged, (*folders, *values(given, "--search-path")), _FD_IGNORE)
     if given.has("-L", "--follow"):
         check_links(judged, folders)
     if any(map(expression_names_secret, given.operands[:1])):

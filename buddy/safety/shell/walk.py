@@ -6,7 +6,8 @@ import os
 import re
 from collections.abc import Iterator
 
-from buddy.safety.git_files import repository_around
+from buddy.safety.git_files import files_that_wait, ignore_files_that_wait, repository_around
+from buddy.safety.sanitise import visible
 from buddy.safety.shell.git_index import tracked_paths
 from buddy.safety.shell.names import words
 from buddy.safety.shell.picks import Candidate, Filter, content_filter, hunts_secrets
@@ -32,6 +33,27 @@ def check_links(judged: Judged, roots: tuple[str, ...], filters: tuple[Filter, .
     for entry in _entries(judged, roots):
         if entry.is_symlink() and all(test(_candidate(judged, entry)) for test in filters):
             judged.read(entry.path)
+
+
+def check_ignore_files(judged: Judged, roots: tuple[str, ...], names: frozenset[str]) -> None:
+    """Refuse where a file that says what a search leaves out is a pipe or a device: the search would wait for
+    it."""
+    cwd = judged.place.boundary.cwd
+    work_tree, git_dir = repository_around(cwd)
+    known = [root for root in roots or (".",) if UNRESOLVED not in root]
+    waiting = [
+        *ignore_files_that_wait(cwd, known, names),
+        *(files_that_wait(cwd, work_tree, git_dir) if work_tree else ()),
+    ]
+    if waiting:
+        raise RefusedError(f"{judged.argv[0]} would wait for {visible(waiting[0])}, a pipe or a device")
+
+
+def check_special_files(judged: Judged, roots: tuple[str, ...]) -> None:
+    """Refuse where a pipe or a device lies beneath the folders of a search that opens whatever it meets."""
+    for entry in _entries(judged, roots):
+        if not (entry.is_file() or entry.is_dir()) and os.path.exists(entry.path):
+            raise RefusedError(f"{judged.argv[0]} would wait for {visible(entry.path)}, a pipe or a device")
 
 
 def check_secrets(judged: Judged, roots: tuple[str, ...], filters: tuple[Filter, ...] = ()) -> None:
