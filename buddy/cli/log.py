@@ -9,6 +9,7 @@ from typing import TextIO
 
 from buddy.cli.telling import tell
 from buddy.config.loading import Directories
+from buddy.safety.descriptors import make_private_folders
 
 
 class _Redacting(logging.Formatter):
@@ -37,7 +38,7 @@ def start_log(where: Directories, *, debug: bool) -> str:
     for handler in list(root.handlers):
         root.removeHandler(handler)
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        make_private_folders(folder)
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         root.addHandler(logging.NullHandler())

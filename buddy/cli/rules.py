@@ -13,6 +13,7 @@ from buddy.agent.counting import counted
 from buddy.cli.place import Place
 from buddy.config.loading import Loaded, read_table, remember_model
 from buddy.config.settings import ConfigError
+from buddy.safety.descriptors import make_private_folders
 from buddy.safety.rules import Rule, RuleSet
 from buddy.safety.rules_claude import rules_of_claude
 from buddy.safety.rules_load import as_table, rules_of_tables, unreadable
@@ -114,11 +115,15 @@ def remember(place: Place, loaded: Loaded, model: str) -> None:
     change_settings(path, lambda table: remember_model(table, model, loaded.own_model))
 
 
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def change_settings(path: str, change: Callable[[dict[str, Any]], None]) -> None:
     """Change buddy's own settings file; nobody else's edit of it is lost. Raises `ConfigError`."""
     try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        with open(f"{path}.lock", "a", encoding="utf-8") as lock:
+        make_private_folders(os.path.dirname(path))
+        with open(f"{path}.lock", "a", encoding="utf-8", opener=_private) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             table = read_table(path, required=False) or {}
             change(table)

@@ -16,6 +16,7 @@ from buddy.config.first_model import FirstModel, first_model
 from buddy.config.loading import directories, read_table
 from buddy.config.settings import ConfigError
 from buddy.extend.templates import template_text
+from buddy.safety.descriptors import make_private_folders
 
 NEXT = "Set a key (export OPENAI_API_KEY=… or buddy login openai), then start: buddy\n"
 TEMPLATE_MODEL = "openai/gpt-5.2"
@@ -72,7 +73,7 @@ def _with_first_model(template: str, first: FirstModel | None) -> str:
 
 def _write(path: str, first: FirstModel | None) -> None:
     """Write the template, with the models of a file that stands there. Raises `ConfigError`, `OSError`."""
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    make_private_folders(os.path.dirname(path))
     text = _with_first_model(template_text("buddy.toml"), first)
     if os.path.lexists(path):
         text = _with_models(text, read_table(path, required=False) or {})

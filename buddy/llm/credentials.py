@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from buddy.safety.descriptors import make_private_folders
+
 FILE_NAME = "credentials.json"
 
 
@@ -47,7 +49,7 @@ def save_credential(path: str | os.PathLike[str], provider: str, key: str) -> No
     folder, name = os.path.split(path)
     fresh = os.path.join(folder, f".{name}.{os.getpid()}")
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        make_private_folders(folder)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(fresh)
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)

@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 
 from prompt_toolkit.history import History, InMemoryHistory
 
+from buddy.safety.descriptors import make_private_folders
+
 KEPT_LINES = 5000
 READ_BYTES = 2_000_000
 AT_ONCE = 100
@@ -98,7 +100,7 @@ def open_history(path: str | None, log: Callable[[str], None], resolved: Callabl
     if path is None:
         return InMemoryHistory()
     try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        make_private_folders(os.path.dirname(path))
     except OSError as error:
         log(f"input history stays in memory: {error}")
         return InMemoryHistory()

@@ -34,6 +34,22 @@ _KINDS = (
 _KERNEL_FILES = pattern(r"/(?:proc|sys|dev)/(?!shm/)")
 
 
+def make_private_folders(path: str) -> None:
+    """Create a folder and its missing parents, each for its owner alone whatever the umask. `os.makedirs`
+    gives its mode to the last of them only. Folders that exist stay as they are. Raises `OSError`."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+    except FileNotFoundError:
+        parent = os.path.dirname(os.path.abspath(path))
+        if parent == path:
+            raise
+        make_private_folders(parent)
+        make_private_folders(path)
+
+
 def open_beneath(directory: str | int, relative: str, flags: int, mode: int = 0o600) -> int:
     """Open a file beneath a directory (real path or descriptor) without following any link on the way.
 

@@ -20,7 +20,7 @@ from typing import Literal
 import msgspec
 
 from buddy.agent.tool import ToolError
-from buddy.safety.descriptors import read_regular
+from buddy.safety.descriptors import make_private_folders, read_regular
 from buddy.safety.paths import is_beneath
 
 if sys.platform != "win32":  # pragma: no branch - on Windows through WSL; importing must work everywhere
@@ -185,7 +185,7 @@ class TrustStore:
 
     @contextlib.contextmanager
     def _locked(self) -> Generator[None]:
-        os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+        make_private_folders(os.path.dirname(self._path))
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(f"{self._path}.lock", flags, 0o600)
         try:

@@ -10,6 +10,7 @@ import os
 import stat
 
 from buddy.agent.pattern import pattern
+from buddy.safety.descriptors import make_private_folders
 from buddy.sessions.files import JournalFiles
 
 FOLDER = ".buddyx"
@@ -39,9 +40,10 @@ def new_session_id() -> str:
 
 
 def make_private(path: str) -> None:
-    """A directory only its owner can enter, with its parents. One that is there already stays as it is."""
+    """Create a folder only its owner can enter, with its parents. One that exists stays as it is. Raises
+    `FolderError`."""
     if not os.path.isdir(path):
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        make_private_folders(os.path.dirname(path))
         _make(path)
 
 

@@ -11,6 +11,8 @@ import os
 from collections.abc import Callable
 from datetime import datetime
 
+from buddy.safety.descriptors import make_private_folders
+
 PREFIX = "spent-"
 
 
@@ -65,7 +67,7 @@ class DaySpending:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         with contextlib.suppress(FileNotFoundError):
             return os.open(path, flags, 0o600)
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        make_private_folders(self._folder)
         return os.open(path, flags, 0o600)
 
     def _path(self) -> str:

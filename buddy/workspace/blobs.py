@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from buddy.agent.cleanup import on_failure
 from buddy.agent.tool import ToolError
+from buddy.safety.descriptors import make_private_folders
 from buddy.workspace.disk import Disk, write_all
 from buddy.workspace.files import digest_of
 
@@ -26,7 +27,7 @@ class BlobStore:
         path = os.path.join(self._folder, digest)
         if os.path.exists(path):
             return digest
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        make_private_folders(self._folder)
         beside = f"{path}.{os.getpid()}.{threading.get_ident()}"
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with on_failure(os.unlink, beside):
@@ -45,7 +46,7 @@ class BlobStore:
             return
         beside = f"{path}.{os.getpid()}.{threading.get_ident()}"
         with suppress(OSError):
-            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            make_private_folders(self._folder)
             descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)

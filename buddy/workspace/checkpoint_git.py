@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 import msgspec
 
 from buddy.agent.cleanup import on_failure
+from buddy.safety.descriptors import make_private_folders
 from buddy.safety.sanitise import visible
 from buddy.safety.seal import Seal
 from buddy.workspace.git_config import Setting, list_command, parse_settings
@@ -30,6 +31,7 @@ SETUP_LIMIT_S = 5.0
 _CONFIG = """[core]
 \trepositoryformatversion = {version}
 \tbare = false
+\tsharedRepository = 0600
 \tlooseCompression = 1
 \tautocrlf = false
 \tsafecrlf = false
@@ -273,7 +275,7 @@ def _converts(root: str, settings: tuple[Setting, ...], excluded: str, variables
 
 def _lay_out(directory: str, theirs: _Theirs | None, root: str, variables: dict[str, str], mark: str) -> None:
     for folder in ("objects/info", "refs", "info"):
-        os.makedirs(os.path.join(directory, folder), mode=0o700, exist_ok=True)
+        make_private_folders(os.path.join(directory, folder))
     os.chmod(directory, 0o700)
     sha256 = theirs is not None and theirs.object_format == "sha256"
     _put(directory, "config", _CONFIG.format(version=int(sha256)) + (_SHA256 if sha256 else ""))

@@ -10,6 +10,7 @@ import contextlib
 import os
 from collections.abc import Sequence
 
+from buddy.safety.descriptors import make_private_folders
 from buddy.safety.redact import Finder, painted_over, secret_spans
 from buddy.safety.secret_shapes import Span
 
@@ -115,7 +116,7 @@ def _end_of_known(text: str, spans: Sequence[Span]) -> int:
 
 
 def _create(path: str) -> int:
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    make_private_folders(os.path.dirname(path))
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 

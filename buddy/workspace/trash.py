@@ -18,6 +18,7 @@ import msgspec
 
 from buddy.agent.cleanup import on_failure
 from buddy.agent.tool import ToolError
+from buddy.safety.descriptors import make_private_folders
 from buddy.safety.sanitise import visible
 from buddy.workspace.any_names import decode, encode
 from buddy.workspace.files import ACTS_AS_OWNER, folder_of
@@ -148,15 +149,19 @@ def fill_box(
     it still is where it was. Raises `ToolError` where it is on another disk and what was copied could not be
     removed whole: then all of it is in the box. `remove` takes away what was copied."""
     trashed = _where(box) or _new(os.path.basename(box), real, task_id, seal)
-    os.makedirs(box, mode=0o700, exist_ok=True)
+    make_private_folders(box)
     with on_failure(_discard, box):
-        with open(os.path.join(box, _WHERE), "wb") as file:
+        with open(os.path.join(box, _WHERE), "wb", opener=_private) as file:
             file.write(encode(trashed))
         with folder_of(real) as (parent, _name):
             copied = _moved_or_copied(real, os.path.join(box, _THING), parent)
     if copied:
         _removed(real, remove or _delete, trashed.id)
     return trashed
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def _new(box_id: str, real: str, task_id: int, seal: Seal) -> Trashed:

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 import msgspec
 
+from buddy.safety.descriptors import make_private_folders
 from buddy.safety.paths import is_beneath
 from buddy.safety.seal import Seal
 from buddy.workspace.any_names import decode, encode
@@ -89,7 +90,7 @@ class EntryFile:
 
     def append(self, line: Line) -> None:
         """Write a line and make it last. Raises `OSError`."""
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        make_private_folders(self._folder)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(self._path, flags, 0o600)
         data = encode(line)
