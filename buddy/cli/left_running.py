@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -16,7 +16,7 @@ from buddy.sessions.records import JobChanged, Note
 from buddy.sessions.writer import SessionWriter
 from buddy.tasks.board import TaskBoard
 from buddy.workspace.jobs import JobStatus
-from buddy.workspace.strays import Stray, strays
+from buddy.workspace.strays import LeftCommand, left_commands
 
 MAX_COMMAND_CHARS = 60
 
@@ -66,7 +66,7 @@ async def what_was_left(session: OpenSession, board: TaskBoard) -> tuple[str, ..
     """What became of the session's commands when buddy was killed: named, never ended unasked. The model
     hears of its jobs with the next prompt in the foreground. Jobs are told of once, other processes as long
     as they run."""
-    found = [stray for stray in await asyncio.to_thread(strays) if stray.session_id == session.session_id]
+    found = {one.tag: one for one in await asyncio.to_thread(left_commands, session.session_id)}
     state = session.loaded.state
     lost = [
         (task_id, job)
@@ -78,18 +78,18 @@ async def what_was_left(session: OpenSession, board: TaskBoard) -> tuple[str, ..
     for (task_id, _), tag, job in zip(lost, tags, jobs, strict=True):
         board.notes.offer(_note(f"lost {tag}", task_id, job))
         session.writer.record_job(task_id, JobChanged(job.number, "lost"))
-    others = [stray for stray in found if stray.tag not in tags]
+    others = [one for one in found.values() if one.tag not in tags]
     return (
         *(f"job {job.number} ran when buddy was lost; {job.fate}: {_short(job.command)}" for job in jobs),
-        *(f"still running since this session was left: {one.command} ({_process(one)})" for one in others),
+        *(f"still running since this session was left: {one.command} ({one.pids})" for one in others),
+        *(("/jobs lists what still runs; /jobs stop ends it",) if found and board.parts.attended else ()),
     )
 
 
-def _lost(job: JobChanged, found: Sequence[Stray]) -> _LostJob:
-    tag = _text_of(job, "tag")
-    living = ", ".join(_process(stray) for stray in found if stray.tag == tag)
-    if living:
-        fate = f"it still runs ({living}), but is not a job any more"
+def _lost(job: JobChanged, found: Mapping[str, LeftCommand]) -> _LostJob:
+    left = found.get(_text_of(job, "tag"))
+    if left is not None:
+        fate = f"it still runs ({left.pids}), but is not a job any more"
     else:
         fate = (
             "it ended with buddy" if sys.platform == "linux" else "whether it still runs can't be seen here"
@@ -106,10 +106,6 @@ def _note(note_id: str, task_number: int, job: _LostJob) -> Note:
 
 def _text_of(job: JobChanged, name: str) -> str:
     return str(job.data.get(name, ""))
-
-
-def _process(stray: Stray) -> str:
-    return f"process {stray.process.pid}"
 
 
 def _short(text: str) -> str:

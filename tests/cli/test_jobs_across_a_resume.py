@@ -3,7 +3,12 @@ them, after an ordinary end nobody is told anything."""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 from pathlib import Path
+
+import msgspec
 
 from buddy.cli.left_running import JobNews, what_was_left
 from buddy.repl.own_words import own_words
@@ -13,8 +18,12 @@ from buddy.sessions.records import JobChanged, Note
 from buddy.sessions.snapshot import NAME as SNAPSHOT
 from buddy.sessions.store import SessionStore
 from buddy.tasks.board import TaskBoard
+from buddy.workspace.environment import TAG_VARIABLE
 from buddy.workspace.jobs import JobState, JobStatus
+from buddy.workspace.process_tree import read_process
+from buddy.workspace.strays import end_left, left_commands
 from tests.capabilities import requires
+from tests.command_desk import until
 from tests.fake_llm.script import call, reply
 from tests.headless.program import YOLO
 from tests.repl.sitting_desk import sitting
@@ -117,3 +126,36 @@ async def test_a_job_that_ends_after_the_journal_breaks_nothing(tmp_path: Path) 
     store, session = await lost_with_jobs(tmp_path)
     JobNews(session.writer).changed(status(1, "ended", "make watch"))
     assert store.read("last").state.jobs[0].state == "running"
+
+
+@linux
+async def test_RU_B19_what_a_killed_buddy_left_is_one_command_and_can_be_ended(tmp_path: Path) -> None:
+    owner = subprocess.Popen(["sleep", "60"])  # noqa: ASYNC220 - returns at once
+    info = read_process(owner.pid)
+    assert info is not None
+    tag = f"{owner.pid}.{info.started}.1"
+    variables = {**os.environ, TAG_VARIABLE: tag, "BUDDY_SESSION_ID": f"{tmp_path}"}
+    # The shell ignores TERM, so that it has to be killed; its child does not.
+    script = "trap '' TERM; (trap - TERM; exec sleep 4714) & wait; sleep 4715; :"
+    shell = subprocess.Popen(["bash", "-c", script], env=variables)  # noqa: ASYNC220 - returns at once
+    others = {**variables, TAG_VARIABLE: f"{tag}2"}
+    other = subprocess.Popen(["sleep", "4716"], env=others)  # noqa: ASYNC220 - returns at once
+    try:
+        assert left_commands(str(tmp_path)) == (), "its buddy runs"
+        owner.kill()
+        owner.wait()
+        await until(lambda: len(left_commands(str(tmp_path))) == 2)
+        await until(lambda: any(len(one.processes) == 2 for one in left_commands(str(tmp_path))))
+        command = next(one for one in left_commands(str(tmp_path)) if one.tag == tag)
+        assert command.processes[0].process.pid == shell.pid, "parents come first"
+        assert command.pids.startswith(f"processes {shell.pid}, ")
+        stranger = msgspec.structs.replace(command.processes[0], tag="another")
+        stranger.end(signal.SIGKILL)
+        assert shell.poll() is None, "a process with another tag is another process"
+        assert await end_left(command, grace_s=0.2) is None
+        assert shell.wait() == -signal.SIGKILL
+        assert [one.command for one in left_commands(str(tmp_path))] == ["sleep 4716"]
+    finally:
+        for process in (owner, shell, other):
+            process.kill()
+            process.wait()

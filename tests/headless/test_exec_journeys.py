@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import json
 import random
-import signal
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from buddy.agent.messages import INTERRUPTED_TEXT, text_of
-from buddy.workspace.strays import strays
+from buddy.workspace.strays import end_left, left_commands, strays
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Fault, Reply, Stall, call, reply
 from tests.fake_llm.server import FakeLLM
@@ -164,16 +163,14 @@ async def test_killed_while_a_command_runs_and_continued(tmp_path: Path) -> None
             process.kill()
         ran = await desk.run("exec", *YOLO, "--continue")
 
-    left = [one for one in strays() if "31.4159" in one.command]
-    for one in left:
-        one.end(signal.SIGKILL)
+    (left,) = {one.session_id for one in strays() if "31.4159" in one.command}
+    (command,) = left_commands(left)
+    assert await end_left(command) is None
     assert (ran.code, ran.out) == (0, "I was interrupted.\n")
     assert ran.told() == [
-        f"still running since this session was left: {one.command} (process {one.process.pid})"
-        for one in left
-    ] + [
+        f"still running since this session was left: {command.command} ({command.pids})",
         "no prompt: task 1 (The test fails. Mend calc.py.) goes on where it stopped: "
-        "buddy ended while this task was running"
+        "buddy ended while this task was running",
     ]
     assert (desk.repo / "ran.txt").read_text() == "once\n"
     assert server.requests[-1].tool_results == [INTERRUPTED_TEXT]

@@ -4,6 +4,7 @@ was there when the program was killed is there again."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -174,9 +175,14 @@ async def test_killed_while_jobs_run_it_is_told_once_what_became_of_them(tmp_pat
             async with on_terminal(desk, "-c") as terminal:
                 left = f"still running since this session was left: sleep 4711 (process {pids['sleep 4711']})"
                 await terminal.has_shown(left)
+                await terminal.line("/jobs")
+                await terminal.has_shown("left1", "left by an earlier run")
+                await terminal.line("/jobs stop left1")
+                await terminal.has_shown("ended: sleep 4711")
                 assert not any("ran when buddy was lost; " in row for row in terminal.everything())
         finally:
-            os.kill(pids["sleep 4711"], signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pids["sleep 4711"], signal.SIGKILL)
     assert f"buddy was lost while job 1 ran, and was started again. What became of the job:]\n{alive}" in told
     assert "it ended with buddy: sleep 4712" in told
     assert told.endswith("well?")

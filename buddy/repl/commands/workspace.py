@@ -16,6 +16,7 @@ from buddy.repl.port import Context
 from buddy.tools.ask_user import Unanswered
 from buddy.tools.git import git_diff, git_status
 from buddy.tools.task_diff import task_diff
+from buddy.workspace.strays import LeftCommand, end_left, left_commands
 
 NO_COMMIT = "## No commits yet"
 
@@ -138,17 +139,42 @@ async def trust(context: Context, argument: str) -> None:
         context.stage.reopen(answer.changes == "once")
 
 
-@command(family="workspace")
+@command(family="workspace", usage="[stop N]", choices=("stop",))
 async def jobs(context: Context, argument: str) -> None:
-    """List the commands that run in the background"""
+    """List the commands that run in the background, or end one"""
+    left = await asyncio.to_thread(left_commands, context.desk.memory.session_id)
+    if argument:
+        await _stop_job(context, argument, left)
+        return
     found = context.desk.jobs.all()
-    if not found:
+    if not found and not left:
         raise CommandError("no job is running")
     rows = tuple(
         (str(one.id), one.state, f"{one.seconds:.0f} s", f"{one.bytes_written:,} B", one.command)
         for one in found
     )
+    rows += tuple(
+        (f"left{number}", "left by an earlier run", "", "", f"{one.command} ({one.pids})")
+        for number, one in enumerate(left, 1)
+    )
     context.stage.print(Table(("job", "state", "for", "output", "command"), rows))
+
+
+async def _stop_job(context: Context, argument: str, left: tuple[LeftCommand, ...]) -> None:
+    names = {f"left{number}": one for number, one in enumerate(left, 1)}
+    running = [str(one.id) for one in context.desk.jobs.all() if one.state != "ended"]
+    word, _, name = argument.partition(" ")
+    name = name.strip()
+    if word != "stop" or (name not in names and name not in running):
+        known = ", ".join((*running, *names)) or "none runs"
+        raise CommandError(f"expected /jobs stop and a job, found {argument[:40]!r}; jobs: {known}")
+    if name in running:
+        await context.desk.jobs.stop(int(name))
+        return  # its end is announced
+    survivors = await end_left(names[name])
+    if survivors is not None:
+        raise CommandError(f"the system does not end {survivors.pids}: {survivors.command}")
+    context.stage.print(Note("info", f"ended: {names[name].command}"))
 
 
 @command(family="workspace")
