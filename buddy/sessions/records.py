@@ -56,7 +56,8 @@ class TaskChanged(msgspec.Struct, frozen=True):
 class Note(msgspec.Struct, frozen=True):
     """Something offered to the conversation in the foreground, attached to its next prompt: the answer of a
     finished background task, or what the person ran. `heading` is what the model reads above the text;
-    `carried_by` is the message it was attached to, "" while it waits for one."""
+    `carried_by` is the message it was attached to, "" while it waits for one; `answer_of`: the task whose
+    answer it is, which knows it already, 0 for none."""
 
     id: str
     task_number: int
@@ -64,6 +65,7 @@ class Note(msgspec.Struct, frozen=True):
     text: str
     heading: str
     carried_by: str = ""
+    answer_of: int = 0
 
 
 class QueueChanged(msgspec.Struct, frozen=True):

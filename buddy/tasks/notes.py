@@ -23,8 +23,14 @@ class Notes:
 
     @property
     def waiting(self) -> tuple[Note, ...]:
-        """What goes along with the next prompt."""
-        return tuple(note for note in self._memory.notes if not note.carried_by)
+        """Notes that go along with the next prompt in the foreground. A task's own answer is none there: it
+        waits for another task's prompt."""
+        front = self._focus()
+        return tuple(
+            note
+            for note in self._memory.notes
+            if not note.carried_by and (not note.answer_of or note.answer_of != front)
+        )
 
     def offer(self, note: Note) -> None:
         """Attach it to the next prompt; one with its id that still waits gives way. Raises `NotSavedError`
@@ -42,8 +48,9 @@ class Notes:
         notes = self.waiting
         if not notes:
             return prompt
+        ids = {note.id for note in notes}
         self._save(
-            note if note.carried_by else replace(note, carried_by=prompt.id) for note in self._memory.notes
+            replace(note, carried_by=prompt.id) if note.id in ids else note for note in self._memory.notes
         )
         parts = (Text(f"[{note.heading}]\n{note.text}\n\n") for note in notes)
         return replace(prompt, parts=(*parts, *prompt.parts))

@@ -157,7 +157,7 @@ class Running:
         if outcome is not None and outcome.receipt is not None:
             text = f"{text}\n\n[receipt of its changes]\n{receipt_text(outcome.receipt)}"
         note_id = self._shared.board.clock.new_id()
-        return Note(note_id, task.number, task.title, text, heading)
+        return Note(note_id, task.number, task.title, text, heading, answer_of=task.number)
 
 
 def _troubles(refused: int, failed: int) -> str:

@@ -154,3 +154,22 @@ async def test_a_note_is_written_without_the_secrets_it_shows(tmp_path: Path) ->
     await session.close()
     assert secret not in (Path(session.directory) / JOURNAL).read_text()
     assert [note.id for note in store.read("last").state.notes] == ["n1"]
+
+
+async def test_RU_B21_a_task_gets_no_note_about_itself(tmp_path: Path) -> None:
+    async with board_desk(tmp_path) as desk:
+        desk.script(says("one"), says("two"), says("two again"), says("one again"))
+        await desk.turn(1, "begin")
+        task = desk.board.open("write tests")
+        task.background = True
+        await desk.turn(task.number, "write tests")
+        assert [note.title for note in desk.board.notes.waiting] == ["write tests"]
+        desk.board.set_focus(task.number)
+        assert desk.board.notes.waiting == ()
+        desk.board.notes.offer(RAN)
+        await desk.turn(task.number, "go on")
+        assert desk.texts(task.number)[-2] == "[I ran `make` (exit code 2):]\n3 errors\n\ngo on"
+        desk.board.set_focus(1)
+        await desk.turn(1, "and?")
+        assert "Background task 2, 'write tests', has finished. Its answer:" in desk.texts(1)[-2]
+        assert desk.board.notes.waiting == ()
