@@ -17,9 +17,12 @@ from buddy import __version__
 from buddy.cli.arguments import Options
 from buddy.cli.models import Models
 from buddy.cli.place import Place, find_place, read_settings
+from buddy.cli.stores import session_store
 from buddy.config.loading import Loaded
 from buddy.config.settings import ConfigError
 from buddy.llm.local_servers import find_local_servers
+from buddy.sessions.folder import FolderError
+from buddy.sessions.store import NoSuchSessionError, SessionError
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -68,6 +71,7 @@ def _findings(options: Options, place: Place) -> Iterator[Finding]:
         "ok" if bwrap else "note", f"bwrap: {bwrap or 'not installed'}; no sandbox: anything but reads asks"
     )
     yield from _folders(place)
+    yield from _last_session(options, place)
 
 
 def _settings(options: Options, place: Place) -> Iterator[Finding]:
@@ -128,3 +132,22 @@ def _folders(place: Place) -> Iterator[Finding]:
     readable = os.path.join(place.where.data, "credentials.json")
     if os.path.exists(readable) and os.stat(readable).st_mode & 0o077:
         yield Finding("bad", f"{readable} can be read by others: chmod 600 {readable}")
+
+
+def _last_session(options: Options, place: Place) -> Iterator[Finding]:
+    """The session that `--continue` would take up: what of its files is damaged."""
+    try:
+        last = session_store(place, read_settings(place, options).settings, _say_nothing).read("last")
+    except NoSuchSessionError:
+        return
+    except (ConfigError, SessionError, FolderError, OSError) as error:
+        yield Finding("bad", f"last session: it cannot be read: {error}")
+        return
+    if not last.problems:
+        yield Finding("ok", f"last session: {os.path.basename(last.directory)}, undamaged")
+    for problem in last.problems:
+        yield Finding("note", f"last session: {os.path.basename(last.directory)}: {problem}")
+
+
+def _say_nothing(_text: str) -> None:
+    """Nothing is written, so nothing is said of saving."""

@@ -62,3 +62,24 @@ async def test_a_start_says_the_same_in_one_line(tmp_path: Path) -> None:
     assert ran.told() == [
         "[mcp_servers] docs: this version connects to no MCP server; their tools are missing"
     ]
+
+
+async def test_RU_F2_the_report_tells_of_a_damaged_session(tmp_path: Path) -> None:
+    async with FakeLLM([reply("Hello")]) as server:
+        desk = Desk(tmp_path, server.url)
+        assert "last session" not in (await desk.run("doctor")).out
+        await desk.run("exec", "hi")
+        (session_id,) = desk.sessions()
+        assert f"ok    last session: {session_id}, undamaged\n" in (await desk.run("doctor")).out
+        folder = desk.repo / ".buddyx" / "sessions" / session_id
+        snapshot = folder / "snapshot.json"
+        whole = snapshot.read_bytes()
+        snapshot.write_bytes(whole[: len(whole) // 2])
+        told = (await desk.run("doctor")).out
+        assert f"note  last session: {session_id}: the snapshot was not used: " in told
+        snapshot.unlink()
+        lines = (folder / "journal.jsonl").read_bytes().splitlines(keepends=True)
+        (folder / "journal.jsonl").write_bytes(b"".join([*lines[:2], b"damaged\n", *lines[3:]]))
+        told = (await desk.run("doctor")).out
+        assert f"note  last session: {session_id}: bytes " in told
+        assert "record 3 is missing" in told
