@@ -28,7 +28,12 @@ def main_workspace(run: Run, held: Held) -> Workspace:
 def worktree_parts(run: Run, held: Held) -> WorktreeParts:
     """Worktrees of that tree."""
     trees = Worktrees(held.children, run.place.boundary.root, held.git_lock)
-    return WorktreeParts(trees, _environment(run.place), lambda tree: _of_worktree(run, held, tree))
+    return WorktreeParts(
+        trees,
+        _environment(run.place),
+        lambda tree: _of_worktree(run, held, tree),
+        run.session.writer.workspace_seal.derive("worktrees"),
+    )
 
 
 def _of_worktree(run: Run, held: Held, tree: Worktree) -> Workspace:

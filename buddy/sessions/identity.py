@@ -41,6 +41,10 @@ class Signer(msgspec.Struct, frozen=True):
         differs for each session and workspace, so that nothing can be carried from one to another."""
         return Seal(self.key).derive("session", session_id, workspace)
 
+    def workspace_seal(self, workspace: str) -> Seal:
+        """The key that seals what all sessions of a workspace share: the states of its worktrees."""
+        return Seal(self.key).derive("workspace", workspace)
+
     def sealed(self, session_id: str, grant: GrantChanged) -> GrantChanged:
         """The grant with its seal."""
         return msgspec.structs.replace(grant, seal=self._grant_mac(session_id, grant))

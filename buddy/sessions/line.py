@@ -4,6 +4,11 @@
 
 The checksum covers every byte behind it, so it is checked without decoding anything. The seal at the end
 (`mac`) covers everything between the two; only the session's own key makes it. Lines of format 1 have none.
+
+Seals are not chained over the lines before. The number is sealed with its line, so a line that was taken
+out, moved or doubled is seen without a chain. A journal cut back to an earlier end is valid either way: to
+see that, the newest number would have to be kept outside the project, and a backup that the person puts back
+would be refused. What an earlier end brings back is what this person said and granted themselves.
 """
 
 from __future__ import annotations

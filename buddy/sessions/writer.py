@@ -93,6 +93,11 @@ class SessionWriter:
         return self._signer.session_seal(self.session_id, self.header.workspace)
 
     @property
+    def workspace_seal(self) -> Seal:
+        """The key that seals what all sessions of this workspace share."""
+        return self._signer.workspace_seal(self.header.workspace)
+
+    @property
     def save_state(self) -> SaveState:
         """Whether everything so far is saved."""
         return self.journal.state

@@ -17,6 +17,7 @@ from buddy.safety.paths import Boundary
 from buddy.safety.policy_facts import Facts
 from buddy.safety.policy_state import Policy
 from buddy.safety.rules import Rule
+from buddy.safety.seal import Seal
 from buddy.sessions.writer import SessionWriter
 from buddy.tools.cache import ToolCache
 from buddy.workspace.checkpoints import Checkpoints
@@ -76,11 +77,12 @@ class Workspace(msgspec.Struct, frozen=True):
 
 class WorktreeParts(msgspec.Struct, frozen=True):
     """What worktrees are made with: git's side of it, the person's environment (for what they ignore
-    everywhere), and the workspace one becomes."""
+    everywhere), the workspace one becomes, and the seal of the states kept of them."""
 
     trees: Worktrees
     variables: Mapping[str, str]
     workspace: Callable[[Worktree], Workspace]
+    seal: Seal
 
 
 class BoardParts(msgspec.Struct, frozen=True):

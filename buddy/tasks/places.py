@@ -111,7 +111,7 @@ class Places:
 
     def states(self) -> WorktreeStates:
         """What became different in worktrees. Raises `TaskError`."""
-        return WorktreeStates(self.parts().variables)
+        return WorktreeStates(self.parts().variables, self.parts().seal)
 
     def told(self, task: Task) -> tuple[UserMessage, ...]:
         """What a conversation has to know of its workspace and has not been told. Raises `TaskError` where

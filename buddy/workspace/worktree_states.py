@@ -10,6 +10,7 @@ import msgspec
 
 from buddy.agent.tool import ToolError
 from buddy.safety.protected import Places
+from buddy.safety.seal import Seal
 from buddy.workspace.checkpoint_git import CheckpointError, private_git
 from buddy.workspace.checkpoint_outside import Outside
 from buddy.workspace.checkpoint_store import LINK_MODE, CheckpointStore, State, Version
@@ -41,10 +42,12 @@ class Changes(msgspec.Struct, frozen=True):
 
 
 class WorktreeStates:
-    """The states of worktrees. `variables` is the person's environment (for what they ignore everywhere)."""
+    """The states of worktrees. `variables` is the person's environment (for what they ignore everywhere). A
+    private repository that does not carry `seal` is thrown away: somebody else put it there."""
 
-    def __init__(self, variables: Mapping[str, str]) -> None:
+    def __init__(self, variables: Mapping[str, str], seal: Seal) -> None:
         self._variables = dict(variables)
+        self._seal = seal
 
     def begin(self, tree: Worktree) -> None:
         """Keep what a worktree is when it is new. One that is too large for that is merged with git alone.
@@ -89,7 +92,7 @@ class WorktreeStates:
         return Changes(files, now.tree, now.left_out)
 
     def _store(self, tree: Worktree) -> CheckpointStore:
-        git = private_git(os.path.join(tree.kept, "states"), tree.path, self._variables)
+        git = private_git(os.path.join(tree.kept, "states"), tree.path, self._variables, self._seal)
         return CheckpointStore(git, Places(self._variables.get("HOME", "")))
 
 

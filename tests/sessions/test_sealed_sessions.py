@@ -436,3 +436,31 @@ def test_a_header_of_format_2_is_covered_whole(tmp_path: Path):
     header = signer.signed(SessionHeader(2, "aaaa-bbbb-cccc-dddd", 5.0, "/work", ""))
     assert signer.made(header)
     assert not signer.made(msgspec.structs.replace(header, workspace="/else"))
+
+
+async def test_RU_H12_a_journal_cut_back_is_an_older_state_of_the_same_session(tmp_path: Path):
+    store = store_in(tmp_path)
+    session = await session_with_a_message(store)
+    journal = Path(session.directory, "journal.jsonl")
+    lines = journal.read_bytes().splitlines(keepends=True)
+    Path(session.directory, "snapshot.json").unlink()
+    at = next(number for number, line in enumerate(lines) if b'"a1"' in line)
+    journal.write_bytes(b"".join(lines[:at]))
+    loaded = store.read(session.session_id)
+    assert (history(loaded), loaded.problems) == (["u1"], ())
+
+
+@pytest.mark.parametrize("change", ["removed", "moved", "doubled"])
+async def test_RU_H12_lines_removed_moved_or_doubled_are_told(tmp_path: Path, change: str):
+    store = store_in(tmp_path)
+    session = await session_with_a_message(store)
+    journal = Path(session.directory, "journal.jsonl")
+    lines = journal.read_bytes().splitlines(keepends=True)
+    Path(session.directory, "snapshot.json").unlink()
+    at = next(number for number, line in enumerate(lines) if b'"u1"' in line)
+    after = {"removed": [], "moved": [lines[at + 1], lines[at]], "doubled": [lines[at], lines[at]]}[change]
+    rest = lines[at + 2 :] if change == "moved" else lines[at + 1 :]
+    journal.write_bytes(b"".join([*lines[:at], *after, *rest]))
+    loaded = store.read(session.session_id)
+    assert any("missing" in one or "stands behind" in one for one in loaded.problems)
+    assert [one for one in history(loaded) if one == "u1"] == (["u1"] if change == "doubled" else [])

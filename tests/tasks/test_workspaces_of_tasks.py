@@ -16,6 +16,7 @@ from buddy.tools.write import write_file
 from buddy.workspace.worktrees import Standing, Worktree, Worktrees
 from tests.agent.laws import says
 from tests.tasks.board_desk import board_desk
+from tests.undo_logs import SEAL
 
 WRITES = Access(writes=("a.txt",))
 
@@ -82,7 +83,7 @@ async def test_a_turn_ends_even_if_nobody_waits_for_the_look_at_its_worktree(tmp
     def workspace(tree: Worktree) -> Workspace:
         return msgspec.structs.replace(desk.board.places.main, worktree=tree)
 
-    async with board_desk(tmp_path, worktrees=WorktreeParts(trees, {}, workspace)) as desk:
+    async with board_desk(tmp_path, worktrees=WorktreeParts(trees, {}, workspace, SEAL)) as desk:
         desk.script(says("done"))
         task = desk.board.open(worktree="x")
         runner = desk.board.submit(task.number, "do it")

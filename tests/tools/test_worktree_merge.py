@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,6 +19,7 @@ from buddy.workspace.worktree_states import WorktreeStates
 from buddy.workspace.worktrees import Worktree
 from tests.files_desk import Desk
 from tests.tools.test_git_hostile import git
+from tests.undo_logs import SEAL
 from tests.workspace.test_worktrees import trees_of
 
 LINES = "".join(f"{number}\n" for number in range(1, 11))
@@ -66,7 +68,7 @@ async def pair(tmp_path: Path, **files: str | bytes) -> AsyncIterator[Pair]:
 
     async with trees_of(tmp_path, prepare) as trees:
         tree = await trees.make("x")
-        states = WorktreeStates({"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home")})
+        states = WorktreeStates({"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home")}, SEAL)
         states.begin(tree)
         desk = Desk(Path(trees.main), session=tmp_path / "session")
         yield Pair(Path(trees.main), Path(tree.path), states, tree, desk)
@@ -236,3 +238,16 @@ async def test_the_diff_has_what_a_person_reads(tmp_path: Path) -> None:
             ("b.txt", "delete", 0, 1),
             ("c.txt", "add", 1, 0),
         ]
+
+
+async def test_RU_H12_a_planted_repository_of_worktree_states_is_thrown_away(tmp_path: Path) -> None:
+    async with pair(tmp_path, a__txt=LINES) as two:
+        config = Path(two.worktree.kept) / "states" / "config"
+        shutil.rmtree(config.parent)
+        config.parent.mkdir()
+        git(two.main, "init", "-q", "--bare", str(config.parent))
+        with open(config, "a", encoding="utf-8") as file:  # noqa: ASYNC230 - a small file
+            file.write(f"[core]\n\tfsmonitor = touch {tmp_path}/OWNED; false\n")
+        assert two.states.changes(two.worktree).files == ()
+        assert not (tmp_path / "OWNED").exists()
+        assert "fsmonitor" not in config.read_text()
