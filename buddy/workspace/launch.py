@@ -38,12 +38,13 @@ class TerminalSize(msgspec.Struct, frozen=True):
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """Everything `exec` needs."""
+    """Everything `exec` needs. `processes`: with so many processes of the user, it can start no more."""
 
     argv: tuple[str, ...]
     cwd: str
     env: Mapping[str, str]
     pass_fds: tuple[int, ...] = ()
+    processes: int | None = None
 
 
 Wrapper = Callable[[Launch], Launch]
@@ -136,7 +137,7 @@ def _enlarge(pipe: int) -> None:
 
 def _start(launch: Launch, tag: Tag, *, stdin: int, out: int, errors: int = -1) -> subprocess.Popen[bytes]:
     try:
-        with marked(tag.number):
+        with marked(tag.number, launch.processes):
             process = subprocess.Popen(
                 launch.argv,
                 cwd=launch.cwd,

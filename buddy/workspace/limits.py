@@ -1,7 +1,7 @@
 """Resource limits of child processes, set without running code between fork and exec.
 
 The soft and hard limits a person configures are set by a `bash` that sets them and then becomes the command
-(one more exec, about a millisecond), so that no descendant can be born before them. The two that are always
+(one more exec, about a millisecond), so that no descendant can be born before them. Those that are always
 there cost nothing: the child inherits them from buddy, which has them for the instant of the start.
 """
 
@@ -18,6 +18,11 @@ if sys.platform != "win32":
 
 RTTIME_FLOOR = 1 << 50
 """Microseconds (35 years) a real-time process may run: a limit nobody reaches, so its value can be a tag."""
+
+
+RESERVED_PROCESSES = 64
+"""Processes and threads of the user that no command may take: a git and an rg with a thread for each
+processor, an editor, and buddy's own threads."""
 
 
 class ProcessLimits(msgspec.Struct, frozen=True):
@@ -127,11 +132,23 @@ def reached(limits: ProcessLimits, code: int | None, signal: str, text: str) -> 
     return f"the settings allow {', '.join(found)}" if found else ""
 
 
+def shared_processes() -> int | None:
+    """Compute how many processes the user may have for a command to start one more; None without a limit.
+
+    What lies above it stays for buddy's own programs: a fork bomb stops there, and git still starts. Where
+    the system allows few processes, a quarter is kept free. The system ignores this limit for root.
+    """
+    soft = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    if soft == resource.RLIM_INFINITY:
+        return None
+    return max(1, soft - min(RESERVED_PROCESSES, soft // 4))
+
+
 @contextmanager
-def marked(number: int) -> Generator[None]:
+def marked(number: int, processes: int | None = None) -> Generator[None]:
     """While this lasts, a process that is started inherits the tag `number` as a limit and makes no core
     dumps. Limits are handed on to everything it starts, survive `setsid`, double forks and `env -i`, and can
-    be read even of a zombie.
+    be read even of a zombie. `processes` becomes its soft limit of the user's processes.
 
     They are set on buddy itself for the instant of the start: setting them on the child afterwards loses the
     race against a shell that forks at once (5 % of starts on a busy machine). Only on the event loop's
@@ -140,11 +157,14 @@ def marked(number: int) -> Generator[None]:
     if sys.platform != "linux":
         yield
         return
-    before = [(kind, resource.getrlimit(kind)) for kind in (resource.RLIMIT_RTTIME, resource.RLIMIT_CORE)]
+    wanted = {resource.RLIMIT_RTTIME: RTTIME_FLOOR | number, resource.RLIMIT_CORE: 0}
+    if processes is not None:
+        wanted[resource.RLIMIT_NPROC] = processes
+    before = [(kind, resource.getrlimit(kind)) for kind in wanted]
     try:
-        for (kind, (_soft, hard)), value in zip(before, (RTTIME_FLOOR | number, 0), strict=True):
-            if value == 0 or hard == resource.RLIM_INFINITY:
-                resource.setrlimit(kind, (value, hard))
+        for kind, (_soft, hard) in before:
+            if hard == resource.RLIM_INFINITY or wanted[kind] <= hard:
+                resource.setrlimit(kind, (wanted[kind], hard))
         yield
     finally:
         for kind, limit in before:

@@ -23,7 +23,7 @@ from buddy.workspace.launch import (
     launch_with_pipe,
     unwrapped,
 )
-from buddy.workspace.limits import NO_LIMITS, ProcessLimits, limited
+from buddy.workspace.limits import NO_LIMITS, ProcessLimits, limited, shared_processes
 from buddy.workspace.output import OutputBounds, OutputLog
 from buddy.workspace.process_control import adopt_orphans
 from buddy.workspace.process_tree import Tag, new_tag, own_children, read_process, reap, tag_number
@@ -34,7 +34,8 @@ class Request(msgspec.Struct, frozen=True):
     """A command to run. `env` is added by buddy's own code; `terminal` asks for a terminal instead of a
     pipe; `sandboxed` is False where the command must run outside the sandbox and that was allowed; `kept` is
     False where a listener takes the output and nobody reads it again: it never goes to the disk. `limited` is
-    False for buddy's own programs: a git that ends at a limit would leave half a checkout. `bounds`: how much
+    False for buddy's own programs: a git that ends at a limit would leave half a checkout, and they may take
+    the processes that commands must leave free. `bounds`: how much
     of the output is kept, where that is not the usual."""
 
     argv: tuple[str, ...]
@@ -132,7 +133,8 @@ class ChildProcesses:
         if limits != NO_LIMITS or sys.platform != "linux":
             argv = limited(argv, limits, bash_path())
         env = self.environment.for_child(task_id=request.task_id, tag=tag.text, extra=request.env)
-        launch = Launch(argv, request.cwd, env)
+        processes = shared_processes() if request.limited else None
+        launch = Launch(argv, request.cwd, env, processes=processes)
         return self._wrap(launch) if request.sandboxed else launch
 
     def _spill_path(self, tag: Tag) -> str:

@@ -28,7 +28,7 @@ from buddy.workspace.output import OutputBounds
 from buddy.workspace.processes import ChildProcesses
 from buddy.workspace.spill import BLOCK_BYTES, MOST_BYTES
 from buddy.workspace.strays import strays
-from tests.capabilities import requires
+from tests.capabilities import IN_A_NAMESPACE, IN_LIMITS, NOBODY, requires
 from tests.command_desk import desk, processes_with, until, zombie_children
 
 linux = requires("proc")
@@ -496,6 +496,56 @@ async def test_REL_049_a_fork_bomb_stops_at_its_limit_and_dies_with_its_command(
         assert (ticks, ending.survivors) == (50, ())
         assert not [pid for pid in os.listdir("/proc") if pid.isdigit() and _owner(pid) == 64321]
         assert zombie_children() == zombies_before
+
+
+GREEDY = """
+import os, time
+while True:
+    try:
+        if not os.fork():
+            time.sleep(1000)
+    except BlockingIOError:
+        print("full", flush=True)
+        time.sleep(1000)
+"""
+STARVED = """
+import asyncio, os, sys
+from pathlib import Path
+from tests.command_desk import desk
+
+async def main():
+    async with desk(Path(sys.argv[1])) as here:
+        full = asyncio.Event()
+        child = here.children.start(here.request(f"exec {sys.executable} greedy.py"))
+        child.listeners.append(lambda data: full.set())
+        await full.wait()
+        own = await here.run("echo a | cat | cat; (true; echo b)", limited=False)
+        print(own.text.split(), own.exit.code)
+        await child.end("test")
+
+asyncio.run(main())
+"""
+
+
+@requires("process limits")
+def test_REL_042_a_command_that_takes_all_processes_leaves_some_to_buddy(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/greedy.py").write_text(GREEDY)
+    owner = NOBODY + 1  # other tests fill the first one's processes
+    for path in (tmp_path, *tmp_path.rglob("*")):
+        os.chown(path, owner, owner)
+    limits = [part.replace(str(NOBODY), str(owner)) for part in IN_LIMITS]
+    root = Path(__file__).resolve().parents[2]
+    ran = subprocess.run(
+        [*IN_A_NAMESPACE, *limits, sys.executable, "-c", STARVED, str(tmp_path)],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (ran.stdout, ran.returncode) == ("['a', 'b'] 0\n", 0), ran.stderr
 
 
 def _owner(pid: str) -> int:
