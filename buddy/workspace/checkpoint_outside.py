@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -11,7 +12,8 @@ import msgspec
 from buddy.workspace.folders import umask
 
 _MAX_BELOW = 2_000
-_KIND = 0o170000
+_YOUNG_S = 3.0
+"""Longer than the second that the index keeps, with room for coarse clocks of file systems."""
 
 
 class Outside(msgspec.Struct, frozen=True):
@@ -43,37 +45,50 @@ class Outside(msgspec.Struct, frozen=True):
 
 
 class Outsides:
-    """Looks at every file and folder that is known from outside: 3 microseconds each, while git does the
-    same."""
+    """Permissions of every file that is known, and the folders around them.
+
+    Git's index tells which files changed from outside since they were last looked at, permissions included
+    (their change time is another then), so only those are looked at again: 3 microseconds each. The index
+    keeps whole seconds. A file whose change time is that young can change again without another second, so
+    it is looked at every time until it is older.
+    """
 
     def __init__(self, root: str) -> None:
         self._root = root
         self._files: dict[str, int] = {}
         self._folders: dict[str, int] = {}
+        self._young: set[str] = set()
 
     def forget(self) -> None:
         """Nothing is known any more."""
-        self._files, self._folders = {}, {}
+        self._files, self._folders, self._young = {}, {}, set()
 
     def know(self, paths: Iterable[str]) -> None:
-        """These files are kept."""
+        """These files are kept; each is looked at the next time."""
         self._files = dict.fromkeys(paths, 0)
         self._folders = dict.fromkeys(_above(self._files), 0)
+        self._young = set(self._files)
 
-    def look(self) -> Outside:
-        """What is known, as it is now; folders that are gone are left out."""
-        return Outside(self._permissions(self._files), self._existing(self._folders))
+    def look(self) -> dict[str, int]:
+        """The known folders as they are now, without those that are gone."""
+        return self._existing(self._folders)
 
     def after(
-        self, seen: Outside, *, taken: Sequence[str], dropped: Sequence[str], folders: Sequence[str]
+        self,
+        around: dict[str, int],
+        *,
+        touched: Iterable[str],
+        dropped: Sequence[str],
+        folders: Sequence[str],
     ) -> Outside:
-        """What was seen, with the files that were taken or dropped and the folders that were found since."""
-        files, around = seen.modes, seen.folders
-        if taken or dropped:
-            gone = [path for path in taken if not os.path.lexists(f"{self._root}/{path}")]
-            files = {**files, **self._permissions(taken)}
-            for path in (*dropped, *gone):
-                files.pop(path, None)
+        """The state once git's index is up to date: `around` are the folders that were seen, `touched` the
+        files that are new, gone or changed from outside, `dropped` those that are not kept, `folders` those
+        that were found since."""
+        taken = [path for path in touched if path not in set(dropped)]
+        files = {**self._files, **self._permissions([*self._young, *taken])}
+        for path in (*dropped, *(path for path in taken if not os.path.lexists(f"{self._root}/{path}"))):
+            files.pop(path, None)
+            self._young.discard(path)
         fresh = [folder for folder in (*_above(taken), *folders) if folder not in around]
         if fresh:
             around = {**around, **self._existing(fresh)}
@@ -83,25 +98,33 @@ class Outsides:
         return Outside(self._files, self._folders)
 
     def _permissions(self, paths: Iterable[str]) -> dict[str, int]:
-        """Permissions of regular files; 0 for what is none, or is gone."""
-        return self._modes(paths, stat.S_IFREG, 0o7777)
-
-    def _existing(self, paths: Iterable[str]) -> dict[str, int]:
-        """Folders that are there."""
-        modes = self._modes(paths, stat.S_IFDIR, -1)
-        return {path: mode for path, mode in modes.items() if mode}
-
-    def _modes(self, paths: Iterable[str], kind: int, bits: int) -> dict[str, int]:
-        """These bits of what is of a kind; 0 for what is not, or is gone. Written out: this is done for every
-        file, before and after every call."""
+        """Permissions of regular files; 0 for what is none, or is gone. Keeps which of them are young."""
         found: dict[str, int] = {}
-        root, lstat = self._root + "/", os.lstat
+        old_before = time.time() - _YOUNG_S
         for path in paths:
             try:
-                mode = lstat(root + path).st_mode
+                status = os.lstat(f"{self._root}/{path}")
             except OSError:
-                mode = 0
-            found[path] = mode & bits if mode & _KIND == kind else 0
+                found[path] = 0
+                self._young.discard(path)
+                continue
+            found[path] = status.st_mode & 0o7777 if stat.S_ISREG(status.st_mode) else 0
+            if status.st_ctime > old_before:
+                self._young.add(path)
+            else:
+                self._young.discard(path)
+        return found
+
+    def _existing(self, paths: Iterable[str]) -> dict[str, int]:
+        """Folders that are there, with their permissions and the file type's bits."""
+        found: dict[str, int] = {}
+        for path in paths:
+            try:
+                mode = os.lstat(f"{self._root}/{path}").st_mode
+            except OSError:
+                continue
+            if stat.S_ISDIR(mode):
+                found[path] = mode
         return found
 
 

@@ -26,6 +26,10 @@ _MAX_NAMED = 200
 """Folders with names of 4 kB, the longest there are, still make a command line."""
 
 
+_MAX_READ = 100
+"""Touched files that are read again without asking git first whether their content is another."""
+
+
 class Bounds(msgspec.Struct, frozen=True):
     """How much one state may add. A file over `max_file_bytes` is left out; more files or bytes than the
     others end checkpoints for the session, and so does a look that takes longer than `limit_s`."""
@@ -98,9 +102,10 @@ class CheckpointStore:
         until = time.monotonic() + self._bounds.limit_s
         if not self._is_known:
             self._look_through_index(until)
-        with self._git.started(("ls-files", "-z", "-m", *_OTHERS, "--directory")) as said:
-            seen = self._outsides.look()  # while git does
-            listed = self._with_folders(_paths(self._in_time(said, until)))
+        with self._git.started(("ls-files", "-z", *_OTHERS, "--directory")) as others:
+            around = self._outsides.look()  # while git does
+            touched, changed = self._touched(until)
+            listed = self._with_folders(changed) + _paths(self._in_time(others, until))
         paths, unfolded = self._unfolded(listed, until)
         if len(paths) > self._bounds.max_files:
             raise _too_large(f"{len(paths):,} files to keep, at most {self._bounds.max_files:,}")
@@ -114,7 +119,9 @@ class CheckpointStore:
         if taken or dropped or not self._tree:
             self._tree = self._run(("write-tree",), until).decode().strip()
         folders = self._folders_alone(listed, unfolded, left_out, until, changed=bool(taken))
-        outside = self._outsides.after(seen, taken=taken, dropped=dropped, folders=folders)
+        outside = self._outsides.after(
+            around, touched=dict.fromkeys((*touched, *taken)), dropped=dropped, folders=folders
+        )
         return State(self._tree, tuple(left_out), outside)
 
     def _look_through_index(self, until: float) -> None:
@@ -133,6 +140,16 @@ class CheckpointStore:
         known = {path for _, _, path in entries}.difference(repositories)
         self._outsides.know(os.fsdecode(path) for path in known)
         self._is_known = True
+
+    def _touched(self, until: float) -> tuple[list[str], list[str]]:
+        """The known files that look changed from outside, and those of them to read: all when they are few;
+        else git compares them first, so that files with new permissions alone do not count as changed."""
+        looked = ("diff-files", "-z", "--name-only", "--no-ext-diff")
+        touched = _paths(self._run(looked, until))
+        if len(touched) <= _MAX_READ:
+            return touched, touched
+        self._run(("update-index", "-q", "--refresh"), until)
+        return touched, _paths(self._run(looked, until))
 
     def _with_folders(self, listed: Sequence[str]) -> list[str]:
         """The paths, with those that are a folder by now where a file was: git names only the file then."""

@@ -400,3 +400,31 @@ async def test_a_file_that_grew_too_large_is_not_taken_for_a_removed_one(tmp_pat
     taken = await place.shell("seq 1 100 > grows")
     assert (taken.paths, taken.entry_id) == ((), 0)
     assert taken.notes[0].endswith(": grows")
+
+
+async def test_permissions_that_change_twice_within_a_second_are_seen(place: Place) -> None:
+    """The index keeps whole seconds: it can't tell the second change from the first."""
+    path = place.put("a.txt", "one\n")
+    path.chmod(0o644)
+    await place.shell("true")
+    for mode, was in (("600", 0o644), ("640", 0o600), ("604", 0o640)):
+        taken = await place.shell(f"chmod {mode} a.txt")
+        assert taken.paths == ("a.txt",)
+        place.log.undo(place.locks)
+        assert path.stat().st_mode & 0o777 == was
+        path.chmod(int(mode, 8))
+
+
+async def test_new_permissions_of_many_files_do_not_count_as_files_to_keep(tmp_path: Path) -> None:
+    place = Place(tmp_path, repository=True, bounds=Bounds(max_files=150))
+    for start in (0, 100):
+        for number in range(start, start + 100):
+            place.put(f"d/f{number}.txt", f"{number}\n").chmod(0o644)
+        await place.shell("true")
+    time.sleep(1.1)  # noqa: ASYNC251 - into another second, so that the index knows them as touched
+    taken = await place.shell("chmod 600 d/*; echo more >> d/f7.txt")
+    assert (len(taken.paths), place.checkpoints.off) == (200, "")
+    place.log.undo(place.locks)
+    assert (place.root / "d/f7.txt").read_text() == "7\n"
+    assert {path.stat().st_mode & 0o777 for path in (place.root / "d").iterdir()} == {0o644}
+    assert (await place.shell("true")).paths == ()
