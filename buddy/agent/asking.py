@@ -211,7 +211,7 @@ async def _prepared(turn: Turn) -> _Request:
         asked = _request(turn)
     elif fit == "fits":
         meter.warned = False
-    elif not meter.warned:
+    elif not meter.warned and not (meter.window.guessed and meter.window.asked):
         meter.warned = True
         guessed = " (a guess: set context_limit)" if meter.window.guessed else ""
         share = asked.tokens * 100 // max(1, meter.window.limit)

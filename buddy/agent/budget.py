@@ -100,11 +100,13 @@ class DayBudget(msgspec.Struct, frozen=True):
 
 class Window(msgspec.Struct):
     """A model's context: how many tokens fit, whether that is known or only guessed, and how many are kept
-    free for the reply. Shared by all that ask the model: a server may say later how much it takes."""
+    free for the reply. Shared by all that ask the model: a server may say later how much it takes.
+    `asked`: it was asked and has not answered yet."""
 
     limit: int
     guessed: bool
     reserve: int
+    asked: bool = False
 
 
 class BudgetReached(msgspec.Struct, frozen=True):

@@ -167,6 +167,14 @@ class RetryScheduled(msgspec.Struct, frozen=True, tag="retry_scheduled"):
     message: str
 
 
+class LibraryLoading(msgspec.Struct, frozen=True, tag="library_loading"):
+    """The request waits for a library of the model's lane; `loaded`: it is there, and the request goes
+    out."""
+
+    name: str
+    loaded: bool
+
+
 class ContextCompacted(msgspec.Struct, frozen=True, tag="context_compacted"):
     """The request history was shortened. Tokens are estimates."""
 
@@ -213,6 +221,7 @@ AgentUiEvent = (
     | ApprovalResolved
     | TokenUsage
     | RetryScheduled
+    | LibraryLoading
     | ContextCompacted
     | Notice
     | TurnFinished

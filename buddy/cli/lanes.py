@@ -9,6 +9,7 @@ from buddy.agent.provider import ModelDelta, ModelRequest, Provider
 from buddy.llm.catalog import Wire
 from buddy.llm.direct import Endpoint, HttpClient
 from buddy.llm.routes import Route
+from buddy.tasks.parts import Library
 
 KeyOf = Callable[[], Awaitable[str]]
 
@@ -46,6 +47,7 @@ class LitellmLanes(NamedTuple):
 
     make: Callable[[Route, KeyOf], Provider]
     begin: Callable[[], None]
+    library: Library
 
 
 def litellm_lanes(timeout_s: float) -> LitellmLanes:
@@ -58,4 +60,4 @@ def litellm_lanes(timeout_s: float) -> LitellmLanes:
     def make(found: Route, key: KeyOf) -> Provider:
         return LitellmProvider(library, key=key, base_url=found.base_url, api=found.api, timeout_s=timeout_s)
 
-    return LitellmLanes(make, library.start)
+    return LitellmLanes(make, library.start, library)

@@ -55,6 +55,8 @@ class ModelServer:
         nothing of failures: the first request does."""
         from buddy.llm.server_models import context_of
 
+        window = access.window
+        window.asked = True
         try:
             models = await self.list()
             known = next((one.context for one in models if one.name == access.model), 0)
@@ -63,8 +65,9 @@ class ModelServer:
                 known = await context_of(client, self._listing_url(), headers, self.host, access.model)
         except ProviderError:
             return
+        finally:
+            window.asked = False
         if known and not self._configured:
-            window = access.window
             window.limit, window.guessed = known, False
             window.reserve = min(window.reserve, known // 4)
 

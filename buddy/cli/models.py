@@ -217,14 +217,16 @@ class Models:
         except UnknownModelError as error:
             raise ConfigError(str(error)) from error
         key = self._key(found, profile)
+        lane = self._lane(found, key)
         access = ModelAccess(
             name=name or profile.model,
             model=found.model,
-            provider=KeyedProvider(WatchedProvider(self._lane(found, key), self._limits()), key, self.keys),
+            provider=KeyedProvider(WatchedProvider(lane, self._limits()), key, self.keys),
             window=self._window(found, profile),
             price=_price(found.match),
             sampling=self._sampling(profile),
             governor=self._governor(found, profile, key),
+            library=self._litellm.library if self._litellm and found.lane == "litellm" else None,
         )
         return _Made(access, key, self._server(found, profile, key))
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 import msgspec
 
 from buddy.cli.arguments import Options, UsageError
 from buddy.config.loading import Directories, Loaded, directories, load
+from buddy.config.settings import ConfigError
 from buddy.safety.paths import Boundary
 from buddy.sessions.folder import workspace_root
 
@@ -85,12 +86,23 @@ def read_settings(place: Place, options: Options) -> Loaded:
         environment=place.environment,
         arguments=arguments,
         user_file=options.config,
+        saved_keys=lambda: saved_keys(place.where),
     )
     servers = ", ".join(sorted(loaded.settings.mcp_servers))
     if not servers:
         return loaded
     note = f"[mcp_servers] {servers}: this version connects to no MCP server; their tools are missing"
     return msgspec.structs.replace(loaded, warnings=(*loaded.warnings, note))
+
+
+def saved_keys(where: Directories) -> Container[str]:
+    """The providers whose key `buddy login` saved in its file. Raises `ConfigError`."""
+    from buddy.llm.credentials import FILE_NAME, CredentialsError, read_credentials  # only without a model
+
+    try:
+        return read_credentials(os.path.join(where.data, FILE_NAME), warn=lambda _: None)
+    except CredentialsError as error:
+        raise ConfigError(str(error)) from error
 
 
 def _directory(path: str) -> str:

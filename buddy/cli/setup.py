@@ -11,6 +11,7 @@ from typing import Any
 
 from buddy.agent.counting import counted
 from buddy.cli.arguments import Options
+from buddy.cli.place import saved_keys
 from buddy.cli.telling import tell
 from buddy.config.first_model import FirstModel, first_model
 from buddy.config.loading import directories, read_table
@@ -30,12 +31,13 @@ def init(options: Options, environment: Mapping[str, str]) -> int:
     if options.print:
         sys.stdout.write(template_text("buddy.toml.example"))
         return 0
-    path = os.path.join(directories(environment).config, "buddy.toml")
+    where = directories(environment)
+    path = os.path.join(where.config, "buddy.toml")
     try:
         if os.path.lexists(path) and not options.force:
             sys.stdout.write(_standing(path))
             return 0
-        first = first_model(environment)
+        first = first_model(environment, lambda: saved_keys(where))
         _write(path, first)
     except ConfigError as error:
         tell(f"buddy: {error}. Nothing was written\n")

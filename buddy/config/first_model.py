@@ -1,11 +1,12 @@
-"""The model that answers when nobody chose one: that of the first provider whose key is in the environment.
+"""The model that answers when nobody chose one: that of the first provider whose key is in the environment,
+else of the first whose key `buddy login` saved.
 
 Looked at on every start without a chosen model, so it needs no catalogue; a test holds it against the one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
 
 import msgspec
 
@@ -33,6 +34,13 @@ IN_ORDER = (
 """Whose key counts first, where there are several."""
 
 
-def first_model(environment: Mapping[str, str]) -> FirstModel | None:
-    """The model of the first key found; None without any."""
-    return next((one for one in IN_ORDER if environment.get(one.key_env, "").strip()), None)
+def first_model(
+    environment: Mapping[str, str], saved: Callable[[], Container[str]] = tuple
+) -> FirstModel | None:
+    """The model of the first key found; None without any. `saved` names the providers with a saved key, asked
+    only where the environment has none."""
+    found = next((one for one in IN_ORDER if environment.get(one.key_env, "").strip()), None)
+    if found is not None:
+        return found
+    kept = saved()
+    return next((one for one in IN_ORDER if one.model.partition("/")[0] in kept), None)

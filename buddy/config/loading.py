@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -84,8 +84,10 @@ def load(
     environment: Mapping[str, str],
     arguments: Mapping[str, Any],
     user_file: str = "",
+    saved_keys: Callable[[], Container[str]] = tuple,
 ) -> Loaded:
-    """Read and merge everything. `arguments` is a table shaped like the file. Raises `ConfigError`.
+    """Read and merge everything. `arguments` is a table shaped like the file; `saved_keys` names the
+    providers whose key was saved. Raises `ConfigError`.
 
     A permissions table that can't be used does not stop the program: it is reported in `permission_error`,
     and the policy then asks for everything.
@@ -121,9 +123,11 @@ def load(
     _merge(merged, _checked(_from_environment(environment, merged, warnings), "the environment"))
     _merge(merged, dict(arguments))
     settings, permission_error = _converted(merged)
-    settings, first = _with_first_model(settings, environment)
+    settings, first = _with_first_model(settings, environment, saved_keys)
     if first is not None:
-        warnings.append(f"model: {first.model}, because {first.key_env} is set; /model changes it")
+        is_set = environment.get(first.key_env, "").strip()
+        why = f"{first.key_env} is set" if is_set else "its provider's key is saved"
+        warnings.append(f"model: {first.model}, because {why}; /model changes it")
     _check_sandbox(settings)
     return Loaded(
         settings,
@@ -164,12 +168,12 @@ def _merge_remembered(merged: Table, remembered: object, own_model: str) -> None
 
 
 def _with_first_model(
-    settings: Settings, environment: Mapping[str, str]
+    settings: Settings, environment: Mapping[str, str], saved: Callable[[], Container[str]]
 ) -> tuple[Settings, FirstModel | None]:
     """The settings with a model: where nothing chooses one, that of the first key in the environment."""
     if settings.agent.model or settings.api != Profile():
         return settings, None
-    first = first_model(environment)
+    first = first_model(environment, saved)
     if first is None:
         return settings, None
     return msgspec.structs.replace(settings, api=Profile(model=first.model)), first

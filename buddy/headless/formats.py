@@ -7,6 +7,7 @@ passes it only on its way to a terminal.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any, Protocol, cast
@@ -17,6 +18,7 @@ from buddy.agent.counting import calls_were
 from buddy.agent.events import (
     AgentUiEvent,
     ContextCompacted,
+    LibraryLoading,
     MissingApproval,
     Notice,
     ReplyFinished,
@@ -93,16 +95,24 @@ class Format(Protocol):
         ...
 
 
+LOADING_TOLD_S = 2.0
+"""A library that loads faster is not worth a line."""
+
+
 class Progress:
     """What goes on, in lines for a person on stderr."""
 
-    def __init__(self, err: Write) -> None:
+    def __init__(self, err: Write, *, loading_told_s: float = LOADING_TOLD_S) -> None:
         self._err = err
+        self._loading_told_s = loading_told_s
         self._begun = 0
         self._not_begun: set[str] = set()
+        self._loading: asyncio.TimerHandle | None = None
 
     def event(self, event: AgentUiEvent) -> None:
         """One line for what is worth one; all calls that were not begun share theirs."""
+        if isinstance(event, LibraryLoading | TurnFinished):
+            self._load(event)
         if isinstance(event, ToolStarted) and not event.begun:
             self._not_begun.add(event.call.id)
             return
@@ -131,6 +141,14 @@ class Progress:
                 self._err(f"  {label:<9}  {one_line(text, 600)}\n")
         elif isinstance(event, ReplyFinished) and calls_of(event.message) and text_of(event.message).strip():
             self._err(f"{clean(text_of(event.message)).strip()}\n")
+
+    def _load(self, event: LibraryLoading | TurnFinished) -> None:
+        if self._loading is not None:
+            self._loading.cancel()
+            self._loading = None
+        if isinstance(event, LibraryLoading) and not event.loaded:
+            loop = asyncio.get_running_loop()
+            self._loading = loop.call_later(self._loading_told_s, self._err, f"  loading {event.name}\n")
 
 
 class TextFormat:

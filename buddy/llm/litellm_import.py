@@ -7,6 +7,7 @@ and after it stands here, with the reason.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import importlib
 import logging
@@ -55,6 +56,8 @@ CLIENTS = "buddy.llm.litellm_clients"
 class LitellmLibrary:
     """The imported module, or the promise of it. One per process, made by whoever builds the providers."""
 
+    name = "litellm"
+
     def __init__(
         self,
         environment: MutableMapping[str, str] = os.environ,
@@ -72,6 +75,16 @@ class LitellmLibrary:
         self._future = Future()
         # A daemon: a person who leaves does not wait for an import.
         threading.Thread(target=self._run, args=(self._future,), name="import-litellm", daemon=True).start()
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the import is over, well or not."""
+        return self._future is not None and self._future.done()
+
+    async def load(self) -> None:
+        """Wait for the import. A failure is told by the request that needs it."""
+        with contextlib.suppress(LitellmUnavailableError):
+            await self.module()
 
     async def module(self) -> Any:
         """The module, waiting for its import. Raises `LitellmUnavailableError`."""

@@ -37,6 +37,9 @@ BYTES = pattern(r"""\bb(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
 """A body as litellm prints it into its messages: the `repr` of bytes."""
 NO_SUCH_PROVIDER = "LLM Provider NOT provided"
 """litellm's words for a name whose first part it does not know."""
+NO_AWS_CREDENTIALS = frozenset({"NoCredentialsError", "PartialCredentialsError", "ProfileNotFound"})
+"""botocore's exceptions, by name: it is not imported for this."""
+AWS_ADVICE = "no AWS credentials: set AWS_PROFILE or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 NO_TERMINAL_EVENT = "before any terminal event"
 """litellm's words for a responses stream that ended without its end."""
 TRANSPORT_ERRORS = frozenset(
@@ -189,6 +192,8 @@ def error_of(
             f"litellm can't import what {provider} needs ({missing}): install that, or buddy again",
         )
     text = _text(error)
+    if any(type(one).__name__ in NO_AWS_CREDENTIALS for one in causes):
+        return ProviderError("auth", AWS_ADVICE)
     if NO_SUCH_PROVIDER in text:
         return ProviderError(
             "not_found",

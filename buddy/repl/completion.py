@@ -210,10 +210,13 @@ def session_offers(context: Context, typed: str) -> list[Offer]:
 
 
 def model_offers(context: Context, typed: str) -> list[Offer]:
-    """Profiles first, then models of the catalogue that have it in their names."""
+    """Profiles first, then the models of the server in use, then models of the catalogue, that have it in
+    their names."""
     profiles = context.desk.settings.models
     text = typed.lower()
     offers = [Offer(name, profile.model) for name, profile in profiles.items() if name.startswith(typed)]
+    served = context.desk.served(context.board.task(context.focus).model)
+    offers += [Offer(name, "on the same server") for name in served if text in name.lower()]
     if text:
         known = context.desk.catalogue().models.values()
         offers += [Offer(info.id, f"{info.context:,} tokens") for info in known if text in info.id.lower()]

@@ -26,6 +26,7 @@ from buddy.repl.style import (
 from buddy.repl.view_state import (
     Calling,
     InboxRow,
+    Loading,
     QueueRow,
     Retrying,
     TaskView,
@@ -69,6 +70,8 @@ def phase_text(state: ViewState, task: TaskView, now: float) -> str:
     quiet = now - task.heard_at
     silence = f", no bytes for {words.elapsed(quiet)}" if quiet >= QUIET_AFTER_S else ""
     match task.phase:
+        case Loading(since=since, name=name):
+            return f"loading {name} {words.elapsed(now - since)}"
         case Waiting(since=since):
             return f"waiting for the model {words.elapsed(now - since)}"
         case Thinking(since=since, chars=chars):
@@ -213,7 +216,7 @@ def _open_text(task: TaskView, chars: int) -> tuple[str, str]:
     match task.phase:
         case Thinking(text=text):
             return "muted", clean(text)
-        case Calling() | Waiting() | Writing() | Working() | Retrying() | None:
+        case Calling() | Loading() | Waiting() | Writing() | Working() | Retrying() | None:
             return "", task.stream.tail_end(chars)
 
 

@@ -35,6 +35,7 @@ from buddy.repl.view_state import (
     Calling,
     DeskFacts,
     InboxRow,
+    Loading,
     Retrying,
     RunningTool,
     TaskView,
@@ -144,6 +145,9 @@ def _fold(state: ViewState, task: TaskView, event: ev.AgentUiEvent, at: float) -
             task.phase = Retrying(at + event.delay_s, _why(event), count)
             # The live line counts; the scrollback has one line for all attempts.
             return [Note("hint", f"{event.message.rstrip('.')}; trying again")] if event.attempt == 1 else []
+        case ev.LibraryLoading(name=name, loaded=loaded):
+            task.phase = Waiting(at) if loaded else Loading(at, name)
+            return []
         case ev.ContextCompacted():
             before, after = words.tokens(event.tokens_before), words.tokens(event.tokens_after)
             shortened = f"{counted(event.dropped, 'message')} shortened"
@@ -221,7 +225,7 @@ def _thinking(task: TaskView, event: ev.ThinkingDelta, at: float) -> list[Block]
         case Thinking():
             task.phase.chars += len(event.text)
             task.phase.text = (task.phase.text + event.text)[-THOUGHT_TAIL:]
-        case Waiting() | Writing() | Calling() | Working() | Retrying() | None:
+        case Loading() | Waiting() | Writing() | Calling() | Working() | Retrying() | None:
             task.phase = Thinking(at, len(event.text), event.text[-THOUGHT_TAIL:])
     return blocks
 

@@ -113,7 +113,14 @@ class Retrying(msgspec.Struct):
     count: str = ""
 
 
-Phase = Waiting | Thinking | Writing | Calling | Working | Retrying
+class Loading(msgspec.Struct):
+    """The request waits for a library."""
+
+    since: float
+    name: str
+
+
+Phase = Loading | Waiting | Thinking | Writing | Calling | Working | Retrying
 
 
 class RunningTool(msgspec.Struct):

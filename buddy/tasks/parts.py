@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
 
 import msgspec
 
@@ -24,9 +25,24 @@ from buddy.workspace.checkpoints import Checkpoints
 from buddy.workspace.worktrees import Worktree, Worktrees
 
 
+class Library(Protocol):
+    """A library that takes seconds to load."""
+
+    name: str
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether nothing is waited for any more."""
+        ...
+
+    async def load(self) -> None:
+        """Wait for it. A failure is told by the request that needs it."""
+        ...
+
+
 class ModelAccess(msgspec.Struct, frozen=True):
     """A model ready to be asked. `name` is what the person calls it (a profile or litellm's name), `model`
-    what is sent, `price` dollars for a usage."""
+    what is sent, `price` dollars for a usage, `library` what its lane needs first."""
 
     name: str
     model: str
@@ -35,6 +51,7 @@ class ModelAccess(msgspec.Struct, frozen=True):
     price: Price
     sampling: Sampling
     governor: Governor
+    library: Library | None = None
 
 
 class Clock(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ from buddy.agent.events import (
     AgentUiEvent,
     ApprovalRequested,
     ContextCompacted,
+    LibraryLoading,
     Notice,
     RetryScheduled,
     TokenUsage,
@@ -42,7 +43,7 @@ from buddy.tasks.delegation import Delegations
 from buddy.tasks.events import EventHub
 from buddy.tasks.execution import Surroundings, Writes, execute
 from buddy.tasks.inbox import Inbox
-from buddy.tasks.parts import BoardParts, ModelAccess
+from buddy.tasks.parts import BoardParts, Library, ModelAccess
 from buddy.tasks.places import Places
 from buddy.tasks.receipts import TurnFacts
 from buddy.tasks.task import Task
@@ -80,6 +81,30 @@ class PausingProvider:
             await stream.aclose()
 
 
+class LoadingProvider:
+    """A provider whose request waits for a library, and says so."""
+
+    def __init__(self, inner: Provider, library: Library, tell: Callable[[LibraryLoading], None]) -> None:
+        self._inner = inner
+        self._library = library
+        self._tell = tell
+        self.lane = inner.lane
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+        """The inner stream, once the library is there."""
+        library = self._library
+        if not library.is_loaded:
+            self._tell(LibraryLoading(library.name, loaded=False))
+            await library.load()
+            self._tell(LibraryLoading(library.name, loaded=True))
+        stream = self._inner.stream(request)
+        try:
+            async for delta in stream:
+                yield delta
+        finally:
+            await stream.aclose()
+
+
 class TurnParts(msgspec.Struct, frozen=True):
     """What the turns of all tasks share. `call_ids`: those their calls have had; what was judged, begun or
     changed is kept by them."""
@@ -101,9 +126,14 @@ def agent_of(shared: TurnParts, task: Task, access: ModelAccess, is_foreground: 
     def held(wait_s: float, kind: ErrorKind) -> None:
         shared.hub.emit(task.number, RetryScheduled(0, limits.tries, wait_s, kind, HELD))
 
-    governed = GovernedProvider(access.provider, access.governor, is_foreground, held)
+    def tell(event: LibraryLoading) -> None:
+        shared.hub.emit(task.number, event)
+
+    provider: Provider = GovernedProvider(access.provider, access.governor, is_foreground, held)
+    if access.library is not None and not access.library.is_loaded:
+        provider = LoadingProvider(provider, access.library, tell)
     return Agent(
-        provider=PausingProvider(governed, shared.hub),
+        provider=PausingProvider(provider, shared.hub),
         tools=offered(shared.board.tools, access.model, task.tools, shared.delegations.hidden(task)),
         model=access.model,
         system=task.workspace.system,

@@ -129,14 +129,17 @@ def test_a_guessed_window_warns_and_never_compacts() -> None:
 
 
 async def test_a_full_context_is_said_once_and_again_only_after_it_was_emptier() -> None:
-    bench = Bench(ScriptedLane(says("one"), says("two"), says("three"), says("four")))
+    bench = Bench(ScriptedLane(says("one"), says("two"), says("three"), says("four"), says("five")))
 
     async def told(text: str) -> list[str]:
         bench.events.clear()
         await agent_loop([bench.said(text)], bench.agent, bench.history, bench.host())
         return [event.text for event in bench.events if isinstance(event, Notice)]
 
-    bench.meter.window = Window(100, guessed=True, reserve=0)
+    bench.meter.window = Window(100, guessed=True, reserve=0, asked=True)
+    assert await told("x" * 400) == [], "a guess, before the server that was asked has answered"
+    bench.history.clear()
+    bench.meter.window.asked = False
     said = "the context is 104 % full: about 104 of 100 tokens (a guess: set context_limit)"
     assert await told("x" * 400) == [said]
     assert await told("more") == [], "another turn of the same conversation"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from tests.fake_llm.script import reply
@@ -83,3 +84,15 @@ async def test_RU_F2_the_report_tells_of_a_damaged_session(tmp_path: Path) -> No
         told = (await desk.run("doctor")).out
         assert f"note  last session: {session_id}: bytes " in told
         assert "record 3 is missing" in told
+
+
+async def test_RU_B13_doctor_as_json_says_the_same(tmp_path: Path) -> None:
+    async with FakeLLM([]) as server:
+        desk = Desk(tmp_path, server.url)
+        for arguments in (("doctor", "--json"), ("doctor", "--output-format", "json")):
+            ran = await desk.run(*arguments)
+            rows = json.loads(ran.out)
+            assert {row["level"] for row in rows} <= {"ok", "note", "bad"}
+            assert {"level": "ok", "text": f"server: {server.url}/v1 answers"} in rows
+        plain = await desk.run("doctor")
+    assert [row["text"] for row in rows] == [line[6:] for line in plain.out.splitlines()]

@@ -11,7 +11,9 @@ import pytest
 from buddy.cli.models import catalogue
 from buddy.config.first_model import IN_ORDER, first_model
 from buddy.config.loading import Directories, load, remember_model
+from buddy.llm.credentials import save_credential
 from buddy.llm.routes import route
+from tests.headless.program import Desk
 
 
 def loaded(folder: Path, environment: dict[str, str] | None = None) -> Any:
@@ -50,6 +52,27 @@ def test_RU_A5_a_key_is_enough_and_is_said(tmp_path: Path) -> None:
     (tmp_path / "buddy.toml").write_text('[api]\nmodel = "ollama/qwen3"\n')
     found = loaded(tmp_path, {"OPENAI_API_KEY": "k"})
     assert (found.settings.api.model, found.first_model, found.warnings) == ("ollama/qwen3", "", ())
+
+
+def test_RU_A5_a_saved_key_is_enough_where_the_environment_has_none() -> None:
+    saved = first_model({}, lambda: {"groq": "k", "openai": "k"})
+    assert saved is not None
+    assert saved.key_env == "OPENAI_API_KEY"
+    mixed = first_model({"GROQ_API_KEY": "k"}, lambda: {"openai": "k"})
+    assert mixed is not None
+    assert mixed.key_env == "GROQ_API_KEY"
+
+
+async def test_RU_A5_what_login_saved_chooses_the_first_model(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, "http://127.0.0.1:9")
+    (desk.config / "buddy.toml").write_text("")
+    kept = desk.home / ".local/share/buddy/credentials.json"
+    save_credential(kept, "mistral", "k-123456")
+    told = (await desk.run("doctor")).out
+    assert "model: mistral/mistral-large-latest, because its provider's key is saved" in told
+    assert "ok    key: from the saved key of mistral" in told
+    kept.write_text("{")
+    assert "is not what buddy wrote there" in (await desk.run("doctor")).out
 
 
 def test_RU_A5_a_chosen_model_is_remembered_until_the_persons_file_names_another(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ from buddy.agent.provider import (
 from buddy.agent.reply import ReplyAssembler
 from buddy.llm.keys import KeyMissingError
 from buddy.llm.litellm_import import LitellmLibrary
-from buddy.llm.litellm_provider import LitellmProvider
+from buddy.llm.litellm_provider import LitellmProvider, error_of
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import (
     CleanEnd,
@@ -216,6 +216,17 @@ async def test_RU_P4_7_a_server_of_ones_own_is_asked_by_the_responses_protocol(
 async def test_RU_P5_what_the_provider_bills_arrives(library: LitellmLibrary) -> None:
     async with FakeLLM([reply("ok", usage=Tokens(10, 5, cost=0.25))]) as server:
         assert (await Lane(library, server, "chat").message()).usage.cost_usd == 0.25
+
+
+async def test_RU_bedrock_without_credentials_names_those_of_aws() -> None:
+    class NoCredentialsError(Exception):
+        """Named as botocore's."""
+
+    outer = RuntimeError("litellm.AuthenticationError: Unable to locate credentials")
+    outer.__cause__ = NoCredentialsError()
+    error = error_of(outer, "bedrock", key="", has_begun=False)
+    expected = "no AWS credentials: set AWS_PROFILE or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    assert (error.kind, error.message) == ("auth", expected)
 
 
 @pytest.mark.parametrize("api", APIS)

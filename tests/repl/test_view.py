@@ -408,3 +408,12 @@ def test_RU_a_budget_that_stops_a_turn_says_how_to_raise_it() -> None:
     blocks = folded(state, tape.turn(), tape.event(ev.TurnFinished("limit", stop, "budget", 1, 1.0)))
     (summary,) = (block for block in blocks if isinstance(block, TurnSummary))
     assert summary.reason == f"{stop}; /budget raises it"
+
+
+def test_RU_A16_a_library_that_is_loaded_is_named() -> None:
+    state, tape = ViewState(), Tape()
+    folded(state, tape.turn(), tape.event(ev.ReplyStarted("r1", "m")))
+    folded(state, tape.event(ev.LibraryLoading("litellm", loaded=False)))
+    assert phase_text(state, state.task(1), tape.at + 2) == "loading litellm 2 s"
+    folded(state, tape.event(ev.LibraryLoading("litellm", loaded=True)))
+    assert phase_text(state, state.task(1), tape.at + 2) == "waiting for the model 2 s"
