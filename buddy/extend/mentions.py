@@ -20,6 +20,13 @@ from buddy.agent.tool import ToolError, ToolResult
 from buddy.safety.sanitise import clean
 
 _MENTION = pattern(r"(?:(?<=\s)|^)@((?:\\.|[^\s@])(?:\\.|\S)*)")
+_FILE_LIKE = pattern(
+    r"(?:~|\.{1,2})?/\S+|\w[\w.-]*/\S*\.[A-Za-z]\w{0,9}|[\w.-]*\.(?:"
+    r"py|pyi|ipynb|js|jsx|mjs|cjs|ts|tsx|vue|svelte|go|rs|c|cc|cpp|h|hpp|cs|java|kt|scala|swift|rb|php|lua|ex|exs"
+    r"|sh|sql|proto|tf|toml|ya?ml|json|jsonl|xml|ini|cfg|conf|lock|md|rst|txt|log|csv|html|css|png|jpe?g|gif|svg|pdf"
+    r")"
+)
+"""A path with a slash, or a name with the ending of a file: not `@someone`, `@scope/package`."""
 _ESCAPE = pattern(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U(00[01][0-9a-f]{5})|(.))")
 _NAMED = {"n": "\n", "t": "\t", "r": "\r"}
 _WRITTEN = {sign: f"\\{name}" for name, sign in _NAMED.items()}
@@ -104,11 +111,27 @@ def _readings(text: str) -> Iterator[str]:
             yield unwritten(whole[:end])
 
 
+def missing(text: str, cwd: str) -> tuple[str, ...]:
+    """The mentions that look like a path, a slash or an ending in them, and lead to no file."""
+    found: list[str] = []
+    for match in _MENTION().finditer(text):
+        whole = match[1].rstrip(_TRAILING)
+        looks = _FILE_LIKE().fullmatch(whole) is not None
+        if (
+            looks
+            and whole not in found
+            and not any(_is_there(cwd, one) for one in _readings(match[1]) if one)
+        ):
+            found.append(whole)
+    return tuple(found)
+
+
 async def expand(text: str, cwd: str, read: Read) -> Expanded:
     """The prompt, followed by the content of what it mentions."""
     parts: list[UserPart] = [Text(text)]
     notes: list[str] = []
     paths = mentioned(text, cwd)
+    notes += [f"@{clean(path)} was not attached: there is no such file" for path in missing(text, cwd)]
     for path in paths[:MAX_MENTIONS]:
         try:
             result = await read(os.path.expanduser(path))

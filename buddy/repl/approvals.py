@@ -149,6 +149,11 @@ def letters_only(text: str) -> bool:
     return all(line.strip() in _KEYS for line in text.strip().split("\n"))
 
 
+def reasoned_no(text: str) -> bool:
+    """Whether a line is a no with words for the model."""
+    return _REASONED().fullmatch(text.strip()) is not None
+
+
 def is_letter(text: str) -> bool:
     """Whether a line is nothing but an answer to a request."""
     return _LETTER().fullmatch(text.strip()) is not None

@@ -9,7 +9,7 @@ from buddy.agent.cancel import TurnCancelled, run_cancellable
 from buddy.agent.messages import UserPart, text_of
 from buddy.config.settings import ConfigError
 from buddy.extend.mentions import Expanded
-from buddy.repl.blocks import Note
+from buddy.repl.blocks import CommandEcho, Note
 from buddy.repl.commands.registry import CommandError, Commands
 from buddy.repl.intents import (
     Answer,
@@ -84,6 +84,7 @@ class AtDesk:
                 else:
                     await self._to_task(context, text, sent)
             case Slash(line):
+                stage.print(CommandEcho(context.board.parts.redact_text(line)))
                 await self._slash(context, line)
             case ShellLine(command, private):
                 await run_shell_line(context, command, private=private)
@@ -194,6 +195,7 @@ class AtDesk:
             usage=board.task(board.focus).meter.report(),
             untrusted=desk.trust_is_asked(),
             branch=desk.branch.shown,
+            enter_queues=desk.settings.display.enter_while_running == "queue",
             coming=self._way.is_any(board.focus) or board.task(board.focus).running,
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from buddy.repl.announce import Announcer
 from buddy.repl.arriving import Colour, uncoloured
 from buddy.repl.blocks import ApprovalAsked, Block, Expanded
-from buddy.repl.chrome import hint_lines, top_lines
+from buddy.repl.chrome import hint_lines, steer_hint, top_lines
 from buddy.repl.footer import footer_line, with_sign
 from buddy.repl.live import Prose, plain_prose
 from buddy.repl.output import FrameOutput
@@ -108,7 +108,8 @@ class Bars:
         """The lines below the input while `text` stands in it. The footer is that of the last frame: a key
         does not change it, but for vi's sign."""
         size = self._output.get_size()
-        hints = hint_lines(text, self._shown_hint(), size.columns, size.rows, self._look)
+        steers = steer_hint(self._state, text)
+        hints = hint_lines(text, self._shown_hint(), size.columns, size.rows, self._look, steers=steers)
         if hints and size.rows <= LOW_ROWS:
             return hints
         return [*hints, with_sign(self._footer, self._sign(), self._look)]

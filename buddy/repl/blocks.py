@@ -47,6 +47,12 @@ class UserPrompt(msgspec.Struct, frozen=True, tag="user"):
     along: tuple[str, ...] = ()
 
 
+class CommandEcho(msgspec.Struct, frozen=True, tag="command"):
+    """A slash command as it was entered."""
+
+    line: str
+
+
 class Thought(msgspec.Struct, frozen=True, tag="thought"):
     """Reasoning that has ended, folded to one line until it is expanded."""
 
@@ -175,6 +181,7 @@ class Expanded(msgspec.Struct, frozen=True, tag="expanded"):
 Block = (
     Markdown
     | UserPrompt
+    | CommandEcho
     | Thought
     | ToolCall
     | Lookups
@@ -194,8 +201,9 @@ Foldable = ToolCall | Lookups | Thought | ApprovalAsked
 
 
 def gap_before(before: Block | None, block: Block) -> bool:
-    """Whether a blank line stands between two blocks: not inside a list or fence, nor between calls."""
-    if before is None:
+    """Whether a blank line stands between two blocks: not inside a list or fence, between calls, nor
+    between a command and its answer."""
+    if before is None or (isinstance(before, CommandEcho) and not isinstance(block, CommandEcho)):
         return False
     match block:
         case Markdown():
@@ -208,6 +216,7 @@ def gap_before(before: Block | None, block: Block) -> bool:
             return not isinstance(before, (Note, ToolCall, Lookups))
         case (
             UserPrompt()
+            | CommandEcho()
             | ApprovalAsked()
             | QuestionAsked()
             | ReceiptBlock()

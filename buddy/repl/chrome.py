@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from buddy.repl.approvals import is_letter, reasoned_no
 from buddy.repl.arriving import Colour, uncoloured
-from buddy.repl.intents import is_new_task
+from buddy.repl.intents import Prompt, ToTask, is_new_task, parse_line
 from buddy.repl.keys import KEY_HELP
 from buddy.repl.live import Prose, inbox_lines, live_lines, live_room, plain_prose, queue_lines
 from buddy.repl.style import Line, Look
@@ -40,8 +41,9 @@ def top_lines(
     return [*live, *inbox, *queue, *rule]
 
 
-def hint_lines(text: str, hint: str, columns: int, rows: int, look: Look) -> list[Line]:
-    """What stands between the input and the footer while this text is in it."""
+def hint_lines(text: str, hint: str, columns: int, rows: int, look: Look, *, steers: str = "") -> list[Line]:
+    """What stands between the input and the footer while this text is in it. `steers`: what Enter would do
+    to a request that waits."""
     width = max(columns - 1, 10)
     if text.strip() == "?":
         return key_help(width, max(rows - OWN_ROWS - 1, 1))
@@ -51,7 +53,29 @@ def hint_lines(text: str, hint: str, columns: int, rows: int, look: Look) -> lis
         return wrap(line, width)[:room] if room > 1 else [fit_line(line, width, look.glyphs.ellipsis)]
     if is_new_task(text):
         return [[("phase", f"{look.glyphs.arrow} new task")]]
+    if steers:
+        return [fit_line([("muted", look.said(steers))], width, look.glyphs.ellipsis)]
     return []
+
+
+def steer_hint(state: ViewState, text: str) -> str:
+    """Say that a typed line would withdraw the request of the task it goes to; "" when it would not."""
+    if not state.inbox or state.desk.enter_queues or not text.strip():
+        return ""
+    if is_letter(text.strip()) or reasoned_no(text):
+        return ""
+    match parse_line(text, typed=True):
+        case Prompt():
+            task_id = state.focus
+        case ToTask(task_id, aside=False):
+            pass
+        case _:
+            return ""
+    asks = any(row.kind == "question" and row.task_id == task_id for row in state.desk.queue)
+    if asks or not any(row.task_id == task_id for row in state.inbox):
+        return ""
+    queues = " · Tab queues" if task_id == state.focus else ""
+    return f"Enter steers task {task_id} and withdraws its request{queues}"
 
 
 def key_help(width: int, room: int) -> list[Line]:

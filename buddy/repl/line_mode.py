@@ -26,7 +26,7 @@ from buddy.repl.approvals import (
     refusal,
     refused,
 )
-from buddy.repl.blocks import Block, PlainText, UserPrompt
+from buddy.repl.blocks import Block, CommandEcho, PlainText, UserPrompt
 from buddy.repl.countdown import Countdown
 from buddy.repl.intents import Answer, Cancel, Intent, NewTask, Prompt, Slash, ToTask, parse_line
 from buddy.repl.leaving import CONFIRM_S, TWICE_S, Ending, interrupts_held, leaving_ends, signals_end
@@ -122,6 +122,7 @@ class LineRepl:
 
     def print(self, *blocks: Block) -> None:
         """Print blocks; the prompt follows when it is quiet."""
+        blocks = tuple(block for block in blocks if not isinstance(block, CommandEcho))  # it was typed here
         if self._output.blocks(*blocks):
             self._turn_due = float("-inf")
             self._ask_when_quiet()

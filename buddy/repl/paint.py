@@ -14,6 +14,7 @@ from buddy.repl.blocks import (
     ApprovalAnswered,
     ApprovalAsked,
     Block,
+    CommandEcho,
     Expanded,
     Foldable,
     Lookups,
@@ -80,6 +81,9 @@ class Painter:
                 return self._markdown.lines(block, width)
             case UserPrompt():
                 return self._user(block, width)
+            case CommandEcho():
+                line = f"{self.look.glyphs.prompt} {visible(one_line(block.line, 400))}"
+                return wrap([("muted", line)], width)
             case Thought():
                 return self._thought(block, width, fold=True) if self.look.thoughts else []
             case ToolCall():

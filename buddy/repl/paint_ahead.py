@@ -16,6 +16,7 @@ from buddy.repl.blocks import (
     ApprovalAnswered,
     ApprovalAsked,
     Block,
+    CommandEcho,
     Expanded,
     Lookups,
     Markdown,
@@ -187,7 +188,7 @@ def is_heavy(block: Block) -> bool:
             return True
         case Welcome() | Thought() | Lookups() | ApprovalAnswered() | TurnSummary() | TaskHeading():
             return False
-        case ReceiptBlock() | QuestionAsked():
+        case ReceiptBlock() | QuestionAsked() | CommandEcho():
             return False
 
 

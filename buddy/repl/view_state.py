@@ -43,7 +43,8 @@ class DeskFacts(msgspec.Struct, frozen=True):
     beside the tasks; `numbers` are the numbers of requests for approval, by their ids; `usage` is what the
     task in front has used, also before this start of the program; `untrusted`: the question whether this
     folder is trusted is open; `coming`: a turn of the task in front runs or is on its way, though no event
-    may have told of it yet; `branch` is the workspace's, with a star where files are changed."""
+    may have told of it yet; `branch` is the workspace's, with a star where files are changed;
+    `enter_queues`: by setting, text for a task that runs waits for the end of its turn."""
 
     focus: int
     mode: str
@@ -58,6 +59,7 @@ class DeskFacts(msgspec.Struct, frozen=True):
     untrusted: bool = False
     coming: bool = False
     branch: str = ""
+    enter_queues: bool = False
 
 
 NO_DESK = DeskFacts(focus=1, mode="ask", model="", sandbox="", queue=(), names={})

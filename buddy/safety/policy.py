@@ -28,8 +28,12 @@ from buddy.safety.policy_table import (
 from buddy.safety.rules import Rule, RuleSet
 from buddy.safety.rules_match import applies, covers
 from buddy.safety.rules_save import no_place_for_commands, rules_for_session, rules_to_save
+from buddy.safety.shell.verdict import Analysis
 
 __all__ = ["Decision", "Facts", "HookOpinion", "Mode", "Verdict", "judge", "mode_named"]
+
+NAMED_REASONS = 3
+"""A request names so many reasons, worst first, and counts the others."""
 
 DecidedBy = Literal["floor", "rules file", "place", "hook", "rule", "grant", "approvals", "read-only", "mode"]
 
@@ -96,7 +100,9 @@ def _strict_opinion(
         return None
     worst = strictest([opinion.decision for opinion in opinions])
     chosen = next(opinion for opinion in opinions if opinion.decision == worst)
-    return msgspec.structs.replace(chosen, floor=any(opinion.floor for opinion in opinions))
+    reasons = [opinion.reason for opinion in opinions if opinion.decision == worst]
+    reason = _joined(reasons) if worst == "ask" else chosen.reason
+    return msgspec.structs.replace(chosen, reason=reason, floor=any(opinion.floor for opinion in opinions))
 
 
 def _tightening(facts: Facts, mode: Mode, rules: RuleSet, remembered: tuple[Rule, ...]) -> Iterator[_Opinion]:
@@ -127,7 +133,7 @@ def _floor(facts: Facts) -> str:
         return "it asks to run outside the sandbox"
     shell = facts.shell
     if shell is not None and (shell.catastrophic or shell.protected):
-        return shell.catastrophic or shell.protected
+        return _joined([shell.catastrophic, shell.protected, *_shell_reasons(shell)])
     for located in facts.writes:
         if located.protected:
             return f"{located.shown} is protected: {located.protected}"
@@ -193,6 +199,22 @@ def _columns(facts: Facts) -> tuple[Column, ...]:
     return tuple(found)
 
 
+def _shell_reasons(shell: Analysis) -> list[str]:
+    """The reason of the whole line, then those of its parts, the weaker parts first."""
+    parts = sorted(shell.commands, key=lambda part: part.level != "ask")
+    return [shell.reason, *(part.reason for part in parts)]
+
+
+def _joined(reasons: list[str]) -> str:
+    """Join reasons in order, each once; of many the first, and the number of the others."""
+    named: list[str] = []
+    for reason in reasons:
+        if reason and not any(reason in earlier for earlier in named):
+            named.append(reason)
+    missing = len(named) - NAMED_REASONS
+    return "; ".join(named[:NAMED_REASONS]) + (f"; and {missing} more" if missing > 0 else "")
+
+
 def _because(rule: Rule) -> str:
     """How a rule is named as a reason."""
     origin = "a grant of this session" if rule.origin == "session" else f"a {rule.origin} rule"
@@ -208,7 +230,7 @@ def _by_mode(facts: Facts, mode: Mode, column: Column) -> str:
     if facts.folder is not None and column == "low_outside" and not facts.folder.inside:
         return f"{reason}: it runs in {facts.folder.shown}"
     if facts.shell is not None and facts.shell.reason:
-        return f"{reason}: {facts.shell.reason}"
+        return f"{reason}: {_joined(_shell_reasons(facts.shell))}"
     for path in (*facts.reads, *facts.writes):
         if not path.inside or path.secret:
             return f"{reason}: {path.shown}{', ' + path.secret if path.secret else ''}"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from buddy.agent.messages import Text
 from buddy.agent.tool import ToolError, ToolResult
-from buddy.extend.mentions import expand, mentioned, unwritten, written
+from buddy.extend.mentions import expand, mentioned, missing, unwritten, written
 from buddy.safety.sanitise import clean
 
 HARD = [
@@ -97,3 +97,29 @@ async def test_a_name_cannot_pass_for_another_attachment(tmp_path: Path) -> None
 
     expanded = await expand(f"@{written(name)}", str(tmp_path), refused)
     assert expanded.notes == ("@]\\n[attached:\\ other was not attached: it is not readable",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["look at @nosuch.py", "@src/nosuch.rs, please", "see @./gone", "read @/no/such", "@~/nothing.txt?"],
+)
+async def test_RU_B16_a_mention_that_looks_like_a_file_and_is_none_is_told(tmp_path: Path, text: str) -> None:
+    async def read(path: str) -> ToolResult:
+        raise AssertionError(path)
+
+    expanded = await expand(text, str(tmp_path), read)
+    name = "@" + text.split("@")[1].rstrip(" ,?)").split(",")[0]
+    assert expanded.notes == (f"{name} was not attached: there is no such file",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["@someone look", "bob@x.com", "@types/node", "@app.route", "@functools.cache", "@pytest.mark", "@v1.2"],
+)
+def test_RU_B16_a_name_that_is_no_file_is_not_told(tmp_path: Path, text: str) -> None:
+    assert missing(text, str(tmp_path)) == ()
+
+
+def test_RU_B16_a_file_that_is_there_is_not_told(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x")
+    assert missing("@a.py, @a.py. and (@a.py) @b.py!", str(tmp_path)) == ("b.py",)

@@ -14,6 +14,8 @@ from buddy.agent.tool import Access, ToolResult
 from buddy.repl.commands.builtin import builtin_commands
 from buddy.repl.commands.registry import CommandError
 from buddy.repl.intents import Answer, Cancel, Prompt, Slash
+from buddy.repl.paint import Painter
+from buddy.repl.style import UNICODE, Look
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, Stall, call, reply
 from tests.headless.program import Desk
@@ -73,7 +75,7 @@ def test_beginnings_typos_and_what_must_be_written_out() -> None:
 async def test_help_begins_with_what_a_beginner_needs(tmp_path: Path) -> None:
     async with sitting(tmp_path, []) as desk:
         shown = await desk.said("/help", "Type what you want and press Enter", "/quit")
-        assert len(shown.split("\n")[0]) > 20
+        assert len(shown.split("\n")[1]) > 20
         assert "also: /h, /?" in await desk.said("/help help", "also:")
         await desk.said("/help zzz", "there is no /zzz")
         await desk.said("/keys", "Shift+Tab")
@@ -483,3 +485,24 @@ async def test_a_command_that_could_not_begin_takes_its_hint_back_and_a_missing_
             "/diff nosuch.py", "since the last"
         )
         assert "there is no" not in await desk.said("/diff main.py", "nothing changed since the last commit")
+
+
+async def test_RU_A3_a_command_is_echoed_and_new_says_what_happened(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda _asked: reply("an answer")) as desk:
+        shown = await desk.said("/status", "fake-model")
+        assert "❯ /status\n" in shown
+        await desk.turn("hello")
+        before = desk.context.desk.memory.session_id
+        shown = await desk.said("/new", f"a new session; /session resume {before} goes back")
+        assert "❯ /new\n" in shown
+
+
+async def test_RU_B21_config_reads_like_the_file_and_breaks_no_name(tmp_path: Path) -> None:
+    async with sitting(tmp_path, []) as desk:
+        shown = await desk.said("/config all", "display.theme = ", "permissions.mode = ")
+        assert "True" not in shown
+        assert "None" not in shown
+        assert "'" not in shown
+        block = next(block for block in desk.paper.printed if "display.theme" in str(block))
+        narrow = Painter(Look("mono", UNICODE, ansi=False)).ansi(block, 40)
+        assert "display.enter_while_running =" in narrow

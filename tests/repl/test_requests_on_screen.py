@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from buddy.agent.display import Command, Diff, FileDiff
 from buddy.agent.events import ApprovalRequested
 from buddy.agent.messages import Call
 from buddy.repl.approvals import TypedLine, Waiting, answer_of, refusal, refused
+from buddy.repl.chrome import steer_hint
 from buddy.repl.intents import Answer, Prompt
 from buddy.repl.live import inbox_lines
 from buddy.repl.style import UNICODE, Look
@@ -269,3 +271,49 @@ def test_a_multi_line_command_of_two_lines_names_the_second() -> None:
     look = Look("mono", UNICODE, ansi=False)
     head = "".join(part for _style, part in inbox_lines(state, tape.at, 100, look)[0])
     assert head.startswith("▸ 1 high run_shell cd x … make")
+
+
+async def test_RU_B7_while_a_request_waits_the_line_says_what_enter_does_to_it() -> None:
+    async with running_repl(columns=100) as stage:
+        await edit_waits(stage, 8)
+        stage.type("also look at X")
+        await stage.shows("Enter steers task 1 and withdraws its request · Tab queues")
+        stage.type("\x15")
+        await stage.shows_not("withdraws its request")
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("look at X", "Enter steers task 1 and withdraws its request · Tab queues"),
+        ("@1 look", "Enter steers task 1 and withdraws its request · Tab queues"),
+        ("@2 look", "Enter steers task 2 and withdraws its request"),
+        ("@3 look", ""),
+        ("@2? why", ""),
+        ("/ps", ""),
+        ("!make", ""),
+        ("y", ""),
+        ("y 2", ""),
+        ("n use pnpm", ""),
+        ("write tests &", ""),
+        ("  ", ""),
+    ],
+)
+def test_RU_B7_only_a_line_that_withdraws_a_request_says_so(line: str, hint: str) -> None:
+    state = ViewState()
+    for number in (1, 2):
+        tape = Tape(number, at=None)
+        for event in (tape.turn("x"), tape.tool("c1", "make"), tape.asked(f"q{number}", "c1")):
+            fold(state, event)
+    assert steer_hint(state, line) == hint
+    state.desk = replace(state.desk, enter_queues=True)
+    assert steer_hint(state, line) == ""
+
+
+def test_RU_B7_an_answer_to_the_tasks_question_withdraws_nothing() -> None:
+    state = ViewState()
+    tape = Tape(1, at=None)
+    for event in (tape.turn("x"), tape.tool("c1", "make"), tape.asked("q1", "c1")):
+        fold(state, event)
+    state.desk = replace(state.desk, queue=(QueueRow("question", 1, "Which? (/answer 1 …)"),))
+    assert steer_hint(state, "the second") == ""

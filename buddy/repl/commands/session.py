@@ -144,6 +144,9 @@ async def _fork(context: Context, reference: str) -> None:
 
 
 def _new(context: Context) -> None:
+    is_begun = any(task.history for task in context.board.tasks.values())
+    back = f"; /session resume {context.desk.memory.session_id} goes back to the one before"
+    context.stage.print(Note("info", f"a new session{back if is_begun else ''}"))
     _leave_for(context, "")
 
 

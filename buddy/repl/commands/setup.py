@@ -11,37 +11,58 @@ import msgspec
 from buddy.config.settings import Settings
 from buddy.extend.prompt import rendered
 from buddy.extend.templates import template_text
-from buddy.repl.blocks import Note, PlainText, Table
+from buddy.repl.blocks import Note, PlainText
 from buddy.repl.commands.registry import CommandError, SlashCommand, command
 from buddy.repl.port import Context
 
 _SECRET = frozenset({"api_key", "env", "headers", "api_key_command"})
+_SET = "(set)"
 
 
 @command(family="setup", usage="[all]", choices=("all",))
 async def config(context: Context, argument: str) -> None:
     """Show the files the settings come from and what is in force (all: defaults too)"""
     desk = context.desk
-    files = [*desk.loaded.files] or ["no file: everything is as it comes (buddy init writes a commented one)"]
+    files = [*desk.loaded.files] or ["no config file: all defaults (buddy init writes a commented one)"]
     if desk.loaded.project and not desk.trusted:
         files.append(f"{desk.loaded.project} (not trusted: ignored; /trust)")
     given = dict(_flat(msgspec.to_builtins(desk.settings)))
     usual = dict(_flat(msgspec.to_builtins(Settings())))
     rows = [
-        (key, context.board.parts.redact_text(str(value)))
+        f"{key} = {context.board.parts.redact_text(_as_toml(value))}"
         for key, value in given.items()
         if argument == "all" or value != usual.get(key)
     ]
     context.stage.print(PlainText("\n".join(files)))
     if rows:
-        context.stage.print(Table(("setting", "value"), tuple(rows)))
+        context.stage.print(PlainText("\n".join(rows)))
+
+
+def _as_toml(value: object) -> str:
+    """A value as it would stand in the file."""
+    match value:
+        case None:
+            return "(none)"
+        case _ if value is _SET:
+            return _SET
+        case bool():
+            return str(value).lower()
+        case str():
+            return f'"{value}"'
+        case list() | tuple():
+            return f"[{', '.join(map(_as_toml, cast('list[object]', value)))}]"
+        case dict():
+            table = cast("dict[str, object]", value)
+            return f"{{{', '.join(f'{key} = {_as_toml(one)}' for key, one in table.items())}}}"
+        case _:
+            return str(value)
 
 
 def _flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
     for key, value in table.items():
         name = f"{prefix}{key}"
         if key in _SECRET and value:
-            yield name, "(set)"
+            yield name, _SET
         elif isinstance(value, dict):
             yield from _flat(cast("dict[str, Any]", value), f"{name}.")
         else:
