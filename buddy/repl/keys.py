@@ -61,7 +61,7 @@ KEY_HELP: tuple[tuple[str, str], ...] = (
     ("text &", "new background task"),
     ("@3 text", "to task 3; @3? asks on the side"),
     ("/ ! !!", "command, shell, private shell"),
-    ("Alt+Enter Ctrl+J \\Enter", "newline"),
+    ("Alt+Enter Ctrl+J \\Enter", "newline (Shift+Enter sends in most terminals)"),
     ("Alt+Up", "edit the last queued message"),
     ("Esc", "cancel; twice when idle: deny a request, or rewind"),
     ("Ctrl+C", "clear; cancel; twice when idle: exit"),
@@ -90,7 +90,8 @@ def is_far(environ: Mapping[str, str]) -> bool:
 
 def teach_shift_enter() -> None:
     """Let the parser know what terminals send for Shift+Enter: the same as Alt+Enter. Called before the
-    first key is read."""
+    first key is read. No protocol is switched on that would make more of them send it: after kill -9 the
+    shell would be left with keys it cannot read."""
     for sequence in ("\x1b[13;2u", "\x1b[27;2;13~", "\x1b[13;2~"):
         ANSI_SEQUENCES[sequence] = (Keys.Escape, Keys.ControlM)
 

@@ -14,6 +14,7 @@ from buddy.repl.blocks import ToolCall
 from buddy.repl.commands.registry import CommandError
 from buddy.repl.own_work import Work
 from buddy.repl.port import Context
+from buddy.repl.terminal_programs import terminal_program
 from buddy.sessions.records import Note
 from buddy.workspace.child import Child, Exit
 from buddy.workspace.launch import shell_argv
@@ -27,6 +28,8 @@ LAST_LINE_CHARS = 200
 async def run_shell_line(context: Context, command: str, *, private: bool) -> None:
     """Run it and show it; share it unless it is private. Raises `CommandError` when it can't be started."""
     sign = "!!" if private else "!"
+    if program := terminal_program(command):
+        raise CommandError(f"{program} needs the terminal: press Ctrl+Z, run it in your shell, then type fg")
     request = Request(shell_argv(command), context.boundary.cwd, context.focus)
     try:
         child = context.desk.children.start(request)
