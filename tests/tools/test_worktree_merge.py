@@ -250,4 +250,4 @@ async def test_RU_H12_a_planted_repository_of_worktree_states_is_thrown_away(tmp
             file.write(f"[core]\n\tfsmonitor = touch {tmp_path}/OWNED; false\n")
         assert two.states.changes(two.worktree).files == ()
         assert not (tmp_path / "OWNED").exists()
-        assert "fsmonitor" not in config.read_text()
+        assert "touch" not in config.read_text()
