@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -64,6 +63,8 @@ async def index_of(
     index = os.path.join(folder, f"buddy-{run.task_id}-{os.urandom(4).hex()}.index")
     try:
         with contextlib.suppress(FileNotFoundError):
+            import shutil  # here: 2 ms that only staging for a task needs
+
             shutil.copyfile(os.path.join(folder, "index"), index)
         apart = msgspec.structs.replace(run, index=index)
         entries = {path: change.head for path, change in changes.items()} | dict(wanted)
