@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
+import msgspec
+
 from buddy.agent.messages import Opaque, Usage
 from buddy.agent.provider import (
     CallPiece,
@@ -43,9 +45,11 @@ class UsageChunks(list[Any]):
 
 
 class ChunkReader:
-    """Feed it the chunks of one stream; ask for `ending` when it is over."""
+    """Feed it the chunks of one stream; ask for `ending` when it is over. `keeps_cost`: a stated cost is the
+    provider's own; for the responses protocol litellm computes one from its price table."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_cost: bool = True) -> None:
+        self._keeps_cost = keeps_cost
         self._tags = ThinkTags()
         self._kind: Kind = ""
         self._block = 0
@@ -80,7 +84,8 @@ class ChunkReader:
             out.append(OpaquePiece(self._opaque))
         usage = usage_of(getattr(stream, "chunks", None) or (), keeps_reasoning=not self._has_blocks)
         if usage is not None:
-            out.append(UsagePiece(usage))
+            kept = usage if self._keeps_cost else msgspec.structs.replace(usage, cost_usd=None)
+            out.append(UsagePiece(kept))
         finished = _finished(stream, tap)
         return [*out, finished] if finished else out
 

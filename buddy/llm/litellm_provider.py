@@ -89,7 +89,7 @@ class LitellmProvider:
         owner = provider_of(request.model)
         arguments = self.arguments(request, key, litellm)
         stream: Any = None
-        reader, tap = ChunkReader(), Tap()
+        reader, tap = ChunkReader(keeps_cost=self._api != "responses"), Tap()
         try:
             stream = await litellm.acompletion(**arguments)
             if stream is None:  # it drops parameters after a 422 and swallows the second one
