@@ -54,7 +54,7 @@ def hint_lines(text: str, hint: str, columns: int, rows: int, look: Look, *, ste
     if is_new_task(text):
         return [[("phase", f"{look.glyphs.arrow} new task")]]
     if steers:
-        return [fit_line([("muted", look.said(steers))], width, look.glyphs.ellipsis)]
+        return wrap([("muted", look.said(steers))], width)[: max(rows // HINT_PART, 1)]
     return []
 
 
