@@ -19,6 +19,6 @@ async def look_at_branch(children: ChildProcesses, boundary: Boundary) -> str:
         repository = find_repository(boundary.cwd, boundary.root)
         run = GitRun(children, repository, 0, asyncio.Event())
         done = await run_git(run, (*_STATUS, "--", *repository.scope), "read")
-    except ToolError:
+    except (ToolError, RuntimeError):  # RuntimeError: no further thread can be started
         return ""
     return branch_of(done.text) if done.ok else ""

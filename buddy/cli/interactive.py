@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from typing import Any
 
 import msgspec
@@ -56,7 +56,20 @@ def run_interactive(options: Options, environment: Mapping[str, str], modes: lis
         return 4
     log_path = start_log(place.where, debug=options.debug)
     with interrupts_held():  # a key while the screen is up; before and after it, what is begun is finished
-        return asyncio.run(run_screen(options, place, loaded, log_path, modes))
+        return _run_loop(run_screen(options, place, loaded, log_path, modes))
+
+
+def _run_loop(work: Coroutine[Any, Any, int]) -> int:
+    """Run to the end. Closing the loop starts a thread; where none can be started, all has been done."""
+    code = None
+    try:
+        with asyncio.Runner() as runner:
+            code = runner.run(work)
+    except RuntimeError:
+        if code is None:
+            raise
+        _log.warning("the event loop could not be closed in order", exc_info=True)
+    return code
 
 
 class Front:

@@ -52,7 +52,11 @@ class FirstPrint:
     def warm(self) -> None:
         """Begin to make the painter, once."""
         if self._warming is None and not self._painter.is_warm:
-            self._warming = asyncio.get_running_loop().run_in_executor(None, self._painter.warm)
+            try:
+                self._warming = asyncio.get_running_loop().run_in_executor(None, self._painter.warm)
+            except RuntimeError:  # no further thread can be started: a key waits instead
+                self.flush()
+                return
             self._warming.add_done_callback(self._is_warm)
 
     def _is_warm(self, warming: asyncio.Future[None]) -> None:

@@ -156,7 +156,11 @@ class PaintAhead:
         return not known
 
     def _in_thread(self, block: Block, columns: int) -> None:
-        self._thread = asyncio.get_running_loop().run_in_executor(None, self._paint, block, columns)
+        try:
+            self._thread = asyncio.get_running_loop().run_in_executor(None, self._paint, block, columns)
+        except RuntimeError:  # no further thread can be started: printing the block paints it
+            self._painted += 1
+            return
         self._thread.add_done_callback(partial(self._is_painted, block, columns))
 
     def _is_painted(self, block: Block, columns: int, thread: asyncio.Future[str]) -> None:

@@ -95,6 +95,19 @@ async def test_a_painter_that_cannot_be_made_keeps_nothing_back() -> None:
     assert shown.blocks == notes("one")
 
 
+async def test_REL_052_without_further_threads_the_first_block_makes_the_painter_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    shown = Shown()
+    FirstPrint(SlowPainter(), shown).print(notes("one"))
+    assert shown.blocks == notes("one")
+    monkeypatch.undo()
+
+
 async def test_what_comes_after_a_painter_could_not_be_made_is_not_kept_back_either() -> None:
     painter, shown = SlowPainter(ImportError("half installed")), Shown()
     first = FirstPrint(painter, shown)
