@@ -38,8 +38,8 @@ async def test_a_rule_nobody_can_mean_ends_the_run_before_the_model_is_asked(
 
 async def test_kill_alone_closes_no_task_that_does_not_run(tmp_path: Path) -> None:
     async with sitting(tmp_path, lambda _asked: reply("an answer")) as desk:
-        await desk.said("/kill", "task 1 in front does not run: /kill 1 closes it")
+        await desk.said("/kill", "Task 1 is not running. /kill 1 closes it")
         await desk.turn("hello there")
-        await desk.said("/kill", "task 1 (hello there) in front does not run: /kill 1 closes it")
+        await desk.said("/kill", "Task 1 (hello there) is not running. /kill 1 closes it")
         assert not desk.context.board.task(1).closed
         await desk.said("/kill 1", "task 1 is closed")

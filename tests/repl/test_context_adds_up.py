@@ -28,7 +28,7 @@ async def test_the_parts_add_up_to_what_the_server_counted_however_much_that_is(
         estimated = cells(await desk.said("/context", "all of it is estimated"))
         assert list(estimated) == ["system prompt and instructions", "tools", "in use", "limit"]
         await desk.turn("hello")
-        shown = cells(await desk.said("/context", "its parts are estimated shares"))
+        shown = cells(await desk.said("/context", "the rows are estimates"))
         *parts, used, _limit = map(number, shown.values())
         assert list(shown) == [
             "system prompt and instructions",

@@ -52,7 +52,7 @@ async def copy(context: Context, argument: str) -> None:
         )
     if not context.stage.copy(text):
         raise CommandError("this terminal has no clipboard; /export FILE.md writes a file")
-    context.stage.hint(f"copied {len(text):,} characters (if the terminal allows it)")
+    context.stage.hint(f"sent {len(text):,} characters to the clipboard (some terminals refuse)")
 
 
 @command(family="screen")

@@ -265,7 +265,7 @@ async def context_(context: Context, argument: str) -> None:
     rows.append(("in use", words.tokens(used), f"{used / limit:.1%}"))
     rows.append(("limit" + (" (a guess)" if meter.window.guessed else ""), words.tokens(limit), ""))
     context.stage.print(Table(("what", "tokens", "of the window"), tuple(rows)))
-    counted = "the sum was counted with the last answer, its parts are estimated shares"
+    counted = "The total is what the model counted; the rows are estimates."
     context.stage.print(Note("hint", counted if meter.context_tokens else "all of it is estimated"))
     for name in context.desk.instructions:
         context.stage.print(Note("hint", f"instructions: {name}"))

@@ -171,7 +171,7 @@ def _which_to_kill(context: Context, number: int) -> str:
     named = f" ({title})" if title else ""
     running = [f"{task.number}" for task in context.board.tasks.values() if task.running]
     others = f"; running: {', '.join(running)}" if running else ""
-    return f"task {number}{named} in front does not run: /kill {number} closes it{others}"
+    return f"Task {number}{named} is not running. /kill {number} closes it{others}"
 
 
 @command(family="tasks", usage="[N] TIME|off", completes=("task",))
