@@ -1,4 +1,4 @@
-"""RU-H12 through the real program: a session folder that came back from somebody else does nothing outside."""
+"""RU-H12 through the real program: a session that came back from somebody else does nothing outside."""
 
 from __future__ import annotations
 
