@@ -33,6 +33,7 @@ from buddy.tasks.board import TaskBoard
 from buddy.tasks.events import EventReader
 from buddy.tasks.execution import Surroundings, Writes, execute
 from buddy.tasks.parts import BoardParts, Clock, ModelAccess, TaskServices, Workspace
+from buddy.tasks.sandboxing import Unconfined
 from buddy.tasks.task import Task
 from buddy.tools.ask_user import Questions
 from buddy.tools.builtin import BUILTIN_TOOLS
@@ -196,6 +197,7 @@ def _parts(
         model=model,
         policy=policy,
         judged=lambda _call, _facts: None,
+        sandboxing=Unconfined(),
         memory=writer,
         cache=ToolCache(time.monotonic),
         redact=same,

@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from buddy.workspace.sandbox.landlock_exec import abi_version
+from buddy.workspace.sandbox.probe import MIN_LANDLOCK_ABI
+
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
@@ -68,7 +71,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "make": lambda: shutil.which("make") is not None,
     "openssl": lambda: shutil.which("openssl") is not None,
     "bwrap": _bwrap_works,
-    "landlock": lambda: sys.platform == "linux" and Path("/sys/kernel/security/landlock").exists(),
+    "landlock": lambda: sys.platform == "linux" and abi_version() >= MIN_LANDLOCK_ABI,
     "strace": lambda: shutil.which("strace") is not None,
     "setpriv": lambda: os.geteuid() != 0 or os.system("setpriv --bounding-set=-dac_override true") == 0,
     "unshare": lambda: sys.platform == "linux" and os.system("unshare -rm true 2>/dev/null") == 0,

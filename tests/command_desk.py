@@ -19,10 +19,10 @@ from buddy.tools.shell import ShellSettings
 from buddy.workspace.environment import ChildEnvironment
 from buddy.workspace.git import GitLock, RepositoryTrust
 from buddy.workspace.jobs import Jobs, JobStatus
-from buddy.workspace.launch import Wrapper, shell_argv, unwrapped
+from buddy.workspace.launch import shell_argv
 from buddy.workspace.limits import NO_LIMITS, ProcessLimits
 from buddy.workspace.output import OutputBounds
-from buddy.workspace.processes import ChildProcesses, Finished, ProcessSettings, Request
+from buddy.workspace.processes import ChildProcesses, Finished, ProcessSettings, Request, Sandboxing
 
 
 class Desk(msgspec.Struct):
@@ -57,7 +57,7 @@ async def desk(
     limits: ProcessLimits = NO_LIMITS,
     bounds: OutputBounds | None = None,
     grace_s: float = 1.0,
-    wrap: Wrapper = unwrapped,
+    sandbox: Sandboxing | None = None,
     shell: ShellSettings | None = None,
     trusted: bool = True,
 ) -> AsyncIterator[Desk]:
@@ -71,7 +71,7 @@ async def desk(
     progress: list[str] = []
     changes: list[JobStatus] = []
     async with (
-        ChildProcesses(environment, settings, wrap) as children,
+        ChildProcesses(environment, settings, sandbox) as children,
         Jobs(children, changes.append) as jobs,
     ):
         services: dict[type, object] = {

@@ -201,12 +201,6 @@ def test_profiles_are_found_by_name_and_models_by_theirs() -> None:
     assert profile_of(settings, "anthropic/claude") == Profile(model="anthropic/claude")
 
 
-def test_a_sandbox_that_is_required_and_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="this version has no sandbox, so no command could run"):
-        loaded(tmp_path, user='[sandbox]\nlevel = "require"\n')
-    assert loaded(tmp_path, user='[sandbox]\nlevel = "off"\n').settings.sandbox.level == "off"
-
-
 def test_directories_follow_xdg_and_ignore_relative_ones() -> None:
     found = directories({"HOME": "/h", "XDG_CONFIG_HOME": "/c", "XDG_STATE_HOME": "relative"})
     assert found == Directories(

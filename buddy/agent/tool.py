@@ -57,16 +57,32 @@ class Survey(msgspec.Struct, frozen=True):
 NO_SURVEY = Survey()
 
 
+class Blocked(msgspec.Struct, frozen=True):
+    """What the sandbox refused one command: `paths` it tried to change, `hosts` its proxy refused (`name` or
+    `name:port`), `addresses` it tried to reach without the proxy."""
+
+    paths: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.paths or self.hosts or self.addresses)
+
+
+NOTHING_BLOCKED = Blocked()
+
+
 class ToolResult(msgspec.Struct, frozen=True):
     """What came back: `text` for the model, `display` for the person, pictures for a model that sees.
     `ok` is False for a failure the tool reports as its answer (a command's exit code, say). `cached`: an
-    equal call was answered before."""
+    equal call was answered before. `blocked`: what the sandbox refused the command behind it."""
 
     text: str
     display: Display = NOTHING
     images: tuple[Image, ...] = ()
     ok: bool = True
     cached: bool = False
+    blocked: Blocked = NOTHING_BLOCKED
 
 
 class ToolContext(msgspec.Struct, frozen=True):
@@ -93,7 +109,8 @@ class Tool(msgspec.Struct, frozen=True):
     models use for it, `argument_aliases` other argument names; `cache_s` is how long an equal read-only call
     may be answered from the cache (0: never); `preview` is what an approval shows. `survey` looks at the disk
     for the policy, given the boundary and the arguments (it blocks: call it in a thread); `risk_in_sandbox`
-    is the risk where a working sandbox contains the call (None: the same)."""
+    is the risk where a working sandbox contains the call (None: the same); `confined`: what it runs goes into
+    the sandbox."""
 
     name: str
     description: str
@@ -110,6 +127,7 @@ class Tool(msgspec.Struct, frozen=True):
     source: str = "built-in"
     survey: Callable[[Any, Any], Survey] | None = None
     risk_in_sandbox: Risk | None = None
+    confined: bool = False
     function: Callable[..., Any] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -161,6 +179,7 @@ def tool(
     source: str = "built-in",
     survey: Callable[[Any, Any], Survey] | None = None,
     risk_in_sandbox: Risk | None = None,
+    confined: bool = False,
 ) -> Callable[[Callable[..., Any]], Tool]:
     """Declare a tool: its parameters become the schema the model sees, its docstring the description.
 
@@ -217,6 +236,7 @@ def tool(
             survey=survey,
             risk_in_sandbox=risk_in_sandbox,
             function=function,
+            confined=confined,
         )
 
     return declare

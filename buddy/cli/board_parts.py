@@ -36,6 +36,7 @@ def board_parts(run: Run, held: Held, tools: ToolRegistry, rules: RuleFiles) -> 
         model=models.access_or_explain if attended else models.access,
         policy=run.policy,
         judged=_remember(held.approved),
+        sandboxing=held.sandbox,
         memory=run.session.writer,
         cache=ToolCache(time.monotonic),
         redact=lambda message: redact_message(message, models.keys()),

@@ -14,6 +14,7 @@ import msgspec
 from buddy.agent.registry import ToolRegistry
 from buddy.agent.tool import ToolContext, ToolResult
 from buddy.cli.board_parts import board_parts
+from buddy.cli.call_sandbox import RunSandbox
 from buddy.cli.first_task import first_task, worktrees_again
 from buddy.cli.left_running import JobNews, what_was_left
 from buddy.cli.models import Models
@@ -44,6 +45,7 @@ from buddy.workspace.limits import ProcessLimits
 from buddy.workspace.locks import FileLocks
 from buddy.workspace.output import OutputBounds
 from buddy.workspace.processes import ChildProcesses, ProcessSettings
+from buddy.workspace.sandbox.handle import SandboxHandle
 from buddy.workspace.trash import Trash
 from buddy.workspace.undo import UndoLog
 
@@ -66,6 +68,7 @@ class Desk(msgspec.Struct, frozen=True):
     undo: UndoLog
     questions: Questions
     locks: FileLocks
+    sandbox: RunSandbox
     instructions: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -138,6 +141,7 @@ def _desk(run: Run, held: Held, store: SessionStore, board: TaskBoard, notes: tu
         undo=held.undo,
         questions=held.questions,
         locks=held.locks,
+        sandbox=held.sandbox,
         instructions=tuple(file.label for file in run.found.files),
         notes=notes,
     )
@@ -156,7 +160,13 @@ async def _held(run: Run, tools: ToolRegistry, news: JobNews, trash: Trash) -> A
         await asyncio.to_thread(undo.entries)  # what a program that was killed left beside files goes
     ext, off = os.path.join(place.boundary.root, ".buddyx", "ext"), run.settings.tools.disabled
     own = OwnTools(ext, tools, trusted=place.trusted, off=off, workspace=place.boundary.root)
-    async with _children(run) as children, Jobs(children, news.changed) as jobs:
+    approved = Approved()
+    sandbox = RunSandbox(place, run.settings.sandbox, run.policy, approved)
+    async with (
+        contextlib.aclosing(sandbox.handle),
+        _children(run, sandbox.handle) as children,
+        Jobs(children, news.changed) as jobs,
+    ):
         yield Held(
             children=children,
             jobs=jobs,
@@ -164,13 +174,14 @@ async def _held(run: Run, tools: ToolRegistry, news: JobNews, trash: Trash) -> A
             trash=trash,
             locks=FileLocks(),
             git_lock=GitLock(),
-            approved=Approved(),
+            approved=approved,
+            sandbox=sandbox,
             own=own,
             questions=Questions(attended=run.wanted.attended),
         )
 
 
-def _children(run: Run) -> ChildProcesses:
+def _children(run: Run, sandbox: SandboxHandle) -> ChildProcesses:
     environment = ChildEnvironment(
         variables=run.place.environment,
         session_id=run.session.session_id,
@@ -190,7 +201,7 @@ def _children(run: Run) -> ChildProcesses:
         bounds=OutputBounds(head_bytes=half, tail_bytes=half),
         find_secrets=lambda text: secret_spans(text, run.models.keys()),
     )
-    return ChildProcesses(environment, processes)
+    return ChildProcesses(environment, processes, sandbox)
 
 
 async def _forget_old(store: SessionStore, kept: SessionSettings, current: str) -> None:

@@ -23,6 +23,8 @@ from buddy.config.settings import ConfigError
 from buddy.llm.local_servers import find_local_servers
 from buddy.sessions.folder import FolderError
 from buddy.sessions.store import NoSuchSessionError, SessionError
+from buddy.workspace.sandbox.probe import probe
+from buddy.workspace.sandbox.status import SWITCHED_OFF, SandboxStatus
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -66,12 +68,22 @@ def _findings(options: Options, place: Place) -> Iterator[Finding]:
         yield Finding("ok", f"{name}: {found}") if found else Finding("bad", f"{name} is missing: no {why}")
     rg = shutil.which("rg")
     yield Finding("ok", f"rg: {rg}") if rg else Finding("note", "rg is not installed: searching is slower")
-    bwrap = shutil.which("bwrap")
-    yield Finding(
-        "ok" if bwrap else "note", f"bwrap: {bwrap or 'not installed'}; no sandbox: anything but reads asks"
-    )
+    yield from _sandbox(options, place)
     yield from _folders(place)
     yield from _last_session(options, place)
+
+
+def _sandbox(options: Options, place: Place) -> Iterator[Finding]:
+    """The level that works here, by the trial a session makes."""
+    try:
+        is_off = read_settings(place, options).settings.sandbox.level == "off"
+    except ConfigError:
+        is_off = False  # said among the settings
+    status = SandboxStatus(0, SWITCHED_OFF) if is_off else probe().status
+    head, *gaps = status.lines()
+    yield Finding("ok" if status.has_read_only else "note", f"sandbox: {head}")
+    for gap in gaps:
+        yield Finding("note", f"sandbox: {gap}")
 
 
 def _settings(options: Options, place: Place) -> Iterator[Finding]:

@@ -35,6 +35,7 @@ from buddy.repl.leaving import Ending, interrupts_held
 from buddy.repl.style import ASCII, DUMB, Ground, Look, choose_look
 from buddy.repl.view_state import DeskFacts
 from buddy.safety.sanitise import clean
+from buddy.workspace.sandbox.status import NO_SANDBOX
 
 CLOSE_LIMIT_S = 6
 GREETED_WITHIN_S = 15.0
@@ -137,7 +138,7 @@ async def run_screen(
         focus=1,
         mode=options.permission_mode or settings.permissions.mode,
         model=options.model or settings.agent.model or settings.api.model or "no model",
-        sandbox="",
+        sandbox=NO_SANDBOX,
         queue=(),
         names={},
     )

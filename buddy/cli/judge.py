@@ -16,16 +16,25 @@ from buddy.safety.scripts import script_digests
 from buddy.safety.shell.verdict import Analysis
 from buddy.safety.suspicious import suspicious_url
 from buddy.safety.url_guard import Refused, judge_url
+from buddy.workspace.sandbox.status import NO_SANDBOX, SandboxStatus
 
 SHELL_TOOL = "run_shell"
 SEARCH_TOOL = "web_search"
 
 
 class Judge:
-    """Looks at calls. `search_path`: the PATH that commands will run with, "" for the trusted one."""
+    """Looks at calls. `search_path`: the PATH that commands will run with, "" for the trusted one;
+    `sandbox`: what commands are confined by."""
 
-    def __init__(self, boundary: Boundary, *, search_path: str = "") -> None:
+    def __init__(
+        self,
+        boundary: Boundary,
+        *,
+        search_path: str = "",
+        sandbox: Callable[[], SandboxStatus] = lambda: NO_SANDBOX,
+    ) -> None:
         self._boundary = boundary
+        self._sandbox = sandbox
         self._search_path = search_path
         self._analyse: Callable[[str, Boundary], Analysis] | None = None
 
@@ -36,7 +45,15 @@ class Judge:
             return facts_of(tool, arguments, self._boundary, hook=_sought(arguments.query))
         if tool.name != SHELL_TOOL:
             host, hook = _address(arguments)
-            return facts_of(tool, arguments, self._boundary, host=host, hook=hook, survey=survey)
+            return facts_of(
+                tool,
+                arguments,
+                self._boundary,
+                host=host,
+                hook=hook,
+                survey=survey,
+                sandboxed=tool.confined and self._sandbox().is_working,
+            )
         if self._analyse is None:
             from buddy.cli.shell_judge import (
                 ShellJudge,  # tree-sitter and the tables: 20 ms, with the first command
@@ -49,7 +66,16 @@ class Judge:
             boundary = msgspec.structs.replace(boundary, cwd=started)
         analysis = self._analyse(arguments.command, boundary)
         scripts = () if analysis.read_only else script_digests(analysis, boundary)
-        return facts_of(tool, arguments, self._boundary, shell=analysis, scripts=scripts)
+        status = self._sandbox()
+        return facts_of(
+            tool,
+            arguments,
+            self._boundary,
+            shell=analysis,
+            scripts=scripts,
+            sandboxed=status.is_working,
+            read_only_sandbox=status.has_read_only,
+        )
 
 
 def _address(arguments: Any) -> tuple[str, HookOpinion | None]:

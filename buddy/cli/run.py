@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from buddy.cli.arguments import Options
+from buddy.cli.call_sandbox import RunSandbox
 from buddy.cli.models import Models
 from buddy.cli.place import Place
 from buddy.config.loading import Loaded
@@ -59,5 +60,6 @@ class Held(msgspec.Struct, frozen=True):
     locks: FileLocks
     git_lock: GitLock
     approved: Approved
+    sandbox: RunSandbox
     own: OwnTools
     questions: Questions

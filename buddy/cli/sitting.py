@@ -177,6 +177,7 @@ async def _begin(
 async def _prepare(desk: Desk) -> None:
     """While the person types the first prompt, what it will need is made ready."""
     await asyncio.sleep(PREPARE_AFTER_S)
+    await desk.sandbox.handle.ready()
     await desk.models.prepare(desk.board.task(desk.board.focus).model)
 
 
@@ -300,7 +301,7 @@ def _port(desk: Desk, folder: FolderTrust, options: Options, log_path: str, bran
         trust=folder.answer,
         trust_is_asked=lambda: folder.is_open,
         expand=desk.expand,
-        sandbox="sandbox: NONE",
+        sandbox=lambda: desk.sandbox.status,
         instructions=desk.instructions,
         log_path=log_path,
         branch=branch,

@@ -79,7 +79,11 @@ def _workspace(run: Run, held: Held, checkpoints: str) -> Workspace:
     return Workspace(
         boundary=place.boundary,
         system=_system(run),
-        facts=Judge(place.boundary, search_path=place.environment.get("PATH", "")).facts,
+        facts=Judge(
+            place.boundary,
+            search_path=place.environment.get("PATH", ""),
+            sandbox=lambda: held.sandbox.status,
+        ).facts,
         services=services_of(run, held),
         checkpoints=_checkpoints(run, held, checkpoints),
     )

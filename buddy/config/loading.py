@@ -128,7 +128,6 @@ def load(
         is_set = environment.get(first.key_env, "").strip()
         why = f"{first.key_env} is set" if is_set else "its provider's key is saved"
         warnings.append(f"model: {first.model}, because {why}; /model changes it")
-    _check_sandbox(settings)
     return Loaded(
         settings,
         tuple(warnings),
@@ -139,14 +138,6 @@ def load(
         own_model,
         first.model if first else "",
     )
-
-
-def _check_sandbox(settings: Settings) -> None:
-    if settings.sandbox.level == "require":
-        raise ConfigError(
-            '[sandbox] level = "require": this version has no sandbox, so no command could run; set "auto" '
-            "and approve commands yourself"
-        )
 
 
 def _model_of(table: Table) -> str:

@@ -92,9 +92,13 @@ class PermissionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
 
 class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whether commands run in a sandbox. User scope only."""
+    """The sandbox of commands. `write`: places they may change besides the workspace; `hosts`: names they may
+    reach; `networks`: private networks those names may lead to. User scope only."""
 
     level: Literal["auto", "require", "off"] = "auto"
+    write: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
 
 
 class DisplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -186,7 +186,7 @@ class AtDesk:
             focus=board.focus,
             mode=desk.policy.mode,
             model=desk.board.parts.model(board.task(board.focus).model).name,
-            sandbox=desk.sandbox,
+            sandbox=desk.sandbox(),
             queue=tuple(rows),
             names={task.number: task.title for task in board.tasks.values()},
             extra=self._extra(context),

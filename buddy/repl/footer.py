@@ -8,9 +8,10 @@ from buddy.agent.counting import counted
 from buddy.agent.events import TokenUsage
 from buddy.repl import words
 from buddy.repl.style import Line, Look
-from buddy.repl.view_state import DeskFacts, ViewState, without_sandbox
+from buddy.repl.view_state import DeskFacts, ViewState
 from buddy.repl.width import cells, fit, fit_line, line_cells
 from buddy.safety.sanitise import one_line
+from buddy.workspace.sandbox.status import SandboxStatus
 
 CONTEXT_WARNING = 0.8
 TYPING, SIGN_CELLS = "INSERT", 7
@@ -18,7 +19,6 @@ TYPING, SIGN_CELLS = "INSERT", 7
 MODEL_CELLS, SHORT_MODEL_CELLS, SHORTEST_MODEL_CELLS = 40, 20, 10
 REASON_CELLS = 20
 BRANCH_CELLS = 24
-NO_SANDBOX = "no sandbox"
 KEYS = "? keys"
 _BARE_MODEL, _SHORT_MODEL, _SHORT_WORDS, _SHORTEST = range(1, 5)
 """How much is shortened, step by step, before anything goes: the model's name first, then the words."""
@@ -91,11 +91,11 @@ def _parts(state: ViewState, look: Look) -> list[_Part]:
     return [part for part in parts if part.text]
 
 
-def _sandbox(sandbox: str) -> _Part:
+def _sandbox(sandbox: SandboxStatus) -> _Part:
     """No alarm: that there is none was said in words at the first approval. It stays as long as the mode."""
-    if without_sandbox(sandbox):
-        return _Part(3, "", NO_SANDBOX, ((_SHORT_WORDS, "no sbx"),))
-    return _Part(10, "", one_line(sandbox, 40))
+    if sandbox.is_missing:
+        return _Part(3, "", sandbox.short, ((_SHORT_WORDS, "no sbx"),))
+    return _Part(10, "", sandbox.short)
 
 
 def _waiting(approvals: int, questions: int) -> _Part:

@@ -22,6 +22,7 @@ from buddy.tools.ask_user import Questions
 from buddy.workspace.jobs import Jobs
 from buddy.workspace.locks import FileLocks
 from buddy.workspace.processes import ChildProcesses
+from buddy.workspace.sandbox.status import SandboxStatus
 from buddy.workspace.undo import UndoLog
 
 
@@ -36,10 +37,10 @@ class TrustAnswer(msgspec.Struct, frozen=True):
 class DeskPort(msgspec.Struct, frozen=True):
     """A session ready to work. `expand` attaches mentioned files; `trust` takes the person's answer about
     this folder (once, always, no; it blocks), `trust_is_asked` says whether that question is open; `sandbox`
-    is the footer's word; `instructions` names the instruction files in force, `log_path` is "" when there is
-    no log; `loaded` says where the settings came from; `doctor` examines this machine, a line each (it
-    blocks: call it in a thread), `problem` says why a model can't be asked, "" when it can; `branch` is the
-    workspace's; `remember_model` keeps a chosen model for the next start (it blocks), `served` names the
+    is what is known of it by now; `instructions` names the instruction files in force, `log_path` is "" when
+    there is no log; `loaded` says where the settings came from; `doctor` examines this machine, a line each
+    (it blocks: call it in a thread), `problem` says why a model can't be asked, "" when it can; `branch` is
+    the workspace's; `remember_model` keeps a chosen model for the next start (it blocks), `served` names the
     models of a model's own server."""
 
     board: TaskBoard
@@ -63,7 +64,7 @@ class DeskPort(msgspec.Struct, frozen=True):
     trust: Callable[[str], TrustAnswer]
     trust_is_asked: Callable[[], bool]
     expand: Callable[[int, str], Awaitable[Expanded]]
-    sandbox: str
+    sandbox: Callable[[], SandboxStatus]
     instructions: tuple[str, ...]
     log_path: str
     branch: Branch = msgspec.field(default_factory=Branch)

@@ -44,7 +44,6 @@ from buddy.repl.view_state import (
     Waiting,
     Working,
     Writing,
-    without_sandbox,
 )
 from buddy.safety.sanitise import one_line
 from buddy.tools.arguments_so_far import ArgumentsSoFar
@@ -357,7 +356,7 @@ def _asked(state: ViewState, task: TaskView, event: ev.ApprovalRequested, at: fl
             folded=folded_lines(event.preview),
         )
     )
-    warned = state.said_no_sandbox or not without_sandbox(state.desk.sandbox)
+    warned = state.said_no_sandbox or not state.desk.sandbox.is_missing
     state.said_no_sandbox = state.said_no_sandbox or not warned
     warning: list[Block] = [] if warned else [Note("warning", NO_SANDBOX)]
     return [*warning, state.inbox[-1].block()]

@@ -14,6 +14,7 @@ from buddy.agent.messages import Call
 from buddy.repl.blocks import ApprovalAsked, Block, Foldable, ToolCall
 from buddy.repl.markdown import MarkdownStream
 from buddy.tools.arguments_so_far import ArgumentsSoFar
+from buddy.workspace.sandbox.status import NO_SANDBOX, SandboxStatus
 
 KEPT_FOLDED = 30
 KEPT_HELD = 400
@@ -49,7 +50,7 @@ class DeskFacts(msgspec.Struct, frozen=True):
     focus: int
     mode: str
     model: str
-    sandbox: str
+    sandbox: SandboxStatus
     queue: tuple[QueueRow, ...]
     names: dict[int, str]
     extra: tuple[str, ...] = ()
@@ -62,12 +63,7 @@ class DeskFacts(msgspec.Struct, frozen=True):
     enter_queues: bool = False
 
 
-NO_DESK = DeskFacts(focus=1, mode="ask", model="", sandbox="", queue=(), names={})
-
-
-def without_sandbox(sandbox: str) -> bool:
-    """Whether commands run without one, by the word for it."""
-    return "NONE" in sandbox
+NO_DESK = DeskFacts(focus=1, mode="ask", model="", sandbox=NO_SANDBOX, queue=(), names={})
 
 
 class Waiting(msgspec.Struct):

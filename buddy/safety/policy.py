@@ -40,8 +40,9 @@ DecidedBy = Literal["floor", "rules file", "place", "hook", "rule", "grant", "ap
 
 class Verdict(msgspec.Struct, frozen=True):
     """What is to happen with a call, why, and who decided. `floor`: no standing approval answers it.
-    `network`: it may use the network inside the sandbox. `rules_to_save`: what "always" would save, one rule
-    per sub-command, `rules_for_session`: what "this session" would remember; () when nothing may be."""
+    `network`: it may use the network inside the sandbox, `outside`: it runs outside of it. `rules_to_save`:
+    what "always" would save, one rule per sub-command, `rules_for_session`: what "this session" would
+    remember; () when nothing may be."""
 
     decision: Decision
     reason: str
@@ -49,6 +50,7 @@ class Verdict(msgspec.Struct, frozen=True):
     column: Column
     floor: bool = False
     network: bool = False
+    outside: bool = False
     rules_to_save: tuple[Rule, ...] = ()
     rules_for_session: tuple[Rule, ...] = ()
 
@@ -59,6 +61,7 @@ class _Opinion(msgspec.Struct, frozen=True):
     by: DecidedBy
     floor: bool = False
     network: bool = False
+    outside: bool = False
 
 
 def judge(
@@ -86,6 +89,7 @@ def judge(
         _columns(facts)[-1],
         opinion.floor,
         opinion.network,
+        opinion.outside,
         rules_to_save(facts) if remembers else (),
         rules_for_session(facts) if remembers else (),
     )
@@ -150,8 +154,8 @@ def _allowing_opinion(
     chosen = covers(own + granted, facts)
     if chosen:
         by: DecidedBy = "grant" if chosen[-1].origin == "session" else "rule"
-        network = any(rule.sandbox == "network" for rule in chosen)
-        return _Opinion("allow", _because(chosen[-1]), by, network=network)
+        ways = {rule.sandbox for rule in chosen}
+        return _Opinion("allow", _because(chosen[-1]), by, network="network" in ways, outside=ways == {"off"})
     if trusted and facts.sandboxed:
         chosen = covers(projects + own + granted, facts)
         if chosen:
@@ -184,12 +188,12 @@ def _columns(facts: Facts) -> tuple[Column, ...]:
     if facts.shell is not None:
         if facts.shell.level == "core" or (facts.shell.level == "wide" and facts.read_only_sandbox):
             return (*outside, "shell_read_only")
-        return (*outside, "shell_sandboxed" if facts.sandboxed and not facts.shell.network else "high")
+        return (*outside, "shell_sandboxed" if facts.sandboxed else "high")
     delicate = any(not path.inside or path.secret for path in facts.reads) or any(
         path.secret for path in facts.writes
     )
     found: list[Column] = ["low_outside"] if delicate or outside else []
-    if facts.risk == "high" or facts.programs:
+    if facts.risk == "high" or (facts.programs and not facts.sandboxed):
         found.append("high")
     elif facts.risk == "medium" or facts.writes or facts.anything:
         # A tool that calls itself harmless and writes is judged by what it does.

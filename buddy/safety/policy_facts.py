@@ -63,6 +63,7 @@ def facts_of(
     shell: Analysis | None = None,
     host: str = "",
     sandboxed: bool = False,
+    read_only_sandbox: bool = False,
     leaves_sandbox: bool = False,
     hook: HookOpinion | None = None,
     survey: Survey = NO_SURVEY,
@@ -93,4 +94,5 @@ def facts_of(
         argv=survey.argv,
         scripts=scripts,
         programs=survey.programs,
+        read_only_sandbox=read_only_sandbox,
     )

@@ -19,9 +19,10 @@ class Rule(msgspec.Struct, frozen=True):
     is left empty matches everything. `argv` holds the alternatives of each token, `open_end`: any further
     tokens may follow. `path` is a pattern relative to the workspace (or absolute, or from ~), `host` a name
     or, with a leading dot, all its subdomains. `sandbox` "network": allow it inside the sandbox, with the
-    network. `command` is a whole command line, word for word. `project` is the root of the only project the
-    rule holds in, `folder` the only folder a command may start in (absolute, or relative to the workspace);
-    `files` are paths and SHA-256 of scripts that must be as they were."""
+    network; "off": allow it outside of the sandbox. A rule of the tool `sandbox` allows no call: it opens a
+    `host` or a `path` for what runs inside. `command` is a whole command line, word for word. `project` is
+    the root of the only project the rule holds in, `folder` the only folder a command may start in (absolute,
+    or relative to the workspace); `files` are paths and SHA-256 of scripts that must be as they were."""
 
     tool: str
     decision: Decision
@@ -31,7 +32,7 @@ class Rule(msgspec.Struct, frozen=True):
     path: str = ""
     host: str = ""
     why: str = ""
-    sandbox: Literal["", "network"] = ""
+    sandbox: Literal["", "network", "off"] = ""
     source: str = ""
     command: str = ""
     project: str = ""

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import msgspec
 
+from buddy.safety.openings import SANDBOX
 from buddy.safety.rules import Origin, Rule, RuleSet, matches_argv, matches_host, matches_path
 from buddy.safety.shell.lexer import read_line
 from buddy.safety.shell.words import UnclearError
@@ -122,6 +123,9 @@ def _check_fit(rule: Rule) -> None:
         raise _WrongRule(f"folder means nothing for tool {rule.tool!r}; write path or project")
     if rule.files and (rule.tool != "shell" or rule.decision != "allow"):
         raise _WrongRule("files is only for allow rules of the shell")
+    if rule.tool == SANDBOX:
+        _check_opening(rule)
+        return
     for key in ("argv", "path", "host"):
         wanted = _MATCHED_BY.get(rule.tool)
         if key == "argv" and rule.tool == "run_tests":
@@ -131,7 +135,16 @@ def _check_fit(rule: Rule) -> None:
     if rule.sandbox and (rule.tool != "shell" or rule.decision != "allow"):
         raise _WrongRule("sandbox is only for allow rules of the shell")
     if rule.sandbox and rule.origin == "project":
-        raise _WrongRule("a project cannot give a command the network")
+        raise _WrongRule("a project cannot let a command out of the sandbox")
+
+
+def _check_opening(rule: Rule) -> None:
+    if rule.origin == "project":
+        raise _WrongRule("a project cannot open the sandbox")
+    if rule.decision != "allow" or bool(rule.host) == bool(rule.path) or rule.argv or rule.sandbox:
+        raise _WrongRule("a rule of the sandbox allows one host or one path, and nothing else")
+    if rule.path and not rule.path.startswith(("/", "~/")):
+        raise _WrongRule(f"expected an absolute path or one from ~, found {rule.path!r}")
 
 
 def _argv(given: object) -> tuple[tuple[tuple[str, ...], ...], bool]:

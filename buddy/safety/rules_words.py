@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Sequence
 
+from buddy.safety.openings import SANDBOX
 from buddy.safety.policy_facts import Facts
 from buddy.safety.rules import Rule
 from buddy.safety.sanitise import visible
@@ -20,6 +21,8 @@ def coverage(rules: Sequence[Rule], facts: Facts) -> str:
 
 
 def _words(rule: Rule, facts: Facts) -> str:
+    if rule.tool == SANDBOX:
+        return f"{visible(rule.host or _place(rule.path, facts))} in this project's sandbox"
     if rule.tool == "shell" or rule.argv:
         return _exactly(rule, facts)
     if rule.host:

@@ -22,6 +22,8 @@ from buddy.safety.seal import Seal
 from buddy.sessions.writer import SessionWriter
 from buddy.tools.cache import ToolCache
 from buddy.workspace.checkpoints import Checkpoints
+from buddy.workspace.sandbox.profile import Confinement
+from buddy.workspace.sandbox.status import SandboxStatus
 from buddy.workspace.worktrees import Worktree, Worktrees
 
 
@@ -102,13 +104,30 @@ class WorktreeParts(msgspec.Struct, frozen=True):
     seal: Seal
 
 
+class CallSandbox(Protocol):
+    """The sandbox as calls meet it, each by its id."""
+
+    async def look(self, tool: Tool, boundary: Boundary) -> SandboxStatus:
+        """Get ready for a call of this tool. Raises `ToolError` where a sandbox is demanded and missing."""
+        ...
+
+    def confine(self, call_id: str, confinement: Confinement | None) -> None:
+        """Say how an allowed call is to be confined."""
+        ...
+
+    def confinement(self, call_id: str) -> Confinement | None:
+        """Return how it is confined."""
+        ...
+
+
 class BoardParts(msgspec.Struct, frozen=True):
     """Everything a task board needs.
 
     `workspace` is the project's own tree. `model` finds a model by the person's name for it ("" is the
     default) and raises `ConfigError`; `redact` takes known secret shapes out of a message; `save_rules`
-    writes rules the person wants for good, `forget_rule` deletes one of them; `attended`: somebody is there
-    to be asked; `day`: None where no day is counted; `worktrees`: None where tasks can't have their own.
+    writes rules the person wants for good, `forget_rule` deletes one of them; `sandboxing` confines calls;
+    `attended`: somebody is there to be asked; `day`: None where no day is counted; `worktrees`: None where
+    tasks can't have their own.
     """
 
     workspace: Workspace
@@ -116,6 +135,7 @@ class BoardParts(msgspec.Struct, frozen=True):
     model: Callable[[str], ModelAccess]
     policy: Policy
     judged: Callable[[str, Facts], None]
+    sandboxing: CallSandbox
     memory: SessionWriter
     cache: ToolCache
     redact: Callable[[Message], Message]

@@ -31,8 +31,10 @@ from buddy.agent.receipt import Receipt
 from buddy.agent.tool import Tool, ToolContext, ToolError, ToolResult
 from buddy.extend.folder_instructions import FolderInstructions
 from buddy.llm.governor import GovernedProvider
+from buddy.safety.blocked_calls import OpeningRequest, opening_request
 from buddy.safety.missing_approval import missing_approval
 from buddy.safety.paths import Boundary
+from buddy.safety.policy import Verdict
 from buddy.safety.policy_answers import digest
 from buddy.safety.policy_facts import Facts
 from buddy.safety.rules_words import coverage
@@ -46,6 +48,7 @@ from buddy.tasks.inbox import Inbox
 from buddy.tasks.parts import BoardParts, Library, ModelAccess
 from buddy.tasks.places import Places
 from buddy.tasks.receipts import TurnFacts
+from buddy.tasks.sandboxing import blocked_note, confinement_for, opened, opening_verdict
 from buddy.tasks.task import Task
 from buddy.tools.offered import offered
 from buddy.workspace.undo import UndoLog
@@ -107,7 +110,7 @@ class LoadingProvider:
 
 class TurnParts(msgspec.Struct, frozen=True):
     """What the turns of all tasks share. `call_ids`: those their calls have had; what was judged, begun or
-    changed is kept by them."""
+    changed is kept by them. `refused_openings`: what the person did not want to open in the sandbox."""
 
     board: BoardParts
     hub: EventHub
@@ -117,6 +120,7 @@ class TurnParts(msgspec.Struct, frozen=True):
     delegations: Delegations
     places: Places
     call_ids: set[str] = msgspec.field(default_factory=set[str])
+    refused_openings: list[OpeningRequest] = msgspec.field(default_factory=list[OpeningRequest])
 
 
 def agent_of(shared: TurnParts, task: Task, access: ModelAccess, is_foreground: Callable[[], bool]) -> Agent:
@@ -234,8 +238,32 @@ class _TaskTurn:
         self, call: Call, tool: Tool, arguments: msgspec.Struct, progress: Progress
     ) -> ToolResult:
         result = await execute(self._around, call, tool, arguments, progress)
+        if result.blocked and not result.ok:
+            result = await self._again(call, tool, arguments, progress, result)
         self._clean[call.id] = result.text
         return result
+
+    async def _again(
+        self, call: Call, tool: Tool, arguments: msgspec.Struct, progress: Progress, blocked: ToolResult
+    ) -> ToolResult:
+        """Ask the person to open what the sandbox blocked, and run the call once more."""
+        board, boundary = self._board, self._task.workspace.boundary
+        request = opening_request(blocked.blocked, boundary)
+        confinement = board.sandboxing.confinement(call.id)
+        if request is None or confinement is None:
+            return blocked
+        if not board.attended:
+            return _with_note(blocked, request, "nobody is here to allow that")
+        if request in self._shared.refused_openings:
+            return _with_note(blocked, request, "the person said no to that before")
+        facts = msgspec.structs.replace(await _facts(self._task, tool, arguments), leaves_sandbox=True)
+        answer = await self._ask(call, tool, arguments, facts, opening_verdict(request, facts))
+        if not isinstance(answer, Allowed):
+            self._shared.refused_openings.append(request)
+            return _with_note(blocked, request, "the person said no to that")
+        board.sandboxing.confine(call.id, await opened(confinement, request))
+        result = await execute(self._around, call, tool, arguments, progress)
+        return _with_note(result, request, "the person allowed it, and this is the second run")
 
     async def steering(self) -> tuple[UserMessage, ...]:
         return self._take(self._task.steering, self._board.steering)
@@ -286,11 +314,16 @@ class _TaskTurn:
         """What the policy says, and the person where it asks."""
         board, task = self._board, self._task
         try:
+            status = await board.sandboxing.look(tool, task.workspace.boundary)
             facts = await _facts(task, tool, arguments)
         except ToolError as error:
             return Denied(str(error))
         board.judged(call.id, facts)
         verdict = board.policy.decide(facts, board.clock.wall())
+        boundary = task.workspace.boundary
+        board.sandboxing.confine(
+            call.id, confinement_for(tool, facts, verdict, board.policy.mode, boundary, status)
+        )
         if verdict.decision == "allow":
             return Allowed()
         if verdict.decision == "deny":
@@ -298,6 +331,13 @@ class _TaskTurn:
         if not board.attended:
             missing = missing_approval(facts, verdict, board.policy, board.clock.wall())
             return Denied(f"it needs an approval and nobody is here to give it ({verdict.reason})", missing)
+        return await self._ask(call, tool, arguments, facts, verdict)
+
+    async def _ask(
+        self, call: Call, tool: Tool, arguments: msgspec.Struct, facts: Facts, verdict: Verdict
+    ) -> Decision:
+        """Put the call before the person."""
+        board, task = self._board, self._task
         try:
             preview = await asyncio.to_thread(_preview, task, call, tool, arguments)
             if facts.shell is not None and isinstance(preview, Command):
@@ -330,6 +370,10 @@ class _TaskTurn:
         kept = len(history) - found.through
         self.emit(ContextCompacted(from_tokens, task.meter.context_tokens, kept, found.through))
         return found
+
+
+def _with_note(result: ToolResult, request: OpeningRequest, answer: str) -> ToolResult:
+    return msgspec.structs.replace(result, text=f"{result.text}\n{blocked_note(request, answer)}")
 
 
 async def _facts(task: Task, tool: Tool, arguments: msgspec.Struct) -> Facts:

@@ -159,9 +159,7 @@ async def _by_ctags(run: SearchRun, place: Place, names: list[str], name: str) -
     options = ("--options=NONE", "--sort=no", "-x", "--_xformat=%n:%K:%N:%F")
     files = [f"./{file}" for file in names if "\n" not in file]
     output: list[bytes] = []
-    request = Request(
-        (ctags, *options, *files), place.corpus.top, run.task_id, sandboxed=False, limited=False
-    )
+    request = Request((ctags, *options, *files), place.corpus.top, run.task_id, limited=False)
     done = await children.run(request, timeout_s=run.left_s, cancelled=run.cancelled, listener=output.append)
     if not done.ok:
         return []

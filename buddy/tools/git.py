@@ -13,6 +13,7 @@ from buddy.agent.pattern import pattern
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, locate
 from buddy.tools.near_names import missing
+from buddy.workspace.approved import confinement_of
 from buddy.workspace.files import status_of
 from buddy.workspace.git import GitRun, Repository, RepositoryTrust, find_repository, run_git
 from buddy.workspace.git_diff import parse_diff
@@ -44,7 +45,12 @@ def repository_of(ctx: ToolContext) -> Repository:
 def git_run(ctx: ToolContext) -> GitRun:
     """Who runs git for this call."""
     return GitRun(
-        ctx.service(ChildProcesses), repository_of(ctx), ctx.task_id, ctx.cancelled, trusted=is_trusted(ctx)
+        ctx.service(ChildProcesses),
+        repository_of(ctx),
+        ctx.task_id,
+        ctx.cancelled,
+        trusted=is_trusted(ctx),
+        confinement=confinement_of(ctx),
     )
 
 

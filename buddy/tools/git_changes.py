@@ -119,6 +119,7 @@ def _plain_paths(paths: list[str]) -> tuple[str, ...]:
 @tool(
     risk="medium",
     category="git",
+    confined=True,
     access=_writes_workspace,
     survey=_survey_programs,
     preview=_preview(lambda arguments: ("add", "--", *arguments.paths)),
@@ -135,6 +136,7 @@ async def git_add(ctx: ToolContext, paths: list[str]) -> ToolResult:
 @tool(
     risk="medium",
     category="git",
+    confined=True,
     access=_writes_workspace,
     survey=_survey_programs,
     preview=_preview(
@@ -156,6 +158,7 @@ async def git_commit(ctx: ToolContext, message: str, paths: list[str] | None = N
 @tool(
     risk="medium",
     category="git",
+    confined=True,
     access=_writes_workspace,
     survey=_survey_checkout,
     preview=_preview(lambda a: ("checkout", *(("-b",) if a.create else ()), a.ref, "--", *(a.paths or ()))),
@@ -181,6 +184,7 @@ async def git_checkout(
 @tool(
     risk="medium",
     category="git",
+    confined=True,
     access=_writes_workspace,
     preview=_preview(_stash_arguments),
     survey=_survey_stash,

@@ -12,6 +12,7 @@ from buddy.agent.display import Command
 from buddy.agent.tool import Access, Survey, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, locate
 from buddy.tools.shell import ending_note, runs_in, shown
+from buddy.workspace.approved import confinement_of
 from buddy.workspace.limits import NO_LIMITS, ProcessLimits
 from buddy.workspace.processes import ChildProcesses, Finished, Request
 from buddy.workspace.progress import ProgressFeed
@@ -41,6 +42,7 @@ def _survey(boundary: Boundary, arguments: Any) -> Survey:
 @tool(
     risk="high",  # it runs the project's code
     risk_in_sandbox="medium",
+    confined=True,
     survey=_survey,
     category="shell",
     access=_access,
@@ -70,7 +72,7 @@ async def run_tests(
     limit_s = min(timeout, LONGEST_S) if timeout > 0 else LONGEST_S
     try:
         done = await children.run(
-            Request(suite.argv, folder, ctx.task_id, env=ENVIRONMENT),
+            Request(suite.argv, folder, ctx.task_id, env=ENVIRONMENT, confinement=confinement_of(ctx)),
             timeout_s=limit_s,
             cancelled=ctx.cancelled,
             listener=listen,
@@ -102,7 +104,7 @@ def _result(suite: Suite, done: Finished, counts: SuiteCounts, limits: ProcessLi
         done.exit.signal,
         done.exit.seconds,
     )
-    return ToolResult(f"{summary}\n{listed}\n{done.text}", display, ok=done.ok)
+    return ToolResult(f"{summary}\n{listed}\n{done.text}", display, ok=done.ok, blocked=done.blocked)
 
 
 def summary_line(name: str, done: Finished, counts: SuiteCounts, limits: ProcessLimits = NO_LIMITS) -> str:

@@ -14,7 +14,7 @@ from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, any_access, tool
 from buddy.safety.paths import Boundary, locate
 from buddy.safety.sanitise import visible
-from buddy.workspace.approved import Approved
+from buddy.workspace.approved import Approved, confinement_of
 from buddy.workspace.child import Child, Exit
 from buddy.workspace.jobs import Job, Jobs
 from buddy.workspace.launch import TerminalSize, shell_argv
@@ -51,6 +51,7 @@ def runs_in(ctx: ToolContext, folder: str) -> str:
 @tool(
     risk="high",
     category="shell",
+    confined=True,
     access=any_access,
     preview=_preview,
     aliases=(
@@ -99,7 +100,9 @@ async def run_shell(
     approved = ctx.services.get(Approved)
     if cwd and isinstance(approved, Approved):
         approved.check_path(ctx.call_id, cwd, folder)
-    request = Request(shell_argv(command), folder, ctx.task_id, env=_demanded(ctx))
+    request = Request(
+        shell_argv(command), folder, ctx.task_id, env=_demanded(ctx), confinement=confinement_of(ctx)
+    )
     if pty:
         return await _on_terminal(ctx, request, command, settings)
     limit_s = FIRST_LOOK_S if background else _limit_s(wait, timeout, settings)
@@ -165,7 +168,7 @@ def _ended(command: str, child: Child, ended: Exit, limits: ProcessLimits) -> To
     text = child.log.text()
     note = ending_note(ended, limits, text)
     display = Command(command, shown(text), ended.code, ended.signal, ended.seconds)
-    return ToolResult(_joined(text, note), display, ok=ended.code == 0)
+    return ToolResult(_joined(text, note), display, ok=ended.code == 0, blocked=child.blocked)
 
 
 def ending_note(ended: Exit, limits: ProcessLimits = NO_LIMITS, text: str = "") -> str:
@@ -198,6 +201,7 @@ def _goes_on(job: Job, ended: Exit | None, limits: ProcessLimits) -> ToolResult:
         _joined(text, note),
         Command(job.command, shown(text), ended.code, ending, seconds),
         ok=ended.code == 0,
+        blocked=job.child.blocked,
     )
 
 

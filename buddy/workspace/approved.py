@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 
-from buddy.agent.tool import ToolError
+from buddy.agent.tool import ToolContext, ToolError
+from buddy.workspace.sandbox.profile import Confinement
 
 MAX_CALLS = 300
 
@@ -21,6 +22,7 @@ class Approved:
     def __init__(self) -> None:
         self._calls: OrderedDict[str, dict[str, tuple[str, str | None]]] = OrderedDict()
         self._environments: OrderedDict[str, Mapping[str, str]] = OrderedDict()
+        self._confinements: OrderedDict[str, Confinement | None] = OrderedDict()
 
     def remember(self, call_id: str, given: str, real: str, digest: str | None = None) -> None:
         """The call was judged with this path leading to this file. `digest`: the version that was shown, ""
@@ -39,6 +41,16 @@ class Approved:
         self._environments[call_id] = environment
         while len(self._environments) > MAX_CALLS:
             self._environments.popitem(last=False)
+
+    def confine(self, call_id: str, confinement: Confinement | None) -> None:
+        """The command of this call was allowed to run in the sandbox like this, or outside of it (None)."""
+        self._confinements[call_id] = confinement
+        while len(self._confinements) > MAX_CALLS:
+            self._confinements.popitem(last=False)
+
+    def confinement(self, call_id: str) -> Confinement | None:
+        """Return how this call's command is confined; None: it runs outside of the sandbox."""
+        return self._confinements.get(call_id)
 
     def environment(self, call_id: str) -> Mapping[str, str]:
         """What the environment of this call's command must hold."""
@@ -65,3 +77,9 @@ class Approved:
                 f"{given} changed on disk after this change was shown for approval; nothing was written. "
                 "Read it again and repeat the change."
             )
+
+
+def confinement_of(ctx: ToolContext) -> Confinement | None:
+    """Return how the command of a running call is confined; None: outside of the sandbox."""
+    approved = ctx.services.get(Approved)
+    return approved.confinement(ctx.call_id) if isinstance(approved, Approved) else None

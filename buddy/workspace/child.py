@@ -9,9 +9,11 @@ import subprocess
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 import msgspec
 
+from buddy.agent.tool import NOTHING_BLOCKED, Blocked
 from buddy.workspace.ending import Ending, Tree, end_tree, to_the_end
 from buddy.workspace.output import OutputLog
 from buddy.workspace.process_tree import Tag
@@ -28,6 +30,11 @@ LINGER_S = 0.5
 """How long output is waited for after the shell ended while something else holds its pipe."""
 
 POLL_S = 0.02
+
+NAMESPACE_ENDS_S = 0.1
+"""How long the first process of a PID namespace may take to end after the command's shell did. What still
+runs then was left running."""
+NAMESPACE_POLL_S = 0.002
 
 
 class Exit(msgspec.Struct, frozen=True):
@@ -49,10 +56,24 @@ class Launched(msgspec.Struct, frozen=True):
     tag: Tag
 
 
+class ConfinedChild(Protocol):
+    """What the sandbox knows of one command."""
+
+    def blocked(self) -> Blocked:
+        """Return what the sandbox refused it so far."""
+        ...
+
+    def finish(self) -> None:
+        """Let go of what is held for it."""
+        ...
+
+
 class Child:
     """A command from its start until nothing of it is left. Made on the event loop's thread."""
 
-    def __init__(self, launched: Launched, log: OutputLog, *, grace_s: float) -> None:
+    def __init__(
+        self, launched: Launched, log: OutputLog, *, grace_s: float, confined: ConfinedChild | None = None
+    ) -> None:
         self.log = log
         self.listeners: list[Callable[[bytes], None]] = []
         self.tree = Tree(launched.process.pid, launched.tag)
@@ -62,6 +83,7 @@ class Child:
         self._begin = time.monotonic()
         self._loop = asyncio.get_running_loop()
         self._seconds = 0.0
+        self._ended_at = 0.0
         self._closed_at = 0.0
         self._last_read = 0.0
         self._stopped_for = ""
@@ -69,6 +91,7 @@ class Child:
         self._ending: asyncio.Task[Ending] | None = None
         self._settled: asyncio.Future[Exit] = self._loop.create_future()
         self.is_closed = False
+        self._confined = confined
         self._pidfd = -1
         self._timer: asyncio.TimerHandle | None = None
         self._loop.add_reader(self._descriptor, self._readable)
@@ -93,6 +116,11 @@ class Child:
     def age_s(self) -> float:
         """How long anything of it has existed."""
         return (self._closed_at or time.monotonic()) - self._begin
+
+    @property
+    def blocked(self) -> Blocked:
+        """What the sandbox refused it so far; nothing for a command outside of it."""
+        return self._confined.blocked() if self._confined else NOTHING_BLOCKED
 
     def duplicate_descriptor(self) -> int:
         """Another descriptor of what the output comes from, for typing into a terminal; the caller's to
@@ -157,7 +185,8 @@ class Child:
         if self._process.poll() is None or self.tree.leader_reaped:
             return
         self.tree.leader_reaped = True
-        self._seconds = time.monotonic() - self._begin
+        self._ended_at = time.monotonic()
+        self._seconds = self._ended_at - self._begin
         self._drop_pidfd()
         self._drain()
         if self._descriptor < 0:
@@ -180,6 +209,10 @@ class Child:
             return
         code = self._process.returncode  # None: not even KILL ended it, the system holds it
         left = self._ending is None and (self.tree.left_running() or self._descriptor >= 0)
+        if left and self._confined is not None and time.monotonic() < self._ended_at + NAMESPACE_ENDS_S:
+            self._is_settling = True
+            self._loop.call_later(NAMESPACE_POLL_S, partial(self._settle, again=True))
+            return
         self._settled.set_result(
             Exit(
                 code=code if code is not None and code >= 0 else None,
@@ -252,6 +285,8 @@ class Child:
         if self.tree.leader_reaped:
             self._settle()
         self.log.close()
+        if self._confined is not None and not self.is_closed:
+            self._confined.finish()
         self.is_closed = True
         self._closed_at = self._closed_at or time.monotonic()
 

@@ -24,6 +24,7 @@ from buddy.workspace.git_config import (
 from buddy.workspace.launch import trusted_program
 from buddy.workspace.output import OutputBounds
 from buddy.workspace.processes import ChildProcesses, Finished, Request
+from buddy.workspace.sandbox.profile import Confinement
 from buddy.workspace.staging_record import StagingRecord
 
 GitKind = Literal["read", "write", "network", "inert"]
@@ -76,13 +77,14 @@ class Repository(msgspec.Struct, frozen=True):
 class GitRun(msgspec.Struct, frozen=True):
     """Who runs git, and how it is stopped; `trusted`: hooks and filters of the repository may run; `bounds`:
     how much of what it says is kept, where that is not the usual; `index`: the index file, where it is not
-    that of the working tree."""
+    that of the working tree; `confinement`: how a git that runs programs of the repository is confined."""
 
     children: ChildProcesses
     repository: Repository
     task_id: int
     cancelled: asyncio.Event
     bounds: OutputBounds | None = None
+    confinement: Confinement | None = None
     trusted: bool = False
     index: str = ""
 
@@ -149,9 +151,9 @@ async def _run(run: GitRun, argv: tuple[str, ...], kind: GitKind, limit_s: float
         run.repository.cwd,
         run.task_id,
         env=_environment(run, kind),
-        sandboxed=False,
         limited=False,
         bounds=run.bounds,
+        confinement=run.confinement if kind == "write" else None,
     )
     if kind == "read":
         done = await run.children.run_apart(request, timeout_s=limit_s, cancelled=run.cancelled)

@@ -47,13 +47,13 @@ class Launch(msgspec.Struct, frozen=True):
     processes: int | None = None
 
 
-Wrapper = Callable[[Launch], Launch]
-"""What puts a command into a sandbox: it gets what would be run and returns what is run instead."""
+Starter = Callable[[Callable[[], subprocess.Popen[bytes]]], subprocess.Popen[bytes]]
+"""What calls the function that starts a process: directly, or where its system calls are recorded."""
 
 
-def unwrapped(launch: Launch) -> Launch:
-    """No sandbox."""
-    return launch
+def start_directly(start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+    """Start a process in this thread."""
+    return start()
 
 
 def trusted_program(name: str, path: str = "", workspace: str = "") -> str | None:
@@ -91,7 +91,9 @@ def shell_argv(command: str) -> tuple[str, ...]:
     return (bash_path(), "--noprofile", "--norc", "-c", command)
 
 
-def launch_with_pipe(launch: Launch, tag: Tag, *, errors: int = -1) -> Launched:
+def launch_with_pipe(
+    launch: Launch, tag: Tag, *, errors: int = -1, starter: Starter = start_directly
+) -> Launched:
     """Start a process that writes both its streams into one pipe, or stderr into the descriptor `errors`.
     Raises `ToolError`."""
     reading, writing = os.pipe()
@@ -99,14 +101,16 @@ def launch_with_pipe(launch: Launch, tag: Tag, *, errors: int = -1) -> Launched:
         try:
             if sys.platform == "linux":
                 _enlarge(reading)
-            process = _start(launch, tag, stdin=subprocess.DEVNULL, out=writing, errors=errors)
+            process = _start(launch, tag, starter, stdin=subprocess.DEVNULL, out=writing, errors=errors)
         finally:
             os.close(writing)
         os.set_blocking(reading, False)
     return Launched(process, reading, tag)
 
 
-def launch_in_terminal(launch: Launch, tag: Tag, size: TerminalSize) -> Launched:
+def launch_in_terminal(
+    launch: Launch, tag: Tag, size: TerminalSize, *, starter: Starter = start_directly
+) -> Launched:
     """Start a process on a terminal of its own; the descriptor is the terminal's other side."""
     ours, theirs = os.openpty()
     with on_failure(os.close, ours):
@@ -116,7 +120,7 @@ def launch_in_terminal(launch: Launch, tag: Tag, size: TerminalSize) -> Launched
             script = 'exec 0<>"$1" 1>&0 2>&0; shift; exec "$@"'
             front = (bash_path(), "--noprofile", "--norc", "-c", script, "buddy-terminal", os.ttyname(theirs))
             wrapped = msgspec.structs.replace(launch, argv=(*front, *launch.argv))
-            process = _start(wrapped, tag, stdin=theirs, out=theirs)
+            process = _start(wrapped, tag, starter, stdin=theirs, out=theirs)
         finally:
             os.close(theirs)
         os.set_blocking(ours, False)
@@ -135,20 +139,25 @@ def _enlarge(pipe: int) -> None:
         return  # the user's pipes are at their limit: the default size does too
 
 
-def _start(launch: Launch, tag: Tag, *, stdin: int, out: int, errors: int = -1) -> subprocess.Popen[bytes]:
+def _start(
+    launch: Launch, tag: Tag, starter: Starter, *, stdin: int, out: int, errors: int = -1
+) -> subprocess.Popen[bytes]:
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            launch.argv,
+            cwd=launch.cwd,
+            env=dict(launch.env),
+            stdin=stdin,
+            stdout=out,
+            stderr=out if errors < 0 else errors,
+            close_fds=True,
+            pass_fds=launch.pass_fds,
+            start_new_session=True,
+        )
+
     try:
         with marked(tag.number, launch.processes):
-            process = subprocess.Popen(
-                launch.argv,
-                cwd=launch.cwd,
-                env=dict(launch.env),
-                stdin=stdin,
-                stdout=out,
-                stderr=out if errors < 0 else errors,
-                close_fds=True,
-                pass_fds=launch.pass_fds,
-                start_new_session=True,
-            )
+            process = starter(start)
     except (OSError, ValueError) as error:
         raise ToolError(_why_not(launch, error)) from error
     forbid_core_dumps(process.pid)

@@ -4,35 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from types import TracebackType
+from typing import Protocol
 
 import msgspec
 
+from buddy.agent.cleanup import on_failure
+from buddy.agent.tool import NOTHING_BLOCKED, Blocked, ToolError
 from buddy.safety.redact import Finder, secret_spans
-from buddy.workspace.child import Child, Exit
+from buddy.workspace.child import Child, ConfinedChild, Exit
 from buddy.workspace.ending import to_the_end
 from buddy.workspace.environment import ChildEnvironment
 from buddy.workspace.launch import (
     Launch,
     TerminalSize,
-    Wrapper,
     bash_path,
     launch_in_terminal,
     launch_with_pipe,
-    unwrapped,
+    start_directly,
 )
 from buddy.workspace.limits import NO_LIMITS, ProcessLimits, limited, shared_processes
 from buddy.workspace.output import OutputBounds, OutputLog
 from buddy.workspace.process_control import adopt_orphans
 from buddy.workspace.process_tree import Tag, new_tag, own_children, read_process, reap, tag_number
 from buddy.workspace.remarks import Remarks
+from buddy.workspace.sandbox.profile import Confinement
 
 
 class Request(msgspec.Struct, frozen=True):
     """A command to run. `env` is added by buddy's own code; `terminal` asks for a terminal instead of a
-    pipe; `sandboxed` is False where the command must run outside the sandbox and that was allowed; `kept` is
+    pipe; `confinement` is how the sandbox confines it, None for what runs outside of it; `kept` is
     False where a listener takes the output and nobody reads it again: it never goes to the disk. `limited` is
     False for buddy's own programs: a git that ends at a limit would leave half a checkout, and they may take
     the processes that commands must leave free. `bounds`: how much
@@ -43,7 +47,7 @@ class Request(msgspec.Struct, frozen=True):
     task_id: int
     env: Mapping[str, str] = {}
     terminal: TerminalSize | None = None
-    sandboxed: bool = True
+    confinement: Confinement | None = None
     kept: bool = True
     limited: bool = True
     bounds: OutputBounds | None = None
@@ -51,13 +55,15 @@ class Request(msgspec.Struct, frozen=True):
 
 class Finished(msgspec.Struct, frozen=True):
     """A command that ran to its end. `text` has both ends of its output; `timed_out`: it was ended at its
-    time limit; `remarks`: what it said on stderr, where that is kept apart."""
+    time limit; `remarks`: what it said on stderr, where that is kept apart; `blocked`: what the sandbox
+    refused it."""
 
     text: str
     exit: Exit
     timed_out: bool
     bytes_written: int
     remarks: str = ""
+    blocked: Blocked = NOTHING_BLOCKED
 
     @property
     def ok(self) -> bool:
@@ -76,15 +82,41 @@ class ProcessSettings(msgspec.Struct, frozen=True):
     find_secrets: Finder = secret_spans
 
 
+class ConfinedLaunch(ConfinedChild, Protocol):
+    """A command that was put into the sandbox: what to start instead, and how."""
+
+    @property
+    def launch(self) -> Launch:
+        """What to start."""
+        ...
+
+    def start(self, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+        """Call what starts `launch`."""
+        ...
+
+
+class Sandboxing(Protocol):
+    """What confines commands: `buddy.workspace.sandbox.sandbox.Sandbox`, loaded after the start."""
+
+    def confine(self, launch: Launch, confinement: Confinement, name: str) -> ConfinedLaunch:
+        """Put a command into the sandbox. Raises `ToolError` where that can't be done."""
+        ...
+
+
+def _nothing() -> None:
+    return
+
+
 class ChildProcesses:
-    """All children of one session. Leaving the context ends every one of them."""
+    """All children of one session. Leaving the context ends every one of them. `sandbox` is what requests
+    with a confinement are put into."""
 
     def __init__(
-        self, environment: ChildEnvironment, settings: ProcessSettings, wrap: Wrapper = unwrapped
+        self, environment: ChildEnvironment, settings: ProcessSettings, sandbox: Sandboxing | None = None
     ) -> None:
         self.environment = environment
         self.settings = settings
-        self._wrap = wrap
+        self.sandbox = sandbox
         self._children: list[Child] = []
         self._numbers: set[int] = set()
         self._adopting = False
@@ -116,14 +148,20 @@ class ChildProcesses:
         self._reap_strays()
         tag = new_tag()
         launch = self._launch(request, tag)
-        if request.terminal is None:
-            launched = launch_with_pipe(launch, tag, errors=errors)
-        else:
-            launched = launch_in_terminal(launch, tag, request.terminal)
+        confined: ConfinedLaunch | None = None
+        if request.confinement is not None:
+            confined = self._confined(launch, request.confinement, tag.text)
+            launch = confined.launch
+        starter = confined.start if confined else start_directly
+        with on_failure(confined.finish if confined else _nothing):
+            if request.terminal is None:
+                launched = launch_with_pipe(launch, tag, errors=errors, starter=starter)
+            else:
+                launched = launch_in_terminal(launch, tag, request.terminal, starter=starter)
         self._numbers.add(tag.number)
         path = self._spill_path(tag) if request.kept else ""
         log = OutputLog(path, request.bounds or self.settings.bounds, self.settings.find_secrets)
-        child = Child(launched, log, grace_s=self.settings.grace_s)
+        child = Child(launched, log, grace_s=self.settings.grace_s, confined=confined)
         self._children = [*(child for child in self._children if not child.is_closed), child]
         return child
 
@@ -134,8 +172,12 @@ class ChildProcesses:
             argv = limited(argv, limits, bash_path())
         env = self.environment.for_child(task_id=request.task_id, tag=tag.text, extra=request.env)
         processes = shared_processes() if request.limited else None
-        launch = Launch(argv, request.cwd, env, processes=processes)
-        return self._wrap(launch) if request.sandboxed else launch
+        return Launch(argv, request.cwd, env, processes=processes)
+
+    def _confined(self, launch: Launch, confinement: Confinement, name: str) -> ConfinedLaunch:
+        if self.sandbox is None:
+            raise ToolError("this command is to run in a sandbox, and there is none")
+        return self.sandbox.confine(launch, confinement, name)
 
     def _spill_path(self, tag: Tag) -> str:
         return os.path.join(self.settings.spill_folder, f"{tag.text}.out")
@@ -205,4 +247,10 @@ class ChildProcesses:
         if exit_ is None or exit_.left_running:
             await child.end("time limit" if exit_ is None else "left running")
         ended = exit_ or await child.wait()
-        return Finished(child.log.text(), ended, timed_out=exit_ is None, bytes_written=child.log.total)
+        return Finished(
+            child.log.text(),
+            ended,
+            timed_out=exit_ is None,
+            bytes_written=child.log.total,
+            blocked=child.blocked,
+        )

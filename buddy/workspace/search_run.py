@@ -256,9 +256,7 @@ async def unmatched(
     """The NUL-separated names a program prints, in half of the time that is left; whether it succeeds makes
     no difference. A name that is cut off is none of the files."""
     output: list[bytes] = []
-    request = Request(
-        argv, top, run.task_id, env=_PROGRAM_ENVIRONMENT, sandboxed=False, kept=False, limited=False
-    )
+    request = Request(argv, top, run.task_id, env=_PROGRAM_ENVIRONMENT, kept=False, limited=False)
     try:
         await children.run(request, timeout_s=run.left_s / 2, cancelled=run.cancelled, listener=output.append)
     except ToolError:  # it cannot be started: then it helps nobody
@@ -306,7 +304,6 @@ async def _in_child(run: SearchRun, job: Job) -> Found:
             (sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", _BARE_CHILD, _PACKAGES, *names),
             job["top"],
             run.task_id,
-            sandboxed=False,
             limited=False,
         )
         await _watched(run, run.children, request, job, names[2])

@@ -123,6 +123,8 @@ class Desk:
         table: dict[str, Any] = {
             "api": {**profile, "api_key_env": "FAKE_LLM_KEY", "context_limit": 100_000},
             "network": {"tries": 3, "unattended_tries": 3},
+            # Most tests are about what happens without one; those of the sandbox switch it on.
+            "sandbox": {"level": "off"},
         }
         if self.tools:
             table["tools"] = {

@@ -14,6 +14,7 @@ from buddy.repl.style import ASCII, UNICODE, Look
 from buddy.repl.view import fold
 from buddy.repl.view_state import DeskFacts, QueueRow, ViewState
 from buddy.repl.width import line_cells, plain
+from buddy.workspace.sandbox.status import SandboxStatus
 from tests.repl.events_for_tests import Tape
 
 LOOK = Look("mono", UNICODE, ansi=False)
@@ -37,7 +38,7 @@ def desk(
     rows = tuple(QueueRow("question", 1, "Which?") for _ in range(questions))
     shown = used or usage()
     state.desk = DeskFacts(
-        1, "ask", model, "sandbox: NONE", rows, {}, extra, usage=shown, untrusted=untrusted
+        1, "ask", model, SandboxStatus(0, "for this test"), rows, {}, extra, usage=shown, untrusted=untrusted
     )
     return state
 
@@ -147,7 +148,7 @@ def test_RU_A11_the_first_approval_says_in_words_that_there_is_no_sandbox() -> N
         if isinstance(block, Note)
     ]
     assert said == ["There is no sandbox here: what you approve can do whatever you can."]
-    state.desk = DeskFacts(1, "ask", "m", "sandbox: bwrap", (), {})
+    state.desk = DeskFacts(1, "ask", "m", SandboxStatus(3), (), {})
     state.said_no_sandbox = False
     assert not any(
         isinstance(block, Note)
@@ -157,7 +158,7 @@ def test_RU_A11_the_first_approval_says_in_words_that_there_is_no_sandbox() -> N
 
 def test_the_footer_names_the_branch_and_the_way_to_the_keys_where_there_is_room() -> None:
     state = ViewState()
-    state.desk = DeskFacts(1, "ask", "openai/gpt-5.2", "sandbox: bwrap", (), {}, branch="main*")
-    assert at(state, 80) == "ask · openai/gpt-5.2 · main* · sandbox: bwrap · ? keys"
-    assert at(state, 50) == "ask · openai/gpt-5.2 · main* · sandbox: bwrap"
+    state.desk = DeskFacts(1, "ask", "openai/gpt-5.2", SandboxStatus(3), (), {}, branch="main*")
+    assert at(state, 80) == "ask · openai/gpt-5.2 · main* · sandboxed · ? keys"
+    assert at(state, 44) == "ask · openai/gpt-5.2 · main* · sandboxed"
     assert at(state, 30) == "ask · openai/gpt-5.2 · main*"

@@ -73,7 +73,8 @@ async def test_SEC_045_looking_at_a_hostile_repository_runs_and_asks_nothing(
             ("permissions", "test", "ls", "git status", "git log -3", "cat README.md", "cat ./*", "make"),
         ):
             traced = await run_traced(desk, *arguments)
-            assert traced.ran.code == 0, (arguments, traced.ran)
+            told = name == "linked_state" and arguments == ("doctor",)  # that no session can be kept there
+            assert traced.ran.code == int(told), (arguments, traced.ran)
             assert ESC not in traced.ran.out + traced.ran.err
             assert traced.executed == ()
             servers = {*LOCAL_MODEL_SERVERS, server.port}  # the doctor asks the server of the settings, too

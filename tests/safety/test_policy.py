@@ -153,9 +153,13 @@ def test_what_does_not_parse_is_asked_even_in_the_sandbox(desk: ShellDesk) -> No
     assert decide(shell(desk, "for x in a; do make $x; done", sandboxed=True), "auto").decision == "allow"
 
 
-def test_the_network_asks_even_in_the_sandbox(desk: ShellDesk) -> None:
+def test_auto_runs_in_the_sandbox_what_would_use_the_network_since_its_proxy_knows_the_names(
+    desk: ShellDesk,
+) -> None:
     assert decide(shell(desk, "make", sandboxed=True), "auto").decision == "allow"
-    assert decide(shell(desk, "curl http://x", sandboxed=True), "auto").decision == "ask"
+    assert decide(shell(desk, "curl http://x", sandboxed=True), "auto").decision == "allow"
+    assert decide(shell(desk, "curl http://x"), "auto").decision == "ask"
+    assert decide(shell(desk, "curl http://x", sandboxed=True), "edit").decision == "ask"
 
 
 def test_SEC_034_a_deny_beats_an_allow(desk: ShellDesk) -> None:

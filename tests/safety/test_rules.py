@@ -173,7 +173,7 @@ def test_SEC_037_what_is_no_table_is_said_and_asks_for_everything() -> None:
 def test_a_project_cannot_give_a_command_the_network() -> None:
     found = rules_of_tables([{"tool": "shell", "decision": "allow", "sandbox": "network"}], "project", "p")
 
-    assert found.errors == ("p, rule 1: a project cannot give a command the network; it is left out",)
+    assert found.errors == ("p, rule 1: a project cannot let a command out of the sandbox; it is left out",)
 
 
 def test_path_examples_may_be_absolute_or_in_the_home_folder() -> None:

@@ -29,6 +29,7 @@ from buddy.sessions.opened import OpenSession
 from buddy.sessions.store import SessionStore
 from buddy.tasks.board import TaskBoard
 from buddy.tasks.parts import BoardParts, Clock, ModelAccess, TaskServices, Workspace
+from buddy.tasks.sandboxing import Unconfined
 from buddy.tools.cache import ToolCache
 from tests.agent.laws import ScriptedLane, Step
 from tests.sessions.desk import store_in
@@ -69,6 +70,7 @@ class BoardDesk:
             model=self._access,
             policy=self.policy,
             judged=lambda _call, _facts: None,
+            sandboxing=Unconfined(),
             memory=self.session.writer,
             cache=ToolCache(time.monotonic),
             redact=lambda message: redact_message(message, ["sekrit-key-0123456789"]),

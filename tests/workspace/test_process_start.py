@@ -13,7 +13,7 @@ import pytest
 
 from buddy.agent.tool import ToolError
 from buddy.workspace.environment import ChildEnvironment
-from buddy.workspace.launch import Launch, shell_argv, trusted_program
+from buddy.workspace.launch import shell_argv, trusted_program
 from buddy.workspace.limits import NO_LIMITS, RTTIME_FLOOR, ProcessLimits, limited, reached
 from buddy.workspace.process_tree import (
     ProcessInfo,
@@ -171,19 +171,6 @@ async def test_what_cannot_start_says_why_and_leaks_nothing(
             here.jobs.start(terminal, command="true")
         if descriptors:
             assert len(os.listdir("/proc/self/fd")) == len(descriptors)
-
-
-async def test_a_wrapper_sees_the_whole_launch_and_can_be_left_out(tmp_path: Path) -> None:
-    seen: list[Launch] = []
-
-    def wrap(launch: Launch) -> Launch:
-        seen.append(launch)
-        return msgspec.structs.replace(launch, argv=("/usr/bin/env", "WRAPPED=yes", *launch.argv))
-
-    async with desk(tmp_path, wrap=wrap) as here:
-        assert (await here.run("echo $WRAPPED")).text == "yes\n"
-        assert (await here.run("echo $WRAPPED", sandboxed=False)).text == "\n"
-        assert [launch.cwd for launch in seen] == [str(here.folder)]
 
 
 @linux

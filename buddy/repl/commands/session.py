@@ -334,7 +334,7 @@ async def status(context: Context, argument: str) -> None:
         ("context", _filled(task.meter)),
         ("used", _used(board)),
         ("mode", desk.policy.mode),
-        ("sandbox", desk.sandbox.removeprefix("sandbox: ")),
+        ("sandbox", "; ".join(desk.sandbox().lines())),
         ("instructions", ", ".join(desk.instructions) or "none"),
         ("tools", str(len(board.parts.tools.list_all()))),
         ("jobs", str(len(desk.jobs.all()))),

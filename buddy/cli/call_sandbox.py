@@ -1,0 +1,64 @@
+"""The sandbox of a run, as its calls and its front ends meet it."""
+
+from __future__ import annotations
+
+import os
+
+from buddy.agent.tool import Tool, ToolError
+from buddy.cli.place import Place
+from buddy.config.settings import SandboxSettings
+from buddy.safety.openings import openings
+from buddy.safety.paths import Boundary
+from buddy.safety.policy_state import Policy
+from buddy.workspace.approved import Approved
+from buddy.workspace.sandbox.handle import SandboxHandle
+from buddy.workspace.sandbox.profile import Confinement, SandboxRules
+from buddy.workspace.sandbox.status import NO_SANDBOX, SandboxStatus
+
+
+class RunSandbox:
+    """Joins the sandbox, the settings, and what the person opened by rules and grants."""
+
+    def __init__(self, place: Place, settings: SandboxSettings, policy: Policy, approved: Approved) -> None:
+        self._settings = settings
+        self._approved = approved
+        self._policy = policy
+        self._boundary = place.boundary
+        cache = os.path.join(place.where.cache, "sandbox", place.boundary.root.strip("/").replace("/", "-"))
+        self.handle = SandboxHandle(self._rules, cache)
+
+    @property
+    def status(self) -> SandboxStatus:
+        """The level in force, as far as it is known by now."""
+        return self.handle.status
+
+    async def look(self, tool: Tool, boundary: Boundary) -> SandboxStatus:
+        """Get ready for a call of this tool. Raises `ToolError` where a sandbox is demanded and missing."""
+        if not tool.confined:
+            return NO_SANDBOX
+        status = await self.handle.look_around(boundary)
+        if self._settings.level == "require" and not status.is_working:
+            raise ToolError(f'[sandbox] level = "require", and there is no sandbox here: {status.reason}')
+        return status
+
+    def confine(self, call_id: str, confinement: Confinement | None) -> None:
+        """Say how an allowed call is to be confined."""
+        self._approved.confine(call_id, confinement)
+
+    def confinement(self, call_id: str) -> Confinement | None:
+        """Return how it is confined."""
+        return self._approved.confinement(call_id)
+
+    def _rules(self) -> SandboxRules:
+        boundary, settings, policy = self._boundary, self._settings, self._policy
+        rules = (*policy.rules.rules, *(grant.rule for grant in policy.grants))
+        found = openings(rules, roots=(boundary.root,), home=boundary.home)
+        return SandboxRules(
+            is_off=settings.level == "off",
+            writable=(*map(self._absolute, settings.write), *found.places),
+            hosts=(*settings.hosts, *found.hosts),
+            networks=settings.networks,
+        )
+
+    def _absolute(self, path: str) -> str:
+        return os.path.join(self._boundary.home, path[2:]) if path.startswith("~/") else path

@@ -1,0 +1,82 @@
+"""How calls of a task are put into the sandbox, and what happens when it blocked one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import msgspec
+
+from buddy.agent.tool import Tool
+from buddy.safety.blocked_calls import OpeningRequest
+from buddy.safety.openings import Openings, opening_rules
+from buddy.safety.paths import Boundary
+from buddy.safety.policy import Facts, Verdict
+from buddy.safety.policy_table import Mode
+from buddy.workspace.sandbox.profile import Confinement
+from buddy.workspace.sandbox.status import NO_SANDBOX, SandboxStatus
+
+
+def confinement_for(
+    tool: Tool, facts: Facts, verdict: Verdict, mode: Mode, boundary: Boundary, status: SandboxStatus
+) -> Confinement | None:
+    """Decide how an allowed call is confined; None: not at all. Mode yolo is a start without a sandbox."""
+    if not tool.confined or not status.is_working or verdict.outside or mode == "yolo":
+        return None
+    if tool.category == "git" and (not facts.programs or any(path.protected for path in facts.writes)):
+        return None  # git alone does what the call says; what is protected was shown and allowed by name
+    reads = verdict.decision == "allow" and verdict.column == "shell_read_only"
+    return Confinement("read-only" if reads else "workspace", boundary, ("*",) if verdict.network else ())
+
+
+def opening_verdict(request: OpeningRequest, facts: Facts) -> Verdict:
+    """The question about a blocked call: only the person answers it, and what was named can be remembered."""
+    how = "Run it again outside of the sandbox?" if request.outside else "Run it again with that open?"
+    rules = opening_rules(request.openings, facts.main or facts.root)
+    return Verdict(
+        decision="ask",
+        reason=f"the sandbox blocked {request.reason}. {how}",
+        decided_by="floor",
+        column="shell_sandboxed",
+        floor=True,
+        rules_to_save=rules,
+        rules_for_session=rules,
+    )
+
+
+async def opened(confinement: Confinement, request: OpeningRequest) -> Confinement | None:
+    """The confinement of the second run; None: outside of the sandbox. Makes folders that are missing."""
+    if request.outside:
+        return None
+    await asyncio.to_thread(_make, request.openings)
+    return msgspec.structs.replace(
+        confinement,
+        kind="workspace",
+        hosts=(*confinement.hosts, *request.openings.hosts),
+        writable=(*confinement.writable, *request.openings.places),
+    )
+
+
+def _make(found: Openings) -> None:
+    for place in found.places:
+        os.makedirs(place, exist_ok=True)
+
+
+def blocked_note(request: OpeningRequest, answer: str) -> str:
+    """What the model reads about a blocked call."""
+    return f"[the sandbox blocked {request.reason}; {answer}]"
+
+
+class Unconfined:
+    """A run without a sandbox: nothing is looked for, and no call is confined."""
+
+    async def look(self, tool: Tool, boundary: Boundary) -> SandboxStatus:
+        """Say that there is none."""
+        return NO_SANDBOX
+
+    def confine(self, call_id: str, confinement: Confinement | None) -> None:
+        """Ignore how a call would be confined."""
+
+    def confinement(self, call_id: str) -> Confinement | None:
+        """Return that it is not."""
+        return None

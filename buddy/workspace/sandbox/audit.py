@@ -1,0 +1,274 @@
+"""The record of what sandboxed commands tried to change or reach: from the kernel, not from their output.
+
+Each command is started by a thread of its own that carries a reporting filter (`seccomp.attempts`): the
+command inherits it, and every system call it reports waits until buddy has noted it and let it continue, or
+refused it: names that do not exist cannot be protected by a mount. The record and its refusals are not the
+barrier: a program can change an argument after it was read, and the barriers (mounts, namespaces, Landlock)
+judge by themselves. 100,000 noted calls cost a command about three seconds.
+
+Linux 5.5 and newer; elsewhere there is no record, and nothing is claimed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import ipaddress
+import os
+import select
+import struct
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+from buddy.agent.cleanup import on_failure
+from buddy.workspace.sandbox.seccomp import Architecture
+
+T = TypeVar("T")
+
+MAX_PATHS = 200
+"""Different paths and addresses that are kept of one command; a flood of attempts says no more."""
+
+_SECCOMP_SET_MODE_FILTER = 1
+_NEW_LISTENER = 1 << 3
+_PR_SET_NO_NEW_PRIVS = 38
+_SYS_SECCOMP = {"x86_64": 317, "aarch64": 277}
+_RECEIVE = 0xC0502100  # SECCOMP_IOCTL_NOTIF_RECV
+_SEND = 0xC0182101  # SECCOMP_IOCTL_NOTIF_SEND
+_CONTINUE = 1  # SECCOMP_USER_NOTIF_FLAG_CONTINUE
+_REQUEST = struct.Struct("=QIIiIQ6Q")
+_ANSWER = struct.Struct("=QqiI")
+_AT_FDCWD = 0xFFFFFF9C
+_PATH_MAX = 4096
+
+_PATHS: dict[str, tuple[tuple[int | None, int], ...]] = {
+    "open": ((None, 0),),
+    "creat": ((None, 0),),
+    "openat": ((0, 1),),
+    "mkdir": ((None, 0),),
+    "mkdirat": ((0, 1),),
+    "rename": ((None, 0), (None, 1)),
+    "renameat": ((0, 1), (2, 3)),
+    "renameat2": ((0, 1), (2, 3)),
+    "link": ((None, 1),),
+    "linkat": ((2, 3),),
+    "symlink": ((None, 1),),
+    "symlinkat": ((1, 2),),
+    "unlink": ((None, 0),),
+    "unlinkat": ((0, 1),),
+    "rmdir": ((None, 0),),
+    "truncate": ((None, 0),),
+}
+"""For each reported call the arguments that name what it changes: folder descriptor (None: the working
+folder) and path."""
+
+_NEEDS = {
+    "mkdir": False,
+    "mkdirat": False,
+    "symlink": False,
+    "symlinkat": False,
+    "unlink": True,
+    "unlinkat": True,
+    "rmdir": True,
+    "truncate": True,
+}
+"""Calls that fail by themselves unless the path exists (True) or does not (False)."""
+
+
+class FilterRefusedError(Exception):
+    """The system lets nobody install a reporting filter here."""
+
+
+class Attempts:
+    """Paths one command tried to change and addresses it tried to reach, in the order of the first try.
+
+    `refuses` tells which paths it must not change.
+    """
+
+    def __init__(self, refuses: Callable[[str], bool]) -> None:
+        self.refuses = refuses
+        self._paths: dict[str, None] = {}
+        self._addresses: dict[str, None] = {}
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Absolute, normalised paths, links not followed."""
+        return tuple(self._paths)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Internet addresses with their port, and Unix sockets by their path."""
+        return tuple(self._addresses)
+
+    def add_path(self, path: str) -> None:
+        """Note a path."""
+        if len(self._paths) < MAX_PATHS:
+            self._paths.setdefault(path)
+
+    def add_address(self, address: str) -> None:
+        """Note an address."""
+        if len(self._addresses) < MAX_PATHS:
+            self._addresses.setdefault(address)
+
+
+class Recorder:
+    """Starts commands under a reporting filter and notes what they report. One thread reads all reports."""
+
+    def __init__(self, machine: Architecture, program: bytes) -> None:
+        self._names = {number: name for name, number in machine.numbers.items()}
+        self._program = program
+        self._listeners: dict[int, Attempts] = {}
+        self._poll = select.epoll()
+        self._bell, self._bell_end = os.pipe()
+        self._poll.register(self._bell, select.EPOLLIN)
+        self._reader: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def start(self, start: Callable[[], T], attempts: Attempts) -> tuple[T, Callable[[], None]]:
+        """Call `start` (which starts a process) in a thread that carries the filter; wait for it.
+
+        Returns its result and the function that lets that thread end. Call it when the process is gone: a
+        process that dies with its parent dies with the thread. Raises what `start` raises, and
+        `FilterRefusedError` before that where the filter cannot be installed.
+        """
+        thread = ThreadPoolExecutor(1, thread_name_prefix="sandbox-launcher")
+
+        def install_and_start() -> T:
+            self._watch(_install(self._program), attempts)
+            return start()
+
+        with on_failure(thread.shutdown, wait=False):
+            return thread.submit(install_and_start).result(), partial(thread.shutdown, wait=False)
+
+    def close(self) -> None:
+        """End the reading thread. No command may run any more."""
+        os.close(self._bell_end)
+        if self._reader is not None:
+            self._reader.join()
+        os.close(self._bell)
+        self._poll.close()
+
+    def _watch(self, listener: int, attempts: Attempts) -> None:
+        with self._lock:
+            self._listeners[listener] = attempts
+            self._poll.register(listener, select.EPOLLIN)
+            if self._reader is None:
+                self._reader = threading.Thread(target=self._read, name="sandbox-audit", daemon=True)
+                self._reader.start()
+
+    def _read(self) -> None:
+        while True:
+            for listener, events in self._poll.poll():
+                if listener == self._bell:
+                    return
+                if events & select.EPOLLIN:
+                    self._note(listener)
+                else:  # nobody carries the filter any more
+                    self._forget(listener)
+
+    def _forget(self, listener: int) -> None:
+        with self._lock:
+            self._poll.unregister(listener)
+            del self._listeners[listener]
+            os.close(listener)
+
+    def _note(self, listener: int) -> None:
+        request = bytearray(_REQUEST.size)
+        try:
+            fcntl.ioctl(listener, _RECEIVE, request, True)
+        except OSError:
+            return  # the caller was killed meanwhile
+        identity, pid, _flags, number, _machine, _pointer, *arguments = _REQUEST.unpack(request)
+        answer = _ANSWER.pack(identity, 0, 0, _CONTINUE)
+        try:
+            if self._add(self._listeners[listener], pid, self._names.get(number, ""), arguments):
+                answer = _ANSWER.pack(identity, 0, -errno.EROFS, 0)
+        except OSError:
+            pass  # it is gone, or its memory cannot be read: the call continues unrecorded
+        finally:
+            with contextlib.suppress(OSError):  # gone
+                fcntl.ioctl(listener, _SEND, bytearray(answer), True)
+
+    @staticmethod
+    def _add(attempts: Attempts, pid: int, name: str, arguments: list[int]) -> bool:
+        """Note a call; tell whether it is refused."""
+        if name == "connect":
+            address = _address(_memory(pid, arguments[1], min(arguments[2], 128)))
+            if address:
+                attempts.add_address(address)
+            return False
+        refused = False
+        for folder, path in _PATHS.get(name, ()):
+            text = os.fsdecode(_memory(pid, arguments[path], _PATH_MAX).split(b"\0", 1)[0])
+            if text:
+                base = arguments[folder] & 0xFFFFFFFF if folder is not None else _AT_FDCWD
+                absolute = _absolute(pid, base, text)
+                if name in _NEEDS and os.path.lexists(absolute) is not _NEEDS[name]:
+                    continue  # the kernel says so by itself, sandbox or not
+                attempts.add_path(absolute)
+                refused = refused or attempts.refuses(absolute)
+        return refused
+
+
+class _FilterProgram(ctypes.Structure):
+    """`struct sock_fprog`."""
+
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+
+
+def _install(program: bytes) -> int:
+    """Give the calling thread a reporting filter; return the descriptor its reports come from."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    buffer = ctypes.create_string_buffer(program, len(program))
+    holder = _FilterProgram(len(program) // 8, ctypes.addressof(buffer))
+    # No new privileges: the condition for filters without CAP_SYS_ADMIN. It holds for this thread alone.
+    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        raise FilterRefusedError(os.strerror(ctypes.get_errno()))
+    number = _SYS_SECCOMP[os.uname().machine]
+    listener = libc.syscall(number, _SECCOMP_SET_MODE_FILTER, _NEW_LISTENER, ctypes.byref(holder))
+    if listener < 0:
+        raise FilterRefusedError(os.strerror(ctypes.get_errno()))
+    os.set_inheritable(listener, False)
+    return int(listener)
+
+
+def _memory(pid: int, address: int, size: int) -> bytes:
+    """Read memory of a process up to the first page that is not there."""
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        data = b""
+        while len(data) < size:
+            start = address + len(data)
+            step = min(size - len(data), 4096 - start % 4096)
+            try:
+                piece = os.pread(memory.fileno(), step, start)
+            except OSError:
+                break
+            data += piece
+            if not piece or b"\0" in piece:
+                break
+        return data
+
+
+def _absolute(pid: int, folder: int, path: str) -> str:
+    """The path a process means, by its working folder or the folder of a descriptor."""
+    if not path.startswith("/"):
+        where = "cwd" if folder == _AT_FDCWD else f"fd/{folder}"
+        path = os.path.join(os.readlink(f"/proc/{pid}/{where}"), path)
+    return os.path.normpath(path)
+
+
+def _address(data: bytes) -> str:
+    """A socket address in words; "" for families that go nowhere."""
+    family = int.from_bytes(data[:2], "little")
+    port = int.from_bytes(data[2:4], "big")
+    if family == 2 and len(data) >= 8:
+        return f"{ipaddress.IPv4Address(data[4:8])}:{port}"
+    if family == 10 and len(data) >= 24:
+        return f"[{ipaddress.IPv6Address(data[8:24])}]:{port}"
+    if family == 1 and len(data) > 2:
+        return os.fsdecode(data[2:].split(b"\0", 1)[0]) or "@" + os.fsdecode(data[3:].rstrip(b"\0"))
+    return ""

@@ -1,0 +1,97 @@
+"""A session's network namespace: commands of one session reach each other on localhost, and nobody else but
+the proxy.
+
+The namespace has a loopback interface and nothing more. Its door, `127.0.0.1:PORT`, is a listening socket
+that was made inside and handed to buddy, so a connection from inside arrives in buddy's own event loop and no
+process relays it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+from buddy.agent.cleanup import on_failure
+
+DOOR_PORT = 3128
+_OPEN_WITHIN_S = 5.0
+_MESSAGE_BYTES = 32
+
+
+class SandboxNetwork:
+    """The namespace, held by a process of its own until `close`."""
+
+    def __init__(self, holder: subprocess.Popen[bytes], pid: int, listener: socket.socket) -> None:
+        self._holder = holder
+        self._pid = pid
+        self.listener = listener
+
+    def enter_argv(self, nsenter: str) -> tuple[str, ...]:
+        """Return the words that run what follows them in the namespace."""
+        return (nsenter, "--preserve-credentials", f"--target={self._pid}", "--user", "--net", "--")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the holder still runs."""
+        return self._holder.poll() is None
+
+    def close(self) -> None:
+        """End the holder; the namespace goes with its last process."""
+        self.listener.close()
+        with contextlib.suppress(ProcessLookupError):
+            self._holder.send_signal(signal.SIGKILL)
+        self._holder.wait()
+
+
+async def open_network(bubblewrap: str) -> SandboxNetwork:
+    """Make a network namespace. Raises `OSError` where the system does not let us.
+
+    Call it on the event loop's thread: the holder dies with the thread that started it.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with contextlib.ExitStack() as sockets:
+        sockets.callback(ours.close)
+        with theirs:
+            holder = subprocess.Popen(  # noqa: ASYNC220 - some milliseconds, and it must be this thread
+                _holder_argv(bubblewrap, theirs.fileno()),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={"PATH": "/usr/bin:/bin"},
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+        with on_failure(_end, holder):
+            pid, listener = await asyncio.to_thread(_receive, ours)
+            return SandboxNetwork(holder, pid, listener)
+
+
+def _holder_argv(bubblewrap: str, descriptor: int) -> tuple[str, ...]:
+    door = os.path.join(os.path.dirname(__file__), "door.py")
+    return (
+        *(bubblewrap, "--unshare-user", "--unshare-net", "--die-with-parent"),
+        *("--ro-bind", "/", "/", "--dev", "/dev", "--"),
+        *(sys.executable, "-I", "-S", door, str(descriptor), str(DOOR_PORT)),
+    )
+
+
+def _receive(channel: socket.socket) -> tuple[int, socket.socket]:
+    """Wait for the holder's message. Raises `OSError` when it ends without one."""
+    channel.settimeout(_OPEN_WITHIN_S)
+    message, descriptors, _flags, _from = socket.recv_fds(channel, _MESSAGE_BYTES, 1)
+    if not message or not descriptors:
+        raise OSError("the network namespace could not be made")
+    listener = socket.socket(fileno=descriptors[0])
+    listener.setblocking(False)
+    os.set_inheritable(listener.fileno(), False)
+    return int(message), listener
+
+
+def _end(holder: subprocess.Popen[bytes]) -> None:
+    holder.kill()
+    holder.wait()

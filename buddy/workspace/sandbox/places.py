@@ -1,0 +1,225 @@
+"""The places of one machine and workspace that a sandbox profile protects or hides.
+
+Looking for them costs a walk over the workspace's folders, so `survey` is made in a thread and kept; what is
+at the top of the workspace is looked at again for every command.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from buddy.safety.paths import Boundary
+from buddy.safety.protected import Places, is_plain_name, secret_reason
+from buddy.safety.protected_names import (
+    PROTECTED_ANYWHERE,
+    PROTECTED_AT_HOME,
+    SECRET_ANYWHERE,
+    SECRET_AT_HOME,
+    SECRET_ROOTS,
+)
+from buddy.workspace.sandbox.profile import Kind, SandboxProfile, is_at_or_below
+
+MAX_ENTRIES = 200_000
+"""Entries of the workspace a survey looks at; what lies beyond is not protected by its name."""
+MAX_FOUND = 500
+_HOME_FOLDERS = ("", ".config", ".cache", ".local/share", "snap", "Library")
+_GIT_PROTECTED = ("hooks", "config", "config.worktree", "info", "objects/info", "commondir", "gitdir")
+"""Entries of git's folder that run programs or lead elsewhere; the rest is what `git commit` writes."""
+
+
+class Survey(msgspec.Struct, frozen=True):
+    """What a walk over the workspace found: protected names below the top, repositories, secret files."""
+
+    protected: tuple[str, ...] = ()
+    repositories: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    complete: bool = True
+
+
+def survey(roots: Sequence[str], home: str) -> Survey:
+    """Walk some folders. Blocks; call it in a thread."""
+    walk = _Walk(Places(home, (), tuple(roots)))
+    for root in roots:
+        walk.go(root)
+    return Survey(tuple(walk.protected), tuple(walk.repositories), tuple(walk.secrets), walk.complete)
+
+
+class _Walk:
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._entries = 0
+        self.protected: list[str] = []
+        self.repositories: list[str] = []
+        self.secrets: list[str] = []
+        self.complete = True
+
+    def go(self, root: str) -> None:
+        """Look at everything below a folder, but not inside git's own folders nor behind links."""
+        folders = [root]
+        while folders:
+            folder = folders.pop()
+            try:
+                with os.scandir(folder) as entries:
+                    folders += self._folders(entries)
+            except OSError:
+                continue
+            if self._entries > MAX_ENTRIES or len(self.protected) + len(self.secrets) > MAX_FOUND:
+                self.complete = False
+                return
+
+    def _folders(self, entries: Iterable[os.DirEntry[str]]) -> Iterator[str]:
+        for entry in entries:
+            self._entries += 1
+            name = entry.name.lower()
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if name == ".git":
+                self.repositories.append(entry.path)
+            elif name in PROTECTED_ANYWHERE:
+                self.protected.append(entry.path)
+            elif is_folder and name not in SECRET_ANYWHERE:
+                yield entry.path
+            odd = name in SECRET_ANYWHERE or not (is_folder or is_plain_name(entry.name))
+            if odd and secret_reason(entry.path, self._places):
+                self.secrets.append(entry.path)
+
+
+def profile_for(
+    kind: Kind,
+    boundary: Boundary,
+    known: Survey,
+    *,
+    writable: Sequence[str],
+    hidden: Sequence[str],
+    scratch: str,
+    network: bool,
+) -> SandboxProfile:
+    """Make the profile of one command. `writable`: further places the person opened for writing; `hidden`:
+    further places to hide, as sockets."""
+    roots = tuple(dict.fromkeys((boundary.root, *boundary.extra)))
+    repositories = tuple(dict.fromkeys((*_git_folders(boundary, roots), *known.repositories)))
+    changing = kind == "workspace"
+    git_folders = [path for path in repositories if os.path.isdir(path) and not os.path.islink(path)]
+    open_places = (*roots, *git_folders, *map(os.path.realpath, writable)) if changing else ()
+    protected = (
+        *(os.path.realpath(path) for path in (*_at_top(roots), *known.protected)),
+        *_inside_git(repositories),
+        *_at_home(boundary, open_places),
+    )
+    secrets = (*_secret_places(boundary), *hidden, *(() if changing else known.secrets))
+    return SandboxProfile(
+        kind=kind,
+        shown=tuple(root for root in (boundary.home, *roots) if _is_in_scratch(root)),
+        writable=tuple(place for place in dict.fromkeys(open_places) if os.path.lexists(place)),
+        protected=tuple(path for path in _within(protected, open_places) if os.path.exists(path)),
+        hidden=tuple(path for path in _outermost(secrets) if not any(is_at_or_below(r, path) for r in roots)),
+        scratch=scratch,
+        network=network and changing,
+    )
+
+
+def _is_in_scratch(path: str) -> bool:
+    """Tell whether a private `/tmp` would hide a folder."""
+    return any(is_at_or_below(path, place) for place in ("/tmp", "/var/tmp"))  # noqa: S108 - places to compare
+
+
+def open_sockets(writable: Sequence[str]) -> tuple[str, ...]:
+    """Unix sockets by their path, those of the workspace left out: reading a file system is no reason to
+    talk to a service that listens in it."""
+    try:
+        with open("/proc/net/unix", "rb") as file:
+            lines = file.read().split(b"\n")[1:]
+    except OSError:
+        return ()
+    found = {os.fsdecode(line.split(None, 7)[7]) for line in lines if line.count(b" ") >= 7 and b"/" in line}
+    return tuple(
+        path
+        for path in sorted(found)
+        if path.startswith("/")
+        and os.path.exists(path)
+        and not any(is_at_or_below(path, place) for place in writable)
+    )
+
+
+def _at_top(roots: Sequence[str]) -> Iterator[str]:
+    """Protected names at the top of the workspace, as they are spelt there."""
+    for root in roots:
+        try:
+            names = os.listdir(root)
+        except OSError:
+            continue
+        for name in names:
+            if name.lower() in PROTECTED_ANYWHERE and name.lower() != ".git":
+                yield os.path.join(root, name)
+
+
+def _git_folders(boundary: Boundary, roots: Sequence[str]) -> Iterator[str]:
+    for root in (*roots, *((boundary.main,) if boundary.main else ())):
+        path = os.path.join(root, ".git")
+        if os.path.lexists(path):
+            yield path
+
+
+def _inside_git(repositories: Sequence[str]) -> Iterator[str]:
+    """What must not change of git's own folders; a `.git` file is kept as a whole."""
+    for path in map(os.path.realpath, repositories):
+        if not os.path.isdir(path):
+            yield path
+            continue
+        yield from (os.path.join(path, name) for name in _GIT_PROTECTED)
+        modules = os.path.join(path, "modules")
+        if os.path.isdir(modules):
+            yield from _inside_modules(modules)
+
+
+def _inside_modules(folder: str) -> Iterator[str]:
+    """The same of submodules, which may be nested."""
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        if os.path.isfile(os.path.join(path, "HEAD")):
+            yield from (os.path.join(path, entry) for entry in _GIT_PROTECTED)
+            if os.path.isdir(nested := os.path.join(path, "modules")):
+                yield from _inside_modules(nested)
+        elif os.path.isdir(path):
+            yield from _inside_modules(path)
+
+
+def _at_home(boundary: Boundary, writable: Sequence[str]) -> Iterator[str]:
+    """The person's own settings, where the workspace is the home folder or holds it."""
+    if any(is_at_or_below(boundary.home, place) for place in writable):
+        yield from (boundary.home + name for name, _reason in PROTECTED_AT_HOME)
+        yield from (os.path.join(boundary.home, name) for name in PROTECTED_ANYWHERE)
+    yield from boundary.own
+
+
+def _secret_places(boundary: Boundary) -> Iterator[str]:
+    """Folders and files with credentials that exist on this machine."""
+    home = boundary.home
+    for folder in _HOME_FOLDERS:
+        try:
+            names = os.listdir(os.path.join(home, folder))
+        except OSError:
+            continue
+        yield from (os.path.join(home, folder, name) for name in names if name.lower() in SECRET_ANYWHERE)
+    yield from (home + name for name, _reason in SECRET_AT_HOME)
+    yield from (name for name, _reason in SECRET_ROOTS if not name.startswith("/proc"))
+    yield from boundary.own
+
+
+def _within(paths: Iterable[str], places: Sequence[str]) -> tuple[str, ...]:
+    """The paths that lie in some place and would otherwise be writable, each once."""
+    return tuple(
+        path for path in dict.fromkeys(paths) if any(is_at_or_below(path, place) for place in places)
+    )
+
+
+def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
+    """Existing real paths without those that lie in another one of them."""
+    existing = sorted({os.path.realpath(path) for path in paths if os.path.exists(path)})
+    kept: list[str] = []
+    for path in existing:
+        if not kept or not is_at_or_below(path, kept[-1]):
+            kept.append(path)
+    return tuple(kept)

@@ -1,0 +1,154 @@
+"""The best sandbox level that works on this machine, found by a real trial."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator
+
+import msgspec
+
+from buddy.workspace.launch import trusted_program
+from buddy.workspace.sandbox import landlock_exec
+from buddy.workspace.sandbox.bubblewrap import bubblewrap_argv
+from buddy.workspace.sandbox.landlock import landlock_argv, landlock_rules
+from buddy.workspace.sandbox.profile import SandboxProfile
+from buddy.workspace.sandbox.seatbelt import PROGRAM as SEATBELT
+from buddy.workspace.sandbox.seatbelt import seatbelt_argv
+from buddy.workspace.sandbox.seccomp import Architecture, architecture, refusals
+from buddy.workspace.sandbox.status import SandboxStatus
+
+TRIAL_WITHIN_S = 5.0
+MIN_LANDLOCK_ABI = 3
+"""Below, a file may be emptied outside of the writable folders (LANDLOCK_ACCESS_FS_TRUNCATE)."""
+_REPORTED_CHARS = 200
+
+
+class Probed(msgspec.Struct, frozen=True):
+    """A level and the programs it uses; "" for one that is not there."""
+
+    status: SandboxStatus
+    bubblewrap: str = ""
+    nsenter: str = ""
+    machine: Architecture | None = None
+
+
+def probe() -> Probed:
+    """Try the levels from the best down. Blocks for some ten milliseconds; call it in a thread."""
+    if sys.platform == "darwin":
+        return _probe_seatbelt()
+    machine = architecture()
+    if sys.platform != "linux" or machine is None:
+        return Probed(SandboxStatus(0, f"there is none for {sys.platform} on {os.uname().machine}"))
+    program = trusted_program("bwrap")
+    refused = _bubblewrap_refused(program, machine) if program else "bubblewrap is not installed"
+    nsenter = trusted_program("nsenter") or ""
+    if program and not refused:
+        return Probed(SandboxStatus(3), program, nsenter, machine)
+    failed = _landlock_refused(machine)
+    if not failed:
+        return Probed(SandboxStatus(2, refused), machine=machine)
+    return Probed(SandboxStatus(0, f"{refused}; {failed}"), machine=machine)
+
+
+def _probe_seatbelt() -> Probed:
+    if not os.path.exists(SEATBELT):
+        return Probed(SandboxStatus(0, f"{SEATBELT} is not there"))
+    with _trial_profile() as profile:
+        refused = _try((*seatbelt_argv(profile), *_trial(profile)), profile.scratch)
+    return Probed(SandboxStatus(0, f"sandbox-exec: {refused}") if refused else SandboxStatus(1))
+
+
+def _bubblewrap_refused(program: str, machine: Architecture) -> str:
+    """Return why bubblewrap cannot be used, "" when a trial worked."""
+    found = os.stat(program)
+    if found.st_uid != 0 or found.st_mode & 0o022:
+        return f"{program} does not belong to root alone"
+    with _trial_profile() as profile, _bytes(refusals(machine, own_processes=True, sockets=True)) as seccomp:
+        argv = bubblewrap_argv(
+            program,
+            profile,
+            cwd=profile.scratch,
+            own_network=True,
+            seccomp_fd=seccomp,
+        )
+        refused = _try((*argv, *_trial(profile)), profile.scratch, seccomp)
+    if not refused:
+        return ""
+    inside = " (this is a container: it needs user namespaces)" if _in_container() else ""
+    return f"bubblewrap does not work here: {refused}{inside}"
+
+
+def _landlock_refused(machine: Architecture) -> str:
+    abi = landlock_exec.abi_version()
+    if abi < MIN_LANDLOCK_ABI:
+        return "the kernel has no Landlock" if not abi else f"the kernel's Landlock is too old (ABI {abi})"
+    with _trial_profile() as profile:
+        program = refusals(machine, own_processes=False, sockets=False)
+        with _bytes(program) as seccomp, _bytes(landlock_rules(profile)) as rules:
+            refused = _try(
+                (*landlock_argv(rules, seccomp), *_trial(profile)), profile.scratch, seccomp, rules
+            )
+    return refused and f"Landlock does not work here: {refused}"
+
+
+@contextlib.contextmanager
+def _trial_profile() -> Generator[SandboxProfile]:
+    with tempfile.TemporaryDirectory(prefix="buddy-trial-") as folder:
+        real = os.path.realpath(folder)
+        os.mkdir(os.path.join(real, "closed"))
+        yield SandboxProfile(
+            "workspace", (), (real,), (os.path.join(real, "closed"),), (), real, network=False
+        )
+
+
+def _trial(profile: SandboxProfile) -> tuple[str, ...]:
+    """A command that succeeds only where writing inside works and writing outside does not."""
+    outside = os.path.join(os.path.expanduser("~"), f".buddy-trial-{os.getpid()}")
+    script = 'echo > "$1/open" || exit 11; ( echo > "$2" ) 2>/dev/null && { rm -f "$2"; exit 12; }; exit 0'
+    return ("/bin/sh", "-c", script, "trial", profile.scratch, outside)
+
+
+def _try(argv: tuple[str, ...], cwd: str, *descriptors: int) -> str:
+    """Run a trial; return what went wrong."""
+    try:
+        done = subprocess.run(
+            argv,
+            cwd=cwd,
+            env={"PATH": "/usr/bin:/bin"},
+            pass_fds=descriptors,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=TRIAL_WITHIN_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    if done.returncode == 0:
+        return ""
+    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    return (said[-1] if said else f"the trial ended with {done.returncode}")[:_REPORTED_CHARS]
+
+
+@contextlib.contextmanager
+def _bytes(content: bytes) -> Generator[int]:
+    descriptor = memory_file(content)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def memory_file(content: bytes) -> int:
+    """Return a descriptor from which some bytes can be read once; the caller's to close. Linux."""
+    descriptor = os.memfd_create("sandbox", os.MFD_CLOEXEC)
+    os.write(descriptor, content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _in_container() -> bool:
+    return os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv")

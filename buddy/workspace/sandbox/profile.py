@@ -1,0 +1,86 @@
+"""Sandbox profiles: the files, sockets and hosts one kind of command may use. Pure data."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from buddy.agent.pattern import pattern
+from buddy.safety.paths import Boundary
+from buddy.safety.protected_names import PROTECTED_ANYWHERE
+
+_HOOK = pattern(r"/\.git/(?:modules/.*/)?hooks/(?![^/]*\.sample$)")
+
+Kind = Literal["workspace", "read-only"]
+"""`workspace`: may change the workspace. `read-only`: may change nothing and reach nobody."""
+
+
+class SandboxProfile(msgspec.Struct, frozen=True):
+    """The view of the machine one command gets. All paths are real and absolute, and exist.
+
+    Everything not named here can be read and not written. `shown` are folders that stay visible although
+    `/tmp` is private. `writable` folders and files can be changed, except for what is `protected` in them.
+    `hidden` folders and files look empty. `scratch` is the host folder behind `/tmp` and `/var/tmp`.
+    `network`: the namespace with the proxy in it, or no network at all.
+    """
+
+    kind: Kind
+    shown: tuple[str, ...]
+    writable: tuple[str, ...]
+    protected: tuple[str, ...]
+    hidden: tuple[str, ...]
+    scratch: str
+    network: bool
+
+
+def is_writable(profile: SandboxProfile, path: str) -> bool:
+    """Tell whether the profile lets a command change an absolute, normalised path."""
+    if any(is_at_or_below(path, place) for place in profile.protected):
+        return False
+    if any(is_at_or_below(path, place) for place in profile.hidden):
+        return False
+    scratch = ("/tmp", "/var/tmp", "/dev/shm", "/dev", "/proc")  # noqa: S108 - inside, these are the command's own
+    return any(is_at_or_below(path, place) for place in (*profile.writable, *scratch))
+
+
+def is_reserved(profile: SandboxProfile, path: str) -> bool:
+    """Tell whether a path in a writable place has a name that commands must not create or change."""
+    if path in profile.writable:
+        return True  # a workspace or a repository's own folder can't be moved away from under its protection
+    for place in profile.writable:
+        if is_at_or_below(path, place) and _has_protected_name(path[len(place) :].lower()):
+            return True
+    return any(is_at_or_below(path, place) for place in profile.protected)
+
+
+def _has_protected_name(tail: str) -> bool:
+    parts = [part for part in tail.split("/") if part]
+    if any(part in PROTECTED_ANYWHERE and part != ".git" for part in parts):
+        return True
+    # A repository that is made inside has its own folder, with sample hooks: `git init` and `git clone` work.
+    return bool(_HOOK().search(tail))
+
+
+def is_at_or_below(path: str, place: str) -> bool:
+    """Tell whether a path is a place or lies in it, by whole components."""
+    return path == place or path.startswith(place.rstrip("/") + "/")
+
+
+class Confinement(msgspec.Struct, frozen=True):
+    """How one command is to be confined. `hosts` and `writable` are open for this command alone."""
+
+    kind: Kind
+    boundary: Boundary
+    hosts: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
+
+
+class SandboxRules(msgspec.Struct, frozen=True):
+    """What the person opened. `writable`: places besides the workspace; `hosts`: names the proxy lets
+    through; `networks`: private networks those names may lead to, in CIDR notation."""
+
+    is_off: bool = False
+    writable: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()

@@ -1,0 +1,272 @@
+"""The sandbox of a session: looked for once, then asked to confine each command."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from ipaddress import ip_network
+
+import msgspec
+
+from buddy.agent.tool import Blocked
+from buddy.safety.paths import Boundary
+from buddy.safety.url_guard import Resolver, system_resolver
+from buddy.workspace.launch import Launch
+from buddy.workspace.sandbox.audit import Attempts, FilterRefusedError, Recorder
+from buddy.workspace.sandbox.blocked import blocked_of
+from buddy.workspace.sandbox.bubblewrap import bubblewrap_argv
+from buddy.workspace.sandbox.landlock import landlock_argv, landlock_rules
+from buddy.workspace.sandbox.network import SandboxNetwork, open_network
+from buddy.workspace.sandbox.places import Survey, open_sockets, profile_for, survey
+from buddy.workspace.sandbox.probe import Probed, memory_file, probe
+from buddy.workspace.sandbox.profile import Confinement, SandboxProfile, SandboxRules, is_reserved
+from buddy.workspace.sandbox.proxy import Pass, SandboxProxy
+from buddy.workspace.sandbox.seatbelt import seatbelt_argv
+from buddy.workspace.sandbox.seccomp import attempts, refusals
+from buddy.workspace.sandbox.status import NO_SANDBOX, SWITCHED_OFF, SandboxStatus
+from buddy.workspace.sandbox.tether import Tether
+
+SURVEY_LASTS_S = 20.0
+"""How old the walk over the workspace may be that a command is confined by."""
+
+CACHE_VARIABLES = {
+    "PIP_CACHE_DIR": "pip",
+    "UV_CACHE_DIR": "uv",
+    "npm_config_cache": "npm",
+    "GOCACHE": "go-build",
+    "YARN_CACHE_FOLDER": "yarn",
+}
+"""Caches that tools cannot do without: they get one of the workspace's own, so that nothing a command puts
+there is ever used outside."""
+
+
+class Confined:
+    """One command in the sandbox, from its start until `finish`."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        profile: SandboxProfile,
+        *,
+        recorder: Recorder | None,
+        holder: Pass | None,
+        tether: Tether,
+        release: Callable[[], None],
+    ) -> None:
+        self.launch = launch
+        self._profile = profile
+        self._recorder = recorder
+        self._attempts = Attempts(lambda path: is_reserved(profile, path))
+        self._holder = holder
+        self._tether = tether
+        self._group = 0
+        self._release = release
+        self._let_go: Callable[[], None] | None = None
+
+    def start(self, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+        """Call what starts `launch` as the leader of a group, with its attempts on record where the system
+        can do that. Raises what `start` raises."""
+        process = self._recorded(start)
+        self._group = process.pid
+        self._tether.tie(process.pid)
+        return process
+
+    def _recorded(self, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+        if self._recorder is None:
+            return start()
+        try:
+            process, self._let_go = self._recorder.start(start, self._attempts)
+        except FilterRefusedError:
+            return start()
+        return process
+
+    def blocked(self) -> Blocked:
+        """Return what the command tried and was refused so far."""
+        return blocked_of(self._profile, self._attempts, self._holder.requests if self._holder else ())
+
+    def finish(self) -> None:
+        """Let go of everything held for the command; it is gone."""
+        if self._group:
+            self._tether.untie(self._group)
+        if self._let_go is not None:
+            self._let_go()
+        self._release()
+
+
+class Sandbox:
+    """The owner of everything commands are confined with. `rules` is asked for each command."""
+
+    def __init__(
+        self,
+        rules: Callable[[], SandboxRules],
+        *,
+        cache: str,
+        resolver: Resolver = system_resolver,
+        look: Callable[[], Probed] = probe,
+    ) -> None:
+        self._rules = rules
+        self._cache = cache
+        self._resolver = resolver
+        self._look = look
+        self._probed = Probed(NO_SANDBOX)
+        self._folder = ""
+        self._network: SandboxNetwork | None = None
+        self._server: asyncio.Server | None = None
+        self._proxy: SandboxProxy | None = None
+        self._recorder: Recorder | None = None
+        self._tether = Tether()
+        self._surveys: dict[tuple[str, ...], tuple[float, Survey]] = {}
+        self._ready: asyncio.Task[SandboxStatus] | None = None
+
+    @property
+    def status(self) -> SandboxStatus:
+        """The level in force, as far as it is known by now."""
+        return self._probed.status
+
+    async def ready(self) -> SandboxStatus:
+        """Find out what works here, once; every caller waits for the same answer."""
+        if self._ready is None:
+            self._ready = asyncio.ensure_future(self._prepare())
+        return await asyncio.shield(self._ready)
+
+    async def _prepare(self) -> SandboxStatus:
+        if self._rules().is_off:
+            self._probed = Probed(SandboxStatus(0, SWITCHED_OFF))
+            return self.status
+        self._folder = os.path.realpath(tempfile.mkdtemp(prefix="buddy-sandbox-"))
+        os.mkdir(os.path.join(self._folder, "tmp"), 0o700)
+        probed = await asyncio.to_thread(self._look)
+        if probed.bubblewrap and probed.nsenter:
+            with contextlib.suppress(OSError):  # no namespace with a door: each command gets an empty one
+                await self._open_door(probed.bubblewrap)
+        if probed.machine is not None and probed.status.is_working:
+            self._recorder = Recorder(probed.machine, attempts(probed.machine))
+        self._probed = probed
+        return self.status
+
+    async def _open_door(self, bubblewrap: str) -> None:
+        self._network = await open_network(bubblewrap)
+        self._proxy = SandboxProxy(
+            lambda: self._rules().hosts,
+            self._resolver,
+            lambda: tuple(map(ip_network, self._rules().networks)),
+        )
+        self._server = await self._proxy.serve(self._network.listener)
+
+    async def look_around(self, boundary: Boundary) -> None:
+        """Walk the workspace where the last walk is too old; call it before `confine`."""
+        await self.ready()
+        roots = (boundary.root, *boundary.extra)
+        made, _known = self._surveys.get(roots, (-SURVEY_LASTS_S, Survey()))
+        if self.status.level == 3 and time.monotonic() - made > SURVEY_LASTS_S:
+            found = await asyncio.to_thread(survey, roots, boundary.home)
+            self._surveys[roots] = (time.monotonic(), found)
+
+    def confine(self, launch: Launch, confinement: Confinement, name: str) -> Confined:
+        """Put a command into the sandbox. `name` is the command's own, unused before. Raises `OSError`."""
+        profile = self._profile(confinement)
+        holder = self._admit(name, confinement) if profile.network else None
+        extra = {
+            **self._caches(),
+            "TMPDIR": self._scratch_inside(),
+            **(holder.environment() if holder else {}),
+        }
+        wrapped, descriptors = self._wrap(_with_variables(launch, extra), profile)
+
+        def release() -> None:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            if self._proxy is not None:
+                self._proxy.dismiss(name)
+
+        return Confined(
+            wrapped,
+            profile,
+            recorder=self._recorder,
+            holder=holder,
+            tether=self._tether,
+            release=release,
+        )
+
+    def _profile(self, confinement: Confinement) -> SandboxProfile:
+        boundary, rules = confinement.boundary, self._rules()
+        roots = (boundary.root, *boundary.extra)
+        return profile_for(
+            confinement.kind,
+            boundary,
+            self._surveys.get(roots, (0.0, Survey()))[1],
+            writable=(*rules.writable, *confinement.writable, self._cache_folder()),
+            hidden=open_sockets(roots) if self.status.level == 3 else (),
+            scratch=os.path.join(self._folder, "tmp"),
+            network=self._proxy is not None,
+        )
+
+    def _admit(self, name: str, confinement: Confinement) -> Pass | None:
+        return self._proxy.admit(name, confinement.hosts) if self._proxy is not None else None
+
+    def _wrap(self, launch: Launch, profile: SandboxProfile) -> tuple[Launch, tuple[int, ...]]:
+        probed = self._probed
+        if probed.status.level == 1 or probed.machine is None:
+            return _in_front(launch, seatbelt_argv(profile)), ()
+        bubblewrap = probed.status.level == 3
+        program = refusals(probed.machine, own_processes=bubblewrap, sockets=bubblewrap)
+        seccomp = memory_file(program)
+        if not bubblewrap:
+            rules = memory_file(landlock_rules(profile))
+            return _in_front(launch, landlock_argv(rules, seccomp), rules, seccomp), (rules, seccomp)
+        network = self._network if profile.network else None
+        front = bubblewrap_argv(
+            probed.bubblewrap,
+            profile,
+            cwd=launch.cwd,
+            own_network=network is None,
+            seccomp_fd=seccomp,
+        )
+        entered = network.enter_argv(probed.nsenter) if network else ()
+        return _in_front(launch, (*entered, *front), seccomp), (seccomp,)
+
+    def _scratch_inside(self) -> str:
+        return "/tmp" if self.status.level == 3 else os.path.join(self._folder, "tmp")  # noqa: S108 - its own
+
+    def _cache_folder(self) -> str:
+        os.makedirs(self._cache, 0o700, exist_ok=True)
+        return self._cache
+
+    def _caches(self) -> Mapping[str, str]:
+        opened = {os.path.basename(place.rstrip("/")).lstrip(".") for place in self._rules().writable}
+        return {
+            name: os.path.join(self._cache, folder)
+            for name, folder in CACHE_VARIABLES.items()
+            if folder not in opened
+        }
+
+    async def aclose(self) -> None:
+        """Let go of everything; no command may run any more."""
+        if self._ready is not None:
+            with contextlib.suppress(asyncio.CancelledError, OSError):
+                await self._ready
+        if self._server is not None:
+            self._server.close()
+        if self._network is not None:
+            self._network.close()
+        self._tether.close()
+        if self._recorder is not None:
+            await asyncio.to_thread(self._recorder.close)
+        if self._folder:
+            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+
+
+def _with_variables(launch: Launch, variables: Mapping[str, str]) -> Launch:
+    return msgspec.structs.replace(launch, env={**launch.env, **variables})
+
+
+def _in_front(launch: Launch, words: Sequence[str], *descriptors: int) -> Launch:
+    return msgspec.structs.replace(
+        launch, argv=(*words, *launch.argv), pass_fds=(*launch.pass_fds, *descriptors)
+    )

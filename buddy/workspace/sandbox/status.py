@@ -1,0 +1,74 @@
+"""What the sandbox does here, as everybody who shows or judges it needs to know. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Level = Literal[0, 1, 2, 3]
+
+NAMES: dict[Level, str] = {3: "bubblewrap", 2: "Landlock", 1: "Seatbelt", 0: "none"}
+_GAPS: dict[Level, tuple[str, ...]] = {
+    3: (
+        "files outside the workspace can be read, except for secret places",
+        "servers on localhost are reached only by commands of the same session",
+    ),
+    2: (
+        "settings of editors, agents and git in the workspace can be changed (that is undone and told)",
+        "names of other processes are visible",
+        "no server on localhost works, and no host can be allowed",
+    ),
+    1: ("names of other processes are visible", "no host can be allowed"),
+    0: ("a command that runs can do whatever you can do",),
+}
+
+
+class SandboxStatus(msgspec.Struct, frozen=True):
+    """The level in force. `reason` says why it is not a higher one, or why there is none; "" for the best."""
+
+    level: Level
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        """The technique, in one word."""
+        return NAMES[self.level]
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """What it does not protect, a sentence each."""
+        return _GAPS[self.level]
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether it was looked for and there is none."""
+        return self.level == 0 and self.reason != NOT_LOOKED_FOR
+
+    @property
+    def is_working(self) -> bool:
+        """Whether commands run confined at all."""
+        return self.level > 0
+
+    @property
+    def has_read_only(self) -> bool:
+        """Whether it has a profile in which a command can change nothing and see no secrets."""
+        return self.level == 3
+
+    @property
+    def short(self) -> str:
+        """The status in two or three words, for a footer."""
+        if self.level == 0:
+            return "no sandbox" if self.is_missing else ""
+        return "sandboxed" if self.has_read_only else f"sandbox: {self.name}"
+
+    def lines(self) -> tuple[str, ...]:
+        """Tell the level, why it is no higher, and what it does not protect: a line each."""
+        why = f" ({self.reason})" if self.reason else ""
+        head = f"level {self.level}, {self.name}{why}" if self.level else f"none{why}"
+        return (head, *(f"not protected: {gap}" for gap in self.gaps))
+
+
+SWITCHED_OFF = '[sandbox] level = "off"'
+NOT_LOOKED_FOR = "not looked for yet"
+NO_SANDBOX = SandboxStatus(0, NOT_LOOKED_FOR)

@@ -1,0 +1,115 @@
+"""A machine in small for trying to break out of the sandbox: a workspace, a home with secrets, an outside."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from buddy.agent.tool import Blocked
+from buddy.safety.paths import Boundary
+from buddy.safety.url_guard import Resolver, system_resolver
+from buddy.workspace.environment import ChildEnvironment
+from buddy.workspace.launch import shell_argv
+from buddy.workspace.output import OutputBounds
+from buddy.workspace.processes import ChildProcesses, Finished, ProcessSettings, Request
+from buddy.workspace.sandbox.probe import Probed, probe
+from buddy.workspace.sandbox.profile import Confinement, Kind
+from buddy.workspace.sandbox.sandbox import Sandbox, SandboxRules
+
+SECRET = "the-secret-of-this-machine"
+UNTOUCHED = "as it was\n"
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """A command that ended: its output, its exit code, what the sandbox refused it."""
+
+    text: str
+    code: int | None
+    blocked: Blocked
+
+
+class SandboxDesk(msgspec.Struct, frozen=True):
+    """Folders beside each other, none of them in `/tmp`, which is private inside."""
+
+    top: Path
+    work: Path
+    home: Path
+    outside: Path
+    sandbox: Sandbox
+    children: ChildProcesses
+
+    @property
+    def boundary(self) -> Boundary:
+        return Boundary(str(self.work), str(self.work), str(self.home))
+
+    def confinement(
+        self, kind: Kind = "workspace", hosts: tuple[str, ...] = (), writable: tuple[str, ...] = ()
+    ) -> Confinement:
+        return Confinement(kind, self.boundary, hosts, writable)
+
+    async def run(self, command: str, confinement: Confinement | None, *, limit_s: float = 60) -> Ran:
+        await self.sandbox.look_around(self.boundary)
+        request = Request(shell_argv(command), str(self.work), 1, confinement=confinement)
+        child = self.children.start(request)
+        exit_ = await self.children.attend(child, timeout_s=limit_s, cancelled=asyncio.Event())
+        assert exit_ is not None, f"it did not end: {command}"
+        await child.end("test")
+        return Ran(child.log.text(), exit_.code, child.blocked)
+
+    async def finished(self, command: str, confinement: Confinement | None) -> Finished:
+        request = Request(shell_argv(command), str(self.work), 1, confinement=confinement)
+        return await self.children.run(request, timeout_s=60, cancelled=asyncio.Event())
+
+
+def lay_out(top: Path) -> tuple[Path, Path, Path]:
+    """Make the folders of a desk: workspace, home, outside."""
+    work, home, outside = top / "work", top / "home", top / "outside"
+    files = {
+        work / "main.py": "print('hello')\n",
+        work / ".env": f"TOKEN={SECRET}\n",
+        work / ".vscode" / "settings.json": UNTOUCHED,
+        work / "sub" / ".claude" / "settings.json": UNTOUCHED,
+        home / ".ssh" / "id_rsa": SECRET,
+        home / ".aws" / "credentials": SECRET,
+        home / ".netrc": SECRET,
+        home / ".config" / "gh" / "hosts.yml": SECRET,
+        home / ".config" / "buddy" / "buddy.toml": SECRET,
+        home / ".bashrc": UNTOUCHED,
+        outside / "file": UNTOUCHED,
+        outside / "folder" / "file": UNTOUCHED,
+    }
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return work, home, outside
+
+
+@asynccontextmanager
+async def sandbox_desk(
+    rules: Callable[[], SandboxRules] = SandboxRules,
+    *,
+    look: Callable[[], Probed] = probe,
+    resolver: Resolver = system_resolver,
+) -> AsyncIterator[SandboxDesk]:
+    """A desk in the folder of whoever runs the tests; it is gone afterwards."""
+    top = Path(os.path.realpath(tempfile.mkdtemp(prefix=".buddy-sandbox-test-", dir=os.path.expanduser("~"))))
+    try:
+        work, home, outside = lay_out(top)
+        sandbox = Sandbox(rules, cache=str(top / "cache"), look=look, resolver=resolver)
+        variables = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8"}
+        settings = ProcessSettings(str(top / "spill"), bounds=OutputBounds())
+        try:
+            await sandbox.ready()
+            async with ChildProcesses(ChildEnvironment(variables, "session"), settings, sandbox) as children:
+                yield SandboxDesk(top, work, home, outside, sandbox, children)
+        finally:
+            await sandbox.aclose()
+    finally:
+        shutil.rmtree(top)
