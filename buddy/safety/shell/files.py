@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from buddy.safety.shell.options import Table, parse
 from buddy.safety.shell.place import Judged, RefusedError
+from buddy.safety.shell.verdict import UNRESOLVED
 from buddy.safety.shell.walk import check_links, check_secrets
 
-_SUMS = Table(
-    "-bctwz --binary --check --tag --text --zero --ignore-missing --quiet --status --strict --warn",
+_SUMS = (
+    "-bctwzUp0 -a:num --algorithm:num --binary --check --tag --text --zero --ignore-missing --quiet --status "
+    "--strict --warn"
 )
 LS = Table(
     "-aAbBcCdfFgGhHiklLmnNopqQrRsStuUvxXZ1 -I:text -T:num -w:num --all --almost-all --author --escape "
@@ -70,12 +73,36 @@ def ls(judged: Judged) -> None:
 
 
 def diff(judged: Judged) -> None:
-    """diff: comparing folders follows links."""
+    """diff: it compares more than its operands where one of them is a folder."""
     given = DIFF.check(judged)
-    if given.has("-r", "--recursive"):
-        check_links(judged, given.operands)
-        if not given.has("-q", "--brief"):
-            check_secrets(judged, given.operands)
+    check_compared(judged, given.operands, shows=not given.has("-q", "--brief"))
+
+
+def check_compared(judged: Judged, operands: tuple[str, ...], *, shows: bool) -> None:
+    """Refuse what diff may not open for its operands. It follows links in two folders, and compares a file
+    with the one of the same name in a folder. `shows`: it prints what differs."""
+    if any(UNRESOLVED in operand for operand in operands):
+        raise RefusedError(f"{judged.argv[0]} with a name that is only known when it runs")
+    cwd = judged.place.boundary.cwd
+    folders = tuple(one for one in operands if os.path.isdir(os.path.join(cwd, one)))
+    if len(folders) == len(operands):
+        check_links(judged, folders)
+        if shows:
+            check_secrets(judged, folders, follow=True)
+        return
+    for folder in folders:
+        for other in operands:
+            if other not in folders:
+                judged.read(os.path.join(folder, os.path.basename(other)))
+
+
+def sums(judged: Judged) -> None:
+    """md5sum and its like: with -c they open the files a list names."""
+    given = parse(judged, _SUMS)
+    if given.has("-c", "--check"):
+        raise RefusedError(f"{judged.argv[0]} -c reads the files that a list names")
+    for operand in given.operands:
+        judged.read(operand)
 
 
 def du(judged: Judged) -> None:
@@ -169,14 +196,14 @@ FILES = {
     "hexdump": Table("-bcCdovx -n:num -s:num -e:text --canonical --length:num --skip:num --no-squeezing"),
     "hd": Table("-bcCdovx -n:num -s:num"),
     "strings": strings,
-    "md5sum": _SUMS,
-    "sha1sum": _SUMS,
-    "sha224sum": _SUMS,
-    "sha256sum": _SUMS,
-    "sha384sum": _SUMS,
-    "sha512sum": _SUMS,
-    "b2sum": _SUMS,
-    "shasum": Table("-bctUp0 -a:num --algorithm:num --binary --check --text --status --warn"),
+    "md5sum": sums,
+    "sha1sum": sums,
+    "sha224sum": sums,
+    "sha256sum": sums,
+    "sha384sum": sums,
+    "sha512sum": sums,
+    "b2sum": sums,
+    "shasum": sums,
     "cksum": Table("-a:text -z --algorithm:text --zero --tag --untagged --debug"),
     "sum": Table("-rs --sysv"),
     "md5": Table("-qrn -s:text"),

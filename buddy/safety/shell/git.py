@@ -3,9 +3,12 @@ programs."""
 
 from __future__ import annotations
 
+import os
 import re
 
 from buddy.safety.git_files import repository_around
+from buddy.safety.paths import is_beneath
+from buddy.safety.shell.files import check_compared
 from buddy.safety.shell.git_config import executing_keys
 from buddy.safety.shell.git_index import tracked_paths
 from buddy.safety.shell.git_options import BRANCH, DIFF_MERGES, LOG, READ_ONLY, STASH_SHOW, TAG
@@ -24,7 +27,7 @@ from buddy.safety.shell.picks import (
 from buddy.safety.shell.place import Feed, Judged, RefusedError
 from buddy.safety.shell.search import dialect_of, values
 from buddy.safety.shell.verdict import UNRESOLVED
-from buddy.safety.shell.walk import check_links, check_search, check_secrets
+from buddy.safety.shell.walk import check_search
 
 _GLOBAL_FLAGS = frozenset(
     {"--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--icase-pathspecs"}
@@ -116,13 +119,20 @@ def _plain(judged: Judged, name: str) -> None:
         if not operands:
             raise RefusedError("git grep without a pattern")
         operands = operands[1:]
-    if name == "diff" and given.has("--no-index"):
-        check_secrets(judged, operands)
-        check_links(judged, operands)
+    if name == "diff" and (given.has("--no-index") or _outside_work_tree(judged, operands)):
+        check_compared(judged, operands, shows=True)
     if name in ("rev-parse", "for-each-ref", "check-attr") and given.after_dashes == 0:
         operands = tuple(operand for operand in operands if operand.startswith("/"))
     _judge_operands(judged, operands)
     _take_up(judged, name, given, operands)
+
+
+def _outside_work_tree(judged: Judged, operands: tuple[str, ...]) -> bool:
+    """Tell whether git diff compares its operands like diff, because one lies in no working tree."""
+    cwd = judged.place.boundary.cwd
+    work_tree, _ = repository_around(cwd)
+    paths = (os.path.normpath(os.path.join(cwd, operand)) for operand in operands)
+    return not work_tree or not all(is_beneath(path, work_tree) for path in paths)
 
 
 def _take_up(judged: Judged, name: str, given: Given, operands: tuple[str, ...]) -> None:

@@ -115,7 +115,8 @@ def grep(judged: Judged) -> None:
         judged.read(file)
     recursive = given.has("-r", "-R", "--recursive", "--dereference-recursive")
     recursive = recursive or given.value("-d", "--directories") == "recurse"
-    if given.has("-R", "--dereference-recursive") or given.value("-d", "--directories") == "recurse":
+    follows = given.has("-R", "--dereference-recursive") or given.value("-d", "--directories") == "recurse"
+    if follows:
         check_links(judged, files)
         check_special_files(judged, files)
     shows_others = given.has(*_INVERTS, "-f", "--file", "-z", "--null-data")
@@ -124,7 +125,7 @@ def grep(judged: Judged) -> None:
     filters = (includes,) if includes else ()
     listing = given.has(*_LISTS)
     if recursive and not (listing and shows_others):
-        check_search(judged, files, expression, filters)
+        check_search(judged, files, expression, filters, follow=follows)
     if recursive:
         check_hunt(judged, files, patterns, expression, filters)
     _check_found(judged, patterns, expression)
@@ -189,7 +190,7 @@ def rg(judged: Judged) -> None:
     if given.has("-L", "--follow"):
         check_links(judged, files)
     if not given.has("--files"):
-        check_search(judged, files, expression, filters)
+        check_search(judged, files, expression, filters, follow=given.has("-L", "--follow"))
         check_hunt(judged, files, patterns, expression, filters)
         _check_found(judged, patterns, expression)
     if given.has("-l", "--files", "--files-with-matches", "--files-without-match"):

@@ -198,9 +198,7 @@ SYSTEM = {
         "--hardware-platform --operating-system",
         operands="none",
     ),
-    "hostname": Table(
-        "-fsiIdA --fqdn --short --long --ip-address --all-ip-addresses --domain", operands="none"
-    ),
+    "hostname": Table("-sI --short --all-ip-addresses", operands="none"),
     "id": Table("-gGnruz --group --groups --name --real --user --zero", operands="text"),
     "groups": Table("", operands="text"),
     "nproc": Table("--all --ignore:num", operands="none"),

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from buddy.safety.git_files import files_that_wait, ignore_files_that_wait, repository_around
+from buddy.safety.paths import is_beneath
 from buddy.safety.sanitise import visible
 from buddy.safety.shell.git_index import tracked_paths
 from buddy.safety.shell.names import words
@@ -29,8 +30,8 @@ class TooManyError(RefusedError):
 
 def check_links(judged: Judged, roots: tuple[str, ...], filters: tuple[Filter, ...] = ()) -> None:
     """Refuse when a link beneath the folders that comes through all filters leads somewhere that may not be
-    read."""
-    for entry in _entries(judged, roots):
+    read. Folders that links lead to are looked through as well: what follows one link follows the next."""
+    for entry in _entries(judged, roots, follow=True):
         if entry.is_symlink() and all(test(_candidate(judged, entry)) for test in filters):
             judged.read(entry.path)
 
@@ -51,14 +52,16 @@ def check_ignore_files(judged: Judged, roots: tuple[str, ...], names: frozenset[
 
 def check_special_files(judged: Judged, roots: tuple[str, ...]) -> None:
     """Refuse where a pipe or a device lies beneath the folders of a search that opens whatever it meets."""
-    for entry in _entries(judged, roots):
+    for entry in _entries(judged, roots, follow=True):
         if not (entry.is_file() or entry.is_dir()) and os.path.exists(entry.path):
             raise RefusedError(f"{judged.argv[0]} would wait for {visible(entry.path)}, a pipe or a device")
 
 
-def check_secrets(judged: Judged, roots: tuple[str, ...], filters: tuple[Filter, ...] = ()) -> None:
-    """Refuse when a secret file that comes through all filters lies beneath the folders. What package
-    managers put there is not looked through."""
+def check_secrets(
+    judged: Judged, roots: tuple[str, ...], filters: tuple[Filter, ...] = (), *, follow: bool = False
+) -> None:
+    """Refuse when a secret file that comes through all filters lies beneath the folders; with `follow` also
+    in folders that links lead to. What package managers put there is not looked through."""
     outside = [
         root
         for root in roots
@@ -67,7 +70,7 @@ def check_secrets(judged: Judged, roots: tuple[str, ...], filters: tuple[Filter,
     ]
     if roots and len(outside) == len(roots):
         return  # what the system brings
-    for entry in _entries(judged, roots, skip=_INSTALLED):
+    for entry in _entries(judged, roots, skip=_INSTALLED, follow=follow):
         candidate = _candidate(judged, entry)
         parts = candidate.shown.lower().split("/")
         if not any(map(_MAY_BE_SECRET.search, parts)) or _is_folder(entry):
@@ -92,12 +95,16 @@ def check_search(
     roots: tuple[str, ...],
     expression: re.Pattern[str] | None,
     filters: tuple[Filter, ...],
+    *,
+    follow: bool = False,
 ) -> None:
-    """Refuse a search that may show lines of a secret file beneath the folders."""
+    """Refuse a search that may show lines of a secret file beneath the folders; with `follow` also in those
+    that links lead to."""
     content = content_filter(expression)
     hunts = hunts_secrets(expression)
     try:
-        check_secrets(judged, roots, filters if hunts or content is None else (*filters, content))
+        passing = filters if hunts or content is None else (*filters, content)
+        check_secrets(judged, roots, passing, follow=follow)
     except TooManyError:
         if hunts:
             raise
@@ -130,9 +137,12 @@ def check_dashes(judged: Judged, program: str) -> None:
 
 
 def _entries(
-    judged: Judged, roots: tuple[str, ...], skip: frozenset[str] = frozenset()
+    judged: Judged, roots: tuple[str, ...], skip: frozenset[str] = frozenset(), *, follow: bool = False
 ) -> Iterator[os.DirEntry[str]]:
+    """Everything beneath the folders, depth first; with `follow` also what lies in folders of the workspace
+    that links lead to, each once."""
     seen = 0
+    linked: set[str] = set()
     cwd = judged.place.boundary.cwd  # found names are looked at where they were found
     pending = [os.path.join(cwd, root) for root in roots or (".",) if UNRESOLVED not in root]
     while pending:
@@ -143,7 +153,20 @@ def _entries(
                     if seen > MAX_ENTRIES:
                         raise TooManyError("there are too many files to see where all of them lead")
                     yield entry
-                    if entry.is_dir(follow_symlinks=False) and entry.name not in skip:
+                    if entry.name in skip:
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
                         pending.append(entry.path)
+                    elif follow and entry.is_symlink() and _is_folder(entry):
+                        real = os.path.realpath(entry.path)
+                        if real not in linked and _is_ours(judged, real):
+                            linked.add(real)
+                            pending.append(entry.path)
         except OSError:
             continue  # what cannot be listed cannot be followed either
+
+
+def _is_ours(judged: Judged, real: str) -> bool:
+    """Tell whether a folder lies in the workspace: links out of it are refused where they are read."""
+    boundary = judged.place.boundary
+    return any(is_beneath(real, root) for root in (boundary.root, *boundary.extra))
