@@ -18,11 +18,12 @@ class Rule(msgspec.Struct, frozen=True):
     """One rule. `tool` is shell, edit, read, fetch, mcp:<server>/<tool>, or the exact name of any tool; what
     is left empty matches everything. `argv` holds the alternatives of each token, `open_end`: any further
     tokens may follow. `path` is a pattern relative to the workspace (or absolute, or from ~), `host` a name
-    or, with a leading dot, all its subdomains. `sandbox` "network": allow it inside the sandbox, with the
-    network; "off": allow it outside of the sandbox. A rule of the tool `sandbox` allows no call: it opens a
-    `host` or a `path` for what runs inside. `command` is a whole command line, word for word. `project` is
-    the root of the only project the rule holds in, `folder` the only folder a command may start in (absolute,
-    or relative to the workspace); `files` are paths and SHA-256 of scripts that must be as they were."""
+    or, with a leading dot, all its subdomains. `sandbox` "only": allow it inside the sandbox; "network":
+    inside, with the network; "off": allow it outside of the sandbox. A rule of the tool `sandbox` allows no
+    call: it opens a `host` or a `path` for what runs inside. `command` is a whole command line, word for
+    word. `project` is the root of the only project the rule holds in, `folder` the only folder a command
+    may start in (absolute, or relative to the workspace); `files` are paths and SHA-256 of scripts that
+    must be as they were."""
 
     tool: str
     decision: Decision
@@ -32,7 +33,7 @@ class Rule(msgspec.Struct, frozen=True):
     path: str = ""
     host: str = ""
     why: str = ""
-    sandbox: Literal["", "network", "off"] = ""
+    sandbox: Literal["", "only", "network", "off"] = ""
     source: str = ""
     command: str = ""
     project: str = ""

@@ -134,7 +134,7 @@ def _check_fit(rule: Rule) -> None:
             raise _WrongRule(f"{key} means nothing for tool {rule.tool!r}")
     if rule.sandbox and (rule.tool != "shell" or rule.decision != "allow"):
         raise _WrongRule("sandbox is only for allow rules of the shell")
-    if rule.sandbox and rule.origin == "project":
+    if rule.sandbox not in ("", "only") and rule.origin == "project":
         raise _WrongRule("a project cannot let a command out of the sandbox")
 
 

@@ -111,7 +111,7 @@ def _covers_shell(rules: tuple[Rule, ...], facts: Facts) -> tuple[Rule, ...]:
     rules = tuple(
         rule
         for rule in rules
-        if rule.tool in _names(facts) and (facts.sandboxed or rule.sandbox != "network")
+        if rule.tool in _names(facts) and (facts.sandboxed or rule.sandbox in ("", "off"))
     )
     chosen: list[Rule] = []
     whole = next((rule for rule in rules if rule.command and _is_rule_for_line(rule, facts)), None)

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import posixpath
 
+import msgspec
+
 from buddy.safety.paths import is_beneath
 from buddy.safety.policy_facts import Facts
 from buddy.safety.redact import redact
@@ -31,9 +33,9 @@ def rules_to_save(facts: Facts) -> tuple[Rule, ...]:
 
 def rules_for_session(facts: Facts) -> tuple[Rule, ...]:
     """The rules that would let this call run for the rest of the session. An edit covers the files of the
-    whole workspace; a script may change, since the session shows its edits."""
+    whole workspace. A script must stay as it is, unless the sandbox confines whatever it becomes."""
     rules = _edits_of_workspace(facts) or _rules(facts)
-    return _without_secrets(tuple(_changed(rule) for rule in rules))
+    return _without_secrets(tuple(_confined(rule) for rule in rules) if facts.sandboxed else rules)
 
 
 def no_place_for_commands(facts: Facts) -> str:
@@ -51,18 +53,9 @@ def _without_secrets(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
     return () if any(redact(rule.shown) != rule.shown for rule in rules) else rules
 
 
-def _changed(rule: Rule) -> Rule:
-    return Rule(
-        rule.tool,
-        rule.decision,
-        rule.origin,
-        argv=rule.argv,
-        path=rule.path,
-        host=rule.host,
-        command=rule.command,
-        project=rule.project,
-        folder=rule.folder,
-    )
+def _confined(rule: Rule) -> Rule:
+    """The rule with scripts that may change, for the sandbox alone."""
+    return msgspec.structs.replace(rule, files=(), sandbox="only") if rule.files else rule
 
 
 def _rules(facts: Facts) -> tuple[Rule, ...]:

@@ -52,7 +52,10 @@ def _exactly(rule: Rule, facts: Facts) -> str:
         folder = f" run in {visible(rule.folder)}"
     names = ", ".join(_place(path, facts) for path, _ in rule.files)
     unchanged = f", while {names} is unchanged" if names else ""
-    return f"exactly {said}, in this project{folder}{unchanged}"
+    sandbox = ", in the sandbox" if rule.sandbox == "only" else ""
+    if rule.tool == "run_tests":  # the command line does not say what it loads
+        return f"every run of {said} in this project{folder}, whatever the tests are then"
+    return f"exactly {said}, in this project{folder}{unchanged}{sandbox}"
 
 
 def _place(path: str, facts: Facts) -> str:

@@ -1,4 +1,4 @@
-"""Scripts a command names: a rule saved for `python3 x.py` holds while x.py is the file it was.
+"""Scripts a command names: an answer to `python3 x.py` holds while x.py is the file it was.
 
 Only the script on the command line is looked at, not what it loads: `make` and `pytest` run files of the
 project too, and the person who allows them always allows those as they will be.
@@ -27,7 +27,10 @@ RUNNERS = pattern(
 SHELLS = pattern(r"(?:ba|da|z|k|mk|fi|a)?sh|source|\.")
 
 Scripts = tuple[tuple[str, str], ...]
-"""Real paths with the SHA-256 of their content ("": cannot be read)."""
+"""Real paths with the SHA-256 of their content ("": cannot be read). A script that is not there counts as an
+empty one, so that nothing written in its place later is taken for what was seen."""
+
+ABSENT = hashlib.sha256(b"").hexdigest()
 
 
 def script_digests(analysis: Analysis, boundary: Boundary) -> tuple[Scripts, ...]:
@@ -57,11 +60,16 @@ def _is_given_code(name: str, words: tuple[str, ...]) -> bool:
 def _scripts(argv: tuple[str, ...], folder: str, boundary: Boundary) -> Scripts:
     if not folder:
         return ()
+    missing = ""
     for named in _candidates(argv):
         real = os.path.realpath(os.path.join(folder, named))
-        if any(is_beneath(real, tree) for tree in boundary.trees) and os.path.isfile(real):
+        if not any(is_beneath(real, tree) for tree in boundary.trees):
+            continue
+        if os.path.isfile(real):
             return ((real, _digest(real)),)
-    return ()
+        if not missing and not os.path.lexists(real):
+            missing = real
+    return ((missing, ABSENT),) if missing else ()
 
 
 def _candidates(argv: tuple[str, ...]) -> Iterator[str]:
