@@ -7,6 +7,7 @@ usage.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -264,11 +265,19 @@ def _reached(
     if not budget.max_cost_usd or (left_usd > 0 and price_usd <= left_usd):
         return None
     if left_usd <= 0:
-        return BudgetReached(f"{what} of ${budget.max_cost_usd:g} is used up ({_money(spent_usd)} spent)")
+        return BudgetReached(
+            f"{what} of {plain_dollars(budget.max_cost_usd)} is used up ({_money(spent_usd)} spent)"
+        )
     return BudgetReached(
         f"the next request could cost {_money(price_usd)}, {_money(left_usd)} of {what} is left"
     )
 
 
+def plain_dollars(usd: float, *, significant: int = 4) -> str:
+    """An amount in plain decimals, with cents or so many significant digits: `$2.5`, `$0.000001`."""
+    decimals = max(2, significant - 1 - math.floor(math.log10(usd))) if usd > 0 else 2
+    return "$" + f"{usd:,.{decimals}f}".rstrip("0").rstrip(".")
+
+
 def _money(dollars: float) -> str:
-    return f"${dollars:,.2f}" if dollars >= 0.01 else f"${dollars:.1g}"
+    return f"${dollars:,.2f}" if dollars >= 0.01 else plain_dollars(dollars, significant=1)

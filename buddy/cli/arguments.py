@@ -275,8 +275,11 @@ def _mistaken(words: Sequence[str]) -> str:
 def _unknown(word: str) -> str:
     import difflib  # here: 1 ms that a start need not pay
 
-    near = difflib.get_close_matches(
-        word.partition("=")[0], [*_FLAGS, *_VALUES, "--worktree", "--version"], n=1
-    )
+    name = word.partition("=")[0]
+    known = [*_FLAGS, *_VALUES, "--worktree", "--version"]
+    # An option that has the word as one of its own comes before one that only looks like it:
+    # --format is --output-format, not --fork.
+    near = [one for one in known if name[2:] in one[2:].split("-")] if len(name) > 4 else []
+    near = near or difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {near[0]}?" if near else "; buddy --help lists them"
     return f"unknown option {word!r}{hint}"

@@ -103,8 +103,10 @@ def _root(options: Options, place: Place, loaded: Loaded) -> Generator[str]:
 
 async def _run(options: Options, place: Place, loaded: Loaded, prompt: str, root: str) -> int:
     models = Models(loaded.settings, place)
-    models.access(options.model)  # an unknown model or a missing key is said before anything is written
+    models.access(options.model)
     reference = options.resume or ("last" if options.resume_last else "")
+    if options.model or not reference:  # a session that is resumed brings its own model
+        await models.require_key(options.model)  # before a session is written that nobody wants
     store = session_store(place, loaded.settings, _err, root=root)
     if options.fork and reference:
         reference = await asyncio.to_thread(store.fork, reference)

@@ -15,7 +15,7 @@ from buddy.cli.place import find_place, read_settings
 from buddy.cli.stores import session_store
 from buddy.cli.telling import tell
 from buddy.config.settings import ConfigError
-from buddy.llm.catalog import ModelInfo
+from buddy.llm.catalog import Catalogue, ModelInfo
 from buddy.safety.sanitise import one_line
 from buddy.sessions.listing import SessionSummary
 
@@ -30,9 +30,21 @@ def models(options: Options) -> int:
     for info in found:
         sys.stdout.write(_model_line(info) + "\n")
     if not found:
-        tell(f"buddy: no model has {' '.join(words)!r} in its name; buddy models lists all\n")
+        asked = " ".join(words)
+        near = _near(asked, catalogue())
+        hint = f"did you mean {near}?" if near else "buddy models lists all"
+        tell(f"buddy: no model has {asked!r} in its name; {hint}\n")
         return 1
     return 0
+
+
+def _near(asked: str, known: Catalogue) -> str:
+    """The word of a model's name, or the name, that looks most like the one asked for; "" for none."""
+    import difflib  # here: 1 ms that only a misspelled name needs
+
+    names = [info.id.lower() for info in known.models.values()]
+    parts = {part for name in names for part in name.replace("/", "-").split("-")}
+    return next(iter(difflib.get_close_matches(asked, [*sorted(parts), *names], 1)), "")
 
 
 def _model_line(info: ModelInfo) -> str:
@@ -62,7 +74,9 @@ def sessions(options: Options, environment: Mapping[str, str]) -> int:
         sys.stdout.write(_session_line(one, width) + "\n")
     left_out = len(found) - len(listed)
     if left_out:
-        tell(f"{counted(left_out, 'session')} of exec or without an answer left out: buddy sessions --all\n")
+        them = "it" if left_out == 1 else "them"
+        hidden = f"{counted(left_out, 'session')} hidden (from exec, or without an answer)"
+        tell(f"{hidden}; --all shows {them}\n")
     elif not found:
         tell(f"buddy: there are no sessions in {place.boundary.root}\n")
     return 0

@@ -21,6 +21,7 @@ from buddy.cli.lanes import DirectLane, LitellmLanes, direct_lane, litellm_lanes
 from buddy.cli.model_server import ModelServer
 from buddy.cli.place import Place
 from buddy.cli.telling import tell
+from buddy.config.first_model import first_model
 from buddy.config.settings import ConfigError, Profile, Settings, profile_of
 from buddy.extend.templates import template_path
 from buddy.llm.catalog import GUESSED_CONTEXT, Catalogue, Match, context_limit, cost_usd, read_catalogue
@@ -120,6 +121,16 @@ class Models:
         if is_typed and made.server is not None:
             return await made.server.missing(made.access.model)
         return ""
+
+    async def require_key(self, name: str) -> None:
+        """Raise `ConfigError` where this model needs a key and there is none."""
+        key = self._of(name).key
+        if key.is_optional:
+            return
+        try:
+            await key.resolve()
+        except ProviderError as error:
+            raise ConfigError(error.message) from error
 
     def key_place(self, name: str) -> str:
         """Where the key of this model came from, in words; "" where there is none. Raises `ConfigError`."""
@@ -281,9 +292,17 @@ class Models:
                 credentials=os.path.join(self._place.where.data, FILE_NAME),
                 warn=_warn,
                 keyring=self._keyring.read if self._keyring else None,
+                instead=self._other_model(found),
             )
             self._keys[source] = ProfileKey(resolver)
         return self._keys[source]
+
+    def _other_model(self, found: Route) -> str:
+        """A model of another provider, whose key is in the environment, in words; "" for none."""
+        other = first_model(self._place.environment)
+        if other is None or other.model.partition("/")[0] == found.provider:
+            return ""
+        return f"{other.key_env} is set: -m {other.model}"
 
     def _source(self, found: Route, profile: Profile) -> KeySource:
         own_address = bool(profile.base_url) and not profile.api_key_env

@@ -19,7 +19,6 @@ import msgspec
 
 from buddy.agent.schema import parse_json
 from buddy.cli.arguments import Options, UsageError
-from buddy.cli.telling import tell
 from buddy.safety.paths import Boundary
 from buddy.safety.policy_command import judge_command
 from buddy.safety.policy_table import Decision
@@ -60,7 +59,7 @@ def permissions(options: Options, environment: Mapping[str, str]) -> int:
         _tell(request, judge, as_json=True)
         asked += 1
     if not asked:
-        tell("nothing on stdin; expected JSON lines with id and command\n")
+        raise UsageError("expected commands as arguments, or JSON lines on stdin; stdin was empty")
     return 0
 
 

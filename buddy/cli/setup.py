@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from buddy.agent.counting import counted
@@ -19,10 +19,10 @@ from buddy.config.settings import ConfigError
 from buddy.extend.templates import template_text
 from buddy.safety.descriptors import make_private_folders
 
-NEXT = "Set a key (export OPENAI_API_KEY=… or buddy login openai), then start: buddy\n"
 TEMPLATE_MODEL = "openai/gpt-5.2"
 TEMPLATE_KEY = "OPENAI_API_KEY"
 _API = "[api]\n"
+_OWN_KEYS = ("api_key", "api_key_file", "api_key_command")
 
 
 def init(options: Options, environment: Mapping[str, str]) -> int:
@@ -37,17 +37,38 @@ def init(options: Options, environment: Mapping[str, str]) -> int:
         if os.path.lexists(path) and not options.force:
             sys.stdout.write(_standing(path))
             return 0
-        first = first_model(environment, lambda: saved_keys(where))
-        _write(path, first)
+        saved = saved_keys(where)
+        api = _write(path, environment, saved)
     except ConfigError as error:
         tell(f"buddy: {error}. Nothing was written\n")
         return 4
     except OSError as error:
         tell(f"buddy: {error.filename or path}: {error.strerror}; nothing was written\n")
         return 1
-    ready = f"The model is {first.model}; its key is in {first.key_env}. Start: buddy\n" if first else NEXT
-    sys.stdout.write(f"wrote {path}\n{ready}")
+    sys.stdout.write(f"wrote {path}\n{_next_step(api, environment, saved)}")
     return 0
+
+
+def _next_step(api: Mapping[str, Any], environment: Mapping[str, str], saved: Container[str]) -> str:
+    """The model that was written, and what is missing to start with it."""
+    model, key_env = str(api.get("model", "")), str(api.get("api_key_env", ""))
+    provider = model.partition("/")[0]
+    if not key_env:  # a local server, or a key in a place of the person's own
+        return f"The model is {model}. Start: buddy\n" if model else "Start: buddy\n"
+    if environment.get(key_env, "").strip():
+        return f"The model is {model}; its key is in {key_env}. Start: buddy\n"
+    if provider in saved or any(api.get(name) for name in _OWN_KEYS):
+        return f"The model is {model}; its key is saved. Start: buddy\n"
+    return (
+        f"The model is {model}. Set a key (export {key_env}=… or buddy login {provider}), then start: buddy\n"
+    )
+
+
+def _is_never_chosen(api: Mapping[str, Any], environment: Mapping[str, str], saved: Container[str]) -> bool:
+    """Whether an `[api]` table is the template's own, and its key is nowhere: nobody works with it."""
+    is_template = api == {"model": TEMPLATE_MODEL, "api_key_env": TEMPLATE_KEY}
+    has_key = environment.get(TEMPLATE_KEY, "").strip() or TEMPLATE_MODEL.partition("/")[0] in saved
+    return is_template and not has_key
 
 
 def _standing(path: str) -> str:
@@ -73,12 +94,16 @@ def _with_first_model(template: str, first: FirstModel | None) -> str:
     return chosen.replace(f'"{TEMPLATE_KEY}"', f'"{first.key_env}"', 1)
 
 
-def _write(path: str, first: FirstModel | None) -> None:
-    """Write the template, with the models of a file that stands there. Raises `ConfigError`, `OSError`."""
+def _write(path: str, environment: Mapping[str, str], saved: Container[str]) -> Mapping[str, Any]:
+    """Write the template, with the models a person chose in a file that stands there, and return the `[api]`
+    table that was written. Raises `ConfigError`, `OSError`."""
     make_private_folders(os.path.dirname(path))
-    text = _with_first_model(template_text("buddy.toml"), first)
+    text = _with_first_model(template_text("buddy.toml"), first_model(environment, lambda: saved))
     if os.path.lexists(path):
-        text = _with_models(text, read_table(path, required=False) or {})
+        table = dict(read_table(path, required=False) or {})
+        if _is_never_chosen(table.get("api", {}), environment, saved):
+            del table["api"]
+        text = _with_models(text, table)
         backup = f"{path}.{time.strftime('%Y%m%d-%H%M%S')}"
         shutil.copy2(path, backup)
         sys.stdout.write(f"kept the one that was there as {backup}\n")
@@ -87,6 +112,7 @@ def _write(path: str, first: FirstModel | None) -> None:
     with open(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
     os.replace(temporary, path)
+    return (read_table(path, required=True) or {}).get("api", {})
 
 
 def _with_models(text: str, table: Mapping[str, Any]) -> str:
@@ -100,5 +126,6 @@ def _with_models(text: str, table: Mapping[str, Any]) -> str:
     models = table.get("models", {})
     if not models:
         return text
-    sys.stdout.write(f"kept your models: [api] and {counted(len(models), 'profile')}\n")
+    kept = ["[api]"] if table.get("api") else []
+    sys.stdout.write(f"kept your models: {' and '.join([*kept, counted(len(models), 'profile')])}\n")
     return f"{text}\n{tomli_w.dumps({'models': models})}"

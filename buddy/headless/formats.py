@@ -15,6 +15,7 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from buddy.agent.counting import calls_were
+from buddy.agent.display import Command
 from buddy.agent.events import (
     AgentUiEvent,
     ContextCompacted,
@@ -125,8 +126,7 @@ class Progress:
             self._begun += 1
             self._err(f"• {one_line(event.title, 120)}\n")
         elif isinstance(event, ToolFinished) and event.status != "ok":
-            why = event.text.removeprefix(f"{event.status}: ")
-            said = skipped_line(event.missing) if event.missing else f"{event.status}: {one_line(why, 200)}"
+            said = skipped_line(event.missing) if event.missing else _failure(event)
             self._err(f"  {said}\n")
         elif isinstance(event, RetryScheduled) and event.attempt == 1:
             said = one_line(event.message, 200).rstrip(".")
@@ -149,6 +149,18 @@ class Progress:
         if isinstance(event, LibraryLoading) and not event.loaded:
             loop = asyncio.get_running_loop()
             self._loading = loop.call_later(self._loading_told_s, self._err, f"  loading {event.name}\n")
+
+
+def _failure(event: ToolFinished) -> str:
+    """One line on a call that failed; of a command its exit code and the end of its output."""
+    if not (isinstance(event.display, Command) and event.display.exit_code):
+        why = event.text.removeprefix(f"{event.status}: ")
+        return f"{event.status}: {one_line(why, 200)}"
+    # "[exit code 1, 0.2 s; stopped: time limit]": only the reason is not said already.
+    reason = event.text.rstrip("]\n").rpartition("[exit code ")[2].partition("; ")[2]
+    ending = f"exit code {event.display.exit_code}" + (f" ({one_line(reason, 120)})" if reason else "")
+    last = next((line for line in reversed(event.display.output.splitlines()) if line.strip()), "")
+    return f"{ending}: {one_line(last.strip(), 200)}" if last else ending
 
 
 class TextFormat:

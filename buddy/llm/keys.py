@@ -60,13 +60,16 @@ class KeyResolver:
         warn: Callable[[str], None],
         keyring: Callable[[str], str] | None = None,
         timeout_s: float = COMMAND_TIMEOUT_S,
+        instead: str = "",
     ) -> None:
+        """`instead` is what else a person could do where there is no key, in words."""
         self._source = source
         self._environment = environment
         self._credentials = credentials
         self._warn = warn
         self._keyring = keyring
         self._timeout_s = timeout_s
+        self._instead = instead
         self._kept: str | None = None
         self._asking = asyncio.Lock()
         self._warned: set[str] = set()
@@ -88,7 +91,7 @@ class KeyResolver:
                 return self._found(value, f"the environment variable {name}")
         saved = await self._saved()
         if not saved and not self.is_optional:
-            raise KeyMissingError(_missing(source))
+            raise KeyMissingError(_missing(source, self._instead))
         return saved
 
     @property
@@ -230,8 +233,10 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
-def _missing(source: KeySource) -> str:
+def _missing(source: KeySource, instead: str) -> str:
     name = source.env or source.default_env
+    if instead:
+        return f"no key for {source.provider}: set {name}, or run `buddy login {source.provider}`; {instead}"
     return (
         f"no key for {source.provider}: set {name} in the environment, run `buddy login {source.provider}`, "
         "or name api_key_file or api_key_command in the profile"

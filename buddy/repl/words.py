@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from buddy.agent.budget import plain_dollars
+
 
 def seconds(value: float) -> str:
     """A duration: `0.4 s`, `12 s`, `3 m 5 s`, `1 h 4 m`."""
@@ -39,6 +41,8 @@ def token_count(count: int) -> str:
 
 def money(usd: float) -> str:
     """An amount of dollars, with as many digits as it needs."""
+    if 0 < usd < 0.00005:
+        return plain_dollars(usd, significant=1)
     return f"${usd:.2f}" if usd >= 0.095 or usd == 0 else f"${usd:.4f}"
 
 

@@ -38,16 +38,21 @@ def make_private_folders(path: str) -> None:
     """Create a folder and its missing parents, each for its owner alone whatever the umask. `os.makedirs`
     gives its mode to the last of them only. Folders that exist stay as they are. Raises `OSError`."""
     try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        if not os.path.isdir(path):
-            raise
+        _make_private_folder(path)
     except FileNotFoundError:
         parent = os.path.dirname(os.path.abspath(path))
         if parent == path:
             raise
         make_private_folders(parent)
-        make_private_folders(path)
+        _make_private_folder(path)  # /proc has folders in which nothing can be made: one further try, no more
+
+
+def _make_private_folder(path: str) -> None:
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
 
 
 def open_beneath(directory: str | int, relative: str, flags: int, mode: int = 0o600) -> int:

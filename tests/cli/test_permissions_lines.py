@@ -89,8 +89,10 @@ def test_odd_lines_are_answered_one_by_one_and_the_rest_goes_on(tmp_path: Path) 
     ]
 
 
-def test_an_empty_stdin_is_said(tmp_path: Path) -> None:
-    assert run(tmp_path, b"\n \n") == ([], "nothing on stdin; expected JSON lines with id and command\n", 0)
+@pytest.mark.parametrize("stdin", [b"", b"\n \n"])
+def test_WALK_7_an_empty_stdin_is_a_mistake_of_usage(tmp_path: Path, stdin: bytes) -> None:
+    expected = "buddy: expected commands as arguments, or JSON lines on stdin; stdin was empty\n"
+    assert run(tmp_path, stdin) == ([], expected, 2)
 
 
 def test_a_command_of_the_arguments_may_be_any_bytes(tmp_path: Path) -> None:

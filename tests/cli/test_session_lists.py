@@ -31,7 +31,7 @@ async def test_RU_A14_exec_runs_and_unanswered_prompts_are_left_out_without_all(
         short, full = await desk.run("sessions"), await desk.run("sessions", "--all")
         objects = json.loads((await desk.run("sessions", "--all", "--json")).out)
     assert [line.split()[-1] for line in short.out.splitlines()] == ["mine"]
-    assert "2 sessions of exec or without an answer left out: buddy sessions --all" in short.err
+    assert "2 sessions hidden (from exec, or without an answer); --all shows them" in short.err
     assert [line.split()[-1] for line in full.out.splitlines()] == ["bad", "theirs", "mine"]
     assert [(one["title"], one["headless"], one["answered"]) for one in objects] == [
         ("bad", True, False),
