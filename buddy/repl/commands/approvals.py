@@ -152,6 +152,8 @@ def _list(context: Context) -> None:
     if removable:
         context.stage.print(Note("hint", "/permissions remove NUMBER deletes a grant or a saved rule"))
     context.stage.print(Note("info", f"mode {policy.mode}, approvals: {policy.approvals.kind}"))
+    for line in context.desk.sandbox().lines():
+        context.stage.print(Note("info", f"sandbox: {line}"))
 
 
 def _removable(policy: Policy) -> tuple[Grant | Rule, ...]:
