@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import msgspec
 
@@ -20,6 +21,7 @@ from buddy.agent.messages import Call, Message, ToolMessage, UserMessage, text_o
 from buddy.agent.provider import ModelRequest
 from buddy.agent.registry import ToolRegistry
 from buddy.agent.tool import Tool, ToolResult
+from buddy.cli.board_parts import remember
 from buddy.cli.judge import Judge
 from buddy.config.settings import ConfigError
 from buddy.llm.governor import Governor
@@ -196,7 +198,7 @@ def _parts(
         tools=ToolRegistry(tools),
         model=model,
         policy=policy,
-        judged=lambda _call, _facts: None,
+        judged=remember(cast(Approved, services[Approved])),
         sandboxing=Unconfined(),
         memory=writer,
         cache=ToolCache(time.monotonic),

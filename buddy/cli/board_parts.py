@@ -35,7 +35,7 @@ def board_parts(run: Run, held: Held, tools: ToolRegistry, rules: RuleFiles) -> 
         tools=tools,
         model=models.access_or_explain if attended else models.access,
         policy=run.policy,
-        judged=_remember(held.approved),
+        judged=remember(held.approved),
         sandboxing=held.sandbox,
         memory=run.session.writer,
         cache=ToolCache(time.monotonic),
@@ -60,15 +60,17 @@ def board_parts(run: Run, held: Held, tools: ToolRegistry, rules: RuleFiles) -> 
     )
 
 
-def _remember(approved: Approved) -> Callable[[str, Facts], None]:
-    """Where the paths of a call led when it was judged: the tools refuse when they lead elsewhere later; and
-    what a command that only reads must run with."""
+def remember(approved: Approved) -> Callable[[str, Facts], None]:
+    """Where the paths of a call led when it was judged, and what the scripts of a command were: the tools
+    refuse when they are others later; and what a command that only reads must run with."""
 
     def judged(call_id: str, facts: Facts) -> None:
         started = (facts.folder,) if facts.folder is not None else ()
         for located in (*facts.reads, *facts.writes, *started):
             approved.remember(call_id, located.given, located.real)
         reads = facts.shell is not None and facts.shell.read_only
+        if facts.shell is not None and not reads:
+            approved.remember_scripts(call_id, facts.shell, facts.scripts)
         approved.harden(call_id, READ_ONLY_ENVIRONMENT if reads else {})
 
     return judged

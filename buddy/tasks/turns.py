@@ -257,6 +257,7 @@ class _TaskTurn:
         if request in self._shared.refused_openings:
             return _with_note(blocked, request, "the person said no to that before")
         facts = msgspec.structs.replace(await _facts(self._task, tool, arguments), leaves_sandbox=True)
+        board.judged(call.id, facts)
         answer = await self._ask(call, tool, arguments, facts, opening_verdict(request, facts))
         if not isinstance(answer, Allowed):
             self._shared.refused_openings.append(request)

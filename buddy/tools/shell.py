@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -100,6 +101,8 @@ async def run_shell(
     approved = ctx.services.get(Approved)
     if cwd and isinstance(approved, Approved):
         approved.check_path(ctx.call_id, cwd, folder)
+    if isinstance(approved, Approved):
+        await asyncio.to_thread(approved.check_scripts, ctx.call_id, boundary)
     request = Request(
         shell_argv(command), folder, ctx.task_id, env=_demanded(ctx), confinement=confinement_of(ctx)
     )

@@ -11,6 +11,9 @@ from collections import OrderedDict
 from collections.abc import Mapping
 
 from buddy.agent.tool import ToolContext, ToolError
+from buddy.safety.paths import Boundary, locate
+from buddy.safety.scripts import Scripts, script_digests
+from buddy.safety.shell.verdict import Analysis
 from buddy.workspace.sandbox.profile import Confinement
 
 MAX_CALLS = 300
@@ -23,6 +26,7 @@ class Approved:
         self._calls: OrderedDict[str, dict[str, tuple[str, str | None]]] = OrderedDict()
         self._environments: OrderedDict[str, Mapping[str, str]] = OrderedDict()
         self._confinements: OrderedDict[str, Confinement | None] = OrderedDict()
+        self._scripts: OrderedDict[str, tuple[Analysis, tuple[Scripts, ...]]] = OrderedDict()
 
     def remember(self, call_id: str, given: str, real: str, digest: str | None = None) -> None:
         """The call was judged with this path leading to this file. `digest`: the version that was shown, ""
@@ -51,6 +55,28 @@ class Approved:
     def confinement(self, call_id: str) -> Confinement | None:
         """Return how this call's command is confined; None: it runs outside of the sandbox."""
         return self._confinements.get(call_id)
+
+    def remember_scripts(self, call_id: str, analysis: Analysis, scripts: tuple[Scripts, ...]) -> None:
+        """The command of this call was judged with these scripts."""
+        self._scripts[call_id] = (analysis, scripts)
+        while len(self._scripts) > MAX_CALLS:
+            self._scripts.popitem(last=False)
+
+    def check_scripts(self, call_id: str, boundary: Boundary) -> None:
+        """Raise `ToolError` when a script the command names is not what it was when the call was judged.
+        Reads the scripts."""
+        judged = self._scripts.get(call_id)
+        if judged is None:
+            return
+        analysis, before = judged
+        now = script_digests(analysis, boundary)
+        for was, found in zip(before, now, strict=True):
+            if was != found:
+                path, _ = (was or found)[0]
+                raise ToolError(
+                    f"{locate(boundary, path).shown} changed after it was shown for approval; nothing was run. "
+                    "Read it and ask again."
+                )
 
     def environment(self, call_id: str) -> Mapping[str, str]:
         """What the environment of this call's command must hold."""
