@@ -22,6 +22,7 @@ from buddy.agent.events import (
     Notice,
     RetryScheduled,
     TokenUsage,
+    ToolFinished,
     TurnFinished,
 )
 from buddy.agent.host import Agent, Allowed, Decision, Denied, Progress, TurnHost
@@ -188,12 +189,24 @@ class _TaskTurn:
         self._clean: dict[str, str] = {}  # by call: results that have been looked through for secrets
 
     def emit(self, event: AgentUiEvent) -> None:
+        if isinstance(event, ToolFinished) and self._clean.get(event.call_id) != event.text:
+            event = self._without_secrets(event)
+        elif isinstance(event, Notice):
+            event = msgspec.structs.replace(event, text=self._board.redact_text(event.text))
         self._facts.see(event)
         if isinstance(event, TokenUsage):
             self._board.memory.record_usage(self._task.number, event)
         elif isinstance(event, TurnFinished) and self._task.reason:
             event = msgspec.structs.replace(event, reason=self._task.reason)  # why it was cancelled
         self._shared.hub.emit(self._task.number, event)
+
+    def _without_secrets(self, event: ToolFinished) -> ToolFinished:
+        """The end of a call whose text `execute` did not give: an error, a denial, a crash."""
+        clean = self._board.redact_text
+        display = event.display
+        if isinstance(display, Plain):
+            display = Plain(clean(display.summary), clean(display.body))
+        return msgspec.structs.replace(event, text=clean(event.text), display=display)
 
     async def sleep(self, seconds: float) -> None:
         """Sleep, or until the person wants to try now."""

@@ -74,8 +74,8 @@ class Approved:
             if was != found:
                 path, _ = (was or found)[0]
                 raise ToolError(
-                    f"{locate(boundary, path).shown} changed after it was shown for approval; nothing was run. "
-                    "Read it and ask again."
+                    f"{locate(boundary, path).shown} changed after it was shown for approval; "
+                    "nothing was run. Read it and ask again."
                 )
 
     def environment(self, call_id: str) -> Mapping[str, str]:
