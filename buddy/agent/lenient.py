@@ -82,9 +82,10 @@ def _as_list(value: Any, item: Any, parse: Parse) -> Any:
     )
     required = [field.name for field in fields_of(record) if field.required] if record else []
     if isinstance(value, str):
-        spelled = _parsed(value, parse)
-        value = spelled if spelled is not None else [value] if str in sides or len(required) == 1 else value
-    elif isinstance(value, dict):
+        spelled = _parsed(value, parse, "[{" if record else "[")
+        wrapped = str in sides or (len(required) == 1 and not value.lstrip().startswith(("[", "{")))
+        value = spelled if spelled is not None else [value] if wrapped else value
+    if isinstance(value, dict):
         value = [value]
     if record is None or not isinstance(value, list):
         return value
@@ -97,15 +98,15 @@ def _as_list(value: Any, item: Any, parse: Parse) -> Any:
     return items
 
 
-def _parsed(text: str, parse: Parse) -> list[Any] | None:
-    """The list a text spells, None when it spells none."""
-    if not text.lstrip().startswith("["):
+def _parsed(text: str, parse: Parse, opening: str) -> Any:
+    """The list, or the record, a text spells that begins with one of these brackets; None when it spells
+    none."""
+    if not text.lstrip().startswith(tuple(opening)):
         return None
     try:
-        found = parse(text)
+        return parse(text)
     except ValueError:
         return None
-    return cast("list[Any]", found) if isinstance(found, list) else None
 
 
 def _from_text(value: str, kind: Any, sides: list[Any]) -> Any:

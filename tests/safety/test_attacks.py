@@ -322,7 +322,7 @@ async def test_SEC_099_a_hostile_tool_name_is_answered(tmp_path: Path, name: str
         '{"path": ["a"]}',
         "9" * 5000,
         '{"path": "\\ud800"}',
-        '{"path": "' + "a" * 5_000_000 + '"}',
+        '{"path": "' + "a" * 2_000_000 + '"}',
     ],
     ids=["deep", "NaN", "twice", "null", "list", "number", "surrogate", "long"],
 )
@@ -331,6 +331,15 @@ async def test_SEC_098_100_hostile_arguments_are_answered(tmp_path: Path, text: 
         desk = Desk(tmp_path, server.url)
         ran, told = await attack(desk, server)
     assert (ran.code, ran.out, len(told)) == (0, "Done.\n", 1), ran.err
+
+
+async def test_SEC_100_arguments_longer_than_a_reply_may_be_end_the_run_at_once(tmp_path: Path) -> None:
+    text = '{"path": "' + "a" * 5_000_000 + '"}'
+    async with FakeLLM([reply(call("read_file", text), chars=100_000), reply("Done.")]) as server:
+        desk = Desk(tmp_path, server.url)
+        ran = await desk.run("exec", "work")
+    assert (ran.code, ran.out, len(server.requests)) == (75, "", 1), ran.err
+    assert "the reply was stopped at 4 million characters of arguments" in ran.err
 
 
 async def test_a_hundred_calls_in_one_reply_are_all_answered(tmp_path: Path) -> None:

@@ -118,7 +118,8 @@ async def test_changes_are_made_and_a_failure_still_says_why(
         await here.call(git_stash)
         shown = await here.call(git_stash, action="show")
         assert isinstance(shown.display, Diff)
-        assert [file.path for file in shown.display.files] == ["a.txt"]
+        # b.txt was staged by the person, so that the commit left it where it was
+        assert [file.path for file in shown.display.files] == ["a.txt", "b.txt"]
         await here.call(git_checkout, ref="main~1")
         with pytest.raises(ToolError, match=r"(?s)git failed .*nowhere"):
             await here.call(git_log, ref="nowhere")

@@ -56,6 +56,14 @@ async def test_the_words_of_other_programs_are_taken(word: str, state: str) -> N
     assert [(item.text, item.state) for item in plan.items] == [("x", state)]
 
 
+async def test_a_text_alone_is_a_plan_of_one_step() -> None:
+    plan = Plan((PlanItem("old"),))
+    await call(todo, plan, items="x")
+    assert plan.items == (PlanItem("x"),)
+    await call(todo, plan, items='{"text": "y", "state": "done"}')
+    assert plan.items == (PlanItem("y", "done"),)
+
+
 async def test_a_plan_that_is_too_fine_or_malformed_leaves_the_old_one() -> None:
     plan = Plan((PlanItem("old"),))
     with pytest.raises(ToolError, match=f"at most {MAX_ITEMS} steps, found {MAX_ITEMS + 1}; write coarser"):
@@ -65,7 +73,11 @@ async def test_a_plan_that_is_too_fine_or_malformed_leaves_the_old_one() -> None
         [{"text": "x" * 401}],
         [{"text": "x", "state": "soon"}],
         [{"what": "x"}],
-        "x",
+        [["x"]],
+        [5],
+        5,
+        '[{"text": "x"',
+        '{"what": "x"}',
     ):
         with pytest.raises(ArgumentsError):
             await call(todo, plan, items=items)
