@@ -39,7 +39,14 @@ def find_place(options: Options, environment: Mapping[str, str]) -> Place:
     extra = tuple(_directory(path) for path in options.add_dir)
     trusted, note = _trust(where, root)
     return Place(
-        boundary=Boundary(root, cwd, os.path.realpath(where.home), extra, _own(where, options)),
+        boundary=Boundary(
+            root,
+            cwd,
+            os.path.realpath(where.home),
+            extra,
+            _own(where, options),
+            trusts_repository=options.trust or trusted,
+        ),
         where=where,
         environment=environment,
         is_repository=os.path.lexists(os.path.join(root, ".git")),
@@ -51,8 +58,12 @@ def find_place(options: Options, environment: Mapping[str, str]) -> Place:
 def place_again(place: Place, options: Options) -> Place:
     """The same place, with what the person has said about it since."""
     trusted, note = _trust(place.where, place.boundary.root)
+    trusted = options.trust or trusted
     return msgspec.structs.replace(
-        place, trusted=options.trust or trusted, trust_note="" if options.trust else note
+        place,
+        boundary=msgspec.structs.replace(place.boundary, trusts_repository=trusted),
+        trusted=trusted,
+        trust_note="" if options.trust else note,
     )
 
 

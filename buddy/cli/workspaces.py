@@ -64,6 +64,7 @@ def worktree_boundary(run: Run, tree: Worktree) -> Boundary:
         extra=(*main.extra, os.path.realpath(os.path.join(run.session.directory, "output"))),
         own=main.own,
         main=main.root,
+        trusts_repository=main.trusts_repository,
     )
 
 

@@ -35,12 +35,26 @@ _KEYS = pattern(
 )
 """Keys (section and variable in lower case) whose value is run, or decides what is."""
 
+_FILES = pattern(
+    r"""blame\.ignorerevsfile | core\.(?:excludesfile|attributesfile) | commit\.template
+      | (?:.+\.)?fsck\.skiplist | mailmap\.(?:file|blob) | diff\.orderfile | format\.signaturefile
+      | gpg\.ssh\.(?:allowedsignersfile|revocationfile) | http\.(?:.+\.)?(?:cookiefile|ssl.+)
+      | fetch\.bundleuri | extensions\.refstorage | log\..*file""",
+    re.VERBOSE,
+)
+"""Keys whose value is a file that git reads, and whose lines it prints where it does not understand them."""
+
 _BOOLEANS = frozenset({"", "true", "false", "yes", "no", "on", "off", "0", "1"})
 _MAY_BE_BOOLEAN = ("core.fsmonitor", "pager.")
 _HARMLESS_DIFF_MERGES = frozenset(
     {"off", "none", "on", "m", "first-parent", "1", "separate", "c", "combined", "cc", "dense-combined"}
 )
 _FALSE = frozenset({"false", "no", "off", "0"})
+
+
+def names_file(key: str) -> bool:
+    """Tell whether the value of a setting is a file that git reads."""
+    return _FILES().fullmatch(key.lower()) is not None
 
 
 def starts_program(key: str, value: str | None) -> bool:

@@ -43,7 +43,9 @@ _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
 class Boundary(msgspec.Struct, frozen=True):
     """What counts as inside: `root` and `extra`. Relative paths start at `cwd`. All of them are real paths
     (links resolved). `own`: buddy's own directories where they are not the usual ones. `main`: the main tree
-    when `root` is a worktree that buddy made of it, "" otherwise; it lies outside then."""
+    when `root` is a worktree that buddy made of it, "" otherwise; it lies outside then.
+    `trusts_repository`: the person trusts the folder, so that git may read a repository outside that knows
+    it."""
 
     root: str
     cwd: str
@@ -51,6 +53,7 @@ class Boundary(msgspec.Struct, frozen=True):
     extra: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
     main: str = ""
+    trusts_repository: bool = False
 
     @property
     def trees(self) -> tuple[str, ...]:

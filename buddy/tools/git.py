@@ -11,6 +11,8 @@ from buddy.agent.counting import counted
 from buddy.agent.display import Diff, Plain
 from buddy.agent.pattern import pattern
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
+from buddy.safety.git_control import led_outside
+from buddy.safety.git_files import repository_around
 from buddy.safety.paths import Boundary, locate
 from buddy.tools.near_names import missing
 from buddy.workspace.approved import confinement_of
@@ -43,13 +45,19 @@ def repository_of(ctx: ToolContext) -> Repository:
 
 
 def git_run(ctx: ToolContext) -> GitRun:
-    """Who runs git for this call."""
+    """Who runs git for this call. Raises `ToolError` where the repository leads git outside."""
+    repository, trusted = repository_of(ctx), is_trusted(ctx)
+    _, git_dir = repository_around(repository.cwd)
+    outside = led_outside(ctx.service(Boundary), repository.top, git_dir, trusted=trusted)
+    if outside:
+        raise ToolError(f"git is not run here: {outside}")
     return GitRun(
         ctx.service(ChildProcesses),
-        repository_of(ctx),
+        repository,
         ctx.task_id,
         ctx.cancelled,
-        trusted=is_trusted(ctx),
+        trusted=trusted,
+        stays_inside=not trusted,
         confinement=confinement_of(ctx),
     )
 

@@ -10,11 +10,14 @@ from typing import Literal
 import msgspec
 
 from buddy.agent.tool import ToolError
+from buddy.safety.git_control import file_outside
 from buddy.safety.git_files import files_that_wait, git_folders, repository_around
+from buddy.safety.git_keys import names_file
 from buddy.safety.sanitise import visible
 from buddy.workspace.ending import uninterrupted
 from buddy.workspace.git_config import (
     CONFIG_LIMIT_S,
+    Setting,
     guarded_options,
     inert_options,
     list_command,
@@ -77,7 +80,8 @@ class Repository(msgspec.Struct, frozen=True):
 class GitRun(msgspec.Struct, frozen=True):
     """Who runs git, and how it is stopped; `trusted`: hooks and filters of the repository may run; `bounds`:
     how much of what it says is kept, where that is not the usual; `index`: the index file, where it is not
-    that of the working tree; `confinement`: how a git that runs programs of the repository is confined."""
+    that of the working tree; `stays_inside`: git is not run where the configuration makes it read files
+    outside; `confinement`: how a git that runs programs of the repository is confined."""
 
     children: ChildProcesses
     repository: Repository
@@ -87,6 +91,7 @@ class GitRun(msgspec.Struct, frozen=True):
     confinement: Confinement | None = None
     trusted: bool = False
     index: str = ""
+    stays_inside: bool = False
 
 
 def find_repository(cwd: str, workspace: str, main: str = "") -> Repository:
@@ -104,7 +109,10 @@ async def run_git(run: GitRun, arguments: tuple[str, ...], kind: GitKind) -> Fin
     git = _program(run)
     _check_files(run.repository)
     if kind in ("read", "inert"):
-        options = inert_options(parse_settings(await _configuration(run, git)))
+        settings = parse_settings(await _configuration(run, git))
+        if run.stays_inside:
+            _check_named_files(settings, run.repository)
+        options = inert_options(settings)
     elif run.trusted:
         options = quiet_options()
     else:
@@ -125,6 +133,17 @@ def _check_files(repository: Repository) -> None:
         if waiting:
             raise ToolError(
                 f"expected a file, found a pipe or a device that git would wait for: {visible(waiting[0])}"
+            )
+
+
+def _check_named_files(settings: tuple[Setting, ...], repository: Repository) -> None:
+    """Raise `ToolError` where the repository's configuration names a file outside for git to read."""
+    for setting in settings:
+        if setting.is_own and names_file(setting.key) and file_outside(setting.value, repository.top):
+            raise ToolError(
+                "git is not run here: the repository's configuration makes it read a file outside, "
+                f"{visible(setting.key)} = {visible(setting.value[:200])}; remove the line or trust the "
+                "folder (/trust)"
             )
 
 

@@ -6,10 +6,11 @@ from __future__ import annotations
 import os
 import re
 
+from buddy.safety.git_control import led_outside
 from buddy.safety.git_files import repository_around
 from buddy.safety.paths import is_beneath
 from buddy.safety.shell.files import check_compared
-from buddy.safety.shell.git_config import executing_keys
+from buddy.safety.shell.git_config import executing_keys, repositories
 from buddy.safety.shell.git_index import tracked_paths
 from buddy.safety.shell.git_options import BRANCH, DIFF_MERGES, LOG, READ_ONLY, STASH_SHOW, TAG
 from buddy.safety.shell.git_secrets import check_shown_secrets
@@ -72,6 +73,10 @@ def git(judged: Judged) -> None:
     keys = executing_keys(place.boundary.cwd, place.boundary.root)
     if keys and argv[position] != "version":
         raise RefusedError(f"the repository's configuration may start programs: {', '.join(keys[:3])}")
+    for work_tree, git_dir in repositories(place.boundary.cwd):
+        reason = led_outside(place.boundary, work_tree, git_dir, trusted=place.boundary.trusts_repository)
+        if reason and argv[position] != "version":
+            raise RefusedError(reason)
     _subcommand(inner, argv[position])
     judged.lists = inner.lists
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from buddy.safety.git_control import file_outside
 from buddy.safety.git_files import (
     IN_EVERY_FOLDER,
     files_that_wait,
@@ -20,7 +21,7 @@ from buddy.safety.git_files import (
     read_regular,
     shared_folder,
 )
-from buddy.safety.git_keys import starts_program
+from buddy.safety.git_keys import names_file, starts_program
 from buddy.safety.paths import is_beneath
 from buddy.safety.shell.git_index import submodules
 
@@ -44,6 +45,23 @@ def executing_keys(cwd: str, root: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def repositories(cwd: str) -> Iterator[tuple[str, str]]:
+    """The repositories that a git command in a folder reads, each as its working tree and its data: the ones
+    git may find, and their submodules."""
+    seen: set[str] = set()
+    pending = list(find_git_folders(cwd))
+    while pending:
+        work_tree, git_dir = pending.pop()
+        if git_dir in seen:
+            continue
+        seen.add(git_dir)
+        yield work_tree, git_dir
+        for path in submodules(git_dir) or ():
+            nested = os.path.join(work_tree, path)
+            if os.path.lexists(os.path.join(nested, ".git")):
+                pending.append((nested, git_folders(nested)[0]))
+
+
 def _keys_of(cwd: str, root: str, work_tree: str, git_dir: str) -> tuple[str, ...]:
     """The same for one repository that git may find."""
     if not work_tree:
@@ -60,7 +78,8 @@ def _keys_of(cwd: str, root: str, work_tree: str, git_dir: str) -> tuple[str, ..
         if not directory:
             return (f"{git_dir}/index: which submodules there are can't be told",)
         for name in ("config", "config.worktree"):
-            found.extend(f"{directory}/{name}: {key}" for key in _keys(os.path.join(directory, name)))
+            keys = _keys(os.path.join(directory, name), work_tree)
+            found.extend(f"{directory}/{name}: {key}" for key in keys)
     return tuple(found)
 
 
@@ -84,7 +103,7 @@ def _git_dirs(work_tree: str, git_dir: str, seen: set[str]) -> Iterator[str]:
             yield from _git_dirs(nested, git_folders(nested)[0], seen)
 
 
-def _keys(path: str) -> list[str]:
+def _keys(path: str, work_tree: str) -> list[str]:
     """The dangerous keys of one configuration file. What cannot be read as one counts as dangerous."""
     text = _read(path)
     if len(text) > MAX_CONFIG_BYTES:
@@ -108,7 +127,8 @@ def _keys(path: str) -> list[str]:
             continue
         value = _goes_on(_Value(quoted=False), line[key.end(1) :])
         name = f"{section}.{key[1]}".lower()
-        if starts_program(name, None if value is not None else _simple_value(line[key.end(1) :])):
+        known = None if value is not None else _simple_value(line[key.end(1) :])
+        if starts_program(name, known) or (names_file(name) and file_outside(known, work_tree)):
             found.append(name)
     return found
 
