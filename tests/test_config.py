@@ -127,33 +127,49 @@ def test_a_trusted_project_makes_limits_of_commands_smaller_and_never_larger(tmp
         ("x = " + "[" * 100_000, "nested too deeply"),
         ('[api]\nmodle = "x"\n', "[api] unknown name 'modle'; did you mean 'model'?"),
         ("[apis]\n", "unknown name 'apis'; did you mean 'api'?"),
-        ("[api]\ncontext_limit = 'x'\n", "[api]: Expected `int`, got `str` - at `$.context_limit`"),
-        ("[tools]\nshell_file_mb = -5\n", "[tools]: Expected `int` >= 0 - at `$.shell_file_mb`, found -5"),
-        ("[tools]\nshell_cpu_s = 1.5\n", "[tools]: Expected `int`, got `float` - at `$.shell_cpu_s`"),
-        ("[budget]\nday_usd = nan\n", "[budget]: Expected `float` >= 0.0 - at `$.day_usd`, found nan"),
-        ("[budget]\ntask_usd = -1\n", "[budget]: Expected `float` >= 0.0 - at `$.task_usd`, found -1"),
-        ("[budget]\nsession_usd = inf\n", "<= 1000000.0 - at `$.session_usd`, found inf"),
-        ("[budget]\ntask_tokens = -1\n", "[budget]: Expected `int` >= 0 - at `$.task_tokens`, found -1"),
-        ("[agent]\nmax_iterations = 0\n", "Expected `int` >= 1 - at `$.max_iterations`, found 0"),
-        ("[network]\nconnect_s = 0\n", "Expected `float` > 0.0 - at `$.connect_s`, found 0"),
-        ("[network]\nfirst_token_s = nan\n", "Expected `float` > 0.0 - at `$.first_token_s`, found nan"),
-        ("[network]\ntries = 0\n", "Expected `int` >= 1 - at `$.tries`, found 0"),
+        ("[api]\ncontext_limit = 'x'\n", "[api] context_limit: expected a whole number from 0, found text"),
+        (
+            "[tools]\nshell_file_mb = -5\n",
+            "[tools] shell_file_mb: expected a whole number from 0 to 1,000,000,000, found -5",
+        ),
+        (
+            "[tools]\nshell_cpu_s = 1.5\n",
+            "[tools] shell_cpu_s: expected a whole number from 0 to 1,000,000,000, found 1.5",
+        ),
+        ("[budget]\nday_usd = nan\n", "[budget] day_usd: expected a number from 0 to 1,000,000, found nan"),
+        ("[budget]\ntask_usd = -1\n", "[budget] task_usd: expected a number from 0 to 1,000,000, found -1"),
+        ("[budget]\nsession_usd = inf\n", "session_usd: expected a number from 0 to 1,000,000, found inf"),
+        ("[budget]\ntask_tokens = -1\n", "[budget] task_tokens: expected a whole number from 0, found -1"),
+        (
+            "[agent]\nmax_iterations = 0\n",
+            "max_iterations: expected a whole number from 1 to 1,000,000, found 0",
+        ),
+        ("[network]\nconnect_s = 0\n", "connect_s: expected a number above 0 to 31,536,000, found 0"),
+        (
+            "[network]\nfirst_token_s = nan\n",
+            "first_token_s: expected a number above 0 to 31,536,000, found nan",
+        ),
+        ("[network]\ntries = 0\n", "tries: expected a whole number from 1 to 1,000,000, found 0"),
         (
             "[tools]\nshell_output_bytes = -1\n",
-            "Expected `int` >= 100 - at `$.shell_output_bytes`, found -1",
+            "shell_output_bytes: expected a whole number from 100 to 100,000,000, found -1",
         ),
-        ("[display]\nfold_lines = -5\n", "Expected `int` >= 0 - at `$.fold_lines`, found -5"),
-        ("[session]\nkeep_days = -1\n", "Expected `float` >= 0.0 - at `$.keep_days`, found -1"),
-        ("[models.fast]\ntemperature = nan\n", "Expected `float` >= 0.0 - at `$.temperature`, found nan"),
+        (
+            "[display]\nfold_lines = -5\n",
+            "fold_lines: expected a whole number from 0 to 1,000,000,000, found -5",
+        ),
+        ("[session]\nkeep_days = -1\n", "keep_days: expected a number from 0 to 1,000,000, found -1"),
+        ("[models.fast]\ntemperature = nan\n", "temperature: expected a number from 0 to 10, found nan"),
         ("api = 3\n", "[api] must be a table, found int"),
         ("[models.fast]\nkey = 1\n", "[models.fast] unknown name 'key'"),
-        ("[models]\nfast = 1\n", "[models.fast]: Expected `object`, got `int`"),
+        ("[models]\nfast = 1\n", "[models.fast]: expected a table, found 1"),
         ('[permissions]\nmode = "yolo"\n', ""),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_named_with_its_file(tmp_path: Path, text: str, says: str) -> None:
     if not says:
-        assert "Invalid enum value 'yolo'" in loaded(tmp_path, user=text).permission_error
+        expected = "[permissions] mode: expected plan, ask, edit or auto, found 'yolo'"
+        assert expected in loaded(tmp_path, user=text).permission_error
         return
     with pytest.raises(ConfigError) as caught:
         loaded(tmp_path, user=text)
@@ -188,8 +204,33 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 def test_an_environment_variable_of_the_wrong_kind_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="BUDDY_DISPLAY_FOLD_LINES"):
         loaded(tmp_path, environment={"BUDDY_DISPLAY_FOLD_LINES": "many"})
-    with pytest.raises(ConfigError, match="BUDDY_TOOLS_SHELL_CPU_S: Expected `int` >= 0, found '-1'"):
+    with pytest.raises(
+        ConfigError,
+        match="BUDDY_TOOLS_SHELL_CPU_S: expected a whole number from 0 to 1,000,000,000, found '-1'",
+    ):
         loaded(tmp_path, environment={"BUDDY_TOOLS_SHELL_CPU_S": "-1"})
+
+
+@pytest.mark.parametrize("name", ["BUDDY_PERMISSIONS_MODE", "BUDDY_PERMISSION_MODE"])
+@pytest.mark.parametrize("value", ["edti", "yolo"])
+def test_WALK_2_a_variable_with_a_wrong_mode_ends_the_start(tmp_path: Path, name: str, value: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        loaded(tmp_path, environment={name: value})
+    assert str(caught.value) == f"{name}: expected plan, ask, edit or auto, found '{value}'"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('mode = "edti"', "[permissions] mode: expected plan, ask, edit or auto, found 'edti'"),
+        ('allow = "Bash(ls)"', "[permissions] allow: expected a list, found text"),
+        ("deny = [1]", "[permissions] deny: expected text, found 1"),
+    ],
+)
+def test_WALK_2_permissions_that_cannot_be_used_are_told_in_words(
+    tmp_path: Path, text: str, says: str
+) -> None:
+    assert loaded(tmp_path, user=f"[permissions]\n{text}\n").permission_error.endswith(says)
 
 
 def test_profiles_are_found_by_name_and_models_by_theirs() -> None:

@@ -217,9 +217,20 @@ def _converted(merged: Table) -> tuple[Settings, str]:
         return msgspec.convert(merged, Settings), ""
     except msgspec.ValidationError as error:
         if "permissions" not in str(error) and "$.rule" not in str(error):
-            raise ConfigError(f"settings: {error}") from error
+            raise ConfigError(f"settings: {_in_section(error, merged)}") from error
         rest = {key: value for key, value in merged.items() if key not in ("permissions", "rule")}
-        return msgspec.convert(rest, Settings), f"the rules can't be used: {error}"
+        return msgspec.convert(rest, Settings), f"the rules can't be used: {_in_section(error, merged)}"
+
+
+def _in_section(error: msgspec.ValidationError, merged: Table) -> str:
+    """A problem of all settings, named by its section: `[permissions] mode: expected …`."""
+    from buddy.agent.validation import explain  # here: only a mistake needs it
+
+    problem = explain(error, merged, Settings)
+    if not problem.names:
+        return problem.words
+    section, *rest = problem.names
+    return f"[{section}] {'.'.join(rest)}: {problem.words}" if rest else f"[{section}]: {problem.words}"
 
 
 def _checked(table: Table, path: str) -> Table:
@@ -246,14 +257,11 @@ def _convertible(value: Any, record: type[msgspec.Struct], where: str) -> None:
     try:
         msgspec.convert(value, record)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{where}: {error}{_found(value, str(error))}") from error
+        from buddy.agent.validation import explain  # here: only a mistake needs it
 
-
-def _found(value: Any, said: str) -> str:
-    """The number that is out of its range; anything else may be a secret, and its type is told already."""
-    name = said.rpartition("`$.")[2].rstrip("`")
-    number = cast(Table, value).get(name) if isinstance(value, dict) else None
-    return f", found {number}" if isinstance(number, int | float) and ("> " in said or "= " in said) else ""
+        problem = explain(error, value, record)
+        colon = "" if problem.names else ":"
+        raise ConfigError(f"{where}{colon} {problem.sentence()}") from error
 
 
 def _known_names(table: Table, known: Sequence[str], path: str, section: str) -> None:
@@ -349,9 +357,8 @@ def _from_environment(environment: Mapping[str, str], merged: Table, warnings: l
         into = table
         for section in sections:
             into = into.setdefault(section, {})
-        into[key] = (
-            _mode(value) if path == SHORT_NAMES["BUDDY_PERMISSION_MODE"] else _typed(value, record, key, name)
-        )
+        is_mode = path == SHORT_NAMES["BUDDY_PERMISSION_MODE"]
+        into[key] = _typed(_mode(value) if is_mode else value, record, key, name)
     return table
 
 
@@ -396,4 +403,6 @@ def _typed(text: str, record: type[msgspec.Struct], key: str, name: str) -> Any:
     try:
         return msgspec.convert(given, wanted, strict=False)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{name}: {error}, found {text!r}") from error
+        from buddy.agent.validation import explain  # here: only a mistake needs it
+
+        raise ConfigError(f"{name}: {explain(error, given, wanted, shown=True).sentence()}") from error

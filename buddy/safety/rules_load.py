@@ -65,28 +65,28 @@ def _rule(table: object, origin: Origin, where: str) -> Rule:
     if unknown:
         raise _WrongRule(f"unknown key {', '.join(unknown)}; expected {', '.join(sorted(_KEYS))}")
     argv, open_end = _argv(given.get("argv", []))
+    values = {
+        "tool": given.get("tool"),
+        "decision": given.get("decision"),
+        "origin": origin,
+        "argv": argv,
+        "open_end": open_end,
+        "path": given.get("path", ""),
+        "host": given.get("host", ""),
+        "why": given.get("why", ""),
+        "sandbox": given.get("sandbox", ""),
+        "command": given.get("command", ""),
+        "project": _place(given, "project"),
+        "folder": _place(given, "folder"),
+        "files": _files(given.get("files", {})),
+        "source": where,
+    }
     try:
-        rule = msgspec.convert(
-            {
-                "tool": given.get("tool"),
-                "decision": given.get("decision"),
-                "origin": origin,
-                "argv": argv,
-                "open_end": open_end,
-                "path": given.get("path", ""),
-                "host": given.get("host", ""),
-                "why": given.get("why", ""),
-                "sandbox": given.get("sandbox", ""),
-                "command": given.get("command", ""),
-                "project": _place(given, "project"),
-                "folder": _place(given, "folder"),
-                "files": _files(given.get("files", {})),
-                "source": where,
-            },
-            Rule,
-        )
+        rule = msgspec.convert(values, Rule)
     except msgspec.ValidationError as error:
-        raise _WrongRule(str(error)) from error
+        from buddy.agent.validation import explain  # here: only a mistake needs it
+
+        raise _WrongRule(explain(error, values, Rule).sentence()) from error
     _check_fit(rule)
     return rule
 

@@ -100,6 +100,14 @@ async def test_WALK_8_a_misspelled_model_is_named(tmp_path: Path) -> None:
     assert ran.told() == ["no model has 'xyzzyplugh' in its name; buddy models lists all"]
 
 
+async def test_WALK_2_a_misspelled_mode_of_the_environment_ends_the_run(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, NOWHERE, environment={"BUDDY_PERMISSIONS_MODE": "edti"})
+    ran = await desk.run("exec", "hi")
+    assert ran.code == 4
+    assert ran.told() == ["BUDDY_PERMISSIONS_MODE: expected plan, ask, edit or auto, found 'edti'"]
+    assert desk.sessions() == []
+
+
 # --- keys -------------------------------------------------------------------------------------------------
 
 

@@ -137,8 +137,8 @@ def test_a_saved_rule_reads_back_as_itself() -> None:
         ({"tool": "web_search", "argv": ["x"]}, "argv means nothing for tool 'web_search'"),
         ({"tool": "edit", "sandbox": "network"}, "sandbox is only for allow rules of the shell"),
         ({"tool": "mcp:x/y", "match": ["z"]}, "examples need argv, path or host"),
-        ({"why": 3}, "Expected `str`, got `int`"),
-        ({"tool": None}, "Expected `str`, got `null`"),
+        ({"why": 3}, "why: expected text, found 3"),
+        ({"tool": None}, "tool: expected text, found nothing"),
     ],
 )
 def test_a_wrong_allow_is_left_out_and_named(table: dict[str, Any], problem: str) -> None:
