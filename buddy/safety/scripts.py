@@ -15,7 +15,7 @@ from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
 from buddy.safety.descriptors import read_regular
 from buddy.safety.paths import Boundary, is_beneath
-from buddy.safety.shell.verdict import Analysis
+from buddy.safety.shell.verdict import UNRESOLVED, Analysis
 
 MAX_SCRIPT_BYTES = 4_000_000
 RUNNERS = pattern(
@@ -62,6 +62,8 @@ def _scripts(argv: tuple[str, ...], folder: str, boundary: Boundary) -> Scripts:
         return ()
     missing = ""
     for named in _candidates(argv):
+        if UNRESOLVED in named:  # only the running shell knows the file
+            continue
         real = os.path.realpath(os.path.join(folder, named))
         if not any(is_beneath(real, tree) for tree in boundary.trees):
             continue

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from buddy.safety.scripts import script_digests
 from tests.shell_desk import ShellDesk, make_desk
 
 
@@ -97,3 +98,12 @@ def test_ATTACK_F9_a_list_of_sums_names_files_to_open(desk: ShellDesk, program: 
 def test_ATTACK_a_full_host_name_may_be_asked_of_the_network(desk: ShellDesk, option: str) -> None:
     assert desk.analyse(f"hostname {option}").level == "ask"
     assert desk.analyse("hostname -s").level == "core"
+
+
+@pytest.mark.parametrize("command", ["cat$IFS./f", "$x/y", "./a$x b", "python3 $x.py", "sh ./$x"])
+def test_a_script_whose_name_only_the_shell_knows_is_judged_without_content(
+    desk: ShellDesk, command: str
+) -> None:
+    analysis = desk.analyse(command)
+    assert analysis.level == "ask"
+    assert script_digests(analysis, desk.boundary) == ((),)
