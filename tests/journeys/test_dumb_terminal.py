@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from buddy.repl.bursts import AFTER_S
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, call, reply
 from tests.fake_llm.server import FakeLLM
@@ -33,7 +34,8 @@ def transcript(terminal: Terminal) -> str:
 
 
 async def said(terminal: Terminal, line: str, *texts: str) -> None:
-    """A line, and what has to be in the transcript after it."""
+    """A line as a person sends it, apart from the one before, and what the transcript has after it."""
+    await asyncio.sleep(AFTER_S + 0.1)
     before = len(transcript(terminal))
     terminal.keys(line)
     await terminal.until(lambda: all(text in transcript(terminal)[before:] for text in texts), str(texts))
@@ -121,8 +123,10 @@ async def test_what_a_session_says_when_it_opens_stands_above_the_first_prompt_a
         desk = Desk(tmp_path, server.url)
         desk.files(main__py="print(1)\n")
         (desk.repo / "buddy.toml").write_text("[display]\nvi = false\n")
-        async with on_terminal(desk, ready="meanwhile.", term="dumb") as terminal:
-            await terminal.until(lambda: transcript(terminal).endswith("meanwhile.\n> "), "the prompt")
+        async with on_terminal(desk, ready="settings are active.", term="dumb") as terminal:
+            await terminal.until(
+                lambda: transcript(terminal).endswith("settings are active.\n> "), "the prompt"
+            )
             assert not transcript(terminal).startswith(">"), "no prompt above it"
             await said(terminal, "/ps\n", "> 1  | idle  |      0", "\n> ")
             await said(terminal, "/model\n", "> | openai/fake-model", "\n> ")
