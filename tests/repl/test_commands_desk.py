@@ -57,6 +57,7 @@ def test_beginnings_typos_and_what_must_be_written_out() -> None:
     assert commands.find("comp").name == "compact"
     for line, said in {
         "hlep": "there is no /hlep; did you mean /help?",
+        "modle": "there is no /modle; did you mean /model?",
         "zzz": "there is no /zzz; /help lists them",
         "deleg": "there is no /deleg; /help lists them",
         "unod": "there is no /unod; did you mean /undo?",

@@ -126,6 +126,7 @@ class Commands:
             return found
         if beginning:
             raise CommandError(f"/{name} could be {', '.join(f'/{one}' for one in sorted(beginning))}")
-        near = difflib.get_close_matches(name, self._names, n=1, cutoff=NEAR)
+        swapped = [one for one in self._names if sorted(one) == sorted(name)]  # the same letters are nearest
+        near = swapped or difflib.get_close_matches(name, self._names, n=1, cutoff=NEAR)
         hint = f"; did you mean /{near[0]}?" if near else "; /help lists them"
         raise CommandError(f"there is no /{name}{hint}")
