@@ -39,6 +39,9 @@ from buddy.repl.view_state import (
 from buddy.repl.width import cells, fit_line, indented, line_cells, wrap
 from buddy.safety.sanitise import clean, one_line, visible
 
+LONG_LINE = 160
+LONG_LINE_END = 40
+"""Characters of one line from which a request names its end, and how many of it."""
 CHARS_PER_TOKEN = 4
 MIN_WIDTH = 10
 UNLIMITED = 1_000
@@ -265,7 +268,8 @@ def _head(state: ViewState, row: InboxRow, index: int, now: float, look: Look, w
     number = state.desk.numbers.get(row.request_id, index + 1)
     is_named = len(state.tasks) > 1 or row.task_id != state.focus
     shown = visible(row.title)
-    length = f" [{len(row.title)} characters]" if len(row.title) > width else ""
+    size = len(row.preview.command) if isinstance(row.preview, Command) else len(row.title)
+    length = f" [{size:,} characters]" if size > width else ""
     return [
         ("marked" if marked else "muted", f"{look.glyphs.marked if marked else ' '} {number} "),
         ("", f"task {row.task_id} " if is_named else ""),
@@ -277,12 +281,13 @@ def _head(state: ViewState, row: InboxRow, index: int, now: float, look: Look, w
 
 
 def _last_line(preview: Display, look: Look) -> Line:
-    """The end of a command of several lines: its title is the first one."""
+    """The end of a command of several lines, or of one long line: its title is the beginning."""
     if not isinstance(preview, Command):
         return []
     lines = [line for line in preview.command.split("\n") if line.strip()]
     if len(lines) < 2:
-        return []
+        end = preview.command.rstrip()[-LONG_LINE_END:]
+        return [("bold", visible(end))] if len(preview.command) > LONG_LINE else []
     if len(lines) == 2:
         return [("warning", f" {look.glyphs.ellipsis} "), ("bold", visible(lines[-1]))]
     between = f" {counted(len(lines) - 2, 'line')} "

@@ -14,6 +14,8 @@ import os
 import sys
 import time
 
+from buddy.workspace.sandbox.status import SandboxStatus
+
 MARKDOWN = (
     "## Section {k}\n\nThe parser walks **every** token once, and `emit()` copies it; see [notes](n.md).\n\n"
     "- first item of list {k}\n- second item with *emphasis*\n\n"
@@ -43,7 +45,7 @@ def child(mode: str, tasks: int) -> None:
     from buddy.repl.style import choose_look
     from buddy.repl.view_state import DeskFacts
 
-    facts = DeskFacts(1, "ask", "openai/gpt-5.2", "sandbox: bwrap", (), {1: "bench"})
+    facts = DeskFacts(1, "ask", "openai/gpt-5.2", SandboxStatus(3), (), {1: "bench"})
     begin = asyncio.Event()
 
     def act(intent: Intent) -> None:

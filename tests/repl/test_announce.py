@@ -10,6 +10,7 @@ from buddy.agent.events import ApprovalResolved
 from buddy.repl.announce import AWAY_S, Notifications, notification, notifications_of
 from buddy.repl.intents import Cancel
 from buddy.repl.view_state import DeskFacts, QueueRow
+from buddy.workspace.sandbox.status import NO_SANDBOX
 from tests.repl.events_for_tests import Tape
 from tests.repl.screen_harness import Stage, running_repl
 
@@ -92,7 +93,9 @@ async def test_a_request_is_notified_once_and_only_while_nobody_types() -> None:
 
 async def test_a_question_counts_as_waiting_in_the_title_the_bell_and_the_notification() -> None:
     async with running_repl(notifications="osc9", bell=True) as stage:
-        stage.facts = DeskFacts(1, "ask", "m", "", (QueueRow("question", 2, "Which? (/answer 1 …)"),), {})
+        stage.facts = DeskFacts(
+            1, "ask", "m", NO_SANDBOX, (QueueRow("question", 2, "Which? (/answer 1 …)"),), {}
+        )
         stage.repl.screen.touch()
         await stage.until(lambda: sent(stage) == [b"buddy: task 2 asks: Which? (/answer 1 \xe2\x80\xa6)"])
         await stage.shows("1 question waiting")

@@ -11,6 +11,7 @@ from buddy.repl.paint import Painter
 from buddy.repl.style import ASCII, UNICODE, Look
 from buddy.repl.view import fold
 from buddy.repl.view_state import DeskFacts, QueueRow
+from buddy.workspace.sandbox.status import SandboxStatus
 from tests.repl.events_for_tests import Tape
 from tests.repl.screen_harness import Stage, running_repl
 
@@ -48,7 +49,7 @@ async def journey(stage: Stage) -> None:
     front, back = Tape(1), Tape(2, at=102.0)
     names = {1: "fix main.py", 2: "write tests"}
     queue = (QueueRow("queue", 1, "then commit it"), QueueRow("steer", 2, "use pytest"))
-    stage.facts = DeskFacts(1, "ask", "openai/gpt-5.2", "sandbox: bwrap", queue, names)
+    stage.facts = DeskFacts(1, "ask", "openai/gpt-5.2", SandboxStatus(3), queue, names)
     stage.send(front.turn("what does main.py do, and fix the bug"), front.reply(), front.thinking("A bug?"))
     stage.send(front.text(ANSWER, after=2.0), front.reply_done(), front.tool("c1", "read_file main.py"))
     stage.send(front.tool_done("c1", Plain("12 lines", "\n".join(f"line {n}" for n in range(12)))))

@@ -13,6 +13,7 @@ from buddy.agent import events as ev
 from buddy.agent.display import Checklist, ChecklistItem, Command, Diff, FileDiff, FileList, Plain
 from buddy.agent.messages import Call
 from buddy.repl.view_state import DeskFacts, OwnRow, QueueRow
+from buddy.workspace.sandbox.status import SandboxStatus
 from tests.repl.events_for_tests import Tape
 from tests.repl.screen_harness import Stage, running_repl
 from tests.safety.terminal_bytes import EVERYTHING, foreign, sequences, text_forms
@@ -65,7 +66,9 @@ def shown_at_every_sink(text: str, number: int) -> list[ev.TaskEvent]:
 def facts(text: str, focus: int) -> DeskFacts:
     """What does not come as events: branch, session and task titles, what waits, what runs beside."""
     rows = (QueueRow("queue", focus, text), QueueRow("note", focus, text), QueueRow("steer", focus, text))
-    return DeskFacts(focus, text, text, text, rows, {focus: text}, (text,), (OwnRow(text, 0.0, text),))
+    return DeskFacts(
+        focus, text, text, SandboxStatus(0, text), rows, {focus: text}, (text,), (OwnRow(text, 0.0, text),)
+    )
 
 
 async def settled(stage: Stage) -> None:

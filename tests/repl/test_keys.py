@@ -30,6 +30,7 @@ from buddy.repl.intents import (
 )
 from buddy.repl.keys import ESCAPE_S, FAR_ESCAPE_S, escape_s
 from buddy.repl.view_state import DeskFacts, QueueRow
+from buddy.workspace.sandbox.status import NO_SANDBOX
 from tests.repl.events_for_tests import Tape
 from tests.repl.screen_harness import Stage, running_repl
 
@@ -183,7 +184,9 @@ async def test_keys_that_are_intents() -> None:
 
 async def test_backspace_on_an_empty_line_drops_the_note() -> None:
     async with running_repl() as stage:
-        stage.facts = DeskFacts(1, "ask", "", "", (QueueRow("note", 2, "task 2 is done"),), {1: "", 2: ""})
+        stage.facts = DeskFacts(
+            1, "ask", "", NO_SANDBOX, (QueueRow("note", 2, "task 2 is done"),), {1: "", 2: ""}
+        )
         stage.repl.screen.touch()
         await stage.shows("note @2: task 2 is done")
         stage.type("\x7f")

@@ -17,6 +17,7 @@ from buddy.repl.live import inbox_lines
 from buddy.repl.style import UNICODE, Look
 from buddy.repl.view import fold
 from buddy.repl.view_state import DeskFacts, QueueRow, ViewState
+from buddy.workspace.sandbox.status import NO_SANDBOX
 from tests.repl.events_for_tests import Tape
 from tests.repl.screen_harness import Stage, running_repl
 
@@ -51,6 +52,15 @@ async def test_RU_B1_a_command_is_printed_to_its_last_line_and_its_row_names_tha
         printed = stage.terminal.everything()
         assert sum(row == "│ a line" for row in printed) == 150
         assert not any("more line" in row or "Ctrl+O" in row for row in printed)
+
+
+async def test_WALK_10_the_row_of_one_long_line_names_its_end_and_its_whole_length() -> None:
+    command = f"echo {' '.join(f'word{number:03}' for number in range(300))} && rm -rf build"
+    async with running_repl(rows=24, columns=120) as stage:
+        tape = Tape(at=None)
+        stage.send(tape.turn(), tape.tool("c1", f"run_shell {command[:100]}…"))
+        stage.send(tape.asked("q1", "c1", command))
+        await stage.shows("&& rm -rf build [2,420 characters]")
 
 
 async def test_RU_B1_a_folded_diff_is_approved_only_after_all_of_it_was_printed() -> None:
@@ -120,7 +130,7 @@ async def test_RU_4_2_a_request_is_seen_and_answered_in_a_low_window(
 def asked_state(rule: str = "git push *", question: bool = False) -> ViewState:
     state, tape = ViewState(), Tape()
     queue = (QueueRow("question", 1, "Which?"),) if question else ()
-    state.desk = DeskFacts(1, "ask", "m", "", queue, {}, numbers={"q1": 3, "q2": 4})
+    state.desk = DeskFacts(1, "ask", "m", NO_SANDBOX, queue, {}, numbers={"q1": 3, "q2": 4})
     for event in (tape.turn(), tape.tool("c1", "git push"), tape.tool("c2", "rm x")):
         fold(state, event)
     for number in (1, 2):

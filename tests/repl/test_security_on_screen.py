@@ -10,6 +10,7 @@ from buddy.agent.events import ApprovalResolved, Notice, ToolCallDelta, ToolProg
 from buddy.agent.messages import Call
 from buddy.repl.intents import Answer, Cancel
 from buddy.repl.view_state import DeskFacts, QueueRow
+from buddy.workspace.sandbox.status import SandboxStatus
 from tests.repl.events_for_tests import Tape
 from tests.repl.screen_harness import Stage, running_repl
 
@@ -177,7 +178,9 @@ async def test_SEC_038_a_letter_begun_for_one_request_never_answers_the_one_show
 async def test_SEC_079_hostile_text_is_inert_at_every_sink_of_the_screen() -> None:
     """Tool output, file name, branch name, tool name, model text, error text, title of the task."""
     async with running_repl(rows=40, columns=100) as stage:
-        stage.facts = DeskFacts(1, HOSTILE, HOSTILE, HOSTILE, (QueueRow("queue", 1, HOSTILE),), {1: HOSTILE})
+        stage.facts = DeskFacts(
+            1, HOSTILE, HOSTILE, SandboxStatus(0, HOSTILE), (QueueRow("queue", 1, HOSTILE),), {1: HOSTILE}
+        )
         before = len(stage.terminal.written)
         tape, other = Tape(1, at=None), Tape(2, at=None)
         stage.send(tape.turn(HOSTILE), tape.reply(), tape.text(HOSTILE), other.turn(HOSTILE))
