@@ -113,7 +113,7 @@ def test_what_cannot_be_written_is_a_failure_and_is_said(
         (["models", "zzz"], 1),
         (["sessions"], 0),
         (["login", "zzz"], 4),
-        (["permissions", "test"], 0),
+        (["permissions", "test"], 2),
         (["permissions", "zzz"], 2),
         (["--nonsense"], 2),
     ],

@@ -134,7 +134,7 @@ async def _work(desk: Desk, options: Options, front: Front, log_path: str) -> No
         stage = _stage(front, jobs, desk)
         stage.start(branch.watch(front.screen.touch))
         await _begin(desk, options, front, stage, log_path, branch)
-        stage.start(_prepare(desk))
+        stage.start(_prepare(desk, front))
         await front.stop.wait()
     finally:
         front.controller.close()
@@ -174,10 +174,11 @@ async def _begin(
     front.screen.touch()
 
 
-async def _prepare(desk: Desk) -> None:
+async def _prepare(desk: Desk, front: Front) -> None:
     """While the person types the first prompt, what it will need is made ready."""
     await asyncio.sleep(PREPARE_AFTER_S)
     await desk.sandbox.handle.ready()
+    front.screen.touch()
     await desk.models.prepare(desk.board.task(desk.board.focus).model)
 
 

@@ -643,23 +643,18 @@ async def test_REL_048_in_a_sandbox_the_command_dies_with_buddy(tmp_path: Path) 
     mark = number()
     script = textwrap.dedent(f"""
         import asyncio, sys
-        from pathlib import Path
-        import msgspec
-        from tests.command_desk import desk, sleepers, until
-
-        PREFIX = (
-            "bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid",
-            "--die-with-parent",
-        )
-
-        def wrap(launch):
-            return msgspec.structs.replace(launch, argv=(*PREFIX, *launch.argv))
+        from buddy.workspace.launch import shell_argv
+        from buddy.workspace.processes import Request
+        from tests.command_desk import sleepers, until
+        from tests.sandbox_desk import sandbox_desk
 
         async def main():
-            async with desk(Path(sys.argv[1]), wrap=wrap) as here:
+            async with sandbox_desk() as here:
+                command = "setsid sleep {mark} & sleep {mark}; true"
                 for _ in range(5):
-                    here.children.start(here.request("setsid sleep {mark} & sleep {mark}; true"))
-                await until(lambda: len(sleepers("{mark}")) == 10)
+                    request = Request(shell_argv(command), str(here.work), 1, confinement=here.confinement())
+                    here.children.start(request)
+                await until(lambda: len(sleepers("{mark}")) >= 10)
                 print("ready", flush=True)
                 await asyncio.sleep(60)
 

@@ -15,7 +15,7 @@ from buddy.safety.paths import Boundary
 from buddy.workspace.launch import Launch
 from buddy.workspace.processes import ConfinedLaunch, Sandboxing
 from buddy.workspace.sandbox.profile import Confinement, SandboxRules
-from buddy.workspace.sandbox.status import NO_SANDBOX, SandboxStatus
+from buddy.workspace.sandbox.status import NO_SANDBOX, SWITCHED_OFF, SandboxStatus
 
 
 class LoadedSandbox(Sandboxing, Protocol):
@@ -52,6 +52,8 @@ class SandboxHandle:
     @property
     def status(self) -> SandboxStatus:
         """The level in force, as far as it is known by now."""
+        if self._rules().is_off:
+            return SandboxStatus(0, SWITCHED_OFF)
         return self._sandbox.status if self._sandbox else NO_SANDBOX
 
     async def ready(self) -> SandboxStatus:
