@@ -29,7 +29,7 @@ DEADLINE_S = 50.0
 BEGIN_FRAME = b"\x1b[?2026h"
 END_FRAME = b"\x1b[?2026l"
 KEY_S = 0.02
-ENTER_S = 0.15
+ENTER_S = 0.35
 """Before Enter, and between two keys of a person: what comes faster is taken for a paste."""
 
 
