@@ -635,37 +635,3 @@ def test_SEC_087_a_child_cannot_read_the_environment_of_buddy() -> None:
         check=False,
     )
     assert done.stdout == "(0, True, False) () (1, False, True)\n", done.stderr
-
-
-@requires("bwrap")
-@linux
-async def test_REL_048_in_a_sandbox_the_command_dies_with_buddy(tmp_path: Path) -> None:
-    mark = number()
-    script = textwrap.dedent(f"""
-        import asyncio, sys
-        from buddy.workspace.launch import shell_argv
-        from buddy.workspace.processes import Request
-        from tests.command_desk import sleepers, until
-        from tests.sandbox_desk import sandbox_desk
-
-        async def main():
-            async with sandbox_desk() as here:
-                command = "setsid sleep {mark} & sleep {mark}; true"
-                for _ in range(5):
-                    request = Request(shell_argv(command), str(here.work), 1, confinement=here.confinement())
-                    here.children.start(request)
-                await asyncio.sleep(1.5)
-                print("ready", flush=True)
-                await asyncio.sleep(60)
-
-        asyncio.run(main())
-    """)
-    with subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    ) as buddy:
-        assert buddy.stdout is not None
-        assert buddy.stdout.readline() == "ready\n"
-        assert len(asleep(mark)) >= 10
-        buddy.kill()
-    await until(lambda: not asleep(mark))
-    _bury_adopted()
