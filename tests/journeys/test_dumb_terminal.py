@@ -109,9 +109,10 @@ async def test_a_dumb_terminal_is_suspended_and_goes_on(tmp_path: Path) -> None:
         desk.files(main__py="print(1)\n")
         async with on_terminal(desk, ready=">", term="dumb") as terminal:
             await said(terminal, "a short one\n", "tokens\n> ")
+            before = len(transcript(terminal))
             os.kill(terminal.process.pid, signal.SIGSTOP)
             os.kill(terminal.process.pid, signal.SIGCONT)
-            await said(terminal, "", "> ")
+            await terminal.until(lambda: "> " in transcript(terminal)[before:], "a new prompt")
             await said(terminal, "another short one\n", "That was short.", "tokens\n> ")
 
 

@@ -56,7 +56,7 @@ async def test_a_prompt_is_taken_back_while_the_session_opens_and_can_be_sent_ag
         terminal.keys(key)
         await terminal.until(lambda: terminal.input_line() == "fix the bug", "it is back")
         (tmp_path / "go-on").touch()
-        terminal.keys(" now\r")
+        await terminal.line(" now")
         await terminal.has_shown("heard")
         assert [asked.last_user_text for asked in server.requests] == ["fix the bug now"]
         assert await terminal.leaves() == 0

@@ -14,7 +14,7 @@ from tests.fake_llm.script import Reply, call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.faults.signal_round import running
 from tests.headless.program import Desk
-from tests.journeys.terminal import ENTER_S, Terminal, on_terminal
+from tests.journeys.terminal import ENTER_S, KEY_S, Terminal, on_terminal
 from tests.poor_environments import POOR_ENVIRONMENTS
 
 TASKS = 50
@@ -57,9 +57,11 @@ def repository(folder: Path, url: str, **environment: str) -> Desk:
 
 
 async def started(terminal: Terminal, number: int) -> None:
-    """One more task in the background."""
+    """One more task in the background. Lines that follow each other at once would be one paste."""
+    await asyncio.sleep(ENTER_S)
     terminal.keys(f"/bg stream {number}")
     await terminal.until(lambda: terminal.input_line().endswith(f"stream {number}"), "the line")
+    await asyncio.sleep(KEY_S * 2)
     terminal.keys("\r")
     await terminal.until(lambda: terminal.input_line() == "", "sent")
 
