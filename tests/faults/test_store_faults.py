@@ -62,7 +62,8 @@ def test_REL_001_killed_at_any_file_operation_nothing_acknowledged_is_lost(half:
     assert sample["rounds"] > 15
     first_turns = killed("operations", "--turns", "1", *half)
     assert first_turns["failures"] == []
-    assert first_turns["rounds"] == first_turns["operations"] + 1
+    assert first_turns["rounds"] > 35
+    assert first_turns["rounds"] > first_turns["operations"], "records that come together are one operation"
 
 
 @pytest.mark.slow
