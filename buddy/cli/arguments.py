@@ -265,11 +265,17 @@ def _later(words: Sequence[str]) -> str:
 
 
 def _mistaken(words: Sequence[str]) -> str:
-    if " " in words[0] or len(words) > 3:
+    if " " in words[0] or (len(words) > 3 and not any(_shares_letters(words[0], one) for one in COMMANDS)):
         return ""
-    from buddy.cli.mistaken import mistaken_command  # 1 ms, for prompts of one to three words
+    from buddy.cli.mistaken import mistaken_command  # 1 ms, for short prompts and words near a subcommand
 
     return mistaken_command(words, COMMANDS)
+
+
+def _shares_letters(word: str, name: str) -> bool:
+    """Whether a word has most letters of a name, in any order: only then it can be near it."""
+    common = sum(min(word.count(letter), name.count(letter)) for letter in set(name))
+    return 2 * common >= 0.8 * (len(word) + len(name))
 
 
 def _unknown(word: str) -> str:

@@ -1,7 +1,8 @@
 """A first word that looks like a subcommand and is none: refused with the nearest one, never sent to a model.
 
-What is meant as a prompt is usually quoted, or longer than these: one word near a subcommand, with at most
-two more behind it; or a word other programs have as a subcommand, with at most one.
+What is meant as a prompt is usually quoted. A misspelt subcommand is refused whatever stands behind it; an
+English word near a subcommand with at most one more word, or with a word the subcommand takes; a word that
+other programs have as a subcommand with at most one more.
 """
 
 from __future__ import annotations
@@ -13,8 +14,27 @@ from buddy.agent.pattern import pattern
 
 _WORD = pattern(r"[a-z][a-z-]*")
 _NEAR = 0.8
-_MAY_BE_ENGLISH = frozenset({"model", "session", "mode", "modes", "logic", "doctors", "demos", "memo"})
+_MAY_BE_ENGLISH = frozenset(
+    {
+        *("demon", "demos", "demote", "doctored", "doctors", "helped", "helper", "helpers", "helps", "logic"),
+        *(
+            "logins",
+            "memo",
+            "mode",
+            "model",
+            "modes",
+            "modest",
+            "permission",
+            "presume",
+            "resumed",
+            "resumes",
+        ),
+        "session",
+    }
+)
 """English words near a subcommand: with more than one word behind them they begin a sentence."""
+_TAKES = {"permissions": frozenset({"test"})}
+"""Words that a subcommand takes first."""
 _UPDATE = "buddy does not update itself; update it as you installed it: pipx upgrade buddy-repl"
 _CONFIG = "your settings are a file: `buddy init` writes it, `buddy init --print` shows every setting"
 _ELSEWHERE = {
@@ -40,15 +60,15 @@ _ELSEWHERE = {
 def mistaken_command(words: Sequence[str], commands: Collection[str]) -> str:
     """Advice on words that were meant as a subcommand, "" for a prompt."""
     first, behind = words[0], len(words) - 1
-    if not _WORD().fullmatch(first) or behind > 2:
+    if not _WORD().fullmatch(first):
         return ""
     if first in _ELSEWHERE and behind <= 1:
         return f"there is no `buddy {first}`: {_ELSEWHERE[first]}. {_as_prompt(words)}"
     known = [*commands, "help"]
-    import difflib  # here: 1 ms that prompts of more words do not need
+    import difflib  # here: 1 ms that only such words need
 
     near = difflib.get_close_matches(first, known, 1, _NEAR) or _transposed(first, known)
-    if not near or (first in _MAY_BE_ENGLISH and behind > 1):
+    if not near or (first in _MAY_BE_ENGLISH and behind > 1 and words[1] not in _TAKES.get(near[0], ())):
         return ""
     meant = shlex.join(["buddy", near[0], *words[1:]])
     return f"there is no `buddy {first}`; did you mean `{meant}`? {_as_prompt(words)}"
