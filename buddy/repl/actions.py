@@ -138,6 +138,8 @@ class Actions:
                 self._act(NextMode())
             case "drop_note":
                 self._act(DropNote())
+            case "replaced":
+                self._stage.hint("")  # it was about the line before
 
     def focused_runs(self) -> bool:
         """Whether the task in front has a turn on its way."""
@@ -177,6 +179,8 @@ class Actions:
                 self._editor.clear()
                 self._act(answer)
             case None if (why := self._doubt(line, waiting)) and not self._insists(line):
+                if is_letter(line.text):
+                    self._editor.mark_replaceable()
                 self._stage.hint(why)
             case None:
                 self._send_line()
@@ -191,8 +195,8 @@ class Actions:
         text = line.text.strip()
         if is_letter(text) and not (waiting.rows or waiting.question):
             return NOTHING_WAITS.format(text)
-        if text == self._given_back.strip() and text:
-            return "That was refused. Change it, or Enter again sends it as it is."
+        if self._editor.is_replaceable and text and text == self._given_back.strip():
+            return "This was refused. Enter again sends it as it is; typing replaces it."
         if text.startswith("!") and (came_whole(line) or (line.pasted and "\n" in text)):
             return "Pasted: Enter again runs it in your shell."
         return ""
@@ -272,16 +276,17 @@ class Actions:
             self._stage.end("left")
         else:
             self._interrupted_at = now
-            self._stage.hint("Ctrl+C again exits")
+            running = self._state.running_names()
+            self._stage.hint(leaving_ends(running, "Ctrl+C") if running else "Ctrl+C again exits")
 
     def _leave(self) -> None:
-        running = len(self._state.running())
+        running = self._state.running_names()
         now = self._clock()
         if not running or now - self._left_at < CONFIRM_S:
             self._stage.end("left")
             return
         self._left_at = now
-        self._stage.hint(leaving_ends(running))
+        self._stage.hint(leaving_ends(running, "Ctrl+D"))
 
     def expand(self) -> None:
         """Show a folded paste in the line; print a folded request, or the last folded output, in full."""

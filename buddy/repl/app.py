@@ -193,9 +193,12 @@ class Repl:
         self.screen.touch()
 
     def give_back(self, text: str) -> None:
-        """Put a refused line into the editor again; it is not sent by a single Enter."""
-        self.editor.put_back(text)
-        self._actions.given_back(self.editor.text)
+        """Offer a refused line in the editor again: no single Enter sends it, and typing takes its place."""
+        if self.editor.offer(text):
+            self._actions.given_back(text)
+            self.hint("Not sent. Type to replace it, or edit it (arrow keys, Backspace). Up brings it back.")
+        else:
+            self.hint("An earlier line was not sent. Up brings it back.")
 
     def end(self, ending: Ending) -> None:
         """Leave the screen; the first reason counts."""

@@ -36,7 +36,7 @@ class Editor:
         self._begun_at = 0.0
         self.touched_at = float("-inf")
         self._was_empty = True
-        self._pasted = False
+        self._pasted = self._is_replaceable = False
         self.came = ""
         self.buffer = GraphemeBuffer(
             history,
@@ -70,8 +70,13 @@ class Editor:
         before = self.buffer.document.current_line_before_cursor
         return self.buffer.complete_state is not None or _COMPLETABLE().search(before) is not None
 
+    @property
+    def is_replaceable(self) -> bool:
+        """Whether the line was refused and not touched since: text that is typed takes its place."""
+        return self._is_replaceable
+
     def _changed(self, buffer: Buffer) -> None:
-        self.touched_at = self._clock()
+        self.touched_at, self._is_replaceable = self._clock(), False
         before, self._text = self._text, buffer.text
         entry, self._entry = self._entry, buffer.working_index
         if entry == self._entry and not self._is_replacing:
@@ -88,6 +93,7 @@ class Editor:
     def _moved(self, buffer: Buffer) -> None:
         """The cursor never stands inside a mark, nor inside a character: it goes over it."""
         before, self._cursor = self._cursor, buffer.cursor_position
+        self._is_replaceable = False
         is_edit, self._moved_in = self._moved_in != buffer.text, buffer.text
         for begin, end in self._pastes.marks(buffer.text):
             if begin < self._cursor < end:
@@ -106,6 +112,8 @@ class Editor:
         text = clean(data.replace("\r\n", "\n").replace("\r", "\n"), tab_width=4, blank_lines=0)
         if not text:
             return
+        if self._is_replaceable:
+            self._replace("")
         self.buffer.insert_text(self._pastes.folded(text))
         self._pasted = True
 
@@ -118,6 +126,30 @@ class Editor:
         """Put text before what stands there."""
         rest = self.buffer.text
         self.put(f"{text}\n{rest}" if rest.strip() else text)
+
+    def offer(self, text: str) -> bool:
+        """Put a refused line back, to be replaced by what is typed next, or edited. Return False where
+        another one has been begun: that one stays, and the refused one is in the history."""
+        if self.buffer.text.strip():
+            if text not in self.buffer.history.get_strings():
+                self.buffer.history.append_string(text)
+            return False
+        self.put(text)
+        self.mark_replaceable()
+        return True
+
+    def mark_replaceable(self) -> None:
+        """Let what is typed next take the place of the line, as if it were selected."""
+        self._is_replaceable = True
+
+    def keep_line(self) -> None:
+        """Add what is typed next to the line instead."""
+        self._is_replaceable = False
+
+    def replace(self, typed: str) -> None:
+        """Type over the refused line; undo brings it back."""
+        self._replace("")
+        self.buffer.insert_text(typed)
 
     def has_fold(self) -> bool:
         """Whether a folded paste stands in the line."""
@@ -164,4 +196,4 @@ class Editor:
         self.buffer.reset()
         self._text, self._moved_in, self._cursor = "", "", 0
         self._entry = self.buffer.working_index
-        self._was_empty, self._pasted = True, False
+        self._was_empty, self._pasted, self._is_replaceable = True, False, False

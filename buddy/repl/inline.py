@@ -112,6 +112,7 @@ def build_application(
     app = InlineApplication(
         layout=build_layout(
             editor.buffer,
+            is_replaceable=lambda: editor.is_replaceable,
             top=top,
             sign=look.glyphs.prompt,
             below=below,

@@ -10,6 +10,7 @@ from prompt_toolkit.filters import (
     Condition,
     Filter,
     is_searching,
+    vi_insert_mode,
     vi_mode,
     vi_navigation_mode,
 )
@@ -41,6 +42,7 @@ Action = Literal[
     "redraw",
     "next_mode",
     "drop_note",
+    "replaced",
 ]
 
 ESCAPE_S = 0.003
@@ -114,6 +116,7 @@ class Facts:
         self.menu = Condition(lambda: editor.buffer.complete_state is not None)
         self.alone = Condition(lambda: not get_app().key_processor.input_queue)
         self.backslash = Condition(lambda: editor.buffer.document.char_before_cursor == "\\")
+        self.replaceable = Condition(lambda: editor.is_replaceable)
         self.editing = ~is_searching & Condition(lambda: get_app().layout.has_focus(editor.buffer))
 
 
@@ -160,7 +163,28 @@ def bindings(do: Callable[[Action], None], editor: Editor, facts: Facts) -> KeyB
 
     @made.add(Keys.BracketedPaste, filter=facts.editing)
     def paste(event: KeyPressEvent) -> None:
+        was_replaceable = editor.is_replaceable
         editor.paste(event.data)
+        if was_replaceable:
+            do("replaced")
+
+    typing = facts.replaceable & facts.editing & (~vi_mode | vi_insert_mode)
+
+    @made.add(Keys.Any, filter=typing)
+    def replace(event: KeyPressEvent) -> None:
+        editor.replace(event.data)
+        do("replaced")
+
+    for end in (
+        "right",
+        "end",
+        "c-e",
+        "c-f",
+    ):  # the cursor is there already: nothing else would keep the line
+
+        @made.add(end, filter=typing)
+        def keep(_event: KeyPressEvent) -> None:
+            editor.keep_line()
 
     _add_vi_characters(made, facts.editing)
     return made

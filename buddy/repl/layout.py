@@ -8,6 +8,7 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.formatted_text import AnyFormattedText
 from prompt_toolkit.layout import BufferControl, Dimension, Layout
 from prompt_toolkit.layout.menus import CompletionsMenu
+from prompt_toolkit.layout.processors import Processor, Transformation, TransformationInput
 from prompt_toolkit.widgets import SearchToolbar
 
 from buddy.repl.stack import InputWindow, Stack
@@ -17,9 +18,24 @@ MENU_ROWS = 8
 INPUT_ROWS_MAX = 12
 
 
+class ShowReplaceable(Processor):
+    """Draw the line as selected while what is typed next takes its place."""
+
+    def __init__(self, is_replaceable: Callable[[], bool]) -> None:
+        self._is_replaceable = is_replaceable
+
+    def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
+        """One line of the input."""
+        fragments = transformation_input.fragments
+        if not self._is_replaceable():
+            return Transformation(fragments)
+        return Transformation([(f"{style} class:selected", text) for style, text, *_ in fragments])
+
+
 def build_layout(
     buffer: Buffer,
     *,
+    is_replaceable: Callable[[], bool],
     top: Callable[[], Sequence[Line]],
     sign: str,
     below: Callable[[], Sequence[Line]],
@@ -28,7 +44,11 @@ def build_layout(
     """`top` ends with the rule; `below` is a hint, key help and the footer."""
     search = SearchToolbar()
     control = BufferControl(
-        buffer, search_buffer_control=search.control, preview_search=True, focus_on_click=False
+        buffer,
+        input_processors=[ShowReplaceable(is_replaceable)],
+        search_buffer_control=search.control,
+        preview_search=True,
+        focus_on_click=False,
     )
 
     def prefix(line: int, wrapped: int) -> AnyFormattedText:

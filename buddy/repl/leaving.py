@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Literal
 
-from buddy.agent.counting import counted
 from buddy.repl.output import RESET_MODES, Terminal
 from buddy.repl.outside import Modes, set_terminal_modes
+from buddy.safety.sanitise import one_line
 
 Ending = Literal["left", "terminated", "hangup", "gone"]
 """Why the screen ended: the person left, SIGTERM or SIGQUIT, SIGHUP, the terminal went away."""
@@ -24,10 +24,23 @@ PUSH_TITLE = "\x1b[22;2t"
 POP_TITLE = "\x1b[23;2t"
 
 
-def leaving_ends(running: int) -> str:
-    """What Ctrl+D asks while tasks run."""
-    verb = "is" if running == 1 else "are"
-    return f"{counted(running, 'task')} {verb} running: Ctrl+D again ends them and exits"
+NAMED_TASKS = 3
+"""As many running tasks are named when the person leaves."""
+TITLE_CHARS = 40
+
+
+def leaving_ends(running: Sequence[tuple[int, str]], key: str) -> str:
+    """The question before leaving while tasks run, given by number and title; `key` is the one to press
+    again."""
+    named = [
+        f"{number} ({one_line(title, TITLE_CHARS)})" if title else f"{number}" for number, title in running
+    ]
+    if len(named) == 1:
+        return f"Task {named[0]} is running. {key} again ends it and exits."
+    if len(named) > NAMED_TASKS:
+        named[NAMED_TASKS:] = [f"{len(named) - NAMED_TASKS} more"]
+    *others, last = named
+    return f"Tasks {', '.join(others)} and {last} are running. {key} again ends them and exits."
 
 
 @contextlib.contextmanager

@@ -292,12 +292,14 @@ class LineRepl:
             self.end("left")
         else:
             self._interrupted_at = now
-            self._say("Ctrl+C again exits\n")
+            running = self.state.running_names()
+            self._say((leaving_ends(running, "Ctrl+C") if running else "Ctrl+C again exits") + "\n")
 
     def _input_ended(self) -> None:
         """Ctrl+D on a terminal, which goes on after it; elsewhere the end comes again at once."""
-        running = len(self.state.running())
-        said = (leaving_ends(running) + "\n" if running else "") + (NOT_SENT if self._unsent() else "")
+        running = self.state.running_names()
+        ends = leaving_ends(running, "Ctrl+D") + "\n" if running else ""
+        said = ends + (NOT_SENT if self._unsent() else "")
         if not said or self._clock() - self._left_at < CONFIRM_S:
             self.end("left")
             return

@@ -231,6 +231,10 @@ class ViewState:
         tasks = [task for task in self.tasks.values() if task.is_running]
         return sorted(tasks, key=lambda task: (task.task_id != self.focus, task.task_id))
 
+    def running_names(self) -> list[tuple[int, str]]:
+        """The numbers and titles of the tasks that run, the one in front first."""
+        return [(task.task_id, self.name(task.task_id)) for task in self.running()]
+
     def name(self, task_id: int) -> str:
         """A task's title, "" when it has none."""
         return self.desk.names.get(task_id, "")

@@ -94,7 +94,7 @@ class Paper:
         self.drawn.append("expand")
 
     def put(self, text: str, *, over: bool) -> None:
-        if text:
+        if text and (over or not self.line):
             self.line = f"{text}\n{self.line}" if self.line else text
 
     def theme(self, name: str) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
@@ -29,7 +30,7 @@ from buddy.repl.intents import (
     ToBackground,
 )
 from buddy.repl.keys import ESCAPE_S, FAR_ESCAPE_S, escape_s
-from buddy.repl.view_state import DeskFacts, QueueRow
+from buddy.repl.view_state import NO_DESK, DeskFacts, QueueRow
 from buddy.workspace.sandbox.status import NO_SANDBOX
 from tests.repl.events_for_tests import Tape
 from tests.repl.screen_harness import Stage, running_repl
@@ -154,12 +155,23 @@ async def test_ctrl_c_clears_then_cancels_then_exits() -> None:
 
 async def test_REL_055_ctrl_d_asks_while_tasks_run() -> None:
     async with running_repl(clock=lambda: 100.0) as stage:
+        stage.facts = replace(NO_DESK, names={1: "fix the bug"})
         await running_turn(stage)
         stage.type("\x04")
-        await stage.shows("1 task is running: Ctrl+D again ends them and exits")
+        await stage.shows("Task 1 (fix the bug) is running. Ctrl+D again ends it")
         assert not stage.ended.done()
         stage.type("\x04")
         assert await stage.ended == "left"
+
+
+async def test_ctrl_c_names_the_background_task_that_leaving_ends() -> None:
+    async with running_repl() as stage:
+        stage.facts = replace(NO_DESK, names={2: "write tests"})
+        tape = Tape(task_id=2)
+        stage.send(tape.turn("write tests"), tape.reply())
+        await stage.until(lambda: bool(stage.repl.state.running()))
+        stage.type("\x03")
+        await stage.shows("Task 2 (write tests) is running. Ctrl+C again")
 
 
 async def test_ctrl_d_exits_when_idle_and_deletes_in_a_line() -> None:

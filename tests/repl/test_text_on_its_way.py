@@ -72,24 +72,82 @@ async def test_RU_B17_a_refused_line_comes_back_as_it_was_and_one_enter_does_not
         surface.put("@5 hello", over=False)
         assert stage.repl.editor.text == "@5 hello"
         stage.type("\r")
-        await stage.shows("That was refused")
+        await stage.shows("This was refused")
         assert stage.intents == []
         stage.type("\r")
         await stage.until(lambda: stage.intents == [ToTask(5, "hello", aside=False)])
         surface.put("@5 hello", over=False)
+        stage.type("\x1b[C")
+        await stage.until(lambda: not stage.repl.editor.is_replaceable)
         stage.type(" you\r")
         await stage.until(lambda: stage.intents[1:] == [ToTask(5, "hello you", aside=False)])
 
 
-async def test_a_refused_line_stands_before_what_was_typed_meanwhile() -> None:
+@pytest.mark.parametrize("vi", [False, True], ids=["emacs", "vi"])
+async def test_what_is_typed_next_takes_the_place_of_a_refused_line(vi: bool) -> None:
+    async with running_repl(vi=vi) as stage:
+        surface = ScreenSurface(stage.repl, lambda _theme: Look("mono", UNICODE, ansi=False))
+        stage.type("9\r")
+        await stage.until(lambda: stage.intents == [Prompt("9")])
+        surface.put("9", over=False)
+        await stage.shows("Not sent. Type to replace it")
+        stage.type("21")
+        await stage.until(lambda: stage.repl.editor.text == "21")
+        await stage.shows_not("Not sent.")
+        if not vi:
+            stage.type("\x1f\x1f")  # undo
+            await stage.until(lambda: stage.repl.editor.text == "9")
+        stage.type("\x15\x1b[A")
+        await stage.until(lambda: stage.repl.editor.text == "9")
+
+
+async def test_a_paste_takes_the_place_of_a_refused_line_and_an_edit_keeps_it() -> None:
+    async with running_repl() as stage:
+        surface = ScreenSurface(stage.repl, lambda _theme: Look("mono", UNICODE, ansi=False))
+        for keys, text in {
+            "\x1b[200~pasted\x1b[201~": "pasted",
+            "\x7f": "@5 hell",
+            "\x1b[D!": "@5 hell!o",
+            "\x01x": "x@5 hello",
+            "\x05!": "@5 hello!",
+        }.items():
+            stage.repl.editor.clear()
+            surface.put("@5 hello", over=False)
+            stage.type(keys)
+            await stage.until(lambda text=text: stage.repl.editor.text == text)
+
+
+async def test_a_refused_line_that_is_typed_anew_is_sent() -> None:
+    async with running_repl() as stage:
+        surface = ScreenSurface(stage.repl, lambda _theme: Look("mono", UNICODE, ansi=False))
+        surface.put("@5 hello", over=False)
+        stage.type("\x03")
+        await stage.line("@5 hello")
+        await stage.until(lambda: stage.intents == [ToTask(5, "hello", aside=False)])
+
+
+async def test_a_letter_held_because_nothing_waits_is_not_glued_to_what_is_typed_next() -> None:
+    async with running_repl() as stage:
+        await stage.line("y")
+        await stage.shows("Nothing waits for an answer")
+        await stage.line("fix the tests")
+        await stage.until(lambda: stage.intents == [Prompt("fix the tests")])
+
+
+async def test_a_line_begun_meanwhile_stays_and_the_refused_one_is_in_the_history() -> None:
     look = Look("mono", UNICODE, ansi=False)
     async with running_repl() as stage:
         surface = ScreenSurface(stage.repl, lambda _theme: look)
+        await stage.line("@1 before")
+        await stage.until(lambda: len(stage.intents) == 1)
         stage.type("/fg 2")
         await stage.until(lambda: stage.repl.editor.text == "/fg 2")
         surface.put("@1 before", over=False)
+        await stage.shows("Up brings it back")
         stage.type("!")
-        await stage.until(lambda: stage.repl.editor.text == "@1 before\n/fg 2!")
+        await stage.until(lambda: stage.repl.editor.text == "/fg 2!")
+        stage.type("\x1b[A")
+        await stage.until(lambda: stage.repl.editor.text == "@1 before")
 
 
 async def test_a_refused_line_that_is_sent_again_stands_once_in_the_history() -> None:
@@ -102,7 +160,7 @@ async def test_a_refused_line_that_is_sent_again_stands_once_in_the_history() ->
         await stage.until(lambda: len(stage.intents) == 1)
         surface.put("hello", over=False)
         stage.type("\r")
-        await stage.shows("That was refused")
+        await stage.shows("This was refused")
         stage.type("\r")
         await stage.until(lambda: len(stage.intents) == 2)
         assert stage.repl.editor.buffer.history.get_strings() == ["hello"]

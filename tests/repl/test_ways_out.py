@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from buddy.repl.leaving import leaving_ends
+
 DEADLINE_S = 50.0
 CHILD = Path(__file__).with_name("pty_child.py")
 SHELL = """
@@ -295,3 +297,20 @@ def test_REL_058_a_storm_of_sizes_leaves_a_whole_screen(
     child.signal(signal.SIGTERM)
     assert child.exit_code() == 1
     child.assert_restored()
+
+
+@pytest.mark.parametrize(
+    ("running", "question"),
+    [
+        ([(1, "")], "Task 1 is running. Ctrl+D again ends it and exits."),
+        ([(2, "write\ntests")], "Task 2 (write tests) is running. Ctrl+D again ends it and exits."),
+        (
+            [(1, "a"), (2, "b"), (3, "c"), (4, "d"), (5, "e")],
+            "Tasks 1 (a), 2 (b), 3 (c) and 2 more are running. Ctrl+D again ends them and exits.",
+        ),
+    ],
+)
+def test_the_question_before_leaving_names_the_tasks_that_run(
+    running: list[tuple[int, str]], question: str
+) -> None:
+    assert leaving_ends(running, "Ctrl+D") == question
