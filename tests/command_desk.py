@@ -96,23 +96,24 @@ async def until(true: Callable[[], object], *, within_s: float = 50.0) -> None:
 
 def processes_with(mark: str) -> list[int]:
     """Ids of living processes whose command line or environment holds a mark; zombies have neither."""
-    found: list[int] = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) == os.getpid():
-            continue
-        try:
-            text = Path(f"/proc/{name}/cmdline").read_bytes() + Path(f"/proc/{name}/environ").read_bytes()
-        except OSError:
-            continue
-        if mark.encode() in text:
-            found.append(int(name))
-    return found
+    return [pid for pid in _others() if mark.encode() in _content(pid, "cmdline") + _content(pid, "environ")]
 
 
 def sleepers(mark: str) -> list[int]:
     """Those that have become the program `sleep`; the shells that start it carry the mark, too."""
-    wanted = f"sleep\0{mark}\0".encode()
-    return [pid for pid in processes_with(mark) if Path(f"/proc/{pid}/cmdline").read_bytes() == wanted]
+    return [pid for pid in _others() if _content(pid, "cmdline") == f"sleep\0{mark}\0".encode()]
+
+
+def _others() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()]
+
+
+def _content(pid: int, name: str) -> bytes:
+    """A file of a process; nothing when it is gone or another user's."""
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return b""
 
 
 def zombie_children() -> list[int]:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -22,9 +22,19 @@ from buddy.workspace.processes import ChildProcesses, Finished, ProcessSettings,
 from buddy.workspace.sandbox.probe import Probed, probe
 from buddy.workspace.sandbox.profile import Confinement, Kind
 from buddy.workspace.sandbox.sandbox import Sandbox, SandboxRules
+from buddy.workspace.sandbox.seccomp import architecture
+from buddy.workspace.sandbox.status import SandboxStatus
 
 SECRET = "the-secret-of-this-machine"
 UNTOUCHED = "as it was\n"
+
+
+def landlock_only() -> Probed:
+    """A machine without bubblewrap."""
+    return Probed(SandboxStatus(2, "for this test"), machine=architecture())
+
+
+LOOKS: Mapping[int, Callable[[], Probed]] = {2: landlock_only, 3: probe}
 
 
 class Ran(msgspec.Struct, frozen=True):

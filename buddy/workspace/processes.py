@@ -98,7 +98,7 @@ class ConfinedLaunch(ConfinedChild, Protocol):
 class Sandboxing(Protocol):
     """What confines commands: `buddy.workspace.sandbox.sandbox.Sandbox`, loaded after the start."""
 
-    def confine(self, launch: Launch, confinement: Confinement, name: str) -> ConfinedLaunch:
+    def confine(self, launch: Launch, confinement: Confinement, tag: Tag) -> ConfinedLaunch:
         """Put a command into the sandbox. Raises `ToolError` where that can't be done."""
         ...
 
@@ -150,7 +150,7 @@ class ChildProcesses:
         launch = self._launch(request, tag)
         confined: ConfinedLaunch | None = None
         if request.confinement is not None:
-            confined = self._confined(launch, request.confinement, tag.text)
+            confined = self._confined(launch, request.confinement, tag)
             launch = confined.launch
         starter = confined.start if confined else start_directly
         with on_failure(confined.finish if confined else _nothing):
@@ -174,10 +174,10 @@ class ChildProcesses:
         processes = shared_processes() if request.limited else None
         return Launch(argv, request.cwd, env, processes=processes)
 
-    def _confined(self, launch: Launch, confinement: Confinement, name: str) -> ConfinedLaunch:
+    def _confined(self, launch: Launch, confinement: Confinement, tag: Tag) -> ConfinedLaunch:
         if self.sandbox is None:
             raise ToolError("this command is to run in a sandbox, and there is none")
-        return self.sandbox.confine(launch, confinement, name)
+        return self.sandbox.confine(launch, confinement, tag)
 
     def _spill_path(self, tag: Tag) -> str:
         return os.path.join(self.settings.spill_folder, f"{tag.text}.out")

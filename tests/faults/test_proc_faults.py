@@ -25,11 +25,13 @@ from buddy.tools.jobs import read_job, stop_job
 from buddy.tools.shell import run_shell
 from buddy.workspace.limits import ProcessLimits
 from buddy.workspace.output import OutputBounds
+from buddy.workspace.process_tree import ProcessInfo, all_processes, is_same
 from buddy.workspace.processes import ChildProcesses
+from buddy.workspace.sandbox.tether import Tether
 from buddy.workspace.spill import BLOCK_BYTES, MOST_BYTES
 from buddy.workspace.strays import strays
 from tests.capabilities import IN_A_NAMESPACE, IN_LIMITS, NOBODY, requires
-from tests.command_desk import desk, processes_with, until, zombie_children
+from tests.command_desk import desk, processes_with, sleepers, until, zombie_children
 
 linux = requires("proc")
 
@@ -635,3 +637,99 @@ def test_SEC_087_a_child_cannot_read_the_environment_of_buddy() -> None:
         check=False,
     )
     assert done.stdout == "(0, True, False) () (1, False, True)\n", done.stderr
+
+
+CONFINED_VICTIM = textwrap.dedent("""
+    import asyncio, sys
+    from buddy.workspace.launch import shell_argv
+    from buddy.workspace.processes import Request
+    from tests.sandbox_desk import LOOKS, sandbox_desk
+
+    async def main(level, command, count):
+        async with sandbox_desk(look=LOOKS[level]) as here:
+            assert here.sandbox.status.level == level
+            await here.sandbox.look_around(here.boundary)
+            print("ready", flush=True)
+            for _ in range(count):
+                request = Request(shell_argv(command), str(here.work), 1, confinement=here.confinement())
+                here.children.start(request)
+                await asyncio.sleep(0)
+            await asyncio.sleep(60)
+
+    asyncio.run(main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3])))
+""")
+LEVELS = [pytest.param(3, marks=requires("bwrap")), pytest.param(2, marks=requires("landlock"))]
+
+
+def confined_victim(home: Path, level: int, command: str, count: int) -> subprocess.Popen[str]:
+    """A buddy that starts confined commands, in a home of its own: it is killed before it tidies up."""
+    victim = subprocess.Popen(
+        [sys.executable, "-c", CONFINED_VICTIM, str(level), command, str(count)],
+        env={**os.environ, "HOME": str(home)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert victim.stdout is not None
+    assert victim.stdout.readline() == "ready\n"
+    return victim
+
+
+def living(processes: list[ProcessInfo]) -> list[ProcessInfo]:
+    return [now for process in processes if (now := is_same(process)) and now.alive]
+
+
+def descendants(pid: int) -> list[ProcessInfo]:
+    """Every process below one, at this moment."""
+    everyone = all_processes()
+    found = {pid}
+    while more := {one.pid for one in everyone.values() if one.parent in found} - found:
+        found |= more
+    return [everyone[one] for one in found - {pid} if one in everyone]
+
+
+@linux
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "daemon"])
+async def test_REL_048_in_a_sandbox_the_command_dies_with_buddy(
+    tmp_path: Path, level: int, family: str
+) -> None:
+    mark = number()
+    with confined_victim(tmp_path, level, FAMILIES[family].replace("{n}", mark), 3) as buddy:
+        await until(lambda: len(sleepers(mark)) >= (3 if family == "stopped" else 6))
+        left = descendants(buddy.pid)
+        assert len(left) > 6  # the commands, the tether, the holder of the network
+        buddy.kill()
+    await until(lambda: not asleep(mark) and not living(left))
+    _bury_adopted()
+
+
+@linux
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("moment_ms", range(0, 60, 5))
+async def test_REL_048_no_moment_is_too_early_for_it(tmp_path: Path, level: int, moment_ms: int) -> None:
+    mark = number()
+    with confined_victim(tmp_path, level, f"setsid sleep {mark} & sleep {mark}; true", 200) as buddy:
+        await asyncio.sleep(moment_ms / 1000)
+        buddy.kill()
+    await until(lambda: not asleep(mark))
+    await asyncio.sleep(0.2)  # a command that had only just been started
+    assert asleep(mark) == []
+    _bury_adopted()
+
+
+@linux
+async def test_REL_048_the_tether_ends_the_others_when_one_is_gone(tmp_path: Path) -> None:
+    mark = number()
+    tether = Tether()
+    tether.tie(int.from_bytes(os.urandom(6), "big"))
+    shell = next(one for one in descendants(os.getpid()) if one.parent == os.getpid())
+    tether.tie_group(2**22 - 1)  # nobody's
+    groups = [subprocess.Popen(["sleep", mark], start_new_session=True) for _ in range(3)]
+    for group in groups:
+        tether.tie_group(group.pid)
+    tether.untie(1, groups[1].pid)
+    tether.close()
+    assert [groups[0].wait(20), groups[2].wait(20), groups[1].poll()] == [-9, -9, None]
+    groups[1].kill()
+    groups[1].wait()
+    assert not living([shell])

@@ -7,25 +7,14 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from buddy.workspace.sandbox.probe import Probed, probe
-from buddy.workspace.sandbox.seccomp import architecture
-from buddy.workspace.sandbox.status import SandboxStatus
 from tests.capabilities import requires
-from tests.sandbox_desk import SandboxDesk, sandbox_desk
+from tests.sandbox_desk import LOOKS, SandboxDesk, sandbox_desk
 from tests.workspace.escape_attempts import ATTEMPTS, Attempt
-
-
-def landlock_only() -> Probed:
-    """A machine without bubblewrap."""
-    return Probed(SandboxStatus(2, "for this test"), machine=architecture())
-
-
-LOOKS: Mapping[int, Callable[[], Probed]] = {2: landlock_only, 3: probe}
 
 
 def named(attempt: Attempt) -> str:

@@ -2,7 +2,7 @@
 
 Run as a script in a namespace of its own, `python -I -S door.py DESCRIPTOR PORT`: listens on the loopback
 address of that namespace, sends the listening socket and its own process id through the descriptor, and
-becomes a process that only sleeps. The namespace lives as long as it does.
+becomes a process that waits for that descriptor to close. The namespace lives as long as it does.
 """
 
 import array
@@ -19,11 +19,12 @@ def main() -> None:
     listener.bind(("127.0.0.1", port))
     listener.listen(128)
     with socket.socket(fileno=descriptor) as channel:
+        os.dup2(descriptor, 0)
         rights = array.array("i", [listener.fileno()])
         message = str(os.getpid()).encode()
         channel.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
     listener.close()
-    os.execv("/bin/sleep", ["sleep", "infinity"])  # noqa: S606 - a megabyte instead of an interpreter
+    os.execv("/bin/cat", ["cat"])  # noqa: S606 - a megabyte instead of an interpreter
 
 
 main()

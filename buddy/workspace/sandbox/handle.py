@@ -13,6 +13,7 @@ from typing import Protocol
 from buddy.agent.tool import ToolError
 from buddy.safety.paths import Boundary
 from buddy.workspace.launch import Launch
+from buddy.workspace.process_tree import Tag
 from buddy.workspace.processes import ConfinedLaunch, Sandboxing
 from buddy.workspace.sandbox.profile import Confinement, SandboxRules
 from buddy.workspace.sandbox.status import NO_SANDBOX, SWITCHED_OFF, SandboxStatus
@@ -66,12 +67,12 @@ class SandboxHandle:
         await sandbox.look_around(boundary)
         return sandbox.status
 
-    def confine(self, launch: Launch, confinement: Confinement, name: str) -> ConfinedLaunch:
+    def confine(self, launch: Launch, confinement: Confinement, tag: Tag) -> ConfinedLaunch:
         """Put a command into the sandbox. Raises `ToolError` where that can't be done."""
         if self._sandbox is None or not self._sandbox.status.is_working:
             raise ToolError(f"there is no sandbox here ({self.status.reason}), and the command needs one")
         try:
-            return self._sandbox.confine(launch, confinement, name)
+            return self._sandbox.confine(launch, confinement, tag)
         except OSError as error:
             raise ToolError(f"the command could not be put into the sandbox: {error}") from error
 

@@ -24,10 +24,14 @@ _MESSAGE_BYTES = 32
 
 
 class SandboxNetwork:
-    """The namespace, held by a process of its own until `close`."""
+    """The namespace, held by a process of its own until `close`, or until buddy is gone and with it the other
+    end of `channel`."""
 
-    def __init__(self, holder: subprocess.Popen[bytes], pid: int, listener: socket.socket) -> None:
+    def __init__(
+        self, holder: subprocess.Popen[bytes], pid: int, listener: socket.socket, channel: socket.socket
+    ) -> None:
         self._holder = holder
+        self._channel = channel
         self._pid = pid
         self.listener = listener
 
@@ -43,6 +47,7 @@ class SandboxNetwork:
     def close(self) -> None:
         """End the holder; the namespace goes with its last process."""
         self.listener.close()
+        self._channel.close()
         with contextlib.suppress(ProcessLookupError):
             self._holder.send_signal(signal.SIGKILL)
         self._holder.wait()
@@ -54,8 +59,7 @@ async def open_network(bubblewrap: str) -> SandboxNetwork:
     Call it on the event loop's thread: the holder dies with the thread that started it.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with contextlib.ExitStack() as sockets:
-        sockets.callback(ours.close)
+    with on_failure(ours.close):
         with theirs:
             holder = subprocess.Popen(  # noqa: ASYNC220 - some milliseconds, and it must be this thread
                 _holder_argv(bubblewrap, theirs.fileno()),
@@ -68,7 +72,7 @@ async def open_network(bubblewrap: str) -> SandboxNetwork:
             )
         with on_failure(_end, holder):
             pid, listener = await asyncio.to_thread(_receive, ours)
-            return SandboxNetwork(holder, pid, listener)
+            return SandboxNetwork(holder, pid, listener, ours)
 
 
 def _holder_argv(bubblewrap: str, descriptor: int) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from buddy.agent.tool import Blocked
 from buddy.safety.paths import Boundary
 from buddy.safety.url_guard import Resolver, system_resolver
 from buddy.workspace.launch import Launch
+from buddy.workspace.process_tree import Tag
 from buddy.workspace.sandbox.audit import Attempts, FilterRefusedError, Recorder
 from buddy.workspace.sandbox.blocked import blocked_of
 from buddy.workspace.sandbox.bubblewrap import bubblewrap_argv
@@ -57,6 +58,7 @@ class Confined:
         recorder: Recorder | None,
         holder: Pass | None,
         tether: Tether,
+        number: int,
         release: Callable[[], None],
     ) -> None:
         self.launch = launch
@@ -65,6 +67,7 @@ class Confined:
         self._attempts = Attempts(lambda path: is_reserved(profile, path))
         self._holder = holder
         self._tether = tether
+        self._number = number
         self._group = 0
         self._release = release
         self._let_go: Callable[[], None] | None = None
@@ -74,7 +77,7 @@ class Confined:
         can do that. Raises what `start` raises."""
         process = self._recorded(start)
         self._group = process.pid
-        self._tether.tie(process.pid)
+        self._tether.tie_group(process.pid)
         return process
 
     def _recorded(self, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
@@ -92,8 +95,7 @@ class Confined:
 
     def finish(self) -> None:
         """Let go of everything held for the command; it is gone."""
-        if self._group:
-            self._tether.untie(self._group)
+        self._tether.untie(self._number, self._group)
         if self._let_go is not None:
             self._let_go()
         self._release()
@@ -168,10 +170,10 @@ class Sandbox:
             found = await asyncio.to_thread(survey, roots, boundary.home)
             self._surveys[roots] = (time.monotonic(), found)
 
-    def confine(self, launch: Launch, confinement: Confinement, name: str) -> Confined:
-        """Put a command into the sandbox. `name` is the command's own, unused before. Raises `OSError`."""
+    def confine(self, launch: Launch, confinement: Confinement, tag: Tag) -> Confined:
+        """Put a command into the sandbox; `tag` is the command's own. Raises `OSError`."""
         profile = self._profile(confinement)
-        holder = self._admit(name, confinement) if profile.network else None
+        holder = self._admit(tag.text, confinement) if profile.network else None
         extra = {
             **self._caches(),
             "TMPDIR": self._scratch_inside(),
@@ -183,14 +185,16 @@ class Sandbox:
             for descriptor in descriptors:
                 os.close(descriptor)
             if self._proxy is not None:
-                self._proxy.dismiss(name)
+                self._proxy.dismiss(tag.text)
 
+        self._tether.tie(tag.number)  # before the command starts: buddy may be killed at any moment
         return Confined(
             wrapped,
             profile,
             recorder=self._recorder,
             holder=holder,
             tether=self._tether,
+            number=tag.number,
             release=release,
         )
 

@@ -1,7 +1,9 @@
 """Ends confined commands when buddy itself is gone, however it went.
 
-A shell reads the process groups of running commands from a pipe. When the pipe closes with some left, it
-kills them; with the first process of a PID namespace everything in that namespace ends.
+A shell reads from a pipe which commands run. When the pipe closes, which the kernel sees to, it kills the
+ones that are left: every process with the command's mark in its limits (`limits.marked`), which is there from
+the first instant and stays through `setsid`, double forks and `env -i`, and the command's process group for
+systems without marks. With the first process of a PID namespace everything in that namespace ends.
 """
 
 from __future__ import annotations
@@ -9,15 +11,40 @@ from __future__ import annotations
 import contextlib
 import subprocess
 
+from buddy.workspace.limits import RTTIME_FLOOR
+
 _SCRIPT = """
-while read -r sign group; do
+tied=
+while read -r sign one; do
   case $sign in
-    +) set -- "$@" "$group" ;;
-    -) rest=; for one; do [ "$one" = "$group" ] || rest="$rest $one"; done; set -- $rest ;;
+    +) tied="$tied $one" ;;
+    -) rest=; for other in $tied; do [ "$other" = "$one" ] || rest="$rest $other"; done; tied=$rest ;;
   esac
 done
-for one; do kill -9 -- "-$one"; done
+marks=
+for one in $tied; do
+  case $one in
+    g*) kill -s KILL -- "-${one#g}" ;;
+    m*) marks="$marks${marks:+|}${one#m}" ;;
+  esac
+done
+[ "$marks" ] || exit 0
+seen=' '
+new=1
+while [ "$new" ]; do
+  new=
+  for path in $(grep -lsE "^Max realtime timeout +($marks) " /proc/[0-9]*/limits); do
+    pid=${path#/proc/}
+    pid=${pid%/limits}
+    case $seen in *" $pid "*) continue ;; esac
+    kill -s KILL "$pid"
+    seen="$seen$pid "
+    new=1
+  done
+done
 """
+"""`kill -9 -- -GROUP` would be shorter, and dash refuses it. Processes that were forked while others were
+killed are found by looking again until nobody new is found."""
 
 
 class Tether:
@@ -26,8 +53,9 @@ class Tether:
     def __init__(self) -> None:
         self._shell: subprocess.Popen[bytes] | None = None
 
-    def tie(self, group: int) -> None:
-        """End this process group when buddy is gone."""
+    def tie(self, number: int) -> None:
+        """End everything with the mark `number` when buddy is gone. Call it before the command starts, and
+        outside of `marked`: the shell itself must not carry the mark."""
         if self._shell is None:
             self._shell = subprocess.Popen(
                 ("/bin/sh", "-c", _SCRIPT),
@@ -38,21 +66,25 @@ class Tether:
                 env={"PATH": "/usr/bin:/bin"},
                 start_new_session=True,
             )
-        self._send(f"+ {group}\n")
+        self._send(f"+ m{RTTIME_FLOOR | number}\n")
 
-    def untie(self, group: int) -> None:
-        """The group has ended."""
-        self._send(f"- {group}\n")
+    def tie_group(self, group: int) -> None:
+        """End this process group as well."""
+        self._send(f"+ g{group}\n")
+
+    def untie(self, number: int, group: int) -> None:
+        """The command has ended. `group`: 0 where it never started."""
+        self._send(f"- m{RTTIME_FLOOR | number}\n" + (f"- g{group}\n" if group else ""))
 
     def close(self) -> None:
-        """Let the shell end. Groups that are still tied are killed."""
+        """Let the shell end. Commands that are still tied are killed."""
         if self._shell is not None and self._shell.stdin is not None:
             with contextlib.suppress(OSError):
                 self._shell.stdin.close()
             self._shell.wait()
 
-    def _send(self, line: str) -> None:
+    def _send(self, lines: str) -> None:
         if self._shell is not None and self._shell.stdin is not None:
             with contextlib.suppress(OSError):  # somebody killed the shell: commands then outlive buddy
-                self._shell.stdin.write(line.encode())
+                self._shell.stdin.write(lines.encode())
                 self._shell.stdin.flush()
