@@ -20,11 +20,16 @@ from buddy.cli.place import Place, find_place, read_settings
 from buddy.cli.stores import session_store
 from buddy.config.loading import Loaded
 from buddy.config.settings import ConfigError
-from buddy.llm.local_servers import find_local_servers
+from buddy.llm.local_servers import LocalServer, find_local_servers
 from buddy.sessions.folder import FolderError
 from buddy.sessions.store import NoSuchSessionError, SessionError
 from buddy.workspace.sandbox.probe import probe
 from buddy.workspace.sandbox.status import SWITCHED_OFF, SandboxStatus
+
+SHOWN_MODELS = 5
+PATIENT_S = 3.0
+"""A server that is busy with a reply may answer nothing else meanwhile; the report can wait longer for it
+than a start."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -99,9 +104,16 @@ def _settings(options: Options, place: Place) -> Iterator[Finding]:
     trust = "trusted" if place.trusted else "not trusted (its buddy.toml is ignored)"
     yield Finding("ok", f"workspace: {place.boundary.root}, {trust}")
     yield from asyncio.run(_model(options, place, loaded))
-    for server in asyncio.run(find_local_servers()):
-        models = ", ".join(server.models[:5]) or "no model yet"
-        yield Finding("ok", f"local server: {server.provider} at {server.base_url} ({models})")
+    for server in asyncio.run(find_local_servers(timeout_s=PATIENT_S)):
+        yield Finding("ok", f"local server: {server.base_url}, {_models_of(server)}")
+
+
+def _models_of(server: LocalServer) -> str:
+    """Its models and how one is asked. The port does not tell whose server it is, so it is not named."""
+    if not server.models:
+        return f"no model yet; with one: buddy -m {server.provider}/MODEL"
+    more = ", …" if len(server.models) > SHOWN_MODELS else ""
+    return f"{', '.join(server.models[:SHOWN_MODELS])}{more}: buddy -m {server.provider}/{server.models[0]}"
 
 
 async def _model(options: Options, place: Place, loaded: Loaded) -> list[Finding]:

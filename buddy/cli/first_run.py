@@ -21,7 +21,7 @@ def welcome(problem: str, keys: Sequence[str], servers: Sequence[LocalServer]) -
     typed as it stands."""
     lines = ["Welcome to buddy. It needs a model before it can answer:", f"  {problem}", ""]
     for server in servers:
-        lines.append(f"Found {server.provider} on this machine, at {server.base_url}:")
+        lines.append(f"Found a model server on this machine, at {server.base_url}:")
         if server.models:
             lines.append(f"  buddy -m {server.provider}/{server.models[0]}")
             lines += [f"  (or {_few(server.models[1:])})"] if len(server.models) > 1 else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import sys
@@ -9,13 +10,16 @@ import time
 from collections.abc import Mapping
 
 from buddy.agent.counting import counted
+from buddy.agent.provider import ProviderError
 from buddy.cli.arguments import Options
-from buddy.cli.models import catalogue
+from buddy.cli.model_server import ModelServer
+from buddy.cli.models import Models, catalogue
 from buddy.cli.place import find_place, read_settings
 from buddy.cli.stores import session_store
 from buddy.cli.telling import tell
 from buddy.config.settings import ConfigError
 from buddy.llm.catalog import Catalogue, ModelInfo
+from buddy.llm.local_servers import find_local_servers
 from buddy.safety.sanitise import one_line
 from buddy.sessions.listing import SessionSummary
 
@@ -23,19 +27,59 @@ PICKED = 15
 """Sessions that `buddy resume` offers."""
 
 
-def models(options: Options) -> int:
-    """The catalogue, filtered by the words given."""
+def models(options: Options, environment: Mapping[str, str]) -> int:
+    """The models of the configured servers and of those on this machine, then the catalogue; filtered by the
+    words given."""
     words = [word.lower() for word in options.words]
+    served = [one for one in _served(options, environment) if all(word in one[0].lower() for word in words)]
+    for name, context, base_url in served:
+        size = f"{context:,}" if context else "?"
+        sys.stdout.write(f"{name:<52} {size:>9}  at {base_url}\n")
     found = [info for info in catalogue().models.values() if all(word in info.id.lower() for word in words)]
     for info in found:
         sys.stdout.write(_model_line(info) + "\n")
-    if not found:
+    if not found and not served:
         asked = " ".join(words)
         near = _near(asked, catalogue())
         hint = f"did you mean {near}?" if near else "buddy models lists all"
         tell(f"buddy: no model has {asked!r} in its name; {hint}\n")
         return 1
     return 0
+
+
+def _served(options: Options, environment: Mapping[str, str]) -> list[tuple[str, int, str]]:
+    """Name for `-m`, context (0 where the server does not say) and address of each model that a server
+    lists. A server that can't be asked is told on stderr."""
+    try:
+        place = find_place(options, environment)
+        settings = read_settings(place, options).settings
+    except ConfigError as error:
+        tell(f"buddy: {error}\n")
+        return []
+    return asyncio.run(_ask_servers(Models(settings, place)))
+
+
+async def _ask_servers(known: Models) -> list[tuple[str, int, str]]:
+    try:
+        servers = known.own_servers()
+        local, *listed = await asyncio.gather(_on_this_machine(), *map(_list_of, servers))
+    finally:
+        await known.aclose()
+    asked = {row[2].rstrip("/") for rows in listed for row in rows}
+    return [row for rows in listed for row in rows] + [row for row in local if row[2] not in asked]
+
+
+async def _list_of(server: ModelServer) -> list[tuple[str, int, str]]:
+    try:
+        return [(one.name, one.context, server.base_url) for one in await server.list()]
+    except ProviderError as error:
+        tell(f"buddy: the models of {server.base_url} are not listed: {error.message}\n")
+        return []
+
+
+async def _on_this_machine() -> list[tuple[str, int, str]]:
+    found = await find_local_servers()
+    return [(f"{one.provider}/{name}", 0, one.base_url) for one in found for name in one.models]
 
 
 def _near(asked: str, known: Catalogue) -> str:

@@ -59,7 +59,7 @@ def _dispatched(options: Options, environment: Mapping[str, str]) -> int:
         case "models":
             from buddy.cli.listing import models
 
-            return models(options)
+            return models(options, environment)
         case "sessions":
             from buddy.cli.listing import sessions
 

@@ -157,6 +157,18 @@ class Models:
             return ()
         return tuple(one.name for one in server.models) if server is not None else ()
 
+    def own_servers(self) -> tuple[ModelServer, ...]:
+        """The servers of the person's own that the default model and the profiles name, each once."""
+        servers: list[ModelServer] = []
+        for name in ("", *self._settings.models):
+            try:
+                server = self._of(name).server
+            except ConfigError:
+                continue  # `buddy doctor` says it
+            if server is not None and server not in servers:
+                servers.append(server)
+        return tuple(servers)
+
     async def prepare(self, name: str) -> None:
         """Begin in the background what the first request would wait seconds for, when this model can be
         asked: litellm, where one in use needs it; and ask a server of the person's own for its models."""

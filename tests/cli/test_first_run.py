@@ -48,13 +48,13 @@ def test_what_was_found_comes_first_with_the_command_that_uses_it() -> None:
 Welcome to buddy. It needs a model before it can answer:
   no model is set
 
-Found ollama on this machine, at http://127.0.0.1:11434/v1:
+Found a model server on this machine, at http://127.0.0.1:11434/v1:
   buddy -m ollama/qwen3-coder:30b
   (or llama3.1)
-Found lm_studio on this machine, at http://127.0.0.1:1234/v1:
+Found a model server on this machine, at http://127.0.0.1:1234/v1:
   buddy -m lm_studio/gemma
   (or a, b, c, d, …)
-Found llama_cpp on this machine, at http://127.0.0.1:8080/v1:
+Found a model server on this machine, at http://127.0.0.1:8080/v1:
   it has no model yet; with one:  buddy -m llama_cpp/MODEL
 Keys in your environment: GROQ_API_KEY, OPENAI_API_KEY.
   Choose a model of theirs:  buddy -m PROVIDER/MODEL

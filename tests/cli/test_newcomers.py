@@ -95,9 +95,33 @@ def test_WALK_3_an_option_is_found_by_one_of_its_words(word: str, meant: str) ->
 async def test_WALK_8_a_misspelled_model_is_named(tmp_path: Path) -> None:
     ran = await Desk(tmp_path, NOWHERE).run("models", "sonet")
     assert (ran.code, ran.out) == (1, "")
-    assert ran.told() == ["no model has 'sonet' in its name; did you mean sonnet?"]
+    assert ran.told()[1:] == ["no model has 'sonet' in its name; did you mean sonnet?"]
     ran = await Desk(tmp_path, NOWHERE).run("models", "xyzzyplugh")
-    assert ran.told() == ["no model has 'xyzzyplugh' in its name; buddy models lists all"]
+    assert ran.told()[1:] == ["no model has 'xyzzyplugh' in its name; buddy models lists all"]
+
+
+async def test_RU_5_8_models_lists_those_of_the_configured_servers(tmp_path: Path) -> None:
+    proxy = FakeLLM([], models=("via-anthropic", "via-openai"), context=200_000)
+    async with proxy as server, FakeLLM([], models=("small",)) as other:
+        fast = {"model": "openai/small", "base_url": other.url}
+        desk = Desk(tmp_path, server.url, settings={"models": {"fast": fast}})
+        ran = await desk.run("models", "via")
+        assert (ran.code, ran.told()) == (0, [])
+        assert [line.split() for line in ran.out.splitlines()] == [
+            ["via-anthropic", "200,000", "at", f"{server.url}/v1"],
+            ["via-openai", "200,000", "at", f"{server.url}/v1"],
+        ]
+        everything = (await desk.run("models")).out.splitlines()
+    assert [line.split()[0] for line in everything[:3]] == ["via-anthropic", "via-openai", "small"]
+    assert len(everything) > 100, "the catalogue follows"
+
+
+async def test_RU_5_8_a_server_that_does_not_answer_is_told_and_the_catalogue_listed(tmp_path: Path) -> None:
+    ran = await Desk(tmp_path, NOWHERE).run("models", "sonnet")
+    assert ran.code == 0
+    assert "sonnet" in ran.out
+    (told,) = ran.told()
+    assert told.startswith(f"the models of {NOWHERE}/v1 are not listed: ")
 
 
 async def test_WALK_2_a_misspelled_mode_of_the_environment_ends_the_run(tmp_path: Path) -> None:
