@@ -1,4 +1,4 @@
-"""What a person sees of a tool's work, as lines. A new tool never touches this: it chooses a display."""
+"""What a person sees of a tool's work, as rows. A new tool never touches this: it chooses a display."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ import msgspec
 
 from buddy.agent.counting import counted
 from buddy.agent.display import Checklist, Command, Diff, Display, FileDiff, FileList, Picture, Plain
+from buddy.repl.canvas import Canvas, Row
 from buddy.repl.style import DIFF_FOLD_LINES, Line, Look
-from buddy.repl.width import fit_line, indented, wrap
+from buddy.repl.width import fit_line
 from buddy.safety.sanitise import clean, visible
 
 _DIFF_STYLES = {"+": "added", "-": "removed", "@": "hunk"}
 _CHANGES = {"add": "new", "update": "edit", "delete": "delete", "move": "move"}
 
 
-def display_lines(display: Display, width: int, look: Look) -> list[Line]:
-    """All lines of a display, wrapped to `width`."""
+def display_rows(canvas: Canvas, display: Display, width: int) -> list[Row]:
+    """All rows of a display, wrapped to `width`."""
     match display:
         case Plain():
-            return text_lines(display.body or display.summary, width)
+            return text_rows(canvas, display.body or display.summary, width)
         case Diff():
-            return [line for file in display.files for line in _file_diff(file, width, look)]
+            return [row for file in display.files for row in _file_diff(canvas, file, width)]
         case Command():
-            return text_lines(display.output, width)
+            return text_rows(canvas, display.output, width)
         case FileList():
-            return _files(display, width)
+            return _files(canvas, display, width)
         case Checklist():
-            return _checklist(display, width, look)
+            return _checklist(canvas, display, width)
         case Picture():
-            return text_lines(f"{display.summary} ({display.path})", width)
+            return text_rows(canvas, f"{display.summary} ({display.path})", width)
 
 
 def display_summary(display: Display) -> str:
@@ -72,34 +73,38 @@ def fold_of(display: Display, look: Look, *, failed: bool) -> Fold:
             return Fold(look.fold_lines)
 
 
-def fold_lines(lines: list[Line], fold: Fold, width: int, look: Look) -> list[Line]:
-    """The visible lines, and where the others were a line with their number. A fold hides at least two
-    lines: hiding one would save nothing."""
-    missing = len(lines) - fold.first - fold.last
+def fold_rows(canvas: Canvas, rows: list[Row], fold: Fold, width: int) -> list[Row]:
+    """The visible rows, and where the others were a row with their number. A fold hides at least two rows:
+    hiding one would save nothing."""
+    missing = len(rows) - fold.first - fold.last
     if missing < 2:
-        return lines
+        return rows
+    look = canvas.look
     marker: Line = [("muted", f"{look.glyphs.ellipsis} {counted(missing, 'more line')} ({look.unfold})")]
-    marked = fit_line(marker, width, look.glyphs.ellipsis)
-    return [*lines[: fold.first], marked, *lines[len(lines) - fold.last :]]
+    marked = canvas.wrap(fit_line(marker, width, look.glyphs.ellipsis), width)
+    return [*rows[: fold.first], *marked, *rows[len(rows) - fold.last :]]
 
 
-def text_lines(text: str, width: int, style: str = "") -> list[Line]:
-    """Untrusted text, cleaned and wrapped, never cut."""
+def text_lines(text: str, style: str = "") -> list[Line]:
+    """Untrusted text as lines, cleaned."""
     body = clean(_overwritten(text) if "\r" in text else text).strip("\n")
-    if not body:
-        return []
-    return [part for line in body.split("\n") for part in wrap([(style, line)], width)]
+    return [[(style, line)] for line in body.split("\n")] if body else []
 
 
-def indented_text_lines(text: str, width: int) -> list[Line]:
+def text_rows(canvas: Canvas, text: str, width: int, style: str = "") -> list[Row]:
+    """Untrusted text, cleaned and wrapped, never cut."""
+    return canvas.wrap_all(text_lines(text, style), width)
+
+
+def indented_text_rows(canvas: Canvas, text: str, width: int) -> list[Row]:
     """The same for text of the program's own that is laid out with blanks: what is wrapped goes on below the
     first word of its line, as far as that leaves room."""
-    lines: list[Line] = []
+    rows: list[Row] = []
     for line in clean(text).strip("\n").split("\n"):
         words = line.lstrip(" ")
         margin: Line = [("", " " * min(len(line) - len(words), width // 2))]
-        lines += indented(wrap([("", words)], width - len(margin[0][1])), margin, margin)
-    return lines if text.strip("\n") else []
+        rows += canvas.behind(margin, margin, canvas.wrap([("", words)], width - len(margin[0][1])))
+    return rows if text.strip("\n") else []
 
 
 def _overwritten(text: str) -> str:
@@ -125,37 +130,36 @@ def exposed(display: Display) -> Display:
             return display
 
 
-def _file_diff(file: FileDiff, width: int, look: Look) -> list[Line]:
-    arrow = f" {look.glyphs.arrow} {visible(file.new_path)}" if file.new_path else ""
+def _file_diff(canvas: Canvas, file: FileDiff, width: int) -> list[Row]:
+    arrow = f" {canvas.look.glyphs.arrow} {visible(file.new_path)}" if file.new_path else ""
     head: Line = [
         ("muted", f"{_CHANGES[file.change]} "),
         ("bold", visible(file.path) + arrow),
         ("added", f" +{file.added}"),
         ("removed", f" -{file.removed}"),
     ]
-    lines = wrap(head, width)
-    for line in clean(file.diff).strip("\n").split("\n") if file.diff else ():
-        lines += wrap([(_DIFF_STYLES.get(line[:1], ""), line)], width)
-    return lines
+    lines = clean(file.diff).strip("\n").split("\n") if file.diff else []
+    return canvas.wrap_all([head, *([(_DIFF_STYLES.get(line[:1], ""), line)] for line in lines)], width)
 
 
-def _files(display: FileList, width: int) -> list[Line]:
-    lines = [part for path in display.paths for part in wrap([("", visible(path))], width)]
+def _files(canvas: Canvas, display: FileList, width: int) -> list[Row]:
+    rows = canvas.wrap_all(([("", visible(path))] for path in display.paths), width)
     missing = display.total - len(display.paths)
-    return [*lines, fit_line([("muted", f"and {missing} more")], width)] if missing > 0 else lines
+    more: Line = [("muted", f"and {missing} more")]
+    return [*rows, *canvas.wrap(more, width)] if missing > 0 else rows
 
 
-def _checklist(display: Checklist, width: int, look: Look) -> list[Line]:
-    glyphs = look.glyphs
+def _checklist(canvas: Canvas, display: Checklist, width: int) -> list[Row]:
+    glyphs = canvas.look.glyphs
     signs = {
         "pending": (glyphs.box_open, ""),
         "active": (glyphs.box_active, "bold"),
         "done": (glyphs.box_done, "muted"),
         "dropped": (glyphs.box_dropped, "muted strike"),
     }
-    lines: list[Line] = []
+    rows: list[Row] = []
     for item in display.items:
         sign, style = signs[item.state]
-        for index, part in enumerate(wrap([(style, clean(item.text).replace("\n", " "))], width - 2)):
-            lines.append([("bullet", sign + " ") if index == 0 else ("", "  "), *part])
-    return lines
+        words = canvas.wrap([(style, clean(item.text).replace("\n", " "))], width - 2)
+        rows += canvas.behind([("bullet", sign), ("", " ")], [("", "  ")], words)
+    return rows

@@ -12,13 +12,13 @@ from buddy.repl.style import Look
 
 @lru_cache(maxsize=256)
 def style_class(style: str) -> str:
-    """Our style as prompt_toolkit names it."""
-    return " ".join(f"class:{name}" for name in style.split())
+    """Our style as prompt_toolkit names it; a colour (`fg:ansired`) is one for it already."""
+    return " ".join(name if ":" in name else f"class:{name}" for name in style.split())
 
 
 def toolkit_style(look: Look) -> Style:
     """The theme for what prompt_toolkit draws: our styles, and its menus and search line."""
-    rules = look.toolkit_rules()
+    rules = look.rules()
     rules |= {
         "completion-menu": "nobold noreverse",
         "completion-menu.completion": "bg:default fg:default",

@@ -1,4 +1,4 @@
-"""The painter, imported when it is first needed: 100 ms and 9 MB that no first frame has to wait for."""
+"""The painter, imported when it is first needed: 160 ms and 13 MB that no first frame has to wait for."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ class LazyPainter:
 
     def warm(self) -> None:
         """Make the painter now; may be called from another thread."""
+        from buddy.repl.canvas import live_line  # rich: as below
         from buddy.repl.highlight import highlighted  # pygments: as below
-        from buddy.repl.paint import Painter  # measured: 100 ms for markdown-it and pygments
+        from buddy.repl.paint import Painter  # measured: 160 ms for rich, markdown-it and pygments
 
         @lru_cache(KEPT_LINES)
         def coloured(text: str, language: str) -> Line:
@@ -47,7 +48,12 @@ class LazyPainter:
         look, paint = self._look, self._paint
         if paint is None:
             painter = Painter(look)
-            paint, self._prose = painter.ansi, lru_cache(KEPT_PROSE)(painter.lines)
+
+            @lru_cache(KEPT_PROSE)
+            def prose(block: Markdown, width: int) -> list[Line]:
+                return [live_line(row) for row in painter.rows(block, width)]
+
+            paint, self._prose = painter.ansi, prose
         self._code = coloured
         self._paint = paint
         if look is not self._look:  # another theme was chosen meanwhile

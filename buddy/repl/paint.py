@@ -1,10 +1,12 @@
-"""Blocks as lines, lines as text for the terminal. Imported late, with what it draws with.
+"""Blocks as rows, rows as text for the terminal. Imported late, with rich, which lays them out.
 
 Everything a tool wrote stands behind a gutter on every line, so that no output can pass for the
 program's own.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 from buddy.agent.counting import counted
 from buddy.agent.display import Command, Display, Plain
@@ -31,21 +33,23 @@ from buddy.repl.blocks import (
     UserPrompt,
     Welcome,
 )
+from buddy.repl.canvas import Canvas, Row
 from buddy.repl.displays import (
-    display_lines,
+    display_rows,
     display_summary,
     exposed,
-    fold_lines,
     fold_of,
-    indented_text_lines,
+    fold_rows,
+    indented_text_rows,
     text_lines,
+    text_rows,
 )
 from buddy.repl.lookups import finding_of, kind_of, subject_of
 from buddy.repl.markup import MarkdownPainter
 from buddy.repl.request_fold import first_part, folded_lines
 from buddy.repl.style import PROMPT_LINES, TASK_COLOURS, Line, Look
-from buddy.repl.table import number_columns, table_lines
-from buddy.repl.width import fit_line, indented, to_ansi, wrap
+from buddy.repl.table import number_columns, table_rows
+from buddy.repl.width import fit_line
 from buddy.safety.sanitise import clean, one_line, visible
 
 _LEVELS = {"info": "info", "warning": "warning", "error": "error", "hint": "muted"}
@@ -67,23 +71,26 @@ class Painter:
 
     def __init__(self, look: Look) -> None:
         self.look = look
-        self._markdown = MarkdownPainter(look)
+        self._canvas = Canvas(look)
+        self._wrap, self._behind = self._canvas.wrap, self._canvas.behind
+        self._text = partial(text_rows, self._canvas)
+        self._markdown = MarkdownPainter(self._canvas)
 
     def ansi(self, block: Block, columns: int) -> str:
         """A block as text, lines ended by newlines; one column of the terminal stays free. "" when there
         is nothing to see."""
-        return to_ansi(self.lines(block, max(columns - 1, 10)), self.look)
+        return self._canvas.ansi(self.rows(block, max(columns - 1, 10)))
 
-    def lines(self, block: Block, width: int) -> list[Line]:
-        """A block as lines of at most `width` cells."""
+    def rows(self, block: Block, width: int) -> list[Row]:
+        """A block as rows of at most `width` cells."""
         match block:
             case Markdown():
-                return self._markdown.lines(block, width)
+                return self._markdown.rows(block, width)
             case UserPrompt():
                 return self._user(block, width)
             case CommandEcho():
                 line = f"{self.look.glyphs.prompt} {visible(one_line(block.line, 400))}"
-                return wrap([("muted", line)], width)
+                return self._wrap([("muted", line)], width)
             case Thought():
                 return self._thought(block, width, fold=True) if self.look.thoughts else []
             case ToolCall():
@@ -97,7 +104,7 @@ class Painter:
             case QuestionAsked():
                 return self._question(block, width)
             case Note():
-                return text_lines(self.look.said(block.text), width, _LEVELS[block.level])
+                return self._text(self.look.said(block.text), width, _LEVELS[block.level])
             case ReceiptBlock():
                 return self._receipt(block, width)
             case TurnSummary():
@@ -107,7 +114,7 @@ class Painter:
             case Table():
                 return self._table(block, width)
             case PlainText():
-                return indented_text_lines(self.look.said(block.text), width)
+                return indented_text_rows(self._canvas, self.look.said(block.text), width)
             case Welcome():
                 return self._welcome(block, width)
             case Expanded():
@@ -116,9 +123,9 @@ class Painter:
     def is_folded(self, block: Foldable, columns: int) -> bool:
         """Whether some of the block is hidden at this width."""
         width = max(columns - 1, 10)
-        return len(self.lines(block, width)) < len(self._expanded(block, width))
+        return len(self.rows(block, width)) < len(self._expanded(block, width))
 
-    def _expanded(self, block: Foldable, width: int) -> list[Line]:
+    def _expanded(self, block: Foldable, width: int) -> list[Row]:
         match block:
             case Thought():
                 return self._thought(block, width, fold=False)
@@ -129,56 +136,57 @@ class Painter:
             case ApprovalAsked():
                 return self._asked(block, width, fold=False)
 
-    def _user(self, block: UserPrompt, width: int) -> list[Line]:
-        lines = text_lines(block.text, width - 2, "user")
-        if len(lines) > PROMPT_LINES + 1:
-            missing = counted(len(lines) - PROMPT_LINES, "more line")
-            lines = [*lines[:PROMPT_LINES], [("muted", f"{self.look.glyphs.ellipsis} {missing}")]]
-        if block.pictures:
-            lines.append([("muted", f"[{counted(block.pictures, 'picture')}]")])
-        for what in block.along:
-            lines += wrap([("muted", f"with it: {one_line(what, 120)}")], width - 2)
+    def _user(self, block: UserPrompt, width: int) -> list[Row]:
+        named = f"@{block.task_id} " if block.task_id else ""
         note = {"steer": "steering", "follow_up": "queued", "note": "note", "instructions": "instructions"}
-        if block.origin in note:
-            lines = [[("muted", f"{note[block.origin]}: "), *lines[0]], *lines[1:]] if lines else []
-            lines = [part for line in lines for part in wrap(line, width - 2)]
-        named = f"@{block.task_id}" if block.task_id else ""
-        if named and lines:
-            lines = [[("muted", named + " "), *lines[0]], *lines[1:]]
-            lines = [part for line in lines for part in wrap(line, width - 2)]
+        origin = f"{note[block.origin]}: " if block.origin in note else ""
+        lines = text_lines(block.text, "user")
+        if lines:
+            lines[0] = [("muted", named + origin), *lines[0]]
+        rows = self._canvas.wrap_all(lines, width - 2)
+        if len(rows) > PROMPT_LINES + 1:
+            missing = counted(len(rows) - PROMPT_LINES, "more line")
+            rows = rows[:PROMPT_LINES]
+            rows += self._wrap([("muted", f"{self.look.glyphs.ellipsis} {missing}")], width - 2)
+        if block.pictures:
+            rows += self._wrap([("muted", f"[{counted(block.pictures, 'picture')}]")], width - 2)
+        for what in block.along:
+            rows += self._wrap([("muted", f"with it: {one_line(what, 120)}")], width - 2)
         bar: Line = [("prompt", self.look.glyphs.bar + " ")]
-        return indented(lines, bar, bar)
+        return self._behind(bar, bar, rows)
 
-    def _thought(self, block: Thought, width: int, *, fold: bool) -> list[Line]:
+    def _thought(self, block: Thought, width: int, *, fold: bool) -> list[Row]:
         head: Line = [("muted", f"{self.look.glyphs.dot} thought for {words.seconds(block.seconds)}")]
         if fold:
-            return [head + ([("muted", f" ({self.look.unfold})")] if block.text.strip() else [])]
+            return self._wrap(
+                [*head, ("muted", f" ({self.look.unfold})" if block.text.strip() else "")], width
+            )
         bar: Line = [("gutter", self.look.glyphs.quote + " ")]
-        return [head, *indented(text_lines(block.text, width - 2, "muted"), bar, bar)]
+        return [*self._wrap(head, width), *self._behind(bar, bar, self._text(block.text, width - 2, "muted"))]
 
-    def _call(self, block: ToolCall, width: int, *, fold: bool) -> list[Line]:
+    def _call(self, block: ToolCall, width: int, *, fold: bool) -> list[Row]:
         if fold and kind_of(block) is not None:
             return self._lookup(block, width)
-        lines = wrap(self._call_head(block), width)
+        lines = self._wrap(self._call_head(block), width)
         if fold and block.already_shown:
             return lines
         body = self._call_body(block, width - 2)
         if fold and not block.is_own:
             limits = fold_of(block.display, self.look, failed=block.status != "ok")
-            body = fold_lines(body, limits, width - 2, self.look)
+            body = fold_rows(self._canvas, body, limits, width - 2)
         bar: Line = [("gutter", self.look.glyphs.gutter + " ")]
-        return lines + indented(body, bar, bar)
+        return lines + self._behind(bar, bar, body)
 
-    def _lookup(self, block: ToolCall, width: int) -> list[Line]:
+    def _lookup(self, block: ToolCall, width: int) -> list[Row]:
         """A single lookup: `read main.py · 9 lines`."""
         kind = kind_of(block)
         verb = kind.verb if kind is not None else block.call.name
         found = one_line(finding_of(block), 200)
         dot = self.look.glyphs.dot
         line: Line = [("muted", f"{_address(block.task_id)}{verb} "), ("", subject_of(block))]
-        return wrap([*line, ("muted", f" {dot} {found}" if found else "")], width)
+        return self._wrap([*line, ("muted", f" {dot} {found}" if found else "")], width)
 
-    def _lookups(self, block: Lookups, width: int) -> list[Line]:
+    def _lookups(self, block: Lookups, width: int) -> list[Row]:
         """Several in a row: `read 6 files`, and as many of their names as the line holds."""
         first = block.calls[0]
         kind = kind_of(first)
@@ -189,7 +197,7 @@ class Painter:
         line: Line = [("muted", head), ("", counted(len(block.calls), kind.noun))]
         if names:
             line.append(("muted", f" {self.look.glyphs.dot} {names}"))
-        return [fit_line(line, width, self.look.glyphs.ellipsis)]
+        return self._wrap(fit_line(line, width, self.look.glyphs.ellipsis), width)
 
     def _call_head(self, block: ToolCall) -> Line:
         glyphs = self.look.glyphs
@@ -207,41 +215,41 @@ class Painter:
         head.append(("muted", "".join(f" {glyphs.dot} {fact}" for fact in facts if fact)))
         return head
 
-    def _call_body(self, block: ToolCall, width: int) -> list[Line]:
-        body = display_lines(block.display, width, self.look)
+    def _call_body(self, block: ToolCall, width: int) -> list[Row]:
+        body = display_rows(self._canvas, block.display, width)
         if body or block.status == "ok" or isinstance(block.display, Command):
             return body
-        return text_lines(block.text, width, "error" if block.status == "error" else "muted")
+        return self._text(block.text, width, "error" if block.status == "error" else "muted")
 
-    def _asked(self, block: ApprovalAsked, width: int, *, fold: bool) -> list[Line]:
+    def _asked(self, block: ApprovalAsked, width: int, *, fold: bool) -> list[Row]:
         head: Line = [
             ("marked", f"{self.look.glyphs.marked} approval for task {block.task_id} "),
             (f"risk.{block.risk}", block.risk),
             ("", " " + visible(block.title)),
         ]
-        lines = wrap(head, width)
+        lines = self._wrap(head, width)
         bar: Line = [("gutter", self.look.glyphs.gutter + " ")]
-        body = text_lines(visible(block.reason, lines=True), width - 2, "muted")
+        body = self._text(visible(block.reason, lines=True), width - 2, "muted")
         hidden = folded_lines(block.preview) if fold else 0
         body += self._preview(exposed(first_part(block.preview) if hidden else block.preview), width - 2)
         if hidden:
             count, shows = counted(hidden, "line"), f"({self.look.unfold} shows them)"
             missing = f"{self.look.glyphs.ellipsis} {count} not shown {shows}"
-            body += wrap([("warning", missing)], width - 2)
-        return lines + indented(body, bar, bar)
+            body += self._wrap([("warning", missing)], width - 2)
+        return lines + self._behind(bar, bar, body)
 
-    def _preview(self, preview: Display, width: int) -> list[Line]:
+    def _preview(self, preview: Display, width: int) -> list[Row]:
         if isinstance(preview, Command):
-            command = text_lines(preview.command, width, "code")
-            return command + text_lines(preview.output, width, "warning")
+            command = self._text(preview.command, width, "code")
+            return command + self._text(preview.output, width, "warning")
         if isinstance(preview, Plain) and preview.summary and preview.body:
-            return text_lines(preview.summary, width, "code") + text_lines(preview.body, width)
-        return display_lines(preview, width, self.look)
+            return self._text(preview.summary, width, "code") + self._text(preview.body, width)
+        return display_rows(self._canvas, preview, width)
 
-    def _answered(self, block: ApprovalAnswered, width: int) -> list[Line]:
+    def _answered(self, block: ApprovalAnswered, width: int) -> list[Row]:
         style, words_ = _ANSWERS[block.answer]
         by = f" ({one_line(block.by)})" if block.by and block.by != "you" else ""
-        return wrap(
+        return self._wrap(
             [
                 (style, f"{self.look.glyphs.marked} {words_}{by}: "),
                 ("muted", one_line(block.title, 200)),
@@ -249,14 +257,14 @@ class Painter:
             width,
         )
 
-    def _question(self, block: QuestionAsked, width: int) -> list[Line]:
+    def _question(self, block: QuestionAsked, width: int) -> list[Row]:
         """Draw the model's words behind the gutter: none of them can pass for a row of buddy's own."""
-        lines = wrap([("info", f"Task {block.task_id} has a question")], width)
+        lines = self._wrap([("info", f"Task {block.task_id} has a question")], width)
         bar: Line = [("gutter", self.look.glyphs.gutter + " ")]
-        lines += indented(text_lines(visible(block.text, lines=True), width - 2), bar, bar)
-        return lines + wrap([("muted", self.look.said(block.how))], width)
+        lines += self._behind(bar, bar, self._text(visible(block.text, lines=True), width - 2))
+        return lines + self._wrap([("muted", self.look.said(block.how))], width)
 
-    def _receipt(self, block: ReceiptBlock, width: int) -> list[Line]:
+    def _receipt(self, block: ReceiptBlock, width: int) -> list[Row]:
         has_failed = any(check.is_bad for check in block.receipt.checks)
         styles = {
             "checked": "error" if has_failed else "ok",
@@ -265,15 +273,15 @@ class Painter:
             "failed": "warning",
             "unseen": "warning",
         }
-        lines: list[Line] = []
+        rows: list[Row] = []
         for label, text in receipt_rows(block.receipt):
             style = styles.get(label, "")
             first: Line = [("muted", f"{label:<11}")]
-            said = wrap([(style, self.look.said(clean(text)))], max(width - 11, 10))
-            lines += indented(said, first, [("", " " * 11)])
-        return lines
+            said = self._wrap([(style, self.look.said(clean(text)))], max(width - 11, 10))
+            rows += self._behind(first, [("", " " * 11)], said)
+        return rows
 
-    def _summary(self, block: TurnSummary, width: int) -> list[Line]:
+    def _summary(self, block: TurnSummary, width: int) -> list[Row]:
         dot = f" {self.look.glyphs.dot} "
         outcome = {
             "completed": ("muted", "done"),
@@ -292,12 +300,12 @@ class Painter:
             facts.append(words.token_count(block.output_tokens))
         if block.outcome == "completed" and (block.refused or block.failed):
             style = "error" if block.refused else "warning"
-            return wrap([(style, who + word + dot + dot.join(facts))], width)
-        lines = wrap([(style, who + word), ("muted", dot + dot.join(facts))], width)
+            return self._wrap([(style, who + word + dot + dot.join(facts))], width)
+        lines = self._wrap([(style, who + word), ("muted", dot + dot.join(facts))], width)
         reason = "" if block.reason == word else block.reason
-        return lines + text_lines(reason, width, style)
+        return lines + self._text(reason, width, style)
 
-    def _welcome(self, block: Welcome, width: int) -> list[Line]:
+    def _welcome(self, block: Welcome, width: int) -> list[Row]:
         dot = f" {self.look.glyphs.dot} "
         lines: list[Line] = [
             [("bold", "buddy"), ("muted", f" {block.version}{dot}"), ("", visible(block.folder))],
@@ -309,23 +317,19 @@ class Painter:
         for key, meaning in (("/", "commands"), ("?", "keys")):
             lines[2] += [("muted", dot), ("key", key), ("muted", f" {meaning}")]
         lines += [[("muted", visible(fact))] for fact in block.found]
-        return [part for line in lines for part in wrap(line, width)]
+        return self._canvas.wrap_all(lines, width)
 
-    def _heading(self, block: TaskHeading, width: int) -> list[Line]:
+    def _heading(self, block: TaskHeading, width: int) -> list[Row]:
         rule = self.look.glyphs.rule
         text = f"{rule * 2} task {block.task_id} {one_line(block.text, 60)} "
         style = f"task.{block.task_id % TASK_COLOURS}"
-        return wrap([(style, text.rstrip() + " "), ("rule", rule * 8)], width)
+        return self._wrap([(style, text.rstrip() + " "), ("rule", rule * 8)], width)
 
-    def _table(self, block: Table, width: int) -> list[Line]:
+    def _table(self, block: Table, width: int) -> list[Row]:
         header: list[Line] = [[("bold", clean(cell))] for cell in block.header]
         rows: list[list[Line]] = [
             [[("", self.look.said(clean(cell)).replace("\n", " "))] for cell in row] for row in block.rows
         ]
-        return table_lines(
-            [header, *rows] if block.header else rows,
-            width,
-            self.look.glyphs,
-            header=bool(header),
-            aligns=number_columns(block.rows),
-        )
+        drawn = [header, *rows] if block.header else rows
+        sides = number_columns(block.rows)
+        return table_rows(self._canvas, drawn, width, header=bool(header), aligns=sides)

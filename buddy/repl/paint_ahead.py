@@ -37,7 +37,9 @@ from buddy.repl.printed import NARROWEST, Paint
 STEP_S = 0.004
 """A key waits so long for a step, or as long as a single block that is not heavy."""
 HEAVY_CHARS = 6000
-HEAVY_ROWS = 100
+HEAVY_TABLE_CHARS = 1000
+"""Of Markdown with a table: every cell is laid out on its own, 0.3 ms a row."""
+HEAVY_ROWS = 20
 AHEAD_BLOCKS = 300
 """More are not painted before the screen has taken them: the terminal may be slow."""
 KEPT_HEAVY = 4
@@ -179,7 +181,8 @@ def is_heavy(block: Block) -> bool:
     """Whether painting a block takes longer than a key should wait. What is folded is wrapped too."""
     match block:
         case Markdown(text=text, fence=fence):
-            return len(text) + len(fence.context if fence is not None else "") > HEAVY_CHARS
+            most = HEAVY_TABLE_CHARS if fence is None and "\n|" in text else HEAVY_CHARS
+            return len(text) + len(fence.context if fence is not None else "") > most
         case Note(text=text) | PlainText(text=text) | UserPrompt(text=text):
             return len(text) > HEAVY_CHARS
         case Table():

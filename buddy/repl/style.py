@@ -7,7 +7,6 @@ decides and light and dark both work. Text on its way to the screen is a list of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -16,6 +15,9 @@ Span = tuple[str, str]
 """A style name (several separated by blanks, "" for none) and text without control characters."""
 
 Line = list[Span]
+
+Depth = Literal["16", "256", "true"]
+"""How many colours a terminal has."""
 
 FRAMES_PER_S = 30
 LIVE_ROWS_PART = 2
@@ -30,17 +32,13 @@ QUEUE_ROWS = 4
 TITLE_CELLS = 60
 QUIET_AFTER_S = 5.0
 
-_PLAIN: Mapping[str, tuple[str, str]] = {
-    "bold": ("1", "bold"),
-    "dim": ("2", "dim"),
-    "italic": ("3", "italic"),
-    "underline": ("4", "underline"),
-    "strike": ("9", "strike"),
-    "reverse": ("7", "reverse"),
+_PLAIN: Mapping[str, str] = {
+    name: name for name in ("bold", "dim", "italic", "underline", "strike", "reverse")
 }
-"""Attributes: kept without colour. Each is (SGR parameters, prompt_toolkit style)."""
+"""Attributes: kept without colour."""
 
-_ATTRIBUTES_ONLY: Mapping[str, str] = {
+_MONO: Mapping[str, str] = {
+    **_PLAIN,
     "heading": "bold",
     "task.0": "bold",
     "task.1": "bold",
@@ -58,116 +56,126 @@ _ATTRIBUTES_ONLY: Mapping[str, str] = {
     "warning": "bold",
     "key": "bold",
     "menu.current": "reverse",
+    "added.word": "bold underline",
+    "removed.word": "bold underline",
 }
 
 TASK_COLOURS = 3
 _TASKS = {
-    "task.0": ("1;35", "bold ansimagenta"),
-    "task.1": ("1;32", "bold ansigreen"),
-    "task.2": ("1;31", "bold ansired"),
+    "task.0": "bold ansimagenta",
+    "task.1": "bold ansigreen",
+    "task.2": "bold ansired",
 }
 """The headings of tasks, by their numbers."""
 
-_DARK: Mapping[str, tuple[str, str]] = {
+_DARK: Mapping[str, str] = {
     **_PLAIN,
-    "heading": ("1", "bold"),
-    "heading.1": ("1;4", "bold underline"),
-    "heading.2": ("1", "bold"),
-    "heading.3": ("1;3", "bold italic"),
-    "link": ("4", "underline"),
-    "url": ("2", "dim"),
-    "code": ("36", "ansicyan"),
-    "muted": ("2", "dim"),
-    "gutter": ("2", "dim"),
-    "quote": ("3", "italic"),
-    "bullet": ("36", "ansicyan"),
-    "rule": ("2", "dim"),
-    "prompt": ("1;32", "bold ansigreen"),
-    "user": ("1", "bold"),
-    "tool": ("1", "bold"),
-    "ok": ("32", "ansigreen"),
-    "error": ("31", "ansired"),
-    "warning": ("33", "ansiyellow"),
-    "info": ("", ""),
-    "added": ("32", "ansigreen"),
-    "removed": ("31", "ansired"),
-    "hunk": ("36", "ansicyan"),
-    "phase": ("35", "ansimagenta"),
-    "marked": ("1;33", "bold ansiyellow"),
-    "key": ("1", "bold"),
-    "risk.low": ("32", "ansigreen"),
-    "risk.medium": ("33", "ansiyellow"),
-    "risk.high": ("1;31", "bold ansired"),
-    "menu.current": ("7", "reverse"),
+    "heading": "bold",
+    "heading.1": "bold underline",
+    "heading.2": "bold",
+    "heading.3": "bold italic",
+    "link": "underline",
+    "url": "dim",
+    "code": "ansicyan",
+    "muted": "dim",
+    "gutter": "dim",
+    "quote": "italic",
+    "bullet": "ansicyan",
+    "rule": "dim",
+    "prompt": "bold ansigreen",
+    "user": "bold",
+    "tool": "bold",
+    "ok": "ansigreen",
+    "error": "ansired",
+    "warning": "ansiyellow",
+    "info": "",
+    "added": "ansigreen",
+    "removed": "ansired",
+    "added.word": "bold underline ansigreen",
+    "removed.word": "bold underline ansired",
+    "hunk": "ansicyan",
+    "phase": "ansimagenta",
+    "marked": "bold ansiyellow",
+    "key": "bold",
+    "risk.low": "ansigreen",
+    "risk.medium": "ansiyellow",
+    "risk.high": "bold ansired",
+    "menu.current": "reverse",
     **_TASKS,
-    "syntax.keyword": ("35", "ansimagenta"),
-    "syntax.string": ("32", "ansigreen"),
-    "syntax.number": ("36", "ansicyan"),
-    "syntax.comment": ("2;3", "dim italic"),
-    "syntax.function": ("94", "ansibrightblue"),
-    "syntax.class": ("1;94", "bold ansibrightblue"),
-    "syntax.builtin": ("36", "ansicyan"),
-    "syntax.error": ("31", "ansired"),
+    "syntax.keyword": "ansimagenta",
+    "syntax.string": "ansigreen",
+    "syntax.number": "ansicyan",
+    "syntax.comment": "dim italic",
+    "syntax.function": "ansibrightblue",
+    "syntax.class": "bold ansibrightblue",
+    "syntax.builtin": "ansicyan",
+    "syntax.error": "ansired",
 }
 
 
-def _attributes(names: str) -> tuple[str, str]:
-    plain = [_PLAIN[name] for name in names.split()]
-    return ";".join(sgr for sgr, _rule in plain), " ".join(rule for _sgr, rule in plain)
-
-
 _ON_BOTH = {
-    "code": ("35", "ansimagenta"),
-    "bullet": ("1", "bold"),
-    "hunk": ("35", "ansimagenta"),
-    "prompt": ("32", "ansigreen"),
-    "warning": ("35", "ansimagenta"),
-    "marked": ("1;35", "bold ansimagenta"),
-    "risk.medium": ("35", "ansimagenta"),
-    "task.1": ("32", "ansigreen"),
-    "syntax.number": ("", ""),
-    "syntax.function": ("1", "bold"),
-    "syntax.class": ("1", "bold"),
-    "syntax.builtin": ("", ""),
+    "code": "ansimagenta",
+    "bullet": "bold",
+    "hunk": "ansimagenta",
+    "prompt": "ansigreen",
+    "warning": "ansimagenta",
+    "marked": "bold ansimagenta",
+    "risk.medium": "ansimagenta",
+    "task.1": "ansigreen",
+    "syntax.number": "",
+    "syntax.function": "bold",
+    "syntax.class": "bold",
+    "syntax.builtin": "",
 }
 """Red, green and magenta are what palettes make readable on black and on white; yellow and cyan vanish on
 white, blue on black."""
 
-THEMES: Mapping[str, Mapping[str, tuple[str, str]]] = {
+THEMES: Mapping[str, Mapping[str, str]] = {
     "default": {**_DARK, **_ON_BOTH},
     "dark": _DARK,
     "light": {
         **_DARK,
-        "prompt": ("1;34", "bold ansiblue"),
-        "code": ("34", "ansiblue"),
-        "bullet": ("34", "ansiblue"),
-        "hunk": ("34", "ansiblue"),
-        "syntax.function": ("34", "ansiblue"),
-        "syntax.class": ("1;34", "bold ansiblue"),
-        "warning": ("35", "ansimagenta"),
-        "marked": ("1;35", "bold ansimagenta"),
-        "phase": ("34", "ansiblue"),
-        "risk.medium": ("35", "ansimagenta"),
-        "task.1": ("1;34", "bold ansiblue"),
-        "syntax.number": ("31", "ansired"),
-        "syntax.builtin": ("34", "ansiblue"),
+        "prompt": "bold ansiblue",
+        "code": "ansiblue",
+        "bullet": "ansiblue",
+        "hunk": "ansiblue",
+        "syntax.function": "ansiblue",
+        "syntax.class": "bold ansiblue",
+        "warning": "ansimagenta",
+        "marked": "bold ansimagenta",
+        "phase": "ansiblue",
+        "risk.medium": "ansimagenta",
+        "task.1": "bold ansiblue",
+        "syntax.number": "ansired",
+        "syntax.builtin": "ansiblue",
     },
-    "mono": {**_PLAIN, **{name: _attributes(names) for name, names in _ATTRIBUTES_ONLY.items()}},
+    "mono": _MONO,
 }
 """Themes by name. "default" is for terminals that do not tell their background; "light" leaves out yellow and
 cyan, which no palette makes readable on white; "mono" is what NO_COLOR gets: attributes, no colours."""
 
 
-@lru_cache(maxsize=512)
-def _sgr(theme: str, style: str, *, italics: bool) -> str:
-    table = THEMES[theme]
-    codes = [table[name][0] for name in style.split() if name in table]
-    return ";".join(filter(None, codes if italics else (_upright(code, ";", "3") for code in codes)))
+GROUNDS: Mapping[str, Mapping[str, str]] = {
+    "dark": {
+        "added": "bg:#0a3018",
+        "removed": "bg:#3a1216",
+        "added.word": "bg:#157325",
+        "removed.word": "bg:#7a1f26",
+    },
+    "light": {
+        "added": "bg:#d9f7df",
+        "removed": "bg:#fbe0e0",
+        "added.word": "bg:#a9edb0",
+        "removed.word": "bg:#f7b9b9",
+    },
+}
+"""Grounds of changed lines and words, where the theme is known and the terminal has 256 colours or more: the
+nearest of 256 is a tint of the same colour. Elsewhere the text itself is coloured."""
 
 
-def _upright(attributes: str, separator: str, italic: str) -> str:
-    """Attributes without the one for italics."""
-    return separator.join(one for one in attributes.split(separator) if one != italic)
+def _upright(rule: str) -> str:
+    """A rule without italics."""
+    return " ".join(word for word in rule.split() if word != "italic")
 
 
 class Glyphs(msgspec.Struct, frozen=True):
@@ -215,7 +223,8 @@ class Look(msgspec.Struct, frozen=True):
     """What this terminal can show, and what the person wants to see of it. `ansi` False: no escape sequence
     at all (a dumb terminal, a pipe). `fold_lines`: visible lines of a tool's output, `unfold`: the key or
     command that shows the others; `thoughts` and `numbers`: whether reasoning, and tokens and cost, are
-    shown; `italics`: whether the terminal has them (GNU screen draws them in reverse video)."""
+    shown; `italics`: whether the terminal has them (GNU screen draws them in reverse video); `depth`: how
+    many colours it has."""
 
     theme: str
     glyphs: Glyphs
@@ -225,21 +234,21 @@ class Look(msgspec.Struct, frozen=True):
     thoughts: bool = True
     numbers: bool = True
     italics: bool = True
+    depth: Depth = "16"
 
-    def sgr(self, style: str) -> str:
-        """The SGR parameters of style names, "" when they change nothing."""
-        return _sgr(self.theme, style, italics=self.italics) if self.ansi and style else ""
+    @property
+    def has_grounds(self) -> bool:
+        """Whether changed lines stand on a ground of their own."""
+        return self.depth != "16" and self.theme in GROUNDS
 
     def said(self, text: str) -> str:
         """Words of buddy's own with the signs that are drawn here."""
         return text.translate(_IN_ASCII) if self.glyphs == ASCII and not text.isascii() else text
 
-    def toolkit_rules(self) -> dict[str, str]:
-        """The theme as style rules for prompt_toolkit."""
-        rules = {name: rule for name, (_sgr, rule) in THEMES[self.theme].items()}
-        return (
-            rules if self.italics else {name: _upright(rule, " ", "italic") for name, rule in rules.items()}
-        )
+    def rules(self) -> dict[str, str]:
+        """The theme as style rules: what a name is, in prompt_toolkit's words."""
+        rules = THEMES[self.theme]
+        return dict(rules) if self.italics else {name: _upright(rule) for name, rule in rules.items()}
 
 
 DUMB = ("dumb", "unknown", "")
@@ -248,6 +257,8 @@ _DARK_ALWAYS = ("linux",)
 """What TERM says where the background is black: the console of Linux."""
 _COLOURLESS = ("vt1", "vt2", "vt3", "vt4", "vt5")
 """How TERM begins where a terminal knows attributes and no colours."""
+_MODERN = ("kitty", "ghostty")
+"""What stands behind "xterm-" in TERM where a terminal has 256 colours and does not say so there."""
 _LIGHT = ("7", "9", "10", "11", "12", "13", "14", "15")
 """The palette's colours that are a light background."""
 
@@ -282,7 +293,15 @@ def choose_look(
     named = _theme(theme, environ, ground) if colored else "mono"
     upright = environ.get("TERM", "").startswith("screen") or bool(environ.get("STY"))
     glyphs = UNICODE if unicode else ASCII
-    return Look(theme=named, glyphs=glyphs, ansi=ansi, italics=not upright)
+    return Look(theme=named, glyphs=glyphs, ansi=ansi, italics=not upright, depth=_depth(environ))
+
+
+def _depth(environ: Mapping[str, str]) -> Depth:
+    """The colours of the terminal, as it says in COLORTERM and TERM."""
+    if environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
+        return "true"
+    term = environ.get("TERM", "")
+    return "256" if "256" in term or term.partition("-")[2].startswith(_MODERN) else "16"
 
 
 def _theme(wanted: str, environ: Mapping[str, str], ground: Ground | None) -> str:

@@ -1,13 +1,20 @@
-"""Tables: columns as wide as they need, narrowed where the terminal is narrow, cells wrapped."""
+"""Tables: columns as wide as they need, narrowed where the terminal is narrow, cells wrapped. rich draws
+them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Literal
 
+from rich.box import Box
+from rich.cells import cell_len
+from rich.table import Table as RichTable
+from rich.text import Text
+
 from buddy.agent.pattern import pattern
+from buddy.repl.canvas import Canvas, Row
 from buddy.repl.style import Glyphs, Line
-from buddy.repl.width import cells, indented, line_cells, plain, wrap
 
 MIN_COLUMN = 4
 WORD = 19
@@ -18,27 +25,35 @@ Align = Literal["left", "center", "right"]
 _NUMBER = pattern(r"[-+~$\u2212]?\s?[\d][\d,. ]*\s?(?:%|[kMG]?B?|s|ms)\+?")
 
 
-def table_lines(
-    rows: list[list[Line]], width: int, glyphs: Glyphs, *, header: bool, aligns: Sequence[Align] = ()
-) -> list[Line]:
-    """Rows of cells as lines of at most `width` cells; a rule stands below the header. Where the columns
-    have no room each row is a record: a cell a line, with the name of its column."""
+def table_rows(
+    canvas: Canvas, rows: list[list[Line]], width: int, *, header: bool, aligns: Sequence[Align] = ()
+) -> list[Row]:
+    """Rows of cells, drawn at most `width` cells wide; a rule stands below the header. Where the columns have
+    no room each row is a record: a cell a line, with the name of its column."""
     count = max((len(row) for row in rows), default=0)
     if count == 0:
         return []
-    filled = [row + [[] for _ in range(count - len(row))] for row in rows]
-    sides: list[Align] = list(aligns[:count])
-    sides.extend(("left",) * (count - len(aligns)))
-    widths = _widths(filled, width - 3 * (count - 1))
+    cells = [[*map(canvas.text, row), *(Text() for _ in range(count - len(row)))] for row in rows]
+    widths = _widths(cells, width - 3 * (count - 1))
     if widths is None:
-        return _records(filled, width, glyphs, header=header)
-    lines: list[Line] = []
-    for index, row in enumerate(filled):
-        lines += _row(row, widths, sides, glyphs)
-        if header and index == 0:
-            cross = f"{glyphs.rule}{glyphs.cross}{glyphs.rule}"
-            lines.append([("gutter", cross.join(glyphs.rule * size for size in widths))])
-    return lines
+        return _records(canvas, cells, width, header=header)
+    glyphs = canvas.look.glyphs
+    table = RichTable(
+        box=_box(glyphs),
+        show_edge=False,
+        pad_edge=False,
+        show_header=header,
+        border_style=canvas.style("gutter"),
+        header_style="",
+        footer_style="",
+    )
+    for at, size in enumerate(widths):
+        side = aligns[at] if at < len(aligns) else "left"
+        name = cells[0][at] if header else ""
+        table.add_column(name, width=size, justify=side, overflow="fold")
+    for row in cells[1:] if header else cells:
+        table.add_row(*row)
+    return canvas.render(table, width)
 
 
 def number_columns(rows: Sequence[Sequence[str]]) -> list[Align]:
@@ -51,11 +66,18 @@ def number_columns(rows: Sequence[Sequence[str]]) -> list[Align]:
     ]
 
 
-def _widths(rows: list[list[Line]], room: int) -> list[int] | None:
+def _box(glyphs: Glyphs) -> Box:
+    body = f"  {glyphs.column} \n"
+    head = f" {glyphs.rule}{glyphs.cross} \n"
+    return Box(f"    \n{body}{head}{body}    \n    \n{body}    \n")
+
+
+def _widths(rows: list[list[Text]], room: int) -> list[int] | None:
     """The widest cell of each column; while they do not fit, the wide columns give way, down to their longest
-    word. None when even that is too wide."""
+    word. None when even that is too wide. (rich breaks the words of wide columns before it narrows them
+    all.)"""
     columns = [[row[index] for row in rows] for index in range(len(rows[0]))]
-    widths = [max(max(map(line_cells, column)), 1) for column in columns]
+    widths = [max(max(cell.cell_len for cell in column), 1) for column in columns]
     if sum(widths) <= room:
         return widths
     floors = [
@@ -75,37 +97,23 @@ def _widths(rows: list[list[Line]], room: int) -> list[int] | None:
     return fitted
 
 
-def _longest_word(cell: Line) -> int:
-    return max((cells(word) for word in plain(cell).split()), default=0)
+def _longest_word(cell: Text) -> int:
+    return max(map(cell_len, cell.plain.split()), default=0)
 
 
-def _row(row: list[Line], widths: list[int], sides: Sequence[Align], glyphs: Glyphs) -> list[Line]:
-    wrapped = [wrap(cell, size) for cell, size in zip(row, widths, strict=True)]
-    lines: list[Line] = []
-    for index in range(max(len(cell) for cell in wrapped)):
-        line: Line = []
-        for cell, size, side in zip(wrapped, widths, sides, strict=True):
-            part = cell[index] if index < len(cell) else []
-            if line:
-                line.append(("gutter", f" {glyphs.column} "))
-            blanks = size - line_cells(part)
-            before = blanks if side == "right" else blanks // 2 if side == "center" else 0
-            line += [("", " " * before)] if before else []
-            line += [*part, ("", " " * (blanks - before))]
-        lines.append(line)
-    return lines
-
-
-def _records(rows: list[list[Line]], width: int, glyphs: Glyphs, *, header: bool) -> list[Line]:
+def _records(canvas: Canvas, rows: list[list[Text]], width: int, *, header: bool) -> list[Row]:
     """Too many columns for the terminal: each cell behind the name of its column, a rule between two rows.
     Cells that hold nothing are left out."""
-    names = [plain(cell) for cell in rows[0]] if header else [""] * len(rows[0])
-    lines: list[Line] = []
+    names = [cell.plain for cell in rows[0]] if header else [""] * len(rows[0])
+    drawn: list[Row] = []
     for row in rows[1:] if header else rows:
-        if lines:
-            lines.append([("gutter", glyphs.rule * min(width, RECORD_RULE))])
+        if drawn:
+            drawn += canvas.wrap([("gutter", canvas.look.glyphs.rule * min(width, RECORD_RULE))], width)
         for name, cell in zip(names, row, strict=True):
-            if plain(cell).strip():
-                label: Line = [("muted", f"{name}: ")] if name else []
-                lines += indented(wrap([*label, *cell], width - 2), [], [("", "  ")])
-    return lines
+            if cell.plain.strip():
+                label = Text(f"{name}: " if name else "", canvas.style("muted"), end="")
+                parts = label.append_text(cell).wrap(canvas.console, max(width - 2, 2), overflow="fold")
+                drawn += canvas.behind(
+                    [], [("", "  ")], [list(part.render(canvas.console)) for part in parts]
+                )
+    return drawn

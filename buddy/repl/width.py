@@ -1,4 +1,6 @@
-"""Lines and their width in terminal cells: measuring, cutting, wrapping, and turning them into bytes."""
+"""Lines of the live region and their width in terminal cells: measuring, cutting, wrapping. Needed before
+rich is there.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from prompt_toolkit import utils
 from wcwidth import wcwidth
 
 from buddy.agent.pattern import pattern
-from buddy.repl.style import Line, Look, Span
+from buddy.repl.style import Line, Span
 
 _SGR = pattern("\x1b\\[[0-9;]*m")
 _PIECES = pattern(r"[ ]+|[^ ]+")
@@ -161,29 +163,3 @@ def plain(line: Line) -> str:
 def ansi_cells(line: str) -> int:
     """Terminal cells of a painted line, its colours not counted."""
     return cells(_SGR().sub("", line))
-
-
-def to_ansi(lines: Iterable[Line], look: Look) -> str:
-    """Lines as text for a terminal, each ended by a newline, without blanks at their ends."""
-    return "".join(_ansi_line(line, look) + "\n" for line in lines)
-
-
-def _ansi_line(line: Line, look: Look) -> str:
-    if not look.ansi:
-        return plain(line).rstrip(" ")
-    while line and not line[-1][1].strip(" "):
-        line = line[:-1]
-    if not line:
-        return ""
-    last_style, last = line[-1]
-    parts: list[str] = []
-    current = ""
-    for style, text in [*line[:-1], (last_style, last.rstrip(" "))]:
-        wanted = look.sgr(style)
-        if wanted != current:
-            parts.append(f"\x1b[0;{wanted}m" if current and wanted else f"\x1b[{wanted or 0}m")
-            current = wanted
-        parts.append(text)
-    if current:
-        parts.append("\x1b[0m")
-    return "".join(parts)

@@ -60,7 +60,7 @@ def test_markdown_is_drawn_with_wrapped_lines_lists_and_tables() -> None:
     assert drawn(Markdown("| key | value |\n|---|---|\n| a | 1 |\n"), 30) == [
         "key │ value",
         "────┼──────",
-        "a   │ 1",
+        "a   │     1",
     ]
 
 
@@ -71,17 +71,19 @@ def test_a_list_item_of_a_slice_keeps_its_number() -> None:
 def test_code_is_coloured_and_never_cut() -> None:
     fence = Fence("python", "def f(): return 'a long string that does not fit'", "", "whole")
     lines = drawn(Markdown("```", fence=fence), 30, COLOR)
-    assert "\x1b[35mdef" in lines[0]
-    assert "".join(line.strip() for line in drawn(Markdown("```", fence=fence), 30)).replace(" ", "") == (
-        fence.code.replace(" ", "")
-    )
+    assert lines[0] == "\x1b[2m▎\x1b[0m \x1b[2mpython\x1b[0m"
+    assert "\x1b[35mdef" in lines[1]
+    named, *code = drawn(Markdown("```", fence=fence), 30)
+    assert named == "▎ python"
+    assert all(line.startswith("▎ ") for line in code)
+    assert "".join(line.removeprefix("▎ ") for line in code).replace(" ", "") == fence.code.replace(" ", "")
 
 
 def test_a_slice_of_a_fence_is_coloured_as_in_the_whole() -> None:
     fence = Fence("python", "still a string\n'''", "x = '''", "last")
     assert drawn(Markdown("", fence=fence), 40, COLOR) == [
-        "  \x1b[32mstill a string\x1b[0m",
-        "  \x1b[32m'''\x1b[0m",
+        "\x1b[2m▎\x1b[0m \x1b[32mstill a string\x1b[0m",
+        "\x1b[2m▎\x1b[0m \x1b[32m'''\x1b[0m",
     ]
 
 

@@ -218,4 +218,4 @@ async def test_code_in_a_language_that_is_new_is_printed_in_its_place() -> None:
         stage.send(tape.reply_done(), tape.done())
         await stage.shows("done")
         rows = [row for row in stage.terminal.rows() if row]
-        assert rows[1:5] == ["One.", "  local x = 1", "Two.", "  x = 2"]
+        assert rows[1:7] == ["One.", "▎ lua", "▎ local x = 1", "Two.", "▎ lua", "▎ x = 2"]

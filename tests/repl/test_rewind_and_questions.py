@@ -14,6 +14,7 @@ from prompt_toolkit.document import Document
 
 from buddy.agent.messages import text_of
 from buddy.repl.blocks import QuestionAsked
+from buddy.repl.canvas import plain_row
 from buddy.repl.commands.registry import CommandError
 from buddy.repl.commands.rewind import rewind
 from buddy.repl.completion import DeskCompleter
@@ -289,7 +290,7 @@ async def test_RU_B6_a_question_of_a_background_task_is_answered_by_its_number(t
 
 def test_RU_M7_no_line_of_a_question_can_pass_for_a_row_of_buddys_own() -> None:
     text = "Which?\n▸ 1 task 1 low read_file notes.txt\ny once · n no\x1b[2K\r▸ 2 task 1"
-    lines = [plain(line) for line in Painter(LOOK).lines(QuestionAsked(2, text, "Type @2 1."), 60)]
+    lines = [plain_row(row) for row in Painter(LOOK).rows(QuestionAsked(2, text, "Type @2 1."), 60)]
     assert lines[0] == "Task 2 has a question"
     assert lines[-1] == "Type @2 1."
     assert len(lines) > 4

@@ -6,11 +6,14 @@ import subprocess
 import sys
 
 import pytest
+from rich.color import ColorSystem
+from rich.segment import Segment
 
+from buddy.repl.canvas import Canvas, live_line, rich_theme
 from buddy.repl.log_stream import streams_to
 from buddy.repl.resize import reflowed_cursor_row, reflowed_rows
-from buddy.repl.style import ASCII, THEMES, UNICODE, Look, choose_look
-from buddy.repl.width import cells, fit, split_at, to_ansi, wrap
+from buddy.repl.style import ASCII, THEMES, UNICODE, Depth, Look, choose_look
+from buddy.repl.width import cells, fit, split_at, wrap
 
 
 @pytest.mark.parametrize(
@@ -51,19 +54,69 @@ def test_REL_063_without_utf_8_the_glyphs_are_ascii() -> None:
 
 def test_themes_know_the_same_styles_and_only_the_terminals_palette() -> None:
     assert set(THEMES["dark"]) == set(THEMES["light"]) == set(THEMES["default"])
+    attributes = {"bold", "dim", "italic", "underline", "strike", "reverse"}
     for theme in THEMES.values():
-        for sgr, _rule in theme.values():
-            assert all(int(part) < 10 or int(part) // 10 in (3, 9) for part in sgr.split(";") if part)
+        words = {word for rule in theme.values() for word in rule.split()}
+        assert all(word.startswith("ansi") for word in words - attributes)
+
+
+@pytest.mark.parametrize("depth", ["16", "256", "true"])
+@pytest.mark.parametrize("theme", ["default", "dark", "light", "mono"])
+def test_a_ground_stands_only_where_the_theme_is_known_and_the_colours_are_there(
+    theme: str, depth: Depth
+) -> None:
+    look = Look(theme, UNICODE, ansi=True, depth=depth)
+    grounds = any(style.bgcolor for style in rich_theme(look).styles.values())
+    assert grounds == look.has_grounds == (depth != "16" and theme in ("dark", "light"))
+
+
+@pytest.mark.parametrize(
+    ("environ", "depth"),
+    [
+        ({"TERM": "xterm"}, "16"),
+        ({"TERM": "xterm-256color"}, "256"),
+        ({"TERM": "xterm-kitty"}, "256"),
+        ({"TERM": "xterm-256color", "COLORTERM": "truecolor"}, "true"),
+        ({"TERM": "xterm", "COLORTERM": "24bit"}, "true"),
+        ({"TERM": "linux", "COLORTERM": "yes"}, "16"),
+    ],
+)
+def test_the_terminal_says_how_many_colours_it_has(environ: dict[str, str], depth: str) -> None:
+    look = choose_look(environ=environ, color="auto", theme="dark", encoding="utf-8", is_terminal=True)
+    assert look.depth == depth
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize("name", ["added", "removed", "added.word", "removed.word"])
+def test_a_ground_is_the_same_tint_in_256_colours(theme: str, name: str) -> None:
+    """The nearest of 256 colours has the same strongest part, and differs from the terminal's own ground."""
+    look = Look(theme, UNICODE, ansi=True, depth="256")
+    color = rich_theme(look).styles[name].bgcolor
+    assert color is not None
+    red, green, blue = color.downgrade(ColorSystem.EIGHT_BIT).get_truecolor()
+    assert (red > max(green, blue)) if name.startswith("removed") else (green > max(red, blue))
+
+
+def test_the_theme_is_the_same_to_rich_as_to_prompt_toolkit() -> None:
+    look = Look("dark", UNICODE, ansi=True)
+    styles = rich_theme(look).styles
+    assert set(styles) == set(THEMES["dark"])
+    assert str(styles["syntax.class"]) == "bold bright_blue"
+    assert live_line([Segment("x", styles["syntax.class"]), Segment("y")]) == [
+        ("bold fg:ansibrightblue", "x"),
+        ("", "y"),
+    ]
 
 
 def test_on_a_light_background_nothing_is_yellow_cyan_or_bright_and_on_a_dark_one_nothing_is_blue() -> None:
-    def numbers(theme: str) -> set[int]:
-        return {int(part) for sgr, _rule in THEMES[theme].values() for part in sgr.split(";") if part}
+    def colours(theme: str) -> set[str]:
+        words = {word for rule in THEMES[theme].values() for word in rule.split()}
+        return {word.removeprefix("ansi") for word in words if word.startswith("ansi")}
 
-    assert numbers("light") & {33, 36, 37, *range(90, 98)} == set()
-    assert numbers("dark") & {30, 34} == set()
-    assert numbers("default") & {30, 37, *range(90, 98)} == set()
-    assert numbers("mono") <= set(range(10))
+    assert colours("light") <= {"red", "green", "magenta", "blue"}
+    assert colours("dark") & {"black", "blue"} == set()
+    assert colours("default") <= {"red", "green", "magenta", "blue", "cyan", "yellow"}
+    assert colours("mono") == set()
 
 
 @pytest.mark.parametrize(
@@ -90,10 +143,9 @@ def test_the_theme_of_the_settings_counts_then_what_the_terminal_says_of_its_bac
 
 
 def test_no_colour_still_has_attributes() -> None:
-    assert (
-        to_ansi([[("heading", "x"), ("", " y")]], Look("mono", UNICODE, ansi=True)) == "\x1b[1mx\x1b[0m y\n"
-    )
-    assert to_ansi([[("heading", "x"), ("", " y  ")]], Look("mono", UNICODE, ansi=False)) == "x y\n"
+    for ansi, shown in ((True, "\x1b[1mx\x1b[0m y\n"), (False, "x y\n")):
+        canvas = Canvas(Look("mono", UNICODE, ansi=ansi))
+        assert canvas.ansi(canvas.wrap([("heading", "x"), ("", " y  ")], 20)) == shown
 
 
 def test_widths_are_cells() -> None:

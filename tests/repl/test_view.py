@@ -364,7 +364,7 @@ def test_RU_A8_code_is_readable_before_its_fence_is_closed() -> None:
     state, tape = ViewState(), Tape()
     folded(state, tape.turn(), tape.reply(), tape.text("```python\n" + "x = 1\n" * 30 + "def f(): ret"))
     lines = live_lines(state, tape.at, 60, 20, LOOK, prose=painter.prose)
-    assert [plain(line) for line in lines] == [*["  x = 1"] * 6, "  def f(): ret", "● writing"]
+    assert [plain(line) for line in lines] == [*["▎ x = 1"] * 6, "▎ def f(): ret", "● writing"]
 
 
 def test_RU_A10_an_answer_in_front_is_not_broken_by_one_of_the_background() -> None:
