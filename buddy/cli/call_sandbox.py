@@ -9,6 +9,7 @@ from buddy.cli.place import Place
 from buddy.config.settings import SandboxSettings
 from buddy.safety.openings import openings
 from buddy.safety.paths import Boundary
+from buddy.safety.policy import Facts
 from buddy.safety.policy_state import Policy
 from buddy.workspace.approved import Approved
 from buddy.workspace.sandbox.handle import SandboxHandle
@@ -24,6 +25,8 @@ class RunSandbox:
         self._approved = approved
         self._policy = policy
         self._boundary = place.boundary
+        self._permitted: dict[str, None] = {}
+        self._left = 0
         cache = os.path.join(place.where.cache, "sandbox", place.boundary.root.strip("/").replace("/", "-"))
         self.handle = SandboxHandle(self._rules, cache)
 
@@ -49,6 +52,16 @@ class RunSandbox:
         """Return how it is confined."""
         return self._approved.confinement(call_id)
 
+    def note_allowed(self, call_id: str, facts: Facts) -> None:
+        """Remember what an allowed call may change that sandboxed commands may not."""
+        self._permitted.update(dict.fromkeys(path.real for path in facts.writes if path.protected))
+        if facts.anything and self.confinement(call_id) is None:
+            self._left += 1
+
+    def take_put_back(self) -> tuple[str, ...]:
+        """Return what was done about protected names that commands changed, a sentence each, once."""
+        return self.handle.take_put_back()
+
     def _rules(self) -> SandboxRules:
         boundary, settings, policy = self._boundary, self._settings, self._policy
         rules = (*policy.rules.rules, *(grant.rule for grant in policy.grants))
@@ -58,6 +71,8 @@ class RunSandbox:
             writable=(*map(self._absolute, settings.write), *found.places),
             hosts=(*settings.hosts, *found.hosts),
             networks=settings.networks,
+            permitted=tuple(self._permitted),
+            left=self._left,
         )
 
     def _absolute(self, path: str) -> str:

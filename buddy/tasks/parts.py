@@ -119,6 +119,14 @@ class CallSandbox(Protocol):
         """Return how it is confined."""
         ...
 
+    def note_allowed(self, call_id: str, facts: Facts) -> None:
+        """Remember what an allowed call may change that sandboxed commands may not."""
+        ...
+
+    def take_put_back(self) -> tuple[str, ...]:
+        """Return what was done about protected names that commands changed, a sentence each, once."""
+        ...
+
 
 class BoardParts(msgspec.Struct, frozen=True):
     """Everything a task board needs.

@@ -62,6 +62,11 @@ def _make(found: Openings) -> None:
         os.makedirs(place, exist_ok=True)
 
 
+def put_back_note(sentence: str) -> str:
+    """Tell person and model about a protected name that a command changed or created."""
+    return f"a sandboxed command got at a protected name: {sentence}"
+
+
 def blocked_note(request: OpeningRequest, answer: str) -> str:
     """What the model reads about a blocked call."""
     return f"[the sandbox blocked {request.reason}; {answer}]"
@@ -80,3 +85,10 @@ class Unconfined:
     def confinement(self, call_id: str) -> Confinement | None:
         """Return that it is not."""
         return None
+
+    def note_allowed(self, call_id: str, facts: Facts) -> None:
+        """Ignore it: no command is confined."""
+
+    def take_put_back(self) -> tuple[str, ...]:
+        """Return nothing: no command is watched."""
+        return ()

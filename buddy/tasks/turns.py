@@ -49,7 +49,7 @@ from buddy.tasks.inbox import Inbox
 from buddy.tasks.parts import BoardParts, Library, ModelAccess
 from buddy.tasks.places import Places
 from buddy.tasks.receipts import TurnFacts
-from buddy.tasks.sandboxing import blocked_note, confinement_for, opened, opening_verdict
+from buddy.tasks.sandboxing import blocked_note, confinement_for, opened, opening_verdict, put_back_note
 from buddy.tasks.task import Task
 from buddy.tools.offered import offered
 from buddy.workspace.undo import UndoLog
@@ -253,8 +253,19 @@ class _TaskTurn:
         result = await execute(self._around, call, tool, arguments, progress)
         if result.blocked and not result.ok:
             result = await self._again(call, tool, arguments, progress, result)
+        told = self._tell_put_back()
+        if told:
+            notes = "\n".join(f"[{note}]" for note in told)
+            result = msgspec.structs.replace(result, text=f"{result.text}\n{notes}")
         self._clean[call.id] = result.text
         return result
+
+    def _tell_put_back(self) -> tuple[str, ...]:
+        """Tell the person what sandboxed commands did to protected names."""
+        told = tuple(map(put_back_note, self._board.sandboxing.take_put_back()))
+        for note in told:
+            self.emit(Notice("warning", note))
+        return told
 
     async def _again(
         self, call: Call, tool: Tool, arguments: msgspec.Struct, progress: Progress, blocked: ToolResult
@@ -314,6 +325,7 @@ class _TaskTurn:
 
     async def receipt(self) -> Receipt | None:
         """What the turn changed and checked, journalled."""
+        self._tell_put_back()  # of jobs that ended meanwhile
         checkpoints = self._task.workspace.checkpoints
         unseen = ""
         if self._facts.ran_commands and (checkpoints is None or checkpoints.off):
@@ -326,12 +338,20 @@ class _TaskTurn:
 
     async def decide(self, call: Call, tool: Tool, arguments: msgspec.Struct) -> Decision:
         """What the policy says, and the person where it asks."""
+        decision, facts = await self._decide(call, tool, arguments)
+        if facts is not None and isinstance(decision, Allowed):
+            self._board.sandboxing.note_allowed(call.id, facts)
+        return decision
+
+    async def _decide(
+        self, call: Call, tool: Tool, arguments: msgspec.Struct
+    ) -> tuple[Decision, Facts | None]:
         board, task = self._board, self._task
         try:
             status = await board.sandboxing.look(tool, task.workspace.boundary)
             facts = await _facts(task, tool, arguments)
         except ToolError as error:
-            return Denied(str(error))
+            return Denied(str(error)), None
         board.judged(call.id, facts)
         verdict = board.policy.decide(facts, board.clock.wall())
         boundary = task.workspace.boundary
@@ -339,13 +359,14 @@ class _TaskTurn:
             call.id, confinement_for(tool, facts, verdict, board.policy.mode, boundary, status)
         )
         if verdict.decision == "allow":
-            return Allowed()
+            return Allowed(), facts
         if verdict.decision == "deny":
-            return Denied(verdict.reason)
+            return Denied(verdict.reason), facts
         if not board.attended:
             missing = missing_approval(facts, verdict, board.policy, board.clock.wall())
-            return Denied(f"it needs an approval and nobody is here to give it ({verdict.reason})", missing)
-        return await self._ask(call, tool, arguments, facts, verdict)
+            reason = f"it needs an approval and nobody is here to give it ({verdict.reason})"
+            return Denied(reason, missing), facts
+        return await self._ask(call, tool, arguments, facts, verdict), facts
 
     async def _ask(
         self, call: Call, tool: Tool, arguments: msgspec.Struct, facts: Facts, verdict: Verdict

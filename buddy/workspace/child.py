@@ -63,6 +63,10 @@ class ConfinedChild(Protocol):
         """Return what the sandbox refused it so far."""
         ...
 
+    def inspect(self) -> None:
+        """Put back what it did to protected names. Blocks."""
+        ...
+
     def finish(self) -> None:
         """Let go of what is held for it."""
         ...
@@ -92,6 +96,7 @@ class Child:
         self._settled: asyncio.Future[Exit] = self._loop.create_future()
         self.is_closed = False
         self._confined = confined
+        self._inspection: asyncio.Task[None] | None = None
         self._pidfd = -1
         self._timer: asyncio.TimerHandle | None = None
         self._loop.add_reader(self._descriptor, self._readable)
@@ -137,6 +142,7 @@ class Child:
         while self.tree.left_running() or self.tree.living():  # noqa: ASYNC110 - nothing announces their end
             await asyncio.sleep(0.25)
         await self._read_rest()
+        await self._inspect()
         self.close()
 
     def stop(self, why: str) -> asyncio.Task[Ending]:
@@ -154,6 +160,7 @@ class Child:
         ending = await end_tree(self.tree, grace_s=self._grace_s)
         self._shell_ended()
         await self._read_rest()
+        await self._inspect()
         self.close()
         self._settle()
         return ending
@@ -164,6 +171,12 @@ class Child:
         self._drain()
         while self.log.catch_up():  # noqa: ASYNC110 - a slice of work each time, not a wait
             await asyncio.sleep(0)
+
+    async def _inspect(self) -> None:
+        """Have the sandbox look at what the command left behind; again, when something of it ran on."""
+        if self._confined is not None and not self.is_closed:
+            self._inspection = self._loop.create_task(asyncio.to_thread(self._confined.inspect))
+            await self._inspection
 
     # The end of the shell
 
@@ -212,6 +225,12 @@ class Child:
         if left and self._confined is not None and time.monotonic() < self._ended_at + NAMESPACE_ENDS_S:
             self._is_settling = True
             self._loop.call_later(NAMESPACE_POLL_S, partial(self._settle, again=True))
+            return
+        if self._confined is not None and (self._inspection is None or not self._inspection.done()):
+            self._is_settling = True
+            if self._inspection is None:
+                self._inspection = self._loop.create_task(asyncio.to_thread(self._confined.inspect))
+            self._inspection.add_done_callback(lambda _done: self._settle(again=True))
             return
         self._settled.set_result(
             Exit(

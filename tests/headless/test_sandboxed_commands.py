@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.capabilities import requires
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import YOLO, Desk
+from tests.workspace.test_racing_names import RACE
 
 AUTO = ("--permission-mode", "auto")
 
@@ -67,6 +69,22 @@ async def test_a_blocked_folder_is_named_by_the_one_to_open(folder: Path) -> Non
     _, (answer,) = await answers(folder, "mkdir -p ~/.tool/deep/er")
 
     assert "[the sandbox blocked writing to ~/.tool; nobody is here to allow that]" in answer
+
+
+@requires("bwrap")
+async def test_a_name_created_by_racing_is_told_to_model_and_person(folder: Path) -> None:
+    command = f"{sys.executable} -I race.py mkdir .codexx .codex"
+    async with FakeLLM([reply(call("run_shell", command=command)), reply("Done.")]) as server:
+        desk = confined_desk(folder, server)
+        (desk.repo / "race.py").write_text(RACE)
+        ran = await desk.run("exec", "go", *AUTO)
+        (answer,) = [one.text for one in await desk.history() if isinstance(one, ToolMessage)]
+
+    assert "RACED" in answer  # otherwise this tests nothing
+    told = ".codex was created; it is now .buddyx/quarantine/"
+    assert f"[a sandboxed command got at a protected name: {told}" in answer
+    assert f"a sandboxed command got at a protected name: {told}" in ran.err
+    assert not (desk.repo / ".codex").exists()
 
 
 @requires("bwrap")

@@ -102,6 +102,9 @@ PROTECTED = (
     Attempt("new settings of direnv", "cp main.py .envrc"),
     Attempt("new settings, letters changed", "mkdir .VSCode && echo x > .VSCode/tasks.json"),
     Attempt("new settings by dirfd", _python("import os\nfd = os.open('sub', os.O_RDONLY)\nos.mkdir('.zed', dir_fd=fd)")),
+    Attempt("new settings by openat2", _python("import ctypes, struct\nctypes.CDLL(None).syscall(437, -100, b'.envrc', struct.pack('=QQQ', 0o101, 0o644, 0), 24)")),
+    Attempt("new settings by mknod", _python("import os, stat\nos.mknod('.mcp.json', stat.S_IFREG | 0o644)")),
+    Attempt("new workspace of an editor", "echo x > all.code-workspace; test -e all.code-workspace " + _SEE),
     Attempt("new settings unpacked", "mkdir -p /tmp/z/.fleet && touch /tmp/z/.fleet/run.json && cp -r /tmp/z/.fleet . ", levels=(3,)),
 )  # fmt: skip
 

@@ -62,6 +62,8 @@ _PATHS: dict[str, tuple[tuple[int | None, int], ...]] = {
     "unlinkat": ((0, 1),),
     "rmdir": ((None, 0),),
     "truncate": ((None, 0),),
+    "mknod": ((None, 0),),
+    "mknodat": ((0, 1),),
 }
 """For each reported call the arguments that name what it changes: folder descriptor (None: the working
 folder) and path."""
@@ -71,6 +73,8 @@ _NEEDS = {
     "mkdirat": False,
     "symlink": False,
     "symlinkat": False,
+    "mknod": False,
+    "mknodat": False,
     "unlink": True,
     "unlinkat": True,
     "rmdir": True,

@@ -35,6 +35,10 @@ class LoadedSandbox(Sandboxing, Protocol):
         """Walk the workspace."""
         ...
 
+    def take_put_back(self) -> tuple[str, ...]:
+        """Return what was done about protected names, once."""
+        ...
+
     async def aclose(self) -> None:
         """Let go of everything."""
         ...
@@ -75,6 +79,10 @@ class SandboxHandle:
             return self._sandbox.confine(launch, confinement, tag)
         except OSError as error:
             raise ToolError(f"the command could not be put into the sandbox: {error}") from error
+
+    def take_put_back(self) -> tuple[str, ...]:
+        """Return what was done about protected names that commands changed, a sentence each, once."""
+        return self._sandbox.take_put_back() if self._sandbox else ()
 
     async def aclose(self) -> None:
         """Let go of everything."""

@@ -1,12 +1,14 @@
 """The places of one machine and workspace that a sandbox profile protects or hides.
 
-Looking for them costs a walk over the workspace's folders, so `survey` is made in a thread and kept; what is
-at the top of the workspace is looked at again for every command.
+Looking for them costs a walk over the workspace's folders, so a `Surveyor` makes it in a thread and keeps
+what it read; what is at the top of the workspace is looked at again for every command.
 """
 
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -20,11 +22,19 @@ from buddy.safety.protected_names import (
     SECRET_AT_HOME,
     SECRET_ROOTS,
 )
-from buddy.workspace.sandbox.profile import Kind, SandboxProfile, is_at_or_below
+from buddy.workspace.sandbox.profile import (
+    Kind,
+    SandboxProfile,
+    is_at_or_below,
+    is_in_package,
+    is_protected_name,
+)
 
 MAX_ENTRIES = 200_000
 """Entries of the workspace a survey looks at; what lies beyond is not protected by its name."""
 MAX_FOUND = 500
+CLOCK_TICK_NS = 50_000_000
+"""More than the step of the clock that a file system takes its times from."""
 _HOME_FOLDERS = ("", ".config", ".cache", ".local/share", "snap", "Library")
 _GIT_PROTECTED = ("hooks", "config", "config.worktree", "info", "objects/info", "commondir", "gitdir")
 """Entries of git's folder that run programs or lead elsewhere; the rest is what `git commit` writes."""
@@ -39,51 +49,110 @@ class Survey(msgspec.Struct, frozen=True):
     complete: bool = True
 
 
-def survey(roots: Sequence[str], home: str) -> Survey:
-    """Walk some folders. Blocks; call it in a thread."""
-    walk = _Walk(Places(home, (), tuple(roots)))
-    for root in roots:
-        walk.go(root)
-    return Survey(tuple(walk.protected), tuple(walk.repositories), tuple(walk.secrets), walk.complete)
+class _Folder(msgspec.Struct, frozen=True):
+    """One folder's entries that matter. `sign` changes whenever an entry comes or goes; a folder that changed
+    just before it was read may have changed again since, with the same sign."""
+
+    sign: tuple[int, int, int]
+    settled: bool
+    entries: int
+    folders: tuple[str, ...]
+    protected: tuple[str, ...]
+    repositories: tuple[str, ...]
+    secrets: tuple[str, ...]
 
 
-class _Walk:
-    def __init__(self, places: Places) -> None:
-        self._places = places
-        self._entries = 0
-        self.protected: list[str] = []
-        self.repositories: list[str] = []
-        self.secrets: list[str] = []
-        self.complete = True
+class Surveyor:
+    """Walks some folders, again and again; folders that did not change are not read a second time. `survey`
+    is what the last walk found, `took_s` how long it took."""
 
-    def go(self, root: str) -> None:
-        """Look at everything below a folder, but not inside git's own folders nor behind links."""
-        folders = [root]
+    def __init__(self, roots: Sequence[str], home: str) -> None:
+        self._roots = tuple(roots)
+        self._places = Places(home, (), self._roots)
+        self._known: dict[str, _Folder] = {}
+        self._lock = threading.Lock()
+        self.survey = Survey()
+        self.walked_at = float("-inf")
+        self.took_s = 0.0
+
+    def look(self) -> Survey:
+        """Walk. Blocks: call it in a thread."""
+        with self._lock:
+            begin = time.monotonic()
+            self.survey = self._walk()
+            self.walked_at = time.monotonic()
+            self.took_s = self.walked_at - begin
+            return self.survey
+
+    def _walk(self) -> Survey:
+        before, self._known = self._known, {}
+        found: list[_Folder] = []
+        entries = 0
+        folders = list(reversed(self._roots))
         while folders:
-            folder = folders.pop()
-            try:
-                with os.scandir(folder) as entries:
-                    folders += self._folders(entries)
-            except OSError:
+            path = folders.pop()
+            folder = self._folder(path, before.get(path))
+            if folder is None:
                 continue
-            if self._entries > MAX_ENTRIES or len(self.protected) + len(self.secrets) > MAX_FOUND:
-                self.complete = False
-                return
+            self._known[path] = folder
+            found.append(folder)
+            folders += folder.folders
+            entries += folder.entries
+            if (
+                entries > MAX_ENTRIES
+                or sum(len(one.protected) + len(one.secrets) for one in found) > MAX_FOUND
+            ):
+                return _survey(found, complete=False)
+        return _survey(found, complete=True)
 
-    def _folders(self, entries: Iterable[os.DirEntry[str]]) -> Iterator[str]:
+    def _folder(self, path: str, before: _Folder | None) -> _Folder | None:
+        """A folder as it is now, but not git's own folders nor what lies behind links; None: not readable."""
+        try:
+            state = os.lstat(path)
+            sign = (state.st_dev, state.st_ino, state.st_ctime_ns)
+            if before is not None and before.settled and before.sign == sign:
+                return before
+            with os.scandir(path) as entries:
+                return self._read(sign, list(entries))
+        except OSError:
+            return None
+
+    def _read(self, sign: tuple[int, int, int], entries: Sequence[os.DirEntry[str]]) -> _Folder:
+        folders: list[str] = []
+        protected: list[str] = []
+        repositories: list[str] = []
+        secrets: list[str] = []
         for entry in entries:
-            self._entries += 1
             name = entry.name.lower()
             is_folder = entry.is_dir(follow_symlinks=False)
             if name == ".git":
-                self.repositories.append(entry.path)
-            elif name in PROTECTED_ANYWHERE:
-                self.protected.append(entry.path)
+                repositories.append(entry.path)
+            elif is_protected_name(name) and not is_in_package(entry.path):
+                protected.append(entry.path)
             elif is_folder and name not in SECRET_ANYWHERE:
-                yield entry.path
+                folders.append(entry.path)
             odd = name in SECRET_ANYWHERE or not (is_folder or is_plain_name(entry.name))
             if odd and secret_reason(entry.path, self._places):
-                self.secrets.append(entry.path)
+                secrets.append(entry.path)
+        settled = time.time_ns() - sign[2] > CLOCK_TICK_NS
+        return _Folder(
+            sign,
+            settled,
+            len(entries),
+            tuple(folders),
+            tuple(protected),
+            tuple(repositories),
+            tuple(secrets),
+        )
+
+
+def _survey(found: Sequence[_Folder], *, complete: bool) -> Survey:
+    return Survey(
+        tuple(path for one in found for path in one.protected),
+        tuple(path for one in found for path in one.repositories),
+        tuple(path for one in found for path in one.secrets),
+        complete,
+    )
 
 
 def profile_for(
@@ -99,12 +168,12 @@ def profile_for(
     """Make the profile of one command. `writable`: further places the person opened for writing; `hidden`:
     further places to hide, as sockets."""
     roots = tuple(dict.fromkeys((boundary.root, *boundary.extra)))
-    repositories = tuple(dict.fromkeys((*_git_folders(boundary, roots), *known.repositories)))
+    repositories = tuple(dict.fromkeys((*git_folders(boundary, roots), *known.repositories)))
     changing = kind == "workspace"
-    git_folders = [path for path in repositories if os.path.isdir(path) and not os.path.islink(path)]
-    open_places = (*roots, *git_folders, *map(os.path.realpath, writable)) if changing else ()
+    own_git = [path for path in repositories if os.path.isdir(path) and not os.path.islink(path)]
+    open_places = (*roots, *own_git, *map(os.path.realpath, writable)) if changing else ()
     protected = (
-        *(os.path.realpath(path) for path in (*_at_top(roots), *known.protected)),
+        *(os.path.realpath(path) for path in (*names_at_top(roots), *known.protected)),
         *_inside_git(repositories),
         *_at_home(boundary, open_places),
     )
@@ -143,7 +212,7 @@ def open_sockets(writable: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def _at_top(roots: Sequence[str]) -> Iterator[str]:
+def names_at_top(roots: Sequence[str]) -> Iterator[str]:
     """Protected names at the top of the workspace, as they are spelt there."""
     for root in roots:
         try:
@@ -151,11 +220,12 @@ def _at_top(roots: Sequence[str]) -> Iterator[str]:
         except OSError:
             continue
         for name in names:
-            if name.lower() in PROTECTED_ANYWHERE and name.lower() != ".git":
+            if is_protected_name(name.lower()):
                 yield os.path.join(root, name)
 
 
-def _git_folders(boundary: Boundary, roots: Sequence[str]) -> Iterator[str]:
+def git_folders(boundary: Boundary, roots: Sequence[str]) -> Iterator[str]:
+    """The `.git` of each root and of the main tree, where there is one."""
     for root in (*roots, *((boundary.main,) if boundary.main else ())):
         path = os.path.join(root, ".git")
         if os.path.lexists(path):

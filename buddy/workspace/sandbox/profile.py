@@ -12,6 +12,9 @@ from buddy.safety.protected_names import PROTECTED_ANYWHERE
 
 _HOOK = pattern(r"/\.git/(?:modules/.*/)?hooks/(?![^/]*\.sample$)")
 
+_PACKAGES = frozenset({"node_modules", "site-packages", "dist-packages"})
+"""Folders that package managers fill."""
+
 Kind = Literal["workspace", "read-only"]
 """`workspace`: may change the workspace. `read-only`: may change nothing and reach nobody."""
 
@@ -56,10 +59,21 @@ def is_reserved(profile: SandboxProfile, path: str) -> bool:
 
 def _has_protected_name(tail: str) -> bool:
     parts = [part for part in tail.split("/") if part]
-    if any(part in PROTECTED_ANYWHERE and part != ".git" for part in parts):
+    if any(map(is_protected_name, parts)) and not is_in_package(tail):
         return True
     # A repository that is made inside has its own folder, with sample hooks: `git init` and `git clone` work.
     return bool(_HOOK().search(tail))
+
+
+def is_protected_name(name: str) -> bool:
+    """Tell whether commands must not create an entry with this name (in lower case) in a workspace."""
+    return (name in PROTECTED_ANYWHERE and name != ".git") or name.endswith(".code-workspace")
+
+
+def is_in_package(path: str) -> bool:
+    """Tell whether a path lies in an installed package. Packages ship their authors' editor settings, which
+    no program takes for those of the project."""
+    return not _PACKAGES.isdisjoint(path.lower().split("/")[:-1])
 
 
 def is_at_or_below(path: str, place: str) -> bool:
@@ -78,9 +92,12 @@ class Confinement(msgspec.Struct, frozen=True):
 
 class SandboxRules(msgspec.Struct, frozen=True):
     """What the person opened. `writable`: places besides the workspace; `hosts`: names the proxy lets
-    through; `networks`: private networks those names may lead to, in CIDR notation."""
+    through; `networks`: private networks those names may lead to, in CIDR notation. `permitted`: protected
+    paths that calls were allowed to change; `left`: how many calls were allowed to run outside so far."""
 
     is_off: bool = False
     writable: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     networks: tuple[str, ...] = ()
+    permitted: tuple[str, ...] = ()
+    left: int = 0

@@ -22,9 +22,10 @@ from buddy.workspace.process_tree import Tag
 from buddy.workspace.sandbox.audit import Attempts, FilterRefusedError, Recorder
 from buddy.workspace.sandbox.blocked import blocked_of
 from buddy.workspace.sandbox.bubblewrap import bubblewrap_argv
+from buddy.workspace.sandbox.guard import Guard, snapshot
 from buddy.workspace.sandbox.landlock import landlock_argv, landlock_rules
 from buddy.workspace.sandbox.network import SandboxNetwork, open_network
-from buddy.workspace.sandbox.places import Survey, open_sockets, profile_for, survey
+from buddy.workspace.sandbox.places import Surveyor, open_sockets, profile_for
 from buddy.workspace.sandbox.probe import Probed, memory_file, probe
 from buddy.workspace.sandbox.profile import Confinement, SandboxProfile, SandboxRules, is_reserved
 from buddy.workspace.sandbox.proxy import Pass, SandboxProxy
@@ -34,7 +35,9 @@ from buddy.workspace.sandbox.status import NO_SANDBOX, SWITCHED_OFF, SandboxStat
 from buddy.workspace.sandbox.tether import Tether
 
 SURVEY_LASTS_S = 20.0
-"""How old the walk over the workspace may be that a command is confined by."""
+"""How old the walk over a big workspace may be that a command is confined by."""
+QUICK_WALK_S = 0.02
+"""A walk that takes no longer is made before every command."""
 
 CACHE_VARIABLES = {
     "PIP_CACHE_DIR": "pip",
@@ -59,6 +62,7 @@ class Confined:
         holder: Pass | None,
         tether: Tether,
         number: int,
+        inspect: Callable[[], None],
         release: Callable[[], None],
     ) -> None:
         self.launch = launch
@@ -69,6 +73,7 @@ class Confined:
         self._tether = tether
         self._number = number
         self._group = 0
+        self._inspect = inspect
         self._release = release
         self._let_go: Callable[[], None] | None = None
 
@@ -92,6 +97,10 @@ class Confined:
     def blocked(self) -> Blocked:
         """Return what the command tried and was refused so far."""
         return blocked_of(self._profile, self._attempts, self._holder.requests if self._holder else ())
+
+    def inspect(self) -> None:
+        """Put back what it did to protected names. Blocks; call it when the command ended."""
+        self._inspect()
 
     def finish(self) -> None:
         """Let go of everything held for the command; it is gone."""
@@ -123,7 +132,8 @@ class Sandbox:
         self._proxy: SandboxProxy | None = None
         self._recorder: Recorder | None = None
         self._tether = Tether()
-        self._surveys: dict[tuple[str, ...], tuple[float, Survey]] = {}
+        self._surveyors: dict[tuple[str, ...], Surveyor] = {}
+        self._put_back: list[str] = []
         self._ready: asyncio.Task[SandboxStatus] | None = None
 
     @property
@@ -164,11 +174,21 @@ class Sandbox:
     async def look_around(self, boundary: Boundary) -> None:
         """Walk the workspace where the last walk is too old; call it before `confine`."""
         await self.ready()
+        surveyor = self._surveyor(boundary)
+        age_s = time.monotonic() - surveyor.walked_at
+        if self.status.is_working and (surveyor.took_s <= QUICK_WALK_S or age_s > SURVEY_LASTS_S):
+            await asyncio.to_thread(surveyor.look)
+
+    def _surveyor(self, boundary: Boundary) -> Surveyor:
         roots = (boundary.root, *boundary.extra)
-        made, _known = self._surveys.get(roots, (-SURVEY_LASTS_S, Survey()))
-        if self.status.level == 3 and time.monotonic() - made > SURVEY_LASTS_S:
-            found = await asyncio.to_thread(survey, roots, boundary.home)
-            self._surveys[roots] = (time.monotonic(), found)
+        if roots not in self._surveyors:
+            self._surveyors[roots] = Surveyor(roots, boundary.home)
+        return self._surveyors[roots]
+
+    def take_put_back(self) -> tuple[str, ...]:
+        """Return what was done about protected names that commands changed, a sentence each, once."""
+        taken, self._put_back = tuple(self._put_back), []
+        return taken
 
     def confine(self, launch: Launch, confinement: Confinement, tag: Tag) -> Confined:
         """Put a command into the sandbox; `tag` is the command's own. Raises `OSError`."""
@@ -195,8 +215,25 @@ class Sandbox:
             holder=holder,
             tether=self._tether,
             number=tag.number,
+            inspect=self._inspection(confinement),
             release=release,
         )
+
+    def _inspection(self, confinement: Confinement) -> Callable[[], None]:
+        """Look at the protected names now; return what looks again and puts back what changed."""
+        if confinement.kind == "read-only":
+            return _nothing
+        boundary, surveyor = confinement.boundary, self._surveyor(confinement.boundary)
+        contents = self.status.level == 2  # where nothing keeps them from being changed
+        guard = Guard(boundary, snapshot(boundary, surveyor.survey, contents=contents))
+        left_before = self._rules().left
+
+        def inspect() -> None:
+            after = snapshot(boundary, surveyor.look(), contents=contents)
+            rules = self._rules()
+            self._put_back += guard.put_back(after, rules.permitted, touch=rules.left == left_before)
+
+        return inspect
 
     def _profile(self, confinement: Confinement) -> SandboxProfile:
         boundary, rules = confinement.boundary, self._rules()
@@ -204,7 +241,7 @@ class Sandbox:
         return profile_for(
             confinement.kind,
             boundary,
-            self._surveys.get(roots, (0.0, Survey()))[1],
+            self._surveyor(boundary).survey,
             writable=(*rules.writable, *confinement.writable, self._cache_folder()),
             hidden=open_sockets(roots) if self.status.level == 3 else (),
             scratch=os.path.join(self._folder, "tmp"),
@@ -264,6 +301,10 @@ class Sandbox:
             await asyncio.to_thread(self._recorder.close)
         if self._folder:
             await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+
+
+def _nothing() -> None:
+    """Do nothing: a command that can change nothing needs no look afterwards."""
 
 
 def _with_variables(launch: Launch, variables: Mapping[str, str]) -> Launch:

@@ -62,7 +62,7 @@ _X86_64 = Architecture(
         "connect": 42, "sendto": 44, "open": 2, "openat": 257, "openat2": 437, "creat": 85,
         "mkdir": 83, "mkdirat": 258, "rename": 82, "renameat": 264, "renameat2": 316, "link": 86,
         "linkat": 265, "symlink": 88, "symlinkat": 266, "unlink": 87, "unlinkat": 263, "rmdir": 84,
-        "truncate": 76,
+        "truncate": 76, "mknod": 133, "mknodat": 259,
     },
 )  # fmt: skip
 _AARCH64 = Architecture(
@@ -80,7 +80,7 @@ _AARCH64 = Architecture(
         "clock_adjtime": 266, "open_by_handle_at": 265, "syslog": 116, "vhangup": 58,
         "lookup_dcookie": 18, "socket": 198, "connect": 203, "sendto": 206, "openat": 56,
         "openat2": 437, "mkdirat": 34, "renameat": 38, "renameat2": 276, "linkat": 37,
-        "symlinkat": 36, "unlinkat": 35, "truncate": 45,
+        "symlinkat": 36, "unlinkat": 35, "truncate": 45, "mknodat": 33,
     },
 )  # fmt: skip
 _MACHINES = {"x86_64": _X86_64, "aarch64": _AARCH64}
@@ -95,16 +95,16 @@ _REFUSED = (
 )  # fmt: skip
 """Nothing a build, a test or a server needs; all of them have been steps of escapes from sandboxes."""
 
-_MISSING = ("io_uring_setup", "io_uring_enter", "io_uring_register", "clone3")
+_MISSING = ("io_uring_setup", "io_uring_enter", "io_uring_register", "clone3", "openat2")
 """Answered as if the kernel did not have them, so that programs fall back: io_uring goes past this filter,
-and clone3 hides its flags from it."""
+and clone3 and openat2 hide their flags from it."""
 
 _OTHER_PROCESSES = ("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "kcmp")
 """Refused only where other processes are visible: inside a PID namespace of its own a debugger works."""
 
 _CHANGING = (
     "creat", "mkdir", "mkdirat", "rename", "renameat", "renameat2", "link", "linkat", "symlink",
-    "symlinkat", "unlink", "unlinkat", "rmdir", "truncate",
+    "symlinkat", "unlink", "unlinkat", "rmdir", "truncate", "mknod", "mknodat",
 )  # fmt: skip
 
 

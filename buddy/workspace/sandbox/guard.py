@@ -1,0 +1,218 @@
+"""Protected names that a sandboxed command created or changed: noticed when it ended, and put back.
+
+A name that does not exist cannot be covered by a mount, and Landlock cannot leave anything out of a writable
+folder. The record of attempts refuses what it sees, but a program that changes an argument after it was read
+gets past it. So the workspace is compared with itself, before and after. What came to be is moved to
+`.buddyx/quarantine`, what was changed gets its old content back; nothing is lost, and everything is told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Generator, Iterable, Iterator, Sequence
+
+import msgspec
+
+from buddy.safety.paths import Boundary
+from buddy.safety.sanitise import visible
+from buddy.workspace.sandbox.places import Survey, git_folders, names_at_top
+from buddy.workspace.sandbox.profile import is_at_or_below
+
+MAX_COPIES = 2_000
+MAX_COPIED_BYTES = 32_000_000
+"""More is not kept of what could be changed; a change of the rest is told and cannot be undone."""
+QUARANTINE = os.path.join(".buddyx", "quarantine")
+_GIT_FILES = (
+    *("config", "config.worktree", "commondir", "gitdir", "info/attributes"),
+    *("objects/info/alternates", "objects/info/http-alternates"),
+)
+"""Files of a repository that make git run programs or look elsewhere. Its hooks are found by their folder."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A file, folder or link as it was. `content`: its bytes, or where the link leads; None: not kept."""
+
+    mode: int
+    content: bytes | None
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """The protected names of a workspace at one moment. `entries`: what is at and below them, only where it
+    could be changed."""
+
+    names: frozenset[str]
+    repositories: tuple[str, ...]
+    entries: dict[str, Entry]
+
+
+def snapshot(boundary: Boundary, known: Survey, *, contents: bool) -> Snapshot:
+    """Look at the protected names. `contents`: keep what they hold, too. Blocks."""
+    roots = (boundary.root, *boundary.extra)
+    repositories = tuple(dict.fromkeys((*git_folders(boundary, roots), *known.repositories)))
+    names = (*names_at_top(roots), *known.protected, *_of_git(repositories))
+    own = {os.path.join(root, ".buddyx") for root in (*roots, boundary.main)}
+    wanted = frozenset(name for name in names if name not in own)
+    return Snapshot(wanted, repositories, dict(_entries(sorted(wanted))) if contents else {})
+
+
+def _of_git(repositories: Sequence[str]) -> Iterator[str]:
+    for repository in repositories:
+        if os.path.islink(repository) or not os.path.isdir(repository):
+            yield repository  # a file that says where the repository is
+            continue
+        yield from (path for name in _GIT_FILES if os.path.lexists(path := os.path.join(repository, name)))
+        hooks = os.path.join(repository, "hooks")
+        try:
+            names = os.listdir(hooks)
+        except OSError:
+            continue
+        yield from (os.path.join(hooks, name) for name in names if not name.endswith(".sample"))
+
+
+def _entries(names: Iterable[str]) -> Iterator[tuple[str, Entry]]:
+    """What is at and below some names, as much as may be kept."""
+    copied = count = 0
+    waiting = list(reversed(list(names)))
+    while waiting and count < MAX_COPIES:
+        path = waiting.pop()
+        try:
+            state = os.lstat(path)
+            if stat.S_ISDIR(state.st_mode):
+                waiting += [os.path.join(path, name) for name in os.listdir(path)]
+            keep = copied + state.st_size <= MAX_COPIED_BYTES
+            content = _content(path, state.st_mode) if keep else None
+        except OSError:
+            continue
+        count += 1
+        copied += len(content or b"")
+        yield path, Entry(state.st_mode, content)
+
+
+def _content(path: str, mode: int) -> bytes | None:
+    if stat.S_ISLNK(mode):
+        return os.fsencode(os.readlink(path))
+    if not stat.S_ISREG(mode):
+        return None
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        return file.read()
+
+
+class Guard:
+    """Compares a workspace before and after one command. `permitted`: paths the person allowed to change."""
+
+    def __init__(self, boundary: Boundary, before: Snapshot) -> None:
+        self._before = before
+        self._boundary = boundary
+
+    def put_back(self, after: Snapshot, permitted: Sequence[str], *, touch: bool) -> tuple[str, ...]:
+        """Undo what was done to protected names; return a sentence for each. Blocks.
+
+        `touch` is False where something outside of the sandbox ran at the same time and may have done it:
+        then it is only told.
+        """
+        told: list[str] = []
+        for path in self._changed(after):
+            if any(is_at_or_below(path, place) for place in permitted):
+                continue
+            told.append(self._undo(path) if touch else self._only_tell(path))
+        return tuple(told)
+
+    def _changed(self, after: Snapshot) -> Iterator[str]:
+        """The outermost paths that came to be, or differ."""
+        before = self._before
+        seen: list[str] = []
+        # A repository that was made meanwhile has settings and hooks of its own.
+        new_repositories = set(after.repositories) - set(before.repositories)
+        paths = {*(after.names - before.names), *(path for path in before.entries if self._differs(path))}
+        paths |= {path for path in after.entries if path not in before.entries}
+        for path in sorted(paths):
+            if any(is_at_or_below(path, one) for one in (*seen, *new_repositories)):
+                continue
+            seen.append(path)
+            yield path
+
+    def _differs(self, path: str) -> bool:
+        entry = self._before.entries[path]
+        try:
+            mode = os.lstat(path).st_mode
+            if stat.S_IFMT(mode) != stat.S_IFMT(entry.mode) or stat.S_IMODE(mode) != stat.S_IMODE(entry.mode):
+                return True
+            return entry.content is not None and _content(path, mode) != entry.content
+        except OSError:
+            return True
+
+    def _only_tell(self, path: str) -> str:
+        return f"{self._shown(path)} changed while something ran outside of the sandbox, so it was left"
+
+    def _undo(self, path: str) -> str:
+        """Move a path away, and bring back what it was."""
+        shown = self._shown(path)
+        existed = path in self._before.names or path in self._before.entries
+        try:
+            kept = self._move_away(path)
+            self._bring_back(path)
+        except OSError as error:
+            return f"{shown} was {'changed' if existed else 'created'}, and could not be put back: {error}"
+        where = f"; the changed one is now {self._shown(kept)}" if kept else ""
+        return (
+            f"{shown} was changed and put back{where}"
+            if existed
+            else f"{shown} was created; it is now {self._shown(kept)}"
+        )
+
+    def _move_away(self, path: str) -> str:
+        """Rename without following a link on the way: what a command left running may put some there."""
+        if not os.path.lexists(path):
+            return ""
+        root = next(
+            root for root in (self._boundary.root, *self._boundary.extra) if is_at_or_below(path, root)
+        )
+        top = self._boundary.main if self._boundary.main and root == self._boundary.root else root
+        name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}-{os.path.basename(path)}"
+        parent = os.path.relpath(os.path.dirname(path), root)
+        with _folder(root, parent, make=False) as source, _folder(top, QUARANTINE, make=True) as target:
+            os.rename(os.path.basename(path), name, src_dir_fd=source, dst_dir_fd=target)
+        return os.path.join(top, QUARANTINE, name)
+
+    def _bring_back(self, top: str) -> None:
+        for path, entry in self._before.entries.items():
+            if not is_at_or_below(path, top):
+                continue
+            if stat.S_ISDIR(entry.mode):
+                os.mkdir(path)
+            elif stat.S_ISLNK(entry.mode):
+                os.symlink(os.fsdecode(entry.content or b""), path)
+            elif entry.content is not None:
+                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                with open(descriptor, "wb") as file:
+                    file.write(entry.content)
+            else:
+                raise OSError(f"{self._shown(path)} was too big to be kept")
+            if not stat.S_ISLNK(entry.mode):
+                os.chmod(path, stat.S_IMODE(entry.mode))
+
+    def _shown(self, path: str) -> str:
+        inside = is_at_or_below(path, self._boundary.root)
+        return visible(os.path.relpath(path, self._boundary.root) if inside else path)
+
+
+@contextlib.contextmanager
+def _folder(root: str, path: str, *, make: bool) -> Generator[int]:
+    """A descriptor of a folder below a root; every step is a folder and no link."""
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for name in path.split("/"):
+            if name == ".":
+                continue
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, 0o700, dir_fd=descriptor)
+            following = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = following
+        yield descriptor
+    finally:
+        os.close(descriptor)
