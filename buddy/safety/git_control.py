@@ -32,17 +32,20 @@ _WORK_TREE = pattern(rb"(?mi)^\s*worktree\s*=\s*(\S.*?)\s*$")
 
 def led_outside(boundary: Boundary, work_tree: str, git_dir: str, *, trusted: bool) -> str:
     """Say where a repository's own files lead git outside, as a sentence; "" when they lead nowhere.
-    `trusted`: the person trusts the folder, so that real linked worktrees and borrowed objects are fine."""
+
+    A linked worktree or a submodule may have its data outside when the repository there names this folder:
+    an archive can bring a pointer to somebody's repository, and can't make that repository point back.
+    `trusted`: the person trusts the folder, so that borrowed objects are fine."""
     own = os.path.realpath(git_dir)
     shared = os.path.realpath((*shared_folder(git_dir), git_dir)[0])
     roots = (*boundary.trees, *((work_tree,) if is_beneath(boundary.root, work_tree) else ()))
     for folder in (own, shared):
         if any(is_beneath(folder, root) for root in roots):
             continue
-        if not (trusted and _points_back(work_tree, own, shared)):
+        if not _points_back(work_tree, own, shared):
             return (
-                f"this folder's git data lies outside it, at {visible(folder)}; "
-                "trust the folder (/trust) or start buddy there"
+                f"this folder's git data lies outside it, at {visible(folder)}, in a repository that does not "
+                "know this folder; start buddy there"
             )
     found = _link_outside(own, shared)
     if found or trusted:

@@ -120,7 +120,7 @@ async def test_ATTACK_F4_a_pointer_to_another_repository_asks(desk: ShellDesk) -
     point(desk, other(desk) / ".git")
 
     assert levels(desk) == {"ask"}
-    assert "trust the folder (/trust)" in desk.reason("git log")
+    assert "does not know this folder; start buddy there" in desk.reason("git log")
     for trusted in (False, True):  # the other repository does not know this folder
         with pytest.raises(ToolError, match=r"lies outside it, at .*other/.git"):
             await _log(desk, trusted=trusted)
@@ -160,18 +160,36 @@ def test_ATTACK_F4_a_nested_repository_with_data_elsewhere_asks(desk: ShellDesk)
     assert desk.analyse("cd src && git log").level == "ask"
 
 
-async def test_ATTACK_F4_a_real_linked_worktree_works_where_the_folder_is_trusted(desk: ShellDesk) -> None:
+async def test_ATTACK_F4_a_real_linked_worktree_works(desk: ShellDesk) -> None:
     shutil.rmtree(desk.root)
     git(other(desk), "worktree", "add", "-q", str(desk.root))
-    boundary = Boundary(str(desk.root), str(desk.root), str(desk.home))
-    trusting = msgspec.structs.replace(boundary, trusts_repository=True)
-    analyse = desk.analyser.analyse
 
-    assert desk.analyse("git log").level == "ask"
-    assert analyse("git log", msgspec.structs.replace(desk.place, boundary=trusting)).level == "core"
-    with pytest.raises(ToolError, match="lies outside it"):
+    assert desk.analyse("git log").level == "core"
+    assert "private words" in await _log(desk)
+
+
+async def test_ATTACK_F4_a_worktree_that_was_moved_without_git_asks(desk: ShellDesk) -> None:
+    git(other(desk), "worktree", "add", "-q", "../moved")
+    shutil.rmtree(desk.root)
+    shutil.move(other(desk).parent / "moved", desk.root)
+
+    assert levels(desk) == {"ask"}
+    with pytest.raises(ToolError, match="does not know this folder"):
         await _log(desk)
-    assert "private words" in await _log(desk, trusted=True)
+
+
+async def test_ATTACK_F4_a_worktree_folder_of_its_own_with_the_data_of_another_asks(desk: ShellDesk) -> None:
+    """The pointer leads to a worktree entry that names this folder, and the entry to a stranger's data."""
+    entry = desk.root.parent / "archive" / "worktrees" / "here"
+    entry.mkdir(parents=True)
+    (entry / "gitdir").write_text(f"{desk.root}/.git\n")
+    (entry / "commondir").write_text(f"{other(desk)}/.git\n")
+    (entry / "HEAD").write_text("ref: refs/heads/main\n")
+    point(desk, entry)
+
+    assert levels(desk) == {"ask"}
+    with pytest.raises(ToolError, match="does not know this folder"):
+        await _log(desk)
 
 
 def test_ATTACK_F4_a_worktree_of_the_main_tree_works(desk: ShellDesk) -> None:

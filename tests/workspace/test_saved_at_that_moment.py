@@ -205,7 +205,7 @@ async def test_no_save_of_a_busy_editor_is_lost(tmp_path: Path) -> None:
             begun.clear()
             time.sleep(chosen.random() * 0.004)
             (in_place if number % 2 else by_rename)(path, f"save {number} mark\n")
-            until = time.monotonic() + 5  # for a moment an older one stands there, on its way back
+            until = time.monotonic() + 40  # an older one stands there on its way back, while the disk is busy
             while not path.read_text().startswith(f"save {number} ") and time.monotonic() < until:
                 pass
             if time.monotonic() >= until:
