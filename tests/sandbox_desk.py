@@ -34,6 +34,8 @@ def landlock_only() -> Probed:
     return Probed(SandboxStatus(2, "for this test"), machine=architecture())
 
 
+WITHOUT_NAMESPACES = ("bwrap", "--unshare-user", "--disable-userns", "--dev-bind", "/", "/", "--")
+"""In front of a program: bubblewrap does not work for it, as in many containers."""
 LOOKS: Mapping[int, Callable[[], Probed]] = {2: landlock_only, 3: probe}
 
 

@@ -49,7 +49,7 @@ def unfit(tool: Tool) -> str:
 
 def careful(tool: Tool, run: Run) -> Tool:
     """The tool, so that what it says of its access and its preview holds up nobody. One that fails to say
-    what it touches may touch anything."""
+    what it touches may touch anything. The commands it starts are confined."""
 
     def access(arguments: Any) -> Access:
         found, error = _asked(
@@ -71,7 +71,9 @@ def careful(tool: Tool, run: Run) -> Tool:
             return Plain(f"the preview of {tool.name} failed: {type(error).__name__}: {error}")
         return _display(found)
 
-    return msgspec.structs.replace(tool, access=access, preview=preview if tool.preview else None)
+    return msgspec.structs.replace(
+        tool, access=access, preview=preview if tool.preview else None, confined=True
+    )
 
 
 def _asked(run: Run, ask: Callable[[], T]) -> tuple[T | None, BaseException | None]:

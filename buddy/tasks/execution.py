@@ -17,6 +17,7 @@ from buddy.safety.paths import Boundary
 from buddy.sessions.records import CheckpointTaken
 from buddy.tasks.parts import BoardParts
 from buddy.tasks.places import jobs_run
+from buddy.tasks.sandboxing import services_for
 from buddy.tasks.task import Task
 from buddy.tasks.windows import TEST_TOOLS, TestWindows
 from buddy.workspace.approved import Approved
@@ -98,7 +99,8 @@ async def _answered(
     access: Access,
 ) -> ToolResult:
     parts, task = around.parts, around.task
-    context = ToolContext(task.number, call.id, progress, task.cancelled, task.services.services)
+    services = services_for(tool, task.services.services, parts.sandboxing.confinement(call.id))
+    context = ToolContext(task.number, call.id, progress, task.cancelled, services)
     if not access.read_only:
         return await _changing(around, call, tool, arguments, context)
     if tool.cache_s <= 0:

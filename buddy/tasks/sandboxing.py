@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Mapping
 
 import msgspec
 
@@ -13,6 +14,8 @@ from buddy.safety.openings import Openings, opening_rules
 from buddy.safety.paths import Boundary
 from buddy.safety.policy import Facts, Verdict
 from buddy.safety.policy_table import Mode
+from buddy.workspace.jobs import Jobs
+from buddy.workspace.processes import ChildProcesses, ConfinedProcesses
 from buddy.workspace.sandbox.profile import Confinement
 from buddy.workspace.sandbox.status import NO_SANDBOX, SandboxStatus
 
@@ -27,6 +30,17 @@ def confinement_for(
         return None  # git alone does what the call says; what is protected was shown and allowed by name
     reads = verdict.decision == "allow" and verdict.column == "shell_read_only"
     return Confinement("read-only" if reads else "workspace", boundary, ("*",) if verdict.network else ())
+
+
+def services_for(
+    tool: Tool, services: Mapping[type, object], confinement: Confinement | None
+) -> Mapping[type, object]:
+    """What a call's tool gets. A plug-in starts only confined commands, and none that outlive its call."""
+    children = services.get(ChildProcesses)
+    if tool.source == "built-in" or confinement is None or not isinstance(children, ChildProcesses):
+        return services
+    kept = {kind: service for kind, service in services.items() if kind is not Jobs}
+    return {**kept, ChildProcesses: ConfinedProcesses(children, confinement)}
 
 
 def opening_verdict(request: OpeningRequest, facts: Facts) -> Verdict:

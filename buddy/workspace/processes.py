@@ -254,3 +254,17 @@ class ChildProcesses:
             bytes_written=child.log.total,
             blocked=child.blocked,
         )
+
+
+class ConfinedProcesses(ChildProcesses):
+    """The children of a session as a plug-in tool gets them: what it starts is confined like its call."""
+
+    def __init__(self, owner: ChildProcesses, confinement: Confinement) -> None:
+        super().__init__(owner.environment, owner.settings, owner.sandbox)
+        self._owner = owner
+        self._confinement = confinement
+
+    def start(self, request: Request, *, errors: int = -1) -> Child:
+        """Start a command in the sandbox."""
+        confined = msgspec.structs.replace(request, confinement=request.confinement or self._confinement)
+        return self._owner.start(confined, errors=errors)
