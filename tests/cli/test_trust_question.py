@@ -227,7 +227,7 @@ async def test_on_a_terminal_the_question_takes_no_key(tmp_path: Path) -> None:
             await terminal.has_shown("Hello from the model.")
             assert "from the project" not in told(server)
             await terminal.line("/trust always")
-            await terminal.has_shown("its configuration changes")
+            await terminal.has_shown("configuration changes")
             await terminal.until(lambda: "not trusted" not in terminal.rows()[-1], "the footer without it")
             await terminal.line("again")
             await terminal.until(lambda: len(server.requests) == 2, "a second request")
