@@ -21,12 +21,14 @@ from buddy.cli.stores import session_store
 from buddy.config.loading import Loaded
 from buddy.config.settings import ConfigError
 from buddy.llm.local_servers import LocalServer, find_local_servers
+from buddy.safety.sanitise import one_line
 from buddy.sessions.folder import FolderError
 from buddy.sessions.store import NoSuchSessionError, SessionError
 from buddy.workspace.sandbox.probe import probe
 from buddy.workspace.sandbox.status import SWITCHED_OFF, SandboxStatus
 
 SHOWN_MODELS = 5
+MAX_FINDING_CHARS = 1_000
 PATIENT_S = 3.0
 """A server that is busy with a reply may answer nothing else meanwhile; the report can wait longer for it
 than a start."""
@@ -45,7 +47,7 @@ _MARKS = {"ok": "ok  ", "note": "note", "bad": "BAD "}
 def doctor(options: Options, environment: Mapping[str, str]) -> int:
     """Print the report. The exit code is 1 when something is bad."""
     place = find_place(options, environment)
-    findings = list(_findings(options, place))
+    findings = [_inert(finding) for finding in _findings(options, place)]
     if options.output_format == "json" or options.json:
         rows = [{"level": finding.level, "text": finding.text} for finding in findings]
         sys.stdout.write(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
@@ -57,11 +59,17 @@ def doctor(options: Options, environment: Mapping[str, str]) -> int:
 
 def report(options: Options, place: Place) -> tuple[str, ...]:
     """The report as lines. It looks at the disk and at local servers: not on a running event loop."""
-    return tuple(_lines(_findings(options, place)))
+    return tuple(_lines(map(_inert, _findings(options, place))))
 
 
 def _lines(findings: Iterable[Finding]) -> Iterator[str]:
     return (f"{_MARKS[finding.level]}  {finding.text}" for finding in findings)
+
+
+def _inert(finding: Finding) -> Finding:
+    """The finding on one line that controls no terminal: servers name their models, and folders have names
+    of any kind."""
+    return Finding(finding.level, one_line(finding.text, MAX_FINDING_CHARS))
 
 
 def _findings(options: Options, place: Place) -> Iterator[Finding]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import Desk
@@ -96,3 +98,17 @@ async def test_RU_B13_doctor_as_json_says_the_same(tmp_path: Path) -> None:
             assert {"level": "ok", "text": f"server: {server.url}/v1 answers"} in rows
         plain = await desk.run("doctor")
     assert [row["text"] for row in rows] == [line[6:] for line in plain.out.splitlines()]
+
+
+@pytest.mark.parametrize("output", [(), ("--json",)])
+async def test_ATTACK3_a_server_s_model_names_do_not_control_the_terminal(
+    tmp_path: Path, output: tuple[str, ...]
+) -> None:
+    names = ("m\x1b]0;title\x07\x1b[2J\x9b31m\u202e\x7f", "b" * 100_000, "c\nBAD   key: leaked")
+    async with FakeLLM([], models=names) as server:
+        ran = await Desk(tmp_path, server.url).run("doctor", *output)
+    assert ran.code == 1
+    assert "127.0.0.1 has no model 'fake-model'; it has m, bbb" in ran.out
+    assert all(sign.isprintable() or sign == "\n" for sign in ran.out)
+    assert not any(line.startswith("BAD   key") for line in ran.out.splitlines())
+    assert len(ran.out) < 10_000
