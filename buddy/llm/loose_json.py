@@ -58,7 +58,7 @@ def string(value: Any) -> str:
 
 def count(value: Any) -> int:
     """The value if it is a number that counts something, 0 otherwise."""
-    return max(0, int(value)) if isinstance(value, int | float) and value == value else 0
+    return int(value) if isinstance(value, int | float) and 0 <= value < float("inf") else 0
 
 
 def dollars(value: Any) -> float | None:

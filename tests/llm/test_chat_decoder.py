@@ -242,6 +242,14 @@ def test_token_counts_have_many_names(counts, usage):
     assert decoded(event({"choices": [], "usage": counts})) == [UsagePiece(usage)]
 
 
+@pytest.mark.parametrize("count", ["1e999", "-1e999", "NaN", "-5", '"9"', "[9]", "null", "{}"])
+def test_ATTACK3_counts_that_are_no_counts_count_nothing(count):
+    counts = json.loads(f'{{"prompt_tokens": {count}, "completion_tokens": {count}, "cost": {count}}}')
+    assert decoded(event({"choices": [], "usage": counts})) == [
+        UsagePiece(Usage(0, 0, 0, 0, 0, estimated=False))
+    ]
+
+
 @pytest.mark.parametrize(
     ("data", "name", "kind"),
     [
