@@ -16,6 +16,7 @@ from buddy.llm.error_body import Told, read_body, told_by
 from buddy.llm.error_words import BY_STATUS, BY_TYPE, WORDS, Rule
 from buddy.llm.loose_json import mapping
 from buddy.llm.retry_after import retry_after_s
+from buddy.safety.sanitise import clean
 
 KEY_REFUSED = "the key was not accepted"
 NO_KEY_SENT = "no key was sent; name api_key_env, api_key_file or api_key_command in the profile"
@@ -37,6 +38,8 @@ FORBIDDEN = "this key may not use this model"
 """A 403: the key itself was accepted."""
 
 MAX_SENTENCE = 400
+MIN_BROKEN_KEY = 12
+"""Keys of this length are also recognised with spaces or line ends between their characters."""
 SECRETS = (
     r"(bearer\s+)[\w\-.~+/=]{8,}|\b(?:sk|pk|rk|gsk|xai|hf|nvapi|pplx|csk|fw)[-_][\w\-]{8,}|\bAIza[\w\-]{20,}"
 )
@@ -104,8 +107,15 @@ def saying(error: ProviderError, message: str) -> ProviderError:
 
 
 def redact(text: str, key: str = "") -> str:
-    """The text without the key in use and without anything shaped like one."""
-    if len(key) >= 4:
+    """The text as a terminal shows it, without the key in use and without anything shaped like one.
+
+    Cleaned first: an escape sequence or an invisible character inside a key would hide it from the search,
+    and be dropped before the text is shown.
+    """
+    text = clean(text)
+    if len(key) >= MIN_BROKEN_KEY:
+        text = re.sub(r"\s*".join(map(re.escape, key)), "[key]", text)
+    elif len(key) >= 4:
         text = text.replace(key, "[key]")
     return re.sub(SECRETS, lambda found: (found[1] or "") + "[key]", text, flags=re.IGNORECASE)
 

@@ -8,7 +8,9 @@ untouched is not.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from operator import itemgetter
 from urllib.parse import quote
 
@@ -37,6 +39,16 @@ _PUTTY_KEY = pattern(r"Private-Lines: {0,4}\d{1,4}(?:(?:\s|\\[nr]){1,4}[A-Za-z0-
 _KEY_LINE = pattern(r"[A-Za-z0-9+/=]{1,100}")
 _BETWEEN_LINES = pattern(r"\s|\\[nr]")
 _FULL_LINE_CHARS = 60
+_UNSEEN_SIGN = (
+    r"(?:(?:\x1b\[|\x9b)[ -?]*[@-~]"
+    r"|(?:\x1b[]PX^_k]|[\x90\x98\x9d-\x9f])[^\x07\x18\x1a\x1b\x9c\n]*(?:[\x07\x9c]|\x1b\\)"
+    r"|\x1b[ -/]*[0-~]"
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    r"\u202a-\u202e\u2060-\u206f\u3164\ud800-\uf8ff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff])"
+)
+"""An escape sequence or a character that the sanitiser drops: a key with some inside is whole on the
+screen."""
+_UNSEEN = pattern(_UNSEEN_SIGN)
 _MAX_KEY_CHARS = 20_000
 
 
@@ -124,6 +136,7 @@ def _redact_text(part: Text, keys: Sequence[str]) -> Text:
 
 
 def _own_keys(text: str, keys: Sequence[str]) -> Iterator[Span]:
+    hides = bool(keys) and not text.isprintable() and _UNSEEN().search(text) is not None
     for key in keys:
         if len(key) < MIN_OWN_KEY_CHARS:
             continue
@@ -132,6 +145,15 @@ def _own_keys(text: str, keys: Sequence[str]) -> Iterator[Span]:
             while at >= 0:
                 yield at, at + len(form), "configured key"
                 at = text.find(form, at + len(form))
+        if hides:
+            for found in _broken_key(key).finditer(text):
+                yield *found.span(), "configured key"
+
+
+@lru_cache(maxsize=32)
+def _broken_key(key: str) -> re.Pattern[str]:
+    """The key with signs between its characters that a terminal does not show."""
+    return re.compile(f"{_UNSEEN_SIGN}*".join(map(re.escape, key)))
 
 
 def _private_keys(text: str) -> Iterator[Span]:

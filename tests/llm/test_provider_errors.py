@@ -12,6 +12,10 @@ from buddy.llm.error_body import read_body
 from buddy.llm.errors import classify, redact
 from buddy.llm.reply_reader import ReplyReader
 from buddy.llm.retry_after import duration_s
+from buddy.safety.sanitise import clean
+
+OWN_KEY = "Zq7-vV4pLw9TnB2xKd8R"
+"""A key of no known shape."""
 
 
 def error(status: int | None, body: object = "", headers: dict[str, str] | None = None) -> ProviderError:
@@ -242,6 +246,34 @@ def test_keys_are_never_shown():
     message = classify(401, {}, body, "example.com", key=key).message
     assert message.endswith("Incorrect API key provided: [key]; also [key], Bearer [key] and [key]")
     assert redact("nothing to hide", "") == "nothing to hide"
+
+
+BROKEN_KEYS = {
+    "colour": f"{OWN_KEY[:9]}\x1b[0m{OWN_KEY[9:]}",
+    "title": f"{OWN_KEY[:9]}\x1b]0;x\x07{OWN_KEY[9:]}",
+    "C1 control": f"{OWN_KEY[:9]}\x9b31m{OWN_KEY[9:]}",
+    "zero width": "\u200b".join(OWN_KEY),
+    "joiner": f"{OWN_KEY[:3]}\u2060{OWN_KEY[3:]}",
+    "direction": f"{OWN_KEY[:9]}\u202e{OWN_KEY[9:]}",
+    "nul": f"{OWN_KEY[:9]}\0{OWN_KEY[9:]}",
+    "line end": f"{OWN_KEY[:12]}\n{OWN_KEY[12:]}",
+    "spaces": " ".join(OWN_KEY),
+    "tag character": f"{OWN_KEY[:9]}\U000e0041{OWN_KEY[9:]}",
+    "tab": f"{OWN_KEY[:9]}\t{OWN_KEY[9:]}",
+}
+
+
+@pytest.mark.parametrize("echo", BROKEN_KEYS.values(), ids=BROKEN_KEYS.keys())
+def test_ATTACK3_a_key_is_removed_although_unseen_signs_break_it(echo):
+    for status, body in (
+        (401, said(f"bad key {echo} here")),
+        (400, json.dumps({"detail": [{"msg": echo}]})),
+        (500, echo),
+    ):
+        told = classify(status, {}, body, "example.com", key=OWN_KEY).message
+        seen = clean(told).replace(" ", "")
+        assert OWN_KEY not in seen
+        assert OWN_KEY[12:] not in seen
 
 
 def test_long_messages_are_cut():

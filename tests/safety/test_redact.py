@@ -105,6 +105,16 @@ def test_the_persons_own_keys_are_taken_out_literally() -> None:
     assert redact("short", ("short", "")) == "short"
 
 
+@pytest.mark.parametrize(
+    "between", ["\u200b", "\x1b[0m", "\x1b]0;x\x07", "\x9b1m", "\0", "\u2060\u00ad", "\ufeff", "\x1b(B", "\r"]
+)
+def test_ATTACK3_an_own_key_is_found_although_unseen_signs_break_it(between: str) -> None:
+    own = "Zq7-vV4pLw9TnB2xKd8R"
+    for broken in (between.join(own), own[:5] + between + own[5:]):
+        assert redact(f"a {broken} b", (own,)) == "a ⟨redacted: configured key⟩ b"
+    assert redact(f"a {own[:5]}{between}{own[6:]} b", (own,)).startswith("a Zq7-v")
+
+
 def test_a_message_keeps_everything_but_the_secret() -> None:
     opaque = {"token": SECRET}
     message = AssistantMessage(
