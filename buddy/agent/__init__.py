@@ -1,1 +1,1 @@
-"""What buddy is: the loop, its records and its protocols. Pure."""
+"""The core of buddy: the loop, its records and its protocols. Pure."""

@@ -1,4 +1,4 @@
-"""How far two texts are the same, from their starts and from their ends. In steps and then by halving:
+"""The common beginning and end of two texts. Compared in steps and then by halving:
 comparing slices is much faster than characters.
 """
 
@@ -8,7 +8,7 @@ _STEP = 8192
 
 
 def alike_at_start(before: str, after: str) -> int:
-    """How many characters both start with."""
+    """Return the number of characters both start with."""
     low, high = 0, min(len(before), len(after))
     while low + _STEP < high and before.startswith(after[low : low + _STEP], low):
         low += _STEP
@@ -23,7 +23,7 @@ def alike_at_start(before: str, after: str) -> int:
 
 
 def alike_at_end(before: str, after: str, most: int) -> int:
-    """How many characters both end with, counting at most so many."""
+    """Return the number of characters both end with, at most `most`."""
     low, high = 0, most
     while low + _STEP < high and before.endswith(
         after[len(after) - low - _STEP : len(after) - low], 0, len(before) - low

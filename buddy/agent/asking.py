@@ -130,7 +130,7 @@ def without_calls(message: AssistantMessage) -> AssistantMessage:
 
 
 def worth_keeping(message: AssistantMessage) -> bool:
-    """Whether a reply says or does anything a provider would take back: an empty one is refused by most."""
+    """Tell whether a reply has content that can be sent again: most providers refuse an empty one."""
     if message.finish == "cut":
         return any(isinstance(part, Text) and part.text.strip() for part in message.parts)
     return not is_empty(message)
@@ -199,7 +199,7 @@ def _broke_off(error: ProviderError) -> ProviderError:
 
 
 def _sentence(error: ProviderError) -> str:
-    """What went wrong, ready for another sentence to follow."""
+    """Return the error's text, ready for another sentence to follow."""
     return error.message if error.message.endswith((".", "!", "?")) else f"{error.message}."
 
 

@@ -157,7 +157,7 @@ class TokenMeter:
 
     @property
     def is_unpriced(self) -> bool:
-        """Whether the model's price is not known, so that no limit in dollars can be kept."""
+        """Tell whether the model's price is unknown, so that no limit in dollars can be kept."""
         return self._worst(1_000, 1_000) is None
 
     def _worst(self, tokens: int, max_output: int) -> float | None:
@@ -188,13 +188,13 @@ class TokenMeter:
         return self._fixed[key]
 
     def fit(self, tokens: int) -> Fit:
-        """Whether a request of this size fits. A limit that is only guessed warns and never compacts."""
+        """Tell whether a request of this size fits. A limit that is only guessed warns and never compacts."""
         if not self.window.guessed and tokens > self.window.limit - self.window.reserve:
             return "compact"
         return "warn" if tokens > self.window.limit * WARN_SHARE else "fits"
 
     def reserve(self, tokens: int, max_output: int) -> BudgetReached | None:
-        """Whether the worst case of the next request still lies within the budgets of task, session and
+        """Tell whether the worst case of the next request lies within the budgets of task, session and
         day."""
         price = self._worst(tokens, max_output) or 0.0
         used = self.total.input_tokens + self.total.output_tokens

@@ -1,4 +1,5 @@
-"""What to keep when the history no longer fits. Pure: a `Compaction` is a view on a history that stays whole.
+"""The choice of messages to keep when the history no longer fits. Pure: a `Compaction` is a view on a history
+that stays whole.
 
 Kept word for word: everything the person said, and the last turns. Old tool results become one-line stubs
 that name what was called, so that the model can call it again; a summary written by a model may stand in

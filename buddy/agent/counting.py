@@ -1,4 +1,4 @@
-"""How many of something there are, in words: `1 line`, `1,200 lines`, `1.2 kB`."""
+"""Counts in words: `1 line`, `1,200 lines`, `1.2 kB`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def counted(count: int, noun: str, plural: str = "") -> str:
 
 
 def calls_were(count: int, what: str, *, more: bool) -> str:
-    """What became of calls: "3 more calls were not begun"."""
+    """Say what became of calls: "3 more calls were not begun"."""
     return f"{counted(count, 'more call' if more else 'call')} {'was' if count == 1 else 'were'} {what}"
 
 

@@ -1,4 +1,4 @@
-"""What a person sees of a tool's work. The view draws displays, not tools."""
+"""Displays: the parts of a tool's work that a person sees. The view draws displays, not tools."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def reopened(history: Sequence[Message], calls: Sequence[Call]) -> tuple[Message
 
 
 def is_empty(message: Message) -> bool:
-    """Whether a provider would refuse the message for having nothing in it. Results may be empty."""
+    """Tell whether a provider would refuse the message for having nothing in it. Results may be empty."""
     match message:
         case UserMessage():
             return not any(not isinstance(part, Text) or part.text.strip() for part in message.parts)

@@ -1,4 +1,4 @@
-"""What a turn is given: the frozen `Agent` (who answers, with what) and the `TurnHost` (the loop's only
+"""The two arguments of a turn: the frozen `Agent` (model, tools, prompt) and the `TurnHost` (the loop's only
 effects)."""
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from buddy.agent.tool import Tool, ToolResult
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """How far a turn goes by itself. `tries` counts the first attempt; `outage_tries` holds where it is more,
-    for servers that answered with an error or broke off; `longest_wait_s` is how long buddy waits for a
-    provider that asks for patience before it gives the turn back to the person."""
+    """The limits of a turn that runs by itself. `tries` counts the first attempt; `outage_tries` holds where
+    it is more, for servers that answered with an error or broke off; `longest_wait_s` is how long buddy waits
+    for a provider that asks for patience before it gives the turn back to the person."""
 
     max_replies: int = 20
     tries: int = 6
@@ -62,8 +62,8 @@ def never_soon(message: Message) -> None:
 
 
 class Agent(msgspec.Struct, frozen=True):
-    """Who answers, with which tools and words. `transform_context` and `convert_to_model` are pure functions
-    from history to request; `compaction` is the view the turn starts with."""
+    """A model with its tools and its system prompt. `transform_context` and `convert_to_model` are pure
+    functions from history to request; `compaction` is the view the turn starts with."""
 
     provider: Provider
     tools: ToolRegistry
@@ -137,7 +137,7 @@ class TurnHost(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """How a turn ended, as in `TurnFinished`, with the messages it added."""
+    """The end of a turn, as in `TurnFinished`, with the messages it added."""
 
     outcome: TurnOutcome
     reason: str

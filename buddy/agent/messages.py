@@ -80,7 +80,7 @@ AssistantPart = Text | Thinking | Call | ServerItem
 
 
 class UserMessage(msgspec.Struct, frozen=True, tag="user", tag_field="role"):
-    """What a person said, or what buddy says in the person's place (`origin` tells which)."""
+    """Words of the person, or of buddy in the person's place (`origin` tells which)."""
 
     id: str
     parts: tuple[UserPart, ...]

@@ -10,5 +10,5 @@ from typing import AnyStr
 
 
 def pattern(text: AnyStr, flags: int = 0) -> Callable[[], re.Pattern[AnyStr]]:
-    """What `re.compile` takes. Call what comes back to have the compiled pattern, always the same one."""
+    """Return a function that compiles a pattern when it is first called. Takes what `re.compile` takes."""
     return cache(lambda: re.compile(text, flags))

@@ -55,7 +55,8 @@ class ProviderError(Exception):
 
 
 class ToolDefinition(msgspec.Struct, frozen=True):
-    """What a model is told about a tool. `parameters` is a JSON schema with root `type: object`."""
+    """The declaration of a tool that a model reads. `parameters` is a JSON schema with root `type:
+    object`."""
 
     name: str
     description: str

@@ -49,7 +49,7 @@ class Check(msgspec.Struct, frozen=True):
 
     @property
     def is_bad(self) -> bool:
-        """Whether it is known to have failed."""
+        """Tell whether it is known to have failed."""
         return bool(self.exit_code) or (self.tests is not None and self.tests.failed > 0)
 
 

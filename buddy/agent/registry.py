@@ -46,14 +46,14 @@ class ToolRegistry:
         return tuple(tool for tool in self.list_all() if tool.category == category)
 
     def list_definitions(self) -> tuple[ToolDefinition, ...]:
-        """What a model is told, sorted by name: the same tuple until a tool comes or goes, so that whoever
-        encoded it need not compare schemas."""
+        """Return the tools' declarations, sorted by name: the same tuple until a tool comes or goes, so that
+        whoever encoded it need not compare schemas."""
         if self._definitions is None:
             self._definitions = tuple(tool.definition() for tool in self.list_all())
         return self._definitions
 
     def unknown(self, name: str) -> str:
-        """What the model reads when it calls a tool that is not there."""
+        """Return the error text for a call of a tool that is not there."""
         import difflib  # here: 1 ms that a start need not pay
 
         near = difflib.get_close_matches(name[:80], [*self._tools, *self._aliases], n=1)

@@ -97,8 +97,8 @@ class _OpenCall:
         return "{}" if text.strip() in NO_ARGUMENTS else text
 
     def is_whole(self) -> bool:
-        """Whether arguments were given and parse. Only looked at closely when the last piece ends an object:
-        some servers repeat the name in every piece, and parsing each time would be quadratic."""
+        """Tell whether arguments were given and parse. Only looked at closely when the last piece ends an
+        object: some servers repeat the name in every piece, and parsing each time would be quadratic."""
         last = next((piece for piece in reversed(self.pieces) if piece.strip()), "")
         return last.rstrip().endswith("}") and is_json("".join(self.pieces))
 
@@ -164,7 +164,8 @@ class ReplyAssembler:
                 return None
 
     def partial(self) -> AssistantMessage:
-        """What arrived so far, marked as cut. Its calls are kept for the eye and never run."""
+        """Return the reply as far as it arrived, marked as cut. Its calls are kept for the eye and never
+        run."""
         return self._message("cut")
 
     def finish(self) -> AssistantMessage:
@@ -324,7 +325,7 @@ def too_large(limit: str) -> ProviderError:
 
 
 def is_json(text: str) -> bool:
-    """Whether a text is one whole JSON value."""
+    """Tell whether a text is one whole JSON value."""
     try:
         json.loads(text)
     except (ValueError, RecursionError):
@@ -333,7 +334,7 @@ def is_json(text: str) -> bool:
 
 
 def _begins_anew(piece: CallPiece, call: _OpenCall) -> bool:
-    """Whether a piece without an id begins another call than the open one of its slot.
+    """Tell whether a piece without an id begins another call than the open one of its slot.
 
     Some servers put every call at index 0 and give no ids; others repeat the name in every piece, a few
     send the name in pieces. So: a name on a call that is whole begins another, and so does a different name
@@ -349,5 +350,5 @@ def _begins_anew(piece: CallPiece, call: _OpenCall) -> bool:
 
 
 def _beyond(known: str, text: str) -> str:
-    """What a piece that completes its block adds: nothing when it repeats the block."""
+    """Return what a piece that completes its block adds: nothing when it repeats the block."""
     return text.removeprefix(known) if known else text

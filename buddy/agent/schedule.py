@@ -1,4 +1,4 @@
-"""Which calls of one reply may run together. Pure: derives everything from what the calls say they touch."""
+"""The order of the calls of one reply. Pure: derived from what the calls say they touch."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def normalised(path: str) -> str:
 
 
 def conflict(one: Access, other: Access, resolve: Callable[[str], str] = normalised) -> bool:
-    """Whether two calls must not run at once: one writes what the other touches (the same path, a parent or a
+    """Tell whether two calls must not run at once: one writes what the other touches (its path, a parent or a
     child of it), or either may change anything while the other touches something."""
     if one.anything or other.anything:
         return True

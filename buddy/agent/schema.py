@@ -261,8 +261,8 @@ def _expected(record: type[msgspec.Struct]) -> str:
 
 
 def _within(error: str, record: type[msgspec.Struct]) -> str:
-    """What a value inside an argument may be: the fields of a record, or its words. "" for an argument
-    itself."""
+    """Describe what a value inside an argument may be: the fields of a record, or its words. "" for an
+    argument itself."""
     steps = ["".join(step) for step in _STEP().findall(error.rpartition("`$")[2])]
     unknown: dict[str, Any] = {}
     node = parameters_schema(record) if len(steps) > 1 else unknown

@@ -87,7 +87,7 @@ class EventStream:
         return event
 
     async def outcome(self) -> Outcome:
-        """How the turn ended. Raises what the turn raised."""
+        """Return how the turn ended. Raises what the turn raised."""
         return await asyncio.shield(self._task)
 
     async def result(self) -> tuple[Message, ...]:

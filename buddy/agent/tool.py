@@ -1,4 +1,4 @@
-"""What a tool is: a function whose name, docstring and annotations are its declaration.
+"""Tools: functions whose name, docstring and annotations are their declaration.
 
 `@tool(...)` turns an async function `(ctx: ToolContext, name: type = default, ...) -> ToolResult | str` into
 a `Tool`. Permission, scheduling, caching and checkpoints derive from `risk` and `access`, so no tool asks,
@@ -29,7 +29,7 @@ class ToolError(Exception):
 
 
 class Access(msgspec.Struct, frozen=True):
-    """What a call touches. Paths as the model gave them, resolved by whoever compares them. `anything`: it
+    """The paths a call touches, as the model gave them; whoever compares them resolves them. `anything`: it
     may change whatever it likes (a shell command). A call that writes nothing and is not `anything` is
     read-only."""
 
@@ -39,7 +39,7 @@ class Access(msgspec.Struct, frozen=True):
 
     @property
     def read_only(self) -> bool:
-        """Whether the call changes nothing."""
+        """Tell whether the call changes nothing."""
         return not self.writes and not self.anything
 
 
@@ -58,8 +58,8 @@ NO_SURVEY = Survey()
 
 
 class Blocked(msgspec.Struct, frozen=True):
-    """What the sandbox refused one command: `paths` it tried to change, `hosts` its proxy refused (`name` or
-    `name:port`), `addresses` it tried to reach without the proxy."""
+    """The accesses the sandbox refused one command: `paths` it tried to change, `hosts` its proxy refused
+    (`name` or `name:port`), `addresses` it tried to reach without the proxy."""
 
     paths: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ NOTHING_BLOCKED = Blocked()
 
 
 class ToolResult(msgspec.Struct, frozen=True):
-    """What came back: `text` for the model, `display` for the person, pictures for a model that sees.
+    """The result of a call: `text` for the model, `display` for the person, pictures for a model that sees.
     `ok` is False for a failure the tool reports as its answer (a command's exit code, say). `cached`: an
     equal call was answered before. `blocked`: what the sandbox refused the command behind it."""
 
@@ -86,9 +86,9 @@ class ToolResult(msgspec.Struct, frozen=True):
 
 
 class ToolContext(msgspec.Struct, frozen=True):
-    """What a running tool gets besides its arguments. `progress` shows output while it runs; `cancelled`
-    fires when the person cancels (the tool is cancelled as well: it only needs the event to end its
-    children)."""
+    """The services a running tool gets besides its arguments. `progress` shows output while it runs;
+    `cancelled` fires when the person cancels (the tool is cancelled as well: it only needs the event to end
+    its children)."""
 
     task_id: int
     call_id: str
@@ -137,7 +137,7 @@ class Tool(msgspec.Struct, frozen=True):
         return self.function(*args, **kwargs)
 
     def definition(self) -> ToolDefinition:
-        """What the model is told."""
+        """The declaration the model reads."""
         return ToolDefinition(self.name, self.description, self.parameters)
 
     def decode(self, text: str) -> msgspec.Struct:

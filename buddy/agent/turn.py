@@ -46,7 +46,7 @@ class End(msgspec.Struct, frozen=True):
 
 
 class Turn:
-    """What the functions of the loop share. Only `record` changes the history."""
+    """The state the functions of the loop share. Only `record` changes the history."""
 
     def __init__(self, agent: Agent, history: Sequence[Message], host: TurnHost) -> None:
         self.agent = agent

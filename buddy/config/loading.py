@@ -19,7 +19,7 @@ from buddy.config.settings import ConfigError, Profile, Settings, ToolSettings
 
 
 class Directories(msgspec.Struct, frozen=True):
-    """Where the person's files live (the XDG directories, each with `/buddy`)."""
+    """The folders of the person's files (the XDG directories, each with `/buddy`)."""
 
     config: str
     data: str
@@ -286,7 +286,7 @@ def _merge(into: Table, table: Mapping[str, Any]) -> None:
 
 
 def _merge_project(merged: Table, table: Table, path: str, warnings: list[str]) -> None:
-    """What a trusted project may set; the rest is named and left out."""
+    """Merge the settings a trusted project may make; name the rest and leave it out."""
     if isinstance(table.get("api"), dict) and "model" in table["api"]:
         warnings.append(f"{path}: [api] is for your own buddy.toml; choose a profile with [agent] model")
     warnings.extend(
@@ -308,8 +308,8 @@ def _merge_project(merged: Table, table: Table, path: str, warnings: list[str]) 
 
 
 def _kept_sessions(table: Table, path: str, warnings: list[str]) -> Table:
-    """What a project may say about sessions: that checkpoints are made. Where sessions lie and how long they
-    are kept is also about those of other projects."""
+    """Return the session settings a project may make: whether checkpoints are made. The folder of sessions
+    and how long they are kept concern other projects too."""
     left_out = [key for key, value in table.items() if key != "checkpoints" or value is not True]
     if left_out:
         names = ", ".join(left_out)

@@ -45,7 +45,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How turns run."""
+    """Settings of turns."""
 
     model: str = ""
     max_iterations: Count = 200
@@ -67,7 +67,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class ToolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which tools there are and how much they may say. The limits from `shell_cpu_s` on hold for each process
+    """The tools in use and the limits of their output. The limits from `shell_cpu_s` on hold for each process
     of a command, but for `shell_processes`, which the system counts for the whole user."""
 
     disabled: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class ToolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class PermissionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What may run without asking, in Claude's words; buddy's own form are the `[[rule]]` tables."""
+    """Permissions in Claude's words; buddy's own form are the `[[rule]]` tables."""
 
     mode: Literal["plan", "ask", "edit", "auto"] = "ask"
     allow: tuple[str, ...] = ()
@@ -102,7 +102,7 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class DisplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the terminal shows."""
+    """Settings of the terminal's look."""
 
     theme: Literal["auto", "dark", "light", "plain"] = "auto"
     color: Literal["auto", "always", "never"] = "auto"
@@ -131,7 +131,7 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class SessionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where sessions live and how long, and what is kept of deleted files."""
+    """Folder and lifetime of sessions, and of deleted files."""
 
     directory: str = ""
     keep_days: Days = 90

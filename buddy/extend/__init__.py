@@ -1,1 +1,1 @@
-"""What others add: instruction files, skills, commands, hooks, servers."""
+"""Extensions by others: instruction files, skills, commands, hooks, servers."""

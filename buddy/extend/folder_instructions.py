@@ -14,8 +14,8 @@ from buddy.workspace.ignore import IgnoreTree
 
 
 class InstructionPlaces(msgspec.Struct, frozen=True):
-    """Where instruction files are looked for. `root` and `cwd` are real paths; `known` are the files that
-    stand in the system prompt already."""
+    """The folders in which instruction files are looked for. `root` and `cwd` are real paths; `known` are the
+    files that stand in the system prompt already."""
 
     root: str
     cwd: str
@@ -26,7 +26,7 @@ class InstructionPlaces(msgspec.Struct, frozen=True):
 
 
 class FolderInstructions:
-    """What one task has touched. A task that starts from a copy of its conversation gets a copy."""
+    """The folders one task has touched. A task that starts from a copy of its conversation gets a copy."""
 
     def __init__(self, places: InstructionPlaces) -> None:
         self._places = places
@@ -58,8 +58,9 @@ class FolderInstructions:
 
     @property
     def waiting(self) -> bool:
-        """Whether folders were touched that nobody looked into yet. A path that is a file is forgotten here:
-        one stat of what a call has just used, where a thread for nothing would cost a hundred times that."""
+        """Tell whether folders were touched and not yet searched for instructions. A path that is a file is
+        forgotten here: one stat of what a call has just used, where a thread for nothing would cost a hundred
+        times that."""
         self._new = [path for path in self._new if os.path.isdir(path)]
         return bool(self._new)
 

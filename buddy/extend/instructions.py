@@ -28,7 +28,7 @@ class InstructionFile(msgspec.Struct, frozen=True):
 
 
 class Instructions(msgspec.Struct, frozen=True):
-    """What was found. `notes` say what was cut or could not be read."""
+    """The instruction files that were found. `notes` say what was cut or could not be read."""
 
     files: tuple[InstructionFile, ...]
     notes: tuple[str, ...]

@@ -103,7 +103,8 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def _readings(text: str) -> Iterator[str]:
-    """What a mention may mean, likeliest first: with a sentence's punctuation behind it, up to another @."""
+    """Return the paths a mention may mean, likeliest first: with a sentence's punctuation behind it, up to
+    another @."""
     for whole in (text, text.split("@", 1)[0] if "@" in text[1:] else text):
         bare = len(whole.rstrip(_TRAILING))
         for end in (*range(len(whole), max(bare, len(whole) - MAX_PUNCTUATION), -1), bare):

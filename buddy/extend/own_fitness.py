@@ -1,6 +1,4 @@
-"""Whether a tool somebody added can be offered to a model at all, and what it does and answers made such that
-a mistake in it is a mistake of one call.
-"""
+"""Validate plug-in tools, and confine their errors to one call."""
 
 from __future__ import annotations
 
@@ -83,7 +81,7 @@ def _asked(run: Run, ask: Callable[[], T]) -> tuple[T | None, BaseException | No
 
 
 def answered(result: object, printed: str) -> ToolResult:
-    """What a tool returned, as a result that can be sent, shown and kept, with what it printed."""
+    """Convert a tool's return value and printed output to a result that can be sent, shown and kept."""
     if not isinstance(result, ToolResult):
         result = ToolResult("the tool returned nothing" if result is None else _text(result))
     text = _text(result.text)

@@ -57,7 +57,8 @@ class OwnLoop:
             running.pop(key)
 
     async def _blocked_by(self) -> str | None:
-        """Which tools run on a loop that does not answer; None when it does, or there is none yet."""
+        """Return the tools that run on a loop that does not answer; None when it does, or there is none
+        yet."""
         if self._loop is None:
             return None
         answer = asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop)

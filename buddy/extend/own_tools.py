@@ -38,7 +38,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Reloaded(msgspec.Struct, frozen=True):
-    """What a reload changed: names of tools, and sentences for the person."""
+    """The changes a reload made: names of tools, and sentences for the person."""
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
@@ -194,7 +194,7 @@ def _place(error: BaseException, path: str) -> str:
 
 
 class EntryPoint(Protocol):
-    """What is used of `importlib.metadata.EntryPoint`."""
+    """The part of `importlib.metadata.EntryPoint` that is used."""
 
     @property
     def name(self) -> str:
@@ -203,7 +203,7 @@ class EntryPoint(Protocol):
 
     @property
     def value(self) -> str:
-        """Where it is."""
+        """The place of the object, `module:attribute`."""
         ...
 
     @property

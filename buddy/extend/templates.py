@@ -1,5 +1,5 @@
-"""Where `templates/` lies: beside the package in a checkout, an editable install and an sdist; inside it in a
-wheel."""
+"""The place of `templates/`: beside the package in a checkout, an editable install and an sdist; inside it in
+a wheel."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ LOOK_EVERY_S = 0.25
 
 
 class ExecRun(msgspec.Struct, frozen=True):
-    """What to run. `content` is empty to continue a history that waits. `stop_on_denial`: the first call
-    nobody could approve ends the run. `warn` takes sentences for the person."""
+    """The parts of one headless run. `content` is empty to continue a history that waits. `stop_on_denial`:
+    the first call nobody could approve ends the run. `warn` takes sentences for the person."""
 
     content: tuple[UserPart, ...]
     facts: RunFacts
@@ -38,7 +38,7 @@ class ExecRun(msgspec.Struct, frozen=True):
 
 
 class _Watch:
-    """What a run needs to know about its own events."""
+    """Facts a run gathers from its own events."""
 
     def __init__(self) -> None:
         self.denials: list[dict[str, Any]] = []

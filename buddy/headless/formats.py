@@ -58,7 +58,7 @@ _SUBTYPES = {"budget": "error_max_budget_usd", "replies": "error_max_turns"}
 
 
 class RunFacts(msgspec.Struct, frozen=True):
-    """What is known when a run starts."""
+    """The facts known when a run starts."""
 
     session_id: str
     cwd: str
@@ -68,7 +68,7 @@ class RunFacts(msgspec.Struct, frozen=True):
 
 
 class RunResult(msgspec.Struct, frozen=True):
-    """What is known when it ends. `denials`: calls that were not allowed, as {tool_name, tool_use_id,
+    """The facts known when a run ends. `denials`: calls that were not allowed, as {tool_name, tool_use_id,
     tool_input}; `missing`: the approvals that nobody was there to give."""
 
     outcome: Outcome
@@ -101,7 +101,7 @@ LOADING_TOLD_S = 2.0
 
 
 class Progress:
-    """What goes on, in lines for a person on stderr."""
+    """Progress in lines for a person on stderr."""
 
     def __init__(self, err: Write, *, loading_told_s: float = LOADING_TOLD_S) -> None:
         self._err = err

@@ -44,8 +44,8 @@ def led_outside(boundary: Boundary, work_tree: str, git_dir: str, *, trusted: bo
             continue
         if not _points_back(work_tree, own, shared):
             return (
-                f"this folder's git data lies outside it, at {visible(folder)}, in a repository that does not "
-                "know this folder; start buddy there"
+                f"this folder's git data lies outside it, at {visible(folder)}, in a repository that does "
+                "not know this folder; start buddy there"
             )
     found = _link_outside(own, shared)
     if found or trusted:

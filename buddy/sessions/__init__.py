@@ -1,1 +1,1 @@
-"""What it remembers: journal, snapshot, repair, list, export."""
+"""Sessions on disk: journal, snapshot, repair, list, export."""

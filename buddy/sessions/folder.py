@@ -1,4 +1,5 @@
-"""Where sessions lie: the workspace root, `.buddyx/` in it, ids, and directories only their owner can read.
+"""The folder of sessions: the workspace root, `.buddyx/` in it, ids, and directories only their owner can
+read.
 
 Nothing here follows a symbolic link inside the workspace: a cloned repository may have planted one.
 """

@@ -31,7 +31,7 @@ class Signer(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(header, mac=self._header_mac(header))
 
     def made(self, header: SessionHeader | None) -> bool:
-        """Whether this person made the session on this machine."""
+        """Tell whether this person made the session on this machine."""
         return header is not None and hmac.compare_digest(
             header.mac.encode("utf-8", "replace"), self._header_mac(header).encode()
         )
@@ -50,7 +50,7 @@ class Signer(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(grant, seal=self._grant_mac(session_id, grant))
 
     def granted(self, session_id: str, grant: GrantChanged) -> bool:
-        """Whether this person granted it in this session."""
+        """Tell whether this person granted it in this session."""
         return hmac.compare_digest(
             grant.seal.encode("utf-8", "replace"), self._grant_mac(session_id, grant).encode()
         )

@@ -35,8 +35,8 @@ class NotSavedError(Exception):
 
 
 class SaveState(msgspec.Struct, frozen=True):
-    """Whether everything so far is on the disk or on an ordinary way there. Otherwise `reason` is what the
-    disk said, and `waiting` how many records are in memory alone."""
+    """Tells whether everything so far is on the disk or on an ordinary way there. Otherwise `reason` is what
+    the disk said, and `waiting` how many records are in memory alone."""
 
     saved: bool
     reason: str = ""
@@ -116,7 +116,7 @@ class Journal:
 
     @property
     def path(self) -> str:
-        """Where it is written."""
+        """The path of the journal."""
         return self._appender.path
 
     def append(
@@ -207,7 +207,8 @@ class Journal:
         self._bell.put(None)
 
     def _next(self, pause_s: float) -> tuple[list[_Waiting], _Move | None, bool]:
-        """What to do next. After a failure new records wait out the pause; a move or the end do not."""
+        """Return what to do next. After a failure new records wait out the pause; a move or the end do
+        not."""
         until = time.monotonic() + pause_s
         with contextlib.suppress(queue.Empty):
             while not self._closing:

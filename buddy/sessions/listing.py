@@ -1,4 +1,4 @@
-"""What sessions there are, without loading them: the first line, the last one, and the few lines that name
+"""A list of the sessions, without loading them: the first line, the last one, and the few lines that name
 things, found by their fixed beginning."""
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class SessionSummary(msgspec.Struct, frozen=True):
     answered: bool = True
 
     def matters(self) -> bool:
-        """Whether a person looks for it in a list: a conversation, or one that was named."""
+        """Tell whether a person looks for it in a list: a conversation, or one that was named."""
         return bool(self.name) or self.locked or (self.answered and not self.headless)
 
     def marks(self) -> str:
-        """What keeps a person from simply going on in it, in a few words."""
+        """Say in a few words what keeps a person from going on in it."""
         known = {
             "in use": self.locked,
             "made in another folder": bool(self.made_in),
@@ -133,7 +133,7 @@ def last_saved(sessions: str, files: JournalFiles) -> list[tuple[float, str]]:
 
 
 def is_blank(session: Brief, files: JournalFiles) -> bool:
-    """Whether nothing was ever said or done in it: a buddy that was started, and killed before its first
+    """Tell whether nothing was ever said or done in it: buddy was started, and killed before its first
     prompt. Raises `OSError`."""
     if session.has_said:
         return False

@@ -75,7 +75,7 @@ class LoadedSession(msgspec.Struct, frozen=True):
 
     @property
     def from_snapshot(self) -> bool:
-        """Whether a snapshot saved reading the whole journal."""
+        """Tell whether a snapshot saved reading the whole journal."""
         return self.snapshot_number > 0
 
 
@@ -90,7 +90,7 @@ class Ownership(msgspec.Struct, frozen=True):
 
     @property
     def older(self) -> bool:
-        """Whether it was written before records were sealed."""
+        """Tell whether it was written before records were sealed."""
         return self.header is not None and self.header.version < SEALED_VERSION
 
 

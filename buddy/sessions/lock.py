@@ -31,7 +31,8 @@ _STATES: dict[str, HolderState] = {"T": "stopped", "t": "stopped", "Z": "gone", 
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """Who holds a lock. `started` tells two processes with one number apart ("" when unknown)."""
+    """The process that holds a lock. `started` tells two processes with one number apart ("" when
+    unknown)."""
 
     pid: int
     host: str
@@ -105,7 +106,7 @@ def acquire(directory: str, files: JournalFiles | None = None) -> SessionLock:
 
 
 def is_locked(directory: str, files: JournalFiles) -> bool:
-    """Whether a process writes the session. Changes nothing in the folder."""
+    """Tell whether a process writes the session. Changes nothing in the folder."""
     try:
         with files.opened(os.path.join(directory, NAME), os.O_RDWR) as descriptor:
             files.flock(descriptor)
@@ -137,7 +138,7 @@ def take_over(directory: str, journal: str, files: JournalFiles | None = None) -
 
 
 def holder_state(holder: Holder) -> HolderState:
-    """Whether the holder lives. Only a process of this machine can be looked at."""
+    """Tell whether the holder lives. Only a process of this machine can be looked at."""
     if holder.host != os.uname().nodename:
         return "unknown"
     try:

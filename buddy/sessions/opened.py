@@ -31,8 +31,8 @@ TORN = "journal.torn"
 
 
 class Watch(msgspec.Struct, frozen=True):
-    """Who is told: `saving` when the disk refuses and when it takes again (NOT SAVED), `warn` in one
-    sentence about anything else. `clock` is wall time."""
+    """Listeners of a session's saving: `saving` when the disk refuses and when it takes again (NOT SAVED),
+    `warn` in one sentence about anything else. `clock` is wall time."""
 
     saving: Callable[[SaveState], None] = lambda _state: None
     warn: Callable[[str], None] = lambda _text: None
@@ -67,7 +67,7 @@ class OpenSession:
 
     @property
     def warning(self) -> str:
-        """What is weaker than it should be, one sentence; "" when nothing is."""
+        """Say in one sentence which protection is missing; "" when none is."""
         return self._lock.warning
 
     async def move_to(self, directory: str) -> None:
@@ -185,7 +185,7 @@ def _cut_tail(path: str, loaded: LoadedSession, files: JournalFiles) -> int:
 
 
 def _record_repairs(task: ResumedTask, loaded: LoadedSession, writer: SessionWriter) -> None:
-    """What resuming changed is recorded, so that the journal and the memory go on as one."""
+    """Record what resuming changed, so that the journal and the state in memory agree."""
     number = task.record.number
     raw = next(record for record in loaded.state.tasks if record.number == number)
     if task.record.history != raw.history or raw.partial is not None:

@@ -87,7 +87,7 @@ class PartialWriter:
 
 
 def grown(old: tuple[AssistantPart, ...], new: tuple[AssistantPart, ...]) -> tuple[PartGrowth, ...]:
-    """What of `new` is not in `old`. Replies only grow: parts are never taken away."""
+    """Return what of `new` is not in `old`. Replies only grow: parts are never taken away."""
     found: list[PartGrowth] = []
     for at, part in enumerate(new):
         before = old[at] if at < len(old) else None
@@ -112,7 +112,7 @@ def regrown(parts: tuple[AssistantPart, ...], growth: tuple[PartGrowth, ...]) ->
 
 
 def cut_reply(last: PartialGrown, parts: tuple[AssistantPart, ...]) -> AssistantMessage:
-    """What is known of a reply that never came to its end."""
+    """Return what is known of a reply that never came to its end."""
     return AssistantMessage(last.reply_id, parts, last.model, last.lane, "cut", NO_USAGE)
 
 

@@ -1,4 +1,4 @@
-"""What a journal can say: one record for each kind of line. Kinds and shapes are defined here and nowhere
+"""Journal records: one class for each kind of line. Kinds and shapes are defined here and nowhere
 else; fields added later need defaults, so that older journals stay readable."""
 
 from __future__ import annotations

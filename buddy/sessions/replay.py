@@ -1,5 +1,5 @@
-"""What a session's records add up to. Fed with each record in order, when it is written and when it is read
-again: both give the same state, so a snapshot of it can stand for the records it came from."""
+"""The state a session's records add up to. Fed with each record in order, when it is written and when it is
+read again: both give the same state, so a snapshot of it can stand for the records it came from."""
 
 from __future__ import annotations
 

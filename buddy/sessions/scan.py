@@ -28,9 +28,9 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Scan(msgspec.Struct, frozen=True):
-    """What is in the bytes. `end` is the offset behind the last good line: what follows is a torn tail.
-    `unterminated`: that line has no line feed yet. `problems` says what is damaged before it, a sentence
-    each; `torn` how many bytes follow."""
+    """The records and problems found in a journal's bytes. `end` is the offset behind the last good line:
+    what follows is a torn tail. `unterminated`: that line has no line feed yet. `problems` says what is
+    damaged before it, a sentence each; `torn` how many bytes follow."""
 
     lines: tuple[Found, ...]
     problems: tuple[str, ...]

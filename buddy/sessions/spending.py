@@ -1,4 +1,4 @@
-"""What a person spent today, in all sessions and processes: one small file a day that each appends to.
+"""The person's spending of today, in all sessions and processes: one small file a day that each appends to.
 
 Not part of a session: losing it loses a count, no work. So it is written without waiting for the disk (60
 bytes, 20 µs), and where it can't be written this process still counts its own.

@@ -99,7 +99,7 @@ class SessionWriter:
 
     @property
     def save_state(self) -> SaveState:
-        """Whether everything so far is saved."""
+        """Tells whether everything so far is saved."""
         return self.journal.state
 
     def state(self) -> SessionState:

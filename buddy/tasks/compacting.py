@@ -65,7 +65,8 @@ class Shortened(msgspec.Struct, frozen=True):
 
 
 def shortened(task: Task) -> Shortened:
-    """What the compaction of a task keeps and drops. Raises `TaskError` where nothing was compacted."""
+    """Describe what the compaction of a task keeps and drops. Raises `TaskError` where nothing was
+    compacted."""
     if task.compaction is None or task.compaction.through == 0:
         raise TaskError("nothing is compacted: the model reads the whole conversation")
     through = task.compaction.through
@@ -90,7 +91,7 @@ async def uncompact_task(board: TaskBoard, number: int) -> None:
 
 
 def _failures(task: Task, through: int) -> int:
-    """How often a summary of the same part by the same model has failed."""
+    """Count how often a summary of the same part by the same model has failed."""
     part, model, count = task.failed_summaries
     return count if (part, model) == (through, task.model) else 0
 

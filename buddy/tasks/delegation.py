@@ -32,7 +32,7 @@ _BRIEF = (
 
 
 class Owner(Protocol):
-    """What the board does for its subagents."""
+    """The part of the board that its subagents use."""
 
     parts: BoardParts
     places: Places
@@ -88,7 +88,7 @@ class Delegations:
         return lambda number: with_delegation(services(number))
 
     def depth(self, number: int) -> int:
-        """How many tasks stand above one."""
+        """Return the number of tasks above a task."""
         parent = self._owner.task(number).parent
         return 0 if not parent else 1 + self.depth(parent)
 
@@ -251,7 +251,7 @@ def _title(text: str) -> str:
 
 
 def _share(meter: TokenMeter) -> Budget:
-    """What a subagent gets of its parent's budget, 0 where that has no limit. Raises `ToolError`."""
+    """Return a subagent's share of its parent's budget, 0 where that has no limit. Raises `ToolError`."""
     budget = meter.budget
     tokens = meter.total.input_tokens + meter.total.output_tokens
     dollars_left, tokens_left = budget.max_cost_usd - meter.cost_usd, budget.max_tokens - tokens

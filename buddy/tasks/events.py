@@ -97,7 +97,7 @@ class EventReader:
 
 
 class EventHub:
-    """Where tasks put their events."""
+    """Passes the events of all tasks on to every reader."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now

@@ -44,7 +44,7 @@ class Writes:
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What the calls of a task run in. `tell` says a sentence to the person."""
+    """The surroundings in which the calls of a task run. `tell` says a sentence to the person."""
 
     parts: BoardParts
     task: Task
@@ -146,8 +146,8 @@ def _real(path: str, boundary: Boundary) -> str:
 
 
 def _outside(task: Task, access: Access) -> tuple[object, ...]:
-    """What must stay the same for a result to hold: the outside of what it was read from, and that nobody has
-    taken anything back. Blocks; call it in a thread."""
+    """Return what must stay the same for a result to hold: the state of what it was read from, and the
+    number of undone changes. Blocks; call it in a thread."""
     log = task.services.services.get(UndoLog)
     return (log.switched if isinstance(log, UndoLog) else 0, *map(_stamp, access.reads))
 

@@ -1,4 +1,4 @@
-"""What the task board is built from: records of functions and services, so that tests give their own."""
+"""The parts of the task board: records of functions and services, so that tests give their own."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Library(Protocol):
 
     @property
     def is_loaded(self) -> bool:
-        """Whether nothing is waited for any more."""
+        """Tell whether nothing is waited for any more."""
         ...
 
     async def load(self) -> None:
@@ -68,9 +68,9 @@ class Clock(msgspec.Struct, frozen=True):
 
 
 class TaskServices(msgspec.Struct, frozen=True):
-    """What the tools of one task get. `services` go into `ToolContext`; `copy` makes those of a task that
-    starts from a copy of this one's conversation; `changes` says what became different in files the task has
-    read; `forget_shown` is called when results left the model's context."""
+    """The services the tools of one task get. `services` go into `ToolContext`; `copy` makes those of a task
+    that starts from a copy of this one's conversation; `changes` says what became different in files the task
+    has read; `forget_shown` is called when results left the model's context."""
 
     services: Mapping[type, object]
     copy: Callable[[int], TaskServices]
@@ -79,7 +79,7 @@ class TaskServices(msgspec.Struct, frozen=True):
 
 
 class Workspace(msgspec.Struct, frozen=True):
-    """Where a task works: the project's own tree, or a worktree of it.
+    """The tree a task works in: the project's own tree, or a worktree of it.
 
     `system`: the prompt, which names the place; `facts` looks at a call for the policy (it may raise
     `ToolError`); `services` makes those of a task, by its number; `checkpoints`: None where effects of
@@ -95,7 +95,7 @@ class Workspace(msgspec.Struct, frozen=True):
 
 
 class WorktreeParts(msgspec.Struct, frozen=True):
-    """What worktrees are made with: git's side of it, the person's environment (for what they ignore
+    """The parts worktrees are made with: git's side of it, the person's environment (for what they ignore
     everywhere), the workspace one becomes, and the seal of the states kept of them."""
 
     trees: Worktrees

@@ -1,4 +1,4 @@
-"""Where the tasks of a board work: in the project's own tree, or in worktrees of it."""
+"""The trees in which the tasks of a board work: in the project's own tree, or in worktrees of it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Places:
         return self._worktrees[name]
 
     def parts(self) -> WorktreeParts:
-        """What worktrees are made with. Raises `TaskError` where there are none."""
+        """The parts worktrees are made with. Raises `TaskError` where there are none."""
         if self._parts.worktrees is None:
             raise TaskError("worktrees are not available here")
         return self._parts.worktrees
@@ -110,12 +110,12 @@ class Places:
         return f"not carried over (secret by name, too large, or no file): {names}" if left_out else ""
 
     def states(self) -> WorktreeStates:
-        """What became different in worktrees. Raises `TaskError`."""
+        """The states of worktrees. Raises `TaskError`."""
         return WorktreeStates(self.parts().variables, self.parts().seal)
 
     def told(self, task: Task) -> tuple[UserMessage, ...]:
-        """What a conversation has to know of its workspace and has not been told. Raises `TaskError` where
-        its worktree is gone: before anything is sent there."""
+        """Return what a conversation has to know of its workspace and has not been told. Raises `TaskError`
+        where its worktree is gone: before anything is sent there."""
         tree = task.workspace.worktree
         if tree is None:
             return ()
@@ -138,7 +138,7 @@ class Places:
         return f"{tree.shown} is made again, from the commit the main tree stands on"
 
     def _gone(self, task: Task, tree: Worktree) -> bool:
-        """Whether its worktree was removed because nothing had changed in it. Raises `TaskError` where
+        """Tell whether its worktree was removed because nothing had changed in it. Raises `TaskError` where
         somebody else removed it."""
         missing = self.parts().trees.missing(tree)
         if missing and kept_of(tree) is not None:
@@ -220,7 +220,7 @@ class Places:
         return sorted(path for path in paths if os.path.lexists(path))
 
     def _is_used(self, task: Task, tree: Worktree) -> bool:
-        """Whether another task works in it, or a job still runs."""
+        """Tell whether another task works in it, or a job still runs."""
         others = (one for one in self._tasks.values() if one is not task and not one.closed)
         return any(one.workspace.worktree == tree for one in others) or jobs_run(task)
 
@@ -229,7 +229,7 @@ class Places:
 
 
 def jobs_run(task: Task) -> bool:
-    """Whether a job of anybody still runs."""
+    """Tell whether a job of any task still runs."""
     jobs = task.services.services.get(Jobs)
     return isinstance(jobs, Jobs) and any(job.state != "ended" for job in jobs.all())
 
@@ -245,7 +245,7 @@ def jobs_in(tree: Worktree, tasks: Iterable[Task]) -> tuple[int, ...]:
 
 
 def left_in(tree: Worktree, standing: Standing, number: int, ignored: tuple[str, ...] = ()) -> str:
-    """What stands in a worktree, and what can be done with it."""
+    """Say what a worktree holds, and what can be done with it."""
     what = [counted(len(standing.changed), "changed file")] if standing.changed else []
     what += [counted(standing.own, "commit")] if standing.own else []
     can = f"/worktree diff {number} shows them, merge {number} brings them over, drop {number} removes it"

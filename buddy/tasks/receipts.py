@@ -155,7 +155,7 @@ class TurnFacts:
 
     @property
     def ran_commands(self) -> bool:
-        """Whether a command ran, which may have changed files."""
+        """Tell whether a command ran, which may have changed files."""
         return self._commands
 
     def receipt(self, unseen: str) -> Receipt | None:

@@ -1,4 +1,4 @@
-"""How calls of a task are put into the sandbox, and what happens when it blocked one."""
+"""Sandboxing of a task's calls, and the question to the person when it blocked one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def confinement_for(
 def services_for(
     tool: Tool, services: Mapping[type, object], confinement: Confinement | None
 ) -> Mapping[type, object]:
-    """What a call's tool gets. A plug-in starts only confined commands, and none that outlive its call."""
+    """Return the services a call's tool gets. A plug-in starts only confined commands, and none that outlive
+    its call."""
     children = services.get(ChildProcesses)
     if tool.source == "built-in" or confinement is None or not isinstance(children, ChildProcesses):
         return services
@@ -82,7 +83,7 @@ def put_back_note(sentence: str) -> str:
 
 
 def blocked_note(request: OpeningRequest, answer: str) -> str:
-    """What the model reads about a blocked call."""
+    """Return the text the model reads about a blocked call."""
     return f"[the sandbox blocked {request.reason}; {answer}]"
 
 

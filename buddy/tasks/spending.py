@@ -1,4 +1,4 @@
-"""What the tasks of a session use of tokens and money, and what they may."""
+"""Tokens and money the tasks of a session use, and their limits."""
 
 from __future__ import annotations
 

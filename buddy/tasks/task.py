@@ -77,7 +77,7 @@ class Task:
 
     @property
     def running(self) -> bool:
-        """Whether a turn is under way."""
+        """Tell whether a turn is under way."""
         return self.runner is not None and not self.runner.done()
 
     def start_from(self, original: Task) -> int:
@@ -148,7 +148,7 @@ def title_of(message: UserMessage) -> str:
 
 
 def legal_length(history: list[Message]) -> int:
-    """How much of a history a copy can start with: up to the last exchange whose calls are all answered,
+    """Return how much of a history a copy can start with: up to the last exchange whose calls are answered,
     without words nobody answered yet (the copy would take them up as well)."""
     open_calls: set[str] = set()
     length = 0

@@ -110,8 +110,8 @@ class LoadingProvider:
 
 
 class TurnParts(msgspec.Struct, frozen=True):
-    """What the turns of all tasks share. `call_ids`: those their calls have had; what was judged, begun or
-    changed is kept by them. `refused_openings`: what the person did not want to open in the sandbox."""
+    """The parts the turns of all tasks share. `call_ids`: those their calls have had; what was judged, begun
+    or changed is kept by them. `refused_openings`: what the person did not want to open in the sandbox."""
 
     board: BoardParts
     hub: EventHub
@@ -125,7 +125,7 @@ class TurnParts(msgspec.Struct, frozen=True):
 
 
 def agent_of(shared: TurnParts, task: Task, access: ModelAccess, is_foreground: Callable[[], bool]) -> Agent:
-    """Who answers this turn."""
+    """Return the agent of this turn."""
     limits = shared.board.limits
 
     def held(wait_s: float, kind: ErrorKind) -> None:
@@ -302,7 +302,8 @@ class _TaskTurn:
         return reports or await self.steering() or self._take(task.queued, board.follow_ups)
 
     def _take(self, waiting: list[UserMessage], delivery: str) -> tuple[UserMessage, ...]:
-        """What waits leaves the list here; the journal lets it go when the message itself is recorded."""
+        """Take the waiting words from the list; the journal drops them when the message itself is
+        recorded."""
         count = len(waiting) if delivery == "all" else min(1, len(waiting))
         texts = tuple(waiting[:count])
         del waiting[:count]
@@ -324,7 +325,7 @@ class _TaskTurn:
         )
 
     async def receipt(self) -> Receipt | None:
-        """What the turn changed and checked, journalled."""
+        """Journal and return what the turn changed and checked."""
         self._tell_put_back()  # of jobs that ended meanwhile
         checkpoints = self._task.workspace.checkpoints
         unseen = ""
@@ -337,7 +338,7 @@ class _TaskTurn:
         return found
 
     async def decide(self, call: Call, tool: Tool, arguments: msgspec.Struct) -> Decision:
-        """What the policy says, and the person where it asks."""
+        """Decide by the policy, and ask the person where it says so."""
         decision, facts = await self._decide(call, tool, arguments)
         if facts is not None and isinstance(decision, Allowed):
             self._board.sandboxing.note_allowed(call.id, facts)

@@ -24,7 +24,7 @@ class Window:
         self.closed = asyncio.Event()
 
     def told(self) -> str:
-        """What to add to the outcome of the tests."""
+        """Return what to add to the outcome of the tests."""
         if not self.writes:
             return ""
         lines = list(dict.fromkeys(self.writes))
