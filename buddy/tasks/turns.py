@@ -109,6 +109,10 @@ class LoadingProvider:
             await stream.aclose()
 
 
+MOST_OPENED_RUNS = 6
+"""How often one command is asked about and run again."""
+
+
 class TurnParts(msgspec.Struct, frozen=True):
     """The parts the turns of all tasks share. `call_ids`: those their calls have had; what was judged, begun
     or changed is kept by them. `refused_openings`: what the person did not want to open in the sandbox."""
@@ -251,8 +255,12 @@ class _TaskTurn:
         self, call: Call, tool: Tool, arguments: msgspec.Struct, progress: Progress
     ) -> ToolResult:
         result = await execute(self._around, call, tool, arguments, progress)
-        if result.blocked and not result.ok:
-            result = await self._again(call, tool, arguments, progress, result)
+        for _ in range(MOST_OPENED_RUNS):  # what is opened lets a command come to the next thing it needs
+            if not result.blocked or result.ok:
+                break
+            result, ran = await self._again(call, tool, arguments, progress, result)
+            if not ran:
+                break
         told = self._tell_put_back()
         if told:
             notes = "\n".join(f"[{note}]" for note in told)
@@ -269,26 +277,27 @@ class _TaskTurn:
 
     async def _again(
         self, call: Call, tool: Tool, arguments: msgspec.Struct, progress: Progress, blocked: ToolResult
-    ) -> ToolResult:
-        """Ask the person to open what the sandbox blocked, and run the call once more."""
+    ) -> tuple[ToolResult, bool]:
+        """Ask the person to open what the sandbox blocked, and run the call again; tell whether it ran."""
         board, boundary = self._board, self._task.workspace.boundary
         request = opening_request(blocked.blocked, boundary)
         confinement = board.sandboxing.confinement(call.id)
         if request is None or confinement is None:
-            return blocked
+            return blocked, False
         if not board.attended:
-            return _with_note(blocked, request, "nobody is here to allow that")
+            return _with_note(blocked, request, "nobody is here to allow that"), False
         if request in self._shared.refused_openings:
-            return _with_note(blocked, request, "the person said no to that before")
+            return _with_note(blocked, request, "the person said no to that before"), False
         facts = msgspec.structs.replace(await _facts(self._task, tool, arguments), leaves_sandbox=True)
         board.judged(call.id, facts)
         answer = await self._ask(call, tool, arguments, facts, opening_verdict(request, facts))
         if not isinstance(answer, Allowed):
             self._shared.refused_openings.append(request)
-            return _with_note(blocked, request, "the person said no to that")
+            return _with_note(blocked, request, "the person said no to that"), False
         board.sandboxing.confine(call.id, await opened(confinement, request))
+        board.sandboxing.note_allowed(call.id, facts)
         result = await execute(self._around, call, tool, arguments, progress)
-        return _with_note(result, request, "the person allowed it, and this is the second run")
+        return _with_note(result, request, "the person allowed it, and it ran again"), True
 
     async def steering(self) -> tuple[UserMessage, ...]:
         return self._take(self._task.steering, self._board.steering)

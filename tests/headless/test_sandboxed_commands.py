@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import struct
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -12,10 +14,13 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.messages import ToolMessage
+from buddy.workspace.sandbox.probe import memory_file
 from tests.capabilities import requires
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import YOLO, Desk
+from tests.sandbox_desk import WITHOUT_NAMESPACES
+from tests.through_the_proxy import FETCH, far_server
 from tests.workspace.test_racing_names import RACE
 
 AUTO = ("--permission-mode", "auto")
@@ -119,14 +124,97 @@ async def test_yolo_runs_outside_of_the_sandbox(folder: Path) -> None:
     assert (desk.home / "outside").exists()
 
 
-async def test_a_required_sandbox_that_is_not_there_stops_commands(folder: Path) -> None:
-    async with FakeLLM([reply(call("run_shell", command="ls")), reply("Done.")]) as server:
-        desk = confined_desk(folder, server, level="require")
-        (folder / "bin").mkdir()
-        desk.environment = {"BUDDY_SANDBOX_LEVEL": "require"}
-        await desk.run("exec", "go", *AUTO)
+@requires("bwrap")
+@pytest.mark.parametrize("kind", ["run_shell", "run_tests"])
+async def test_a_required_sandbox_that_is_not_there_stops_commands(folder: Path, kind: str) -> None:
+    words = {"command": "touch ran; cat main.py"} if kind == "run_shell" else {"target": ""}
+    with no_landlock() as before:
+        async with FakeLLM([reply(call(kind, **words)), reply("Done.")]) as server:
+            desk = confined_desk(folder, server, level="require")
+            desk.before = before
+            desk.files(test_it__py="def test_it():\n    open('ran', 'w')\n")
+            await desk.run("exec", "go", *AUTO, pass_fds=(int(before[-2]),))
+            (answer,) = [one.text for one in await desk.history() if isinstance(one, ToolMessage)]
+    assert '[sandbox] level = "require", and there is no sandbox here: bubblewrap does not work' in answer
+    assert "Landlock" in answer
+    assert not (desk.repo / "ran").exists()
+
+
+@requires("bwrap")
+async def test_without_any_sandbox_the_program_works_and_says_so(folder: Path) -> None:
+    with no_landlock() as before:
+        async with FakeLLM([reply(call("run_shell", command="cat main.py")), reply("Done.")]) as server:
+            desk = confined_desk(folder, server)
+            desk.before = before
+            desk.files(main__py="print(1)\n")
+            ran = await desk.run("exec", "go", pass_fds=(int(before[-2]),))
+            (answer,) = [one.text for one in await desk.history() if isinstance(one, ToolMessage)]
+    with no_landlock() as before:
+        desk.before = before
+        doctor = await desk.run("doctor", pass_fds=(int(before[-2]),))
+    assert (ran.code, answer.partition("\n")[0]) == (0, "print(1)")
+    assert "sandbox: none (bubblewrap does not work here" in doctor.out
+    assert "a command that runs can do whatever you can do" in doctor.out
+
+
+@contextlib.contextmanager
+def no_landlock() -> Iterator[tuple[str, ...]]:
+    """Words in front of a program that make a system for it that has neither bubblewrap nor Landlock."""
+    refused = struct.pack(
+        "=HBBIHBBIHBBIHBBI",
+        *(0x20, 0, 0, 0),  # load the number of the system call
+        *(0x15, 0, 1, 444),  # landlock_create_ruleset
+        *(0x06, 0, 0, 0x00050000 | 38),  # ENOSYS
+        *(0x06, 0, 0, 0x7FFF0000),
+    )
+    descriptor = memory_file(refused)
+    try:
+        yield (*WITHOUT_NAMESPACES[:-1], "--seccomp", str(descriptor), "--")
+    finally:
+        os.close(descriptor)
+
+
+@requires("bwrap")
+@pytest.mark.parametrize(
+    ("hosts", "networks", "says"),
+    [
+        (False, False, "[the sandbox blocked the host {far}; nobody is here to allow that]"),
+        (True, False, "[the sandbox blocked a connection to {far} ("),
+        (True, True, "answer of the far server"),
+    ],
+)
+async def test_an_allowed_host_leads_to_a_private_network_only_where_that_is_named(
+    folder: Path, hosts: bool, networks: bool, says: str
+) -> None:
+    async with far_server() as far:
+        settings: dict[str, object] = {
+            "hosts": [far] if hosts else [],
+            "networks": ["127.0.0.0/8"] if networks else [],
+        }
+        async with FakeLLM(
+            [reply(call("run_shell", command=f"python3 fetch.py {far}")), reply("Done.")]
+        ) as server:
+            desk = confined_desk(folder, server, **settings)
+            desk.files(fetch__py=FETCH)
+            await desk.run("exec", "go", *AUTO)
+            (answer,) = [one.text for one in await desk.history() if isinstance(one, ToolMessage)]
+    assert says.format(far=far) in answer
+
+
+@requires("bwrap")
+async def test_a_folder_of_add_dir_can_be_changed_and_its_settings_cannot(folder: Path) -> None:
+    (folder / "more/.vscode").mkdir(parents=True)
+    command = f"cd {folder}/more; touch file; touch .vscode/tasks.json; mkdir .codex"
+    async with FakeLLM([reply(call("run_shell", command="bash script.sh")), reply("Done.")]) as server:
+        desk = confined_desk(folder, server)
+        (desk.repo / "script.sh").write_text(command)
+        await desk.run("exec", "go", "--add-dir", str(folder / "more"), *AUTO)
         (answer,) = [one.text for one in await desk.history() if isinstance(one, ToolMessage)]
-    assert "exit code 0" in answer or 'level = "require"' in answer
+    assert sorted(str(one.relative_to(folder / "more")) for one in (folder / "more").rglob("*")) == [
+        ".vscode",
+        "file",
+    ]
+    assert "the sandbox blocked writing to" in answer
 
 
 @requires("bwrap")

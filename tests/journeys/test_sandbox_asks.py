@@ -44,7 +44,4 @@ async def test_a_blocked_folder_is_opened_by_one_answer(folder: Path) -> None:
             await terminal.has_shown("All done.")
         assert (desk.home / ".tool" / "file").read_text() == "kept\n"
         (answer,) = [one.text for one in await desk.history() if isinstance(one, ToolMessage)]
-    assert (
-        "[the sandbox blocked writing to ~/.tool; the person allowed it, and this is the second run]"
-        in answer
-    )
+    assert "[the sandbox blocked writing to ~/.tool; the person allowed it, and it ran again]" in answer

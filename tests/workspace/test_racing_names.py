@@ -19,7 +19,8 @@ from tests.sandbox_desk import LOOKS, SandboxDesk, sandbox_desk
 LEVELS = [pytest.param(3, marks=requires("bwrap")), pytest.param(2, marks=requires("landlock"))]
 
 RACE = """
-import ctypes, os, sys, threading
+import ctypes, os, sys, threading, time
+end = time.monotonic() + 40
 harmless, wanted = sys.argv[2].encode(), sys.argv[3].encode()
 libc = ctypes.CDLL(None)
 size = max(len(harmless), len(wanted)) + 1
@@ -32,7 +33,7 @@ def swap():
         ctypes.memmove(path, harmless + b"\\0", len(harmless) + 1)
 
 threading.Thread(target=swap, daemon=True).start()
-for _ in range(3000):
+while time.monotonic() < end:
     if sys.argv[1] == "mkdir":
         libc.mkdir(path, 0o755)
         os.path.isdir(harmless) and os.rmdir(harmless)
@@ -124,7 +125,8 @@ async def test_what_landlock_lets_a_race_change_gets_its_content_back(wanted: st
 
 
 OVERWRITE = """
-import ctypes, os, sys, threading
+import ctypes, os, sys, threading, time
+end = time.monotonic() + 40
 wanted = sys.argv[1].encode()
 harmless = os.path.dirname(wanted) + b"/../" * (wanted.count(b"/")) + b"harmless-file"
 libc = ctypes.CDLL(None)
@@ -138,7 +140,7 @@ def swap():
         ctypes.memmove(path, harmless + b"\\0", len(harmless) + 1)
 
 threading.Thread(target=swap, daemon=True).start()
-for _ in range(5000):
+while time.monotonic() < end:
     fd = libc.open(path, os.O_WRONLY | os.O_TRUNC)
     if fd >= 0:
         os.write(fd, b"evil")

@@ -20,12 +20,14 @@ def blocked_of(profile: SandboxProfile, attempts: Attempts, requests: Sequence[H
         for path in attempts.paths
         if not path.startswith(_SET_UP) and (is_reserved(profile, path) or not is_writable(profile, path))
     )
-    hosts = tuple(
-        request.host if request.port == 443 else f"{request.host}:{request.port}"
-        for request in requests
-        if request.refusal
-    )
+    refused = [request for request in requests if request.refusal]
+    hosts = tuple(_where(request) for request in refused if request.is_named)
+    unreachable = (f"{_where(request)} ({request.refusal})" for request in refused if not request.is_named)
     addresses = tuple(
         address for address in attempts.addresses if not address.startswith(("127.", "[::1]", "/", "@"))
     )
-    return Blocked(paths, tuple(dict.fromkeys(hosts)), addresses)
+    return Blocked(paths, tuple(dict.fromkeys(hosts)), tuple(dict.fromkeys((*unreachable, *addresses))))
+
+
+def _where(request: HostRequest) -> str:
+    return request.host if request.port in (0, 443) else f"{request.host}:{request.port}"

@@ -33,11 +33,13 @@ _HTTPS = 443
 
 
 class HostRequest(msgspec.Struct, frozen=True):
-    """One command's wish to reach a host. `refusal` is "" when the tunnel was opened."""
+    """One command's wish to reach a host. `refusal` is "" when the tunnel was opened; `is_named`: a rule for
+    the host's name is what is missing."""
 
     host: str
     port: int
     refusal: str
+    is_named: bool = True
 
 
 class Pass(msgspec.Struct):
@@ -120,7 +122,8 @@ class SandboxProxy:
             )
             return
         refusal, addresses = await self._judge(request, holder)
-        holder.note(HostRequest(request.host or request.line, request.port, refusal))
+        is_named = bool(request.host) and not self._is_open(request, holder)
+        holder.note(HostRequest(request.host or request.target, request.port, refusal, is_named))
         if refusal:
             await _refuse(writer, "403 Forbidden", refusal)
             return
@@ -135,7 +138,7 @@ class SandboxProxy:
             return "the host cannot be read", ()
         if self._tunnels > MAX_TUNNELS:
             return f"more than {MAX_TUNNELS} connections at once", ()
-        if not is_allowed(request.host, request.port, (*holder.hosts, *self._allowed())):
+        if not self._is_open(request, holder):
             where = request.host if request.port == _HTTPS else f"{request.host}:{request.port}"
             return f'{where} is not an allowed host; [sandbox] hosts = ["{where}"] allows it', ()
         networks = self._networks()
@@ -146,6 +149,9 @@ class SandboxProxy:
             return "", (judged.address,)
         addresses = await resolve_and_judge(judged.host, request.port, self._resolver, networks)
         return (addresses.reason, ()) if isinstance(addresses, Refused) else ("", addresses)
+
+    def _is_open(self, request: _Request, holder: Pass) -> bool:
+        return is_allowed(request.host, request.port, (*holder.hosts, *self._allowed()))
 
     async def _tunnel(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int, addresses: Sequence[str]
@@ -166,6 +172,7 @@ class SandboxProxy:
 class _Request(msgspec.Struct, frozen=True):
     method: str
     line: str
+    target: str
     host: str
     port: int
     name: str
@@ -196,7 +203,7 @@ def _parse(head: bytes) -> _Request:
     name, password = _credentials(given.partition(":")[2].strip())
     known = host[1:-1] if host.startswith("[") else canonical_host(host)
     readable = method == "CONNECT" and 0 < number < 65536
-    return _Request(method, line, known if readable else "", number, name, password)
+    return _Request(method, line, rest.rpartition(" ")[0], known if readable else "", number, name, password)
 
 
 def _credentials(text: str) -> tuple[str, str]:
