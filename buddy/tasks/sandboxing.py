@@ -46,7 +46,11 @@ def services_for(
 
 def opening_verdict(request: OpeningRequest, facts: Facts) -> Verdict:
     """The question about a blocked call: only the person answers it, and what was named can be remembered."""
-    how = "Run it again outside of the sandbox?" if request.outside else "Run it again with that open?"
+    how = (
+        "It works only outside of the sandbox, with all your rights. Run it there?"
+        if request.outside
+        else "Open that and run the command again?"
+    )
     rules = opening_rules(request.openings, facts.main or facts.root)
     return Verdict(
         decision="ask",
