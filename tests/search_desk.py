@@ -17,13 +17,11 @@ from buddy.tools.search import grep
 from buddy.workspace.approved import Approved
 from buddy.workspace.environment import ChildEnvironment
 from buddy.workspace.processes import ChildProcesses, ProcessSettings
-from buddy.workspace.search_run import Engine, SearchSettings
-
-ENGINES: tuple[Engine, ...] = ("rg", "git", "own")
+from buddy.workspace.search_run import SearchSettings
 
 
 class SearchDesk:
-    """Asks search tools about `root`; programs help from the first file on unless `unaided_s` says later."""
+    """Asks search tools about `root`."""
 
     def __init__(self, root: Path, children: ChildProcesses) -> None:
         self.root = root
@@ -35,14 +33,12 @@ class SearchDesk:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
 
-    async def ask(
-        self, tool: Tool, engine: Engine = "auto", limit_s: float = 10, unaided_s: float = 0, **arguments: Any
-    ) -> str:
+    async def ask(self, tool: Tool, limit_s: float = 10, **arguments: Any) -> str:
         services = {
             Boundary: Boundary(str(self.root), str(self.root), "/nonexistent-home"),
             Approved: Approved(),
             ChildProcesses: self.children,
-            SearchSettings: SearchSettings(time_limit_s=limit_s, engine=engine, unaided_s=unaided_s),
+            SearchSettings: SearchSettings(time_limit_s=limit_s),
         }
         context = ToolContext(1, "c", lambda _text: None, self.cancelled, services)
         try:

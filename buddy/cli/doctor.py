@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import os
 import platform
@@ -79,8 +80,8 @@ def _findings(options: Options, place: Place) -> Iterator[Finding]:
     for name, why in (("git", "git tools and checkpoints"), ("bash", "the shell tool")):
         found = shutil.which(name)
         yield Finding("ok", f"{name}: {found}") if found else Finding("bad", f"{name} is missing: no {why}")
-    rg = shutil.which("rg")
-    yield Finding("ok", f"rg: {rg}") if rg else Finding("note", "rg is not installed: searching is slower")
+    if importlib.util.find_spec("re2") is None:
+        yield Finding("note", "google-re2 is not installed: searching is slower")
     yield from _sandbox(options, place)
     yield from _folders(place)
     yield from _last_session(options, place)

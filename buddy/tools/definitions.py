@@ -66,7 +66,7 @@ async def find_definition(
         raise ToolError(f"expected the name of a function, class or type, found {visible(name[:80])!r}")
     run = search_run(ctx)
     pattern = checked_pattern(
-        rf"(?<![\w$]){re.escape(short)}(?![\w$])", literal=False, ignore_case=False, multiline=False
+        rf"(?:^|[^\w$]){re.escape(short)}(?:$|[^\w$])", literal=False, ignore_case=False, multiline=False
     )
     place = await stoppable(run, lambda stopped: place_of(ctx, path, None, stopped))
     known = tuple(file for file in place.corpus.files if extension_of(file) in BY_EXTENSION)

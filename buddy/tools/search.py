@@ -55,8 +55,6 @@ def search_run(ctx: ToolContext) -> SearchRun:
         task_id=ctx.task_id,
         cancelled=ctx.cancelled,
         deadline=time.monotonic() + settings.time_limit_s,
-        engine=settings.engine,
-        unaided_s=settings.unaided_s,
     )
 
 
@@ -73,7 +71,7 @@ def place_of(
         if not stat.S_ISREG(status.st_mode):
             raise ToolError(f"{target.shown} is neither a file nor a folder; nothing in it can be searched")
         top, name = os.path.split(target.real)
-        corpus = Corpus(top, (name,), 1, ruled=False)
+        corpus = Corpus(top, (name,))
         return Place(target, _prefix(boundary, top), corpus, Walked(files=[name]), (), named=True)
     rules = IgnoreTree(boundary.root)
     ruled = not rules.ignored(target.real, True)
@@ -86,7 +84,7 @@ def place_of(
     if secret:
         left_out = frozenset(secret)
         names = [name for name in names if name not in left_out]
-    corpus = Corpus(target.real, tuple(names), len(found.files), ruled)
+    corpus = Corpus(target.real, tuple(names))
     return Place(target, prefix, corpus, found, secret, named=False)
 
 
@@ -234,7 +232,7 @@ async def _in_ignored(
 ) -> Found:
     """What the files that were left out hold: only counted, in little time."""
     deadline = min(run.deadline, time.monotonic() + IGNORED_S)
-    run = msgspec.structs.replace(run, deadline=deadline, engine="own")
+    run = msgspec.structs.replace(run, deadline=deadline)
     top = place.corpus.top
     boundary = ctx.service(Boundary)
 
@@ -252,7 +250,7 @@ async def _in_ignored(
 
     names, whole = await stoppable(run, work)
     try:
-        corpus = Corpus(top, names, len(names), ruled=False)
+        corpus = Corpus(top, names)
         found = await find(run, pattern, corpus, Wanted(enough=MAX_COUNTED))
     except ToolError:  # too slow for the little time: then it is told that they were not searched
         return nothing(done=False)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Literal
+from typing import Literal, NamedTuple
 
 MAX_FILE_BYTES = 64_000_000
 PROBE_BYTES = 8192
@@ -58,6 +58,26 @@ def _all(descriptor: int, size: int) -> bytes:
             break
         data += more
     return data
+
+
+class Text(NamedTuple):
+    """What a file's bytes say, as UTF-8 with newlines only; a binary file's bytes as if they were latin-1."""
+
+    data: bytes
+    ascii: bool
+    binary: bool
+
+
+def text_of(data: bytes) -> Text:
+    """The text of a file. Invalid UTF-8 is read as latin-1."""
+    if data.isascii() and data.find(0, 0, PROBE_BYTES) < 0:
+        if b"\r" in data:
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        return Text(data, True, False)  # by place: this is done for every file of a search
+    text = decoded(data)
+    if text is None:
+        return Text(data.decode("latin-1").encode(), data.isascii(), binary=True)
+    return Text(text.encode(), text.isascii(), binary=False)
 
 
 def decoded(data: bytes) -> str | None:

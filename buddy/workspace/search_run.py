@@ -1,5 +1,5 @@
-"""Running a search: buddy's own engine says what matches, in a child process wherever a pattern might take
-for ever. Where that takes long, rg or git tell which of the other files need no look.
+"""Running a search: RE2 inside the program, and `re` in a child process, which can be killed, for the files
+about which RE2 cannot tell.
 """
 
 from __future__ import annotations
@@ -10,41 +10,29 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
 from buddy.agent.tool import ToolError
-from buddy.workspace.file_bytes import MAX_FILE_BYTES
-from buddy.workspace.git_config import inert_options
-from buddy.workspace.ignore import repository_above
-from buddy.workspace.launch import trusted_program
 from buddy.workspace.processes import ChildProcesses, Request
-from buddy.workspace.search_extract import Found, Job, found_from, never, nothing, search
+from buddy.workspace.search_extract import Found, Hit, Job, found_from, nothing, search
 from buddy.workspace.search_pattern import SearchPattern
+from buddy.workspace.search_re2 import Re2Matcher
 
 T = TypeVar("T")
-UNAIDED_S = 0.03
-"""Searched alone; as much as starting a program and reading its answer costs."""
-MATCHING_SHARE = 5
-"""Where more than one file in so many matches, a program would not save enough."""
-LONG_LITERAL = 3
-"""Text so long is found by buddy as fast as by git."""
 STUCK_S = 1.5
 """A pattern that gets nowhere for so long never will."""
 POLL_S = 0.05
-
-
-Engine = Literal["auto", "rg", "git", "own"]
+GRACE_S = 0.5
+"""After the deadline, for work that stops at its next look."""
 
 
 class SearchSettings(msgspec.Struct, frozen=True):
-    """How searches are run. `engine`: which program may help, "own" is none; `unaided_s`: after what time."""
+    """How searches are run."""
 
     time_limit_s: float = 10
-    engine: Engine = "auto"
-    unaided_s: float = UNAIDED_S
 
 
 class SearchRun(msgspec.Struct, frozen=True):
@@ -55,8 +43,6 @@ class SearchRun(msgspec.Struct, frozen=True):
     task_id: int
     cancelled: asyncio.Event
     deadline: float
-    engine: Engine = "auto"
-    unaided_s: float = UNAIDED_S
 
     @property
     def left_s(self) -> float:
@@ -65,13 +51,10 @@ class SearchRun(msgspec.Struct, frozen=True):
 
 
 class Corpus(msgspec.Struct, frozen=True):
-    """Files to search, in order, relative to a real path. `among`: how many there are in that place, ignored
-    ones aside; `ruled`: ignore rules were applied."""
+    """Files to search, in order, relative to a real path."""
 
     top: str
     files: tuple[str, ...]
-    among: int
-    ruled: bool = True
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -95,7 +78,9 @@ async def stoppable(run: SearchRun, work: Callable[[Callable[[], bool]], T]) -> 
     running = asyncio.get_running_loop().run_in_executor(None, work, stopped)
     waiter = asyncio.ensure_future(run.cancelled.wait())
     try:
-        await asyncio.wait({running, waiter}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            {running, waiter}, timeout=run.left_s + GRACE_S, return_when=asyncio.FIRST_COMPLETED
+        )
     finally:
         waiter.cancel()
         if not running.done() or run.cancelled.is_set():
@@ -103,7 +88,12 @@ async def stoppable(run: SearchRun, work: Callable[[Callable[[], bool]], T]) -> 
             running.add_done_callback(_looked_at)
     if run.cancelled.is_set():
         raise asyncio.CancelledError
-    return await running
+    if not running.done():
+        raise ToolError(
+            "the search reached its time limit in the middle of a large file and was stopped: nothing is "
+            "known. Search a smaller path, use glob, or a simpler pattern."
+        )
+    return running.result()
 
 
 def _looked_at(done: asyncio.Future[Any]) -> None:
@@ -119,165 +109,54 @@ async def find(run: SearchRun, pattern: SearchPattern, corpus: Corpus, wanted: W
         files=list(corpus.files),
         source=pattern.source,
         flags=pattern.flags,
-        literals=list(pattern.literals),
-        signs=pattern.signs,
+        literal=pattern.literal,
         multiline=pattern.multiline,
         first=wanted.first,
         last=wanted.last,
         enough=wanted.enough,
         once=wanted.once,
-        longest=0 if pattern.linear else pattern.longest,
     )
-    here = pattern.linear or pattern.longest > 0
-    found = nothing(done=not job["files"])
-    if here:
-        found = await _here(run, job, _after(run.unaided_s, len(job["files"])))
-    if found.done or not run.left_s:
-        return found
-    job = _rest(job, found)
-    if len(found.files) * MATCHING_SHARE <= found.searched:
-        needless = await narrow(run, pattern, corpus, len(job["files"]))
-        job["files"] = [name for name in job["files"] if name not in needless]
-    if here:
-        part = await _here(run, job, never)
-        found, job = _joined(found, part), _rest(job, part)
-    if not pattern.linear and not found.done and run.left_s:
-        found = _joined(found, await _in_child(run, job))
-        job["files"] = []
-    left = job["files"]
-    return found._replace(searched=corpus.files.index(left[0]) if left else len(corpus.files))
+    matcher = Re2Matcher(pattern)
+    if not matcher.is_sure:  # which matches are the first ones is known when the child has answered
+        job["first"] = 0
+    found = await stoppable(run, lambda stopped: search(job, matcher, stopped, lambda _number: None))
+    if not found.undecided:
+        return found._replace(hits=found.hits[wanted.first - job["first"] :])
+    rest = nothing(done=False)
+    if run.left_s:
+        rest = await _in_child(run, {**job, "files": found.undecided})
+    return merged(job["files"], found, rest, wanted)
 
 
-async def _here(run: SearchRun, job: Job, pauses: Callable[[int], bool]) -> Found:
-    return await stoppable(run, lambda stopped: search(job, stopped, lambda _number: None, pauses))
-
-
-def _after(seconds: float, files: int) -> Callable[[int], bool]:
-    """Pause after some time, unless most of the files are done by then."""
-    until = time.monotonic() + seconds
-    return lambda number: number * 2 < files and time.monotonic() >= until
-
-
-def _rest(job: Job, found: Found) -> Job:
-    """The job from the file on before which a search ended."""
-    return {
-        **job,
-        "files": job["files"][found.searched :],
-        "first": max(0, job["first"] - found.total),
-        "last": max(0, job["last"] - found.total),
-        "enough": max(0, job["enough"] - found.total),
-    }
-
-
-def _joined(one: Found, other: Found) -> Found:
-    """What was found in some files, and then in the files after them."""
-    before = len(one.files)
-    return Found(
-        one.total + other.total,
-        [*one.files, *other.files],
-        [*one.hits, *(hit._replace(file=hit.file + before) for hit in other.hits)],
-        [*one.binary, *other.binary],
-        [*one.large, *other.large],
-        [*one.unreadable, *other.unreadable],
-        one.searched + other.searched,
-        other.done,
-        other.more,
-    )
-
-
-# Narrowing down
-
-
-async def narrow(run: SearchRun, pattern: SearchPattern, corpus: Corpus, left: int) -> frozenset[str]:
-    """Files a program found no match in, so that nobody needs to look at them. All it says nothing about are
-    looked at: those it could not read or left out, and every one where it failed or took too long. `left`:
-    how many files are still to be searched; a program looks at the whole place."""
-    if run.children is None or run.engine == "own" or left * 4 < corpus.among:
-        return frozenset()
-    path = run.children.environment.variables.get("PATH", "")
-    rg = trusted_program("rg", path, run.workspace) if run.engine in ("auto", "rg") else None
-    expression = pattern.loose_rust or _spelled_out(pattern)
-    if rg is not None and expression:
-        return await unmatched(run, run.children, _rg_command(rg, expression, corpus), corpus.top)
-    git = trusted_program("git", path, run.workspace) if run.engine in ("auto", "git") else None
-    quick = run.engine == "auto" and min(map(len, pattern.literals), default=0) >= LONG_LITERAL
-    if git is not None and pattern.loose_pcre and not quick:
-        names = await unmatched(run, run.children, _git_command(git, pattern.loose_pcre, corpus), corpus.top)
-        return names - await stoppable(run, lambda stopped: _large(corpus.top, names, stopped))
-    return frozenset()
-
-
-def _spelled_out(pattern: SearchPattern) -> str:
-    """What rg looks for where the pattern spans lines: the text it holds, in case that matters."""
-    if pattern.ignore_case:
-        return ""
-    return "|".join("".join(f"\\x{ord(char):02x}" for char in text) for text in pattern.literals)
-
-
-def _rg_command(rg: str, expression: str, corpus: Corpus) -> tuple[str, ...]:
-    """Bytes as they are, so that no guess about an encoding loses a file; UTF-16 is always looked at. What is
-    ignored need not be the same to rg: it only decides what rg looks at."""
-    options = "--no-config --no-messages --color=never --files-without-match --null --text --encoding=none"
-    places = "--hidden --no-require-git --no-ignore-dot --no-ignore-global --glob=!.git --glob=!.buddyx"
-    ruled = () if corpus.ruled else ("--no-ignore",)
-    size = f"--max-filesize={MAX_FILE_BYTES}"
-    expressions = ("--regexp", expression, "--regexp", "(?-u:\\xff\\xfe|\\xfe\\xff)")
-    return (rg, *options.split(), *places.split(), *ruled, size, *expressions, "--", ".")
-
-
-def _git_command(git: str, expression: str, corpus: Corpus) -> tuple[str, ...]:
-    """git looks at bytes where the locale has no characters. It walks by itself, not into repositories
-    inside."""
-    repository = repository_above(corpus.top) or corpus.top
-    before = (
-        "--no-pager",
-        f"--work-tree={repository}",
-        *inert_options(()),
-        "-c",
-        "core.excludesFile=/dev/null",
-    )
-    options = "--no-index --exclude-standard --no-full-name --files-without-match -z -a -P"
-    expressions = ("-e", expression, "-e", "\\xff\\xfe|\\xfe\\xff")
-    return (git, *before, "grep", *options.split(), *expressions, "--", ".")
-
-
-_PROGRAM_ENVIRONMENT = {
-    "LC_ALL": "C",  # with a UTF-8 locale git would lose files in other encodings
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_ALLOW_PROTOCOL": "none",
-    "GIT_LITERAL_PATHSPECS": "1",
-}
-
-
-async def unmatched(
-    run: SearchRun, children: ChildProcesses, argv: tuple[str, ...], top: str
-) -> frozenset[str]:
-    """The NUL-separated names a program prints, in half of the time that is left; whether it succeeds makes
-    no difference. A name that is cut off is none of the files."""
-    output: list[bytes] = []
-    request = Request(argv, top, run.task_id, env=_PROGRAM_ENVIRONMENT, kept=False, limited=False)
-    try:
-        await children.run(request, timeout_s=run.left_s / 2, cancelled=run.cancelled, listener=output.append)
-    except ToolError:  # it cannot be started: then it helps nobody
-        return frozenset()
-    return await stoppable(run, lambda _stopped: _names(b"".join(output)))
-
-
-def _large(top: str, names: frozenset[str], stopped: Callable[[], bool]) -> set[str]:
-    """Those that git read though they are too large: whoever reads them tells so, whatever program helps."""
-    found: set[str] = set()
-    for name in names:
-        try:
-            if stopped() or os.lstat(f"{top}/{name}").st_size > MAX_FILE_BYTES:
-                found.add(name)
-        except OSError:
-            found.add(name)
-    return found
-
-
-def _names(output: bytes) -> frozenset[str]:
-    return frozenset(name.removeprefix("./") for name in os.fsdecode(output).split("\0")[:-1])
+def merged(files: Sequence[str], found: Found, rest: Found, wanted: Wanted) -> Found:
+    """What two searches found, the second in files that the first left undecided, as one search of all files
+    in their order tells it."""
+    parts = (found, rest)
+    place = {name: number for number, name in enumerate(files)}
+    hits: dict[str, list[Hit]] = {}
+    for part in parts:
+        for hit in part.hits:
+            hits.setdefault(part.files[hit.file][0], []).append(hit)
+    searched = found.searched
+    if rest.searched < len(found.undecided):
+        searched = min(searched, place[found.undecided[rest.searched]])
+    counts = sorted((place[name], name, count) for part in parts for name, count in part.files)
+    whole = nothing(done=found.done and rest.done)
+    total = 0
+    for number, name, count in counts:
+        for at, hit in enumerate(hits.get(name, ()), total):
+            if wanted.first <= at < wanted.last:
+                whole.hits.append(hit._replace(file=len(whole.files)))
+        whole.files.append((name, count))
+        total += count
+        if total >= wanted.enough:
+            searched = number + 1
+            whole = whole._replace(done=True, more=searched < len(files))
+            break
+    for kind in ("binary", "large", "unreadable"):
+        names = sorted((*getattr(found, kind), *getattr(rest, kind)), key=place.__getitem__)
+        getattr(whole, kind).extend(name for name in names if place[name] < searched or not whole.more)
+    return whole._replace(total=total, searched=searched)
 
 
 # A child process for patterns that may never end
@@ -293,13 +172,11 @@ _BARE_CHILD = (  # the standard library stays first: nothing that is installed c
 async def _in_child(run: SearchRun, job: Job) -> Found:
     import tempfile  # here: 3 ms that only such a pattern needs
 
-    if not job["files"]:
-        return nothing(done=True)
     if run.children is None:
         raise ToolError("this pattern may take very long and nothing can watch over it here; make it simpler")
     with tempfile.TemporaryDirectory(prefix=f"buddy-search-{os.getpid()}-") as folder:
         names = [os.path.join(folder, name) for name in ("job", "answer", "place")]
-        _write_job(names[0], {**job, "longest": 0})
+        _write_job(names[0], job)
         request = Request(
             (sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", _BARE_CHILD, _PACKAGES, *names),
             job["top"],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,30 +11,18 @@ from buddy.workspace.search_extract import Job
 from buddy.workspace.search_pattern import SearchPattern
 
 
-def job_of(folder: Path, **changed: Any) -> Job:
-    """Lines with a b, the first ten in full, unless a field of the job is `changed`."""
+def job_of(folder: Path, asked: SearchPattern, **changed: Any) -> Job:
+    """The first ten matches in full, unless a field of the job is `changed`."""
     job = Job(
         top=str(folder),
         files=sorted(os.listdir(folder)),
-        source="b",
-        flags=int(re.MULTILINE),
-        literals=[],
-        signs=None,
-        multiline=False,
+        source=asked.source,
+        flags=asked.flags,
+        literal=asked.literal,
+        multiline=asked.multiline,
         first=0,
         last=10,
         enough=sys.maxsize,
         once=False,
-        longest=0,
     )
     return Job(**{**job, **changed})
-
-
-def known_of(asked: SearchPattern) -> dict[str, Any]:
-    """A pattern's fields of a job, with all that helps to find its matches."""
-    return {
-        "source": asked.source,
-        "flags": asked.flags,
-        "literals": list(asked.literals),
-        "signs": asked.signs,
-    }

@@ -1,4 +1,4 @@
-"""The same answers from rg, git and buddy's own engine, whichever of them looks at a file."""
+"""The same answers whichever engine looks at a file, with RE2 installed or not."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ import asyncio
 import os
 import random
 import subprocess
+import sys
+import threading
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from buddy.agent.tool import ToolError
 from buddy.tools.search import grep
-from buddy.workspace.search_pattern import prepare
-from buddy.workspace.search_run import Corpus, Engine, SearchRun, narrow, unmatched
-from tests.capabilities import requires
-from tests.search_desk import ENGINES, SearchDesk, search_desk
+from buddy.workspace import search_re2
+from buddy.workspace.search_extract import Found
+from buddy.workspace.search_run import SearchRun, Wanted, merged, stoppable
+from tests.search_desk import SearchDesk, search_desk
 
 
 @pytest.fixture
@@ -120,110 +123,75 @@ PATTERNS: tuple[dict[str, Any], ...] = (
 )
 
 
-async def test_rg_git_and_the_own_engine_give_the_same_answers_on_every_trap(desk: SearchDesk) -> None:
+@pytest.fixture
+def without_re2(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Hides the package from now on."""
+
+    def hide() -> None:
+        monkeypatch.setitem(sys.modules, "re2", None)
+        search_re2._re2.cache_clear()
+
+    return hide
+
+
+async def test_the_answers_are_the_same_where_there_is_no_re2(
+    desk: SearchDesk, without_re2: Callable[[], None]
+) -> None:
     traps(desk)
-    for arguments in PATTERNS:
-        answers = {engine: await desk.ask(grep, engine, **arguments) for engine in ENGINES}
+    with_it = [await desk.ask(grep, **arguments) for arguments in PATTERNS]
+    without_re2()
+    try:
+        assert [await desk.ask(grep, **arguments) for arguments in PATTERNS] == with_it
+    finally:
+        search_re2._re2.cache_clear()
+    assert not any(answer.startswith("refused") for answer in with_it)
 
-        assert answers["rg"] == answers["own"], arguments
-        assert answers["git"] == answers["own"], arguments
-        assert not answers["own"].startswith("refused"), answers["own"]
 
-
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("unaided_s", [0.0005, 0.002, 60])
-async def test_it_makes_no_difference_where_a_program_takes_over(
-    desk: SearchDesk, engine: Engine, unaided_s: float
+@pytest.mark.parametrize("pattern", [r"foo\b.", r"foo(?= )", r"(f)oo\1?\b", "foo"])
+@pytest.mark.parametrize(("offset", "limit"), [(0, 100), (3, 4), (90, 40), (400, 10)])
+async def test_pages_are_the_same_whichever_engine_decides_about_a_file(
+    desk: SearchDesk, pattern: str, offset: int, limit: int, without_re2: Callable[[], None]
 ) -> None:
-    source = random.Random(3)
-    words = ("needle", "hay", "stack", "é", "def self", "NEEDLE")
-    for n in range(400):
-        desk.put(
-            f"{n % 7}/{n}.txt", "".join(f"{source.choice(words)} {n}\n" for _ in range(source.randrange(9)))
-        )
-    cases: tuple[dict[str, Any], ...] = (
-        {"pattern": "needle 1"},
-        {"pattern": "needle 39[0-9]", "offset": 3, "limit": 4},
-        {"pattern": "[a-z]+ 1.$", "mode": "count", "limit": 7},
-        {"pattern": "def.*7", "mode": "files"},
-        {"pattern": "needle 399|HAY 3", "ignore_case": True, "limit": 5},
-        {"pattern": "nothing", "mode": "count"},
+    chance = random.Random(5)
+    words = ("foo bar", "fooé", "hay", "é foo x", "foo")
+    for n in range(60):
+        desk.put(f"{n:02}.txt", "".join(f"{chance.choice(words)}\n" for _ in range(chance.randrange(9))))
+    page = {"pattern": pattern, "offset": offset, "limit": limit}
+
+    mixed = [await desk.ask(grep, mode=mode, **page) for mode in ("content", "files", "count")]
+    without_re2()
+    try:
+        assert [await desk.ask(grep, mode=mode, **page) for mode in ("content", "files", "count")] == mixed
+    finally:
+        search_re2._re2.cache_clear()
+
+
+@pytest.mark.parametrize("enough", [1, 5, 6, 7, 11, 100])
+def test_counting_ends_at_the_same_file_as_in_one_search(enough: int) -> None:
+    files = ("a", "b", "c", "d", "e")
+    nothing = Found(0, [], [], [], [], [], 0, done=True, more=False, undecided=[])
+    counts = {"a": 2, "c": 3, "d": 1, "e": 5}
+    first = nothing._replace(
+        files=[("a", 2), ("e", 5)], binary=["b"], searched=5, undecided=["c", "d"], total=7
     )
+    second = nothing._replace(files=[("c", 3), ("d", 1)], searched=2, total=4)
+    total, searched = 0, 0
+    while searched < len(files) and total < enough:
+        total += counts.get(files[searched], 0)
+        searched += 1
 
-    for arguments in cases:
-        apart = await desk.ask(grep, engine, unaided_s=unaided_s, **arguments)
-        assert apart == await desk.ask(grep, "own", **arguments), arguments
+    whole = merged(files, first, second, Wanted(enough=enough))
 
-
-def run_of(desk: SearchDesk, engine: Engine, seconds: float = 10) -> SearchRun:
-    deadline = time.monotonic() + seconds
-    return SearchRun(desk.children, str(desk.root), 1, desk.cancelled, deadline, engine)
-
-
-@requires("rg")
-@pytest.mark.parametrize("engine", ["rg", "git"])
-async def test_programs_name_the_files_that_need_no_look_and_no_others(
-    desk: SearchDesk, engine: Engine
-) -> None:
-    desk.put("a.txt", "needle\n")
-    desk.put("b.txt", "hay\n")
-    desk.put("deep/c d\n.txt", "hay\n")
-    desk.put(".hidden/e.txt", "hay\n")
-    desk.put("out/f.txt", "hay\n")
-    desk.put(".gitignore", "out\n")
-    with (desk.root / "huge.txt").open("wb") as file:
-        file.truncate(65_000_000)
-    names = (".gitignore", ".hidden/e.txt", "a.txt", "b.txt", "deep/c d\n.txt")
-    pattern = prepare("needle", literal=False, ignore_case=False, multiline=False)
-
-    needless = await narrow(run_of(desk, engine), pattern, Corpus(str(desk.root), names, 6), 5)
-
-    assert needless - {"huge.txt"} == {".gitignore", ".hidden/e.txt", "b.txt", "deep/c d\n.txt"}
-    assert (await desk.ask(grep, engine, pattern="needle")).splitlines()[-1] == (
-        "[not searched, over 64 MB (use the shell): huge.txt]"
-    )
+    assert (whole.total, whole.searched, whole.more) == (total, searched, searched < len(files))
+    assert whole.files == [(name, counts[name]) for name in files[:searched] if name in counts]
+    assert whole.binary == ["b"][: searched > 1]
 
 
-async def test_names_git_is_told_to_print_from_the_top_are_not_those_of_other_files(desk: SearchDesk) -> None:
-    traps(desk)
-    desk.put(".git/config", "[grep]\n\tfullName = true\n")
-    desk.put("sub/a.txt", "hay\n")
-    desk.put("sub/sub/a.txt", "needle\n")
-
-    answer = await desk.ask(grep, "git", pattern="^needle$", path="sub")
-
-    assert answer.splitlines()[:2] == ["sub/sub/a.txt", "1:needle"]
-
-
-async def test_a_program_that_fails_is_cut_off_or_takes_too_long_has_said_what_it_said(
-    desk: SearchDesk,
-) -> None:
-    async def said(*argv: str, seconds: float = 10) -> frozenset[str]:
-        return await unmatched(run_of(desk, "rg", seconds), desk.children, argv, str(desk.root))
-
-    assert await said("bash", "-c", r"printf 'a\0./b\0c'; exit 2") == {"a", "b"}
-    for seconds in (1, 5, 20):
-        late = await said("bash", "-c", r"printf 'a\0'; sleep 60", seconds=seconds)
-        if late:  # otherwise the machine was slower than that
-            break
-    assert late == {"a"}
-    assert await said("/nonexistent/rg") == frozenset()
-
-
-async def test_what_programs_print_is_never_kept_on_the_disk(desk: SearchDesk) -> None:
-    argv = ("bash", "-c", r"head -c 300000 /dev/zero | tr '\0' x; printf '\0'")
-
-    found = await unmatched(run_of(desk, "rg"), desk.children, argv, str(desk.root))
-
-    assert found == {"x" * 300_000}
-    assert not (desk.root.parent / "out").exists()
-
-
-async def test_a_search_that_a_program_helps_is_left_at_once_when_cancelled(desk: SearchDesk) -> None:
+async def test_a_search_is_left_at_once_when_cancelled(desk: SearchDesk) -> None:
     for n in range(3000):
         desk.put(f"{n % 30}/{n}.txt", "hay\n" * 20)
     before = set(psutil.Process().children())
-    asking = asyncio.create_task(desk.ask(grep, "rg", pattern="needle"))
+    asking = asyncio.create_task(desk.ask(grep, pattern=r"(h)ay\1?needle"))
     await asyncio.sleep(0.02)
 
     desk.cancelled.set()
@@ -231,3 +199,21 @@ async def test_a_search_that_a_program_helps_is_left_at_once_when_cancelled(desk
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(asking, 30)
     assert set(psutil.Process().children()) <= before
+
+
+async def test_no_search_takes_longer_than_its_time_limit(desk: SearchDesk) -> None:
+    stuck = threading.Event()
+    run = SearchRun(None, str(desk.root), 1, desk.cancelled, time.monotonic() + 0.05)
+
+    try:
+        with pytest.raises(ToolError, match="time limit in the middle of a large file"):
+            await stoppable(run, lambda _stopped: stuck.wait(60))
+    finally:
+        stuck.set()
+
+
+async def test_patterns_that_take_re_for_ever_are_answered_at_once(desk: SearchDesk) -> None:
+    desk.put("a.txt", "a" * 50_000 + "\n")
+
+    assert (await desk.grep("(a+)+b$")).startswith("no matches")
+    assert (await desk.grep("(a|a)*b")).startswith("no matches")

@@ -1,4 +1,4 @@
-"""A search that begins where the text it needs stands finds what a plain one finds; files are read whole."""
+"""Both engines find the same in every kind of file; files are read whole."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from buddy.workspace.file_bytes import MAX_FILE_BYTES, file_bytes
-from buddy.workspace.search_extract import BYTES_BETWEEN_LOOKS, BYTES_PER_FILE, search
+from buddy.workspace.search_extract import BYTES_BETWEEN_LOOKS, BYTES_PER_FILE, Job, ReMatcher, search
 from buddy.workspace.search_pattern import prepare
-from tests.tools.search_jobs import job_of, known_of
+from buddy.workspace.search_re2 import Re2Matcher
+from tests.tools.search_jobs import job_of
 
 WORDS = ("alpha", "beta", "def f", "needle_in", "é", "x", "  ", "naïve", "", "=")
 PATTERNS = (
@@ -57,21 +58,29 @@ def text_of(chance: random.Random) -> bytes:
     return chance.choice((b"", b"", b"", b"\0", b"\xff")) + text.encode(encoding, "replace")
 
 
+def re_matcher(job: Job) -> ReMatcher:
+    return ReMatcher(job, lambda: None)
+
+
 @pytest.mark.parametrize("seed", range(60))
-def test_where_a_search_begins_makes_no_difference_to_what_it_finds(tmp_path: Path, seed: int) -> None:
+def test_both_engines_find_the_same(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     for number in range(8):
         (tmp_path / f"{number}").write_bytes(text_of(chance))
     pattern, multiline = PATTERNS[seed % len(PATTERNS)], chance.random() < 0.2
     asked = prepare(pattern, literal=False, ignore_case=chance.random() < 0.2, multiline=multiline)
     last = chance.choice((0, 3, 1000))
-    once, longest = not last and chance.random() < 0.5, chance.choice((0, 10_000))
-    job = job_of(tmp_path, **known_of(asked), multiline=multiline, last=last, once=once, longest=longest)
+    job = job_of(tmp_path, asked, last=last, once=not last and chance.random() < 0.5)
 
-    plain = search({**job, "literals": [], "signs": None}, never, nobody)
-    helped = search(job, never, nobody)
+    plain = search({**job, "literal": ""}, re_matcher(job), never, nobody)
+    helped = search(job, re_matcher(job), never, nobody)
+    quick = search(job, Re2Matcher(asked), never, nobody)
 
     assert helped == plain
+    if quick.undecided:
+        rest = {**job, "files": [name for name in job["files"] if name not in quick.undecided]}
+        plain = search(rest, re_matcher(job), never, nobody)._replace(searched=8, undecided=quick.undecided)
+    assert quick == plain
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
@@ -88,10 +97,11 @@ def test_a_search_finds_the_lines_that_match_one_by_one(tmp_path: Path, pattern:
         lines = path.read_text().removesuffix("\n").split("\n")
         count = sum(re.search(pattern, line) is not None for line in lines)
         expected += [(path.name, count)] if count and path.read_text() else []
-    job = job_of(tmp_path, **known_of(asked), last=1000)
+    job = job_of(tmp_path, asked, last=1000)
+    quick = search(job, Re2Matcher(asked), never, nobody)
 
-    assert search(job, never, nobody).files == expected
-    assert search({**job, "last": 0}, never, nobody).files == expected
+    assert search(job, re_matcher(job), never, nobody).files == expected
+    assert quick.files == [entry for entry in expected if entry[0] not in quick.undecided]
 
 
 def never() -> bool:
@@ -130,14 +140,12 @@ def test_every_kind_of_file_is_read_whole_or_told_of(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [1, 4_000, 100_000])
 def test_the_clock_is_looked_at_every_few_files(tmp_path: Path, size: int) -> None:
-    for number in range(40):
+    for number in range(80):
         (tmp_path / f"{number:02}").write_bytes(b"x" * size)
-    job = job_of(tmp_path, source="x", flags=0, literals=["x"], signs="x", last=0, once=True)
-
-    paused = search(job, never, nobody, lambda number: number > 0)
+    asked = prepare("x", literal=False, ignore_case=False, multiline=False)
     looks = iter((False, True))
-    ended = search(job, lambda: next(looks), nobody)
 
-    assert paused == ended
-    assert 0 < paused.searched <= BYTES_BETWEEN_LOOKS // max(size, BYTES_PER_FILE) + 1
-    assert not paused.done
+    ended = search(job_of(tmp_path, asked, last=0, once=True), Re2Matcher(asked), lambda: next(looks), nobody)
+
+    assert 0 < ended.searched <= BYTES_BETWEEN_LOOKS // max(size, BYTES_PER_FILE) + 1
+    assert not ended.done
