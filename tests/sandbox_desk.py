@@ -109,12 +109,15 @@ async def sandbox_desk(
     *,
     look: Callable[[], Probed] = probe,
     resolver: Resolver = system_resolver,
+    parent: str = "~",
+    cache: str = "cache",
 ) -> AsyncIterator[SandboxDesk]:
-    """A desk in the folder of whoever runs the tests; it is gone afterwards."""
-    top = Path(os.path.realpath(tempfile.mkdtemp(prefix=".buddy-sandbox-test-", dir=os.path.expanduser("~"))))
+    """A desk in the folder of whoever runs the tests; it is gone afterwards. `cache`: beneath the desk."""
+    parent = os.path.expanduser(parent)
+    top = Path(os.path.realpath(tempfile.mkdtemp(prefix=".buddy-sandbox-test-", dir=parent)))
     try:
         work, home, outside = lay_out(top)
-        sandbox = Sandbox(rules, cache=str(top / "cache"), look=look, resolver=resolver)
+        sandbox = Sandbox(rules, cache=str(top / cache), look=look, resolver=resolver)
         variables = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8"}
         settings = ProcessSettings(str(top / "spill"), bounds=OutputBounds())
         try:

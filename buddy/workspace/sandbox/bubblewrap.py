@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from buddy.workspace.sandbox.profile import SandboxProfile, is_at_or_below
 
@@ -81,11 +81,27 @@ def _mounts(profile: SandboxProfile) -> Iterator[str]:
         yield from ("--bind", path, path)
     for path in sorted(profile.protected):
         yield from ("--ro-bind", path, path)
-    for path in sorted(profile.hidden):
-        if any(is_at_or_below(path, folder) for folder in (*SOCKET_FOLDERS, "/tmp", "/var/tmp")):  # noqa: S108 - places to compare
-            continue  # not there any more
-        yield from (("--tmpfs", path, "--remount-ro", path) if os.path.isdir(path) else _blank(path))
+    yield from _hidden(profile)
 
 
-def _blank(path: str) -> tuple[str, str, str]:
-    return ("--ro-bind", "/dev/null", path)
+def _hidden(profile: SandboxProfile) -> Iterator[str]:
+    """Cover what is hidden, and put back on top the writable places that lie in it."""
+    empty = (*SOCKET_FOLDERS, "/tmp", "/var/tmp")  # noqa: S108 - places to compare
+    mounted = (*profile.shown, *profile.writable)
+    hidden = [
+        path
+        for path in sorted(profile.hidden)
+        if _lies_in(path, mounted) or not _lies_in(path, empty)  # else it is not there any more
+    ]
+    folders = [path for path in hidden if os.path.isdir(path)]
+    for path in hidden:
+        yield from ("--tmpfs", path) if path in folders else ("--ro-bind", "/dev/null", path)
+    for path in sorted(profile.writable):
+        if path not in hidden and _lies_in(path, folders):
+            yield from ("--bind", path, path)
+    for path in folders:
+        yield from ("--remount-ro", path)
+
+
+def _lies_in(path: str, places: Iterable[str]) -> bool:
+    return any(is_at_or_below(path, place) for place in places)

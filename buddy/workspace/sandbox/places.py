@@ -180,7 +180,9 @@ def profile_for(
     secrets = (*_secret_places(boundary), *hidden, *(() if changing else known.secrets))
     return SandboxProfile(
         kind=kind,
-        shown=tuple(root for root in (boundary.home, *roots) if _is_in_scratch(root)),
+        shown=tuple(
+            root for root in (boundary.home, *roots) if _is_in_scratch(root) and os.path.lexists(root)
+        ),
         writable=tuple(place for place in dict.fromkeys(open_places) if os.path.lexists(place)),
         protected=tuple(path for path in _within(protected, open_places) if os.path.exists(path)),
         hidden=tuple(path for path in _outermost(secrets) if not any(is_at_or_below(r, path) for r in roots)),

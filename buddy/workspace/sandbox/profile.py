@@ -41,10 +41,10 @@ def is_writable(profile: SandboxProfile, path: str) -> bool:
     """Tell whether the profile lets a command change an absolute, normalised path."""
     if any(is_at_or_below(path, place) for place in profile.protected):
         return False
-    if any(is_at_or_below(path, place) for place in profile.hidden):
-        return False
     scratch = ("/tmp", "/var/tmp", "/dev/shm", "/dev", "/proc")  # noqa: S108 - inside, these are the command's own
-    return any(is_at_or_below(path, place) for place in (*profile.writable, *scratch))
+    open_places = [place for place in (*profile.writable, *scratch) if is_at_or_below(path, place)]
+    hidden = [place for place in profile.hidden if is_at_or_below(path, place)]
+    return max(map(len, open_places), default=0) > max(map(len, hidden), default=0)
 
 
 def is_reserved(profile: SandboxProfile, path: str) -> bool:
