@@ -13,9 +13,11 @@ from typing import Literal
 
 import msgspec
 
+from buddy.agent.counting import counted
 from buddy.safety.grants import ApprovalKind, Approvals, Grant, living
 from buddy.safety.policy_facts import Facts, HookOpinion
 from buddy.safety.policy_table import (
+    ASK_WORDS,
     COLUMN_WORDS,
     NO_FILE_WORDS,
     TABLE,
@@ -128,7 +130,10 @@ def _tightening(facts: Facts, mode: Mode, rules: RuleSet, remembered: tuple[Rule
     for column in _columns(facts):
         if TABLE[mode, column] != "deny":
             continue
-        yield _Opinion("deny", f"mode {mode} does not run {COLUMN_WORDS[column]}", "mode")
+        advice = "/mode ask, or --permission-mode ask, asks instead"
+        yield _Opinion(
+            "deny", f"{mode} mode is read-only, and this is {COLUMN_WORDS[column]}; {advice}", "mode"
+        )
 
 
 def _floor(facts: Facts) -> str:
@@ -226,16 +231,33 @@ def _because(rule: Rule) -> str:
 
 
 def _by_mode(facts: Facts, mode: Mode, column: Column) -> str:
-    verb = "runs" if TABLE[mode, column] == "allow" else "asks about"
+    """Why a mode runs a call, or what it does that has to be asked about."""
+    detail, path = _detail(facts, column), _path_of_concern(facts)
     touches = facts.reads or facts.writes or facts.anything or column != "medium_inside"
-    reason = f"mode {mode} {verb} {COLUMN_WORDS[column] if touches else NO_FILE_WORDS}"
+    kind = COLUMN_WORDS[column] if touches else NO_FILE_WORDS
+    if TABLE[mode, column] == "allow":
+        about = detail or path
+        return f"mode {mode} runs {kind}: {about}" if about else f"mode {mode} runs {kind}"
+    if detail:
+        return detail
+    if column == "medium_inside" and facts.writes:
+        return f"it changes {counted(len(facts.writes), 'file')}"
+    does = ASK_WORDS.get(column, f"it is {kind}")
+    return f"{does}: {path}" if path else does
+
+
+def _detail(facts: Facts, column: Column) -> str:
+    """The program, folder or command that a decision is about; "" where it is about paths alone."""
     if facts.programs:
-        return f"{reason}: {facts.programs}"
+        return facts.programs
     if facts.folder is not None and column == "low_outside" and not facts.folder.inside:
-        return f"{reason}: it runs in {facts.folder.shown}"
+        return f"it runs in {facts.folder.shown}"
     if facts.shell is not None and facts.shell.reason:
-        return f"{reason}: {_joined(_shell_reasons(facts.shell))}"
-    for path in (*facts.reads, *facts.writes):
-        if not path.inside or path.secret:
-            return f"{reason}: {path.shown}{', ' + path.secret if path.secret else ''}"
-    return reason
+        return _joined(_shell_reasons(facts.shell))
+    return ""
+
+
+def _path_of_concern(facts: Facts) -> str:
+    """The first path that lies outside or holds secrets; "" without one."""
+    paths = (path for path in (*facts.reads, *facts.writes) if not path.inside or path.secret)
+    return next((f"{path.shown}{', ' + path.secret if path.secret else ''}" for path in paths), "")

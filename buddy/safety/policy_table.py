@@ -55,6 +55,11 @@ COLUMN_WORDS: dict[Column, str] = {
     "shell_sandboxed": "a shell command in the sandbox",
     "floor": "something no mode runs without asking",
 }
+ASK_WORDS: dict[Column, str] = {
+    "low_outside": "it reads outside the workspace, or a secret file",
+    "medium_outside": "it changes a file outside the workspace",
+}
+"""Calls to ask about, as their reason says it before the path."""
 NO_FILE_WORDS = "a medium-risk call that changes no file itself"
 _STRICTNESS: dict[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
 

@@ -173,7 +173,7 @@ async def test_standing_answers_settle_what_waits(tmp_path: Path) -> None:
         await desk.said("/permissions test git push", "ask")
         desk.say("/plan")
         await desk.hints("mode: plan")
-        await desk.said("/permissions test git push", "deny: mode plan")
+        await desk.said("/permissions test git push", "deny: plan mode is read-only")
         await desk.said("/permissions test", "expected a command")
         await desk.said("/permissions zap", "expected list, log, test COMMAND or remove N")
 
