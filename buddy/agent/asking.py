@@ -191,7 +191,7 @@ async def _record(turn: Turn, message: AssistantMessage) -> None:
 def _broke_off(error: ProviderError) -> ProviderError:
     return ProviderError(
         error.kind,
-        f"the answer broke off: {_sentence(error)} What arrived is kept, and can be continued.",
+        f"the answer broke off: {_sentence(error)} What arrived is kept.",
         status=error.status,
         retry_after_s=error.retry_after_s,
         retryable=error.retryable,
@@ -213,10 +213,11 @@ async def _prepared(turn: Turn) -> _Request:
         meter.warned = False
     elif not meter.warned and not (meter.window.guessed and meter.window.asked):
         meter.warned = True
-        guessed = " (a guess: set context_limit)" if meter.window.guessed else ""
+        guessed = ", a guess: set context_limit" if meter.window.guessed else ""
         share = asked.tokens * 100 // max(1, meter.window.limit)
         turn.warn(
-            f"the context is {share} % full: about {asked.tokens:,} of {meter.window.limit:,} tokens{guessed}"
+            f"The context is {share} % full (about {asked.tokens:,} of {meter.window.limit:,} tokens"
+            f"{guessed}): shorten the conversation soon, or start a new one."
         )
     stop = meter.reserve(asked.tokens, turn.agent.sampling.max_tokens or DEFAULT_MAX_OUTPUT)
     if stop is not None:

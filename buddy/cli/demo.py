@@ -229,7 +229,7 @@ async def _journey(desk: Desk) -> None:
             other = task.number
             board.submit(other, "write tests for it")
         if other and other in finished:
-            _say(f"  task {other} finished in the background: {board.task(other).last_answer()}\n")
+            _say(f"  task {other} is done: {board.task(other).last_answer()}\n")
             break
     await _cancelled(desk, reader)
     reader.close()

@@ -120,7 +120,7 @@ async def open_desk(
             try:
                 await asyncio.to_thread(remember, place, loaded, loaded.first_model)
             except ConfigError as error:
-                problems_saving = (f"the model is not remembered: {error}",)
+                problems_saving = (f"the choice of model can't be saved: {error}",)
         unused = filter(None, (held.undo.unused() if wanted.session else "",))
         problems = (*own_problems, *session.loaded.problems, *unused, *problems_saving)
         yield _desk(run, held, store, board, (*said, *problems, *left))

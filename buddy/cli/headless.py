@@ -36,7 +36,7 @@ from buddy.safety.sanitise import one_line
 from buddy.sessions.folder import FolderError
 from buddy.sessions.journal import NotSavedError
 from buddy.sessions.lock import LockedError
-from buddy.sessions.store import SessionError
+from buddy.sessions.store import ForeignSessionError, ReadOnlySessionError, SessionError
 from buddy.tasks.board import TaskError
 from buddy.tasks.task import Task
 from buddy.tools.offered import offered
@@ -69,7 +69,7 @@ def run_headless(options: Options, environment: Mapping[str, str]) -> int:
             return asyncio.run(_run(options, place, loaded, prompt, root))
     except (ConfigError, FolderError) as error:
         return _told(str(error), CONFIGURATION)
-    except LockedError as error:
+    except (LockedError, ForeignSessionError, ReadOnlySessionError) as error:
         return _told(f"{error}. `--fork` goes on in a copy.", USAGE)
     except (SessionError, TaskError) as error:
         return _told(str(error), USAGE)
@@ -78,8 +78,8 @@ def run_headless(options: Options, environment: Mapping[str, str]) -> int:
     except BrokenPipeError:
         raise  # whoever read stdout is gone: no matter of the session
     except _OutputError as error:
-        kept = "nothing is kept" if options.ephemeral else "the session keeps what was answered"
-        return _told(f"standard output: {error}; {kept}", 1)
+        kept = "nothing is kept" if options.ephemeral else "`buddy resume` shows it"
+        return _told(f"can't write the answer to standard output ({error}); {kept}", 1)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _told(
@@ -155,7 +155,7 @@ def _say_what_goes_on(task: Task) -> None:
     if task.history and (task.running or task.state not in ("idle", "finished")):
         title = f" ({one_line(task.title, 60)})" if task.title else ""
         why = one_line(task.reason or task.state, 100)
-        _err(f"buddy: no prompt: task {task.number}{title} goes on where it stopped: {why}\n")
+        _err(f"buddy: no prompt given: task {task.number}{title} goes on where it stopped ({why})\n")
 
 
 def _prompt(options: Options) -> str:

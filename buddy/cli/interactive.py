@@ -216,7 +216,7 @@ def in_force(options: Options, place: Place, loaded: Loaded, front: Front) -> tu
     try:
         return trusting, again, read_settings(again, trusting)
     except ConfigError as error:
-        front.print(Note("error", f"{error}; the folder's configuration is not in force"))
+        front.print(Note("error", f"{error}; the folder's settings are ignored"))
         return options, place, loaded
 
 

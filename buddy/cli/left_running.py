@@ -80,8 +80,8 @@ async def what_was_left(session: OpenSession, board: TaskBoard) -> tuple[str, ..
         session.writer.record_job(task_id, JobChanged(job.number, "lost"))
     others = [one for one in found.values() if one.tag not in tags]
     return (
-        *(f"job {job.number} ran when buddy was lost; {job.fate}: {_short(job.command)}" for job in jobs),
-        *(f"still running since this session was left: {one.command} ({one.pids})" for one in others),
+        *(f"job {job.number} was running when buddy died; {job.fate}: {_short(job.command)}" for job in jobs),
+        *(f"still running from before: {one.command} ({one.pids})" for one in others),
         *(("/jobs lists what still runs; /jobs stop ends it",) if found and board.parts.attended else ()),
     )
 
@@ -89,11 +89,9 @@ async def what_was_left(session: OpenSession, board: TaskBoard) -> tuple[str, ..
 def _lost(job: JobChanged, found: Mapping[str, LeftCommand]) -> _LostJob:
     left = found.get(_text_of(job, "tag"))
     if left is not None:
-        fate = f"it still runs ({left.pids}), but is not a job any more"
+        fate = f"it still runs ({left.pids})"
     else:
-        fate = (
-            "it ended with buddy" if sys.platform == "linux" else "whether it still runs can't be seen here"
-        )
+        fate = "it ended, too" if sys.platform == "linux" else "it may still run: look with ps"
     return _LostJob(job.job_id, _text_of(job, "command"), fate)
 
 

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from buddy import __version__
-from buddy.agent.counting import counted
 from buddy.agent.events import TurnFinished
 from buddy.cli.arguments import Options
 from buddy.cli.branch import look_at_branch
@@ -42,6 +41,7 @@ from buddy.repl.port import Context, DeskPort, Stage
 from buddy.repl.replay import blocks_of
 from buddy.safety.sanitise import one_line
 from buddy.sessions.folder import FolderError
+from buddy.sessions.load import UNFINISHED_REASON
 from buddy.sessions.lock import LockedError
 from buddy.sessions.store import (
     ForeignSessionError,
@@ -113,8 +113,8 @@ def _said(error: Exception, reference: str) -> str:
     """What is wrong with a session, and what can be done."""
     match error:
         case ForeignSessionError() | ReadOnlySessionError() | LockedError():
-            ways = f"/session show {reference} shows it, /session fork {reference} goes on in a copy"
-            return f"{str(error).split('; look')[0]}. {ways}"
+            ways = f"/session show {reference} shows it, /session fork {reference} goes on in a copy."
+            return f"{error}. {ways}"
         case _:
             return str(error)
 
@@ -260,11 +260,15 @@ async def _tell_problem(desk: Desk, front: Front, told: asyncio.Event) -> None:
 def _paused(task: Task) -> str:
     """That a task waits to be continued, and what that does about calls that never ran: a question which was
     open is asked again then, and only then."""
-    said = f"task {task.number} is paused: {task.reason}; /continue {task.number}"
-    if not task.not_run:
-        return said
-    calls = counted(len(task.not_run), "call")
-    return f"{said} takes up {calls} that did not run, and asks again where one needs your approval"
+    why = "" if task.reason in ("", UNFINISHED_REASON) else f" ({task.reason})"
+    said = f"Task {task.number} was interrupted{why}. /continue {task.number} resumes it"
+    match len(task.not_run):
+        case 0:
+            return f"{said}."
+        case 1:
+            return f"{said}; its one call that did not run asks again if it needs your approval."
+        case count:
+            return f"{said}; its {count} calls that did not run ask again where they need your approval."
 
 
 async def _closed(desk: Desk, front: Front) -> None:

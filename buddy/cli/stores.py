@@ -12,8 +12,8 @@ from buddy.sessions.journal import SaveState
 from buddy.sessions.opened import Watch
 from buddy.sessions.store import SessionStore
 
-STATE_ELSEWHERE = "XDG_STATE_HOME=… names a folder that can be written"
-KEEP_ELSEWHERE = "BUDDY_SESSION_DIRECTORY=… (or [session] directory) names a folder that can be written"
+STATE_ELSEWHERE = "set XDG_STATE_HOME to a folder you can write to"
+KEEP_ELSEWHERE = "set BUDDY_SESSION_DIRECTORY (or [session] directory) to a folder you can write to"
 
 
 def session_store(
@@ -27,11 +27,13 @@ def session_store(
     def saving(state: SaveState) -> None:
         tell("saved again\n" if state.saved else f"NOT SAVED: {state.reason}; {waits}\n")
 
-    waits = f"what is new waits in memory, and no tool is run: make room for {root}, or let it be written to"
+    waits = f"new messages are held in memory and tools are paused: free space on {root}, or make it writable"
     watch = Watch(saving=saving, warn=lambda text: tell(f"buddy: {text}\n"))
     try:
         signer = load_signer(place.where.state)
     except OSError as error:
         why = f"{error.filename or place.where.state}: {error.strerror}" if error.strerror else str(error)
-        raise ConfigError(f"{why}: there is no key for sessions; {STATE_ELSEWHERE}") from error
+        raise ConfigError(
+            f"{why}: the key that signs sessions can't be made there; {STATE_ELSEWHERE}"
+        ) from error
     return SessionStore(root, signer, workspace=place.boundary.root, watch=watch)

@@ -26,8 +26,8 @@ _IN_FORCE: Mapping[str, str] = {
     ".buddyx/ext": "tools: code that buddy runs",
 }
 _HOW = (
-    "/trust show what is in it · /trust once for this run · /trust always until it changes · /trust no\n"
-    "You can decide later. Until then none of these settings are active."
+    "/trust show prints them · /trust once for this run · /trust always until they change · /trust no\n"
+    "You can decide later."
 )
 
 
@@ -91,14 +91,14 @@ class FolderTrust:
         problem = self._store.remember(self._folder, self._things, trusted=True, now=time.time())
         if problem:
             return TrustAnswer(f"trusted for this run only, not remembered: {problem}", "once")
-        return TrustAnswer(f"{self._root()} is trusted until its configuration changes", "remembered")
+        return TrustAnswer(f"{self._root()} is trusted until its settings change", "remembered")
 
     def _no(self) -> TrustAnswer:
         if not self._things:
             self._look()
         self.is_open = False
         problem = self._store.remember(self._folder, self._things, trusted=False, now=time.time())
-        said = f"{self._root()} is not trusted; nothing of its configuration is in force"
+        said = f"{self._root()} is not trusted: its settings are ignored"
         more = f" (not remembered: {problem})" if problem else "; you are asked again when it changes"
         return TrustAnswer(said + more, "remembered" if self._place.trusted else "no")
 
@@ -110,24 +110,26 @@ class FolderTrust:
             return None
         self.is_open = True
         if before:
-            return TrustAnswer(f"not trusted: it has changed since it was shown.\n{self._question()}", "no")
+            return TrustAnswer(
+                f"Not trusted: it changed after it was shown. Read it again.\n{self._question()}", "no"
+            )
         return TrustAnswer(self._question(), "no")
 
     def _standing(self) -> str:
         self._look()
         if self._place.trusted and not self._changes:
-            return f"{self._root()} is trusted; /trust no takes it back"
+            return f"{self._root()} is trusted. /trust no ends that."
         if not self._changes:
-            return f"{self._root()} has no configuration of its own: there is nothing to trust"
+            return f"{self._root()} has no settings of its own: nothing to trust."
         return self._question()
 
     def _question(self) -> str:
         known = self._store.standing(self._folder).trusted
         head = (
-            f"The configuration of {self._root()} changed since you trusted it; until you trust it again "
-            "nothing of it is in force:"
+            f"The settings of {self._root()} changed since you trusted it. They are ignored until you trust "
+            "it again:"
             if known
-            else f"{self._root()} has configuration of its own. Nothing of it is in force until you trust it:"
+            else f"{self._root()} has settings of its own. They are ignored until you trust it:"
         )
         return "\n".join([head, *self._rows(), _HOW])
 

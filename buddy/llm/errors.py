@@ -19,7 +19,7 @@ from buddy.llm.retry_after import retry_after_s
 from buddy.safety.sanitise import clean
 
 KEY_REFUSED = "the key was not accepted"
-NO_KEY_SENT = "no key was sent; name api_key_env, api_key_file or api_key_command in the profile"
+NO_KEY_SENT = "no key was sent; run `buddy login`, or name api_key_env in the profile"
 
 ADVICE: Mapping[ErrorKind, str] = {
     "rate_limit": "too many requests",

@@ -49,6 +49,8 @@ from buddy.safety.sanitise import one_line
 from buddy.tools.arguments_so_far import ArgumentsSoFar
 
 NO_SANDBOX = "There is no sandbox here: what you approve can do whatever you can."
+_WAYS_ON = {"budget": "; /budget raises it", "cut": " /continue picks it up."}
+"""What a person can do after a turn that failed with such an error."""
 LAST_LINE_CHARS = 400
 THOUGHT_TAIL = 600
 KEPT_ERROR_CHARS = 20_000
@@ -383,7 +385,7 @@ def _turn_finished(state: ViewState, task: TaskView, event: ev.TurnFinished, at:
     blocks.append(
         TurnSummary(
             outcome=event.outcome,
-            reason=f"{event.reason}; /budget raises it" if event.error == "budget" else event.reason,
+            reason=event.reason + _WAYS_ON.get(event.error, ""),
             replies=event.replies,
             calls=task.calls,
             seconds=event.seconds,

@@ -119,8 +119,8 @@ def _make(path: str) -> bool:
         return False
     except OSError as error:
         raise FolderError(
-            f"can't create {path}: {error.strerror}; BUDDY_SESSION_DIRECTORY=… (or [session] directory) "
-            "names a folder that can be written"
+            f"can't create {path}: {error.strerror}; set BUDDY_SESSION_DIRECTORY (or [session] directory) "
+            "to a folder you can write to"
         ) from error
     os.chmod(path, 0o700)
     return True

@@ -135,7 +135,7 @@ def load(
     state = _replayed(found, start, unsealed=foreign or owner.older, problems=problems)
     state = _trusted(state, owner, header.session_id if header is not None else name, signer)
     if found.torn:
-        problems.append(f"the last {found.torn} bytes are no whole record")
+        problems.append(f"the last {found.torn} bytes are half a record and were left out")
     if owner.older:
         problems.append(OLDER)
     return LoadedSession(

@@ -230,13 +230,12 @@ class SessionStore:
             return self._header(os.path.basename(loaded.directory), "", 0)
         if loaded.made_in:
             raise ForeignSessionError(
-                f"{loaded.directory} was made in {loaded.made_in}, not here: its undo log, checkpoints and "
-                "grants belong there. Fork it to go on with its messages here"
+                f"{loaded.directory} was made in {loaded.made_in}: its undo log, checkpoints and grants "
+                "belong there"
             )
         if loaded.header is None or loaded.foreign:
             raise ForeignSessionError(
-                f"{loaded.directory} was not made by you on this machine (or its first line is damaged); "
-                "look at it read-only, or fork it"
+                f"{loaded.directory} was not made by you on this machine, or its first line is damaged"
             )
         return loaded.header
 

@@ -232,7 +232,7 @@ class TaskBoard:
             task.deadline.cancel()
             task.deadline = None
         if seconds > 0:
-            reason = f"its time limit of {seconds:g} s is over"
+            reason = f"its time limit of {seconds:g} s (/timeout) ran out"
             task.deadline = asyncio.get_running_loop().call_later(seconds, self._stop, task, reason)
 
     def reset(self, number: int) -> None:
@@ -274,9 +274,9 @@ class TaskBoard:
     def _free(self, number: int) -> Task:
         task = self.task(number)
         if task.running:
-            raise TaskError(f"task {number} is running; steer it, queue, or cancel it first")
+            raise TaskError(f"task {number} is running: wait until it is done, or cancel it (Esc)")
         if task.closed:
-            raise TaskError(f"task {number} is closed; open another one")
+            raise TaskError(f"task {number} is closed; `TEXT &` starts another one")
         return task
 
     def _entitle(self, task: Task, prompt: UserMessage) -> None:

@@ -20,7 +20,7 @@ from buddy.tasks.task import Task
 
 KEEP_TURNS = 1
 MAX_FAILURES = 2
-ADVICE = "Take another model (/model), go back to before the long part (/rewind), or begin anew (/new)."
+ADVICE = "Change the model (/model), rewind to before the long part (/rewind), or start over (/new)."
 
 
 async def compact_task(board: TaskBoard, number: int, focus: str) -> str:
@@ -31,10 +31,10 @@ async def compact_task(board: TaskBoard, number: int, focus: str) -> str:
         raise TaskError(f"task {number} is running; compact it when it is done, or cancel it first")
     through = _boundary(task)
     if through == 0:
-        raise TaskError("there is nothing to summarise yet: only the last turn is there, and it is kept")
+        raise TaskError("Nothing to compact yet: the conversation has only its last turn, which stays.")
     failures = _failures(task, through)
     if failures >= MAX_FAILURES:
-        raise TaskError(f"the summary failed {failures} times; it is not asked for again. {ADVICE}")
+        raise TaskError(f"The summary failed {failures} times and is not tried again. {ADVICE}")
     ids, view = [message.id for message in task.history[:through]], task.compaction
     try:
         summary = await _summary(board, task, through, focus)
@@ -42,10 +42,10 @@ async def compact_task(board: TaskBoard, number: int, focus: str) -> str:
         task.failed_summaries = (through, task.model, failures + 1)
         if failures + 1 < MAX_FAILURES:
             raise
-        raise TaskError(f"{error}. That was the second time. {ADVICE}") from error
+        raise TaskError(f"{str(error).rstrip('.')}. That was the second time. {ADVICE}") from error
     task.failed_summaries = (0, "", 0)
     if [message.id for message in task.history[:through]] != ids or task.compaction is not view:
-        raise TaskError("the conversation was changed while it was summarised; it stays as it is now")
+        raise TaskError("Not compacted: the conversation changed meanwhile. /compact tries again.")
     compaction = Compaction(through, summary)
     await board.parts.memory.record_compaction(number, compaction)
     task.compaction = compaction
@@ -110,9 +110,9 @@ async def _summary(board: TaskBoard, task: Task, through: int, focus: str) -> st
     message = await _reply(board, task, _request(board, task, through, focus))
     summary = text_of(cast(AssistantMessage, board.parts.redact(message))).strip()
     if not summary:
-        raise TaskError("the model's summary is empty; the conversation stays whole")
+        raise TaskError("Not compacted: the model's summary is empty.")
     if len(summary) > old_chars:
-        raise TaskError("the model's summary is longer than what it stands for; the conversation stays whole")
+        raise TaskError("Not compacted: the model's summary is longer than the conversation.")
     return summary
 
 
@@ -132,7 +132,7 @@ async def _reply(board: TaskBoard, task: Task, request: ModelRequest) -> Assista
     tokens = task.meter.estimate(request)
     reached = task.meter.reserve(tokens, DEFAULT_MAX_OUTPUT)
     if reached is not None:
-        raise TaskError(f"no summary, the conversation stays whole: {reached.reason}")
+        raise TaskError(f"not compacted: {reached.reason}")
     provider = GovernedProvider(access.provider, access.governor, lambda: board.focus == task.number)
     assembler = ReplyAssembler(board.parts.clock.new_id(), access.model, access.provider.lane)
     stream = provider.stream(request)
@@ -145,7 +145,7 @@ async def _reply(board: TaskBoard, task: Task, request: ModelRequest) -> Assista
         message = assembler.finish()
         return message
     except ProviderError as error:
-        raise TaskError(f"no summary, the conversation stays whole: {error.message}") from error
+        raise TaskError(f"not compacted: {error.message}") from error
     finally:
         await stream.aclose()
         if has_begun:

@@ -95,14 +95,14 @@ class Inbox:
         """The person answers. Raises `AnswerRefused` when the question is gone or what was shown differs."""
         request = self._open.get(request_id)
         if request is None:
-            raise AnswerRefused("that request is no longer waiting")
+            raise AnswerRefused("That request is gone: it was answered or withdrawn.")
         if not is_answer_to(
             request.event.request_id, request.event.digest, answer_id=request_id, answer_digest=digest
         ):
-            raise AnswerRefused("what was approved is not what is waiting; look again")
+            raise AnswerRefused("The request changed after you read it. Read it again, then answer.")
         saved, remembered = request.verdict.rules_to_save, request.verdict.rules_for_session
         if (answer == "session" and not remembered) or (answer == "rule" and not saved):
-            raise AnswerRefused("nothing can be remembered for this call; answer y or n")
+            raise AnswerRefused("This call can't be remembered. Answer y or n.")
         decision: Decision = (
             Allowed() if answer in ("once", "session", "rule") else Denied(words or _NO_WORDS)
         )

@@ -104,7 +104,11 @@ class Places:
     def _carried(self, tree: Worktree, changed: tuple[str, ...], *, carrying: bool) -> str:
         if not carrying:
             many = counted(len(changed), "uncommitted change")
-            return f"it starts from the last commit: {many} of yours not in it" if changed else ""
+            return (
+                f"it starts from the last commit, without your {many} (--carry takes them along)"
+                if changed
+                else ""
+            )
         left_out = carry(tree, changed, self.main.boundary.home)
         names = ", ".join(visible(path) for path in left_out[:MAX_NAMED])
         return f"not carried over (secret by name, too large, or no file): {names}" if left_out else ""
@@ -135,7 +139,7 @@ class Places:
             await self.make(tree.name, exact=True)
         except ToolError as error:
             raise TaskError(f"{tree.shown} can't be made again: {error}") from error
-        return f"{tree.shown} is made again, from the commit the main tree stands on"
+        return f"{tree.shown} was made again, from the main tree's commit"
 
     def _gone(self, task: Task, tree: Worktree) -> bool:
         """Tell whether its worktree was removed because nothing had changed in it. Raises `TaskError` where
@@ -159,13 +163,13 @@ class Places:
         try:
             standing, ignored = await trees.standing(tree), await self._ignored(tree)
             if ignored or not standing.is_untouched:
-                task.left = left_in(tree, standing, task.number, ignored)
+                task.left = self._left_in(tree, standing, task.number, ignored)
             elif (task.background or task.closed) and not self._is_used(task, tree):
                 await trees.remove(tree, untouched=True)
                 await asyncio.to_thread(self.forget_changes, tree)
                 return f"task {task.number} changed nothing: its worktree {tree.shown} is removed"
         except ToolError as error:
-            task.left = f"its worktree {tree.shown} could not be looked at: {error}"
+            task.left = f"its worktree {tree.shown} can't be read: {error}"
         return ""
 
     async def tidied(self) -> None:
@@ -178,7 +182,7 @@ class Places:
             with suppress(ToolError):
                 standing, ignored = await self.parts().trees.standing(tree), await self._ignored(tree)
                 untouched = standing.is_untouched and not ignored
-                task.left = "" if untouched else left_in(tree, standing, task.number, ignored)
+                task.left = "" if untouched else self._left_in(tree, standing, task.number, ignored)
                 if untouched and not jobs_run(task):
                     await self.parts().trees.remove(tree, untouched=True)
                     await asyncio.to_thread(self.forget_changes, tree)
@@ -205,7 +209,7 @@ class Places:
         lost = (tree for tree in trees if tree is not None and not os.path.lexists(tree.path))
         found = [(tree, self.forget_changes(tree)) for tree in sorted(lost, key=lambda tree: tree.name)]
         return tuple(
-            f"{tree.shown} is gone: {counted(count, 'change')} in it can't be taken back or applied again"
+            f"{tree.shown} is gone: {counted(count, 'change')} made in it can no longer be undone"
             for tree, count in found
             if count
         )
@@ -223,6 +227,9 @@ class Places:
         """Tell whether another task works in it, or a job still runs."""
         others = (one for one in self._tasks.values() if one is not task and not one.closed)
         return any(one.workspace.worktree == tree for one in others) or jobs_run(task)
+
+    def _left_in(self, tree: Worktree, standing: Standing, number: int, ignored: tuple[str, ...]) -> str:
+        return left_in(tree, standing, number, ignored, attended=self._parts.attended)
 
     def _with_board(self, workspace: Workspace) -> Workspace:
         return replace(workspace, services=self._given(workspace.services))
@@ -244,8 +251,11 @@ def jobs_in(tree: Worktree, tasks: Iterable[Task]) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def left_in(tree: Worktree, standing: Standing, number: int, ignored: tuple[str, ...] = ()) -> str:
-    """Say what a worktree holds, and what can be done with it."""
+def left_in(
+    tree: Worktree, standing: Standing, number: int, ignored: tuple[str, ...] = (), *, attended: bool = True
+) -> str:
+    """Say what a worktree holds, and what can be done with it. Commands are typed in the session: where it is
+    not `attended` it has to be opened first."""
     what = [counted(len(standing.changed), "changed file")] if standing.changed else []
     what += [counted(standing.own, "commit")] if standing.own else []
     can = f"/worktree diff {number} shows them, merge {number} brings them over, drop {number} removes it"
@@ -254,4 +264,5 @@ def left_in(tree: Worktree, standing: Standing, number: int, ignored: tuple[str,
         alone = f"copy what you need, /worktree drop {number} removes it"
         can = f"copy what you need of what git ignores; {can}" if what else alone
         what.append(f"{counted(len(ignored), 'file')} that git ignores ({names})")
-    return f"{' and '.join(what)} of task {number} in {tree.shown} (branch {tree.branch}): {can}"
+    where = "" if attended else "after `buddy resume --last`, "
+    return f"{' and '.join(what)} of task {number} in {tree.shown} (branch {tree.branch}): {where}{can}"

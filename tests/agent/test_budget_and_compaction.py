@@ -140,7 +140,10 @@ async def test_a_full_context_is_said_once_and_again_only_after_it_was_emptier()
     assert await told("x" * 400) == [], "a guess, before the server that was asked has answered"
     bench.history.clear()
     bench.meter.window.asked = False
-    said = "the context is 104 % full: about 104 of 100 tokens (a guess: set context_limit)"
+    said = (
+        "The context is 104 % full (about 104 of 100 tokens, a guess: set context_limit): shorten the "
+        "conversation soon, or start a new one."
+    )
     assert await told("x" * 400) == [said]
     assert await told("more") == [], "another turn of the same conversation"
     bench.history.clear()

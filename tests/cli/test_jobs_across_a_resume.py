@@ -67,14 +67,14 @@ async def test_what_ran_when_buddy_was_lost_is_told_once(tmp_path: Path) -> None
     store, _session = await lost_with_jobs(tmp_path)
     lines, notes, jobs = await told(store)
     assert lines == (
-        "job 1 ran when buddy was lost; it ended with buddy: make watch",
-        "job 2 ran when buddy was lost; it ended with buddy: make serve",
+        "job 1 was running when buddy died; it ended, too: make watch",
+        "job 2 was running when buddy died; it ended, too: make serve",
     )
     heading = "buddy was lost while job 1 ran, and was started again. What became of the job:"
     assert notes[0] == Note(
-        "lost tag1", 1, "job 1 ran when buddy was lost", "it ended with buddy: make watch", heading
+        "lost tag1", 1, "job 1 ran when buddy was lost", "it ended, too: make watch", heading
     )
-    assert [note.text for note in notes[1:]] == ["it ended with buddy: make serve"]
+    assert [note.text for note in notes[1:]] == ["it ended, too: make serve"]
     assert [(job.job_id, job.state) for job in jobs] == [("1", "lost"), ("2", "lost"), ("3", "ended")]
     assert await told(store) == ((), notes, jobs)
 

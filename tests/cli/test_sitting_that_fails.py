@@ -52,5 +52,5 @@ async def test_a_sitting_without_a_key_for_sessions_says_what_helps(tmp_path: Pa
     front = Front(paper, Controller(NO_DESK, print), LateCompleter(), place.environment)
     front.gone.set()
     await sit(options, place, read_settings(place, options), front, "", "")
-    assert "there is no key for sessions; XDG_STATE_HOME=" in paper.text()
+    assert "the key that signs sessions can't be made there; set XDG_STATE_HOME" in paper.text()
     assert front.switch_to is None

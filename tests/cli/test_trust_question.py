@@ -40,7 +40,7 @@ def short(text: str) -> str:
 def test_a_folder_with_nothing_of_its_own_is_not_asked_about(tmp_path: Path) -> None:
     folder = FolderTrust(place_of(tmp_path))
     assert (folder.ask(), folder.is_open) == ("", False)
-    assert folder.answer("").said.endswith("has no configuration of its own: there is nothing to trust")
+    assert folder.answer("").said.endswith("has no settings of its own: nothing to trust.")
     assert folder.answer("show").changes == "no"
     write(tmp_path / "repo", ".claude/commands/x.md", "!`id`")
     assert FolderTrust(place_of(tmp_path)).ask() == ""
@@ -55,7 +55,7 @@ def test_what_would_be_in_force_is_named_with_its_kind_and_hash(tmp_path: Path) 
     asked = folder.ask()
     assert folder.is_open
     assert asked.split("\n")[:3] == [
-        f"{tmp_path}/repo has configuration of its own. Nothing of it is in force until you trust it:",
+        f"{tmp_path}/repo has settings of its own. They are ignored until you trust it:",
         f"  .buddyx/ext/deploy⟨U+001B⟩[2J.py (new): tools: code that buddy runs, sha256 {short(CODE)}",
         f"  buddy.toml (new): settings and rules, sha256 {short(TOML)}",
     ]
@@ -70,19 +70,17 @@ def test_always_holds_until_the_content_changes_and_then_names_what_changed(tmp_
     write(tmp_path / "repo", "buddy.toml", TOML)
     folder = FolderTrust(place)
     folder.ask()
-    assert folder.answer("always") == TrustAnswer(
-        f"{tmp_path}/repo is trusted until its configuration changes", "remembered"
-    )
+    assert folder.answer("always") == TrustAnswer(f"{tmp_path}/repo is trusted until its settings change", "remembered")
     assert not folder.is_open
     again = place_again(place, Options())
     assert again.trusted
     assert FolderTrust(again).ask() == ""
-    assert FolderTrust(again).answer("").said == f"{tmp_path}/repo is trusted; /trust no takes it back"
+    assert FolderTrust(again).answer("").said == f"{tmp_path}/repo is trusted. /trust no ends that."
     write(tmp_path / "repo", "buddy.toml", TOML + "max_iterations = 3\n")
     changed = place_again(place, Options())
     assert not changed.trusted
     question = FolderTrust(changed).ask()
-    assert question.startswith(f"The configuration of {tmp_path}/repo changed since you trusted it;")
+    assert question.startswith(f"The settings of {tmp_path}/repo changed since you trusted it.")
     assert "  buddy.toml (changed): settings and rules" in question
     assert "  | +max_iterations = 3" in FolderTrust(changed).answer("show").said
 
@@ -94,7 +92,7 @@ def test_no_is_not_asked_again_until_something_changes(tmp_path: Path) -> None:
     folder.ask()
     assert folder.answer("no").changes == "no"
     assert FolderTrust(place).ask() == ""
-    assert "has configuration of its own" in FolderTrust(place).answer("").said
+    assert "has settings of its own" in FolderTrust(place).answer("").said
     write(tmp_path / "repo", "buddy.toml", TOML + "\n")
     assert "buddy.toml (new)" in FolderTrust(place).ask()
 
@@ -119,7 +117,7 @@ def test_what_changed_since_it_was_shown_is_shown_before_it_is_trusted(tmp_path:
     write(tmp_path / "repo", ".buddyx/ext/late.py", "import os\n")
     answer = folder.answer(word)
     assert answer.changes == "no"
-    assert answer.said.startswith("not trusted: it has changed since it was shown.\n")
+    assert answer.said.startswith("Not trusted: it changed after it was shown. Read it again.\n")
     assert ".buddyx/ext/late.py (new): tools: code that buddy runs" in answer.said
     assert (folder.is_open, place_again(place, Options()).trusted) == (True, False)
     assert folder.answer(word).changes == {"always": "remembered", "once": "once"}[word]
@@ -208,7 +206,7 @@ async def test_configuration_that_cannot_be_read_is_said_and_not_in_force(tmp_pa
         async with seated(desk, server) as sat:
             await sat.shows("/trust once for this run")
             sat.say("/trust once")
-            await sat.shows("the folder's configuration is not in force")
+            await sat.shows("the folder's settings are ignored")
             await sat.until(lambda: sat.front.controller.desk is not None, "an open session")
             assert not sat.context.desk.trusted
 
@@ -227,7 +225,7 @@ async def test_on_a_terminal_the_question_takes_no_key(tmp_path: Path) -> None:
             await terminal.has_shown("Hello from the model.")
             assert "from the project" not in told(server)
             await terminal.line("/trust always")
-            await terminal.has_shown("configuration changes")
+            await terminal.has_shown("settings change")
             await terminal.until(lambda: "not trusted" not in terminal.rows()[-1], "the footer without it")
             await terminal.line("again")
             await terminal.until(lambda: len(server.requests) == 2, "a second request")

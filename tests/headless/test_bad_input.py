@@ -134,7 +134,7 @@ async def test_a_missing_key_is_said_before_anything_is_sent(tmp_path: Path, lan
             "the key was not accepted; check the output of api_key_command",
         ),
         ({"api_key_file": "~/key"}, "the key was not accepted; check the key file {home}/key"),
-        ({"api_key_env": ""}, "no key was sent; name api_key_env, api_key_file or api_key_command"),
+        ({"api_key_env": ""}, "no key was sent; run `buddy login`, or name api_key_env"),
     ],
 )
 @pytest.mark.parametrize("status", [401, 403])
@@ -271,7 +271,7 @@ async def test_REL_025_REL_027_an_answer_that_breaks_off_is_kept_and_continued(
         assert ran.code == 75, ran.err
         (line,) = ran.told()
         assert line.startswith("the answer broke off: ")
-        assert line.endswith("What arrived is kept, and can be continued.")
+        assert line.endswith("What arrived is kept.")
         broken = (await desk.history())[-1]
         again = await desk.run("exec", "--continue")
     assert isinstance(broken, AssistantMessage)
@@ -635,7 +635,7 @@ async def test_where_the_key_of_sessions_cannot_be_it_is_said_what_helps(tmp_pat
         state.write_text("no folder")
         ran = await desk.run("exec", "hi")
         assert (ran.code, ran.out) == (4, "")
-        assert "there is no key for sessions; XDG_STATE_HOME=" in ran.err
+        assert "the key that signs sessions can't be made there; set XDG_STATE_HOME" in ran.err
         elsewhere = {**desk.variables(), "XDG_STATE_HOME": str(tmp_path / "elsewhere")}
         assert (await desk.run("exec", "hi", env=elsewhere)).out == "Here.\n"
         (tmp_path / "elsewhere/buddy/session.key").write_bytes(b"short")

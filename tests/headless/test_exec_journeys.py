@@ -168,9 +168,9 @@ async def test_killed_while_a_command_runs_and_continued(tmp_path: Path) -> None
     assert await end_left(command) is None
     assert (ran.code, ran.out) == (0, "I was interrupted.\n")
     assert ran.told() == [
-        f"still running since this session was left: {command.command} ({command.pids})",
-        "no prompt: task 1 (The test fails. Mend calc.py.) goes on where it stopped: "
-        "buddy ended while this task was running",
+        f"still running from before: {command.command} ({command.pids})",
+        "no prompt given: task 1 (The test fails. Mend calc.py.) goes on where it stopped ("
+        "buddy ended while this task was running)",
     ]
     assert (desk.repo / "ran.txt").read_text() == "once\n"
     assert server.requests[-1].tool_results == [INTERRUPTED_TEXT]

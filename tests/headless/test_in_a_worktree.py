@@ -37,7 +37,7 @@ async def test_a_run_in_a_worktree_leaves_the_main_tree_alone_and_says_where_its
         assert (ran.code, ran.out) == (0, "done\n")
         assert ran.told() == [
             "this session works in .buddyx/worktrees/fix, on the branch buddy/fix; "
-            "it starts from the last commit: 1 uncommitted change of yours not in it",
+            "it starts from the last commit, without your 1 uncommitted change (--carry takes them along)",
         ]
         assert "1 changed file of task 1 in .buddyx/worktrees/fix (branch buddy/fix)" in ran.err
         assert desk.git("status", "--short") == " M main.py\n"
@@ -70,7 +70,8 @@ async def test_a_worktree_without_changes_goes_and_comes_back_with_the_session(t
         assert not tree.exists()
         assert desk.git("branch", "--list", "buddy/*") == ""
         ran = await desk.run("exec", "--continue", *EDIT, "write it")
-        assert ".buddyx/worktrees/fix is made again" in ran.err
+        assert ".buddyx/worktrees/fix was made again" in ran.err
+        assert "after `buddy resume --last`, /worktree diff 1 shows them" in ran.err
         assert (tree / "new.txt").exists()
 
 

@@ -29,7 +29,7 @@ async def test_a_full_disk_behind_stdout_is_named_as_what_it_is(tmp_path: Path, 
         os.close(full)
     assert (ran.code, ran.told()) == (
         1,
-        ["standard output: No space left on device; the session keeps what was answered"],
+        ["can't write the answer to standard output (No space left on device); `buddy resume` shows it"],
     )
 
 

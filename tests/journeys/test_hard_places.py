@@ -173,7 +173,7 @@ async def test_REL_055_leaving_with_running_tasks_asks_and_then_ends_them_all(tm
             assert terminal.is_restored()
         assert running(desk) == []
         async with on_terminal(desk, "-c") as terminal:
-            await terminal.has_shown("task 2 is paused", "task 4 is paused")
+            await terminal.has_shown("Task 2 was interrupted", "Task 4 was interrupted")
             await left(terminal)
 
 

@@ -92,7 +92,7 @@ async def test_the_journey(tmp_path: Path) -> None:
         assert [one for one in strays() if one.session_id == session_id] == []
 
         async with on_terminal(desk, "resume", "--last") as terminal:
-            await terminal.has_shown("what does main.py do, and fix the bug", "task 2 is paused")
+            await terminal.has_shown("what does main.py do, and fix the bug", "Task 2 was interrupted")
             await terminal.line("/ps")
             await terminal.has_shown("cancelled", "paused")
             await terminal.line("/continue 2")

@@ -39,7 +39,7 @@ async def test_two_tasks_the_same_file_one_clean_one_conflicting(tmp_path: Path)
             assert (desk.repo / "main.py").read_text() == MAIN
 
             await terminal.line("/worktree merge 2")
-            await terminal.has_shown("brought over, not committed: 1 file")
+            await terminal.has_shown("Merged, not committed: 1 file")
             merged = MAIN.replace("/ 3", "/ len(values)")
             assert (desk.repo / "main.py").read_text() == merged
 

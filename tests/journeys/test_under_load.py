@@ -163,28 +163,28 @@ async def test_killed_while_jobs_run_it_is_told_once_what_became_of_them(tmp_pat
             await terminal.kill()
         pids = {one.command: one.process.pid for one in strays() if one.session_id in desk.sessions()}
         os.kill(pids["sleep 4712"], signal.SIGKILL)
-        alive = f"it still runs (process {pids['sleep 4711']}), but is not a job any more: sleep 4711"
+        alive = f"it still runs (process {pids['sleep 4711']}), : sleep 4711"
         try:
             async with on_terminal(desk, "-c") as terminal:
-                await terminal.has_shown(f"job 1 ran when buddy was lost; {alive}")
-                await terminal.has_shown("job 2 ran when buddy was lost; it ended with buddy: sleep 4712")
+                await terminal.has_shown(f"job 1 was running when buddy died; {alive}")
+                await terminal.has_shown("job 2 was running when buddy died; it ended, too: sleep 4712")
                 await terminal.line("well?")
                 await terminal.shows("then so be it")
                 assert await terminal.leaves() == 0
             told = server.requests[-1].last_user_text
             async with on_terminal(desk, "-c") as terminal:
-                left = f"still running since this session was left: sleep 4711 (process {pids['sleep 4711']})"
+                left = f"still running from before: sleep 4711 (process {pids['sleep 4711']})"
                 await terminal.has_shown(left)
                 await terminal.line("/jobs")
                 await terminal.has_shown("left1", "left by an earlier run")
                 await terminal.line("/jobs stop left1")
                 await terminal.has_shown("ended: sleep 4711")
-                assert not any("ran when buddy was lost; " in row for row in terminal.everything())
+                assert not any("was running when buddy died; " in row for row in terminal.everything())
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pids["sleep 4711"], signal.SIGKILL)
     assert f"buddy was lost while job 1 ran, and was started again. What became of the job:]\n{alive}" in told
-    assert "it ended with buddy: sleep 4712" in told
+    assert "it ended, too: sleep 4712" in told
     assert told.endswith("well?")
 
 

@@ -63,9 +63,9 @@ def test_beginnings_typos_and_what_must_be_written_out() -> None:
         "unod": "there is no /unod; did you mean /undo?",
         "sesssions": "there is no /sesssions; did you mean /sessions?",
         "cst": "there is no /cst; did you mean /cost?",
-        "kil": "write /kill out: a beginning is not enough for it",
-        "rese": "write /reset out: a beginning is not enough for it",
-        "qui": "write /quit out: a beginning is not enough for it",
+        "kil": "/kill is destructive: type its full name",
+        "rese": "/reset is destructive: type its full name",
+        "qui": "/quit is destructive: type its full name",
         "co": "/co could be /compact, /config, /context, /continue, /copy, /cost",
     }.items():
         with pytest.raises(CommandError) as raised:
@@ -84,7 +84,7 @@ async def test_help_begins_with_what_a_beginner_needs(tmp_path: Path) -> None:
 
 async def test_ok_and_no_answer_by_number_with_words_and_for_a_time(tmp_path: Path) -> None:
     async with sitting(tmp_path, edits) as desk:
-        await desk.said("/ok", "no approval is waiting")
+        await desk.said("/ok", "No request waits for your approval")
         for name in ("a.py", "b.py", "c.py"):
             desk.say(f"write {name} &")
             await desk.until(
@@ -94,7 +94,7 @@ async def test_ok_and_no_answer_by_number_with_words_and_for_a_time(tmp_path: Pa
             )
         rows = desk.front.controller.facts().numbers
         assert sorted(rows.values()) == [1, 2, 3]
-        await desk.said("/ok 9", "no approval 9 is waiting (waiting: 1, 2, 3)")
+        await desk.said("/ok 9", "No request has the number 9. Waiting: 1, 2, 3.")
         await desk.said("/no 2 use another name", "denied")
         await desk.said("/ok 3", "approved once")
         desk.say("/ok")
@@ -105,10 +105,10 @@ async def test_ok_and_no_answer_by_number_with_words_and_for_a_time(tmp_path: Pa
         await desk.until(lambda: bool(desk.context.board.inbox.waiting()))
         desk.say("/ok all 10m")
         await desk.quiet()
-        await desk.said("/permissions", "1 │ session", "s left", "mode ask, approvals: ask")
+        await desk.said("/permissions", "1 │ session", "s left", "Mode ask. Requests wait")
         await desk.said("/permissions remove 2", "expected a number of /permissions (1), found '2'")
         await desk.said("/permissions remove 1", "removed for this session: allow edit:")
-        await desk.said("/permissions remove 1", "no grant and no saved rule to remove")
+        await desk.said("/permissions remove 1", "There is nothing to remove")
 
 
 async def test_a_word_that_begins_with_all_or_a_digit_is_a_word_and_no_number(tmp_path: Path) -> None:
@@ -132,8 +132,8 @@ async def test_an_approval_of_a_number_without_measure_is_told(tmp_path: Path) -
     async with sitting(tmp_path, edits) as desk:
         desk.say("write a.py")
         await desk.until(lambda: bool(desk.context.board.inbox.waiting()))
-        await desk.said(f"/ok {many}", "is waiting (waiting: 1)")
-        await desk.said("/permissions remove " + many, "no grant and no saved rule to remove")
+        await desk.said(f"/ok {many}", "Waiting: 1.")
+        await desk.said("/permissions remove " + many, "There is nothing to remove")
         await desk.said("/ok 1", "approved once")
         await desk.quiet()
 
@@ -141,7 +141,7 @@ async def test_an_approval_of_a_number_without_measure_is_told(tmp_path: Path) -
 async def test_an_answer_to_what_is_gone_is_refused(tmp_path: Path) -> None:
     async with sitting(tmp_path, edits) as desk:
         desk.act(Answer("r", "d", "once"))
-        await desk.shows("that request is no longer waiting")
+        await desk.shows("That request is gone: it was answered or withdrawn.")
 
 
 async def test_standing_answers_settle_what_waits(tmp_path: Path) -> None:
@@ -149,22 +149,22 @@ async def test_standing_answers_settle_what_waits(tmp_path: Path) -> None:
         desk.say("write a.py")
         await desk.until(lambda: bool(desk.context.board.inbox.waiting()))
         await desk.said("/approve soon", "expected a time like")
-        await desk.said("/approve 10m", "questions are answered yes for 10m")
+        await desk.said("/approve 10m", "Approving everything until ")
         await desk.quiet()
         assert (desk.desk.repo / "a.py").exists()
         assert desk.front.controller.facts().extra == ("approvals: all",)
-        await desk.said("/approve none", "questions are answered no")
+        await desk.said("/approve none", "Denying every request.")
         await desk.turn("write b.py")
         assert not (desk.desk.repo / "b.py").exists()
-        await desk.said("/approve", "approvals: questions are answered no; /approve ask ends that")
-        await desk.said("/approve ask", "you are asked again")
-        await desk.said("/approve", "approvals: you are asked")
-        await desk.said("/approve all", "questions are answered yes")
-        await desk.said("/approve", "approvals: questions are answered yes; /approve ask ends that")
-        await desk.said("/approve 10m", "questions are answered yes for 10m")
-        await desk.said("/approve", "approvals: questions are answered yes for another ")
+        await desk.said("/approve", "Denying every request. /approve ask stops it.")
+        await desk.said("/approve ask", "Requests wait for your answer.")
+        await desk.said("/approve", "Requests wait for your answer.")
+        await desk.said("/approve all", "Approving everything this session.")
+        await desk.said("/approve", "Approving everything this session. /approve ask stops it.")
+        await desk.said("/approve 10m", "Approving everything until ")
+        await desk.said("/approve", "Approving everything until ")
         assert desk.front.controller.facts().extra == ("approvals: all",)
-        await desk.said("/approve ask", "you are asked again")
+        await desk.said("/approve ask", "Requests wait for your answer.")
         desk.say("/mode edit")
         await desk.hints("mode: edit")
         await desk.said("/mode wild", "the mode is one of plan, ask, edit, auto; found 'wild'")
@@ -188,14 +188,14 @@ async def test_sessions_are_listed_named_left_and_come_back(tmp_path: Path) -> N
         await desk.hints("'parser work'")
         await desk.said("/resume", "there is no other session in this folder")
         await desk.said("/session resume zzzz", "there is no session 'zzzz'")
-        await desk.said(f"/session resume {first[:6]}", "that is this session")
+        await desk.said(f"/session resume {first[:6]}", "You are in that session")
         await desk.said("/session zap", "expected list, resume ID")
         desk.say("/new")
         await desk.reopened(first)
         second = desk.context.desk.memory.session_id
         assert desk.paper.state.tasks == {}
         await desk.said("/session list", "parser work")
-        await desk.said(f"/session delete {second}", "this session is in use; /new first")
+        await desk.said(f"/session delete {second}", "You are in this session. Leave it with /new")
         desk.say("/resume parser work")
         await desk.reopened(second)
         assert desk.context.desk.memory.session_id == first
@@ -212,7 +212,7 @@ async def test_a_running_task_is_paused_by_leaving_and_goes_on_afterwards(tmp_pa
         first = desk.context.desk.memory.session_id
         desk.say("be slow")
         await desk.until(lambda: desk.paper.state.task(1).stream_block >= 0)
-        await desk.said("/new", "task 1 is cancelled and kept")
+        await desk.said("/new", "Cancelled: task 1.")
         await desk.reopened(first)
         assert desk.paper.state.tasks == {}
         assert desk.paper.state.inbox == []
@@ -231,11 +231,11 @@ async def test_a_session_in_use_is_not_left_for_but_can_be_shown_and_copied(tmp_
             mine = other.context.desk.memory.session_id
             listed = await other.said("/session list", "hello (in use)", "▸ │")
             assert listed.count("in use") == 1, "the session the list is asked for in is in use, too"
-            shown = await other.said(f"/resume {first}", "is in use by another buddy")
+            shown = await other.said(f"/resume {first}", "is open in another buddy")
             assert f"/session show {first} shows it" in shown
             assert f"/session fork {first} goes on in a copy" in shown
             assert other.context.desk.memory.session_id == mine
-            await other.said(f"/session show {first}", "▌ hello", "an answer", "to read only")
+            await other.said(f"/session show {first}", "▌ hello", "an answer", "shown only")
             other.say(f"/session fork {first}")
             await other.reopened(mine)
             assert text_of(other.context.board.task(1).history[0]) == "hello"
@@ -251,7 +251,7 @@ async def test_fork_goes_on_in_a_copy_and_reset_empties(tmp_path: Path) -> None:
         desk.say("/fork")
         await desk.reopened(first)
         assert len(desk.context.board.task(1).history) == 2
-        await desk.said("/reset", "the conversation is empty")
+        await desk.said("/reset", "Conversation emptied")
         assert desk.context.board.task(1).history == []
         assert len(await desk.desk.history(first)) == 2
 
@@ -335,12 +335,12 @@ async def test_diff_undo_redo_tools_trust_and_jobs(tmp_path: Path) -> None:
         assert "*** Begin" not in listed
         await desk.said("/jobs", "no job is running")
         await desk.said("/memory", "AGENTS.md is read")
-        await desk.said("/trust", f"{desk.desk.repo} has no configuration of its own")
+        await desk.said("/trust", f"{desk.desk.repo} has no settings of its own")
 
 
 async def test_compact_needs_something_to_summarise(tmp_path: Path) -> None:
     async with sitting(tmp_path, lambda _asked: reply("short")) as desk:
-        await desk.said("/compact", "there is nothing to summarise yet")
+        await desk.said("/compact", "Nothing to compact yet")
         await desk.said("/compact undo", "nothing was compacted")
         await desk.said("/compact show", "nothing is compacted")
 
@@ -351,7 +351,7 @@ async def test_how_it_is_set_up(tmp_path: Path) -> None:
         assert "display.theme" not in shown
         await desk.said("/config all", "display.theme")
         await desk.said("/doctor", "ok    buddy", "model:")
-        await desk.said("/cd ../elsewhere", "a session stays in its directory", "cd ../elsewhere")
+        await desk.said("/cd ../elsewhere", "This session belongs to", "cd ../elsewhere")
         await desk.said("/add-dir ../lib", "--add-dir ../lib")
         await desk.said("/login openai", "buddy login openai")
         await desk.said("/logout", "credentials.json")
@@ -446,11 +446,11 @@ async def test_what_is_sent_before_the_desk_is_open_waits_in_order(tmp_path: Pat
 async def test_a_failed_line_is_given_back_and_leaves_alone_what_was_typed_since(tmp_path: Path) -> None:
     async with sitting(tmp_path, lambda asked: reply("ok")) as desk:
         await desk.said("/kill 1", "task 1 is closed")
-        await desk.said("@1 a long thought", "task 1 is closed; open another one")
+        await desk.said("@1 a long thought", "task 1 is closed; `TEXT &` starts another one")
         assert desk.paper.line == "@1 a long thought"
         desk.say("@1 another")
         desk.paper.line = "typed meanwhile"
-        await desk.until(lambda: desk.paper.text().count("open another one") == 2)
+        await desk.until(lambda: desk.paper.text().count("starts another one") == 2)
         assert desk.paper.line == "typed meanwhile"
 
 
@@ -480,7 +480,7 @@ async def test_RU_B21_a_command_that_could_not_begin_leaves_no_hint_and_a_missin
     tmp_path: Path,
 ) -> None:
     async with sitting(tmp_path, []) as desk:
-        await desk.said("/compact", "there is nothing to summarise yet")
+        await desk.said("/compact", "Nothing to compact yet")
         assert "summarising …" not in desk.paper.hints
         assert "there is no nosuch.py, and nothing changed" in await desk.said(
             "/diff nosuch.py", "since the last"

@@ -121,7 +121,7 @@ async def test_continue_and_retry_go_on_where_something_is_open(tmp_path: Path) 
 async def test_kill_wait_and_timeout(tmp_path: Path) -> None:
     async with sitting(tmp_path, slow) as desk:
         await desk.said("something slow &", "task 2 started")
-        await desk.said("/kil 2", "write /kill out")
+        await desk.said("/kil 2", "/kill is destructive")
         desk.say("/wait 2")
         await desk.said("/timeout", "expected a time")
         await desk.said("/timeout 2 soon", "expected a time like 90s, 10m or 1h, found 'soon'")
@@ -133,7 +133,7 @@ async def test_kill_wait_and_timeout(tmp_path: Path) -> None:
         await desk.shows("task 2: cancelled")
         await desk.said("/kill 2", "task 2 is closed")
         await desk.said("/kill 2", "task 2 is closed already")
-        await desk.said("@2 more", "task 2 is closed; open another one")
+        await desk.said("@2 more", "task 2 is closed; `TEXT &` starts another one")
         assert desk.paper.line == "@2 more", "nothing typed is lost"
         await desk.said("/fg 2", "task 2 is closed")
         assert "closed" not in await desk.said("/ps", "▸ 1")
@@ -144,11 +144,11 @@ async def test_a_number_without_measure_is_told(tmp_path: Path) -> None:
     async with sitting(tmp_path, slow) as desk:
         for command, said in {
             f"/kill {many}": "expected the number of a task, found '111",
-            "/timeout 1 0m": "expected a time above 0 and of a year at most, found '0m'",
-            f"/timeout 1 {many}": "expected a time above 0 and of a year at most, found '111",
-            "/approve 0": "expected a time above 0 and of a year at most, found '0'",
-            "/approve 99999999999999999999": "expected a time above 0 and of a year at most",
-            f"/approve {many}": "expected a time above 0 and of a year at most",
+            "/timeout 1 0m": "expected a time above 0 and up to a year, found '0m'",
+            f"/timeout 1 {many}": "expected a time above 0 and up to a year, found '111",
+            "/approve 0": "expected a time above 0 and up to a year, found '0'",
+            "/approve 99999999999999999999": "expected a time above 0 and up to a year",
+            f"/approve {many}": "expected a time above 0 and up to a year",
             f"/undo yes {many}": "expected /undo",
             f"/worktree diff {many}": "there is no task and no worktree",
             f"/budget @{many} 5": "expected a task like @3",
@@ -264,7 +264,7 @@ async def test_RU_A12_retry_now_is_refused_where_nothing_waits(tmp_path: Path) -
     async with sitting(tmp_path, slow) as desk:
         desk.say("be slow")
         await desk.until(lambda: desk.paper.state.task(1).stream_block >= 0)
-        await desk.said("/retry now", "task 1 does not wait for its provider")
+        await desk.said("/retry now", "task 1 is not waiting to retry")
 
 
 async def test_rewind_goes_back_to_before_a_prompt(tmp_path: Path) -> None:
@@ -309,5 +309,5 @@ async def test_RU_P4_2_esc_ends_a_compaction_and_the_conversation_stays_whole(tm
         await desk.until(lambda: len(desk.server.requests) == 3)
         assert desk.front.controller.facts().own[0].title == "/compact"
         desk.act(Cancel())
-        await desk.shows("not compacted: you ended it")
+        await desk.shows("Not compacted: you cancelled it")
         await desk.said("/compact show", "nothing is compacted")

@@ -25,7 +25,7 @@ async def test_the_parts_add_up_to_what_the_server_counted_however_much_that_is(
 ) -> None:
     answer = reply("an answer", usage=Tokens(counted - 5, 5))
     async with sitting(tmp_path, lambda _asked: answer) as desk:
-        estimated = cells(await desk.said("/context", "all of it is estimated"))
+        estimated = cells(await desk.said("/context", "All numbers are estimates."))
         assert list(estimated) == ["system prompt and instructions", "tools", "in use", "limit"]
         await desk.turn("hello")
         shown = cells(await desk.said("/context", "the rows are estimates"))

@@ -76,7 +76,7 @@ async def test_rewind_offers_conversation_files_or_both_with_the_difference_firs
             "1 file",
             "0 files",
         ]
-        await desk.said("/rewind 2", "+two", "1 file changed since prompt 2; nothing is taken back yet")
+        await desk.said("/rewind 2", "+two", "1 file changed since prompt 2. Nothing is undone yet")
         assert said(desk) == ["write a.txt one", "write b.txt two", "thanks"]
         assert (desk.desk.repo / "b.txt").exists()
         await desk.said("/rewind 3", "back to before prompt 3\n")
@@ -98,7 +98,7 @@ async def test_calls_whose_ids_a_server_gives_again_are_told_apart(tmp_path: Pat
         await desk.turn("write a.txt one")
         await desk.turn("write b.txt two")
         await desk.said("/rewind 2", "1 file changed since prompt 2")
-        await desk.said("/rewind 2 both", "taken back since prompt 2: b.txt; /redo applies it again")
+        await desk.said("/rewind 2 both", "Undone since prompt 2: b.txt. /redo brings it back.")
         assert (desk.desk.repo / "a.txt").read_text() == "one\n"
 
 
@@ -145,7 +145,7 @@ async def test_rewind_both_takes_files_and_conversation_back_and_redo_makes_them
         await desk.turn("write c.txt three")
         (desk.desk.repo / "mine.txt").write_text("the person's own\n")
         await desk.said(
-            "/rewind 2 both", "taken back since prompt 2: b.txt, c.txt; /redo, 2 times,", "back to"
+            "/rewind 2 both", "Undone since prompt 2: b.txt, c.txt. /redo, 2 times, brings", "back to"
         )
         assert sorted(one.name for one in desk.desk.repo.glob("*.txt")) == ["a.txt", "mine.txt"]
         assert said(desk) == ["write a.txt one"]
@@ -159,7 +159,7 @@ async def test_rewind_of_files_or_of_the_conversation_alone(tmp_path: Path) -> N
     async with sitting(tmp_path, edits, settings=EDIT) as desk:
         await desk.turn("write a.txt one")
         await desk.turn("write b.txt two")
-        await desk.said("/rewind 2 files", "taken back since prompt 2: b.txt; /redo applies it again")
+        await desk.said("/rewind 2 files", "Undone since prompt 2: b.txt. /redo brings it back.")
         assert len(said(desk)) == 2
         await desk.said("/rewind 2 files", "task 1 has changed no file since prompt 2 that still stands")
         await desk.said("/rewind 1 conversation", "back to before prompt 1; files stay as they are")
@@ -172,7 +172,7 @@ async def test_a_file_the_person_changed_since_is_never_touched(tmp_path: Path) 
         await desk.turn("write a.txt one")
         await desk.turn("write b.txt two")
         (desk.desk.repo / "a.txt").write_text("mine\n")
-        await desk.said("/rewind 1 both", "1 change taken back, 1 change not; the conversation stays")
+        await desk.said("/rewind 1 both", "1 change undone, 1 change not. The conversation stays")
         assert (desk.desk.repo / "a.txt").read_text() == "mine\n"
         assert not (desk.desk.repo / "b.txt").exists()
         assert len(said(desk)) == 2
@@ -226,8 +226,8 @@ async def test_an_approval_that_was_open_when_buddy_died_is_announced_and_asked_
             snapshot.unlink()
         async with seated(desk, server, "-c") as sat:
             await sat.shows(
-                "task 1 is paused: buddy ended while this task was running; /continue 1 takes up 1 call that "
-                "did not run, and asks again where one needs your approval",
+                "Task 1 was interrupted. /continue 1 resumes it; its one call that did "
+                "not run asks again if it needs your approval.",
                 "✗ edit_file main.py",
             )
             sat.say("/continue")
@@ -249,7 +249,7 @@ async def test_a_question_that_was_open_when_buddy_died_is_asked_again(tmp_path:
         for snapshot in journal.parent.glob("snapshot*"):
             snapshot.unlink()
         async with seated(desk, server, "-c") as sat:
-            await sat.shows("task 1 is paused")
+            await sat.shows("Task 1 was interrupted")
             sat.say("/continue")
             await sat.shows("Which database?")
             await asyncio.sleep(0)

@@ -167,7 +167,7 @@ async def test_after_a_kill_the_worktree_and_its_task_are_there_again(tmp_path: 
             assert worktree is not None
             assert (worktree.name, board.task(1).state) == ("fix", "paused")
             assert (tree / "word.txt").read_text() == "half\n"
-            await sat.said("/worktree merge 1", "brought over, not committed: 2 files")
+            await sat.said("/worktree merge 1", "Merged, not committed: 2 files")
             assert (desk.repo / "word.txt").read_text() == "half\n"
 
 

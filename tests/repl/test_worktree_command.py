@@ -35,8 +35,8 @@ async def test_two_tasks_edit_the_same_file_and_both_are_brought_over(tmp_path: 
 
         assert (repo / "list.txt").read_text() == LINES
         assert desk.desk.git("status", "--short") == ""
-        await desk.said("/worktree merge 2", "brought over, not committed: 1 file; /undo @2 takes it back")
-        await desk.said("/worktree merge 3", "brought over, not committed: 1 file; /undo @3 takes it back")
+        await desk.said("/worktree merge 2", "Merged, not committed: 1 file; /undo @2 undoes it")
+        await desk.said("/worktree merge 3", "Merged, not committed: 1 file; /undo @3 undoes it")
         expected = LINES.replace("line 2\n", "two\n").replace("line 9\n", "nine\n")
         assert (repo / "list.txt").read_text() == expected
 
@@ -46,7 +46,7 @@ async def test_the_same_lines_changed_in_both_are_refused_and_nothing_is_lost(tm
         repo = desk.desk.repo
         (repo / "other.txt").write_text("mine, not committed\n")
         said = await desk.said("/worktree change line 2 to two", "task 2 started")
-        assert "1 uncommitted change of yours not in it" in said
+        assert "without your 1 uncommitted change" in said
         await desk.shows("1 changed file of task 2")
         mine = LINES.replace("line 2\n", "mine\n")
         (repo / "list.txt").write_text(mine)
@@ -57,7 +57,7 @@ async def test_the_same_lines_changed_in_both_are_refused_and_nothing_is_lost(tm
         assert (repo / "other.txt").read_text() == "mine, not committed\n"
 
         (repo / "list.txt").write_text(LINES.replace("line 9\n", "mine\n"))
-        await desk.said("/worktree merge 2", "brought over, not committed: 1 file")
+        await desk.said("/worktree merge 2", "Merged, not committed: 1 file")
         merged = LINES.replace("line 9\n", "mine\n").replace("line 2\n", "two\n")
         assert (repo / "list.txt").read_text() == merged
         assert desk.desk.git("diff", "--cached", "--name-only") == ""
@@ -79,7 +79,7 @@ async def test_worktrees_are_listed_shown_and_dropped_only_without_loss(tmp_path
         await desk.said(f"/worktree diff {name}", "-line 2", "+two")
         await desk.said("/worktree drop 2", "has 1 changed file that the main tree does not have")
         assert tree.exists()
-        await desk.said("/worktree merge 2", "brought over, not committed: 1 file")
+        await desk.said("/worktree merge 2", "Merged, not committed: 1 file")
         await desk.said("/worktree merge 2", "nothing: the main tree has all of it")
         await desk.said("/worktree drop 2", "is removed")
         assert not tree.exists()
@@ -164,7 +164,7 @@ async def test_a_subagent_in_a_worktree_leaves_the_tree_alone_and_says_where_its
         assert "[Its changes are not in your tree: 1 changed file of task 2" in result
         assert (desk.desk.repo / "list.txt").read_text() == LINES
         await desk.said("/ps -a", "change line 5 to five · subagent of 1 · worktree ")
-        await desk.said("/worktree merge 2", "brought over, not committed: 1 file")
+        await desk.said("/worktree merge 2", "Merged, not committed: 1 file")
         assert "five\n" in (desk.desk.repo / "list.txt").read_text()
 
 
@@ -172,7 +172,7 @@ async def test_a_task_can_start_with_what_is_not_committed_yet(tmp_path: Path) -
     async with sitting(tmp_path, edits, *EDIT, list__txt=LINES) as desk:
         repo = desk.desk.repo
         (repo / "list.txt").write_text(LINES.replace("line 9\n", "mine\n"))
-        await desk.said("/worktree --carry", "expected what the task shall do: /worktree --carry TEXT")
+        await desk.said("/worktree --carry", "expected a prompt: /worktree --carry TEXT")
         await desk.said("/worktree --carry change line 2 to two", "task 2 started in the background in")
         await desk.shows("1 changed file of task 2")
         tree = repo / ".buddyx/worktrees/change-line-2-to-two"
@@ -181,7 +181,7 @@ async def test_a_task_can_start_with_what_is_not_committed_yet(tmp_path: Path) -
 
         said = await desk.said("/worktree diff 2", "+two")
         assert "+mine" not in said
-        await desk.said("/worktree merge 2", "brought over, not committed: 1 file")
+        await desk.said("/worktree merge 2", "Merged, not committed: 1 file")
         assert (repo / "list.txt").read_text() == both
 
 
@@ -246,7 +246,7 @@ async def test_a_worktree_that_somebody_removed_is_named_and_the_other_changes_g
         await desk.shows("1 changed file of task 2")
         name = "change-line-2-to-two"
         shutil.rmtree(desk.desk.repo / ".buddyx/worktrees" / name)
-        lost = f".buddyx/worktrees/{name} is gone: 1 change in it can't be taken back or applied again"
+        lost = f".buddyx/worktrees/{name} is gone: 1 change made in it can no longer be undone"
         await desk.said("/undo", lost, "Undone: list.txt (task 1's edit)")
         assert (desk.desk.repo / "list.txt").read_text() == LINES
 

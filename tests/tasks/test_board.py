@@ -60,7 +60,7 @@ async def test_a_running_task_takes_no_second_prompt_and_says_what_to_do(tmp_pat
         desk.board.submit(1, "hi")
         await reached.wait()
         for operation in (desk.board.submit, desk.board.change_model):
-            with pytest.raises(TaskError, match="task 1 is running; steer it, queue, or cancel it first"):
+            with pytest.raises(TaskError, match="task 1 is running: wait until it is done, or cancel it"):
                 operation(1, "more")
         with pytest.raises(TaskError, match="is running"):
             desk.board.reset(1)
@@ -278,7 +278,7 @@ async def test_a_killed_task_is_closed(tmp_path: Path) -> None:
         await reached.wait()
         await desk.board.kill(1)
         assert (desk.board.task(1).closed, desk.board.task(1).state) == (True, "cancelled")
-        with pytest.raises(TaskError, match="task 1 is closed; open another one"):
+        with pytest.raises(TaskError, match="task 1 is closed; `TEXT &` starts another one"):
             desk.board.submit(1, "b")
 
 
@@ -292,7 +292,7 @@ async def test_a_time_limit_cancels_with_its_reason_and_can_be_taken_back(tmp_pa
         desk.board.set_timeout(1, 0.05)
         outcome = await desk.board.wait(1)
         assert outcome is not None
-        assert outcome.reason == "its time limit of 0.05 s is over"
+        assert outcome.reason == "its time limit of 0.05 s (/timeout) ran out"
         desk.board.set_timeout(1, 3600)
         desk.board.set_timeout(1, 0)
         await desk.turn(1, "b")
@@ -313,7 +313,7 @@ async def test_what_was_queued_for_a_task_outlives_its_time_limit_and_why_it_end
         await desk.board.wait(1)
         assert [text_of(one) for one in desk.board.task(1).queued] == ["later"]
         (ended,) = [one.event for one in reader.drain() if isinstance(one.event, TurnFinished)]
-        assert (ended.outcome, ended.reason) == ("cancelled", "its time limit of 0.05 s is over")
+        assert (ended.outcome, ended.reason) == ("cancelled", "its time limit of 0.05 s (/timeout) ran out")
         await desk.turn(1, "b")
         assert desk.texts(1)[-4:] == ["b", "two", "later", "three"]
 

@@ -7,7 +7,6 @@ import re
 import time
 
 from buddy.agent.typed_number import whole_number
-from buddy.repl import words
 from buddy.repl.blocks import Note, PlainText, Table
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.commands.tasks import duration_s
@@ -28,7 +27,7 @@ _WORDS = re.compile(r"(?:(?P<which>all|\d+)(?!\w|\.\d))?\s*(?P<rest>.*)", re.DOT
 def _requests(context: Context, which: str) -> tuple[OpenRequest, ...]:
     waiting = context.board.inbox.waiting()
     if not waiting:
-        raise CommandError("no approval is waiting")
+        raise CommandError("No request waits for your approval.")
     if which == "all":
         return waiting
     if not which:
@@ -37,7 +36,7 @@ def _requests(context: Context, which: str) -> tuple[OpenRequest, ...]:
     found = tuple(request for request in waiting if request.number == number)
     if not found:
         numbers = ", ".join(str(request.number) for request in waiting)
-        raise CommandError(f"no approval {which[:30]} is waiting (waiting: {numbers})")
+        raise CommandError(f"No request has the number {which[:30]}. Waiting: {numbers}.")
     return found
 
 
@@ -67,30 +66,31 @@ async def approve(context: Context, argument: str) -> None:
     policy = context.desk.policy
     word = argument.strip()
     if not word:
-        context.stage.print(Note("info", f"approvals: {_standing(policy.approvals)}"))
+        context.stage.print(Note("info", _standing(policy.approvals)))
         return
     if word in ("ask", "all", "none"):
         policy.approve("ask" if word == "ask" else "all" if word == "all" else "none")
     else:
         policy.approve("all", time.time() + duration_s(word.removeprefix("all").strip()))
     context.board.inbox.reconsider()
-    kind = policy.approvals.kind
-    said = {
-        "ask": "you are asked again",
-        "all": "questions are answered yes" + ("" if word == "all" else f" for {word}"),
-        "none": "questions are answered no",
-    }
-    context.stage.print(Note("info" if kind == "ask" else "warning", f"approvals: {said[kind]}"))
+    level = "info" if policy.approvals.kind == "ask" else "warning"
+    context.stage.print(Note(level, _standing(policy.approvals)))
 
 
 def _standing(approvals: Approvals) -> str:
-    now = time.time()
-    rest = "" if approvals.until is None else f" for another {words.elapsed(approvals.until - now)}"
+    """What becomes of requests from now on."""
+    until = "this session" if approvals.until is None else f"until {_clock(approvals.until)}"
     return {
-        "ask": "you are asked",
-        "all": f"questions are answered yes{rest}; /approve ask ends that",
-        "none": "questions are answered no; /approve ask ends that",
-    }[approvals.now(now)]
+        "ask": "Requests wait for your answer.",
+        "all": f"Approving everything {until}. /approve ask stops it.",
+        "none": "Denying every request. /approve ask stops it.",
+    }[approvals.now(time.time())]
+
+
+def _clock(at: float) -> str:
+    """A time as `16:12`, with the date where it is not today."""
+    form = "%H:%M" if time.localtime(at)[:3] == time.localtime()[:3] else "%Y-%m-%d %H:%M"
+    return time.strftime(form, time.localtime(at))
 
 
 @command(
@@ -151,7 +151,7 @@ def _list(context: Context) -> None:
         context.stage.print(Table(("number", "from", "rule", "why"), tuple(rows)))
     if removable:
         context.stage.print(Note("hint", "/permissions remove NUMBER deletes a grant or a saved rule"))
-    context.stage.print(Note("info", f"mode {policy.mode}, approvals: {policy.approvals.kind}"))
+    context.stage.print(Note("info", f"Mode {policy.mode}. {_standing(policy.approvals)}"))
     for line in context.desk.sandbox().lines():
         context.stage.print(Note("info", f"sandbox: {line}"))
 
@@ -208,7 +208,9 @@ def _remove(context: Context, text: str) -> None:
     policy = context.desk.policy
     removable = _removable(policy)
     if not removable:
-        raise CommandError("no grant and no saved rule to remove; your own rules are in your buddy.toml")
+        raise CommandError(
+            "There is nothing to remove: no grant, no saved rule. Your own rules are in your buddy.toml."
+        )
     number = whole_number(text)
     if number is None or not 1 <= number <= len(removable):
         numbers = "1" if len(removable) == 1 else f"1 to {len(removable)}"

@@ -122,7 +122,7 @@ class Commands:
         if len(beginning) == 1:
             found = next(iter(beginning.values()))
             if found.destructive:
-                raise CommandError(f"write /{found.name} out: a beginning is not enough for it")
+                raise CommandError(f"/{found.name} is destructive: type its full name")
             return found
         if beginning:
             raise CommandError(f"/{name} could be {', '.join(f'/{one}' for one in sorted(beginning))}")

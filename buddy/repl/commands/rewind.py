@@ -100,7 +100,7 @@ async def _offer(context: Context, number: int, changed: tuple[UndoEntry, ...]) 
     context.stage.print(
         Note(
             "info",
-            f"{count} changed since prompt {number}; nothing is taken back yet. /rewind {number} both · "
+            f"{count} changed since prompt {number}. Nothing is undone yet. /rewind {number} both · "
             f"/rewind {number} conversation (files stay) · /rewind {number} files (the conversation stays)",
         )
     )
@@ -124,12 +124,12 @@ async def _take_back(context: Context, task: Task, number: int, changed: tuple[U
         except ToolError as error:
             left = counted(len(changed) - len(undone), "change")
             done = counted(len(undone), "change")
-            raise CommandError(f"{error} {done} taken back, {left} not; the conversation stays") from error
+            raise CommandError(f"{error} {done} undone, {left} not. The conversation stays.") from error
     paths = [visible(os.path.relpath(path, context.boundary.cwd)) for path in _paths(undone)]
     more = len(paths) - MAX_NAMED
     named = ", ".join(paths[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
     times = "/redo" if len(undone) == 1 else f"/redo, {len(undone)} times,"
-    context.stage.print(Note("info", f"taken back since prompt {number}: {named}; {times} applies it again"))
+    context.stage.print(Note("info", f"Undone since prompt {number}: {named}. {times} brings it back."))
 
 
 def _paths(entries: Sequence[UndoEntry]) -> list[str]:

@@ -74,14 +74,14 @@ def _row(one: SessionSummary, *, here: bool) -> tuple[str, ...]:
 
 async def _resume(context: Context, reference: str) -> None:
     if not reference:
-        raise CommandError("which one? /session resume ID, a name, or last; /session lists them")
+        raise CommandError("Which session? /session resume ID, a name, or last. /session lists them.")
     session_id = await _found(context, reference, but=context.desk.memory.session_id)
     if session_id == context.desk.memory.session_id:
-        raise CommandError("that is this session")
+        raise CommandError("You are in that session.")
     why = await asyncio.to_thread(_why_not, context, session_id)
     if why:
         raise CommandError(
-            f"{why}; /session show {session_id} shows it, /session fork {session_id} goes on in a copy"
+            f"{why}. /session show {session_id} shows it, /session fork {session_id} goes on in a copy."
         )
     _leave_for(context, session_id)
 
@@ -108,18 +108,18 @@ def _why_not(context: Context, session_id: str) -> str:
     for one in context.desk.store.list():
         if one.session_id == session_id:
             if one.foreign:
-                return f"{session_id} was not made by you on this machine"
+                return f"Session {session_id} was not made by you on this machine"
             if one.newer:
-                return f"{session_id} was written by a newer buddy"
+                return f"Session {session_id} was written by a newer buddy"
             if one.locked:
-                return f"{session_id} is in use by another buddy"
+                return f"Session {session_id} is open in another buddy"
     return ""
 
 
 async def _show(context: Context, reference: str) -> None:
     """Look at a session without opening it."""
     if not reference:
-        raise CommandError("which one? /session show ID")
+        raise CommandError("Which session? /session show ID. /session lists them.")
     try:
         loaded = await asyncio.to_thread(context.desk.store.read, reference)
     except (SessionError, FolderError, OSError) as error:
@@ -127,7 +127,11 @@ async def _show(context: Context, reference: str) -> None:
     for one in loaded.tasks:
         context.stage.print(TaskHeading(one.record.number, one.record.task.title))
         context.stage.print(*blocks_of(one.record.history, one.record.number))
-    context.stage.print(Note("info", "that was another session, to read only"))
+    context.stage.print(
+        Note(
+            "info", f"That was session {reference}, shown only. /session resume {reference} goes on with it."
+        )
+    )
 
 
 async def _fork(context: Context, reference: str) -> None:
@@ -155,18 +159,18 @@ def _leave_for(context: Context, reference: str) -> None:
     if running:
         numbers = ", ".join(map(str, running))
         context.stage.print(
-            Note("warning", f"task {numbers} is cancelled and kept; /continue goes on after a resume")
+            Note("warning", f"Cancelled: task {numbers}. After a resume, /continue goes on with it.")
         )
     context.stage.switch_session(reference)
 
 
 async def _delete(context: Context, reference: str) -> None:
     if not reference:
-        raise CommandError("which one? /session delete ID")
+        raise CommandError("Which session? /session delete ID. /session lists them.")
     try:
         folder = await asyncio.to_thread(context.desk.store.find, reference)
         if os.path.basename(folder) == context.desk.memory.session_id:
-            raise CommandError("this session is in use; /new first")
+            raise CommandError("You are in this session. Leave it with /new, then delete it.")
         await asyncio.to_thread(context.desk.store.delete, reference)
     except (SessionError, LockedError) as error:
         raise CommandError(str(error)) from error
@@ -208,7 +212,7 @@ async def reset(context: Context, argument: str) -> None:
     context.board.reset(task.number)
     task.not_run = ()
     task.services.forget_shown()
-    context.stage.print(Note("info", "the conversation is empty; the model starts anew"))
+    context.stage.print(Note("info", "Conversation emptied. The model starts without it."))
 
 
 @command(family="session", usage="[FOCUS|show|undo]", essential=True)
@@ -217,7 +221,7 @@ async def compact(context: Context, argument: str) -> None:
     board, number = context.board, context.focus
     if argument == "undo":
         await uncompact_task(board, number)
-        context.stage.print(Note("info", "the whole conversation is sent again"))
+        context.stage.print(Note("info", "Compaction undone: the whole conversation is sent again."))
         return
     if argument == "show":
         _show_compaction(context, shortened(board.task(number)))
@@ -226,20 +230,22 @@ async def compact(context: Context, argument: str) -> None:
         try:
             await run_cancellable(compact_task(board, number, argument), work.cancelled)
         except TurnCancelled:
-            context.stage.print(Note("info", "not compacted: you ended it; the conversation stays whole"))
+            context.stage.print(
+                Note("info", "Not compacted: you cancelled it. The whole conversation is sent.")
+            )
             return
     _show_compaction(context, shortened(board.task(number)))
 
 
 def _show_compaction(context: Context, seen: Shortened) -> None:
     said = (
-        f"compacted: the first {counted(seen.messages, 'message')} are sent as about {seen.tokens_after:,} "
-        f"instead of {seen.tokens_before:,} tokens; {counted(seen.kept, 'message')} "
-        "(your words and the last turns) stay word for word; /compact undo takes it back"
+        f"Compacted: the first {counted(seen.messages, 'message')} went from {seen.tokens_before:,} to about "
+        f"{seen.tokens_after:,} tokens. {counted(seen.kept, 'message')} (your words, the last turns) stay as "
+        "they were. /compact undo reverses it."
     )
     context.stage.print(Note("info", said))
     context.stage.print(
-        PlainText(seen.summary or "Only old tool results were dropped; nothing is summarised.")
+        PlainText(seen.summary or "No summary was needed: only old tool results were left out.")
     )
 
 
@@ -266,7 +272,7 @@ async def context_(context: Context, argument: str) -> None:
     rows.append(("limit" + (" (a guess)" if meter.window.guessed else ""), words.tokens(limit), ""))
     context.stage.print(Table(("what", "tokens", "of the window"), tuple(rows)))
     counted = "The total is what the model counted; the rows are estimates."
-    context.stage.print(Note("hint", counted if meter.context_tokens else "all of it is estimated"))
+    context.stage.print(Note("hint", counted if meter.context_tokens else "All numbers are estimates."))
     for name in context.desk.instructions:
         context.stage.print(Note("hint", f"instructions: {name}"))
     kept = parts.cache.statistics()

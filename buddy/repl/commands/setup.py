@@ -88,8 +88,8 @@ async def cd(context: Context, argument: str) -> None:
     """Say how to work in another directory"""
     where = context.boundary
     raise CommandError(
-        f"a session stays in its directory ({where.cwd}), since its approvals and edits are tied to it; "
-        f"leave, cd {argument or 'DIR'}, and start buddy there"
+        f"This session belongs to {where.cwd}. To work elsewhere, leave, cd {argument or 'DIR'}, and start "
+        "buddy there."
     )
 
 
@@ -97,7 +97,7 @@ async def cd(context: Context, argument: str) -> None:
 async def add_dir(context: Context, argument: str) -> None:
     """Say how to give access to a further directory"""
     raise CommandError(
-        "what is inside the workspace is fixed when buddy starts; leave and go on with: "
+        "Folders can be added only at the start. Leave, then run: "
         f"buddy -r {context.desk.memory.session_id} --add-dir {argument or 'DIR'}"
     )
 

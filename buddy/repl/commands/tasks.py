@@ -26,7 +26,7 @@ def duration_s(text: str) -> float:
         raise CommandError(f"expected a time like 90s, 10m or 1h, found {_short(text)}")
     seconds = float(found[1]) * _UNITS[found[2].lower() if found[2] else None]
     if not 0 < seconds <= LONGEST_S:
-        raise CommandError(f"expected a time above 0 and of a year at most, found {_short(text)}")
+        raise CommandError(f"expected a time above 0 and up to a year, found {_short(text)}")
     return seconds
 
 
@@ -233,7 +233,7 @@ async def retry(context: Context, argument: str) -> None:
     waits = now and context.board.hurry(number)
     if now and task.running:
         if not waits:
-            raise CommandError(f"task {number} does not wait for its provider")
+            raise CommandError(f"task {number} is not waiting to retry")
         context.stage.hint("asking now")
         return
     if task.state not in ("failed", "paused", "cancelled"):

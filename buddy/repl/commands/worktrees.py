@@ -46,7 +46,7 @@ async def worktree(context: Context, argument: str) -> None:
         if not argument.strip():
             await _listed(context)
         elif argument.strip() == CARRY.strip():
-            raise CommandError("expected what the task shall do: /worktree --carry TEXT")
+            raise CommandError("expected a prompt: /worktree --carry TEXT")
         elif about is None:
             await _started(context, argument.strip())
         elif not about[2] or _WORDS.get(about[3], about[1]) != about[1]:
@@ -109,7 +109,7 @@ async def _diff(context: Context, tree: Worktree) -> None:
     if changes.left_out:
         context.stage.print(Note("warning", _left_out(changes.left_out)))
     if not changes.files:
-        raise CommandError(f"nothing is different in {tree.shown}")
+        raise CommandError(f"No changes in {tree.shown}.")
     _show(context, f"diff of {tree.shown}", shown_changes(changes))
 
 
@@ -126,8 +126,8 @@ async def _merge(context: Context, tree: Worktree, task: Task | None, *, protect
     if diff.files:
         _show(context, f"merge of {tree.shown}", diff)
     what = counted(len(diff.files), "file") if diff.files else "nothing: the main tree has all of it"
-    back = f"; /undo @{number} takes it back" if diff.files else ""
-    said = f"brought over, not committed: {what}{back}; /worktree drop {tree.name} removes the worktree"
+    back = f"; /undo @{number} undoes it" if diff.files else ""
+    said = f"Merged, not committed: {what}{back}; /worktree drop {tree.name} removes the worktree"
     context.stage.print(Note("info", said))
 
 
@@ -138,8 +138,8 @@ async def _drop(context: Context, tree: Worktree, task: Task | None, *, discard:
         numbers = ", ".join(map(str, jobs))
         running = f"job {numbers} still runs" if len(jobs) == 1 else f"jobs {numbers} still run"
         raise CommandError(
-            f"{running} in {tree.shown}: have it stopped by the task, or /worktree drop {tree.name} discard "
-            "takes its folder away"
+            f"{running} in {tree.shown}. /jobs stop {jobs[0]} stops it, /worktree drop {tree.name} discard "
+            "removes the folder anyway."
         )
     places = context.board.places
     trees = places.parts().trees
