@@ -1,4 +1,4 @@
-"""Characters that a server cut in two put together again: pure.
+"""Characters that a server cut in two, put together again.
 
 Servers that count text in UTF-16 units send one half of an emoji at the end of a piece and the other at the
 start of the next one. Each half alone is no text: it can be neither shown nor written to a file.
@@ -6,6 +6,7 @@ start of the next one. Each half alone is no text: it can be neither shown nor w
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -25,9 +26,11 @@ Written = TextPiece | ThinkingPiece | CallPiece
 
 
 class HalfCharacters:
-    """Keeps back a half at the end of a piece until the next piece of the same text comes."""
+    """Keeps back a half at the end of a piece until the next piece of the same text comes. A half that stays
+    alone becomes U+FFFD."""
 
     def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-16-le")("replace")
         self._kept: Written | None = None
 
     def joined(self, pieces: Sequence[Piece]) -> Sequence[Piece]:
@@ -37,23 +40,20 @@ class HalfCharacters:
         return [made for piece in pieces for made in self._take(piece)]
 
     def rest(self) -> Sequence[Piece]:
-        """What is still kept back."""
+        """The half that is still kept back."""
         kept, self._kept = self._kept, None
-        return () if kept is None else (kept,)
+        return () if kept is None else (_with_text(kept, self._decoder.decode(b"", final=True)),)
 
     def _take(self, piece: Piece) -> Iterator[Piece]:
         if isinstance(piece, Alive | UsagePiece):
             yield piece
             return
-        for kept in self.rest():
-            if _goes_on(kept, piece):
-                piece = _with_text(piece, _paired(_text(kept) + _text(piece)))
-            else:
-                yield kept
-        if _ends_in_half(piece):
-            text = _text(piece)
-            self._kept = _bare(piece, text[-1])
-            piece = _with_text(piece, text[:-1])
+        if self._kept is not None and not _goes_on(self._kept, piece):
+            yield from self.rest()
+        if self._kept is not None or _ends_in_half(piece):
+            text = self._decoder.decode(_text(piece).encode("utf-16-le", "surrogatepass"))
+            self._kept = _bare(piece) if self._decoder.getstate()[0] else None
+            piece = _with_text(piece, text)
             if isinstance(piece, TextPiece) and not piece.text:
                 piece = Alive()
         yield piece
@@ -79,26 +79,26 @@ def _with_text(piece: Piece, text: str) -> Piece:
             return piece
 
 
-def _bare(piece: Piece, half: str) -> Written | None:
+def _bare(piece: Piece) -> Written | None:
     match piece:
         case TextPiece():
-            return TextPiece(half, piece.block)
+            return TextPiece("", piece.block)
         case ThinkingPiece():
-            return ThinkingPiece(half, piece.block)
+            return ThinkingPiece("", piece.block)
         case CallPiece():
-            return CallPiece(piece.index, "", "", half)
+            return CallPiece(piece.index, "", "", "")
         case _:
             return None
 
 
 def _goes_on(kept: Piece, piece: Piece) -> bool:
-    if not "\udc00" <= _text(piece)[:1] <= "\udfff":
-        return False
     match kept, piece:
-        case (TextPiece(), TextPiece()) | (ThinkingPiece(), ThinkingPiece()):
+        case TextPiece(), TextPiece():
             return kept.block == piece.block
+        case ThinkingPiece(), ThinkingPiece():
+            return kept.block == piece.block and not piece.signature
         case CallPiece(), CallPiece():
-            return kept.index == piece.index
+            return kept.index == piece.index and not piece.complete
         case _:
             return False
 
@@ -109,7 +109,3 @@ def _ends_in_half(piece: Piece) -> bool:
     if isinstance(piece, CallPiece) and piece.complete:
         return False
     return "\ud800" <= _text(piece)[-1:] <= "\udbff"
-
-
-def _paired(text: str) -> str:
-    return chr(0x10000 + ((ord(text[0]) & 0x3FF) << 10) + (ord(text[1]) & 0x3FF)) + text[2:]
