@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import codecs
 import re
+from email.message import Message
 from urllib.parse import urljoin
 
 from bs4 import BeautifulSoup, Tag
+from bs4.dammit import EncodingDetector
 from bs4.element import Comment, PreformattedString
 from markdownify import MarkdownConverter
 
@@ -47,13 +49,10 @@ _HIDDEN_STYLE = re.compile(
     r"|font-size\s*:\s*0|(?:text-indent|left|top)\s*:\s*-\d{3,}|clip\s*:\s*rect\(\s*0"
     r"|(?:width|height)\s*:\s*0(?:px)?\s*(?:;|$|!)"
 )
-_CHARSET = re.compile(rb"""(?i)<meta[^>]{0,200}?charset\s*=\s*["']?\s*([a-z0-9_:.-]{1,40})""")
-_CHARSET_PARAMETER = re.compile(r"""(?i)charset\s*=\s*["']?\s*([a-z0-9_:.-]{1,40})""")
 _KNOWN_CHARSET = re.compile(
     r"(?i)utf[-_]?(?:8|16|32)(?:[-_]?[bl]e)?|(?:us-?)?ascii|iso[-_]?8859[-_]?\d{1,2}|latin[-_]?\d{1,2}"
     r"|(?:windows|cp)[-_]?\d{3,4}|gb(?:k|2312|18030)|big5(?:-?hkscs)?|euc[-_](?:jp|kr)|shift[-_]?jis|sjis|iso-2022-jp|koi8-[ru]|tis-620|mac-?roman"
 )
-_BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _EMPTY_LINES = re.compile(r"\n[ \t]*\n(?:[ \t]*\n)+")
 _MARKUP = re.compile(r"(?i)\s*(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.DOTALL)
 
@@ -73,18 +72,21 @@ def page_text(body: bytes, content_type: str, url: str) -> str:
 
 
 def _decoded(body: bytes, content_type: str) -> str:
-    for bom, name in _BOMS:
-        if body.startswith(bom):
-            return body.decode(name, "replace")
-    said = _CHARSET_PARAMETER.search(content_type)
-    inside = _CHARSET.search(body[:4096])
-    name = said[1] if said else inside[1].decode() if inside else "utf-8"
-    if not _KNOWN_CHARSET.fullmatch(name):
-        name = "utf-8"
+    """The text, by its byte order mark, the header, what the page declares, or as UTF-8. A name that is no
+    character set of pages (`unicode_escape`) does not count."""
+    data, marked = EncodingDetector.strip_byte_order_mark(body)
+    header = Message()
+    header["content-type"] = content_type
+    name = (
+        marked
+        or header.get_content_charset()
+        or EncodingDetector.find_declared_encoding(data, is_html=True)
+        or "utf-8"
+    )
     try:
-        return body.decode(name, "replace")
+        return data.decode(name if _KNOWN_CHARSET.fullmatch(name) else "utf-8", "replace")
     except LookupError:
-        return body.decode("utf-8", "replace")
+        return data.decode("utf-8", "replace")
 
 
 def html_to_markdown(text: str, url: str) -> str:
