@@ -12,12 +12,13 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 
 import msgspec
 
 from buddy.safety.paths import Boundary
 from buddy.safety.sanitise import visible
+from buddy.workspace.sandbox.git_data import MAX_FOLDERS, data_folders, is_usual, risky_files
 from buddy.workspace.sandbox.places import Survey, git_folders, names_at_top
 from buddy.workspace.sandbox.profile import is_at_or_below
 
@@ -25,11 +26,6 @@ MAX_COPIES = 2_000
 MAX_COPIED_BYTES = 32_000_000
 """More is not kept of what could be changed; a change of the rest is told and cannot be undone."""
 QUARANTINE = os.path.join(".buddyx", "quarantine")
-_GIT_FILES = (
-    *("config", "config.worktree", "commondir", "gitdir", "info/attributes"),
-    *("objects/info/alternates", "objects/info/http-alternates"),
-)
-"""Files of a repository that make git run programs or look elsewhere. Its hooks are found by their folder."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -41,35 +37,26 @@ class Entry(msgspec.Struct, frozen=True):
 
 class Snapshot(msgspec.Struct, frozen=True):
     """The protected names of a workspace at one moment. `entries`: what is at and below them, only where it
-    could be changed."""
+    could be changed. `git`: folders with git's data. `complete` is False where the workspace is too big."""
 
     names: frozenset[str]
-    repositories: tuple[str, ...]
+    git: tuple[str, ...]
     entries: dict[str, Entry]
+    complete: bool = True
 
 
 def snapshot(boundary: Boundary, known: Survey, *, contents: bool) -> Snapshot:
     """Look at the protected names. `contents`: keep what they hold, too. Blocks."""
     roots = (boundary.root, *boundary.extra)
     repositories = tuple(dict.fromkeys((*git_folders(boundary, roots), *known.repositories)))
-    names = (*names_at_top(roots), *known.protected, *_of_git(repositories))
+    git = data_folders(repositories, (*roots, *repositories))
+    pointers = [path for path in repositories if os.path.islink(path) or not os.path.isdir(path)]
+    files = (path for folder in git for path in risky_files(folder))
+    names = (*names_at_top(roots), *known.protected, *pointers, *files)
     own = {os.path.join(root, ".buddyx") for root in (*roots, boundary.main)}
     wanted = frozenset(name for name in names if name not in own)
-    return Snapshot(wanted, repositories, dict(_entries(sorted(wanted))) if contents else {})
-
-
-def _of_git(repositories: Sequence[str]) -> Iterator[str]:
-    for repository in repositories:
-        if os.path.islink(repository) or not os.path.isdir(repository):
-            yield repository  # a file that says where the repository is
-            continue
-        yield from (path for name in _GIT_FILES if os.path.lexists(path := os.path.join(repository, name)))
-        hooks = os.path.join(repository, "hooks")
-        try:
-            names = os.listdir(hooks)
-        except OSError:
-            continue
-        yield from (os.path.join(hooks, name) for name in names if not name.endswith(".sample"))
+    entries = dict(_entries(sorted(wanted))) if contents else {}
+    return Snapshot(wanted, git, entries, known.complete and len(git) < MAX_FOLDERS)
 
 
 def _entries(names: Iterable[str]) -> Iterator[tuple[str, Entry]]:
@@ -118,21 +105,29 @@ class Guard:
             if any(is_at_or_below(path, place) for place in permitted):
                 continue
             told.append(self._undo(path) if touch else self._only_tell(path))
+        if self._before.complete and not after.complete:
+            told.append("the workspace has become too big to be looked through for protected names")
         return tuple(told)
 
     def _changed(self, after: Snapshot) -> Iterator[str]:
         """The outermost paths that came to be, or differ."""
         before = self._before
         seen: list[str] = []
-        # A repository that was made meanwhile has settings and hooks of its own.
-        new_repositories = set(after.repositories) - set(before.repositories)
+        new_git = set(after.git) - set(before.git)
         paths = {*(after.names - before.names), *(path for path in before.entries if self._differs(path))}
         paths |= {path for path in after.entries if path not in before.entries}
         for path in sorted(paths):
-            if any(is_at_or_below(path, one) for one in (*seen, *new_repositories)):
+            if any(is_at_or_below(path, one) for one in seen) or self._is_usual(path, new_git):
                 continue
             seen.append(path)
             yield path
+
+    def _is_usual(self, path: str, new_git: Collection[str]) -> bool:
+        """Tell whether a path belongs to a repository that was made meanwhile, as git makes them."""
+        if os.path.basename(path) == ".git":
+            return path not in self._before.names  # where it leads is among git's data
+        folder = max((one for one in new_git if is_at_or_below(path, one)), key=len, default="")
+        return bool(folder) and is_usual(path, folder, (self._boundary.root, *self._boundary.extra))
 
     def _differs(self, path: str) -> bool:
         entry = self._before.entries[path]

@@ -22,6 +22,7 @@ from buddy.safety.protected_names import (
     SECRET_AT_HOME,
     SECRET_ROOTS,
 )
+from buddy.workspace.sandbox.git_data import data_folders, is_bare, protected_entries
 from buddy.workspace.sandbox.profile import (
     Kind,
     SandboxProfile,
@@ -36,8 +37,6 @@ MAX_FOUND = 500
 CLOCK_TICK_NS = 50_000_000
 """More than the step of the clock that a file system takes its times from."""
 _HOME_FOLDERS = ("", ".config", ".cache", ".local/share", "snap", "Library")
-_GIT_PROTECTED = ("hooks", "config", "config.worktree", "info", "objects/info", "commondir", "gitdir")
-"""Entries of git's folder that run programs or lead elsewhere; the rest is what `git commit` writes."""
 
 
 class Survey(msgspec.Struct, frozen=True):
@@ -113,18 +112,20 @@ class Surveyor:
             if before is not None and before.settled and before.sign == sign:
                 return before
             with os.scandir(path) as entries:
-                return self._read(sign, list(entries))
+                return self._read(path, sign, list(entries))
         except OSError:
             return None
 
-    def _read(self, sign: tuple[int, int, int], entries: Sequence[os.DirEntry[str]]) -> _Folder:
+    def _read(self, path: str, sign: tuple[int, int, int], entries: Sequence[os.DirEntry[str]]) -> _Folder:
         folders: list[str] = []
         protected: list[str] = []
         repositories: list[str] = []
         secrets: list[str] = []
+        names: set[str] = set()
         for entry in entries:
             name = entry.name.lower()
             is_folder = entry.is_dir(follow_symlinks=False)
+            names.add(name)
             if name == ".git":
                 repositories.append(entry.path)
             elif is_protected_name(name) and not is_in_package(entry.path):
@@ -134,6 +135,8 @@ class Surveyor:
             odd = name in SECRET_ANYWHERE or not (is_folder or is_plain_name(entry.name))
             if odd and secret_reason(entry.path, self._places):
                 secrets.append(entry.path)
+        if is_bare(names):
+            repositories.append(path)
         settled = time.time_ns() - sign[2] > CLOCK_TICK_NS
         return _Folder(
             sign,
@@ -174,7 +177,7 @@ def profile_for(
     open_places = (*roots, *own_git, *map(os.path.realpath, writable)) if changing else ()
     protected = (
         *(os.path.realpath(path) for path in (*names_at_top(roots), *known.protected)),
-        *_inside_git(repositories),
+        *_inside_git(repositories, open_places),
         *_at_home(boundary, open_places),
     )
     secrets = (*_secret_places(boundary), *hidden, *(() if changing else known.secrets))
@@ -234,28 +237,11 @@ def git_folders(boundary: Boundary, roots: Sequence[str]) -> Iterator[str]:
             yield path
 
 
-def _inside_git(repositories: Sequence[str]) -> Iterator[str]:
+def _inside_git(repositories: Sequence[str], places: Sequence[str]) -> Iterator[str]:
     """What must not change of git's own folders; a `.git` file is kept as a whole."""
-    for path in map(os.path.realpath, repositories):
-        if not os.path.isdir(path):
-            yield path
-            continue
-        yield from (os.path.join(path, name) for name in _GIT_PROTECTED)
-        modules = os.path.join(path, "modules")
-        if os.path.isdir(modules):
-            yield from _inside_modules(modules)
-
-
-def _inside_modules(folder: str) -> Iterator[str]:
-    """The same of submodules, which may be nested."""
-    for name in os.listdir(folder):
-        path = os.path.join(folder, name)
-        if os.path.isfile(os.path.join(path, "HEAD")):
-            yield from (os.path.join(path, entry) for entry in _GIT_PROTECTED)
-            if os.path.isdir(nested := os.path.join(path, "modules")):
-                yield from _inside_modules(nested)
-        elif os.path.isdir(path):
-            yield from _inside_modules(path)
+    yield from (os.path.realpath(path) for path in repositories if not os.path.isdir(path))
+    for folder in data_folders(repositories, places):
+        yield from protected_entries(folder)
 
 
 def _at_home(boundary: Boundary, writable: Sequence[str]) -> Iterator[str]:
