@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 from buddy.agent.counting import counted
 from buddy.agent.display import Command, Plain
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, any_access, no_access, tool
-from buddy.tools.shell import ending_note, shown
+from buddy.tools.shell import ending_note, serves_inside, shown
 from buddy.workspace.jobs import Job, Jobs, JobStatus
 from buddy.workspace.output import from_character, whole_characters
 from buddy.workspace.terminal_job import Terminal
@@ -60,7 +61,8 @@ async def read_job(ctx: ToolContext, job: int, offset: int = 0, wait: float = 0)
     skipped = (
         f" (bytes {offset}–{start} were not kept)" if offset >= 0 and start > min(offset, total) + 3 else ""
     )
-    note = f"bytes {start}–{end} of {total}{skipped}; next offset {end}. {job_line(status)}"
+    serving = await asyncio.to_thread(serves_inside, found)
+    note = f"bytes {start}–{end} of {total}{skipped}; next offset {end}. {job_line(status)}{serving}"
     exit_code = status.exit.code if status.exit else None
     display = Command(found.command, shown(text), exit_code, status.state, status.seconds)
     return ToolResult(f"{text}{'' if not text or text.endswith(chr(10)) else chr(10)}[{note}]", display)

@@ -195,7 +195,10 @@ def _goes_on(job: Job, ended: Exit | None, limits: ProcessLimits) -> ToolResult:
     read = f"read_job({call}, offset={job.log.total}) shows what comes next, stop_job({call}) ends it"
     if ended is None:
         note = f"still running after {seconds:.1f} s; it goes on in the background as job {job.id}. {read}"
-        display = Command(job.command, shown(text), None, f"running as job {job.id}", seconds)
+        note += serves_inside(job)
+        ports = ", ".join(map(str, job.child.ports_inside))
+        inside = f", serves {ports} inside the sandbox only" if ports else ""
+        display = Command(job.command, shown(text), None, f"running as job {job.id}{inside}", seconds)
         return ToolResult(_joined(text, note), display)
     how = ending_note(ended, limits, text)
     note = f"{how}; processes it started are still running: they are job {job.id}. {read}"
@@ -205,6 +208,19 @@ def _goes_on(job: Job, ended: Exit | None, limits: ProcessLimits) -> ToolResult:
         Command(job.command, shown(text), ended.code, ending, seconds),
         ok=ended.code == 0,
         blocked=job.child.blocked,
+    )
+
+
+def serves_inside(job: Job) -> str:
+    """Tell the model about ports that the person's browser cannot reach; "" where there are none. Walks over
+    the processes where the command serves something."""
+    ports = job.child.ports_inside
+    if not ports:
+        return ""
+    served = f"port{'s' if len(ports) > 1 else ''} {', '.join(map(str, ports))}"
+    return (
+        f". It serves {served} inside the sandbox: commands here reach that, the person's browser does not; "
+        'an allow rule of the person with sandbox = "off" runs a command outside'
     )
 
 

@@ -63,6 +63,10 @@ class ConfinedChild(Protocol):
         """Return what the sandbox refused it so far."""
         ...
 
+    def ports(self) -> tuple[int, ...]:
+        """Return the ports it serves inside."""
+        ...
+
     def inspect(self) -> None:
         """Put back what it did to protected names. Blocks."""
         ...
@@ -126,6 +130,11 @@ class Child:
     def blocked(self) -> Blocked:
         """What the sandbox refused it so far; nothing for a command outside of it."""
         return self._confined.blocked() if self._confined else NOTHING_BLOCKED
+
+    @property
+    def ports_inside(self) -> tuple[int, ...]:
+        """The ports it serves where only sandboxed commands reach them."""
+        return self._confined.ports() if self._confined and not self.is_closed else ()
 
     def duplicate_descriptor(self) -> int:
         """Another descriptor of what the output comes from, for typing into a terminal; the caller's to

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shutil
@@ -16,6 +17,7 @@ import pytest
 from buddy.agent.messages import ToolMessage
 from buddy.workspace.sandbox.probe import memory_file
 from tests.capabilities import requires
+from tests.command_desk import processes_with
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import YOLO, Desk
@@ -109,6 +111,7 @@ async def test_a_server_of_one_command_is_reached_by_the_next(folder: Path) -> N
         [
             reply(call("run_shell", command=serve, background=True)),
             reply(call("run_shell", command=ask)),
+            reply(call("read_job", job=1)),
             reply("Done."),
         ]
     ) as server:
@@ -116,6 +119,32 @@ async def test_a_server_of_one_command_is_reached_by_the_next(folder: Path) -> N
         await desk.run("exec", "go", *AUTO)
         found = [one.text for one in await desk.history() if isinstance(one, ToolMessage)]
     assert "Directory listing" in found[1]
+    assert (
+        "It serves port 8123 inside the sandbox: commands here reach that, the person's browser" in found[2]
+    )
+
+
+@requires("bwrap")
+async def test_a_rule_runs_a_server_where_the_browser_reaches_it(folder: Path) -> None:
+    serve = "python3 -m http.server 0 --bind 127.0.0.1 --directory /usr/share/doc"
+    rule = {"tool": "shell", "argv": ["python3", "-m", "http.server", "*"], "decision": "allow"}
+    async with FakeLLM(
+        [
+            reply(call("run_shell", command=serve, background=True)),
+            reply(call("run_shell", command="sleep 1")),
+            reply("Done."),
+        ]
+    ) as server:
+        desk = confined_desk(folder, server)
+        desk.configure({"sandbox": {"level": "auto"}, "rule": [{**rule, "sandbox": "off"}]})
+        work = asyncio.ensure_future(desk.run("exec", "go", *AUTO))
+        namespaces = set[str]()
+        while not work.done():
+            for pid in processes_with("http.server\x000"):
+                with contextlib.suppress(OSError):
+                    namespaces.add(os.readlink(f"/proc/{pid}/ns/net"))
+            await asyncio.sleep(0.02)
+    assert namespaces == {os.readlink("/proc/self/ns/net")}
 
 
 async def test_yolo_runs_outside_of_the_sandbox(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from buddy.agent.tool import Blocked
@@ -9,6 +10,7 @@ from buddy.workspace.sandbox.audit import Attempts
 from buddy.workspace.sandbox.profile import SandboxProfile, is_reserved, is_writable
 from buddy.workspace.sandbox.proxy import HostRequest
 
+_ENGINES = frozenset({"docker.sock", "podman.sock", "containerd.sock"})
 _SET_UP = ("/newroot", "/oldroot")
 """Places that exist only while bubblewrap builds the command's view of the machine."""
 
@@ -24,9 +26,17 @@ def blocked_of(profile: SandboxProfile, attempts: Attempts, requests: Sequence[H
     hosts = tuple(_where(request) for request in refused if request.is_named)
     unreachable = (f"{_where(request)} ({request.refusal})" for request in refused if not request.is_named)
     addresses = tuple(
-        address for address in attempts.addresses if not address.startswith(("127.", "[::1]", "/", "@"))
+        address
+        for address in attempts.addresses
+        if not address.startswith(("127.", "[::1]", "/", "@")) or _is_engine(address)
     )
     return Blocked(paths, tuple(dict.fromkeys(hosts)), tuple(dict.fromkeys((*unreachable, *addresses))))
+
+
+def _is_engine(address: str) -> bool:
+    """Tell whether it is a container engine of this machine. Other services are tried by many programs
+    that work without them."""
+    return os.path.basename(address) in _ENGINES and os.path.exists(address)
 
 
 def _where(request: HostRequest) -> str:

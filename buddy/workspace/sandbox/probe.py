@@ -24,6 +24,8 @@ from buddy.workspace.sandbox.status import SandboxStatus
 TRIAL_WITHIN_S = 5.0
 MIN_LANDLOCK_ABI = 3
 """Below, a file may be emptied outside of the writable folders (LANDLOCK_ACCESS_FS_TRUNCATE)."""
+SIGNALS_SINCE_ABI = 6
+"""From here on, a command can send signals to confined processes only (LANDLOCK_SCOPE_SIGNAL)."""
 _REPORTED_CHARS = 200
 
 
@@ -50,7 +52,8 @@ def probe() -> Probed:
         return Probed(SandboxStatus(3), program, nsenter, machine)
     failed = _landlock_refused(machine)
     if not failed:
-        return Probed(SandboxStatus(2, refused), machine=machine)
+        scoped = landlock_exec.abi_version() >= SIGNALS_SINCE_ABI
+        return Probed(SandboxStatus(2, refused, signals_reach_out=not scoped), machine=machine)
     return Probed(SandboxStatus(0, f"{refused}; {failed}"), machine=machine)
 
 
@@ -67,7 +70,7 @@ def _bubblewrap_refused(program: str, machine: Architecture) -> str:
     found = os.stat(program)
     if found.st_uid != 0 or found.st_mode & 0o022:
         return f"{program} does not belong to root alone"
-    with _trial_profile() as profile, _bytes(refusals(machine, own_processes=True, sockets=True)) as seccomp:
+    with _trial_profile() as profile, _bytes(refusals(machine, sockets=True)) as seccomp:
         argv = bubblewrap_argv(
             program,
             profile,
@@ -87,7 +90,7 @@ def _landlock_refused(machine: Architecture) -> str:
     if abi < MIN_LANDLOCK_ABI:
         return "the kernel has no Landlock" if not abi else f"the kernel's Landlock is too old (ABI {abi})"
     with _trial_profile() as profile:
-        program = refusals(machine, own_processes=False, sockets=False)
+        program = refusals(machine, sockets=False)
         with _bytes(program) as seccomp, _bytes(landlock_rules(profile)) as rules:
             refused = _try(
                 (*landlock_argv(rules, seccomp), *_trial(profile)), profile.scratch, seccomp, rules

@@ -31,6 +31,7 @@ from buddy.workspace.sandbox.profile import Confinement, SandboxProfile, Sandbox
 from buddy.workspace.sandbox.proxy import Pass, SandboxProxy
 from buddy.workspace.sandbox.seatbelt import seatbelt_argv
 from buddy.workspace.sandbox.seccomp import attempts, refusals
+from buddy.workspace.sandbox.served import served_ports
 from buddy.workspace.sandbox.status import NO_SANDBOX, SWITCHED_OFF, SandboxStatus
 from buddy.workspace.sandbox.tether import Tether
 
@@ -97,6 +98,10 @@ class Confined:
     def blocked(self) -> Blocked:
         """Return what the command tried and was refused so far."""
         return blocked_of(self._profile, self._attempts, self._holder.requests if self._holder else ())
+
+    def ports(self) -> tuple[int, ...]:
+        """Return the ports it serves where only commands of this session reach them."""
+        return served_ports(self._group, self._number) if self._holder is not None and self._group else ()
 
     def inspect(self) -> None:
         """Put back what it did to protected names. Blocks; call it when the command ended."""
@@ -256,7 +261,7 @@ class Sandbox:
         if probed.status.level == 1 or probed.machine is None:
             return _in_front(launch, seatbelt_argv(profile)), ()
         bubblewrap = probed.status.level == 3
-        program = refusals(probed.machine, own_processes=bubblewrap, sockets=bubblewrap)
+        program = refusals(probed.machine, sockets=bubblewrap)
         seccomp = memory_file(program)
         if not bubblewrap:
             rules = memory_file(landlock_rules(profile))

@@ -54,8 +54,7 @@ _X86_64 = Architecture(
         "perf_event_open": 298, "userfaultfd": 323, "kexec_load": 246, "kexec_file_load": 320,
         "init_module": 175, "finit_module": 313, "delete_module": 176, "keyctl": 250, "add_key": 248,
         "request_key": 249, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,
-        "ptrace": 101, "process_vm_readv": 310, "process_vm_writev": 311, "pidfd_getfd": 438,
-        "kcmp": 312, "ioctl": 16, "quotactl": 179, "quotactl_fd": 443, "acct": 163, "swapon": 167,
+                "ioctl": 16, "quotactl": 179, "quotactl_fd": 443, "acct": 163, "swapon": 167,
         "swapoff": 168, "reboot": 169, "settimeofday": 164, "clock_settime": 227, "adjtimex": 159,
         "clock_adjtime": 305, "iopl": 172, "ioperm": 173, "modify_ldt": 154,
         "open_by_handle_at": 304, "syslog": 103, "vhangup": 153, "lookup_dcookie": 212, "socket": 41,
@@ -74,8 +73,7 @@ _AARCH64 = Architecture(
         "perf_event_open": 241, "userfaultfd": 282, "kexec_load": 104, "kexec_file_load": 294,
         "init_module": 105, "finit_module": 273, "delete_module": 106, "keyctl": 219, "add_key": 217,
         "request_key": 218, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,
-        "ptrace": 117, "process_vm_readv": 270, "process_vm_writev": 271, "pidfd_getfd": 438,
-        "kcmp": 272, "ioctl": 29, "quotactl": 60, "quotactl_fd": 443, "acct": 89, "swapon": 224,
+                "ioctl": 29, "quotactl": 60, "quotactl_fd": 443, "acct": 89, "swapon": 224,
         "swapoff": 225, "reboot": 142, "settimeofday": 170, "clock_settime": 112, "adjtimex": 171,
         "clock_adjtime": 266, "open_by_handle_at": 265, "syslog": 116, "vhangup": 58,
         "lookup_dcookie": 18, "socket": 198, "connect": 203, "sendto": 206, "openat": 56,
@@ -99,9 +97,6 @@ _MISSING = ("io_uring_setup", "io_uring_enter", "io_uring_register", "clone3", "
 """Answered as if the kernel did not have them, so that programs fall back: io_uring goes past this filter,
 and clone3 and openat2 hide their flags from it."""
 
-_OTHER_PROCESSES = ("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "kcmp")
-"""Refused only where other processes are visible: inside a PID namespace of its own a debugger works."""
-
 _CHANGING = (
     "creat", "mkdir", "mkdirat", "rename", "renameat", "renameat2", "link", "linkat", "symlink",
     "symlinkat", "unlink", "unlinkat", "rmdir", "truncate", "mknod", "mknodat",
@@ -113,19 +108,18 @@ def architecture() -> Architecture | None:
     return _MACHINES.get(os.uname().machine)
 
 
-def refusals(machine: Architecture, *, own_processes: bool, sockets: bool) -> bytes:
+def refusals(machine: Architecture, *, sockets: bool) -> bytes:
     """Assemble the filter that takes system calls away.
 
-    `own_processes`: the command sees only its own processes, so it may debug them. `sockets`: it may open
-    Unix and Internet sockets, because their reach is limited otherwise; without, only socket pairs remain.
+    `sockets`: it may open Unix and Internet sockets, because their reach is limited otherwise; without, only
+    socket pairs remain. Calls on other processes need no filter: a PID namespace hides those, and Landlock
+    lets nobody trace what is not confined at least as much.
     """
     program = _Program(machine)
     for name in _REFUSED:
         program.refuse(name, errno.EPERM)
     for name in _MISSING:
         program.refuse(name, errno.ENOSYS)
-    for name in () if own_processes else _OTHER_PROCESSES:
-        program.refuse(name, errno.EPERM)
     program.refuse_bits("unshare", 0, _NEW_NAMESPACES | _CLONE_NEWTIME, errno.EPERM)
     program.refuse_bits("clone", 0, _NEW_NAMESPACES, errno.EPERM)
     program.refuse_values("ioctl", 1, (_TIOCSTI, _TIOCLINUX), errno.EPERM)

@@ -12,23 +12,29 @@ NAMES: dict[Level, str] = {3: "bubblewrap", 2: "Landlock", 1: "Seatbelt", 0: "no
 _GAPS: dict[Level, tuple[str, ...]] = {
     3: (
         "files outside the workspace can be read, except for secret places",
-        "servers on localhost are reached only by commands of the same session",
+        "a server on localhost is reached by commands here, not by your browser; "
+        'an allow rule with sandbox = "off" runs its command outside',
     ),
     2: (
-        "settings of editors, agents and git in the workspace can be changed (that is undone and told)",
+        "settings of editors, agents and git in the workspace can be changed until a command ends; "
+        "then that is undone and told",
         "names of other processes are visible",
-        "no server on localhost works, and no host can be allowed",
+        "there is no network at all: no server on localhost works, and no host can be allowed",
+        "there is no shared memory: Python's multiprocessing does not work",
     ),
     1: ("names of other processes are visible", "no host can be allowed"),
     0: ("a command that runs can do whatever you can do",),
 }
+_SIGNALS = "commands can end your other programs: this kernel's Landlock does not keep signals in"
 
 
 class SandboxStatus(msgspec.Struct, frozen=True):
-    """The level in force. `reason` says why it is not a higher one, or why there is none; "" for the best."""
+    """The level in force. `reason` says why it is not a higher one, or why there is none; "" for the best.
+    `signals_reach_out`: commands can end the person's other programs."""
 
     level: Level
     reason: str = ""
+    signals_reach_out: bool = False
 
     @property
     def name(self) -> str:
@@ -38,7 +44,7 @@ class SandboxStatus(msgspec.Struct, frozen=True):
     @property
     def gaps(self) -> tuple[str, ...]:
         """What it does not protect, a sentence each."""
-        return _GAPS[self.level]
+        return (*_GAPS[self.level], *((_SIGNALS,) if self.signals_reach_out else ()))
 
     @property
     def is_missing(self) -> bool:
