@@ -73,7 +73,12 @@ def arriving_lines(so_far: ArgumentsSoFar, rows: int, width: int, look: Look, co
 def _language(so_far: ArgumentsSoFar) -> str:
     if so_far.part == "command":
         return "sh"
-    ending = os.path.splitext(so_far.path)[1].lower().removeprefix(".")
+    return language_of(so_far.path)
+
+
+def language_of(path: str) -> str:
+    """The language of a file, by the ending of its name; "" where that says nothing."""
+    ending = os.path.splitext(path)[1].lower().removeprefix(".")
     return _LANGUAGES.get(ending, ending) if ending.isascii() else ""
 
 

@@ -27,6 +27,9 @@ _SYSTEMS = {"16": ColorSystem.STANDARD, "256": ColorSystem.EIGHT_BIT, "true": Co
 _NARROWEST = 2
 """A wide character has to fit."""
 _MARK = "x"
+_TO_THE_EDGE = "\x1b[K"
+"""Erases the rest of the line in the colour of the ground: a segment with a ground and no text is drawn so.
+Blanks would be wrapped when the terminal gets narrower, and would be copied along with the text."""
 
 
 class Canvas:
@@ -61,7 +64,12 @@ class Canvas:
         """A line as rows of at most `width` cells, broken at blanks where possible."""
         if sum(cell_len(part) for _names, part in line) <= width:
             return [[Segment(part, self.style(names)) for names, part in line]]
-        parts = self.text(line).wrap(self.console, max(width, _NARROWEST), overflow="fold")
+        return self.wrap_text(self.text(line), width)
+
+    def wrap_text(self, text: Text, width: int) -> list[Row]:
+        """A text as rows of at most `width` cells, broken at blanks where possible."""
+        width = max(width, _NARROWEST)
+        parts = [text] if text.cell_len <= width else text.wrap(self.console, width, overflow="fold")
         return [list(part.render(self.console)) for part in parts]
 
     def wrap_all(self, lines: Iterable[Line], width: int) -> list[Row]:
@@ -75,9 +83,8 @@ class Canvas:
         text = self.text(line)
         blanks = len(text.plain) - len(text.plain.lstrip(" "))
         margin = min(blanks, width // 2)
-        parts = text[blanks:].wrap(self.console, max(width - margin, _NARROWEST), overflow="fold")
         indent: Line = [("", " " * margin)]
-        return self.behind(indent, indent, [list(part.render(self.console)) for part in parts])
+        return self.behind(indent, indent, self.wrap_text(text[blanks:], width - margin))
 
     def render(self, renderable: RenderableType, width: int) -> list[Row]:
         """Anything rich can draw, at most `width` cells wide."""
@@ -97,13 +104,13 @@ class Canvas:
         parts: list[str] = []
         current = ""
         for text, style, _control in _without_end(row):
-            if not text:
+            if not text and (style is None or style.bgcolor is None):
                 continue
             codes = self._codes(style) if style is not None else ""
             if codes != current:
                 parts.append(f"\x1b[0;{codes}m" if current and codes else f"\x1b[{codes or 0}m")
                 current = codes
-            parts.append(text)
+            parts.append(text or _TO_THE_EDGE)
         if current:
             parts.append("\x1b[0m")
         return "".join(parts)
@@ -112,7 +119,7 @@ class Canvas:
         """The SGR parameters of a style, "" when it changes nothing."""
         if not self.look.ansi:
             return ""
-        before = style.render(_MARK, color_system=_SYSTEMS[self.look.depth]).partition(_MARK)[0]
+        before = style.render(_MARK, color_system=ColorSystem.TRUECOLOR).partition(_MARK)[0]
         return before.removeprefix("\x1b[").removesuffix("m")
 
 
@@ -121,22 +128,28 @@ def rich_theme(look: Look) -> Theme:
     rules = look.rules()
     if look.has_grounds:
         rules |= GROUNDS[look.theme]
-    return Theme({name: _rich_style(rule) for name, rule in rules.items()}, inherit=False)
+    system = _SYSTEMS[look.depth]
+    return Theme({name: _rich_style(rule, system) for name, rule in rules.items()}, inherit=False)
 
 
-def _rich_style(rule: str) -> Style:
-    """A rule in prompt_toolkit's words (`bold ansibrightblue`, `bg:#0a3018`) as a style of rich's."""
+def _rich_style(rule: str, system: ColorSystem) -> Style:
+    """A rule in prompt_toolkit's words (`bold ansibrightblue`, `bg:#0a3018`) as a style of rich's. The ground
+    is one of the terminal's colours already: rich remembers the first terminal a style was drawn for."""
     words = (word.removeprefix("ansi").replace("bright", "bright_") for word in rule.split())
-    return Style.parse(" ".join("on " + word[3:] if word.startswith("bg:") else word for word in words))
+    style = Style.parse(" ".join("on " + word[3:] if word.startswith("bg:") else word for word in words))
+    ground = style.bgcolor
+    return style if ground is None else style + Style(bgcolor=ground.downgrade(system))
 
 
 def _without_end(row: Row) -> Row:
     """A row without the blanks at its end that nobody sees."""
+    if row and _has_ground(row[-1]):
+        return row
     end = len(row)
-    while end and not row[end - 1].text.strip(" ") and not _has_ground(row[end - 1]):
+    while end and not row[end - 1].text.strip(" "):
         end -= 1
-    if not end or _has_ground(row[end - 1]):
-        return row[:end]
+    if not end:
+        return []
     last = row[end - 1]
     return [*row[: end - 1], Segment(last.text.rstrip(" "), last.style)]
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from buddy.agent.counting import counted
-from buddy.agent.display import Checklist, Command, Diff, Display, FileDiff, FileList, Picture, Plain
+from buddy.agent.display import Checklist, Command, Diff, Display, FileList, Picture, Plain
 from buddy.repl.canvas import Canvas, Row
-from buddy.repl.style import DIFF_FOLD_LINES, Line, Look
+from buddy.repl.diffs import file_rows
+from buddy.repl.style import DIFF_FOLD_LINES, Glyphs, Line, Look
 from buddy.repl.width import fit_line
 from buddy.safety.sanitise import clean, visible
-
-_DIFF_STYLES = {"+": "added", "-": "removed", "@": "hunk"}
-_CHANGES = {"add": "new", "update": "edit", "delete": "delete", "move": "move"}
 
 
 def display_rows(canvas: Canvas, display: Display, width: int) -> list[Row]:
@@ -21,7 +19,7 @@ def display_rows(canvas: Canvas, display: Display, width: int) -> list[Row]:
         case Plain():
             return text_rows(canvas, display.body or display.summary, width)
         case Diff():
-            return [row for file in display.files for row in _file_diff(canvas, file, width)]
+            return [row for file in display.files for row in file_rows(canvas, file, width)]
         case Command():
             return text_rows(canvas, display.output, width)
         case FileList():
@@ -32,7 +30,7 @@ def display_rows(canvas: Canvas, display: Display, width: int) -> list[Row]:
             return text_rows(canvas, f"{display.summary} ({display.path})", width)
 
 
-def display_summary(display: Display) -> str:
+def display_summary(display: Display, glyphs: Glyphs) -> str:
     """A few words about the display for its header, "" where the lines say it all."""
     match display:
         case Plain():
@@ -40,7 +38,7 @@ def display_summary(display: Display) -> str:
         case Diff():
             added = sum(file.added for file in display.files)
             removed = sum(file.removed for file in display.files)
-            return f"+{added} -{removed}"
+            return f"+{added} {glyphs.minus}{removed}"
         case Command():
             if display.exit_code is None:
                 return display.ended
@@ -118,9 +116,7 @@ def exposed(display: Display) -> Display:
         case Plain():
             return Plain(visible(display.summary, lines=True), visible(display.body, lines=True))
         case Diff():
-            return Diff(
-                tuple(msgspec.structs.replace(f, diff=visible(f.diff, lines=True)) for f in display.files)
-            )
+            return Diff(tuple(msgspec.structs.replace(f, diff=_exposed_lines(f.diff)) for f in display.files))
         case Command():
             return msgspec.structs.replace(display, command=visible(display.command, lines=True))
         case Checklist():
@@ -130,16 +126,9 @@ def exposed(display: Display) -> Display:
             return display
 
 
-def _file_diff(canvas: Canvas, file: FileDiff, width: int) -> list[Row]:
-    arrow = f" {canvas.look.glyphs.arrow} {visible(file.new_path)}" if file.new_path else ""
-    head: Line = [
-        ("muted", f"{_CHANGES[file.change]} "),
-        ("bold", visible(file.path) + arrow),
-        ("added", f" +{file.added}"),
-        ("removed", f" -{file.removed}"),
-    ]
-    lines = clean(file.diff).strip("\n").split("\n") if file.diff else []
-    return canvas.wrap_all([head, *([(_DIFF_STYLES.get(line[:1], ""), line)] for line in lines)], width)
+def _exposed_lines(diff: str) -> str:
+    """A diff for a decision: line by line, so that every line keeps its number. Blank ones are seen by it."""
+    return "\n".join(map(visible, diff.split("\n")))
 
 
 def _files(canvas: Canvas, display: FileList, width: int) -> list[Row]:

@@ -206,7 +206,7 @@ class Painter:
         if block.task_id:
             head.append(("muted", _address(block.task_id)))
         head.append(("tool", one_line(block.title or block.call.name, 400)))
-        facts = [one_line(display_summary(block.display), 200)]
+        facts = [one_line(display_summary(block.display, glyphs), 200)]
         if block.status != "ok" and not (block.status == "error" and facts[0]):
             facts.append(block.status)
         facts.append(

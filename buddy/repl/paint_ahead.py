@@ -12,12 +12,14 @@ from functools import partial
 from typing import NamedTuple
 
 from buddy.agent.display import Checklist, Command, Diff, Display, FileList, Picture, Plain
+from buddy.repl.arriving import language_of
 from buddy.repl.blocks import (
     ApprovalAnswered,
     ApprovalAsked,
     Block,
     CommandEcho,
     Expanded,
+    Fence,
     Lookups,
     Markdown,
     Note,
@@ -42,6 +44,8 @@ HEAVY_TABLE_CHARS = 1000
 HEAVY_ROWS = 20
 AHEAD_BLOCKS = 300
 """More are not painted before the screen has taken them: the terminal may be slow."""
+DIFF_WEIGHT = 3
+"""A diff is coloured twice and compared word by word: 13 ms for 80 lines."""
 KEPT_HEAVY = 4
 """Heavy blocks whose text is kept: a repaint needs the last lines of it."""
 
@@ -152,10 +156,10 @@ class PaintAhead:
 
     def _is_new(self, block: Block) -> bool:
         """Whether it is code in a language nothing was painted in: its lexer costs 50 ms."""
-        language = block.fence.language if isinstance(block, Markdown) and block.fence is not None else ""
-        known = not language or language in self._languages
-        self._languages.add(language)
-        return not known
+        languages = _languages(block) - {""}
+        is_new = not languages <= self._languages
+        self._languages |= languages
+        return is_new
 
     def _in_thread(self, block: Block, columns: int) -> None:
         try:
@@ -175,6 +179,17 @@ class PaintAhead:
         if self._painted < len(self._waiting) and self._waiting[self._painted] is block:
             self._painted += 1
         self._on_painted()
+
+
+def _languages(block: Block) -> set[str]:
+    """The languages of the code in a block."""
+    match block:
+        case Markdown(fence=Fence(language=language)):
+            return {language}
+        case ToolCall(display=Diff(files=files)) | ApprovalAsked(preview=Diff(files=files)):
+            return {language_of(file.new_path or file.path) for file in files}
+        case _:
+            return set()
 
 
 def is_heavy(block: Block) -> bool:
@@ -204,7 +219,7 @@ def _chars(display: Display) -> int:
         case Plain(body=body):
             return len(body)
         case Diff():
-            return sum(len(file.diff) for file in display.files)
+            return DIFF_WEIGHT * sum(len(file.diff) for file in display.files)
         case Command():
             return len(display.command) + len(display.output)
         case FileList() | Checklist() | Picture():

@@ -56,6 +56,8 @@ _MONO: Mapping[str, str] = {
     "warning": "bold",
     "key": "bold",
     "menu.current": "reverse",
+    "added.line": "",
+    "removed.line": "",
     "added.word": "bold underline",
     "removed.word": "bold underline",
 }
@@ -91,6 +93,8 @@ _DARK: Mapping[str, str] = {
     "info": "",
     "added": "ansigreen",
     "removed": "ansired",
+    "added.line": "ansigreen",
+    "removed.line": "ansired",
     "added.word": "bold underline ansigreen",
     "removed.word": "bold underline ansired",
     "hunk": "ansicyan",
@@ -157,14 +161,14 @@ cyan, which no palette makes readable on white; "mono" is what NO_COLOR gets: at
 
 GROUNDS: Mapping[str, Mapping[str, str]] = {
     "dark": {
-        "added": "bg:#0a3018",
-        "removed": "bg:#3a1216",
+        "added.line": "bg:#0a3018",
+        "removed.line": "bg:#3a1216",
         "added.word": "bg:#157325",
         "removed.word": "bg:#7a1f26",
     },
     "light": {
-        "added": "bg:#d9f7df",
-        "removed": "bg:#fbe0e0",
+        "added.line": "bg:#d9f7df",
+        "removed.line": "bg:#fbe0e0",
         "added.word": "bg:#a9edb0",
         "removed.word": "bg:#f7b9b9",
     },
@@ -200,17 +204,19 @@ class Glyphs(msgspec.Struct, frozen=True):
     quote: str
     column: str
     cross: str
+    minus: str
+    gap: str
 
 
 UNICODE = Glyphs(
     prompt="❯", bar="▌", bullet="•", gutter="│", rule="─", marked="▸", running="●", done="✓", failed="✗",
     arrow="→", ellipsis="…", dot="·", box_open="☐", box_active="◐", box_done="☑", box_dropped="☒", quote="▎",
-    column="│", cross="┼",
+    column="│", cross="┼", minus="−", gap="⋯",
 )  # fmt: skip
 ASCII = Glyphs(
     prompt=">", bar=">", bullet="*", gutter="|", rule="-", marked="!", running="*", done="+", failed="x",
     arrow=">", ellipsis="~", dot="-", box_open="o", box_active="*", box_done="x", box_dropped="-", quote="|",
-    column="|", cross="+",
+    column="|", cross="+", minus="-", gap="~",
 )  # fmt: skip
 
 

@@ -111,9 +111,7 @@ def _records(canvas: Canvas, rows: list[list[Text]], width: int, *, header: bool
             drawn += canvas.wrap([("gutter", canvas.look.glyphs.rule * min(width, RECORD_RULE))], width)
         for name, cell in zip(names, row, strict=True):
             if cell.plain.strip():
-                label = Text(f"{name}: " if name else "", canvas.style("muted"), end="")
-                parts = label.append_text(cell).wrap(canvas.console, max(width - 2, 2), overflow="fold")
-                drawn += canvas.behind(
-                    [], [("", "  ")], [list(part.render(canvas.console)) for part in parts]
-                )
+                label = (f"{name}: " if name else "", canvas.style("muted"))
+                labelled = canvas.wrap_text(Text.assemble(label, cell, end=""), width - 2)
+                drawn += canvas.behind([], [("", "  ")], labelled)
     return drawn

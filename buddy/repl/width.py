@@ -13,7 +13,7 @@ from wcwidth import wcwidth
 from buddy.agent.pattern import pattern
 from buddy.repl.style import Line, Span
 
-_SGR = pattern("\x1b\\[[0-9;]*m")
+_SGR = pattern("\x1b\\[[0-9;]*[mK]")
 _PIECES = pattern(r"[ ]+|[^ ]+")
 
 

@@ -104,11 +104,10 @@ def test_every_display_has_its_picture() -> None:
         (FileDiff("a.py", "update", "@@ -1 +1 @@\n-old\n+new", 1, 1), FileDiff("b", "move", "", 0, 0, "c"))
     )
     assert drawn(call(diff))[1:] == [
-        "│ edit a.py +1 -1",
-        "│ @@ -1 +1 @@",
-        "│ -old",
-        "│ +new",
-        "│ move b → c +0 -0",
+        "│ edit a.py  +1 −1",
+        "│ 1 −old",
+        "│ 1 +new",
+        "│ move b → c  +0 −0",
     ]
     assert drawn(call(FileList("2 of 9", ("a", "b"), 9))) == [
         "✓ run_shell x · 2 of 9 · 2 s",

@@ -79,7 +79,7 @@ async def test_RU_B1_a_folded_diff_is_approved_only_after_all_of_it_was_printed(
             now[0] += 5
         assert stage.intents == []
         stage.type("\x0f")
-        await stage.until(lambda: "│ +line 321" in stage.terminal.everything())
+        await stage.until(lambda: "│ 321 +line 321" in stage.terminal.everything())
         await stage.shows("y once")
         await stage.seen()
         now[0] += 0.35
@@ -100,7 +100,7 @@ async def test_RU_B1_a_folded_diff_may_be_denied_at_once() -> None:
 async def test_RU_B1_a_short_diff_is_never_folded(lines: int) -> None:
     async with running_repl(rows=24, columns=100) as stage:
         await edit_waits(stage, lines)
-        await stage.until(lambda: f"│ +line {lines - 1}" in stage.terminal.everything())
+        await stage.until(lambda: f"│ {lines - 1} +line {lines - 1}" in stage.terminal.everything())
         assert stage.repl.state.inbox[0].folded == 0
 
 

@@ -87,7 +87,7 @@ def test_the_terminal_says_how_many_colours_it_has(environ: dict[str, str], dept
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
-@pytest.mark.parametrize("name", ["added", "removed", "added.word", "removed.word"])
+@pytest.mark.parametrize("name", ["added.line", "removed.line", "added.word", "removed.word"])
 def test_a_ground_is_the_same_tint_in_256_colours(theme: str, name: str) -> None:
     """The nearest of 256 colours has the same strongest part, and differs from the terminal's own ground."""
     look = Look(theme, UNICODE, ansi=True, depth="256")

@@ -120,7 +120,7 @@ async def test_what_is_typed_in_front_of_the_task_is_about_its_tree(tmp_path: Pa
         tree = os.path.realpath(desk.desk.repo / ".buddyx/worktrees/go")
 
         await desk.said("!!pwd; cat word.txt", tree, "changed")
-        await desk.said("/diff", "-start", "+changed")
+        await desk.said("/diff", "−start", "+changed")
         await desk.said("/status", "worktree", ".buddyx/worktrees/go (task 2, buddy/go)")
         await desk.said("/session", "works in the worktree .buddyx/worktrees/go (task 2, buddy/go) too")
         await desk.turn("what is in @word.txt")

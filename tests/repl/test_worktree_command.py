@@ -75,8 +75,8 @@ async def test_worktrees_are_listed_shown_and_dropped_only_without_loss(tmp_path
 
         await desk.said("/worktree", f".buddyx/worktrees/{name}", f"buddy/{name}", "1 file", "+0 −0")
         await desk.said("/ps", f"change line 2 to two · worktree {name}")
-        await desk.said("/worktree diff 2", "-line 2", "+two")
-        await desk.said(f"/worktree diff {name}", "-line 2", "+two")
+        await desk.said("/worktree diff 2", "−line 2", "+two")
+        await desk.said(f"/worktree diff {name}", "−line 2", "+two")
         await desk.said("/worktree drop 2", "has 1 changed file that the main tree does not have")
         assert tree.exists()
         await desk.said("/worktree merge 2", "Merged, not committed: 1 file")
