@@ -126,9 +126,9 @@ async def test_what_a_session_says_when_it_opens_stands_above_the_first_prompt_a
         desk = Desk(tmp_path, server.url)
         desk.files(main__py="print(1)\n")
         (desk.repo / "buddy.toml").write_text("[display]\nvi = false\n")
-        async with on_terminal(desk, ready="settings are active.", term="dumb") as terminal:
+        async with on_terminal(desk, ready="You can decide later.", term="dumb") as terminal:
             await terminal.until(
-                lambda: transcript(terminal).endswith("settings are active.\n> "), "the prompt"
+                lambda: transcript(terminal).endswith("You can decide later.\n> "), "the prompt"
             )
             assert not transcript(terminal).startswith(">"), "no prompt above it"
             await said(terminal, "/ps\n", "> 1  | idle  |      0", "\n> ")
