@@ -120,6 +120,8 @@ def _covers_shell(rules: tuple[Rule, ...], facts: Facts) -> tuple[Rule, ...]:
     for number, command in enumerate(shell.commands):
         if command.level == "core":
             continue
+        # An answer was given to the words that were shown, and what a command does with its input depends
+        # on that: sqlite3, ssh and patch run or write what they are fed.
         scripts = facts.scripts[number] if number < len(facts.scripts) else ()
         found = next(
             (
@@ -127,6 +129,7 @@ def _covers_shell(rules: tuple[Rule, ...], facts: Facts) -> tuple[Rule, ...]:
                 for rule in rules
                 if not rule.command
                 and matches_argv(rule, command.argv)
+                and (rule.origin != "saved" or command.sources is None)
                 and _is_rule_for_folder(rule, facts, command.folder)
                 and set(rule.files) <= _named(facts, scripts)
             ),

@@ -12,7 +12,7 @@ from buddy.safety.paths import is_beneath
 from buddy.safety.policy_facts import Facts
 from buddy.safety.redact import redact
 from buddy.safety.rules import Rule
-from buddy.safety.scripts import Scripts, reads_code
+from buddy.safety.scripts import Scripts, is_lost, reads_code
 from buddy.safety.shell.lexer import read_line
 from buddy.safety.shell.names import words
 from buddy.safety.shell.verdict import Subcommand
@@ -127,7 +127,7 @@ def _shell_rules(facts: Facts) -> tuple[Rule, ...]:
         return ()
     if any(not digest for _, scripts in acting for _, digest in scripts):
         return ()
-    if all(command.literal and command.folder for command, _ in acting):
+    if all(command.literal and command.folder and command.sources is None for command, _ in acting):
         return tuple(dict.fromkeys(_exact(facts, command, scripts) for command, scripts in acting))
     return _whole_line(facts, tuple(pair for _, scripts in acting for pair in scripts))
 
@@ -136,7 +136,9 @@ def _hides_what_runs(command: Subcommand) -> bool:
     argv = command.argv
     if not argv or not argv[0]:
         return True
-    return posixpath.basename(argv[0]) in _ARGUMENTS_FROM_INPUT or reads_code(argv)
+    if posixpath.basename(argv[0]) in _ARGUMENTS_FROM_INPUT:
+        return True
+    return reads_code(argv) or is_lost(command)
 
 
 def _exact(facts: Facts, command: Subcommand, scripts: Scripts) -> Rule:
@@ -152,8 +154,8 @@ def _exact(facts: Facts, command: Subcommand, scripts: Scripts) -> Rule:
 
 
 def _whole_line(facts: Facts, scripts: Scripts) -> tuple[Rule, ...]:
-    """The rule for a line that redirects or sets variables: word for word, as long as its words mean the same
-    every time."""
+    """The rule for a line that redirects, sets variables or gives a command input: word for word, as long as
+    its words mean the same every time."""
     shell, folder = facts.shell, facts.folder
     if shell is None or folder is None:
         return ()

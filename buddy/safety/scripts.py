@@ -7,6 +7,7 @@ project too, and the person who allows them always allows those as they will be.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import posixpath
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
 from buddy.safety.descriptors import read_regular
 from buddy.safety.paths import Boundary, is_beneath
-from buddy.safety.shell.verdict import UNRESOLVED, Analysis
+from buddy.safety.shell.verdict import UNRESOLVED, Analysis, Subcommand
 
 MAX_SCRIPT_BYTES = 4_000_000
 RUNNERS = pattern(
@@ -23,6 +24,20 @@ RUNNERS = pattern(
     r"|Rscript|julia|source|\."
 )
 """Programs whose first argument that is a file is a script."""
+
+_LOADING: dict[str, tuple[str, ...]] = {
+    "node": ("-r", "--require", "--import", "--loader", "--experimental-loader"),
+    "go": ("run",),
+    "uv": ("run",),
+    "npx": ("tsx", "ts-node"),
+    "tsx": ("tsx",),
+    "java": ("java", "-jar"),
+    "tclsh": ("tclsh",),
+    "make": ("-f",),
+    "gmake": ("-f",),
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk", "sed", "jq", "psql"), ("-f", "--file", "--from-file")),
+}
+"""Options and words of runners before the file they run or load; interpreters not listed take node's."""
 
 SHELLS = pattern(r"(?:ba|da|z|k|mk|fi|a)?sh|source|\.")
 
@@ -34,11 +49,9 @@ ABSENT = hashlib.sha256(b"").hexdigest()
 
 
 def script_digests(analysis: Analysis, boundary: Boundary) -> tuple[Scripts, ...]:
-    """The scripts of the workspace each command of a line names, in the order of its commands. Reads them."""
-    return tuple(
-        () if command.read_only else _scripts(command.argv, command.folder, boundary)
-        for command in analysis.commands
-    )
+    """The scripts of the workspace each command of a line names, and the files it gets as its input, in the
+    order of its commands. Reads them."""
+    return tuple(() if command.read_only else _files(command, boundary) for command in analysis.commands)
 
 
 def reads_code(argv: tuple[str, ...]) -> bool:
@@ -49,41 +62,89 @@ def reads_code(argv: tuple[str, ...]) -> bool:
     return all(word.startswith("-") for word in argv[1:])
 
 
+def is_lost(command: Subcommand) -> bool:
+    """Tell whether a command runs a script in a folder that is not known: which file that is, neither."""
+    if command.folder:
+        return False
+    started = (command.argv, *command.inner)
+    return any("/" in argv[0] or any(_candidates(argv, direct=True)) for argv in started if argv)
+
+
 def _is_given_code(name: str, words: tuple[str, ...]) -> bool:
     """Tell whether an option holds the code or names a module. For shells `-e` is something else."""
-    options = (
-        ("-c", "-m") if SHELLS().fullmatch(name) else ("-c", "-m", "-e", "--eval", "-p", "--print", "-r")
-    )
+    if SHELLS().fullmatch(name):
+        options = ("-c", "-m")
+    else:  # to others than php, -r names what is loaded before the script
+        options = ("-c", "-m", "-e", "--eval", "-p", "--print", *(("-r",) if name == "php" else ()))
     return any(word in options for word in words)
 
 
-def _scripts(argv: tuple[str, ...], folder: str, boundary: Boundary) -> Scripts:
-    if not folder:
-        return ()
+def _files(command: Subcommand, boundary: Boundary) -> Scripts:
+    """The files an answer to a command depends on, each once."""
+    found = dict(_script(command.argv, command.folder, boundary))
+    for argv in command.inner:
+        found.update(_script(argv, command.folder, boundary, behind_wrapper=True))
+    for named in (*_loaded(command.argv), *(command.sources or ())):
+        found.update(_existing(named, command.folder, boundary))
+    return tuple(found.items())
+
+
+def _script(
+    argv: tuple[str, ...], folder: str, boundary: Boundary, *, behind_wrapper: bool = False
+) -> Scripts:
+    """The script one argv starts. Behind a wrapper every rest of its words is taken for an argv, so that only
+    what may be run counts there."""
     missing = ""
-    for named in _candidates(argv):
-        if UNRESOLVED in named:  # only the running shell knows the file
-            continue
-        real = os.path.realpath(os.path.join(folder, named))
-        if not any(is_beneath(real, tree) for tree in boundary.trees):
+    for named in _candidates(argv, direct=not behind_wrapper):
+        real = _in_workspace(named, folder, boundary)
+        if not real:
             continue
         if os.path.isfile(real):
             return ((real, _digest(real)),)
         if not missing and not os.path.lexists(real):
             missing = real
-    return ((missing, ABSENT),) if missing else ()
+    if not behind_wrapper and missing:
+        return ((missing, ABSENT),)
+    started = _in_workspace(argv[0], folder, boundary) if behind_wrapper and "/" in argv[0] else ""
+    is_program = os.path.isfile(started) and (argv[0].startswith(".") or os.access(started, os.X_OK))
+    return ((started, _digest(started)),) if is_program else ()
 
 
-def _candidates(argv: tuple[str, ...]) -> Iterator[str]:
+def _existing(named: str, folder: str, boundary: Boundary) -> Scripts:
+    real = _in_workspace(named, folder, boundary)
+    return ((real, _digest(real)),) if os.path.isfile(real) else ()
+
+
+def _in_workspace(named: str, folder: str, boundary: Boundary) -> str:
+    """The real path of a word in the workspace, "" for any other."""
+    if not folder or UNRESOLVED in named:  # only the running shell knows the file
+        return ""
+    real = os.path.realpath(os.path.join(folder, named))
+    return real if any(is_beneath(real, tree) for tree in boundary.trees) else ""
+
+
+def _candidates(argv: tuple[str, ...], *, direct: bool) -> Iterator[str]:
     """Words that may name the script, the likeliest first."""
-    if "/" in argv[0]:
+    if direct and "/" in argv[0]:
         yield argv[0]
-    for position, word in enumerate(argv):
+    for position, word in enumerate(argv if direct else argv[:1]):
         if RUNNERS().fullmatch(posixpath.basename(word)):
             rest = argv[position + 1 :]
             if not _is_given_code(posixpath.basename(word), rest):
                 yield from (one for one in rest if not one.startswith("-"))
             return
+
+
+def _loaded(argv: tuple[str, ...]) -> Iterator[str]:
+    """Files that options and subcommands of a known runner load, next to or in place of a script."""
+    name = posixpath.basename(argv[0])
+    options = _LOADING.get(name, _LOADING["node"] if RUNNERS().fullmatch(name) else ())
+    for option, word in itertools.pairwise(argv):
+        if option in options:
+            yield word
+        if option == "-m" and name.startswith(("python", "pypy")):
+            path = word.replace(".", "/")
+            yield from (f"{path}.py", f"{path}/__main__.py", f"{path}/__init__.py")
 
 
 def _digest(path: str) -> str:

@@ -72,7 +72,7 @@ class Approved:
         now = script_digests(analysis, boundary)
         for was, found in zip(before, now, strict=True):
             if was != found:
-                path, _ = (was or found)[0]
+                path, _ = next(iter(set(was) ^ set(found)))
                 raise ToolError(
                     f"{locate(boundary, path).shown} changed after it was shown for approval; "
                     "nothing was run. Read it and ask again."

@@ -103,3 +103,116 @@ def test_ATTACK_F6_an_answer_to_run_tests_says_that_it_covers_every_run(desk: Sh
     for rules in (granted, rules_to_save(facts)):
         assert coverage(rules, facts) == "every run of `pytest` in this project, whatever the tests are then"
     assert decide(facts, granted) == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "nice ./s.sh",
+        "timeout 5 ./s.sh",
+        "time ./s.sh",
+        "command ./s.sh",
+        "env FOO=1 ./s.sh",
+        "env -i ./s.sh",
+        "nohup ./s.sh",
+        "setsid ./s.sh",
+        "stdbuf -oL ./s.sh",
+        "strace -f ./s.sh",
+        "flock lock ./s.sh",
+        "sh -c ./s.sh",
+        "bash -c 'source s.sh'",
+        "bash -c 'make; ./s.sh a'",
+        "script -c ./s.sh",
+        "exec ./s.sh",
+        "find . -name '*.py' -exec ./s.sh {} +",
+        "node -r ./s.sh a",
+        "node --import ./s.sh a",
+        "go run s.sh",
+        "uv run s.sh",
+        "npx tsx s.sh",
+        "awk -f s.sh a",
+        "make -f s.sh",
+    ],
+)
+def test_ATTACK3_an_answer_binds_the_script_behind_a_wrapper(desk: ShellDesk, command: str) -> None:
+    (desk.root / "s.sh").chmod(0o755)
+    facts = shell_facts(desk, command)
+    granted = rules_to_save(facts)
+
+    assert granted
+    assert decide(facts, granted) == "allow"
+    assert "s.sh" in coverage(granted, facts).rpartition("while ")[2]
+    (desk.root / "s.sh").write_text("echo another\n")
+    assert decide(shell_facts(desk, command), granted) == "ask"
+
+
+def test_ATTACK3_an_answer_binds_a_module_of_the_folder(desk: ShellDesk) -> None:
+    (desk.root / "mod.py").write_text("print(1)\n")
+    facts = shell_facts(desk, "python3 -m mod")
+    granted = rules_to_save(facts)
+
+    assert decide(facts, granted) == "allow"
+    (desk.root / "mod.py").write_text("print(2)\n")
+    assert decide(shell_facts(desk, "python3 -m mod"), granted) == "ask"
+    assert not rules_to_save(shell_facts(desk, "python3 -m pytest"))[0].files
+
+
+@pytest.mark.parametrize("command", ["pushd src; ../s.sh", "pushd src; bash ../s.sh", "popd; nice ./s.sh"])
+def test_ATTACK3_no_answer_for_a_script_in_an_unknown_folder_is_kept(desk: ShellDesk, command: str) -> None:
+    assert rules_to_save(shell_facts(desk, command)) == ()
+
+
+@pytest.mark.parametrize(
+    "command", ["pytest a", "make", "ruff check src/main.py", "cp a c", "python3 s.sh a"]
+)
+def test_ATTACK3_an_answer_binds_no_data(desk: ShellDesk, command: str) -> None:
+    granted = rules_to_save(shell_facts(desk, command))
+
+    for path in ("a", "src/main.py"):
+        (desk.root / path).write_text("other\n")
+    assert decide(shell_facts(desk, command), granted) == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo '.shell id' | sqlite3 x.db",
+        "cat b | sqlite3 x.db",
+        "sqlite3 x.db < b",
+        "sqlite3 x.db <<< '.shell id'",
+        "sqlite3 x.db <<'E'\n.shell id\nE",
+        "sqlite3 x.db 0< b",
+        "sqlite3 x.db <&3",
+        "ls | sort | sqlite3 x.db",
+        "make; cat b | sqlite3 x.db",
+    ],
+)
+@pytest.mark.parametrize("answered", ["sqlite3 x.db", "sqlite3 x.db < a", "cat a | sqlite3 x.db", "make"])
+def test_ATTACK3_an_answer_covers_no_other_input(desk: ShellDesk, command: str, answered: str) -> None:
+    facts = shell_facts(desk, answered)
+    for granted in (rules_to_save(facts), rules_for_session(facts)):
+        assert decide(facts, granted) == "allow"
+        assert decide(shell_facts(desk, command), granted) == "ask"
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("git apply < a", "exactly `git apply < a`, in this project, while a is unchanged"),
+        ("cat a | patch -p1", "exactly `cat a | patch -p1`, in this project, while a is unchanged"),
+        ("sort a b | ssh host", "exactly `sort a b | ssh host`, in this project, while a, b is unchanged"),
+        ("echo yes | make", "exactly `echo yes | make`, in this project"),
+        ("make | tee log", "exactly `make | tee log`, in this project"),
+        ("make 2>&1 | tail -5", "exactly `make`, in this project"),
+    ],
+)
+def test_ATTACK3_an_answer_to_a_command_with_input_holds_for_the_whole_line(
+    desk: ShellDesk, command: str, shown: str
+) -> None:
+    facts = shell_facts(desk, command)
+    granted = rules_to_save(facts)
+
+    assert coverage(granted, facts) == shown
+    assert decide(facts, granted) == "allow"
+    (desk.root / "a").write_text("another\n")
+    assert decide(shell_facts(desk, command), granted) == ("ask" if "unchanged" in shown else "allow")

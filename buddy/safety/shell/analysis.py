@@ -228,6 +228,8 @@ class _LineJudge:
         """Whether a command before may have changed to a folder that is not known."""
         self._all_follow = False
         """Whether nothing of the list runs once its first command fails."""
+        self._upstream: tuple[str, ...] | None = None
+        """The words of the commands whose output the next one gets, None when no pipe leads to it."""
 
     def judge(self, line: Line) -> Analysis:
         self._commands(line)
@@ -237,7 +239,7 @@ class _LineJudge:
         feed: Feed | None = None
         for position, simple in enumerate(line.commands):
             if line.connectors[position] != "|":
-                feed = None
+                feed = self._upstream = None
             piped = "|" in line.connectors[position : position + 2][:1] or line.connectors[
                 position + 1 : position + 2
             ] == ("|",)
@@ -287,11 +289,28 @@ class _LineJudge:
                 self._protected = self._protected or unknown_target(target, self._floor)
         self._floor = _moved(judged.argv, self._floor)
         self._reads.extend(judged.reads)
+        sources = self._sources(simple)
+        self._upstream = (*(sources or ()), *judged.argv[1:])
         self._found.append(
-            Subcommand(judged.argv, literal=literal, reason=reason, inner=inner, folder=folder, level=level)
+            Subcommand(
+                judged.argv,
+                literal=literal,
+                reason=reason,
+                inner=inner,
+                folder=folder,
+                level=level,
+                sources=sources,
+            )
         )
         self._lost = self._lost or (level == "ask" and _may_move(judged.argv))
         return judged.lists
+
+    def _sources(self, simple: Simple) -> tuple[str, ...] | None:
+        """The words that may name files a command gets as its input, None without input."""
+        given = [redirect for redirect in simple.redirects if redirect.sign.startswith("<")]
+        if not given:
+            return self._upstream
+        return (*(self._upstream or ()), *(_shown(one.word) for one in given if one.sign in ("<", "<>")))
 
     def _expanded(self, words: tuple[Word, ...], feed: Feed | None) -> tuple[Judged, bool, str]:
         """The command with its words expanded, whether all of them are known, and why not."""
@@ -397,6 +416,7 @@ class _SequenceJudge(_LineJudge):
                 feed = None
             else:
                 first = may_move and position == 0 and not before and not after
+                self._upstream = (self._upstream or ()) if before else None
                 if first:
                     self._all_follow = set(sequence.connectors[1:]) <= {"&&", "|"}
                 feed = self._simple(item, feed if before else None, may_move=first)

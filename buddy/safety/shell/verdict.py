@@ -32,7 +32,8 @@ class Subcommand(msgspec.Struct, frozen=True):
     the words acts (no redirection that writes, no assignment that matters): only then may an allow rule
     match. `inner` are the commands it would start itself (through env, xargs, find -exec, sh -c …): deny and
     ask rules see them too. `reason` says why it is not of level core, "" when it is. `folder` is where it
-    starts, "" when that is not known."""
+    starts, "" when that is not known. `sources`: the words that may name files whose content it gets through
+    a pipe or a redirection, None when the line gives it no input."""
 
     argv: tuple[str, ...]
     literal: bool
@@ -40,6 +41,7 @@ class Subcommand(msgspec.Struct, frozen=True):
     inner: tuple[tuple[str, ...], ...] = ()
     folder: str = ""
     level: Level = "ask"
+    sources: tuple[str, ...] | None = None
 
     @property
     def read_only(self) -> bool:
