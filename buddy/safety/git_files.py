@@ -113,9 +113,20 @@ def ignore_files_that_wait(
 ) -> Iterator[str]:
     """Pipes, sockets and devices with one of these names in the folders from `cwd` upwards and beneath the
     roots, where search programs and git read such files. The look ends after `max_entries`."""
+    return filter(_waits, _ignore_files(cwd, roots, names, max_entries))
+
+
+def linked_ignore_files(
+    cwd: str, roots: Sequence[str], names: frozenset[str], max_entries: int = MAX_ENTRIES
+) -> Iterator[str]:
+    """The links among them: search programs follow those, and print the lines they can't read as patterns."""
+    return filter(os.path.islink, _ignore_files(cwd, roots, names, max_entries))
+
+
+def _ignore_files(cwd: str, roots: Sequence[str], names: frozenset[str], max_entries: int) -> Iterator[str]:
     folder = cwd
     while True:
-        yield from (path for name in sorted(names) if _waits(path := os.path.join(folder, name)))
+        yield from (os.path.join(folder, name) for name in sorted(names))
         if folder == os.path.dirname(folder):
             break
         folder = os.path.dirname(folder)
@@ -125,7 +136,7 @@ def ignore_files_that_wait(
             with os.scandir(pending.pop()) as entries:
                 for entry in entries:
                     seen += 1
-                    if entry.name in names and _waits(entry.path):
+                    if entry.name in names:
                         yield entry.path
                     elif entry.is_dir(follow_symlinks=False) and entry.name != ".git":
                         pending.append(entry.path)

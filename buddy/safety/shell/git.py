@@ -193,8 +193,11 @@ def _check_values(judged: Judged, given: Given) -> None:
             raise RefusedError(f"git --diff-merges={value} may merge again, which runs merge drivers")
         if name == "-L" and value and shows_ranges:
             judged.read(value.rpartition(":")[2])
-        if value and re.search(r"%G|%\(\*?(?:signature|contents:signature)", value):
+        sorts = name == "--sort" and value and re.search(r"signature", value)
+        if value and (sorts or re.search(r"%[-+ ]?G|%\(\*?(?:contents:)?signature", value)):
             raise RefusedError("git formats with signatures start gpg")
+        if value and re.search(r"%\(\*?raw(?!:size)", value):
+            raise RefusedError("git formats with raw objects show the content of any file")
         if name in ("-S", "-G") and value and hunts(value):
             raise RefusedError("it searches the history for secrets")
 
@@ -217,6 +220,7 @@ def _exactly(judged: Judged, shapes: set[tuple[str, ...]]) -> None:
 
 def _branch(judged: Judged) -> None:
     given = parse(judged, BRANCH)
+    _check_values(judged, given)
     # Before git 2.20, -l made the branch's log instead of listing.
     listing = given.has("--list", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at")
     if given.operands and not listing:
@@ -225,6 +229,7 @@ def _branch(judged: Judged) -> None:
 
 def _tag(judged: Judged) -> None:
     given = parse(judged, TAG)
+    _check_values(judged, given)
     listing = given.has(
         "-l", "--list", "-n", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"
     )

@@ -38,14 +38,40 @@ def submodules(git_dir: str) -> tuple[str, ...] | None:
     return None if found is None else tuple(os.fsdecode(name) for mode, name in found if mode == _SUBMODULE)
 
 
+def tracked_by_name(git_dir: str, name: str) -> tuple[str, ...] | None:
+    """The tracked paths that end with a file's name, relative to the working tree; None when the index does
+    not tell for certain. Most indexes are only looked through for the name's end: in version 4 a name stands
+    there without what it shares with the one before."""
+    try:
+        files = [one for one in os.listdir(git_dir) if one == "index" or one.startswith("sharedindex.")]
+    except OSError:
+        return ()
+    found: list[str] = []
+    for file in files:
+        path = f"{git_dir}/{file}"
+        head = read_regular(path, 12)
+        if head[4:8] != b"\0\0\0\4" and not _holds(path, name.encode()):
+            continue
+        entries = _entries(read_regular(path, MAX_INDEX_BYTES + 1))
+        if entries is None:
+            return None
+        paths = (os.fsdecode(entry) for _, entry in entries)
+        found.extend(one for one in paths if one.rpartition("/")[2] == name)
+    return tuple(found)
+
+
 def _holds_submodules(index: str) -> bool:
-    """Whether the mode of submodules is in a file; it stands there as it is in every version. Never waits:
-    what is in the file's place may be a pipe."""
+    """Whether the mode of submodules is in a file; it stands there as it is in every version."""
+    return _holds(index, _SUBMODULE.to_bytes(4, "big"))
+
+
+def _holds(index: str, sought: bytes) -> bool:
+    """Whether some bytes are in a file. Never waits: what is in the file's place may be a pipe."""
     try:
         descriptor = os.open(index, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
         try:
             with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as data:
-                return data.find(_SUBMODULE.to_bytes(4, "big")) >= 0
+                return data.find(sought) >= 0
         finally:
             os.close(descriptor)
     except (OSError, ValueError):  # there is none, or an empty one

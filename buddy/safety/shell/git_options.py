@@ -58,7 +58,7 @@ READ_ONLY: dict[str, str] = {
     "show": f"{_LIST} {_DIFF}",
     "whatchanged": f"{_LIST} {_DIFF}",
     "diff": f"-0 -1 -2 -3 --no-index --base --ours --theirs {_DIFF}",
-    "diff-tree": f"-r -t --root --stdin --no-commit-id --always -v --pretty? --format:text {_DIFF}",
+    "diff-tree": f"-r -t --root --no-commit-id --always -v --pretty? --format:text {_DIFF}",
     "diff-index": _DIFF,
     "diff-files": _DIFF,
     "blame": "-bcltfnsewpMC -L:text -S:read --root --show-stats --incremental --porcelain "

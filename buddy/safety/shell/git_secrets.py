@@ -1,15 +1,24 @@
-"""Secret files in what git shows: attributes switch their diffs off, blobs by their hash are refused."""
+"""Secret files in what git shows: attributes switch their diffs off; blobs and folders without their path are
+refused."""
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator
 
-from buddy.safety.git_files import read_regular, repository_around
+from buddy.safety.git_files import read_regular, repository_around, shared_folder
+from buddy.safety.shell.git_index import tracked_by_name
+from buddy.safety.shell.git_objects import Objects, revisions
 from buddy.safety.shell.git_options import LISTS_ONLY, SHOWS_CONTENT, SHOWS_DIFFS
 from buddy.safety.shell.options import Given
 from buddy.safety.shell.place import Judged, RefusedError
+from buddy.safety.shell.walk import INSTALLED, MAX_ENTRIES
 
 MAX_ATTRIBUTES_BYTES = 200_000
+_SHOWS_OBJECTS = frozenset({"show", "diff", "diff-tree", "diff-index", "grep", "cat-file"})
+"""Subcommands that show blobs and folders named by a hash or a reference."""
+
 _HASH = re.compile(r"[0-9a-f]{4,64}")
 _SHOWS_AGAIN = re.compile(rb"(?m)^[^#\n]*\s!?diff(?:=|\s|$)|^\s*\[attr\]|^[^#\n]*\s-binary(?:\s|$)")
 
@@ -17,18 +26,75 @@ _SHOWS_AGAIN = re.compile(rb"(?m)^[^#\n]*\s!?diff(?:=|\s|$)|^\s*\[attr\]|^[^#\n]
 def check_shown_secrets(judged: Judged, name: str, given: Given) -> None:
     """Refuse a subcommand that would show secret files in spite of the attributes it runs with. Raises
     `RefusedError`."""
+    work_tree, git_dir = repository_around(judged.place.boundary.cwd)
+    if not git_dir:
+        return
+    named = _revisions(name, given)
+    if name in _SHOWS_OBJECTS and (name != "cat-file" or given.has("-p")):
+        _check_objects(name, named, Objects(git_dir))
     if name == "cat-file":
         _check_blob(given)
         return
-    if not given.has(*SHOWS_CONTENT) and (name not in SHOWS_DIFFS or given.has(*LISTS_ONLY)):
+    searches = name == "grep" and bool(named)
+    if not searches and not given.has(*SHOWS_CONTENT) and (name not in SHOWS_DIFFS or given.has(*LISTS_ONLY)):
         return
     if given.has("-a", "--text", "--binary"):
         raise RefusedError(f"git {name} would show secret files, too, whose diffs are switched off otherwise")
-    work_tree, git_dir = repository_around(judged.place.boundary.cwd)
-    for path in (f"{work_tree}/.gitattributes", f"{git_dir}/info/attributes") if git_dir else ():
+    for path in _attribute_files(work_tree, git_dir):
         text = read_regular(path, MAX_ATTRIBUTES_BYTES)
         if len(text) == MAX_ATTRIBUTES_BYTES or any(map(_concerns_secrets, _SHOWS_AGAIN.finditer(text))):
             raise RefusedError(f"{path} switches diffs on, which may show secret files")
+
+
+def _revisions(name: str, given: Given) -> tuple[str, ...]:
+    """The operands that may be revisions: those before the dashes, without the pattern of a search."""
+    operands = given.operands[: len(given.operands) - given.after_dashes]
+    return operands[1:] if name == "grep" and not given.has("-e", "-f") else operands
+
+
+def _check_objects(name: str, named: tuple[str, ...], objects: Objects) -> None:
+    """Refuse blobs, which have no name to judge them by, and folders without the folder above them."""
+    for word in named:
+        for revision in revisions(word):
+            base, colon, _ = revision.partition(":")
+            kinds = objects.kinds(base) if base else frozenset[str]()
+            if kinds & {"blob", "unknown"} and not colon:
+                raise RefusedError(f"{word} may be the content of any file")
+            if "tree" in kinds and (colon or name not in ("show", "cat-file")):
+                raise RefusedError(f"{word} may be any folder")
+
+
+def _attribute_files(work_tree: str, git_dir: str) -> Iterator[str]:
+    """The files that may switch diffs on again. git reads them in every folder, and those that are not in the
+    working tree from its index. Raises `RefusedError` for one that is only there."""
+    for folder in (git_dir, *shared_folder(git_dir)):
+        yield f"{folder}/info/attributes"
+    tracked = tracked_by_name(git_dir, ".gitattributes")
+    if tracked is None:
+        raise RefusedError("git's index can't be read for attributes, which may show secret files")
+    for name in tracked:
+        path = os.path.join(work_tree, name)
+        if not os.path.lexists(path):
+            raise RefusedError(f"{name} stands in git's index alone; it may switch diffs of secret files on")
+        yield path
+    yield from _attributes_beneath(work_tree)
+
+
+def _attributes_beneath(work_tree: str) -> Iterator[str]:
+    """Those in the folders of a working tree. The look ends after `MAX_ENTRIES`: what a clone brings is
+    tracked."""
+    pending, seen = [work_tree], 0
+    while pending and seen < MAX_ENTRIES:
+        try:
+            with os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    seen += 1
+                    if entry.name == ".gitattributes":
+                        yield entry.path
+                    elif entry.name not in INSTALLED and entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+        except OSError:
+            continue  # git reads no attributes of a folder that can't be listed
 
 
 def _concerns_secrets(line: re.Match[bytes]) -> bool:

@@ -7,13 +7,17 @@ cargo, go list, npm view, make -n, python -m pip.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 
+from buddy.safety.git_files import read_regular
+from buddy.safety.sanitise import visible
 from buddy.safety.shell.names import words
 from buddy.safety.shell.options import Table, parse
 from buddy.safety.shell.place import Judged, RefusedError, found_above
 
+MAX_CONFIG_BYTES = 1_000_000
 _NAME = re.compile(r"[A-Za-z0-9@][\w.@/+:-]*")
 _OPENSSL_FLAGS = words(
     "-noout -text -subject -issuer -dates -startdate -enddate -serial -fingerprint -sha1 -sha256 -md5 "
@@ -117,8 +121,16 @@ _DOCKER = _subcommands(
 
 
 def docker(judged: Judged) -> None:
-    """docker: lists and logs. Not inspect, which shows the environment of containers."""
+    """docker: lists and logs of the engine of this machine. Not inspect, which shows the environment of
+    containers. What variables say of another engine is not handed on to commands."""
     _DOCKER(judged)
+    config = os.path.join(judged.place.boundary.home, ".docker", "config.json")
+    text = read_regular(config, MAX_CONFIG_BYTES)
+    chosen = re.search(rb'"currentContext"\s*:\s*"([^"]*)"', text)
+    if len(text) == MAX_CONFIG_BYTES or (chosen is not None and chosen[1] not in (b"", b"default")):
+        raise RefusedError(
+            f"docker may ask an engine on another machine: {visible(config)} chooses a context"
+        )
 
 
 def dpkg(judged: Judged) -> None:

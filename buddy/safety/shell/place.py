@@ -95,6 +95,12 @@ class Place(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, boundary=boundary)
 
 
+_GIT_OBJECTS = re.compile(
+    r"/objects/(?:[0-9a-f]{2}/[0-9a-f]{38,}|pack/[^/]+\.pack)\Z|/\.git/(?:.*/)?lfs/objects/"
+)
+"""What git keeps of the content of files: compressed, which a gzip header before it undoes."""
+
+
 class Feed(msgspec.Struct, frozen=True):
     """What comes through a pipe: names of files beneath `roots`, each ended by a NUL when `nul`. `anchored`:
     none of them can pass for an option; `no_links`: none of them is a link;
@@ -150,6 +156,8 @@ class Judged:
         located = self._inside(given)
         if located.secret:
             raise RefusedError(f"it reads {located.shown}: {located.secret}")
+        if _GIT_OBJECTS.search(located.real):
+            raise RefusedError(f"{located.shown} holds files of the whole history, secret ones too")
         if pattern_names_secret(os.path.basename(given.rstrip("/"))):
             raise RefusedError(f"it may read secrets: {given}")
         if _waits(located.real):

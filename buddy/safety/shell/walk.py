@@ -6,7 +6,12 @@ import os
 import re
 from collections.abc import Iterator
 
-from buddy.safety.git_files import files_that_wait, ignore_files_that_wait, repository_around
+from buddy.safety.git_files import (
+    files_that_wait,
+    ignore_files_that_wait,
+    linked_ignore_files,
+    repository_around,
+)
 from buddy.safety.paths import is_beneath
 from buddy.safety.sanitise import visible
 from buddy.safety.shell.git_index import tracked_paths
@@ -16,7 +21,7 @@ from buddy.safety.shell.place import Judged, RefusedError, is_public
 from buddy.safety.shell.verdict import UNRESOLVED
 
 MAX_ENTRIES = 10_000
-_INSTALLED = words(".git node_modules .venv venv site-packages __pycache__ .tox .mypy_cache .ruff_cache")
+INSTALLED = words(".git node_modules .venv venv site-packages __pycache__ .tox .mypy_cache .ruff_cache")
 _MAY_BE_SECRET = re.compile(
     r"^\.(?:env|netrc|npmrc|pypirc|aws|ssh|gnupg|git-cred|docker|kube)|^id_|secret|credential|service.?account"
     r"|\.(?:env|pem|key|p12|pfx|jks|keystore|kdbx|ppk|keytab|tfvars)$"
@@ -37,8 +42,8 @@ def check_links(judged: Judged, roots: tuple[str, ...], filters: tuple[Filter, .
 
 
 def check_ignore_files(judged: Judged, roots: tuple[str, ...], names: frozenset[str]) -> None:
-    """Refuse where a file that says what a search leaves out is a pipe or a device: the search would wait for
-    it."""
+    """Refuse where a file that says what a search leaves out is a pipe or a device, which the search would
+    wait for, or a link of the workspace to what may not be read: the search prints lines of it."""
     cwd = judged.place.boundary.cwd
     work_tree, git_dir = repository_around(cwd)
     known = [root for root in roots or (".",) if UNRESOLVED not in root]
@@ -48,6 +53,10 @@ def check_ignore_files(judged: Judged, roots: tuple[str, ...], names: frozenset[
     ]
     if waiting:
         raise RefusedError(f"{judged.argv[0]} would wait for {visible(waiting[0])}, a pipe or a device")
+    excluded = (f"{git_dir}/info/exclude",) if git_dir else ()
+    for path in (*linked_ignore_files(cwd, known, names), *filter(os.path.islink, excluded)):
+        if any(is_beneath(path, tree) for tree in judged.place.boundary.trees):
+            judged.read(path)
 
 
 def check_special_files(judged: Judged, roots: tuple[str, ...]) -> None:
@@ -70,7 +79,7 @@ def check_secrets(
     ]
     if roots and len(outside) == len(roots):
         return  # what the system brings
-    for entry in _entries(judged, roots, skip=_INSTALLED, follow=follow):
+    for entry in _entries(judged, roots, skip=INSTALLED, follow=follow):
         candidate = _candidate(judged, entry)
         parts = candidate.shown.lower().split("/")
         if not any(map(_MAY_BE_SECRET.search, parts)) or _is_folder(entry):
