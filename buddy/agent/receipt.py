@@ -10,11 +10,15 @@ import msgspec
 
 from buddy.agent.counting import counted
 
-CheckKind = Literal["tests", "build", "check"]
+CheckKind = Literal["tests", "build", "check", "run"]
 Means = Literal["edit", "command"]
 MAX_FILES = 6
 MAX_CHECKS = 3
 _NOT_CHECKED = "no test or build ran after the last change"
+_PROSE = frozenset({"adoc", "asciidoc", "markdown", "md", "org", "rst", "txt"})
+_PROSE_NAMES = frozenset({"AUTHORS", "CHANGELOG", "COPYING", "LICENSE", "NOTICE", "README"})
+"""Files that no test or build checks. Requirements and build files that end in .txt are not among them."""
+_BUILD_FILES = frozenset({"CMakeLists.txt", "constraints.txt", "requirements.txt"})
 
 
 class ChangedFile(msgspec.Struct, frozen=True):
@@ -38,8 +42,8 @@ class RunCounts(msgspec.Struct, frozen=True):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """A test run, build or linter after the last change. `exit_code` is None where a signal or a limit ended
-    it, or where it is not the check's own (a pipe, `;`, `||`)."""
+    """A test run, build, linter or run of a changed script after the last change. `exit_code` is None where a
+    signal or a limit ended it, or where it is not the check's own (a pipe, `;`, `||`)."""
 
     kind: CheckKind
     command: str
@@ -67,8 +71,8 @@ class Receipt(msgspec.Struct, frozen=True):
 
     @property
     def unchecked(self) -> str:
-        """The check that is missing, "" when one ran."""
-        if self.checks:
+        """The check that is missing, "" when one ran or only prose changed."""
+        if self.checks or all(_is_prose(file) for file in self.files):
             return ""
         if self.earlier_checks:
             return f"{_NOT_CHECKED}; {counted(self.earlier_checks, 'earlier run')} came before it"
@@ -112,7 +116,7 @@ def receipt_rows(receipt: Receipt) -> list[tuple[str, str]]:
     if receipt.checks:
         ran = [_check_text(check) for check in receipt.checks[-MAX_CHECKS:]]
         rows.append(("checked", " · ".join(ran)))
-    else:
+    elif receipt.unchecked:
         rows.append(("unchecked", receipt.unchecked))
     if receipt.refused:
         more = f" and {len(receipt.refused) - 2} more" if len(receipt.refused) > 2 else ""
@@ -127,6 +131,15 @@ def receipt_rows(receipt: Receipt) -> list[tuple[str, str]]:
 def receipt_text(receipt: Receipt) -> str:
     """The receipt as plain lines."""
     return "\n".join(f"{label:<9}  {text}" for label, text in receipt_rows(receipt))
+
+
+def _is_prose(file: ChangedFile) -> bool:
+    """Tell whether a file is documentation, so that no check is missing."""
+    name = (file.new_path or file.path).rpartition("/")[2]
+    if name in _BUILD_FILES or name.startswith(("requirements", "constraints")):
+        return False
+    _, dot, extension = name.rpartition(".")
+    return extension.lower() in _PROSE if dot else name in _PROSE_NAMES
 
 
 def _file_text(file: ChangedFile) -> str:
@@ -149,6 +162,7 @@ def _check_text(check: Check) -> str:
     elif check.exit_code is None:
         result = check.ended or "result not known: the exit code is another command's"
     else:
-        result = "passed" if check.exit_code == 0 else "failed"
+        good = "ran without an error" if check.kind == "run" else "passed"
+        result = good if check.exit_code == 0 else "failed"
     code = f" (exit {check.exit_code})" if check.exit_code else ""
     return f"{check.command}: {result}{code}"

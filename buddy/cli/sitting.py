@@ -207,11 +207,13 @@ async def _pump(reader: EventReader, front: Front, branch: Branch) -> None:
 async def _greet(desk: Desk, front: Front, stage: Stage, branch: Branch, found: tuple[str, ...]) -> None:
     """What a resumed session said last, or what a first run has to know."""
     board = desk.board
-    history = board.task(board.focus).history
+    front_task = board.task(board.focus)
+    history = front_task.history
     if history and desk.session.session_id == front.previous:  # opened again: all of it is on the screen
         return
     if any(task.history for task in board.tasks.values()):
-        front.print(*blocks_of(history, board.focus if len(board.tasks) > 1 else 0))
+        number = board.focus if len(board.tasks) > 1 else 0
+        front.print(*blocks_of(history, number, front_task.receipt))
         front.print(*(Note("info", _paused(task)) for task in board.tasks.values() if task.state == "paused"))
         return
     if isinstance(desk.models, DemoModels):

@@ -8,8 +8,9 @@ from typing import cast
 from buddy.agent.counting import calls_were, counted
 from buddy.agent.display import Plain
 from buddy.agent.messages import AssistantMessage, Call, Message, ToolMessage, UserMessage, calls_of, text_of
+from buddy.agent.receipt import Receipt
 from buddy.agent.schema import ArgumentsError, parse_json
-from buddy.repl.blocks import Block, Note, ToolCall, UserPrompt
+from buddy.repl.blocks import Block, Note, ReceiptBlock, ToolCall, UserPrompt
 from buddy.repl.lookups import merge_lookups
 from buddy.repl.markdown import closed_blocks
 from buddy.repl.own_words import own_words
@@ -25,9 +26,9 @@ SHOWN_ENDED = 3
 """So many calls in a row that were cancelled or skipped; the rest, a thousand perhaps, is one line."""
 
 
-def blocks_of(history: Sequence[Message], task_id: int) -> list[Block]:
-    """The end of a conversation, to be printed above the prompt. Calls are named after the task, unless it is
-    0."""
+def blocks_of(history: Sequence[Message], task_id: int, receipt: Receipt | None = None) -> list[Block]:
+    """The end of a conversation, to be printed above the prompt, with the receipt of its last turn. Calls are
+    named after the task, unless it is 0."""
     blocks: list[Block] = []
     beyond = _beyond(history)
     left_out = _beginning(history, beyond)
@@ -57,7 +58,8 @@ def blocks_of(history: Sequence[Message], task_id: int) -> list[Block]:
                     blocks.append(Note("hint", calls_were(beyond[at], message.status, more=True)))
             case ToolMessage():
                 row.append(_tool(message, calls.get(message.call_id), task_id))
-    return blocks + merge_lookups(row)
+    blocks += merge_lookups(row)
+    return [*blocks, ReceiptBlock(receipt)] if receipt is not None else blocks
 
 
 def _beyond(history: Sequence[Message]) -> list[int]:

@@ -43,7 +43,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 class TaskRecord(msgspec.Struct, frozen=True):
     """Everything a session remembers of one task. `begun` are the calls that were started and have no result
     in the history, `ended` those of them that came back. `usage` is None before the first reply; `receipt` is
-    that of the last turn that changed files."""
+    that of the last turn, None where it has changed no file."""
 
     number: int
     task: TaskChanged
@@ -105,6 +105,7 @@ class _Task:
             case UserMessage():
                 self.finish_partial()
                 self.change(
+                    receipt=None,
                     queued=_without(self.record.queued, message),
                     steering=_without(self.record.steering, message),
                 )
@@ -130,7 +131,7 @@ class _Task:
         if compaction is not None and compaction.through > kept:
             compaction = _moved(compaction, self.history, replaced)
         self.history[kept:] = replaced.added
-        self.change(partial=None, compaction=compaction)
+        self.change(partial=None, compaction=compaction, receipt=None)
 
 
 class Replay:

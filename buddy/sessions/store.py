@@ -230,8 +230,8 @@ class SessionStore:
             return self._header(os.path.basename(loaded.directory), "", 0)
         if loaded.made_in:
             raise ForeignSessionError(
-                f"{loaded.directory} was made in {loaded.made_in}: its undo log, checkpoints and grants "
-                "belong there"
+                f"{loaded.directory} was made in {loaded.made_in}, not here: its undo log, checkpoints and "
+                "grants belong there"
             )
         if loaded.header is None or loaded.foreign:
             raise ForeignSessionError(

@@ -67,6 +67,7 @@ _TEST_TARGETS = frozenset({"test", "tests", "check", "unittest"})
 _LINT_TARGETS = frozenset({"lint", "typecheck", "types"})
 _BUILD_TARGETS = frozenset({"all", "build"})
 _OPERATORS = frozenset(";&|()")
+_INTERPRETERS = pattern(r"python[\d.]*|node|deno|bun|ruby|perl|php|lua|julia|Rscript|go|bash|sh|zsh|dash")
 
 
 def check_of(command: str) -> tuple[CheckKind, bool] | None:
@@ -82,6 +83,19 @@ def check_of(command: str) -> tuple[CheckKind, bool] | None:
         for kind, runner in _RUNNERS:
             if re.match(rf"(?:{runner})(?=\s|$)", text):
                 return kind, at == len(parts) - 1 and operator != "||"
+    return None
+
+
+def script_of(command: str) -> tuple[str, bool] | None:
+    """The script or program file a command line runs, as it is written there; None where it runs none. The
+    second value is as in `check_of`."""
+    parts = _parts(command)
+    for at, (words, operator) in enumerate(parts):
+        script = words[0]
+        if _INTERPRETERS().fullmatch(script):
+            script = next((word for word in words[1:] if word != "run" and not word.startswith("-")), "")
+        if "." in script and script != ".":
+            return script.removeprefix("./"), at == len(parts) - 1 and operator != "||"
     return None
 
 
@@ -141,6 +155,8 @@ class TurnFacts:
         self._started: dict[str, ToolStarted] = {}
         self._commands = False
         self._calls: list[tuple[str, CallFacts]] = []
+        self._scripts: dict[str, str] = {}
+        """The script that a call ran, by the call's id: a check where the turn has changed it."""
 
     def see(self, event: AgentUiEvent) -> None:
         """Take note of an event."""
@@ -151,6 +167,8 @@ class TurnFacts:
             self._commands |= isinstance(event.display, Command)
             if started.begun:
                 check = _check(started.call.name, event) if event.status in ("ok", "error") else None
+                if check is not None and check.kind == "run" and isinstance(event.display, Command):
+                    self._scripts[event.call_id], _ = script_of(event.display.command) or ("", False)
                 self._calls.append((event.call_id, CallFacts(started.title, event.status, check=check)))
 
     @property
@@ -166,10 +184,20 @@ class TurnFacts:
         ids = {call_id for call_id, _ in self._calls}
         entries = [one for one in self._log.entries(self._task_id) if one.call_id in ids]
         changing = {one.call_id for one in entries}
+        files = self._files(entries)
         calls = [
-            CallFacts(one.title, one.status, call_id in changing, one.check) for call_id, one in self._calls
+            CallFacts(one.title, one.status, call_id in changing, self._counted(call_id, one.check, files))
+            for call_id, one in self._calls
         ]
-        return receipt_of(calls, self._files(entries), unseen)
+        return receipt_of(calls, files, unseen)
+
+    def _counted(self, call_id: str, check: Check | None, files: Sequence[ChangedFile]) -> Check | None:
+        """The check of a call; the run of a script only where the turn has changed it."""
+        script = self._scripts.get(call_id)
+        if script is None:
+            return check
+        changed = (file.new_path or file.path for file in files)
+        return check if any(f"/{path}".endswith(f"/{script}") for path in changed) else None
 
     def _files(self, entries: Sequence[UndoEntry]) -> list[ChangedFile]:
         first: dict[str, str] = {}
@@ -210,11 +238,18 @@ class TurnFacts:
         return one_line(real if below.startswith("..") else below, 120)
 
 
+def _recognised(command: str) -> tuple[CheckKind, bool] | None:
+    if (found := check_of(command)) is not None:
+        return found
+    run = script_of(command)
+    return None if run is None else ("run", run[1])
+
+
 def _check(tool: str, event: ToolFinished) -> Check | None:
     display = event.display
     if not isinstance(display, Command):
         return None
-    recognised = ("tests", True) if tool in TEST_TOOLS else check_of(display.command)
+    recognised = ("tests", True) if tool in TEST_TOOLS else _recognised(display.command)
     if recognised is None:
         return None
     kind, is_own = recognised

@@ -136,6 +136,7 @@ class Running:
                 task.state = "paused" if self._leaving else "cancelled"
         task.reason = task.reason or outcome.reason
         task.outcome = replace(outcome, reason=task.reason)
+        task.receipt = outcome.receipt
         if task.deadline is not None:
             task.deadline.cancel()
             task.deadline = None

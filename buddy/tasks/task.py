@@ -18,6 +18,7 @@ from buddy.agent.messages import (
     calls_of,
     text_of,
 )
+from buddy.agent.receipt import Receipt
 from buddy.sessions.load import ResumedTask
 from buddy.sessions.records import TaskChanged
 from buddy.tasks.parts import Workspace
@@ -57,6 +58,8 @@ class Task:
         self.closed = False
         self.tools: frozenset[str] | None = None
         self.background = False
+        self.receipt: Receipt | None = None
+        """That of the last turn, None where it has changed no file."""
         self.history: list[Message] = []
         self.compaction: Compaction | None = None
         self.queued: list[UserMessage] = []
@@ -93,7 +96,7 @@ class Task:
     def forget(self) -> None:
         """Empty the conversation, and what is only true of it."""
         self.history.clear()
-        self.compaction = None
+        self.compaction = self.receipt = None
         self.not_run = ()
         self.meter.context_tokens = 0
 
@@ -136,6 +139,7 @@ def restored(resumed: ResumedTask, meter: TokenMeter, workspace: Workspace) -> T
     task.history = list(kept.history)
     task.not_run = resumed.not_run_calls
     task.compaction = kept.compaction
+    task.receipt = kept.receipt
     task.queued, task.steering = list(kept.queued), list(kept.steering)
     return task
 

@@ -107,3 +107,21 @@ def test_a_receipt_comes_back_from_json() -> None:
     assert msgspec.json.decode(msgspec.json.encode(receipt), type=Receipt) == receipt
     assert receipt is not None
     assert receipt_text(receipt).splitlines()[-1] == "unseen     checkpoints are off"
+
+
+@pytest.mark.parametrize(
+    ("paths", "is_said"),
+    [
+        (["README.md"], False),
+        (["docs/use.rst", "notes.txt", "LICENSE"], False),
+        (["README.md", "main.py"], True),
+        (["requirements-dev.txt"], True),
+        (["CMakeLists.txt"], True),
+        (["Makefile"], True),
+    ],
+)
+def test_E10_no_check_is_missing_where_only_prose_changed(paths: list[str], is_said: bool) -> None:
+    files = [ChangedFile(path, "update", 1, 1, "edit") for path in paths]
+    receipt = receipt_of([CallFacts("edit", "ok", changed=True)], files)
+    assert receipt is not None
+    assert any(label == "unchecked" for label, _text in receipt_rows(receipt)) == is_said

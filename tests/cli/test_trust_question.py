@@ -70,7 +70,9 @@ def test_always_holds_until_the_content_changes_and_then_names_what_changed(tmp_
     write(tmp_path / "repo", "buddy.toml", TOML)
     folder = FolderTrust(place)
     folder.ask()
-    assert folder.answer("always") == TrustAnswer(f"{tmp_path}/repo is trusted until its settings change", "remembered")
+    assert folder.answer("always") == TrustAnswer(
+        f"{tmp_path}/repo is trusted until its settings change", "remembered"
+    )
     assert not folder.is_open
     again = place_again(place, Options())
     assert again.trusted

@@ -86,17 +86,17 @@ async def test_E10_an_edit_a_command_and_a_test_are_one_receipt(tmp_path: Path) 
 async def test_E10_an_edit_after_the_tests_is_unchecked_and_refusals_are_told(tmp_path: Path) -> None:
     script = [
         tool_call("run_shell", command=f"{sys.executable} -m unittest test_it"),
-        tool_call("edit_file", path="a.txt", old="one", new="two"),
-        tool_call("edit_file", path="a.txt", old="nowhere", new="two"),
+        tool_call("edit_file", path="a.py", old="one", new="two"),
+        tool_call("edit_file", path="a.py", old="nowhere", new="two"),
         (Say("ok"),),
     ]
     async with board_desk(tmp_path, script) as desk:
-        (desk.root / "a.txt").write_text("one\n")
+        (desk.root / "a.py").write_text("one\n")
         (desk.root / "test_it.py").write_text(TEST)
         (desk.root / ".gitignore").write_text("__pycache__/\n")
         ended, rows = await receipt_after(desk)
     assert rows == [
-        ("changed", "a.txt +1 −1"),
+        ("changed", "a.py +1 −1"),
         ("unchecked", "no test or build ran after the last change; 1 earlier run came before it"),
         ("failed", "1 call"),
     ]
@@ -125,7 +125,7 @@ async def test_E10_what_was_changed_back_is_no_change(tmp_path: Path) -> None:
 
 async def test_RU_B4_a_background_tasks_note_tells_what_failed_and_its_receipt(tmp_path: Path) -> None:
     script = [
-        tool_call("write_file", path="new.txt", content="a\nb\n"),
+        tool_call("write_file", path="new.py", content="a\nb\n"),
         tool_call("edit_file", path="missing.txt", old="x", new="y"),
         (Say("All is written."),),
     ]
@@ -137,7 +137,7 @@ async def test_RU_B4_a_background_tasks_note_tells_what_failed_and_its_receipt(t
         (note,) = desk.board.notes.waiting
     assert "has finished (1 call failed)." in note.heading
     assert note.text.startswith("All is written.")
-    assert "changed    new.txt +2 (new)" in note.text
+    assert "changed    new.py +2 (new)" in note.text
     assert "unchecked  no test or build ran" in note.text
 
 
@@ -148,3 +148,38 @@ async def test_E10_a_receipt_comes_back_with_the_journal(tmp_path: Path) -> None
     loaded = store_in(tmp_path).read("last")
     assert isinstance(ended.receipt, Receipt)
     assert loaded.tasks[0].record.receipt == ended.receipt
+
+
+@pytest.mark.parametrize(
+    ("command", "row"),
+    [
+        ("python3 main.py", ("checked", "python3 main.py: ran without an error")),
+        ("cd sub && python3 main.py", ("checked", "cd sub && python3 main.py: failed (exit 3)")),
+        ("python3 main.py | cat", ("checked", "python3 main.py | cat: result not known")),
+        ("python3 other.py", ("unchecked", "no test or build ran")),
+        ("cat main.py", ("unchecked", "no test or build ran")),
+    ],
+)
+async def test_E10_running_the_script_that_was_changed_is_a_check(
+    tmp_path: Path, command: str, row: tuple[str, str]
+) -> None:
+    folder = "sub/" if command.startswith("cd") else ""
+    code = "raise SystemExit(3)\n" if folder else "print(1)\n"
+    script = [
+        tool_call("write_file", path=f"{folder}main.py", content=code),
+        tool_call("run_shell", command=command),
+        (Say("It works."),),
+    ]
+    async with board_desk(tmp_path, script) as desk:
+        (desk.root / "other.py").write_text("print(2)\n")
+        _ended, rows = await receipt_after(desk)
+    assert rows[1][0] == row[0]
+    assert rows[1][1].startswith(row[1])
+
+
+async def test_E10_a_later_turn_that_changed_nothing_has_no_receipt_in_the_journal(tmp_path: Path) -> None:
+    script = [tool_call("write_file", path="new.py", content="a\n"), (Say("ok"),), (Say("no"),)]
+    async with board_desk(tmp_path, script) as desk:
+        await receipt_after(desk)
+        await receipt_after(desk)
+    assert store_in(tmp_path).read("last").tasks[0].record.receipt is None

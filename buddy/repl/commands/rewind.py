@@ -165,7 +165,7 @@ async def _cut(context: Context, task: Task, kept: int) -> None:
     if task.compaction is not None and task.compaction.through > kept:
         memory.record_compaction(task.number, None)
         task.compaction = None
-    task.not_run = ()
+    task.not_run, task.receipt = (), None
     task.state, task.reason = "idle", ""
     task.services.forget_shown()
     await memory.record_task(task.number, task.record())

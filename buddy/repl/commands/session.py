@@ -126,7 +126,7 @@ async def _show(context: Context, reference: str) -> None:
         raise CommandError(str(error)) from error
     for one in loaded.tasks:
         context.stage.print(TaskHeading(one.record.number, one.record.task.title))
-        context.stage.print(*blocks_of(one.record.history, one.record.number))
+        context.stage.print(*blocks_of(one.record.history, one.record.number, one.record.receipt))
     context.stage.print(
         Note(
             "info", f"That was session {reference}, shown only. /session resume {reference} goes on with it."

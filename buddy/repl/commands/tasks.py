@@ -109,7 +109,7 @@ async def fg(context: Context, argument: str) -> None:
     board.set_focus(number)
     context.stage.redraw()
     if not task.running:  # what a running one did so far, the screen has kept
-        context.stage.print(*blocks_of(_last_turn(task.history), number))
+        context.stage.print(*blocks_of(_last_turn(task.history), number, task.receipt))
 
 
 def _last_turn(history: list[Message]) -> list[Message]:
