@@ -13,7 +13,7 @@ from buddy.agent.counting import counted
 from buddy.cli.place import Place
 from buddy.config.loading import Loaded, read_table, remember_model
 from buddy.config.settings import ConfigError
-from buddy.safety.descriptors import make_private_folders
+from buddy.safety.descriptors import make_private_folders, replace_file
 from buddy.safety.rules import Rule, RuleSet
 from buddy.safety.rules_claude import rules_of_claude
 from buddy.safety.rules_load import as_table, rules_of_tables, unreadable
@@ -136,15 +136,9 @@ def write_settings(path: str, table: dict[str, Any]) -> None:
     """Replace a settings file of buddy's own, whole or not at all. Raises `ConfigError`."""
     import tomli_w  # here: most runs save no settings
 
-    temporary = f"{path}.{os.getpid()}.new"
+    first = "# Saved by buddy; your own settings belong into buddy.toml beside this file.\n\n"
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        with open(descriptor, "wb") as file:
-            file.write(b"# Saved by buddy; your own settings belong into buddy.toml beside this file.\n\n")
-            tomli_w.dump(table, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        replace_file(path, (first + tomli_w.dumps(table)).encode())
     except OSError as error:
         raise ConfigError(f"{path}: can't be written: {error.strerror}; nothing was saved") from error
 

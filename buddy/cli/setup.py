@@ -17,7 +17,7 @@ from buddy.config.first_model import FirstModel, first_model
 from buddy.config.loading import directories, read_table
 from buddy.config.settings import ConfigError
 from buddy.extend.templates import template_text
-from buddy.safety.descriptors import make_private_folders
+from buddy.safety.descriptors import make_private_folders, replace_file
 
 TEMPLATE_MODEL = "openai/gpt-5.2"
 TEMPLATE_KEY = "OPENAI_API_KEY"
@@ -107,11 +107,7 @@ def _write(path: str, environment: Mapping[str, str], saved: Container[str]) -> 
         backup = f"{path}.{time.strftime('%Y%m%d-%H%M%S')}"
         shutil.copy2(path, backup)
         sys.stdout.write(f"kept the one that was there as {backup}\n")
-    temporary = f"{path}.new"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(temporary, path)
+    replace_file(path, text.encode())
     return (read_table(path, required=True) or {}).get("api", {})
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 from collections.abc import Callable
 
 import msgspec
 
-from buddy.safety.descriptors import make_private_folders
+from buddy.safety.descriptors import make_private_folders, replace_file
 
 FILE_NAME = "credentials.json"
 
@@ -46,19 +45,8 @@ def save_credential(path: str | os.PathLike[str], provider: str, key: str) -> No
     saved.pop(provider, None)
     if key:
         saved[provider] = key
-    folder, name = os.path.split(path)
-    fresh = os.path.join(folder, f".{name}.{os.getpid()}")
     try:
-        make_private_folders(folder)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(fresh)
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(dict(sorted(saved.items()))), indent=2))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(fresh, path)
+        make_private_folders(os.path.dirname(path))
+        replace_file(path, msgspec.json.format(msgspec.json.encode(dict(sorted(saved.items()))), indent=2))
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(fresh)
         raise CredentialsError(f"{path} could not be written ({error.strerror})") from error

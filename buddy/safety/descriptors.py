@@ -74,6 +74,19 @@ def open_parent(directory: str | int, relative: str) -> tuple[int, str]:
     return _descend(directory, _components(relative))
 
 
+def replace_file(path: str | os.PathLike[str], data: bytes, *, mode: int = 0o600, sync: bool = True) -> None:
+    """Write a file whole or not at all: a reader sees the old content or the new one, never a part. A link in
+    its place is replaced, not followed. `sync`: wait until it lasts. Raises `OSError`."""
+    folder, name = os.path.split(path)
+    parent = os.open(folder or ".", os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | os.O_CLOEXEC)
+    try:
+        _replace_in(parent, name, data, mode, sync=sync)
+        if sync:
+            os.fsync(parent)
+    finally:
+        os.close(parent)
+
+
 def replace_beneath(directory: str | int, relative: str, data: bytes, mode: int) -> None:
     """Write a file whole: temporary file beside it, fsync, rename. Links on the way are refused; a link or a
     hard link in the file's place is replaced, never written through. Raises as `open_beneath` does."""
@@ -157,7 +170,7 @@ def _step(parent: int, name: str, flags: int, mode: int, whole: str) -> int:
         raise
 
 
-def _replace_in(parent: int, name: str, data: bytes, mode: int) -> None:
+def _replace_in(parent: int, name: str, data: bytes, mode: int, *, sync: bool = True) -> None:
     temporary = f".buddy-{os.urandom(8).hex()}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(temporary, flags, 0o600, dir_fd=parent)
@@ -167,7 +180,8 @@ def _replace_in(parent: int, name: str, data: bytes, mode: int) -> None:
             while view:
                 view = view[file.write(view) :]
             os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
         os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
 
 

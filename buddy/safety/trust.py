@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import secrets
 import stat
 import sys
 from collections.abc import Generator, Mapping
@@ -20,7 +19,7 @@ from typing import Literal
 import msgspec
 
 from buddy.agent.tool import ToolError
-from buddy.safety.descriptors import make_private_folders, read_regular
+from buddy.safety.descriptors import make_private_folders, read_regular, replace_file
 from buddy.safety.paths import is_beneath
 
 if sys.platform != "win32":  # pragma: no branch - on Windows through WSL; importing must work everywhere
@@ -195,13 +194,7 @@ class TrustStore:
             os.close(descriptor)
 
     def _write(self, stored: _Stored) -> None:
-        temporary = f"{self._path}.{secrets.token_hex(8)}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(stored), indent=1))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, self._path)
+        replace_file(self._path, msgspec.json.format(msgspec.json.encode(stored), indent=1))
 
 
 def _thing(text: str) -> Thing:

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 import msgspec
 
 from buddy.agent.cleanup import on_failure
-from buddy.safety.descriptors import make_private_folders
+from buddy.safety.descriptors import make_private_folders, replace_file
 from buddy.safety.sanitise import visible
 from buddy.safety.seal import Seal
 from buddy.workspace.git_config import Setting, list_command, parse_settings
@@ -317,10 +317,4 @@ def _text(path: str) -> str:
 
 
 def _put(directory: str, name: str, text: str) -> None:
-    """Write a file in one step, over whatever has its name: a link there is replaced, not followed."""
-    path = os.path.join(directory, name)
-    beside = f"{path}.{os.urandom(6).hex()}.tmp"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    with os.fdopen(os.open(beside, flags, 0o600), "w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(text)
-    os.replace(beside, path)
+    replace_file(os.path.join(directory, name), text.encode("utf-8", "surrogateescape"), sync=False)

@@ -18,6 +18,7 @@ import msgspec
 
 from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
+from buddy.safety.descriptors import replace_file
 from buddy.safety.git_files import git_folders, read_regular
 from buddy.workspace.any_names import decode
 from buddy.workspace.ending import uninterrupted
@@ -288,11 +289,7 @@ def kept_of(tree: Worktree) -> Kept | None:
 
 def keep(tree: Worktree, kept: Kept) -> None:
     """Write down what is known. Raises `OSError`."""
-    path = os.path.join(tree.kept, "made.json")
-    descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(msgspec.json.encode(kept))
-    os.replace(f"{path}.new", path)
+    replace_file(os.path.join(tree.kept, "made.json"), msgspec.json.encode(kept))
 
 
 def _slug(words: str) -> str:
