@@ -14,8 +14,9 @@ import msgspec
 
 from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
+from buddy.workspace.legacy_encoding import LegacyEncoding, legacy_encoding
 
-Encoding = Literal["utf-8", "utf-16-le", "utf-16-be", "latin-1"]
+Encoding = Literal["utf-8", "utf-16-le", "utf-16-be"] | LegacyEncoding
 BINARY_PROBE_BYTES = 8192
 _BOMS: tuple[tuple[bytes, Encoding], ...] = (
     (b"\xef\xbb\xbf", "utf-8"),
@@ -79,8 +80,8 @@ def is_binary(data: bytes) -> bool:
 
 
 def decode(data: bytes) -> Content | None:
-    """The content of a text file, None when it is binary. Invalid UTF-8 is read as latin-1, which keeps
-    every byte."""
+    """The content of a text file, None when it is binary. Invalid UTF-8 is read in a way that keeps every
+    byte: in a legacy encoding, or as latin-1."""
     if is_binary(data):
         return None
     bom, encoding = _mark(data)
@@ -90,7 +91,8 @@ def decode(data: bytes) -> Content | None:
     except UnicodeDecodeError:
         if encoding != "utf-8":
             return None
-        return from_text(data.decode("latin-1"), "latin-1", b"")
+        legacy = legacy_encoding(data)
+        return from_text(data.decode(legacy), legacy, b"")
 
 
 def _mark(data: bytes) -> tuple[bytes, Encoding]:

@@ -8,6 +8,8 @@ import os
 import stat
 from typing import Literal, NamedTuple
 
+from buddy.workspace.legacy_encoding import legacy_encoding
+
 MAX_FILE_BYTES = 64_000_000
 PROBE_BYTES = 8192
 UTF_16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
@@ -69,7 +71,7 @@ class Text(NamedTuple):
 
 
 def text_of(data: bytes) -> Text:
-    """The text of a file. Invalid UTF-8 is read as latin-1."""
+    """The text of a file. Invalid UTF-8 is read as `content.decode` reads it."""
     if data.isascii() and data.find(0, 0, PROBE_BYTES) < 0:
         if b"\r" in data:
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -81,7 +83,8 @@ def text_of(data: bytes) -> Text:
 
 
 def decoded(data: bytes) -> str | None:
-    """The text with newlines only; None when it is binary. Invalid UTF-8 is read as latin-1."""
+    """The text with newlines only; None when it is binary. Invalid UTF-8 is read as `content.decode` reads
+    it."""
     encoding = UTF_16.get(data[:2])
     if encoding is None or data.startswith(UTF_32):
         if b"\0" in data[:PROBE_BYTES]:
@@ -94,5 +97,5 @@ def decoded(data: bytes) -> str | None:
     except UnicodeDecodeError:
         if encoding != "utf-8":
             return None
-        text = data.decode("latin-1")
+        text = data.decode(legacy_encoding(data))
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
