@@ -13,7 +13,7 @@ from buddy.cli.models import catalogue
 from buddy.cli.place import find_place, read_settings
 from buddy.cli.telling import tell
 from buddy.config.settings import ConfigError, Profile, Settings, profile_of
-from buddy.llm.credentials import FILE_NAME, CredentialsError, save_credential
+from buddy.llm.credentials import FILE_NAME, CredentialsError, note_keyring, save_credential
 from buddy.llm.keyring_store import Keyring
 from buddy.llm.keys import KeyMissingError, checked
 from buddy.llm.routes import UnknownModelError, route
@@ -55,8 +55,11 @@ def _kept(path: str, owner: str, key: str) -> str:
     """Save the key; returns where, for the person. The file is asked before the keyring: an older key in it
     would go before the new one. Raises `CredentialsError`."""
     if Keyring().save(owner, key):
-        if os.path.exists(path):
-            save_credential(path, owner, "")
+        try:
+            note_keyring(path, owner)
+        except CredentialsError:
+            if os.path.exists(path):
+                raise  # an older key in it may go before the new one
         return "the keyring"
     save_credential(path, owner, key)
     return f"{path} (readable by you alone)"

@@ -107,7 +107,7 @@ def read_settings(place: Place, options: Options) -> Loaded:
 
 
 def saved_keys(where: Directories) -> Container[str]:
-    """The providers whose key `buddy login` saved in its file. Raises `ConfigError`."""
+    """The providers whose key `buddy login` saved, in its file or in the keyring. Raises `ConfigError`."""
     from buddy.llm.credentials import FILE_NAME, CredentialsError, read_credentials  # only without a model
 
     try:

@@ -45,6 +45,18 @@ def save_credential(path: str | os.PathLike[str], provider: str, key: str) -> No
     saved.pop(provider, None)
     if key:
         saved[provider] = key
+    _write(path, saved)
+
+
+def note_keyring(path: str | os.PathLike[str], provider: str) -> None:
+    """Remember that a provider's key is in the keyring, by an empty key: a start can tell without asking a
+    keyring, which may be locked. Raises `CredentialsError`."""
+    saved = read_credentials(path, warn=lambda _: None)
+    if saved.get(provider) != "":
+        _write(path, {**saved, provider: ""})
+
+
+def _write(path: str | os.PathLike[str], saved: dict[str, str]) -> None:
     try:
         make_private_folders(os.path.dirname(path))
         replace_file(path, msgspec.json.format(msgspec.json.encode(dict(sorted(saved.items()))), indent=2))

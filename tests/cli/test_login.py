@@ -64,15 +64,13 @@ async def test_without_a_keyring_the_key_is_in_a_file_of_its_owner_and_is_used(t
         assert await key_used(desk, server) == "Bearer sk-second"
 
 
-async def test_with_a_keyring_the_key_is_there_and_in_no_file(tmp_path: Path) -> None:
+async def test_with_a_keyring_the_key_is_there_and_the_file_names_only_its_provider(tmp_path: Path) -> None:
     async with FakeLLM(lambda _asked: reply("Hello")) as server:
         desk = with_keyring(tmp_path, server.url)
         ran = await desk.run("login", stdin=b"sk-ring\n")
         assert (ran.code, ran.out, ran.err) == (0, "saved the key of openai in the keyring\n", "")
-        assert (json.loads((tmp_path / "ring").read_text()), file_of(desk).exists()) == (
-            {"buddy/openai": "sk-ring"},
-            False,
-        )
+        assert json.loads((tmp_path / "ring").read_text()) == {"buddy/openai": "sk-ring"}
+        assert json.loads(file_of(desk).read_text()) == {"openai": ""}
         assert await key_used(desk, server) == "Bearer sk-ring"
 
 
@@ -99,7 +97,17 @@ async def test_a_new_key_in_the_keyring_is_not_hidden_by_an_old_one_in_the_file(
         assert await key_used(desk, server) == "Bearer sk-old"
         await desk.run("login", stdin=b"sk-new\n")
         assert await key_used(desk, server) == "Bearer sk-new"
-        assert json.loads(file_of(desk).read_text()) == {}
+        assert json.loads(file_of(desk).read_text()) == {"openai": ""}
+
+
+async def test_RU_A5_a_key_in_the_keyring_chooses_the_first_model_as_one_in_the_environment_does(
+    tmp_path: Path,
+) -> None:
+    desk = with_keyring(tmp_path, "http://127.0.0.1:9")
+    assert (await desk.run("login", "anthropic", stdin=b"sk-ring\n")).code == 0
+    (desk.config / "buddy.toml").unlink()
+    found = await desk.run("doctor")
+    assert "model: anthropic/claude-sonnet-5-5 " in found.out, found.out
 
 
 async def test_a_key_in_the_environment_that_goes_before_the_saved_one_is_told(tmp_path: Path) -> None:
