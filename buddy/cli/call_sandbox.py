@@ -6,7 +6,8 @@ import os
 
 from buddy.agent.tool import Tool, ToolError
 from buddy.cli.place import Place
-from buddy.config.settings import SandboxSettings
+from buddy.config.settings import Settings
+from buddy.safety.moved_secrets import moved_secrets
 from buddy.safety.openings import openings
 from buddy.safety.paths import Boundary
 from buddy.safety.policy import Facts
@@ -20,8 +21,9 @@ from buddy.workspace.sandbox.status import NO_SANDBOX, SandboxStatus
 class RunSandbox:
     """Joins the sandbox, the settings, and what the person opened by rules and grants."""
 
-    def __init__(self, place: Place, settings: SandboxSettings, policy: Policy, approved: Approved) -> None:
-        self._settings = settings
+    def __init__(self, place: Place, settings: Settings, policy: Policy, approved: Approved) -> None:
+        self._settings = settings.sandbox
+        self._hidden = (*moved_secrets(place.environment), *_key_files(settings, place))
         self._approved = approved
         self._policy = policy
         self._boundary = place.boundary
@@ -71,9 +73,16 @@ class RunSandbox:
             writable=(*map(self._absolute, settings.write), *found.places),
             hosts=(*settings.hosts, *found.hosts),
             networks=settings.networks,
+            hidden=self._hidden,
             permitted=tuple(self._permitted),
             left=self._left,
         )
 
     def _absolute(self, path: str) -> str:
         return os.path.join(self._boundary.home, path[2:]) if path.startswith("~/") else path
+
+
+def _key_files(settings: Settings, place: Place) -> tuple[str, ...]:
+    """The files the profiles read their keys from."""
+    named = (profile.api_key_file for profile in (settings.api, *settings.models.values()))
+    return tuple(os.path.join(place.boundary.cwd, os.path.expanduser(path)) for path in named if path)

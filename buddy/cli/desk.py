@@ -161,7 +161,7 @@ async def _held(run: Run, tools: ToolRegistry, news: JobNews, trash: Trash) -> A
     ext, off = os.path.join(place.boundary.root, ".buddyx", "ext"), run.settings.tools.disabled
     own = OwnTools(ext, tools, trusted=place.trusted, off=off, workspace=place.boundary.root)
     approved = Approved()
-    sandbox = RunSandbox(place, run.settings.sandbox, run.policy, approved)
+    sandbox = RunSandbox(place, run.settings, run.policy, approved)
     async with (
         contextlib.aclosing(sandbox.handle),
         _children(run, sandbox.handle) as children,

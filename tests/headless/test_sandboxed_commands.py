@@ -261,3 +261,26 @@ async def test_what_only_reads_may_loop_unasked_and_sees_no_secret(folder: Path)
         first, second = [one.text for one in await desk.history() if isinstance(one, ToolMessage)]
     assert "[exit code" not in first  # secrets ask, sandbox or not
     assert second.count("main.py") == 2
+
+
+@requires("bwrap")
+async def test_ATTACK3_the_file_a_profile_reads_its_key_from_is_hidden(folder: Path) -> None:
+    key, moved = folder / "key.txt", folder / "moved"
+    (moved / "gh").mkdir(parents=True)
+    (moved / "gh/hosts.yml").write_text("the-token\n")
+    key.write_text("the-key-of-the-profile\n")
+    key.chmod(0o600)
+    async with FakeLLM(
+        [
+            reply(call("run_shell", command=f"base64 {key}; cat {moved}/gh/hosts.yml; echo end")),
+            reply("Done."),
+        ]
+    ) as server:
+        desk = Desk(folder, server.url, environment={"GH_CONFIG_DIR": str(moved / "gh")})
+        other = {"model": "openai/x", "api_key_file": str(key)}
+        desk.configure({"sandbox": {"level": "auto"}, "models": {"other": other}})
+        await desk.run("exec", "go", *AUTO)
+        (answer,) = [one.text for one in await desk.history() if isinstance(one, ToolMessage)]
+    assert "dGhlLWtleS" not in answer
+    assert "the-token" not in answer
+    assert "end" in answer

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from buddy.workspace.sandbox.profile import Confinement, SandboxProfile, is_writable
+from buddy.workspace.sandbox.profile import Confinement, SandboxProfile, SandboxRules, is_writable
 from tests.capabilities import requires
 from tests.sandbox_desk import LOOKS, SECRET, SandboxDesk, sandbox_desk
 
@@ -62,6 +62,68 @@ async def test_ATTACK3_a_further_folder_that_does_not_exist_yet_stops_no_command
         missing = Path(desk.top) / "work" / ".buddyx" / "sessions" / "output"
         ran = await desk.run("echo ran", in_home(desk, extra=(str(missing),)))
         assert (ran.text, ran.code) == ("ran\n", 0)
+
+
+AT_HOME = (
+    ".config/git/credentials",
+    ".config/containers/auth.json",
+    ".claude/.credentials.json",
+    ".gemini/oauth_creds.json",
+    ".Xauthority",
+    ".config/1Password/data",
+    ".config/Bitwarden/data.json",
+    ".oci/config",
+    ".local/share/fish/fish_history",
+    ".kaggle/kaggle.json",
+)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_ATTACK3_credentials_of_many_programs_are_hidden_however_they_are_spelt(level: int) -> None:
+    async with sandbox_desk(look=LOOKS[level]) as desk:
+        for path in (*AT_HOME, ".config/other/file"):
+            (desk.home / path).parent.mkdir(parents=True, exist_ok=True)
+            (desk.home / path).write_text(f"{SECRET} {path}\n")
+        ran = await desk.run(
+            f"cd {desk.home} && cat {' '.join(AT_HOME)} .config/other/file", desk.confinement()
+        )
+        assert ran.text.count(SECRET) == 1
+        assert f"{SECRET} .config/other/file" in ran.text
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_ATTACK3_files_that_the_rules_hide_are_hidden(level: int) -> None:
+    hidden: list[str] = []
+    async with sandbox_desk(lambda: SandboxRules(hidden=tuple(hidden)), look=LOOKS[level]) as desk:
+        files = [desk.outside / "key.txt", desk.outside / "config/hosts.yml"]
+        if level == 3:  # Landlock hides nothing in a writable folder
+            files.append(desk.work / "key.txt")
+        for path in files:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(SECRET)
+        (desk.outside / "link").symlink_to(desk.outside / "key.txt")
+        hidden += [str(desk.outside / "link"), str(desk.outside / "config"), *map(str, files), "/nowhere/x"]
+        ran = await desk.run(
+            f"cat {desk.outside}/* {desk.outside}/config/* key.txt main.py", desk.confinement()
+        )
+        assert SECRET not in ran.text
+        assert "as it was" in ran.text
+        assert "hello" in ran.text
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_ATTACK3_links_from_the_home_folder_do_not_open_what_is_hidden(level: int) -> None:
+    async with sandbox_desk(look=LOOKS[level]) as desk:
+        kept = desk.home / "dotfiles"
+        kept.mkdir()
+        for name in (".aws", ".ssh", ".netrc"):
+            (desk.home / name).rename(kept / name)
+            (desk.home / name).symlink_to(kept / name)
+        (desk.home / "public").symlink_to(desk.outside)
+        command = "cat ~/.aws/* ~/.ssh/* ~/.netrc ~/dotfiles/.aws/* ~/dotfiles/.netrc; cat ~/public/file"
+        ran = await desk.run(command, desk.confinement())
+        assert SECRET not in ran.text
+        assert "as it was" in ran.text
 
 
 def test_ATTACK3_the_innermost_of_hidden_and_writable_places_decides() -> None:

@@ -30,7 +30,8 @@ def landlock_rules(profile: SandboxProfile) -> bytes:
 
 
 def _around(folder: str, hidden: tuple[str, ...]) -> Iterator[str]:
-    """The folder itself, or its entries where something in it is hidden."""
+    """The folder itself, or its entries where something in it is hidden. Links are left out: a rule for one
+    would allow what it leads to, and that has a rule of its own unless it is hidden."""
     if not any(is_at_or_below(path, folder) for path in hidden):
         yield folder
         return
@@ -41,4 +42,6 @@ def _around(folder: str, hidden: tuple[str, ...]) -> Iterator[str]:
     except OSError:
         return  # not readable anyway
     for name in names:
-        yield from _around(os.path.join(folder, name), hidden)
+        path = os.path.join(folder, name)
+        if not os.path.islink(path):
+            yield from _around(path, hidden)

@@ -261,9 +261,38 @@ def _secret_places(boundary: Boundary) -> Iterator[str]:
         except OSError:
             continue
         yield from (os.path.join(home, folder, name) for name in names if name.lower() in SECRET_ANYWHERE)
-    yield from (home + name for name, _reason in SECRET_AT_HOME)
+    spellings = Spellings(home)
+    yield from (path for name, _reason in SECRET_AT_HOME for path in spellings.find(name))
     yield from (name for name, _reason in SECRET_ROOTS if not name.startswith("/proc"))
     yield from boundary.own
+
+
+class Spellings:
+    """Finds entries below a folder whose names are known in lower case. Reads each folder once."""
+
+    def __init__(self, top: str) -> None:
+        self._top = top
+        self._names: dict[str, tuple[str, ...]] = {}
+
+    def find(self, name: str) -> tuple[str, ...]:
+        """Return what exists under a relative path, however it is spelt."""
+        paths = [self._top]
+        for part in name.strip("/").split("/"):
+            paths = [
+                os.path.join(path, each)
+                for path in paths
+                for each in self._read(path)
+                if each.lower() == part
+            ]
+        return tuple(paths)
+
+    def _read(self, folder: str) -> tuple[str, ...]:
+        if folder not in self._names:
+            try:
+                self._names[folder] = tuple(os.listdir(folder))
+            except OSError:
+                self._names[folder] = ()
+        return self._names[folder]
 
 
 def _within(paths: Iterable[str], places: Sequence[str]) -> tuple[str, ...]:

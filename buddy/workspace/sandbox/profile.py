@@ -92,12 +92,14 @@ class Confinement(msgspec.Struct, frozen=True):
 
 class SandboxRules(msgspec.Struct, frozen=True):
     """What the person opened. `writable`: places besides the workspace; `hosts`: names the proxy lets
-    through; `networks`: private networks those names may lead to, in CIDR notation. `permitted`: protected
+    through; `networks`: private networks those names may lead to, in CIDR notation. `hidden`: the person's
+    files with credentials at unusual places. `permitted`: protected
     paths that calls were allowed to change; `left`: how many calls were allowed to run outside so far."""
 
     is_off: bool = False
     writable: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     networks: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
     permitted: tuple[str, ...] = ()
     left: int = 0

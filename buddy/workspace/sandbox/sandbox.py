@@ -248,7 +248,7 @@ class Sandbox:
             boundary,
             self._surveyor(boundary).survey,
             writable=(*rules.writable, *confinement.writable, self._cache_folder()),
-            hidden=open_sockets(roots) if self.status.level == 3 else (),
+            hidden=(*rules.hidden, *(open_sockets(roots) if self.status.level == 3 else ())),
             scratch=os.path.join(self._folder, "tmp"),
             network=self._proxy is not None,
         )
