@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import os
 import re
 
 from buddy.repl.blocks import Note, PlainText
@@ -78,14 +78,16 @@ async def log(context: Context, argument: str) -> None:
     path = context.desk.log_path
     if not path:
         raise CommandError("there is no log")
-    context.stage.print(PlainText("\n".join([path, *(await asyncio.to_thread(_tail, path) or ["(empty)"])])))
+    context.stage.print(PlainText("\n".join([path, *(await _tail(path) or ["(empty)"])])))
 
 
-def _tail(path: str) -> list[str]:
-    with open(path, "rb") as file:
-        file.seek(0, 2)
-        file.seek(max(0, file.tell() - 4_000))
-        return file.read().decode("utf-8", "replace").splitlines()[-20:]
+async def _tail(path: str) -> list[str]:
+    import aiofiles  # here: few sessions look at their log
+
+    async with aiofiles.open(path, "rb") as file:
+        size = await file.seek(0, os.SEEK_END)
+        await file.seek(max(0, size - 4_000))
+        return (await file.read()).decode("utf-8", "replace").splitlines()[-20:]
 
 
 COMMANDS = (clear, redraw, more, copy, editor, theme, log)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
 from itertools import pairwise
 
 from buddy.agent.budget import TokenMeter, message_tokens
@@ -22,7 +21,6 @@ from buddy.sessions.export import ExportFormat, exported
 from buddy.sessions.folder import FolderError
 from buddy.sessions.listing import SessionSummary
 from buddy.sessions.lock import LockedError
-from buddy.sessions.replay import SessionState
 from buddy.sessions.store import SessionError
 from buddy.tasks.board import TaskBoard
 from buddy.tasks.compacting import Shortened, compact_task, shortened, uncompact_task
@@ -308,20 +306,24 @@ async def export(context: Context, argument: str) -> None:
     if ending not in kinds:
         raise CommandError(f"expected a file ending in .md, .html or .json, found {path!r}")
     state = context.desk.memory.state()
-    await asyncio.to_thread(_export, target, state, kinds[ending], context.board.parts.redact_text)
+    text = await asyncio.to_thread(exported, state, kinds[ending], context.board.parts.redact_text)
+    await _write_new(target, text)
     context.stage.print(Note("info", f"written: {path}"))
 
 
-def _export(target: str, state: SessionState, kind: ExportFormat, redact: Callable[[str], str]) -> None:
-    text = exported(state, kind, redact)
+async def _write_new(target: str, text: str) -> None:
+    import aiofiles  # here: few sessions are exported
+
+    def private(path: str, flags: int) -> int:
+        return os.open(path, flags, 0o600)
+
     try:
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        async with aiofiles.open(target, "x", encoding="utf-8", errors="replace", opener=private) as file:
+            await file.write(text)
     except FileExistsError:
         raise CommandError(f"{target} is there already; give another name") from None
     except OSError as error:
         raise CommandError(f"{target} can't be written: {error.strerror}") from error
-    with open(descriptor, "w", encoding="utf-8", errors="replace") as file:
-        file.write(text)
 
 
 @command(family="session")
