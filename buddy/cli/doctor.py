@@ -19,9 +19,11 @@ from buddy.cli.arguments import Options
 from buddy.cli.models import Models
 from buddy.cli.place import Place, find_place, read_settings
 from buddy.cli.stores import session_store
+from buddy.cli.tables import show
 from buddy.config.loading import Loaded
 from buddy.config.settings import ConfigError
 from buddy.llm.local_servers import LocalServer, find_local_servers
+from buddy.repl.blocks import Table
 from buddy.safety.sanitise import one_line
 from buddy.sessions.folder import FolderError
 from buddy.sessions.store import NoSuchSessionError, SessionError
@@ -43,6 +45,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 _MARKS = {"ok": "ok  ", "note": "note", "bad": "BAD "}
+_STYLES = {"ok": "ok", "note": "warning", "bad": "error"}
 
 
 def doctor(options: Options, environment: Mapping[str, str]) -> int:
@@ -53,8 +56,9 @@ def doctor(options: Options, environment: Mapping[str, str]) -> int:
         rows = [{"level": finding.level, "text": finding.text} for finding in findings]
         sys.stdout.write(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
     else:
-        for line in _lines(findings):
-            sys.stdout.write(f"{line}\n")
+        rows = tuple((_MARKS[finding.level].strip(), finding.text) for finding in findings)
+        styles = tuple(_STYLES[finding.level] for finding in findings)
+        show(Table((), rows, styles), _lines(findings), options, environment, sys.stdout)
     return 1 if any(finding.level == "bad" for finding in findings) else 0
 
 

@@ -16,10 +16,12 @@ from buddy.cli.model_server import ModelServer
 from buddy.cli.models import Models, catalogue
 from buddy.cli.place import find_place, read_settings
 from buddy.cli.stores import session_store
+from buddy.cli.tables import show
 from buddy.cli.telling import tell
 from buddy.config.settings import ConfigError
 from buddy.llm.catalog import Catalogue, ModelInfo
 from buddy.llm.local_servers import find_local_servers
+from buddy.repl.blocks import Table
 from buddy.safety.sanitise import one_line
 from buddy.sessions.listing import SessionSummary
 
@@ -32,12 +34,19 @@ def models(options: Options, environment: Mapping[str, str]) -> int:
     words given."""
     words = [word.lower() for word in options.words]
     served = [one for one in _served(options, environment) if all(word in one[0].lower() for word in words)]
-    for name, context, base_url in served:
-        size = f"{context:,}" if context else "?"
-        sys.stdout.write(f"{name:<52} {size:>9}  at {base_url}\n")
     found = [info for info in catalogue().models.values() if all(word in info.id.lower() for word in words)]
-    for info in found:
-        sys.stdout.write(_model_line(info) + "\n")
+    sizes = [f"{context:,}" if context else "?" for _name, context, _url in served]
+    rows = [(row[0], size, "", "", f"at {row[2]}") for row, size in zip(served, sizes, strict=True)]
+    rows += [_model_row(info) for info in found]
+    lines = [f"{row[0]:<52} {size:>9}  at {row[2]}" for row, size in zip(served, sizes, strict=True)]
+    lines += map(_model_line, found)
+    show(
+        Table(("model", "context", "in / M", "out / M", "can"), tuple(rows)),
+        lines,
+        options,
+        environment,
+        sys.stdout,
+    )
     if not found and not served:
         asked = " ".join(words)
         near = _near(asked, catalogue())
@@ -98,6 +107,16 @@ def _model_line(info: ModelInfo) -> str:
     return f"{info.id:<52} {info.context:>9,}  {price:<22} {able}".rstrip()
 
 
+def _model_row(info: ModelInfo) -> tuple[str, str, str, str, str]:
+    prices = info.prices
+    able = " ".join(sorted(info.capabilities))
+    return info.id, f"{info.context:,}", _dollars(prices.input), _dollars(prices.output), able
+
+
+def _dollars(price: float | None) -> str:
+    return "" if price is None else f"${price:g}"
+
+
 def sessions(options: Options, environment: Mapping[str, str]) -> int:
     """The sessions of this folder: on a terminal the newest stands last, just above the prompt. Runs of exec
     and sessions without an answer are left out without `--all`."""
@@ -112,10 +131,9 @@ def sessions(options: Options, environment: Mapping[str, str]) -> int:
     if options.json:
         sys.stdout.write(json.dumps([_session_object(one) for one in listed], indent=1) + "\n")
         return 0
-    is_terminal = sys.stdout.isatty()
-    width = shutil.get_terminal_size().columns - 1 if is_terminal else 0
-    for one in reversed(listed) if is_terminal else listed:
-        sys.stdout.write(_session_line(one, width) + "\n")
+    rows = tuple(map(_session_row, reversed(listed)))
+    head = ("session", "last", "tasks", "what")
+    show(Table(head, rows), (_session_line(one, 0) for one in listed), options, environment, sys.stdout)
     left_out = len(found) - len(listed)
     if left_out:
         them = "it" if left_out == 1 else "them"
@@ -147,6 +165,13 @@ def pick_session(options: Options, environment: Mapping[str, str]) -> str:
         answer = line.strip() or "1"
         if answer.isascii() and answer.isdigit() and 1 <= int(answer) <= len(listed):
             return listed[int(answer) - 1].session_id
+
+
+def _session_row(one: SessionSummary) -> tuple[str, ...]:
+    at = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.last_at))
+    marks = one.marks()
+    title = one_line(one.name or one.title or "", 200)
+    return (one.session_id, at, f"{one.tasks}", f"{title} ({marks})" if marks else title)
 
 
 def _session_line(one: SessionSummary, width: int) -> str:

@@ -149,10 +149,11 @@ class TaskHeading(msgspec.Struct, frozen=True, tag="heading"):
 
 
 class Table(msgspec.Struct, frozen=True, tag="table"):
-    """Rows a command prints. The first cells of a row name it."""
+    """Rows a command prints. The first cells of a row name it; `marks` are the styles of the first cells."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    marks: tuple[str, ...] = ()
 
 
 class Welcome(msgspec.Struct, frozen=True, tag="welcome"):

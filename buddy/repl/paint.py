@@ -330,6 +330,8 @@ class Painter:
         rows: list[list[Line]] = [
             [[("", self.look.said(clean(cell)).replace("\n", " "))] for cell in row] for row in block.rows
         ]
+        for row, mark in zip(rows, block.marks, strict=False):
+            row[0] = [(mark, text) for _style, text in row[0]]
         drawn = [header, *rows] if block.header else rows
         sides = number_columns(block.rows)
         return table_rows(self._canvas, drawn, width, header=bool(header), aligns=sides)

@@ -74,8 +74,8 @@ def _box(glyphs: Glyphs) -> Box:
 
 def _widths(rows: list[list[Text]], room: int) -> list[int] | None:
     """The widest cell of each column; while they do not fit, the wide columns give way, down to their longest
-    word. None when even that is too wide. (rich breaks the words of wide columns before it narrows them
-    all.)"""
+    word, columns of short cells last. None when even that is too wide. (rich breaks the words of wide columns
+    before it narrows them all.)"""
     columns = [[row[index] for row in rows] for index in range(len(rows[0]))]
     widths = [max(max(cell.cell_len for cell in column), 1) for column in columns]
     if sum(widths) <= room:
@@ -84,6 +84,9 @@ def _widths(rows: list[list[Text]], room: int) -> list[int] | None:
         min(size, max(MIN_COLUMN, min(WORD, max(map(_longest_word, column)))))
         for size, column in zip(widths, columns, strict=True)
     ]
+    in_one_line = [size if size <= WORD else floor for size, floor in zip(widths, floors, strict=True)]
+    if sum(in_one_line) <= room:
+        floors = in_one_line
     left = room - sum(floors)
     if left < 0:
         return None

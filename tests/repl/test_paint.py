@@ -329,8 +329,8 @@ def test_a_narrow_table_breaks_between_words_or_becomes_labelled_records() -> No
 def test_the_name_of_a_session_stays_in_one_piece_in_a_table() -> None:
     row = ("7b3c-ae61-b107-a2c1", "2026-11-22 09:49", "what does main.py do, and fix the bug")
     assert drawn(Table((), (row,)), 62) == [
-        "7b3c-ae61-b107-a2c1 │ 2026-11-22  │ what does main.py do, and",
-        "                    │ 09:49       │ fix the bug",
+        "7b3c-ae61-b107-a2c1 │ 2026-11-22 09:49 │ what does main.py",
+        "                    │                  │ do, and fix the bug",
     ]
 
 
