@@ -322,7 +322,7 @@ async def test_diff_undo_redo_tools_trust_and_jobs(tmp_path: Path) -> None:
         await desk.turn("overwrite new.py")
         assert (desk.desk.repo / "new.py").exists()
         (desk.desk.repo / "main.py").write_text("print(2)\n")
-        await desk.said("/diff", "new, not in git yet: new.py", "+print(2)")
+        await desk.said("/diff", "new, not in git yet: new.py", "new files", "+print(2)", "+x = 1")
         added = await asyncio.create_subprocess_exec("git", "add", "main.py", cwd=desk.desk.repo)
         assert await added.wait() == 0
         await desk.said("/diff main.py", "+print(2)")  # what is staged has changed too

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 
+from buddy.agent.counting import counted
 from buddy.agent.display import Diff
 from buddy.agent.messages import Call
 from buddy.agent.tool import ToolContext, ToolError
@@ -15,6 +16,7 @@ from buddy.repl.commands.tasks import task_number
 from buddy.repl.port import Context
 from buddy.tools.ask_user import Unanswered
 from buddy.tools.git import git_diff, git_status
+from buddy.tools.new_files import new_files
 from buddy.tools.task_diff import task_diff
 from buddy.workspace.strays import LeftCommand, end_left, left_commands
 
@@ -33,18 +35,25 @@ async def diff(context: Context, argument: str) -> None:
         status = await git_status.run(call_context, git_status.arguments(path=argument))
         ref = "" if status.text.startswith(NO_COMMIT) else "HEAD"
         result = await git_diff.run(call_context, git_diff.arguments(path=argument, ref=ref, staged=False))
+        added, more = await new_files(call_context, argument)
     except ToolError as error:
         raise CommandError(str(error)) from error
     new = [line[3:] for line in status.text.splitlines() if line.startswith("?? ")]
+    call = Call("", "git_diff", "{}")
     if new:
         context.stage.print(Note("info", f"new, not in git yet: {', '.join(new)}"))
+    if added.files:
+        context.stage.print(
+            ToolCall(call, "new files", "low", "ok", "", added, 0.0, cached=False, task_id=context.focus)
+        )
+    if more:
+        context.stage.print(Note("hint", f"{counted(more, 'more new file')}: /diff PATH shows them"))
     if isinstance(result.display, Diff) and not result.display.files:
         if not new:
             missing = argument and not os.path.lexists(os.path.join(context.boundary.cwd, argument))
             why = f"there is no {argument}, and " if missing else ""
             context.stage.print(Note("info", f"{why}nothing changed since the last commit"))
         return
-    call = Call("", "git_diff", "{}")
     context.stage.print(
         ToolCall(
             call, "diff", "low", "ok", result.text, result.display, 0.0, cached=False, task_id=context.focus
