@@ -52,6 +52,10 @@ class Matcher(Protocol):
         this matcher cannot tell."""
         ...
 
+    def count(self, text: Text, stopped: Stopped) -> int | None:
+        """How many matches there are; None: that is not known without `spans`."""
+        ...
+
 
 class Hit(NamedTuple):
     """A match in full: number of the file in `Found.files`, first line, that line cut to size, further
@@ -116,10 +120,17 @@ def search(job: Job, matcher: Matcher, stopped: Stopped, at_file: Callable[[int]
         elif text.binary:
             if any(True for _ in spans):
                 found.binary.append(name)
-        elif count := _collect(job, text.data, spans, total, found):
+        elif count := _count(job, matcher, text, total, stopped) or _collect(
+            job, text.data, spans, total, found
+        ):
             found.files.append((name, count))
             total += count
     return found._replace(total=total, searched=len(job["files"]), done=not stopped())
+
+
+def _count(job: Job, matcher: Matcher, text: Text, before: int, stopped: Stopped) -> int | None:
+    """The matches of a text of which none is to be given in full."""
+    return matcher.count(text, stopped) if before >= job["last"] and not job["once"] else None
 
 
 def _collect(job: Job, data: bytes, spans: Iterable[Span], before: int, found: Found) -> int:
@@ -176,6 +187,9 @@ class ReMatcher:
         whole = text.data.decode()
         found = self._over_lines(whole) if self._multiline else self._in_lines(whole, stopped)
         return found if text.ascii else _in_bytes(whole, found)
+
+    def count(self, text: Text, stopped: Stopped) -> int | None:
+        """Not known without `spans`."""
 
     def _over_lines(self, text: str) -> Iterator[Span]:
         size = len(text)

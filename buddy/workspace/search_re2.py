@@ -19,6 +19,8 @@ from buddy.workspace.search_pattern import SearchPattern
 from buddy.workspace.search_tokens import Token, bounds_of
 
 MATCHES_BETWEEN_LOOKS = 1000
+LINES_AT_ONCE = 8
+"""Counted by one call; with more the automaton grows."""
 MAX_REPEATS = 1000
 """RE2 counts no further."""
 MAX_PROGRAM = 50_000
@@ -68,6 +70,33 @@ class Re2Matcher:
             return self._spans(regex, text.data, first, stopped) if first else ()
         loose = self._loose
         return () if loose is not None and loose.search(text.data) is None else None
+
+    def count(self, text: Text, stopped: Stopped) -> int | None:
+        """How many lines match; None when only a look at each match can tell."""
+        counter = self._counter if text.ascii else None
+        if counter is None:
+            return None
+        data, at, total = text.data, 0, 0
+        while match := counter.match(data, at):
+            total, at = total + LINES_AT_ONCE, match.end()
+            if stopped():
+                return total
+        rest = self._ascii.search(data, at) if at < len(data) else None
+        return total + sum(1 for _ in _in_lines(self._ascii, data, rest, stopped))
+
+    @functools.cached_property
+    def _counter(self) -> Any:
+        """The next matching lines as one match: a call for each line takes three times as long."""
+        asked = self._pattern
+        if asked.multiline or self._ascii is None:
+            return None
+        ignore_case = bool(asked.flags & re.IGNORECASE)
+        tokens = [_within_line(token) for token in asked.tokens]
+        if any(_matches_line_end(token) for token in tokens):
+            return None
+        line = f"[^\\n]*(?:{_spelled(tokens, 'ascii', ignore_case, False)})[^\\n]*\\n"
+        flags = "(?mi)" if ignore_case else "(?m)"
+        return _re2_object(f"{flags}(?:(?:[^\\n]*\\n)*?{line}){{{LINES_AT_ONCE}}}", never_nl=False)
 
     @functools.cached_property
     def is_sure(self) -> bool:
@@ -131,20 +160,42 @@ def _re2() -> Any:
 
 def _compiled(asked: SearchPattern, reading: Reading) -> Any:
     """None where RE2 has no word for the pattern, or is not installed."""
+    ignore_case, multiline = bool(asked.flags & re.IGNORECASE), asked.multiline
+    flags = f"(?m{'s' * multiline}{'i' * ignore_case})"
+    try:
+        spelled = _spelled(asked.tokens, reading, ignore_case, multiline)
+    except _UnspeakableError:
+        return None
+    return _re2_object(flags + spelled, never_nl=not multiline)
+
+
+def _re2_object(spelled: str, *, never_nl: bool) -> Any:
     re2 = _re2()
     if re2 is None:
         return None
-    ignore_case, multiline = bool(asked.flags & re.IGNORECASE), asked.multiline
     options = re2.Options()
     options.log_errors = False
-    options.never_nl = not multiline
+    options.never_nl = never_nl
     options.max_mem = RE2_MEMORY
-    flags = f"(?m{'s' * multiline}{'i' * ignore_case})"
     try:
-        regex = re2.compile(flags + _spelled(asked.tokens, reading, ignore_case, multiline), options)
-    except (_UnspeakableError, re2.error):  # the latter: too many repeats of repeats
+        regex = re2.compile(spelled, options)
+    except re2.error:  # too many repeats of repeats
         return None
     return regex if regex.programsize <= MAX_PROGRAM else None
+
+
+def _within_line(token: Token) -> Token:
+    """A class that cannot match a line end, as far as that can be written."""
+    if token.kind != "class":
+        return token
+    items = f"{token.value}\\n" if token.negated else token.value.replace(r"\s", r"\t\x0b-\r\x1c-\x20")
+    return Token("class", f"[{'^' if token.negated else ''}{items}]", items, token.negated)
+
+
+def _matches_line_end(token: Token) -> bool:
+    if token.kind == "class":
+        return re.search(token.text, "\n") is not None
+    return token.kind == "open" and "s" in token.value
 
 
 class _UnspeakableError(Exception):

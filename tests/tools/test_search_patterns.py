@@ -72,7 +72,7 @@ LINES = st.lists(
     st.sampled_from(
         ("a", "b", "k", "S", "é", "ß", "ſ", "K", " ", ".", "-", "7", "\t", "]", "{", "\r\n", "\n", "€", "😀")
     ),
-    max_size=8,
+    max_size=60,
 ).map("".join)
 
 
@@ -114,6 +114,9 @@ def test_re2_finds_what_re_finds_or_leaves_it_undecided(
     plain = search({**job, "literal": ""}, ReMatcher(job, lambda: None), lambda: False, lambda _number: None)
     quick = search(job, Re2Matcher(asked), lambda: False, lambda _number: None)
 
+    counted = search({**job, "last": 0}, Re2Matcher(asked), lambda: False, lambda _number: None)
+
+    assert counted == quick._replace(hits=[])
     assert quick == plain or (quick.undecided == ["text"] and not Re2Matcher(asked).is_sure)
 
 
@@ -196,6 +199,30 @@ def test_a_class_means_the_same_to_both_engines_for_every_character(
 
     assert quick is not None
     assert list(quick) == list(plain)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "lines"),
+    [
+        (r"\w", "a\n" * 20, 20),
+        (r"\w", "a\n\n" * 20 + "a", 21),
+        (r"[^x]b", "ab\nb\n" * 20, 20),
+        (r"a\s+b", "a  b\na\nb\n" * 20, 20),
+        (r"a\Wb", "a b\na\nb\n" * 20, 20),
+        (r"(?s:a.b)", "a b\na\nb\n" * 20, 20),
+        (r"^a$|^$", "a\n\nb\n" * 20, 40),
+        (r"^a|x$", "a\nx\nb\n" * 20, 40),
+    ],
+)
+def test_lines_are_counted_alike_several_at_a_time_and_one_by_one(
+    tmp_path: Path, pattern: str, text: str, lines: int
+) -> None:
+    (tmp_path / "text").write_text(text)
+    asked = prepare(pattern, literal=False, ignore_case=False, multiline=False)
+
+    found = search(job_of(tmp_path, asked, last=0), Re2Matcher(asked), lambda: False, lambda _number: None)
+
+    assert found.files == [("text", lines)]
 
 
 @pytest.mark.parametrize(
