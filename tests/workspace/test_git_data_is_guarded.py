@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from buddy.workspace.sandbox.profile import SandboxProfile, is_reserved
 from tests.capabilities import requires
 from tests.sandbox_desk import LOOKS, SandboxDesk, sandbox_desk
 
@@ -202,6 +203,33 @@ async def test_ATTACK3_the_data_of_an_existing_worktree_is_protected() -> None:
         assert (data / "commondir").read_bytes() == before
         assert not (data / "config.worktree").exists()
         assert "code 0" in ran.text
+
+
+@pytest.mark.parametrize(
+    ("path", "reserved"),
+    [
+        (".git/commondir", True),
+        (".git/gitdir", True),
+        (".git/config.worktree", True),
+        (".GIT/CommonDir", True),
+        ("sub/.git/commondir", True),
+        (".git/modules/a/b/commondir", True),
+        (".git/modules/a/hooks/pre-commit", True),
+        (".git/worktrees/tree/commondir", False),
+        (".git/modules/a/worktrees/tree/gitdir", False),
+        (".git/commondir/x", False),
+        (".git/commondirs", False),
+        (".git/refs/heads/commondir", False),
+        ("commondir", False),
+        ("src/gitdir", False),
+        (".git/HEAD", False),
+    ],
+)
+def test_ATTACK3_a_file_that_leads_git_to_other_settings_is_refused_at_once(
+    path: str, reserved: bool
+) -> None:
+    profile = SandboxProfile("workspace", (), ("/work",), (), (), "/scratch", network=False)
+    assert is_reserved(profile, f"/work/{path}") is reserved
 
 
 @requires("bwrap")

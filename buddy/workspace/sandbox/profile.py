@@ -10,7 +10,10 @@ from buddy.agent.pattern import pattern
 from buddy.safety.paths import Boundary
 from buddy.safety.protected_names import PROTECTED_ANYWHERE
 
-_HOOK = pattern(r"/\.git/(?:modules/.*/)?hooks/(?![^/]*\.sample$)")
+_GIT_SETTING = pattern(
+    r"/\.git/(?:modules/(?!.*/worktrees/).*/)?(?:hooks/(?![^/]*\.sample$)|(?:commondir|gitdir|config\.worktree)$)"
+)
+"""Hooks, and files that git itself makes in a linked worktree's folder alone: they lead to other settings."""
 
 _PACKAGES = frozenset({"node_modules", "site-packages", "dist-packages"})
 """Folders that package managers fill."""
@@ -62,7 +65,7 @@ def _has_protected_name(tail: str) -> bool:
     if any(map(is_protected_name, parts)) and not is_in_package(tail):
         return True
     # A repository that is made inside has its own folder, with sample hooks: `git init` and `git clone` work.
-    return bool(_HOOK().search(tail))
+    return bool(_GIT_SETTING().search(tail))
 
 
 def is_protected_name(name: str) -> bool:
