@@ -18,6 +18,9 @@ IN_GIT_FOLDER = (
     *("info/exclude", "info/attributes", "info/grafts", "info/sparse-checkout", "objects/info/alternates"),
 )
 
+_EXCLUDED = ".git/info/exclude"
+"""What a repository leaves out on one machine; search programs read it in every repository they meet."""
+
 MAX_ENTRIES = 10_000
 _POINTER = b"gitdir: "
 _MAX_POINTER_BYTES = 8192
@@ -126,7 +129,7 @@ def linked_ignore_files(
 def _ignore_files(cwd: str, roots: Sequence[str], names: frozenset[str], max_entries: int) -> Iterator[str]:
     folder = cwd
     while True:
-        yield from (os.path.join(folder, name) for name in sorted(names))
+        yield from (os.path.join(folder, name) for name in (*sorted(names), _EXCLUDED))
         if folder == os.path.dirname(folder):
             break
         folder = os.path.dirname(folder)
@@ -138,7 +141,9 @@ def _ignore_files(cwd: str, roots: Sequence[str], names: frozenset[str], max_ent
                     seen += 1
                     if entry.name in names:
                         yield entry.path
-                    elif entry.is_dir(follow_symlinks=False) and entry.name != ".git":
+                    elif entry.name == ".git":
+                        yield os.path.join(os.path.dirname(entry.path), _EXCLUDED)
+                    elif entry.is_dir(follow_symlinks=False):
                         pending.append(entry.path)
         except OSError:
             continue  # what cannot be listed is not searched either

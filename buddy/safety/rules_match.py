@@ -129,7 +129,7 @@ def _covers_shell(rules: tuple[Rule, ...], facts: Facts) -> tuple[Rule, ...]:
                 for rule in rules
                 if not rule.command
                 and matches_argv(rule, command.argv)
-                and (rule.origin != "saved" or command.sources is None)
+                and (rule.origin not in ("saved", "session") or command.sources is None)
                 and _is_rule_for_folder(rule, facts, command.folder)
                 and set(rule.files) <= _named(facts, scripts)
             ),

@@ -16,12 +16,14 @@ from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
 from buddy.safety.descriptors import read_regular
 from buddy.safety.paths import Boundary, is_beneath
+from buddy.safety.shell.names import words
 from buddy.safety.shell.verdict import UNRESOLVED, Analysis, Subcommand
 
 MAX_SCRIPT_BYTES = 4_000_000
 RUNNERS = pattern(
     r"(?:ba|da|z|k|mk|fi|a)?sh|python[0-9.]*|pypy[0-9.]*|node|nodejs|deno|bun|ruby|perl|php|lua|luajit"
-    r"|Rscript|julia|source|\."
+    r"|Rscript|julia|tclsh|wish|expect|osascript|pwsh|swift|groovy|scala|kotlin|elixir|escript|ocaml|ipython3?"
+    r"|ts-node|tsx|source|\."
 )
 """Programs whose first argument that is a file is a script."""
 
@@ -30,9 +32,7 @@ _LOADING: dict[str, tuple[str, ...]] = {
     "go": ("run",),
     "uv": ("run",),
     "npx": ("tsx", "ts-node"),
-    "tsx": ("tsx",),
     "java": ("java", "-jar"),
-    "tclsh": ("tclsh",),
     "make": ("-f",),
     "gmake": ("-f",),
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk", "sed", "jq", "psql"), ("-f", "--file", "--from-file")),
@@ -40,6 +40,13 @@ _LOADING: dict[str, tuple[str, ...]] = {
 """Options and words of runners before the file they run or load; interpreters not listed take node's."""
 
 SHELLS = pattern(r"(?:ba|da|z|k|mk|fi|a)?sh|source|\.")
+
+FILE_TOOLS = words(
+    "git hg svn cp mv rm ln chmod chown chgrp touch mkdir install tar zip unzip rsync scp gzip xz zstd patch "
+    "diff tee truncate dd shred sed awk perltidy ruff black isort mypy pyright pylint flake8 prettier eslint "
+    "shellcheck shfmt rustfmt gofmt clang-format pytest"
+)
+"""Programs that work on the files they are given and start none of them."""
 
 Scripts = tuple[tuple[str, str], ...]
 """Real paths with the SHA-256 of their content ("": cannot be read). A script that is not there counts as an
@@ -84,8 +91,14 @@ def _files(command: Subcommand, boundary: Boundary) -> Scripts:
     found = dict(_script(command.argv, command.folder, boundary))
     for argv in command.inner:
         found.update(_script(argv, command.folder, boundary, behind_wrapper=True))
+    for named in _programs(command.argv):
+        real = _in_workspace(named, command.folder, boundary)
+        if os.path.isfile(real) and os.access(real, os.X_OK):
+            found[real] = _digest(real)
     for named in (*_loaded(command.argv), *(command.sources or ())):
-        found.update(_existing(named, command.folder, boundary))
+        real = _in_workspace(named, command.folder, boundary)
+        if os.path.isfile(real):
+            found[real] = _digest(real)
     return tuple(found.items())
 
 
@@ -110,11 +123,6 @@ def _script(
     return ((started, _digest(started)),) if is_program else ()
 
 
-def _existing(named: str, folder: str, boundary: Boundary) -> Scripts:
-    real = _in_workspace(named, folder, boundary)
-    return ((real, _digest(real)),) if os.path.isfile(real) else ()
-
-
 def _in_workspace(named: str, folder: str, boundary: Boundary) -> str:
     """The real path of a word in the workspace, "" for any other."""
     if not folder or UNRESOLVED in named:  # only the running shell knows the file
@@ -133,6 +141,12 @@ def _candidates(argv: tuple[str, ...], *, direct: bool) -> Iterator[str]:
             if not _is_given_code(posixpath.basename(word), rest):
                 yield from (one for one in rest if not one.startswith("-"))
             return
+
+
+def _programs(argv: tuple[str, ...]) -> Iterator[str]:
+    """Words that may name a program another one starts: `poetry run ./x`, `git bisect run ./x`."""
+    if posixpath.basename(argv[0]) not in FILE_TOOLS or argv[1:2] == ("bisect",):
+        yield from (word for word in argv[1:] if "/" in word)
 
 
 def _loaded(argv: tuple[str, ...]) -> Iterator[str]:

@@ -72,7 +72,10 @@ class Approved:
         now = script_digests(analysis, boundary)
         for was, found in zip(before, now, strict=True):
             if was != found:
-                path, _ = next(iter(set(was) ^ set(found)))
+                changed = [pair for pair in was if pair not in found] or [
+                    pair for pair in found if pair not in was
+                ]
+                path, _ = changed[0]
                 raise ToolError(
                     f"{locate(boundary, path).shown} changed after it was shown for approval; "
                     "nothing was run. Read it and ask again."

@@ -10,6 +10,7 @@ from buddy.safety.grants import ASK, Grant
 from buddy.safety.paths import locate
 from buddy.safety.policy import judge
 from buddy.safety.policy_facts import Facts
+from buddy.safety.policy_state import Policy
 from buddy.safety.policy_table import Decision
 from buddy.safety.rules import Rule, RuleSet
 from buddy.safety.rules_save import rules_for_session, rules_to_save
@@ -132,6 +133,14 @@ def test_ATTACK_F6_an_answer_to_run_tests_says_that_it_covers_every_run(desk: Sh
         "npx tsx s.sh",
         "awk -f s.sh a",
         "make -f s.sh",
+        "poetry run ./s.sh",
+        "bundle exec ./s.sh",
+        "git bisect run ./s.sh",
+        "docker run -v .:/w image ./s.sh",
+        "tclsh s.sh",
+        "pwsh s.sh",
+        "swift s.sh",
+        "xvfb-run -a ./s.sh",
     ],
 )
 def test_ATTACK3_an_answer_binds_the_script_behind_a_wrapper(desk: ShellDesk, command: str) -> None:
@@ -190,9 +199,15 @@ def test_ATTACK3_an_answer_binds_no_data(desk: ShellDesk, command: str) -> None:
 @pytest.mark.parametrize("answered", ["sqlite3 x.db", "sqlite3 x.db < a", "cat a | sqlite3 x.db", "make"])
 def test_ATTACK3_an_answer_covers_no_other_input(desk: ShellDesk, command: str, answered: str) -> None:
     facts = shell_facts(desk, answered)
-    for granted in (rules_to_save(facts), rules_for_session(facts)):
-        assert decide(facts, granted) == "allow"
-        assert decide(shell_facts(desk, command), granted) == "ask"
+    for_session, for_good = Policy(RuleSet()), Policy(RuleSet())
+    for_session.grant(rules_for_session(facts))
+    for_good.learn(rules_to_save(facts))
+    for state in (for_session, for_good):
+        decisions = [
+            judge(one, "ask", state.rules, state.grants, ASK, trusted=True, now=0.0).decision
+            for one in (facts, shell_facts(desk, command))
+        ]
+        assert decisions == ["allow", "ask"]
 
 
 @pytest.mark.parametrize(

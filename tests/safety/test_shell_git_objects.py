@@ -53,6 +53,7 @@ def hash_of(desk: ShellDesk, revision: str) -> str:
 def filled(desk: ShellDesk, command: str) -> str:
     """A command with hashes for its marks."""
     marks = {"BLOB": "HEAD~1:.env", "DELTA": "HEAD:.env", "COMMIT": "HEAD", "TREE": "HEAD:.aws"}
+    command = command.replace("UPPER", hash_of(desk, marks["BLOB"])[:12].upper())
     for mark, revision in marks.items():
         found = hash_of(desk, revision)
         command = command.replace(f"{mark}9", found[:9]).replace(mark, found)
@@ -79,6 +80,18 @@ def filled(desk: ShellDesk, command: str) -> str:
         "git show v1-0-gBLOB9",
         "git -C src show BLOB",
         "cd src && git show BLOB9",
+        "git show UPPER",
+        "git cat-file -p UPPER",
+        "git show v1-0-gUPPER",
+        "git show --tags",
+        "git show --all",
+        "git show --glob=refs/odd/*",
+        "git show -g odd/blob",
+        "git show 'annotated^{tag}'",
+        "git show 'twice^{tag}^{}'",
+        "git show main-worktree/refs/odd/blob",
+        "git show worktrees/x/refs/odd/blob",
+        "git diff 'awstree^{tree}' HEAD",
         "git diff BLOB HEAD:a",
         "git diff BLOB9..DELTA9",
         "git diff HEAD:a BLOB",
@@ -116,6 +129,11 @@ def test_ATTACK3_a_blob_without_its_path_asks(desk: ShellDesk, command: str) -> 
         "git show COMMIT9",
         "git show HEAD~1",
         "git show 'HEAD^{tree}'",
+        "git show 'HEAD^{/two}'",
+        "git show 'v1^{}'",
+        "git show main-worktree/HEAD",
+        "git diff 'HEAD^{tree}' 'HEAD~1^{tree}'",
+        "git log -p --tags",
         "git show main@{0}",
         "git show v1",
         "git show v1-0-gCOMMIT9",
@@ -179,6 +197,29 @@ def test_ATTACK3_borrowed_and_broken_objects_count(tmp_path: Path) -> None:
     index.write_bytes(b"no index")
     assert Objects(str(desk.root / ".git")).kinds(blob) == {"unknown"}
     assert not desk.analyse(f"git show {blob}").read_only
+
+
+def test_ATTACK3_references_of_another_format_count(tmp_path: Path) -> None:
+    desk = make_history(tmp_path, packed=False)
+    (desk.root / ".git" / "reftable").mkdir()
+    assert not desk.analyse("git show other").read_only
+    assert desk.reason("git show HEAD") == desk.reason("git show HEAD~1") == ""
+
+
+def test_ATTACK3_replaced_objects_are_not_shown(tmp_path: Path) -> None:
+    desk = make_history(tmp_path, packed=False)
+    desk.git("replace", "-f", "HEAD:a", "HEAD:.env")
+    assert desk.reason("git show HEAD:a") == ""
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(desk.home), **READ_ONLY_ENVIRONMENT}
+    shown = subprocess.run(["git", "show", "HEAD:a"], cwd=desk.root, capture_output=True, env=environment)
+    assert shown.stdout == (desk.root / "a").read_bytes()
+
+
+@pytest.mark.parametrize("ending", ["local", "staging", "json", "yml", "keystore", "tfstate", "cnf", "prod"])
+def test_ATTACK3_attributes_for_an_ending_that_secrets_have_ask(tmp_path: Path, ending: str) -> None:
+    desk = make_history(tmp_path, packed=False)
+    (desk.root / ".gitattributes").write_text(f"*.{ending} diff\n")
+    assert not desk.analyse("git log -p").read_only
 
 
 def test_ATTACK3_ranges_are_taken_apart() -> None:
@@ -263,7 +304,10 @@ def test_ATTACK3_other_files_of_git_do_not_ask(tmp_path: Path, command: str) -> 
     assert make_history(tmp_path, packed=False).reason(command) == ""
 
 
-@pytest.mark.parametrize("name", [".ignore", ".gitignore", ".rgignore", "src/.ignore", ".git/info/exclude"])
+@pytest.mark.parametrize(
+    "name",
+    [".ignore", ".gitignore", ".rgignore", "src/.ignore", ".git/info/exclude", "src/.git/info/exclude"],
+)
 @pytest.mark.parametrize("target", ["outside", "secret"])
 @pytest.mark.parametrize("command", ["rg two", "rg --files", "rg two src", "cd src && rg two"])
 def test_ATTACK3_an_ignore_file_that_leads_away_asks(
@@ -272,6 +316,7 @@ def test_ATTACK3_an_ignore_file_that_leads_away_asks(
     desk = make_desk(tmp_path)
     desk.git("init", "-q", ".")
     (desk.home / "key").write_text("[SECRET\n")
+    (desk.root / name).parent.mkdir(parents=True, exist_ok=True)
     (desk.root / name).unlink(missing_ok=True)
     (desk.root / name).symlink_to(desk.home / "key" if target == "outside" else desk.root / ".env")
     assert not desk.analyse(command).read_only

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from buddy.agent.pattern import pattern
 from buddy.safety.git_files import read_regular, shared_folder
 
-MAX_REFS_BYTES = 4_000_000
+MAX_REFS_BYTES = 50_000_000
 _MAX_FILE_BYTES = 8192
 _MAX_DEPTH = 5
 _MAX_DELTAS = 60
@@ -24,7 +24,10 @@ _HEADER_BYTES = 512
 _KINDS = {1: "commit", 2: "tree", 3: "blob", 4: "tag"}
 _OFFSET_DELTA, _REFERENCE_DELTA = 6, 7
 _HASH = pattern(r"[0-9a-f]{4,64}")
-_DESCRIBED = pattern(r".*-g([0-9a-f]{4,64})")
+_DESCRIBED = pattern(r".*-g([0-9a-fA-F]{4,64})")
+_WORKTREES = pattern(r"\A(?:main-worktree|worktrees/[^/]+)/")
+"""Before the name of a reference of another working tree."""
+
 _SUFFIXES = pattern(r"(?:\^\{[^}]*\}|@\{[^}]*\}|[~^][0-9]*)*\Z")
 _TAG_TARGET = pattern(rb"object ([0-9a-f]{40,64})\ntype ([a-z]+)\n")
 _SHA_256 = pattern(rb"(?i)objectformat\s*=\s*\"?sha256")
@@ -40,6 +43,7 @@ class Objects:
         wide = _SHA_256().search(read_regular(f"{shared}/config", _MAX_FILE_BYTES))
         self._hash_bytes = 32 if wide else 20
         self._stores = tuple(_stores(f"{shared}/objects"))
+        self._has_other_refs = os.path.isdir(f"{shared}/reftable")
 
     def kinds(self, revision: str) -> frozenset[str]:
         """The kinds of the objects that one revision (no range) may name: commit, tree, blob or tag, and
@@ -47,16 +51,18 @@ class Objects:
         base, suffix = _without_suffixes(revision)
         if re.search(r"\^\{(?:blob|object)\}", suffix):
             return frozenset({"blob"})
-        if re.search(r"[~^](?!\{\})", suffix):
+        if re.search(r"~|\^(?!\{)|\^\{(?:commit\}|/)", suffix):
             return frozenset({"commit"})  # git takes these of commits alone
-        described = _DESCRIBED().fullmatch(base)
         found: set[str] = set()
+        described = _DESCRIBED().fullmatch(base)
         for name in (base, *(described.groups() if described else ())):
-            if _HASH().fullmatch(name):
-                found.update(self._kinds_of_hash(name, 0))
-        for target in self._targets(base, 0):
+            found.update(self._kinds_of_hash(name.lower(), 0))
+        targets = list(self._targets(_WORKTREES().sub("", base), 0))
+        for target in targets:
             found.update(self._kinds_of_hash(target, 0))
-        return frozenset(found)
+        if base not in ("", "@", "HEAD") and not targets and not found and self._has_other_refs:
+            return frozenset({"unknown"})
+        return frozenset(found - {"blob"} if "^{tree}" in suffix else found)
 
     def _targets(self, name: str, depth: int) -> Iterator[str]:
         """The hashes that a name stands for, under every name git would try."""

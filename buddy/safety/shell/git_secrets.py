@@ -11,6 +11,7 @@ from buddy.safety.git_files import read_regular, repository_around, shared_folde
 from buddy.safety.shell.git_index import tracked_by_name
 from buddy.safety.shell.git_objects import Objects, revisions
 from buddy.safety.shell.git_options import LISTS_ONLY, SHOWS_CONTENT, SHOWS_DIFFS
+from buddy.safety.shell.names import words
 from buddy.safety.shell.options import Given
 from buddy.safety.shell.place import Judged, RefusedError
 from buddy.safety.shell.walk import INSTALLED, MAX_ENTRIES
@@ -19,7 +20,18 @@ MAX_ATTRIBUTES_BYTES = 200_000
 _SHOWS_OBJECTS = frozenset({"show", "diff", "diff-tree", "diff-index", "grep", "cat-file"})
 """Subcommands that show blobs and folders named by a hash or a reference."""
 
-_HASH = re.compile(r"[0-9a-f]{4,64}")
+_MANY_REFERENCES = ("--all", "--tags", "--remotes", "--glob", "--reflog", "-g", "--walk-reflogs")
+"""Options that add references, whatever kind of object they name."""
+
+_HASH = re.compile(r"[0-9a-fA-F]{4,64}")
+_ORDINARY_ENDINGS = words(
+    "py pyi js jsx mjs cjs ts tsx vue svelte rs go java kt kts scala groovy c h cc cpp cxx hpp hh m mm cs fs "
+    "vb rb php swift dart lua pl pm r jl ex exs erl hs ml mli clj cljs lisp el sh bash zsh fish bat cmd ps1 "
+    "sql md rst txt adoc tex bib html htm css scss sass less svg png jpg jpeg gif webp ico pdf doc docx xls "
+    "xlsx ppt pptx odt ods odp ipynb csv tsv po pot lock snap map proto graphql sln csproj"
+)
+"""Endings that no secret file has but one that is called `.env` itself, like `.env.txt`."""
+
 _SHOWS_AGAIN = re.compile(rb"(?m)^[^#\n]*\s!?diff(?:=|\s|$)|^\s*\[attr\]|^[^#\n]*\s-binary(?:\s|$)")
 
 
@@ -31,6 +43,8 @@ def check_shown_secrets(judged: Judged, name: str, given: Given) -> None:
         return
     named = _revisions(name, given)
     if name in _SHOWS_OBJECTS and (name != "cat-file" or given.has("-p")):
+        if given.has(*_MANY_REFERENCES):
+            raise RefusedError(f"git {name} shows the content of every reference, of secret files too")
         _check_objects(name, named, Objects(git_dir))
     if name == "cat-file":
         _check_blob(given)
@@ -101,18 +115,8 @@ def _concerns_secrets(line: re.Match[bytes]) -> bool:
     """Whether a line of attributes may be about more than source files: a pattern for one ordinary ending is
     not."""
     pattern = line.group().split()[0] if line.group().split() else b""
-    found = re.fullmatch(rb"(?:\S*/)?\*\.([a-z0-9]{1,8})", pattern)
-    return found is None or found[1] in (
-        b"env",
-        b"pem",
-        b"key",
-        b"p12",
-        b"pfx",
-        b"jks",
-        b"kdbx",
-        b"ppk",
-        b"tfvars",
-    )
+    found = re.fullmatch(rb"(?:\S*/)?\*\.([a-z0-9]+)", pattern)
+    return found is None or found[1].decode("ascii") not in _ORDINARY_ENDINGS
 
 
 def _check_blob(given: Given) -> None:

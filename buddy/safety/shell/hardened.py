@@ -22,6 +22,7 @@ READ_ONLY_ENVIRONMENT = {
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_ALLOW_PROTOCOL": "none",
     "GIT_CONFIG_COUNT": str(len(_GIT_SETTINGS)),
     **{f"GIT_CONFIG_KEY_{at}": key for at, key in enumerate(_GIT_SETTINGS)},

@@ -53,8 +53,7 @@ def check_ignore_files(judged: Judged, roots: tuple[str, ...], names: frozenset[
     ]
     if waiting:
         raise RefusedError(f"{judged.argv[0]} would wait for {visible(waiting[0])}, a pipe or a device")
-    excluded = (f"{git_dir}/info/exclude",) if git_dir else ()
-    for path in (*linked_ignore_files(cwd, known, names), *filter(os.path.islink, excluded)):
+    for path in linked_ignore_files(cwd, known, names):
         if any(is_beneath(path, tree) for tree in judged.place.boundary.trees):
             judged.read(path)
 
