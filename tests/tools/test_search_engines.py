@@ -217,3 +217,16 @@ async def test_patterns_that_take_re_for_ever_are_answered_at_once(desk: SearchD
 
     assert (await desk.grep("(a+)+b$")).startswith("no matches")
     assert (await desk.grep("(a|a)*b")).startswith("no matches")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "lines"), [("^$", ["2:"]), ("(?=b)", ["3:b"]), ("^", ["1:a", "2:", "3:b"])]
+)
+async def test_an_empty_match_over_lines_counts_once(
+    desk: SearchDesk, pattern: str, lines: list[str]
+) -> None:
+    desk.put("a.txt", "a\n\nb\n")
+
+    found = await desk.grep(pattern, multiline=True, context=0)
+
+    assert found.splitlines()[1:-1] == lines
