@@ -131,7 +131,7 @@ def _covers_shell(rules: tuple[Rule, ...], facts: Facts) -> tuple[Rule, ...]:
                 and matches_argv(rule, command.argv)
                 and (rule.origin not in ("saved", "session") or command.sources is None)
                 and _is_rule_for_folder(rule, facts, command.folder)
-                and set(rule.files) <= _named(facts, scripts)
+                and _is_as_shown(rule, facts, scripts)
             ),
             None,
         )
@@ -139,6 +139,16 @@ def _covers_shell(rules: tuple[Rule, ...], facts: Facts) -> tuple[Rule, ...]:
             return ()
         chosen.append(found)
     return tuple(chosen)
+
+
+def _is_as_shown(rule: Rule, facts: Facts, scripts: Scripts) -> bool:
+    """Tell whether the scripts of a command are those a rule was made with. An answer covers no further ones:
+    a module that came since, or what an older version did not look at."""
+    if not set(rule.files) <= _named(facts, scripts):
+        return False
+    if rule.origin not in ("saved", "session") or rule.sandbox == "only":
+        return True
+    return all({pair, (facts.named(pair[0]), pair[1])} & set(rule.files) for pair in scripts)
 
 
 def _named(facts: Facts, scripts: Scripts) -> set[tuple[str, str]]:
@@ -153,7 +163,7 @@ def _is_rule_for_line(rule: Rule, facts: Facts) -> bool:
         facts.shell is not None
         and rule.command == facts.shell.command.strip()
         and _is_rule_for_folder(rule, facts, folder)
-        and set(rule.files) <= _named(facts, scripts)
+        and _is_as_shown(rule, facts, scripts)
     )
 
 

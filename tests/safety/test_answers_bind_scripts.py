@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from buddy.safety.grants import ASK, Grant
@@ -164,6 +165,28 @@ def test_ATTACK3_an_answer_binds_a_module_of_the_folder(desk: ShellDesk) -> None
     (desk.root / "mod.py").write_text("print(2)\n")
     assert decide(shell_facts(desk, "python3 -m mod"), granted) == "ask"
     assert not rules_to_save(shell_facts(desk, "python3 -m pytest"))[0].files
+
+
+@pytest.mark.parametrize(
+    ("command", "path"), [("python3 -m pytest", "pytest.py"), ("python3 -m http.server", "http/server.py")]
+)
+def test_ATTACK3_an_answer_covers_no_module_that_came_since(desk: ShellDesk, command: str, path: str) -> None:
+    granted = rules_to_save(shell_facts(desk, command))
+
+    assert decide(shell_facts(desk, command), granted) == "allow"
+    (desk.root / path).parent.mkdir(exist_ok=True)
+    (desk.root / path).write_text("evil\n")
+    assert decide(shell_facts(desk, command), granted) == "ask"
+
+
+@pytest.mark.parametrize("command", ["nice ./s.sh", "X=1 nice ./s.sh"])
+def test_ATTACK3_an_answer_of_an_older_version_covers_no_script(desk: ShellDesk, command: str) -> None:
+    (desk.root / "s.sh").chmod(0o755)
+    facts = shell_facts(desk, command)
+    unbound = tuple(msgspec.structs.replace(rule, files=()) for rule in rules_to_save(facts))
+
+    assert unbound
+    assert decide(facts, unbound) == "ask"
 
 
 @pytest.mark.parametrize("command", ["pushd src; ../s.sh", "pushd src; bash ../s.sh", "popd; nice ./s.sh"])
