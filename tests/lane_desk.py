@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from buddy.agent.events import TextDelta, ThinkingDelta, ToolCallDelta
@@ -11,14 +11,15 @@ from buddy.agent.provider import ModelDelta, ModelRequest, Provider, ProviderErr
 from buddy.agent.reply import ReplyAssembler
 from buddy.llm.anthropic import Anthropic
 from buddy.llm.direct import Endpoint, HttpClient
-from buddy.llm.http_client import httpx_client
+from buddy.llm.http_client import EngineClient
 from buddy.llm.openai_chat import OpenAIChat
-from buddy.llm.plain_client import PlainClient
 
-CLIENTS: dict[str, Callable[[Endpoint], HttpClient]] = {
-    "plain": lambda endpoint: PlainClient(endpoint.connect_s),
-    "httpx": lambda endpoint: httpx_client(endpoint.connect_s),
-}
+
+def connect(endpoint: Endpoint) -> HttpClient:
+    """The HTTP client of a lane to a server of this machine."""
+    return EngineClient(endpoint.connect_s)
+
+
 READ_FILE = ToolDefinition(
     "read_file",
     "Read a file.",
@@ -26,11 +27,11 @@ READ_FILE = ToolDefinition(
 )
 
 
-def lane(name: str, url: str, client: str = "plain", *, key: str = "sk-test-key") -> OpenAIChat | Anthropic:
+def lane(name: str, url: str, *, key: str = "sk-test-key") -> OpenAIChat | Anthropic:
     """A direct lane ("chat" or "anthropic") to a fake server."""
     if name == "chat":
-        return OpenAIChat(Endpoint(url + "/v1", lambda: key, connect_s=5), CLIENTS[client])
-    return Anthropic(Endpoint(url, lambda: key, connect_s=5), CLIENTS[client])
+        return OpenAIChat(Endpoint(url + "/v1", lambda: key, connect_s=5), connect)
+    return Anthropic(Endpoint(url, lambda: key, connect_s=5), connect)
 
 
 def ask(text: str, id: str = "u1") -> UserMessage:

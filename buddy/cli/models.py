@@ -28,7 +28,7 @@ from buddy.llm.catalog import GUESSED_CONTEXT, Catalogue, Match, context_limit, 
 from buddy.llm.credentials import FILE_NAME
 from buddy.llm.direct import Endpoint, host_of
 from buddy.llm.governor import Governor
-from buddy.llm.http_choice import client_for
+from buddy.llm.http_client import client_for
 from buddy.llm.keyring_store import Keyring
 from buddy.llm.keys import KeyResolver, KeySource
 from buddy.llm.quirks import is_local

@@ -1,96 +1,91 @@
-"""The HTTP client over httpx: for requests that go through a proxy. Imported when the first one is sent.
+"""The HTTP client of every lane that is not litellm's, of probes and of web searches.
 
-`import httpx` also imports its command line (click, rich, pygments) when those are installed, as they are
-here: 75 of 184 ms. A placeholder in `sys.modules` keeps that out; nothing of it is ever used.
+The engine is httpcore2. Its import takes 70 ms, so it is imported by the first request, in a thread: the
+prompt echoes keys meanwhile.
 """
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import ssl
-import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from types import ModuleType
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
-_command_line = ModuleType("httpx._main")
-vars(_command_line)["main"] = lambda: None  # what httpx looks for
-sys.modules.setdefault("httpx._main", _command_line)
-
-import httpx  # noqa: E402 - after the placeholder
-
-from buddy.llm.connection_errors import broken_answer, unreachable, unusable_answer  # noqa: E402 - as above
-from buddy.llm.http1 import HttpError  # noqa: E402 - as above
-from buddy.llm.httpx_transport import BoundedTransport  # noqa: E402 - as above
-from buddy.llm.plain_client import check_headers, target_of, trusting_the_system  # noqa: E402 - as above
+from buddy.llm.direct import Answer, Endpoint
+from buddy.llm.http_target import Target, check_headers, target_of
+from buddy.llm.proxies import proxy_for
+from buddy.llm.tls_trust import trusting_the_system
 
 
-class HttpxAnswer:
-    """An answer of httpx as the lanes want it."""
+class Sender(Protocol):
+    """The engine, before it is imported."""
 
-    def __init__(self, response: httpx.Response, host: str) -> None:
-        self._response = response
-        self._host = host
-        self.status = response.status_code
-        self.headers: Mapping[str, str] = response.headers
-        self._body = self._read()
-
-    def body(self) -> AsyncIterator[bytes]:
-        """The one iterator over the body."""
-        return self._body
+    async def send(
+        self, method: str, target: Target, headers: Mapping[str, str], content: bytes | None
+    ) -> Answer:
+        """Send and wait for the headers of the answer. Raises `ProviderError`."""
+        ...
 
     async def aclose(self) -> None:
-        """Close it; httpx keeps the connection when the body was read to its end."""
-        await self._body.aclose()
-        await self._response.aclose()
-
-    async def _read(self) -> AsyncGenerator[bytes, None]:
-        try:
-            async for chunk in self._response.aiter_bytes():
-                yield chunk
-        except HttpError as error:
-            raise unusable_answer(error, self._host) from error
-        except httpx.HTTPError as error:
-            raise broken_answer(error, self._host) from error
+        """Close the connections that are not in use, and those in use with their answers."""
+        ...
 
 
-class HttpxClient:
-    """Posts through one `httpx.AsyncClient`. `proxy` is the proxy's host, for error sentences."""
+def client_for(endpoint: Endpoint, environ: Mapping[str, str]) -> EngineClient:
+    """The client for one endpoint, by the proxy settings of this environment."""
+    return EngineClient(endpoint.connect_s, proxy=proxy_for(endpoint.base_url, environ))
 
-    def __init__(self, client: httpx.AsyncClient, proxy: str = "") -> None:
-        self._client = client
+
+async def load_engine() -> None:
+    """Import the engine, without keeping the event loop from its work."""
+    await asyncio.to_thread(importlib.import_module, "buddy.llm.http_engine")
+
+
+class EngineClient:
+    """Sends requests and keeps connections between them; through `proxy`, a URL, unless that is "".
+
+    `connect_s` limits each step of reaching a server; answers are limited by the watchdog. `tls` makes the
+    TLS context when the first connection needs one.
+    """
+
+    def __init__(
+        self, connect_s: float, *, proxy: str = "", tls: Callable[[], ssl.SSLContext] = trusting_the_system
+    ) -> None:
+        self._connect_s = connect_s
         self._proxy = proxy
+        self._tls = tls
+        self._engines: dict[bool, Sender] = {}
+        self._making = asyncio.Lock()
 
-    async def post(self, url: str, headers: Mapping[str, str], content: bytes) -> HttpxAnswer:
-        """Send and wait for the headers of the answer."""
-        return await self._send("POST", url, headers, content)
+    async def post(self, url: str, headers: Mapping[str, str], content: bytes) -> Answer:
+        """Send and wait for the headers of the answer. Raises `ProviderError`."""
+        return await self.send("POST", url, headers, content)
 
-    async def get(self, url: str, headers: Mapping[str, str]) -> HttpxAnswer:
+    async def get(self, url: str, headers: Mapping[str, str]) -> Answer:
         """The same for a GET."""
-        return await self._send("GET", url, headers, b"")
+        return await self.send("GET", url, headers, None)
 
-    async def _send(self, method: str, url: str, headers: Mapping[str, str], content: bytes) -> HttpxAnswer:
+    async def aclose(self) -> None:
+        """Close every connection that is not in use, and those in use as soon as their answer is let go."""
+        for engine in self._engines.values():
+            await engine.aclose()
+
+    async def send(self, method: str, url: str, headers: Mapping[str, str], content: bytes | None) -> Answer:
+        """Send with any method."""
         target = target_of(url)
         check_headers(headers)
-        try:
-            request = self._client.build_request(method, url, headers=headers, content=content)
-            return HttpxAnswer(await self._client.send(request, stream=True), target.host)
-        except HttpError as error:
-            raise unusable_answer(error, target.host) from error
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise unreachable(error, target.host, address=target.address, proxy=self._proxy) from error
+        engine = await self._engine(with_tls=target.is_tls or self._proxy.startswith("https:"))
+        return await engine.send(method, target, headers, content)
 
-    async def aclose(self) -> None:
-        """Close every connection."""
-        await self._client.aclose()
+    async def _engine(self, *, with_tls: bool) -> Sender:
+        """The engine that has a TLS context, or the one that needs none: reading certificates takes 20 ms."""
+        async with self._making:
+            if with_tls not in self._engines:
+                self._engines[with_tls] = await asyncio.to_thread(self._make_engine, with_tls)
+        return self._engines[with_tls]
 
+    def _make_engine(self, with_tls: bool) -> Sender:
+        from buddy.llm.http_engine import Engine
 
-def httpx_client(connect_s: float, *, proxy: str = "", tls: ssl.SSLContext | None = None) -> HttpxClient:
-    """A client that goes through this proxy ("" for none; the environment is not asked). Reading is not
-    limited here: that is the watchdog's task."""
-    client = httpx.AsyncClient(
-        timeout=httpx.Timeout(None, connect=connect_s),
-        transport=BoundedTransport(
-            tls=tls or trusting_the_system(), proxy=httpx.Proxy(proxy, ssl_context=tls) if proxy else None
-        ),
-        trust_env=False,
-    )
-    return HttpxClient(client, proxy=httpx.URL(proxy).host if proxy else "")
+        return Engine(self._connect_s, proxy=self._proxy, tls=self._tls() if with_tls else None)

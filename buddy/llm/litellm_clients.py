@@ -8,17 +8,17 @@ from typing import Any
 
 import httpx
 
-from buddy.llm.httpx_transport import RoutingTransport
-from buddy.llm.plain_client import trusting_the_system
+from buddy.llm.httpx_transport import EngineTransport
+from buddy.llm.tls_trust import trusting_the_system
 
 
-def take_over(litellm: Any, handlers: Any, environment: Mapping[str, str]) -> RoutingTransport:
+def take_over(litellm: Any, handlers: Any, environment: Mapping[str, str]) -> EngineTransport:
     """Make every HTTP client of litellm use one bounded transport, and return that.
 
     Left alone, litellm follows redirects to any host, with the key and the conversation, and takes answers of
     any size. Its clients for synchronous calls (tokens of clouds) keep their transport, and follow nothing.
     """
-    transport = RoutingTransport(environment, lambda: _tls(environment))
+    transport = EngineTransport(environment, lambda: _tls(environment))
 
     def client(**options: Any) -> httpx.AsyncClient:
         return httpx.AsyncClient(transport=transport, follow_redirects=False, trust_env=False, **options)

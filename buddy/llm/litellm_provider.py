@@ -20,13 +20,13 @@ from buddy.llm import litellm_messages
 from buddy.llm.connection_errors import broken_answer, redirected, unreachable, unusable_answer
 from buddy.llm.direct import MAX_ERROR_BYTES, host_of
 from buddy.llm.errors import classify, redact
-from buddy.llm.http1 import HttpError, RedirectError
+from buddy.llm.http_limits import HttpError, RedirectError
+from buddy.llm.http_target import target_of
 from buddy.llm.keys import Key, key_for_request
 from buddy.llm.litellm_chunks import ChunkReader, UsageChunks
 from buddy.llm.litellm_closing import hang_up
 from buddy.llm.litellm_import import LitellmLibrary, LitellmUnavailableError
 from buddy.llm.litellm_tap import Tap
-from buddy.llm.plain_client import target_of
 
 ANTHROPIC_MODELS = pattern(r"claude|anthropic", re.IGNORECASE)
 LOOP_SHARE_S = 0.004
@@ -181,6 +181,8 @@ def error_of(
             return redirected(redact(cause.location, key)[:200], host, cause.status)
         if isinstance(cause, HttpError):
             return unusable_answer(cause, host)
+        if isinstance(cause, ProviderError):
+            return cause  # of the HTTP engine, which knows best
     if TRANSPORT_ERRORS & {type(one).__name__ for one in causes}:
         if has_begun:
             return broken_answer(error, host)

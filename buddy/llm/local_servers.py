@@ -1,6 +1,5 @@
 """Model servers on this machine: who listens on the usual ports, and which models they have.
 
-Plain asyncio sockets, because this runs at start-up in the background and httpx costs more than the answer.
 Every one of these servers answers OpenAI's `GET /v1/models`; whatever answers otherwise is something else.
 """
 
@@ -10,6 +9,9 @@ import asyncio
 from collections.abc import Sequence
 
 import msgspec
+
+from buddy.agent.provider import ProviderError
+from buddy.llm.http_client import EngineClient, load_engine
 
 TIMEOUT_S = 0.5
 MAX_BYTES = 1_000_000
@@ -57,49 +59,54 @@ async def find_local_servers(
     addresses: Sequence[LocalAddress] = USUAL, *, timeout_s: float = TIMEOUT_S
 ) -> tuple[LocalServer, ...]:
     """The servers that answer, in the order of the addresses. Never raises for what a server does."""
-    found = await asyncio.gather(*(_probe(address, timeout_s) for address in addresses))
-    return tuple(server for server in found if server is not None)
+    are_open = await asyncio.gather(*(_is_open(address, timeout_s) for address in addresses))
+    if not any(are_open):
+        return ()
+    await load_engine()
+    listening = [address for address, is_open in zip(addresses, are_open, strict=True) if is_open]
+    servers = await asyncio.gather(*(_probe(address, timeout_s) for address in listening))
+    return tuple(server for server in servers if server is not None)
+
+
+async def _is_open(address: LocalAddress, timeout_s: float) -> bool:
+    """Connect and leave: where nobody listens, the HTTP engine need not be imported."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(timeout_s):
+            transport, _ = await loop.create_connection(asyncio.Protocol, address.host, address.port)
+    except OSError:
+        return False
+    transport.abort()
+    return True
 
 
 async def _probe(address: LocalAddress, timeout_s: float) -> LocalServer | None:
     try:
         async with asyncio.timeout(timeout_s):
-            body = await _get(address, "/v1/models")
+            body = await _get(f"{address.base_url}/models", timeout_s)
         listed = msgspec.json.decode(body, type=_Models)
-    except (OSError, EOFError, ValueError, asyncio.LimitOverrunError, TimeoutError):
+    except (ProviderError, ValueError, TimeoutError):
         return None
     if listed.object != "list":
         return None
     return LocalServer(address.provider, address.base_url, tuple(model.id for model in listed.data or ()))
 
 
-async def _get(address: LocalAddress, path: str) -> bytes:
-    """The body of a GET. Raises `OSError`, `EOFError`, or `ValueError` when it is no HTTP success."""
-    reader, writer = await asyncio.open_connection(address.host, address.port)
+async def _get(url: str, timeout_s: float) -> bytes:
+    """The body of a successful answer. Raises `ProviderError`, or `ValueError` when it is none."""
+    client = EngineClient(timeout_s)
     try:
-        request = f"GET {path} HTTP/1.1\r\nhost: {address.host}:{address.port}\r\nconnection: close\r\n\r\n"
-        writer.write(request.encode())
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-        if " 200" not in head.partition("\r\n")[0]:
-            raise ValueError("not found")
-        if "transfer-encoding: chunked" in head:
-            return await _chunked(reader)
-        length = next(
-            (int(line[15:]) for line in head.split("\r\n") if line.startswith("content-length:")), None
-        )
-        if length is not None and length > MAX_BYTES:
-            raise ValueError("too long for a list of models")
-        return await (reader.read(MAX_BYTES) if length is None else reader.readexactly(length))
+        answer = await client.get(url, {})
+        body = b""
+        try:
+            if answer.status != 200:
+                raise ValueError("not found")
+            async for chunk in answer.body():
+                body += chunk
+                if len(body) > MAX_BYTES:
+                    raise ValueError("too long for a list of models")
+        finally:
+            await answer.aclose()
+        return body
     finally:
-        # Not waited for: a server that does not close would hold the probe.
-        writer.transport.abort()
-
-
-async def _chunked(reader: asyncio.StreamReader) -> bytes:
-    body = b""
-    while size := int((await reader.readline()).split(b";")[0], 16):
-        if len(body) + size > MAX_BYTES:
-            raise ValueError("too long for a list of models")
-        body += await reader.readexactly(size)
-        await reader.readexactly(2)
-    return body
+        await client.aclose()

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import importlib
 import importlib.util
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 from urllib.parse import quote
 
 import msgspec
 
+from buddy.agent.provider import ProviderError
 from buddy.agent.tool import ToolError
+from buddy.llm.direct import Answer
+from buddy.llm.http_client import EngineClient
+from buddy.llm.proxies import proxy_for
 from buddy.safety.sanitise import one_line
 from buddy.tools.web import Hit, WebSearch
 
@@ -83,23 +88,30 @@ class EndpointSearch:
 
 
 async def _get(url: str, headers: Mapping[str, str]) -> bytes:
-    # Here, because it takes 200 ms to import and a session may never search.
-    import httpx
-
-    body = bytearray()
+    """The body of an answer, which may come through a proxy. Redirects are not followed: the headers may hold
+    a key."""
+    client = EngineClient(SEARCH_SECONDS, proxy=proxy_for(url, os.environ))
     try:
-        async with (
-            httpx.AsyncClient(timeout=SEARCH_SECONDS, follow_redirects=False) as client,
-            client.stream("GET", url, headers={"Accept": "application/json", **headers}) as response,
-        ):
-            if response.status_code != 200:
-                raise ToolError(f"the search answered with HTTP status {response.status_code}")
-            async for chunk in response.aiter_bytes():
-                body += chunk
-                if len(body) > MAX_ANSWER_BYTES:
-                    raise ToolError(f"the search answered with more than {MAX_ANSWER_BYTES:,} bytes")
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise ToolError(f"the search cannot be reached: {one_line(str(error), 300)}") from error
+        answer = await client.get(url, {"accept": "application/json", **headers})
+        try:
+            return await _bounded(answer)
+        finally:
+            await answer.aclose()
+    except ProviderError as error:
+        reason = str(error.__cause__ or "its address is none: expected http:// or https://host")
+        raise ToolError(f"the search cannot be reached: {one_line(reason, 300)}") from error
+    finally:
+        await client.aclose()
+
+
+async def _bounded(answer: Answer) -> bytes:
+    if answer.status != 200:
+        raise ToolError(f"the search answered with HTTP status {answer.status}")
+    body = bytearray()
+    async for chunk in answer.body():
+        body += chunk
+        if len(body) > MAX_ANSWER_BYTES:
+            raise ToolError(f"the search answered with more than {MAX_ANSWER_BYTES:,} bytes")
     return bytes(body)
 
 

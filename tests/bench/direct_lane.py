@@ -24,18 +24,12 @@ from buddy.agent.messages import Text, UserMessage
 from buddy.agent.provider import ModelRequest
 from buddy.agent.reply import ReplyAssembler
 from buddy.llm.direct import Endpoint
+from buddy.llm.http_client import client_for
 from buddy.llm.openai_chat import OpenAIChat
 from buddy.llm.watchdog import WatchedProvider, WatchLimits
 
-def client(endpoint):
-    if sys.argv[1] == "httpx":
-        from buddy.llm.http_client import httpx_client
-        return httpx_client(15)
-    from buddy.llm.http_choice import client_for
-    return client_for(endpoint, {})
-
 async def main():
-    lane = OpenAIChat(Endpoint(sys.argv[2], lambda: "sk-x"), client)
+    lane = OpenAIChat(Endpoint(sys.argv[1], lambda: "sk-x"), lambda it: client_for(it, {}))
     provider = WatchedProvider(lane, WatchLimits(100, 100, 100, 1000))
     request = ModelRequest("m", "s", (UserMessage("u", (Text("hi"),), "prompt"),), ())
     first = 0.0
@@ -78,15 +72,13 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def streams() -> None:
-    """Each client in its own process against a server in this one."""
+    """A client in a process of its own against a server in this one."""
     server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=2**26)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-    for client in ("plain", "httpx"):
-        print(f"{client}:", flush=True)
-        started = time.perf_counter()
-        process = await asyncio.create_subprocess_exec(sys.executable, "-c", STREAM, client, url, cwd=ROOT)
-        await process.wait()
-        print(f"  whole process: {time.perf_counter() - started:.2f} s")
+    started = time.perf_counter()
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", STREAM, url, cwd=ROOT)
+    await process.wait()
+    print(f"  whole process: {time.perf_counter() - started:.2f} s")
     server.close()
 
 
@@ -118,7 +110,7 @@ def turns() -> None:
 
 def imports() -> None:
     """What stands between process start and the first request."""
-    code = "import buddy.llm.openai_chat, buddy.llm.http_choice, buddy.llm.watchdog, buddy.llm.governor"
+    code = "import buddy.llm.openai_chat, buddy.llm.http_client, buddy.llm.watchdog, buddy.llm.governor"
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )

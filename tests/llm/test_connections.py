@@ -14,18 +14,18 @@ import pytest
 from buddy.agent.messages import text_of
 from buddy.agent.provider import ProviderError
 from buddy.llm.direct import Endpoint
-from buddy.llm.http_choice import client_for
+from buddy.llm.http_client import EngineClient, client_for
+from buddy.llm.http_target import target_of
 from buddy.llm.openai_chat import OpenAIChat
-from buddy.llm.plain_client import PlainClient, target_of, trusting_the_system
 from buddy.llm.proxies import proxy_for
+from buddy.llm.tls_trust import trusting_the_system
 from tests.capabilities import requires
 from tests.certificates import Certificate, certificate_of
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
-from tests.lane_desk import CLIENTS, lane, pieces_of, reply_of, request
+from tests.lane_desk import connect, lane, pieces_of, reply_of, request
 from tests.stream_server import stream_server
 
-BOTH = pytest.mark.parametrize("client", ["plain", "httpx"])
 ANSWER = b'data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -57,8 +57,8 @@ async def raw_server(answer: Handler, *, tls: ssl.SSLContext | None = None) -> A
         yield port
 
 
-async def failure(url: str, client: str, connect_s: float = 5) -> ProviderError:
-    provider = OpenAIChat(Endpoint(url, lambda: "sk-test-key", connect_s=connect_s), CLIENTS[client])
+async def failure(url: str, connect_s: float = 5) -> ProviderError:
+    provider = OpenAIChat(Endpoint(url, lambda: "sk-test-key", connect_s=connect_s), connect)
     _, error = await pieces_of(provider.stream(request()))
     await provider.aclose()
     assert error is not None
@@ -66,37 +66,33 @@ async def failure(url: str, client: str, connect_s: float = 5) -> ProviderError:
     return error
 
 
-@BOTH
-async def test_REL_038_a_refused_connection_names_the_server_and_what_to_check(client):
+async def test_REL_038_a_refused_connection_names_the_server_and_what_to_check():
     address = f"127.0.0.1:{free_port()}"
-    error = await failure(f"http://{address}", client)
+    error = await failure(f"http://{address}")
     assert (error.kind, error.retryable) == ("server", True)
     assert error.message == (f"{address} refuses connections; is the server up, is base_url right?")
 
 
-@BOTH
-async def test_REL_038_a_name_that_cannot_be_resolved_says_so(client):
-    error = await failure("http://no-such-host.invalid", client)
+async def test_REL_038_a_name_that_cannot_be_resolved_says_so():
+    error = await failure("http://no-such-host.invalid")
     assert (
         error.message
         == "the name of no-such-host.invalid could not be resolved; check the network and base_url"
     )
 
 
-@BOTH
 @pytest.mark.parametrize(
     "url", ["ftp://example.com", "nonsense", "http://", "http://[::1", "http://exa mple/"]
 )
-async def test_an_address_that_is_none_is_told(client, url):
-    error = await failure(url, client)
+async def test_an_address_that_is_none_is_told(url):
+    error = await failure(url)
     assert (error.kind, error.retryable, "base_url" in error.message) in [
         ("bad_request", False, True),
         ("server", True, True),
     ]
 
 
-@BOTH
-async def test_a_server_that_does_not_accept_in_time_is_given_up(client):
+async def test_a_server_that_does_not_accept_in_time_is_given_up():
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
@@ -104,69 +100,64 @@ async def test_a_server_that_does_not_accept_in_time_is_given_up(client):
         for filler in fillers:
             filler.setblocking(False)
             filler.connect_ex(full.getsockname())
-        error = await failure(f"http://127.0.0.1:{full.getsockname()[1]}", client, connect_s=0.3)
+        error = await failure(f"http://127.0.0.1:{full.getsockname()[1]}", connect_s=0.3)
         for filler in fillers:
             filler.close()
     assert error.message == "127.0.0.1 could not be reached in time; check the network"
 
 
-@BOTH
-async def test_a_server_that_hangs_up_before_answering_is_a_cut(client):
+async def test_a_server_that_hangs_up_before_answering_is_a_cut():
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
 
     async with raw_server(hang_up) as port:
-        error = await failure(f"http://127.0.0.1:{port}", client)
+        error = await failure(f"http://127.0.0.1:{port}")
     assert (error.kind, error.message) == ("cut", "127.0.0.1 closed the connection before answering")
 
 
-@BOTH
-async def test_a_server_that_does_not_speak_http_is_told(client):
+async def test_a_server_that_does_not_speak_http_is_told():
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"SSH-2.0-OpenSSH_9.7\r\n\r\n")
         await read_request(reader)
 
     async with raw_server(greet) as port:
-        error = await failure(f"http://127.0.0.1:{port}", client)
+        error = await failure(f"http://127.0.0.1:{port}")
     assert error.kind in ("server", "cut")
 
 
-async def talk(answer: Handler, client: str = "plain", times: int = 1) -> list[str]:
+async def talk(answer: Handler, times: int = 1) -> list[str]:
     async with raw_server(answer) as port:
-        provider = lane("chat", f"http://127.0.0.1:{port}", client)
+        provider = lane("chat", f"http://127.0.0.1:{port}")
         texts = [text_of((await reply_of(provider, request()))[0]) for _ in range(times)]
         await provider.aclose()
     return texts
 
 
-@BOTH
-async def test_a_body_that_ends_with_the_connection_is_whole(client):
+async def test_a_body_that_ends_with_the_connection_is_whole():
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         writer.write(HEAD + b"\r\n" + ANSWER)
 
-    assert await talk(answer, client, times=2) == ["hi", "hi"]
+    assert await talk(answer, times=2) == ["hi", "hi"]
 
 
-@BOTH
-async def test_a_server_that_holds_the_connection_after_the_end_is_not_waited_for(client):
+async def test_a_server_that_holds_the_connection_after_the_end_is_not_waited_for():
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         writer.write(HEAD + b"\r\n" + ANSWER)
         await reader.read()
 
-    assert await talk(answer, client) == ["hi"]
+    assert await talk(answer) == ["hi"]
 
 
-@BOTH
-async def test_an_answer_that_is_not_streamed_will_do(client):
+async def test_an_answer_that_is_not_streamed_will_do():
     body = b'{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}]}'
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
 
-    assert await talk(answer, client) == ["hi"]
+    assert await talk(answer) == ["hi"]
 
 
 async def test_a_connection_the_server_closed_meanwhile_is_replaced_unnoticed():
@@ -185,7 +176,7 @@ async def test_a_connection_the_server_closed_meanwhile_is_replaced_unnoticed():
 
 async def test_a_connection_whose_answer_outlives_the_client_is_not_kept() -> None:
     async with FakeLLM([reply("late")]) as server:
-        client = PlainClient(connect_s=5)
+        client = EngineClient(connect_s=5)
         answer = await client.post(f"{server.url}/v1/chat/completions", {}, b'{"stream": true}')
         async for _ in answer.body():
             pass
@@ -205,7 +196,7 @@ async def test_a_request_is_not_repeated_once_a_fresh_connection_broke():
         await read_request(reader)
 
     async with raw_server(answer) as port:
-        await failure(f"http://127.0.0.1:{port}", "plain")
+        await failure(f"http://127.0.0.1:{port}")
     assert connections == 1
 
 
@@ -241,19 +232,17 @@ async def say_hi(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     writer.write(HEAD + b"\r\n" + ANSWER)
 
 
-@BOTH
 @requires("openssl")
-async def test_a_certificate_nobody_signed_is_refused_and_not_retried(client, certificate):
+async def test_a_certificate_nobody_signed_is_refused_and_not_retried(certificate):
     async with raw_server(say_hi, tls=certificate.serving()) as port:
-        error = await failure(f"https://localhost:{port}", client)
+        error = await failure(f"https://localhost:{port}")
     assert error.retryable is False
     assert error.message.startswith("the certificate of localhost is not trusted (")
 
 
-@BOTH
-async def test_tls_spoken_to_a_plain_server_is_told(client):
+async def test_tls_spoken_to_a_plain_server_is_told():
     async with raw_server(say_hi) as port:
-        error = await failure(f"https://127.0.0.1:{port}", client)
+        error = await failure(f"https://127.0.0.1:{port}")
     assert "127.0.0.1" in error.message
     assert error.kind in ("server", "cut")
 
@@ -267,7 +256,7 @@ async def test_a_trusted_server_is_talked_to_over_tls_and_the_connection_kept(ce
 
     async with raw_server(say_hi, tls=certificate.serving()) as port:
         provider = OpenAIChat(
-            Endpoint(f"https://localhost:{port}", lambda: ""), lambda _: PlainClient(5, tls=trusting)
+            Endpoint(f"https://localhost:{port}", lambda: ""), lambda _: EngineClient(5, tls=trusting)
         )
         message, _ = await reply_of(provider, request())
         await provider.aclose()

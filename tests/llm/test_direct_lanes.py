@@ -1,4 +1,4 @@
-"""Both direct lanes over real HTTP, through either client: the same replies from the same server."""
+"""Both direct lanes over real HTTP: the same replies from the same server."""
 
 from __future__ import annotations
 
@@ -35,11 +35,9 @@ from tests.fake_llm.script import (
     think,
 )
 from tests.fake_llm.server import FakeLLM
-from tests.lane_desk import CLIENTS as HTTP
-from tests.lane_desk import READ_FILE, lane, pieces_of, reply_of, request
+from tests.lane_desk import READ_FILE, connect, lane, pieces_of, reply_of, request
 
 LANES = pytest.mark.parametrize("name", ["chat", "anthropic"])
-CLIENTS = pytest.mark.parametrize("client", ["plain", "httpx"])
 RICH = (
     think("let me see", signature="sig"),
     "Hello, wörld 😊",
@@ -50,10 +48,10 @@ RICH = (
 
 @asynccontextmanager
 async def serving(
-    name: str, client: str, *replies: Reply, key: str = "sk-test-key"
+    name: str, *replies: Reply, key: str = "sk-test-key"
 ) -> AsyncIterator[tuple[OpenAIChat | Anthropic, FakeLLM]]:
     async with FakeLLM(list(replies)) as server:
-        provider = lane(name, server.url, client, key=key)
+        provider = lane(name, server.url, key=key)
         try:
             yield provider, server
         finally:
@@ -61,11 +59,10 @@ async def serving(
 
 
 @LANES
-@CLIENTS
 @pytest.mark.parametrize("fragmentation", ["frames", "whole", "byte", "random"])
-async def test_a_reply_is_the_same_on_every_lane_client_and_fragmentation(name, client, fragmentation):
+async def test_a_reply_is_the_same_on_every_lane_and_fragmentation(name, fragmentation):
     tokens = Tokens(100, 20, cache_read=60)
-    async with serving(name, client, reply(*RICH, usage=tokens, fragmentation=fragmentation)) as (
+    async with serving(name, reply(*RICH, usage=tokens, fragmentation=fragmentation)) as (
         provider,
         _,
     ):
@@ -85,9 +82,8 @@ async def test_a_reply_is_the_same_on_every_lane_client_and_fragmentation(name, 
 
 
 @LANES
-@CLIENTS
-async def test_one_connection_serves_one_request_after_the_other(name, client):
-    async with serving(name, client, *[reply(f"answer {number}") for number in range(3)]) as (
+async def test_one_connection_serves_one_request_after_the_other(name):
+    async with serving(name, *[reply(f"answer {number}") for number in range(3)]) as (
         provider,
         server,
     ):
@@ -97,9 +93,8 @@ async def test_one_connection_serves_one_request_after_the_other(name, client):
 
 
 @LANES
-@CLIENTS
-async def test_closing_the_stream_closes_the_connection_at_once(name, client):
-    async with serving(name, client, reply("word " * 1_000, fault=Stall(after=2))) as (provider, server):
+async def test_closing_the_stream_closes_the_connection_at_once(name):
+    async with serving(name, reply("word " * 1_000, fault=Stall(after=2))) as (provider, server):
         stream = provider.stream(request())
         async for delta in stream:
             if isinstance(delta, TextPiece):
@@ -113,9 +108,8 @@ async def test_closing_the_stream_closes_the_connection_at_once(name, client):
 
 
 @LANES
-@CLIENTS
-async def test_cancelling_while_nothing_comes_closes_the_connection(name, client):
-    async with serving(name, client, reply("never", fault=Stall(after=-1))) as (provider, server):
+async def test_cancelling_while_nothing_comes_closes_the_connection(name):
+    async with serving(name, reply("never", fault=Stall(after=-1))) as (provider, server):
         task = asyncio.create_task(reply_of(provider, request()))
         await server.arrived(1)
         task.cancel()
@@ -126,9 +120,8 @@ async def test_cancelling_while_nothing_comes_closes_the_connection(name, client
 
 
 @LANES
-@CLIENTS
-async def test_signs_of_life_come_through_as_such(name, client):
-    async with serving(name, client, reply("Hi", fault=Pings(after=0, every_s=0.01, count=5))) as (
+async def test_signs_of_life_come_through_as_such(name):
+    async with serving(name, reply("Hi", fault=Pings(after=0, every_s=0.01, count=5))) as (
         provider,
         _,
     ):
@@ -157,11 +150,10 @@ FAULTS = {
 
 
 @LANES
-@CLIENTS
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_REL_027_every_fault_is_a_typed_error_of_one_sentence(name, client, fault):
+async def test_REL_027_every_fault_is_a_typed_error_of_one_sentence(name, fault):
     scripted, kind, retryable = FAULTS[fault]
-    async with serving(name, client, reply("word " * 20, fault=scripted)) as (provider, _):
+    async with serving(name, reply("word " * 20, fault=scripted)) as (provider, _):
         _, error = await pieces_of(provider.stream(request()))
     assert error is not None, fault
     assert (error.kind, error.retryable) == (kind, retryable)
@@ -171,11 +163,10 @@ async def test_REL_027_every_fault_is_a_typed_error_of_one_sentence(name, client
 
 
 @LANES
-@CLIENTS
 @pytest.mark.parametrize("after", range(0, 12, 3))
-async def test_REL_027_what_came_before_a_break_is_kept_and_never_twice(name, client, after):
+async def test_REL_027_what_came_before_a_break_is_kept_and_never_twice(name, after):
     whole = "one two three four five six seven "
-    async with serving(name, client, reply(whole, chars=4, fault=Reset(after=after))) as (provider, _):
+    async with serving(name, reply(whole, chars=4, fault=Reset(after=after))) as (provider, _):
         pieces, error = await pieces_of(provider.stream(request()))
     text = "".join(piece.text for piece in pieces if isinstance(piece, TextPiece))
     assert error is not None
@@ -185,7 +176,7 @@ async def test_REL_027_what_came_before_a_break_is_kept_and_never_twice(name, cl
 
 @LANES
 async def test_a_clean_end_without_a_finish_is_a_cut_reply(name):
-    async with serving(name, "plain", reply("word " * 5, fault=CleanEnd(after=2))) as (provider, _):
+    async with serving(name, reply("word " * 5, fault=CleanEnd(after=2))) as (provider, _):
         with pytest.raises(ProviderError, match="dropped") as caught:
             await reply_of(provider, request())
     assert caught.value.kind == "cut"
@@ -194,14 +185,14 @@ async def test_a_clean_end_without_a_finish_is_a_cut_reply(name):
 @LANES
 async def test_odd_bytes_between_events_are_survived(name):
     for fault in (BadUtf8(after=1), HugeLine(after=1)):
-        async with serving(name, "plain", reply("fine as it is", fault=fault)) as (provider, _):
+        async with serving(name, reply("fine as it is", fault=fault)) as (provider, _):
             message, _ = await reply_of(provider, request())
         assert text_of(message) == "fine as it is"
 
 
 @LANES
 async def test_the_wait_a_server_asks_for_arrives(name):
-    async with serving(name, "plain", reply("x", fault=HttpError(429, {"retry-after": "7"}))) as (
+    async with serving(name, reply("x", fault=HttpError(429, {"retry-after": "7"}))) as (
         provider,
         _,
     ):
@@ -211,9 +202,8 @@ async def test_the_wait_a_server_asks_for_arrives(name):
 
 
 @LANES
-@CLIENTS
-async def test_after_an_error_answer_the_connection_serves_on(name, client):
-    async with serving(name, client, reply("x", fault=HttpError(500), times=1), reply("y")) as (
+async def test_after_an_error_answer_the_connection_serves_on(name):
+    async with serving(name, reply("x", fault=HttpError(500), times=1), reply("y")) as (
         provider,
         server,
     ):
@@ -227,8 +217,8 @@ async def test_after_an_error_answer_the_connection_serves_on(name, client):
 async def test_the_key_is_asked_for_each_request_and_sent_where_the_format_wants_it():
     keys = iter(["one", "two"])
     async with FakeLLM([reply("a"), reply("b")]) as server:
-        chat = OpenAIChat(Endpoint(server.url + "/v1", lambda: next(keys), {"x-extra": "1"}), HTTP["plain"])
-        claude = Anthropic(Endpoint(server.url, lambda: next(keys)), HTTP["plain"])
+        chat = OpenAIChat(Endpoint(server.url + "/v1", lambda: next(keys), {"x-extra": "1"}), connect)
+        claude = Anthropic(Endpoint(server.url, lambda: next(keys)), connect)
         async with aclosing(chat), aclosing(claude):
             await reply_of(chat, request())
             await reply_of(claude, request())
@@ -239,9 +229,8 @@ async def test_the_key_is_asked_for_each_request_and_sent_where_the_format_wants
 
 
 @LANES
-@CLIENTS
-async def test_a_key_that_cannot_stand_in_a_header_is_refused_unseen(name, client):
-    async with serving(name, client, reply("x"), key="sk-evil\r\nx: y") as (provider, server):
+async def test_a_key_that_cannot_stand_in_a_header_is_refused_unseen(name):
+    async with serving(name, reply("x"), key="sk-evil\r\nx: y") as (provider, server):
         _, error = await pieces_of(provider.stream(request()))
         assert server.requests == []
     assert error is not None

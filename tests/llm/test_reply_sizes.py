@@ -18,7 +18,7 @@ from buddy.agent.messages import calls_of, text_of, thinking_of
 from buddy.agent.provider import CallPiece, ModelDelta, ModelRequest, Provider, ProviderError, ServerPiece
 from buddy.agent.reply import MAX_CALLS, MAX_PARTS, ReplyAssembler
 from buddy.llm.direct import ERROR_BODY_S
-from buddy.llm.http1 import MAX_INTERIM_ANSWERS
+from buddy.llm.http_engine import MAX_INTERIM_ANSWERS
 from buddy.llm.litellm_import import LitellmLibrary
 from buddy.llm.litellm_provider import LitellmProvider
 from buddy.llm.watchdog import WatchedProvider, WatchLimits
@@ -54,7 +54,7 @@ SHAPES = {
     "watsonx/ibm/granite": "",
     "hosted_vllm/x": "/v1",
 }
-LANES = ("chat plain", "chat httpx", "anthropic plain", "litellm")
+LANES = ("chat", "anthropic", "litellm")
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -118,8 +118,7 @@ def provider_of(library: LitellmLibrary, name: str, url: str) -> tuple[Provider,
     """A lane and its closing."""
     if name == "litellm":
         return litellm_lane(library, url, "anthropic/claude-sonnet-4-5"), library.aclose
-    wire, client = name.split()
-    made = lane(wire, url, client, key=KEY)
+    made = lane(name, url, key=KEY)
     return made, made.aclose
 
 
@@ -267,7 +266,7 @@ ENDLESS = {
 }
 
 
-@pytest.mark.parametrize("name", ["chat plain", "chat httpx", "litellm"])
+@pytest.mark.parametrize("name", ["chat", "litellm"])
 @pytest.mark.parametrize("kind", ENDLESS)
 async def test_RU_M2_a_reply_without_end_is_stopped_and_kept(
     library: LitellmLibrary, name: str, kind: str

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from buddy.agent.provider import ProviderError
-from buddy.llm.plain_client import PlainClient
+from buddy.llm.http_client import EngineClient
 from buddy.llm.server_models import context_of, list_models
 from tests.fake_llm.server import FakeLLM
 from tests.stream_server import stream_server
@@ -58,7 +58,7 @@ async def test_RU_B14_the_context_of_a_server_is_found(name: str) -> None:
                 await writer.drain()
 
     async with stream_server(serve) as port:
-        client = PlainClient(5)
+        client = EngineClient(5)
         found = await context_of(client, f"http://127.0.0.1:{port}/v1", {}, "127.0.0.1", "m")
         await client.aclose()
     assert found == 4321
@@ -66,7 +66,7 @@ async def test_RU_B14_the_context_of_a_server_is_found(name: str) -> None:
 
 async def test_RU_8_the_models_of_a_server_are_listed() -> None:
     async with FakeLLM([], models=("a", "b")) as server:
-        client = PlainClient(5)
+        client = EngineClient(5)
         listed = await list_models(client, f"{server.url}/v1", {}, "127.0.0.1")
         await client.aclose()
     assert [one.name for one in listed] == ["a", "b"]
@@ -77,7 +77,7 @@ async def test_RU_B13_a_server_that_never_answers_is_given_up() -> None:
         await reader.read()
 
     async with stream_server(serve) as port:
-        client = PlainClient(5)
+        client = EngineClient(5)
         with pytest.raises(ProviderError, match=r"did not list its models within 0\.2 s"):
             await list_models(client, f"http://127.0.0.1:{port}/v1", {}, "127.0.0.1", within_s=0.2)
         await client.aclose()

@@ -185,14 +185,8 @@ def test_json_is_read_tolerantly_and_written_strictly():
 
 
 def test_a_direct_lane_imports_no_http_library():
-    heavy = "{'httpx', 'httpcore', 'anyio', 'litellm', 'urllib.request', 'email'}"
-    lanes = "buddy.llm.openai_chat, buddy.llm.anthropic, buddy.llm.http_choice, buddy.llm.governor"
+    heavy = "{'httpcore2', 'h11', 'httpx', 'anyio', 'litellm', 'urllib.request', 'email'}"
+    lanes = "buddy.llm.openai_chat, buddy.llm.anthropic, buddy.llm.http_client, buddy.llm.governor"
     code = f"import sys, {lanes}; print(*sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
-
-
-def test_httpx_comes_without_its_command_line():
-    code = "import sys, buddy.llm.http_client; print('rich' in sys.modules, 'click' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False False"
