@@ -23,6 +23,7 @@ from socksio.exceptions import SOCKSError
 
 from buddy.agent.provider import ProviderError
 from buddy.llm.connection_errors import broken_answer, unreachable, unusable_answer
+from buddy.llm.http_chunks import ChunkJoiner
 from buddy.llm.http_limits import HttpError, unzip_for
 from buddy.llm.http_target import Target
 
@@ -34,6 +35,7 @@ MAX_INTERIM_ANSWERS = 32
 """How many answers of status 1xx may precede the real one; servers send one or two."""
 # Long silences are normal here; a peer that vanished is not.
 SOCKET_OPTIONS = ((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),)
+CHUNKED = re.compile(rb"\ntransfer-encoding:[ \t]*chunked[ \t]*\r?\n", re.IGNORECASE)
 BLANK_LINE = re.compile(rb"\n\r?\n")
 PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 SocketOption = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
@@ -236,20 +238,29 @@ class _LimitedStream(httpcore2.AsyncNetworkStream):
         self.is_heard = False
         self._inner = inner
         self._gauge: HeadGauge | None = None
+        self._joiner: ChunkJoiner | None = None
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Some bytes. Raises `HttpError` for a head that breaks a limit."""
-        data = await self._inner.read(max_bytes, timeout)
-        if self._gauge is not None:
-            self.is_heard = True
-            if self._gauge.feed(data):
+        while data := await self._inner.read(max_bytes, timeout):
+            if self._gauge is not None:
+                self.is_heard = True
+                if (body_at := self._gauge.feed(data)) < 0:
+                    return data
+                self._joiner = ChunkJoiner() if self._gauge.is_chunked else None
                 self._gauge = None
-        return data
+                if self._joiner is not None:
+                    return data[:body_at] + self._joiner.feed(data[body_at:])
+            elif self._joiner is not None:
+                data = self._joiner.feed(data)
+            if data:
+                return data
+        return b""
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Send: an answer will begin."""
         self.is_heard = False
-        self._gauge = HeadGauge()
+        self._gauge, self._joiner = HeadGauge(), None
         await self._inner.write(buffer, timeout)
 
     async def start_tls(
@@ -268,19 +279,23 @@ class _LimitedStream(httpcore2.AsyncNetworkStream):
 
 
 class HeadGauge:
-    """Measures the head of one answer and counts the interim answers before it: h11 takes any number."""
+    """Measures the head of one answer and counts the interim answers before it: h11 takes any number.
+    `is_chunked`, once the head is complete: its body comes in chunks."""
 
     def __init__(self) -> None:
+        self.is_chunked = False
         self._data = bytearray()
         self._interim = 0
 
-    def feed(self, data: bytes) -> bool:
-        """Tell whether the head is complete. Raises `HttpError` when a limit is broken."""
+    def feed(self, data: bytes) -> int:
+        """The place in these bytes where the body begins, -1 while the head is incomplete. Raises `HttpError`
+        when a limit is broken."""
         searched = max(0, len(self._data) - 2)
         self._data += data
         while (end := BLANK_LINE.search(self._data, searched)) is not None and end.start() <= MAX_HEAD_BYTES:
             if not self._data.startswith(b"1", 9):  # HTTP/1.1 1xx
-                return True
+                self.is_chunked = CHUNKED.search(self._data, 0, end.end()) is not None
+                return len(data) - (len(self._data) - end.end())
             self._interim += 1
             if self._interim > MAX_INTERIM_ANSWERS:
                 raise HttpError(f"more than {MAX_INTERIM_ANSWERS} interim answers came before the real one")
@@ -288,7 +303,7 @@ class HeadGauge:
             searched = 0
         if len(self._data) > MAX_HEAD_BYTES:
             raise HttpError(f"its headers are longer than {MAX_HEAD_BYTES} bytes")
-        return False
+        return -1
 
 
 def _is_asked_for(response: httpcore2.Response) -> bool:

@@ -15,22 +15,28 @@ from buddy.llm.http_limits import UNZIPPED_PIECE, HttpError, unzip_for
 
 @pytest.mark.parametrize("text", [b"", b"H", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 100 Continue\r\n\r\nHTTP"])
 def test_an_incomplete_head_is_waited_for(text: bytes) -> None:
-    assert HeadGauge().feed(text) is False
+    assert HeadGauge().feed(text) == -1
 
 
 @given(st.integers(1, 40), st.sampled_from([b"\r\n", b"\n"]))
 def test_RU_M3_a_head_in_any_fragments_is_the_same(cut: int, end: bytes) -> None:
     interim = b"HTTP/1.1 100 Continue\n\nHTTP/1.1 103 Hints\nlink: a\n\n"
-    text = (interim + b"HTTP/1.1 200 OK\nx: y\n\n").replace(b"\n", end)
+    text = (interim + b"HTTP/1.1 200 OK\nTransfer-encoding: Chunked\n\n").replace(b"\n", end) + b"body"
     gauge = HeadGauge()
-    complete = [gauge.feed(text[at : at + cut]) for at in range(0, len(text), cut)]
-    assert complete == [False] * (len(complete) - 1) + [True]
+    body_at = -1
+    for at in range(0, len(text), cut):
+        assert body_at == -1
+        body_at = gauge.feed(text[at : at + cut])
+        if body_at >= 0:
+            break
+    assert text[: at + body_at] + b"body" == text
+    assert gauge.is_chunked
 
 
 def test_RU_M3_interim_answers_are_counted() -> None:
     gauge = HeadGauge()
     for _ in range(MAX_INTERIM_ANSWERS):
-        assert gauge.feed(b"HTTP/1.1 103 Early Hints\r\n\r\n") is False
+        assert gauge.feed(b"HTTP/1.1 103 Early Hints\r\n\r\n") == -1
     with pytest.raises(HttpError, match="interim"):
         gauge.feed(b"HTTP/1.1 100 Continue\r\n\r\n")
 
@@ -38,7 +44,7 @@ def test_RU_M3_interim_answers_are_counted() -> None:
 def test_RU_M3_heads_are_limited_however_many_came_before() -> None:
     gauge = HeadGauge()
     gauge.feed(b"HTTP/1.1 103 Early Hints\r\nx: " + b"y" * 60_000 + b"\r\n\r\n")
-    assert gauge.feed(b"HTTP/1.1 200 OK\r\nx: " + b"y" * 60_000) is False
+    assert gauge.feed(b"HTTP/1.1 200 OK\r\nx: " + b"y" * 60_000) == -1
     with pytest.raises(HttpError, match="headers are longer"):
         gauge.feed(b"y" * 60_000)
 
