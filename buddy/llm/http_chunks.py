@@ -12,8 +12,8 @@ class ChunkJoiner:
     first thing on that is no plain chunk (the last one, an extension, nonsense), bytes pass as they are."""
 
     def __init__(self) -> None:
-        self._size_line = b""
-        self._left = 0
+        self._size_line: bytes = b""
+        self._left: int = 0
         self._is_over = False
 
     def feed(self, data: bytes) -> bytes:
@@ -23,9 +23,11 @@ class ChunkJoiner:
         if len(data) <= self._left:
             self._left -= len(data)
             return data
-        opened, at = data[: self._left], 0
+        opened = data[: self._left]
+        at = 0
         data = self._size_line + data[self._left :]
-        self._size_line, self._left = b"", 0
+        self._size_line = b""
+        self._left = 0
         whole: list[bytes] = []
         while at < len(data):
             end = data.find(b"\r\n", at, at + MAX_SIZE_LINE)
