@@ -13,13 +13,12 @@ import re
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, aclosing, suppress
 from contextvars import ContextVar
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 import httpcore2
-from socksio.exceptions import SOCKSError
 
 from buddy.agent.provider import ProviderError
 from buddy.llm.connection_errors import broken_answer, unreachable, unusable_answer
@@ -40,12 +39,18 @@ BLANK_LINE = re.compile(rb"\n\r?\n")
 PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 SocketOption = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
 
+_socks_failures: tuple[type[Exception], ...] = ()
+with suppress(ImportError):  # then httpcore2 reaches everything but SOCKS proxies
+    from socksio.exceptions import SOCKSError
+
+    _socks_failures = (SOCKSError,)
 _FAILURES = (
     httpcore2.NetworkError,
     httpcore2.ProtocolError,
     httpcore2.TimeoutException,
     httpcore2.ProxyError,
-    SOCKSError,
+    *_socks_failures,
+    ImportError,  # a SOCKS proxy, and no socksio
     OSError,  # ssl.SSLError while reading
 )
 _STALE = (httpcore2.NetworkError, httpcore2.RemoteProtocolError)
