@@ -119,11 +119,13 @@ def ignore_files_that_wait(
     return filter(_waits, _ignore_files(cwd, roots, names, max_entries))
 
 
-def linked_ignore_files(
+def odd_ignore_files(
     cwd: str, roots: Sequence[str], names: frozenset[str], max_entries: int = MAX_ENTRIES
-) -> Iterator[str]:
-    """The links among them: search programs follow those, and print the lines they can't read as patterns."""
-    return filter(os.path.islink, _ignore_files(cwd, roots, names, max_entries))
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Those that wait, and those that are links: search programs follow links, and print the lines they can't
+    read as patterns."""
+    found = tuple(_ignore_files(cwd, roots, names, max_entries))
+    return tuple(filter(_waits, found)), tuple(filter(os.path.islink, found))
 
 
 def _ignore_files(cwd: str, roots: Sequence[str], names: frozenset[str], max_entries: int) -> Iterator[str]:

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 from buddy.safety.git_files import (
     files_that_wait,
-    ignore_files_that_wait,
-    linked_ignore_files,
+    odd_ignore_files,
     repository_around,
 )
 from buddy.safety.paths import is_beneath
@@ -47,13 +46,14 @@ def check_ignore_files(judged: Judged, roots: tuple[str, ...], names: frozenset[
     cwd = judged.place.boundary.cwd
     work_tree, git_dir = repository_around(cwd)
     known = [root for root in roots or (".",) if UNRESOLVED not in root]
+    waits, links = odd_ignore_files(cwd, known, names)
     waiting = [
-        *ignore_files_that_wait(cwd, known, names),
+        *waits,
         *(files_that_wait(cwd, work_tree, git_dir) if work_tree else ()),
     ]
     if waiting:
         raise RefusedError(f"{judged.argv[0]} would wait for {visible(waiting[0])}, a pipe or a device")
-    for path in linked_ignore_files(cwd, known, names):
+    for path in links:
         if any(is_beneath(path, tree) for tree in judged.place.boundary.trees):
             judged.read(path)
 
