@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from buddy.config.loading import Directories, Loaded, directories, load
+from buddy.config.loading import Directories, Loaded, directories, load, read_table
 from buddy.config.settings import ConfigError, Profile, Settings, profile_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -123,7 +123,7 @@ def test_a_trusted_project_makes_limits_of_commands_smaller_and_never_larger(tmp
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[api\n", "not valid TOML: Expected ']' at the end of a table declaration (at line 1, column 5)"),
+        ("[api\n", "line 1 is not valid TOML: expected ']' at the end of a table declaration"),
         ("x = " + "[" * 100_000, "nested too deeply"),
         ('[api]\nmodle = "x"\n', "[api] unknown name 'modle'; did you mean 'model'?"),
         ("[apis]\n", "unknown name 'apis'; did you mean 'api'?"),
@@ -324,3 +324,13 @@ def test_RU_5_20_a_variable_that_is_no_setting_is_told(tmp_path, name: str, hint
 @pytest.mark.parametrize("name", ["BUDDY_SESSION_ID", "BUDDY_TASK_ID", "BUDDY_JOB", "BUDDYX", "MY_BUDDY_X"])
 def test_RU_5_20_variables_of_others_are_left_alone(tmp_path, name: str) -> None:
     assert loaded(tmp_path, environment={name: "x"}).warnings == ()
+
+
+def test_a_line_of_a_settings_file_that_is_no_toml_is_named_and_not_repeated(tmp_path: Path) -> None:
+    path = tmp_path / "buddy.toml"
+    path.write_text('[api]\nmodel = "a"\nkey = sk-secret\n')
+    with pytest.raises(ConfigError) as caught:
+        read_table(str(path), required=True)
+    assert str(caught.value) == (
+        f"{path}: line 3 is not valid TOML: invalid value (text needs quotes). Mend it, or move the file away"
+    )

@@ -186,15 +186,22 @@ def read_table(path: str, *, required: bool) -> Table | None:
             raise ConfigError(f"{path}: there is no such file; give --config an existing one") from None
         return None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(
-            f"{path}: not valid TOML: {error}. Mend that line, or move the file away"
-        ) from error
+        raise ConfigError(f"{path}: {_toml_words(str(error))}. Mend it, or move the file away") from error
     except RecursionError as error:
         raise ConfigError(f"{path}: nested too deeply; expected tables of settings") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
     except OSError as error:
         raise ConfigError(f"{path}: can't be read: {error.strerror}") from error
+
+
+def _toml_words(said: str) -> str:
+    """An error of the TOML reader for people: the line first, then what is wrong there. The line itself may
+    hold a key and is not repeated."""
+    problem, _, place = said.rstrip(")").partition(" (at ")
+    hint = " (text needs quotes)" if problem == "Invalid value" else ""
+    where = place.partition(",")[0] or "the file"
+    return f"{where} is not valid TOML: {problem[:1].lower()}{problem[1:]}{hint}"
 
 
 def _text(path: str) -> str:

@@ -32,6 +32,7 @@ from buddy.repl.on_the_way import OnTheWay, Sent
 from buddy.repl.port import Context
 from buddy.repl.shell_lines import run_shell_line
 from buddy.repl.view_state import DeskFacts, QueueRow
+from buddy.safety.policy_table import MODE_WORDS
 from buddy.sessions.journal import NotSavedError
 from buddy.tasks.board import TaskError
 from buddy.tasks.inbox import AnswerRefused
@@ -98,7 +99,8 @@ class AtDesk:
             case NextMode():
                 context.desk.policy.next_mode()
                 board.inbox.reconsider()
-                stage.hint(f"mode: {context.desk.policy.mode}")
+                mode = context.desk.policy.mode
+                stage.hint(f"mode: {mode} · {MODE_WORDS[mode]}")
             case RecallQueued():
                 message = await board.take_back(context.focus)
                 if message is None:

@@ -27,6 +27,19 @@ def elapsed(value: float) -> str:
     return f"{whole // 60} m" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} m"
 
 
+def state(name: str, *, has_worked: bool = True) -> str:
+    """A task's state or a turn's outcome, one word for each wherever it is shown."""
+    match name:
+        case "completed" | "finished":
+            return "done"
+        case "idle":
+            return "done" if has_worked else "new"
+        case "limit":
+            return "paused"
+        case _:
+            return name
+
+
 def tokens(count: int) -> str:
     """A number of tokens: `950`, `12.3k`, `1.2M`."""
     if count < 1000:

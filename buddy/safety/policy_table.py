@@ -19,6 +19,14 @@ Column = Literal[
 ]
 
 MODES: tuple[Mode, ...] = get_args(Mode)
+MODE_WORDS: dict[Mode, str] = {
+    "plan": "read-only",
+    "ask": "edits and commands ask",
+    "edit": "edits in the workspace run, commands ask",
+    "auto": "edits and sandboxed commands run",
+    "yolo": "everything runs",
+}
+"""Each mode in a few words, for the person who switches to it."""
 CLAUDE_MODES: dict[str, Mode] = {
     "plan": "plan",
     "default": "ask",

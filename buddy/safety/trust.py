@@ -173,8 +173,8 @@ class TrustStore:
             return self._unbelievable("somebody else could have written it")
         try:
             return msgspec.json.decode(data, type=_Stored)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return self._unbelievable(str(error))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return self._unbelievable("it is not what buddy wrote there")
 
     def _unbelievable(self, problem: str) -> str:
         return (

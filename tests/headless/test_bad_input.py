@@ -63,7 +63,7 @@ def said(ran: Ran, code: int) -> str:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[api\nmodel = 3", "buddy.toml: not valid TOML: "),
+        ("[api\nmodel = 3", "buddy.toml: line 1 is not valid TOML: "),
         ("[api]\nmodle = 'x'", "buddy.toml: [api] unknown name 'modle'; did you mean 'model'?"),
         ("[apy]\nmodel = 'x'", "buddy.toml: unknown name 'apy'; did you mean 'api'?"),
         ("[api]\nmodel = 3", "buddy.toml: [api] model: expected text, found 3"),

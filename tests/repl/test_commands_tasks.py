@@ -27,7 +27,7 @@ async def test_ps_lists_tasks_and_fg_brings_one_to_the_front(tmp_path: Path) -> 
         await desk.until(lambda: desk.context.board.task(1).running)
         await desk.said("a second thing &", "task 2 started in the background: a second thing")
         await desk.until(lambda: desk.context.board.task(2).state == "finished")
-        shown = await desk.said("/ps", "▸ 1", "& 2", "running", "finished", "a second thing")
+        shown = await desk.said("/ps", "▸ 1", "& 2", "running", "done", "a second thing")
         assert "be slow" in shown
         await desk.said("/fg 2", "── task 2 a second thing", "heard: ")
         assert desk.context.focus == 2

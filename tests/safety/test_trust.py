@@ -158,9 +158,9 @@ def test_a_store_inside_the_folder_is_not_believed(repo: Path, place: Path) -> N
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("{", "Input data was truncated"),
-        ('{"version": 2, "folders": {}}', "Invalid enum value 2"),
-        ('{"version": 1, "folders": {"x": 1}}', "Expected `object`"),
+        ("{", "it is not what buddy wrote there"),
+        ('{"version": 2, "folders": {}}', "it is not what buddy wrote there"),
+        ('{"version": 1, "folders": {"x": 1}}', "it is not what buddy wrote there"),
     ],
 )
 def test_a_store_that_cannot_be_read_trusts_nobody_and_says_so(

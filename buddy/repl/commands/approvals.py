@@ -14,7 +14,7 @@ from buddy.repl.port import Context
 from buddy.safety.grants import Approvals, Grant
 from buddy.safety.policy_command import judge_command
 from buddy.safety.policy_state import LogEntry, Policy
-from buddy.safety.policy_table import MODES, mode_named
+from buddy.safety.policy_table import MODE_WORDS, MODES, mode_named
 from buddy.safety.rules import Rule
 from buddy.safety.shell.analysis import Analyser
 from buddy.safety.shell.place import TRUSTED_PATH
@@ -108,7 +108,7 @@ async def mode(context: Context, argument: str) -> None:
         except ValueError as error:
             raise CommandError(str(error)) from error
         context.board.inbox.reconsider()
-    context.stage.hint(f"mode: {policy.mode}")
+    context.stage.hint(f"mode: {policy.mode} · {MODE_WORDS[policy.mode]}")
 
 
 @command(family="approvals")

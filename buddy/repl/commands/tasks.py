@@ -60,7 +60,7 @@ async def ps(context: Context, argument: str) -> None:
 
 def _row(context: Context, task: Task, now: float) -> tuple[str, ...]:
     where = "▸" if task.number == context.focus else "&" if task.background else " "
-    state = task.state
+    state = words.state(task.state, has_worked=bool(task.history))
     if task.running:
         state = f"{_waits_for(context, task) or task.state} {words.seconds(now - task.started_at)}"
     if task.reason and not task.running and task.reason != task.state:
@@ -192,7 +192,7 @@ async def wait(context: Context, argument: str) -> None:
     """Say when a task is done (the prompt stays free)"""
     number = task_number(context, argument)
     outcome = await context.board.wait(number)
-    said = outcome.outcome if outcome is not None else "not running"
+    said = words.state(outcome.outcome) if outcome is not None else "not running"
     context.stage.print(Note("info", f"task {number}: {said}"))
 
 
