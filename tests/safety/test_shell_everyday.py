@@ -23,6 +23,8 @@ ASKED: dict[str, Level] = {
     "history | tail": "ask",
     "man ls | head": "ask",
     "lsof -i :8080": "ask",
+    "docker ps": "ask",  # its engine is out of reach where what only reads runs
+    "docker images": "ask",
     "echo $PATH": "wide",
     'for f in src/*.py; do wc -l "$f"; done': "wide",
     "find . -name '*.py' | xargs wc -l": "wide",

@@ -353,15 +353,3 @@ def test_ATTACK3_a_signature_in_any_spelling_asks(tmp_path: Path, command: str) 
     assert not desk.analyse(command).read_only
     for plain in ("git log --format='%h %an %+B'", "git log --grep=signature", "git tag --sort=-v:refname"):
         assert desk.reason(plain) == ""
-
-
-@pytest.mark.parametrize("command", ["docker ps", "docker images", "docker logs x", "docker version"])
-def test_ATTACK3_docker_asks_where_a_context_leads_elsewhere(tmp_path: Path, command: str) -> None:
-    desk = make_desk(tmp_path)
-    assert desk.reason(command) == ""
-    (desk.home / ".docker").mkdir(parents=True)
-    config = desk.home / ".docker" / "config.json"
-    config.write_text('{"currentContext": "default", "auths": {}}')
-    assert desk.reason(command) == ""
-    config.write_text('{\n "currentContext" : "production"}')
-    assert not desk.analyse(command).read_only

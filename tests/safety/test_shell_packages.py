@@ -20,11 +20,6 @@ openssl x509 -in f -checkend 10
 openssl dgst -sha256 f
 openssl version -a
 pip show requests
-systemctl
-systemctl --failed
-systemctl --type=service
-systemctl list-units --failed
-systemctl status ssh
 tar -tff
 tar -tf f.tar -v
 tar tfv f
@@ -42,8 +37,10 @@ openssl x509 -in
 openssl x509 -noout
 pip show ./x
 pip show requests ../x
-systemctl start ssh
-systemctl status ../x
+systemctl --failed
+systemctl status ssh
+docker ps
+netstat -n
 tar -tf
 tar tf
 tar tff f f
@@ -57,7 +54,7 @@ def desk(tmp_path: Path) -> ShellDesk:
     return make_desk(tmp_path)
 
 
-def test_questions_about_packages_services_and_archives_run_at_once(desk: ShellDesk) -> None:
+def test_questions_about_packages_and_archives_run_at_once(desk: ShellDesk) -> None:
     assert desk.allowed(READS) == lines_of(READS)
 
 
@@ -68,6 +65,5 @@ def test_what_else_these_programs_do_is_asked_about(desk: ShellDesk) -> None:
 def test_the_reasons_tell_what_was_not_known(desk: ShellDesk) -> None:
     assert desk.reason("tar tf") == "tar -f needs a name"
     assert desk.reason("openssl x509 f") == "openssl x509 f is not known to only read"
-    assert desk.reason("systemctl start ssh") == "systemctl start is not known to only read"
     (desk.root / "server.key").write_text("key")
     assert desk.reason("rpm -qf server.key") == ""  # named, not read

@@ -1,4 +1,4 @@
-"""Programs that show the state of the machine: disks, network interfaces, modules, services, logs.
+"""Programs that show the state of the machine: disks, network interfaces, modules, logs.
 
 Only what is listed from local tables (top is left out: it makes a folder in the home): no option that changes
 something, resolves names over the network, follows a log without end or writes a file of its own.
@@ -17,12 +17,6 @@ _IP_OBJECTS = words("a addr address l link r ro route ru rule n neigh neighbor n
 _IP_FLAGS = words(
     "-4 -6 -s -o -d -h -j -p -c -br -brief -stats -statistics -oneline -details -human -json -pretty"
 )
-_UNIT = re.compile(r"[A-Za-z0-9@._:*\\-]+")
-_SYSTEMCTL_ACTIONS = words(
-    "status is-active is-enabled is-failed is-system-running list-units list-unit-files list-timers "
-    "list-sockets "
-    "list-jobs list-dependencies get-default"
-)
 
 
 def _refused(judged: Judged, word: str) -> RefusedError:
@@ -40,15 +34,6 @@ def ip(judged: Judged) -> None:
         raise _refused(judged, " ".join(judged.argv[1:]))
 
 
-def ifconfig(judged: Judged) -> None:
-    """ifconfig: all interfaces or one; a further word would set something."""
-    rest = judged.argv[1:]
-    if rest not in ((), ("-a",), ("-s",)) and not (
-        len(rest) == 1 and re.fullmatch(r"[a-z][a-z0-9.]*", rest[0])
-    ):
-        raise _refused(judged, " ".join(rest))
-
-
 def ss(judged: Judged) -> None:
     """ss: not -K, which ends connections, -D, which writes a file, -r, which asks for names, -E, which
     waits."""
@@ -57,15 +42,6 @@ def ss(judged: Judged) -> None:
         "--options --memory --info --summary --no-header --ipv4 --ipv6 --oneline",
         operands="text",
     ).check(judged)
-
-
-def netstat(judged: Judged) -> None:
-    """netstat: names of hosts are only left alone with -n; -c goes on for ever."""
-    given = parse(
-        judged, "-tuxwlnparies46W --tcp --udp --listening --numeric --programs --all --route --interfaces"
-    )
-    if given.operands or not given.has("-n", "--numeric"):
-        raise RefusedError("netstat without -n asks the network for names")
 
 
 def statistics_with(options: str) -> Callable[[Judged], None]:
@@ -94,28 +70,6 @@ def sysctl(judged: Judged) -> None:
             raise _refused(judged, operand)
 
 
-def systemctl(judged: Judged) -> None:
-    """systemctl: status and lists of this machine's units, and only names of units as operands."""
-    given = parse(
-        judged,
-        "-alq -t:text -p:text -n:num -o:text --all --full --quiet --no-pager --no-legend --plain --failed "
-        "--user "
-        "--system --type:text --state:text --property:text --lines:num --output:text --value --reverse",
-    )
-    operands = given.operands
-    if not operands and not given.has("--failed"):
-        operands = ("list-units",)
-    if operands and operands[0] not in _SYSTEMCTL_ACTIONS:
-        raise _refused(judged, operands[0])
-    _only_units(judged, operands[1:])
-
-
-def _only_units(judged: Judged, operands: tuple[str, ...]) -> None:
-    for operand in operands:
-        if not _UNIT.fullmatch(operand):
-            raise _refused(judged, operand)
-
-
 def journalctl(judged: Judged) -> None:
     """journalctl: what is in the journal, with an end; nothing that rotates, follows or reads other files."""
     given = parse(
@@ -130,17 +84,6 @@ def journalctl(judged: Judged) -> None:
         re.fullmatch(r"_?[A-Z][A-Z_]*=[\w@.:-]+|-?\d", word) for word in given.operands
     ):
         raise _refused(judged, given.operands[0])
-
-
-def _bare_or(*allowed: str) -> Callable[[Judged], None]:
-    """A program that alone, or with one of some words, shows a state."""
-
-    def state(judged: Judged) -> None:
-        rest = judged.argv[1:]
-        if rest and not (len(rest) == 1 and rest[0] in allowed):
-            raise _refused(judged, " ".join(rest))
-
-    return state
 
 
 def _exactly(*shapes: str) -> Callable[[Judged], None]:
@@ -172,15 +115,10 @@ def dmesg(judged: Judged) -> None:
 
 MACHINE: dict[str, Callable[[Judged], None]] = {
     "ip": ip,
-    "ifconfig": ifconfig,
     "ss": ss,
-    "netstat": netstat,
     "vmstat": statistics_with("-admswtf -S:text"),
-    "iostat": statistics_with("-cdhkmtxyz"),
-    "mpstat": statistics_with("-Au -P:text"),
     "mount": mount,
     "sysctl": sysctl,
-    "systemctl": systemctl,
     "journalctl": journalctl,
     "dmesg": dmesg,
     "lsblk": Table(
@@ -198,15 +136,8 @@ MACHINE: dict[str, Callable[[Judged], None]] = {
     "lsmod": Table(operands="none"),
     "lspci": Table("-vntmkD -s:text -d:text", operands="none"),
     "lsusb": Table("-vt -s:text -d:text", operands="none"),
-    "lsmem": Table("-abnrJPS -o:text --summary?", operands="none"),
-    "lsipc": Table("-mqsgtaJ", operands="none"),
-    "lslogins": Table("-usgao", operands="none"),
     "last": Table("-NUM -n:num -axFRw --limit:num --fulltimes --nohostname", operands="text"),
     "users": Table(operands="none"),
-    "hostnamectl": _bare_or("status"),
-    "timedatectl": _bare_or("status", "list-timezones"),
-    "localectl": _bare_or("status", "list-locales"),
-    "loginctl": _bare_or("list-sessions", "list-users"),
     "stty": _exactly("", "-a", "size"),
     "tput": _exactly("cols", "lines", "colors", "longname"),
     "ldconfig": _exactly("-p"),

@@ -1,4 +1,4 @@
-"""What is installed and what runs: package managers, containers, toolchains – only what they tell from local
+"""What is installed and what runs: package managers, toolchains – only what they tell from local
 data.
 
 A tool that would run code of the project, write a file of its own or ask the network to answer is left out:
@@ -7,17 +7,13 @@ cargo, go list, npm view, make -n, python -m pip.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 
-from buddy.safety.git_files import read_regular
-from buddy.safety.sanitise import visible
 from buddy.safety.shell.names import words
 from buddy.safety.shell.options import Table, parse
 from buddy.safety.shell.place import Judged, RefusedError, found_above
 
-MAX_CONFIG_BYTES = 1_000_000
 _NAME = re.compile(r"[A-Za-z0-9@][\w.@/+:-]*")
 _OPENSSL_FLAGS = words(
     "-noout -text -subject -issuer -dates -startdate -enddate -serial -fingerprint -sha1 -sha256 -md5 "
@@ -89,48 +85,6 @@ def go(judged: Judged) -> None:
     names = [word for word in judged.argv[2:] if word != "-json"]
     if judged.argv[1:2] != ("env",) or not all(re.fullmatch(r"[A-Z][A-Z0-9_]*", name) for name in names):
         raise _refused(judged)
-
-
-_DOCKER_LIST = (
-    "-aqs -n:num -f:text --all --quiet --no-trunc --filter:text --format:text --digests --latest --last:num "
-    "--size"
-)
-_DOCKER = _subcommands(
-    {
-        "ps": _DOCKER_LIST,
-        "images": _DOCKER_LIST,
-        "container ls": _DOCKER_LIST,
-        "container list": _DOCKER_LIST,
-        "container ps": _DOCKER_LIST,
-        "image ls": _DOCKER_LIST,
-        "image list": _DOCKER_LIST,
-        "image history": "-Hq --no-trunc --quiet --format:text --human",
-        "history": "-Hq --no-trunc --quiet --format:text --human",
-        "volume ls": _DOCKER_LIST,
-        "network ls": _DOCKER_LIST,
-        "context ls": "-q --quiet --format:text",
-        "context show": "",
-        "version": "-f:text --format:text",
-        "info": "-f:text --format:text",
-        "system df": "-v --verbose --format:text",
-        "logs": "-t -n:text --tail:text --since:text --until:text --timestamps --details",
-        "container logs": "-t -n:text --tail:text --since:text --until:text --timestamps --details",
-        "port": "",
-    }
-)
-
-
-def docker(judged: Judged) -> None:
-    """docker: lists and logs of the engine of this machine. Not inspect, which shows the environment of
-    containers. What variables say of another engine is not handed on to commands."""
-    _DOCKER(judged)
-    config = os.path.join(judged.place.boundary.home, ".docker", "config.json")
-    text = read_regular(config, MAX_CONFIG_BYTES)
-    chosen = re.search(rb'"currentContext"\s*:\s*"([^"]*)"', text)
-    if len(text) == MAX_CONFIG_BYTES or (chosen is not None and chosen[1] not in (b"", b"default")):
-        raise RefusedError(
-            f"docker may ask an engine on another machine: {visible(config)} chooses a context"
-        )
 
 
 def dpkg(judged: Judged) -> None:
@@ -253,10 +207,7 @@ PACKAGES: dict[str, Callable[[Judged], None]] = {
     "pip3": _PIP,
     "npm": npm,
     "go": go,
-    "docker": docker,
-    "kubectl": version_facts("version --client|config current-context|config get-contexts"),
     "rustc": rustc,
-    "gem": _subcommands({"list": "-a --local --all --versions --no-versions"}),
     "dotnet": dotnet,
     "dpkg": dpkg,
     "dpkg-query": dpkg,
