@@ -213,7 +213,8 @@ async def _greet(desk: Desk, front: Front, stage: Stage, branch: Branch, found: 
         return
     if any(task.history for task in board.tasks.values()):
         number = board.focus if len(board.tasks) > 1 else 0
-        front.print(*blocks_of(history, number, front_task.receipt))
+        copied, copy_of = front_task.copied, front_task.copy_of
+        front.print(*blocks_of(history, number, front_task.receipt, copied=copied, copy_of=copy_of))
         front.print(*(Note("info", _paused(task)) for task in board.tasks.values() if task.state == "paused"))
         return
     if isinstance(desk.models, DemoModels):

@@ -26,9 +26,16 @@ SHOWN_ENDED = 3
 """So many calls in a row that were cancelled or skipped; the rest, a thousand perhaps, is one line."""
 
 
-def blocks_of(history: Sequence[Message], task_id: int, receipt: Receipt | None = None) -> list[Block]:
+def blocks_of(
+    history: Sequence[Message],
+    task_id: int,
+    receipt: Receipt | None = None,
+    *,
+    copied: int = 0,
+    copy_of: int = 0,
+) -> list[Block]:
     """The end of a conversation, to be printed above the prompt, with the receipt of its last turn. Calls are
-    named after the task, unless it is 0."""
+    named after the task, unless it is 0; the first `copied` messages after the task they were copied from."""
     blocks: list[Block] = []
     beyond = _beyond(history)
     left_out = _beginning(history, beyond)
@@ -57,7 +64,8 @@ def blocks_of(history: Sequence[Message], task_id: int, receipt: Receipt | None 
                 if not any(beyond[at + 1 : at + 2]):
                     blocks.append(Note("hint", calls_were(beyond[at], message.status, more=True)))
             case ToolMessage():
-                row.append(_tool(message, calls.get(message.call_id), task_id))
+                owner = copy_of if task_id and at < copied else task_id
+                row.append(_tool(message, calls.get(message.call_id), owner))
     blocks += merge_lookups(row)
     return [*blocks, ReceiptBlock(receipt)] if receipt is not None else blocks
 

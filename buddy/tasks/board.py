@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import cast
 
 import msgspec
-from msgspec.structs import replace
 
 from buddy.agent.budget import Budget
 from buddy.agent.events import AgentUiEvent, ApprovalRequested, ApprovalResolved
@@ -80,10 +79,10 @@ class TaskBoard:
         place = self.places.of(self.tasks.get(copy_of or parent), worktree)
         meter = self._spending.meter(model)
         task = Task(number, title=title, model=model, parent=parent, meter=meter, workspace=place)
-        copied = task.start_from(original) if original else 0
+        if original:
+            task.start_from(original)
         self.tasks[number] = task
-        record = replace(task.record(), copy_of=copy_of, copied=copied)
-        self.parts.memory.record_task(number, record)
+        self.parts.memory.record_task(number, task.record())
         if not self.focus:
             self.set_focus(number)
         return task
@@ -142,6 +141,8 @@ class TaskBoard:
         task = self._free(number)
         if not task.history:
             raise TaskError(f"task {number} has nothing to continue: it has not begun")
+        if task.has_only_a_copy:
+            raise TaskError(self._only_a_copy(task))
         if task.not_run:
             task.history = list(reopened(task.history, task.not_run))
             self.parts.memory.replace_history(number, "continued", len(task.history))
@@ -151,6 +152,15 @@ class TaskBoard:
                 raise TaskError(f"task {number} has nothing to continue: the model had finished")
             return self._running.start(task, (self.message("Continue exactly where you stopped.", "prompt"),))
         return self._running.start(task, ())
+
+    def _only_a_copy(self, task: Task) -> str:
+        first = task.copy_of
+        original = self.tasks.get(first)
+        is_running = original is not None and original.running
+        there = (
+            f"which is running: /fg {first} shows it" if is_running else f"/continue {first} goes on there"
+        )
+        return f"task {task.number} has nothing to continue: it begins with a copy of task {first}, {there}"
 
     def hurry(self, number: int) -> bool:
         """Ask the task's model at once, whatever the provider asked to wait for. False when nobody waits."""

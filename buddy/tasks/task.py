@@ -48,6 +48,8 @@ class Task:
         self.title = title
         self.model = model
         self.parent = parent
+        self.copy_of = self.copied = 0
+        """The task whose conversation this one began with, 0 for none, and how many messages that was."""
         self.meter = meter
         self.workspace = workspace
         self.services = workspace.services(number)
@@ -83,21 +85,26 @@ class Task:
         """Tell whether a turn is under way."""
         return self.runner is not None and not self.runner.done()
 
-    def start_from(self, original: Task) -> int:
+    def start_from(self, original: Task) -> None:
         """Begin with a copy of another task's conversation, and in the same workspace with what its tools
-        know. How many messages that are."""
+        know."""
         if original.workspace is self.workspace:
             self.services = original.services.copy(self.number)
-        copied = legal_length(original.history)
-        self.history = original.history[:copied]
+        self.copy_of, self.copied = original.number, legal_length(original.history)
+        self.history = original.history[: self.copied]
         self.compaction = original.compaction
-        return copied
+
+    @property
+    def has_only_a_copy(self) -> bool:
+        """Tell whether nothing was said in this task since it began with another's conversation."""
+        return 0 < len(self.history) <= self.copied
 
     def forget(self) -> None:
         """Empty the conversation, and what is only true of it."""
         self.history.clear()
         self.compaction = self.receipt = None
         self.not_run = ()
+        self.copied = 0
         self.meter.context_tokens = 0
 
     def record(self) -> TaskChanged:
@@ -110,6 +117,8 @@ class Task:
             parent=self.parent,
             model=self.model,
             closed=self.closed,
+            copy_of=self.copy_of,
+            copied=self.copied,
             tools=None if self.tools is None else tuple(sorted(self.tools)),
             worktree=self.workspace.worktree.name if self.workspace.worktree else "",
         )
@@ -135,6 +144,7 @@ def restored(resumed: ResumedTask, meter: TokenMeter, workspace: Workspace) -> T
     )
     task.state, task.reason = kept.task.state, kept.task.reason
     task.closed = kept.task.closed
+    task.copy_of, task.copied = kept.task.copy_of, kept.task.copied
     task.tools = None if kept.task.tools is None else frozenset(kept.task.tools)
     task.history = list(kept.history)
     task.not_run = resumed.not_run_calls

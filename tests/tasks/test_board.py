@@ -119,6 +119,39 @@ async def test_a_copy_starts_at_the_last_legal_boundary(tmp_path: Path) -> None:
     assert [text_of(one) for one in found[2]] == ["one", "first"]
 
 
+async def test_WALK_5_a_copy_goes_on_with_nothing_of_the_task_it_was_made_from(tmp_path: Path) -> None:
+    """Going on with an exchange that another task is in would run the same work twice."""
+    waiting, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool(risk="low")
+    async def look(ctx: ToolContext) -> str:
+        """Look."""
+        return "seen"
+
+    @tool(risk="low")
+    async def slow(ctx: ToolContext) -> str:
+        """Wait."""
+        waiting.set()
+        await go_on.wait()
+        return "done"
+
+    async with board_desk(tmp_path, look, slow) as desk:
+        desk.script(calls(("c", "look", "{}")), calls(("d", "slow", "{}")), says("end"), says("own"))
+        desk.board.submit(1, "one")
+        await waiting.wait()
+        copy = desk.board.open(copy_of=1)
+        assert len(copy.history) == 3, "the prompt, the first call and its result"
+        with pytest.raises(TaskError, match=r"a copy of task 1, which is running: /fg 1 shows it"):
+            desk.board.go_on(2)
+        go_on.set()
+        await desk.board.wait(1)
+        with pytest.raises(TaskError, match=r"a copy of task 1, /continue 1 goes on there"):
+            desk.board.go_on(2)
+        await desk.turn(2, "two")
+        with pytest.raises(TaskError, match="the model had finished"):
+            desk.board.go_on(2)
+
+
 async def test_a_background_answer_is_offered_to_the_next_foreground_prompt(tmp_path: Path) -> None:
     async with board_desk(tmp_path) as desk:
         desk.script(says("42"), says("thanks"))

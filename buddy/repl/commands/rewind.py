@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from buddy.agent.counting import counted
 from buddy.agent.display import Diff
-from buddy.agent.messages import AssistantMessage, Call, UserMessage, calls_of, text_of
+from buddy.agent.messages import AssistantMessage, Call, UserMessage, calls_of
 from buddy.agent.tool import ToolError
 from buddy.repl.blocks import Note, Table, ToolCall
 from buddy.repl.commands.registry import CommandError, command
@@ -73,7 +73,7 @@ def _list(context: Context, task: Task, points: Sequence[int], entries: Sequence
     rows = [
         (
             str(number),
-            one_line(text_of(task.history[at]), 100),
+            one_line(prompt_text(task, at), 100),
             counted(len(_paths(changes_since(task, at, entries))), "file"),
         )
         for number, at in enumerate(points, 1)
@@ -162,6 +162,7 @@ async def _cut(context: Context, task: Task, kept: int) -> None:
     memory = context.board.parts.memory
     memory.replace_history(task.number, "rewound", kept)
     del task.history[kept:]
+    task.copied = min(task.copied, kept)
     if task.compaction is not None and task.compaction.through > kept:
         memory.record_compaction(task.number, None)
         task.compaction = None

@@ -124,7 +124,11 @@ async def _show(context: Context, reference: str) -> None:
         raise CommandError(str(error)) from error
     for one in loaded.tasks:
         context.stage.print(TaskHeading(one.record.number, one.record.task.title))
-        context.stage.print(*blocks_of(one.record.history, one.record.number, one.record.receipt))
+        kept, task = one.record, one.record.task
+        copied, copy_of = task.copied, task.copy_of
+        context.stage.print(
+            *blocks_of(kept.history, kept.number, kept.receipt, copied=copied, copy_of=copy_of)
+        )
     context.stage.print(
         Note(
             "info", f"That was session {reference}, shown only. /session resume {reference} goes on with it."
@@ -355,7 +359,7 @@ def _worktrees(context: Context) -> tuple[tuple[str, str], ...]:
     found = {
         task.number: task.workspace.worktree
         for task in context.board.tasks.values()
-        if task.workspace.worktree is not None
+        if task.workspace.worktree is not None and os.path.isdir(task.workspace.worktree.path)
     }
     return tuple(
         ("worktree", f"{tree.shown} (task {number}, {tree.branch})") for number, tree in found.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from buddy.agent.messages import Message, UserMessage
@@ -87,7 +88,10 @@ def _apart(task: Task) -> list[str]:
     """What sets a task apart from those the person started in the project's own tree."""
     tree = task.workspace.worktree
     apart = [f"subagent of {task.parent}"] if task.parent else []
-    return [*apart, f"worktree {tree.name}"] if tree is not None else apart
+    if tree is None:
+        return apart
+    gone = "" if os.path.isdir(tree.path) else " (removed)"
+    return [*apart, f"worktree {tree.name}{gone}"]
 
 
 @command(family="tasks", usage="N", completes=("task",), essential=True)
@@ -109,16 +113,20 @@ async def fg(context: Context, argument: str) -> None:
     board.set_focus(number)
     context.stage.redraw()
     if not task.running:  # what a running one did so far, the screen has kept
-        context.stage.print(*blocks_of(_last_turn(task.history), number, task.receipt))
+        start = _start_of_last_turn(task.history)
+        copied = max(task.copied - start, 0)
+        context.stage.print(
+            *blocks_of(task.history[start:], number, task.receipt, copied=copied, copy_of=task.copy_of)
+        )
 
 
-def _last_turn(history: list[Message]) -> list[Message]:
+def _start_of_last_turn(history: list[Message]) -> int:
     starts = [
         at
         for at, message in enumerate(history)
         if isinstance(message, UserMessage) and message.origin in ("prompt", "follow_up")
     ]
-    return history[starts[-1] :] if starts else history
+    return starts[-1] if starts else 0
 
 
 @command(family="tasks", usage="[TEXT]", sends=True, essential=True)
