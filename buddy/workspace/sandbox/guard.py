@@ -162,9 +162,11 @@ class Guard:
         """Rename without following a link on the way: what a command left running may put some there."""
         if not os.path.lexists(path):
             return ""
-        root = next(
-            root for root in (self._boundary.root, *self._boundary.extra) if is_at_or_below(path, root)
-        )
+        boundary = self._boundary
+        roots = [root for root in (boundary.root, *boundary.extra, boundary.main) if root]
+        root = next((root for root in roots if is_at_or_below(path, root)), "")
+        if not root:
+            raise OSError("it lies outside the workspace")
         top = self._boundary.main if self._boundary.main and root == self._boundary.root else root
         name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}-{os.path.basename(path)}"
         parent = os.path.relpath(os.path.dirname(path), root)
