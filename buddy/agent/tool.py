@@ -59,11 +59,13 @@ NO_SURVEY = Survey()
 
 class Blocked(msgspec.Struct, frozen=True):
     """The accesses the sandbox refused one command: `paths` it tried to change, `hosts` its proxy refused
-    (`name` or `name:port`), `addresses` it tried to reach without the proxy."""
+    (`name` or `name:port`), `addresses` it tried to reach without the proxy. `failures`: sentences about
+    hosts that were allowed and could not be reached; nothing refused those."""
 
     paths: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.paths or self.hosts or self.addresses)

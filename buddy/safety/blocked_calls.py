@@ -23,6 +23,7 @@ _INCIDENTAL = pattern(
     r"| /dev/.* | /proc/.* | .*/\.cache/(?:fontconfig|mesa[^/]*|matplotlib)(?:/.*)? | .*/\.cache"
 )
 """Writes that programs try and do not need."""
+_COMPLAINT = pattern(r"Read-only file system|Permission denied|Operation not permitted|EROFS|EACCES")
 _TWO_DEEP = frozenset({".cache", ".config"})
 _THREE_DEEP = frozenset({".local"})
 
@@ -34,6 +35,17 @@ class OpeningRequest(msgspec.Struct, frozen=True):
     openings: Openings
     outside: bool
     reason: str
+
+
+def mattering(blocked: Blocked, ok: bool, output: str) -> Blocked:
+    """Leave out what a command plainly did without. One that failed needed all of it. Of one that ended well
+    (a pipe or `|| true` hides a failure) a refused host counts, and a refused write that the output complains
+    about by name; what a program tried in silence, and connections beside the proxy, it only probed."""
+    if not ok:
+        return blocked
+    complaints = [line for line in output.splitlines() if _COMPLAINT().search(line)]
+    paths = (path for path in blocked.paths if any(os.path.basename(path) in line for line in complaints))
+    return Blocked(tuple(paths), blocked.hosts, failures=blocked.failures)
 
 
 def opening_request(blocked: Blocked, boundary: Boundary) -> OpeningRequest | None:

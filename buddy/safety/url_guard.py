@@ -67,9 +67,10 @@ class Judged(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """An address that is not fetched, and why."""
+    """An address that is not fetched, and why. `is_failure`: no rule refuses it, it just cannot be found."""
 
     reason: str
+    is_failure: bool = False
 
 
 def judge_url(text: str, exceptions: Sequence[Network] = ()) -> Judged | Refused:
@@ -209,7 +210,7 @@ async def resolve_and_judge(
     try:
         found = await resolver(host, port)
     except OSError as error:
-        return Refused(f"{host} cannot be found: {error.strerror or error}")
+        return Refused(f"{host} cannot be found: {error.strerror or error}", is_failure=True)
     addresses: list[str] = []
     for text in dict.fromkeys(found):
         try:
@@ -220,7 +221,7 @@ async def resolve_and_judge(
         if reason:
             return Refused(f"{host} leads to {address}, which is {reason}; only public addresses are fetched")
         addresses.append(str(address))
-    return tuple(addresses[:MAX_ADDRESSES]) or Refused(f"{host} has no address")
+    return tuple(addresses[:MAX_ADDRESSES]) or Refused(f"{host} has no address", is_failure=True)
 
 
 async def system_resolver(host: str, port: int) -> Sequence[str]:

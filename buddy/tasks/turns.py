@@ -29,16 +29,17 @@ from buddy.agent.host import Agent, Allowed, Decision, Denied, Progress, TurnHos
 from buddy.agent.messages import AssistantMessage, Call, Message, Text, ToolMessage, UserMessage, text_of
 from buddy.agent.provider import ErrorKind, ModelDelta, ModelRequest, Provider
 from buddy.agent.receipt import Receipt
-from buddy.agent.tool import Tool, ToolContext, ToolError, ToolResult
+from buddy.agent.tool import Blocked, Tool, ToolContext, ToolError, ToolResult
 from buddy.extend.folder_instructions import FolderInstructions
 from buddy.llm.governor import GovernedProvider
-from buddy.safety.blocked_calls import OpeningRequest, opening_request
+from buddy.safety.blocked_calls import OpeningRequest, mattering, opening_request
 from buddy.safety.missing_approval import missing_approval
 from buddy.safety.paths import Boundary
 from buddy.safety.policy import Verdict
 from buddy.safety.policy_answers import digest
 from buddy.safety.policy_facts import Facts
 from buddy.safety.rules_words import coverage
+from buddy.safety.sanitise import visible
 from buddy.safety.shell.effects import deletions
 from buddy.safety.shell.verdict import Analysis
 from buddy.sessions.journal import NotSavedError
@@ -256,11 +257,15 @@ class _TaskTurn:
     ) -> ToolResult:
         result = await execute(self._around, call, tool, arguments, progress)
         for _ in range(MOST_OPENED_RUNS):  # what is opened lets a command come to the next thing it needs
-            if not result.blocked or result.ok:
+            blocked = mattering(result.blocked, result.ok, result.text)
+            if not blocked:
                 break
-            result, ran = await self._again(call, tool, arguments, progress, result)
+            result, ran = await self._again(call, tool, arguments, progress, result, blocked)
             if not ran:
                 break
+        if result.blocked.failures:
+            unreached = "".join(f"\n[{visible(sentence)}]" for sentence in result.blocked.failures)
+            result = msgspec.structs.replace(result, text=result.text + unreached)
         told = self._tell_put_back()
         if told:
             notes = "\n".join(f"[{note}]" for note in told)
@@ -276,24 +281,30 @@ class _TaskTurn:
         return told
 
     async def _again(
-        self, call: Call, tool: Tool, arguments: msgspec.Struct, progress: Progress, blocked: ToolResult
+        self,
+        call: Call,
+        tool: Tool,
+        arguments: msgspec.Struct,
+        progress: Progress,
+        result: ToolResult,
+        blocked: Blocked,
     ) -> tuple[ToolResult, bool]:
         """Ask the person to open what the sandbox blocked, and run the call again; tell whether it ran."""
         board, boundary = self._board, self._task.workspace.boundary
-        request = opening_request(blocked.blocked, boundary)
+        request = opening_request(blocked, boundary)
         confinement = board.sandboxing.confinement(call.id)
         if request is None or confinement is None:
-            return blocked, False
+            return result, False
         if not board.attended:
-            return _with_note(blocked, request, "nobody is here to allow that"), False
+            return _with_note(result, request, "nobody is here to allow that"), False
         if request in self._shared.refused_openings:
-            return _with_note(blocked, request, "the person said no to that before"), False
+            return _with_note(result, request, "the person said no to that before"), False
         facts = msgspec.structs.replace(await _facts(self._task, tool, arguments), leaves_sandbox=True)
         board.judged(call.id, facts)
         answer = await self._ask(call, tool, arguments, facts, opening_verdict(request, facts))
         if not isinstance(answer, Allowed):
             self._shared.refused_openings.append(request)
-            return _with_note(blocked, request, "the person said no to that"), False
+            return _with_note(result, request, "the person said no to that"), False
         board.sandboxing.confine(call.id, await opened(confinement, request))
         board.sandboxing.note_allowed(call.id, facts)
         result = await execute(self._around, call, tool, arguments, progress)

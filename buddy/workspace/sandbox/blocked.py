@@ -23,6 +23,7 @@ def blocked_of(profile: SandboxProfile, attempts: Attempts, requests: Sequence[H
         if not path.startswith(_SET_UP) and (is_reserved(profile, path) or not is_writable(profile, path))
     )
     refused = [request for request in requests if request.refusal]
+    failures = (request.failure for request in requests if request.failure)
     hosts = tuple(_where(request) for request in refused if request.is_named)
     unreachable = (f"{_where(request)} ({request.refusal})" for request in refused if not request.is_named)
     addresses = tuple(
@@ -30,7 +31,12 @@ def blocked_of(profile: SandboxProfile, attempts: Attempts, requests: Sequence[H
         for address in attempts.addresses
         if not address.startswith(("127.", "[::1]", "/", "@")) or _is_engine(address)
     )
-    return Blocked(paths, tuple(dict.fromkeys(hosts)), tuple(dict.fromkeys((*unreachable, *addresses))))
+    return Blocked(
+        paths,
+        tuple(dict.fromkeys(hosts)),
+        tuple(dict.fromkeys((*unreachable, *addresses))),
+        tuple(dict.fromkeys(failures)),
+    )
 
 
 def _is_engine(address: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -44,10 +45,17 @@ def is_writable(profile: SandboxProfile, path: str) -> bool:
     """Tell whether the profile lets a command change an absolute, normalised path."""
     if any(is_at_or_below(path, place) for place in profile.protected):
         return False
+    hidden = _deepest(path, profile.hidden)
+    opened = _deepest(path, profile.writable)
+    if not opened and _deepest(path, profile.shown):
+        return False  # it lies on top of the command's own /tmp
     scratch = ("/tmp", "/var/tmp", "/dev/shm", "/dev", "/proc")  # noqa: S108 - inside, these are the command's own
-    open_places = [place for place in (*profile.writable, *scratch) if is_at_or_below(path, place)]
-    hidden = [place for place in profile.hidden if is_at_or_below(path, place)]
-    return max(map(len, open_places), default=0) > max(map(len, hidden), default=0)
+    return max(opened, _deepest(path, scratch)) > hidden
+
+
+def _deepest(path: str, places: Iterable[str]) -> int:
+    """The length of the deepest place a path is or lies in; 0 where it lies in none."""
+    return max((len(place) for place in places if is_at_or_below(path, place)), default=0)
 
 
 def is_reserved(profile: SandboxProfile, path: str) -> bool:

@@ -1,4 +1,5 @@
-"""The only way out of the sandbox: a proxy that opens tunnels (CONNECT) to allowed hosts and keeps a list.
+"""The only way out of the sandbox: a proxy that opens tunnels (CONNECT) to allowed hosts, passes plain http
+requests on to them, and keeps a list.
 
 A host is allowed by its name, exactly or with its subdomains (`.example.org`); it is resolved here, every
 address is judged by where it leads, and the tunnel goes to a judged address. Each command has a password of
@@ -14,9 +15,11 @@ import contextlib
 import secrets
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from ipaddress import ip_network
 
 import msgspec
 
+from buddy.agent.pattern import pattern
 from buddy.safety.addresses import Network
 from buddy.safety.sanitise import visible
 from buddy.safety.url_guard import Refused, Resolver, canonical_host, judge_url, resolve_and_judge
@@ -30,16 +33,23 @@ MAX_REQUESTS = 200
 """Different hosts that are kept of one command."""
 _PIECE_BYTES = 64 * 1024
 _HTTPS = 443
+_ANY_NETWORK = (ip_network("0.0.0.0/0"), ip_network("::/0"))
+_PLAIN_LINE = pattern(r"([A-Z]{1,20}) ((?i:http)://[^\s/?#@\\]+)([/?][!-~]*|) HTTP/1\.[01]")
+_FIELD = pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\x00-\x08\x0a-\x1f\x7f]*")
+_LENGTH = pattern(r"[0-9]{1,15}")
+_HOP_FIELDS = frozenset({"host", "connection", "keep-alive", "te", "trailer", "upgrade"})
+"""Fields that are for the next hop alone, and the host, which the address says."""
 
 
 class HostRequest(msgspec.Struct, frozen=True):
-    """One command's wish to reach a host. `refusal` is "" when the tunnel was opened; `is_named`: a rule for
-    the host's name is what is missing."""
+    """One command's wish to reach a host. `refusal` is "" when nothing forbids it; `is_named`: a rule for the
+    host's name is what is missing. `failure`: why an allowed host was not reached."""
 
     host: str
     port: int
     refusal: str
     is_named: bool = True
+    failure: str = ""
 
 
 class Pass(msgspec.Struct):
@@ -121,62 +131,79 @@ class SandboxProxy:
                 'Proxy-Authenticate: Basic realm="buddy"\r\n',
             )
             return
-        refusal, addresses = await self._judge(request, holder)
+        judged = await self._judge(request, holder)
         is_named = bool(request.host) and not self._is_open(request, holder)
-        holder.note(HostRequest(request.host or request.target, request.port, refusal, is_named))
-        if refusal:
-            await _refuse(writer, "403 Forbidden", refusal)
+        made = HostRequest(request.host or request.target, request.port, "", is_named)
+        if isinstance(judged, Refused) and not judged.is_failure:
+            holder.note(msgspec.structs.replace(made, refusal=judged.reason))
+            await _refuse(writer, "403 Forbidden", judged.reason)
             return
-        await self._tunnel(reader, writer, request.port, addresses)
+        opened = None if isinstance(judged, Refused) else await _connect(judged, request.port)
+        if opened is None:
+            failure = judged.reason if isinstance(judged, Refused) else f"{_where(request)} does not answer"
+            holder.note(msgspec.structs.replace(made, failure=failure))
+            await _refuse(writer, "502 Bad Gateway", failure)
+            return
+        holder.note(made)
+        await _pass_on(request, reader, writer, *opened)
 
-    async def _judge(self, request: _Request, holder: Pass) -> tuple[str, Sequence[str]]:
-        """Return why a request is refused, or "" and where its host leads."""
-        if request.method != "CONNECT":
-            shown = visible(request.line[:200])
-            return f"only https goes through the sandbox's proxy, found {shown}", ()
+    async def _judge(self, request: _Request, holder: Pass) -> tuple[str, ...] | Refused:
+        """Return where a request's host leads, or why it is not reached."""
         if not request.host:
-            return "the host cannot be read", ()
+            return Refused(request.fault or "the host cannot be read")
         if self._tunnels > MAX_TUNNELS:
-            return f"more than {MAX_TUNNELS} connections at once", ()
+            return Refused(f"more than {MAX_TUNNELS} connections at once")
         if not self._is_open(request, holder):
-            where = request.host if request.port == _HTTPS else f"{request.host}:{request.port}"
-            return f'{where} is not an allowed host; [sandbox] hosts = ["{where}"] allows it', ()
+            where = _where(request)
+            return Refused(f'{where} is not an allowed host; [sandbox] hosts = ["{where}"] allows it')
+        if request.fault:
+            return Refused(request.fault)
         networks = self._networks()
         judged = judge_url(f"https://{_bracketed(request.host)}:{request.port}/", networks)
         if isinstance(judged, Refused):
-            return judged.reason, ()
+            return judged
         if judged.address:
-            return "", (judged.address,)
-        addresses = await resolve_and_judge(judged.host, request.port, self._resolver, networks)
-        return (addresses.reason, ()) if isinstance(addresses, Refused) else ("", addresses)
+            return (judged.address,)
+        return await resolve_and_judge(judged.host, request.port, self._resolver, networks)
 
     def _is_open(self, request: _Request, holder: Pass) -> bool:
         return is_allowed(request.host, request.port, (*holder.hosts, *self._allowed()))
 
-    async def _tunnel(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int, addresses: Sequence[str]
-    ) -> None:
-        opened = await _connect(addresses, port)
-        if opened is None:
-            await _refuse(writer, "502 Bad Gateway", "the host does not answer")
-            return
-        far_reader, far_writer = opened
-        try:
-            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            await writer.drain()
-            await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
-        finally:
-            far_writer.close()
-
 
 class _Request(msgspec.Struct, frozen=True):
-    method: str
-    line: str
+    """The head of a request. `forward` is what a plain http request becomes for its host, b"" for a tunnel;
+    `body_bytes` follow it. `fault`: why it is not passed on, wherever it leads."""
+
     target: str
     host: str
     port: int
     name: str
     password: str
+    forward: bytes = b""
+    body_bytes: int = 0
+    fault: str = ""
+
+
+async def _pass_on(
+    request: _Request,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    far_reader: asyncio.StreamReader,
+    far_writer: asyncio.StreamWriter,
+) -> None:
+    """Serve a tunnel until one side ends, or one plain request and its answer."""
+    try:
+        if request.forward:
+            far_writer.write(request.forward)
+            await asyncio.gather(
+                _copy_exactly(reader, far_writer, request.body_bytes), _copy(far_reader, writer)
+            )
+            return
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await writer.drain()
+        await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+    finally:
+        far_writer.close()
 
 
 def is_allowed(host: str, port: int, rules: Sequence[str]) -> bool:
@@ -195,15 +222,51 @@ def is_allowed(host: str, port: int, rules: Sequence[str]) -> bool:
 
 def _parse(head: bytes) -> _Request:
     """Read the request line and the password; whatever cannot be read is empty."""
-    line, *fields = head.decode("latin-1").split("\r\n")
+    line, *fields = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     method, _, rest = line.partition(" ")
-    host, _, port = rest.rpartition(" ")[0].rpartition(":")
-    number = int(port) if port.isascii() and port.isdecimal() and len(port) < 6 else 0
+    target, _, _version = rest.rpartition(" ")
     given = next((text for text in fields if text.lower().startswith("proxy-authorization:")), "")
     name, password = _credentials(given.partition(":")[2].strip())
+    if method != "CONNECT":
+        return _plain(line, fields, _Request(visible(target[:200]), "", 0, name, password))
+    host, _, port = target.rpartition(":")
+    number = int(port) if port.isascii() and port.isdecimal() and len(port) < 6 else 0
     known = host[1:-1] if host.startswith("[") else canonical_host(host)
-    readable = method == "CONNECT" and 0 < number < 65536
-    return _Request(method, line, rest.rpartition(" ")[0], known if readable else "", number, name, password)
+    return _Request(target, known if 0 < number < 65536 else "", number, name, password)
+
+
+def _plain(line: str, fields: Sequence[str], asked: _Request) -> _Request:
+    """Read a request for an http:// address and make the one that its host gets: for one address, one host,
+    one body of a known length and one answer, so that no two programs read it differently."""
+    found = _PLAIN_LINE().fullmatch(line)
+    if found is None:
+        return msgspec.structs.replace(asked, fault="only http and https go through the sandbox's proxy")
+    method, scheme_host, target = found.groups()
+    url = judge_url(scheme_host, _ANY_NETWORK)  # for its parts: `_judge` says where it may lead
+    if isinstance(url, Refused):
+        return msgspec.structs.replace(asked, fault=url.reason)
+    asked = msgspec.structs.replace(asked, host=url.host, port=url.port)
+    if not all(map(_FIELD().fullmatch, fields)):
+        return msgspec.structs.replace(asked, fault="a header field cannot be read")
+    named = [(name.lower(), text) for name, _, text in (field.partition(":") for field in fields)]
+    lengths = [text.strip(" \t") for name, text in named if name == "content-length"]
+    if any(name == "transfer-encoding" for name, _ in named):
+        return msgspec.structs.replace(
+            asked, fault="a body needs a Content-Length here, no Transfer-Encoding"
+        )
+    if len(lengths) > 1 or not all(_LENGTH().fullmatch(text) for text in lengths):
+        return msgspec.structs.replace(asked, fault="the Content-Length cannot be read")
+    listed = (text for name, text in named if name == "connection")
+    dropped = {word.strip().lower() for text in listed for word in text.split(",")} - {"content-length"}
+    kept = (
+        field
+        for field, (name, _) in zip(fields, named, strict=True)
+        if name not in dropped | _HOP_FIELDS and not name.startswith("proxy-")
+    )
+    path = target if target.startswith("/") else f"/{target}"
+    head = (f"{method} {path} HTTP/1.1", f"Host: {url.authority}", *kept, "Connection: close", "", "")
+    forward = "\r\n".join(head).encode("latin-1")
+    return msgspec.structs.replace(asked, forward=forward, body_bytes=int(lengths[0]) if lengths else 0)
 
 
 def _credentials(text: str) -> tuple[str, str]:
@@ -215,6 +278,10 @@ def _credentials(text: str) -> tuple[str, str]:
     except (binascii.Error, UnicodeDecodeError):
         return "", ""
     return name, password
+
+
+def _where(request: _Request) -> str:
+    return request.host if request.port == _HTTPS else f"{request.host}:{request.port}"
 
 
 def _bracketed(host: str) -> str:
@@ -251,3 +318,14 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     with contextlib.suppress(OSError, RuntimeError):
         if writer.can_write_eof():
             writer.write_eof()
+
+
+async def _copy_exactly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, count: int) -> None:
+    """Pass so many bytes on and no more: what follows them would be a second request."""
+    with contextlib.suppress(OSError):
+        while count and (piece := await reader.read(min(count, _PIECE_BYTES))):
+            count -= len(piece)
+            writer.write(piece)
+            await writer.drain()
+    if count:
+        writer.close()  # the body was cut: nobody waits for an answer to it
