@@ -42,6 +42,7 @@ from buddy.tools.write import (
 from buddy.workspace.content import decode, line_count
 from buddy.workspace.files import Loaded
 from buddy.workspace.linediff import compared
+from buddy.workspace.undo import UndoLog
 from buddy.workspace.views import FileViews, changed_lines
 
 ALIASES = {"input": "patch", "patch_text": "patch", "patchText": "patch", "diff": "patch"}
@@ -140,7 +141,7 @@ def _added(
     if before is not None and before.data:
         require_known(target, before, ctx.service(FileViews).get(target.real), "replacing it whole")
     if before is None:
-        require_not_taken_away(target, ctx.service(FileViews))
+        require_not_taken_away(target, ctx.service(FileViews), ctx.service(UndoLog))
     refuse_unfinished(content, before, target)
     data, _ = new_bytes(content, before)
     done = "created" if before is None else "replaced"

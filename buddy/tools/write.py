@@ -21,6 +21,7 @@ from buddy.workspace.content import EMPTY, Content, decode, line_count, with_lin
 from buddy.workspace.files import Loaded
 from buddy.workspace.linediff import compared
 from buddy.workspace.merge import Merged, merge
+from buddy.workspace.undo import UndoLog
 from buddy.workspace.views import FileViews, View, changed_lines
 
 ALIASES = {
@@ -64,10 +65,11 @@ def require_current(target: Located, before: Loaded, view: View, doing: str) -> 
         )
 
 
-def require_not_taken_away(target: Located, views: FileViews) -> None:
-    """Refuse, once, to bring back what somebody took away since the model saw it. Raises `ToolError`."""
+def require_not_taken_away(target: Located, views: FileViews, log: UndoLog) -> None:
+    """Refuse, once, to bring back what somebody took away since the model saw it; what the person's own /undo
+    took away is a new file again. Raises `ToolError`."""
     view = views.get(target.real)
-    if view is not None and view.text:
+    if view is not None and view.text and not log.took_away(target.real, view.digest):
         views.gone(target.real)
         raise ToolError(
             f"{target.shown} was there when you read it: it was deleted or moved since then. Nothing was "
@@ -128,7 +130,7 @@ class _Planner:
         target = targets[0]
         before = loader(target)
         if before is None:
-            require_not_taken_away(target, ctx.service(FileViews))
+            require_not_taken_away(target, ctx.service(FileViews), ctx.service(UndoLog))
         refuse_unfinished(self._content, before, target)
         if before is not None and before.data:
             view = ctx.service(FileViews).get(target.real)

@@ -66,6 +66,7 @@ class UndoLog:
         self._taken: dict[int, tuple[FileVersions, ...]] = {}
         self._folders: dict[int, tuple[FolderVersions, ...]] = {}
         self._changes = Changes()
+        self._taken_away: dict[str, str] = {}
         self.switched = 0
         self._last = 0
         self._loaded = False
@@ -166,12 +167,19 @@ class UndoLog:
         with self._guard:
             return self._changes.folders(position)
 
+    def took_away(self, real: str, digest: str) -> bool:
+        """Tell whether an undo or a redo removed this file last, and it had this content then."""
+        with self._guard:
+            return bool(digest) and self._taken_away.get(real) == digest
+
     def content(self, digest: str) -> bytes | None:
         """A content that was kept, None for `NOTHING`. Raises `ToolError` when it is gone."""
         return content_of(self._blobs, digest)
 
     def _add(self, entry: UndoEntry) -> None:
         self._changes.add(entry, entry.files)
+        for file in entry.files:
+            self._taken_away.pop(file.real, None)
         self._entries[entry.id] = entry
         # A new edit ends redoing: what was taken back neither comes back nor stands.
         for id_ in [done for done in self._undone if self._entries[done].task_id == entry.task_id]:
@@ -255,6 +263,10 @@ class UndoLog:
         else:
             switched = switch(files, folders, self._blobs, self.disk, merging=merging)
         self._changes.add(entry, switched.files, switched.folders)
+        for file in switched.files:
+            self._taken_away.pop(file.real, None)
+            if file.after == NOTHING:
+                self._taken_away[file.real] = file.before
         self.switched += 1
         return switched
 

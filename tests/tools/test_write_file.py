@@ -104,6 +104,32 @@ async def test_what_somebody_took_away_is_not_brought_back_unawares(desk: Desk) 
     assert "It was there when you read it" in await desk.ask(edit_file, path="c.txt", old="x", new="y")
 
 
+async def test_WALK_6_what_an_undo_removed_is_a_new_file_again(desk: Desk) -> None:
+    patch = "*** Begin Patch\n*** Add File: a.txt\n+mine\n*** End Patch"
+    again: tuple[tuple[Tool, dict[str, Any]], ...] = (
+        (write_file, {"path": "a.txt", "content": "mine\n"}),
+        (apply_patch, {"patch": patch}),
+    )
+    for tool, arguments in again:
+        await desk.call(tool, **arguments)
+        desk.undo.undo(desk.locks)
+        assert not (desk.root / "a.txt").exists()
+        await desk.call(tool, **arguments)  # not refused: it is known who removed it
+        assert desk.bytes("a.txt") == b"mine\n"
+        # What somebody else deletes afterwards is protected as before.
+        (desk.root / "a.txt").unlink()
+        assert "deleted or moved since" in await desk.ask(tool, **arguments)
+
+
+async def test_WALK_6_a_file_removed_after_a_redo_is_not_the_undo_any_more(desk: Desk) -> None:
+    arguments = {"path": "a.txt", "content": "mine\n"}
+    await desk.call(write_file, **arguments)
+    desk.undo.undo(desk.locks)
+    desk.undo.redo(desk.locks)
+    (desk.root / "a.txt").unlink()
+    assert "deleted or moved since" in await desk.ask(write_file, **arguments)
+
+
 @pytest.mark.parametrize("name", ["a.py", "new.py"])
 async def test_what_is_wrapped_around_a_whole_file_is_not_written(desk: Desk, name: str) -> None:
     desk.put("a.py", "x = 1\n")
