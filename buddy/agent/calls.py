@@ -11,7 +11,7 @@ import msgspec
 
 from buddy.agent.display import Plain
 from buddy.agent.events import MissingApproval, ToolProgress
-from buddy.agent.host import Allowed, Decision, Denied, Withdrawn
+from buddy.agent.host import Allowed, Decision, Denied, Unworkable, Withdrawn
 from buddy.agent.loop_guard import NOTICE_TEXT, STOP_AT
 from buddy.agent.messages import SKIPPED_TEXT, Call, ResultStatus, ToolMessage
 from buddy.agent.schedule import groups
@@ -157,6 +157,8 @@ async def _decided(turn: Turn, one: _Ready, decision: Decision | None) -> _Close
             return _guarded(turn, one, status, result)
         case Denied(reason, missing):
             return _guarded(turn, one, "denied", _said(f"denied: {reason}"), missing)
+        case Unworkable(reason):
+            return _guarded(turn, one, "error", _said(f"failed: {reason}"))
         case Withdrawn():
             return _Closed(turn.close_call(one.call, "skipped", _said(SKIPPED_TEXT)), None)
 

@@ -92,7 +92,13 @@ class Withdrawn(msgspec.Struct, frozen=True):
     """The question was taken back because the person sent new instructions."""
 
 
-Decision = Allowed | Denied | Withdrawn
+class Unworkable(msgspec.Struct, frozen=True):
+    """Nobody said no: the call would fail by itself, and asking about it is pointless."""
+
+    reason: str
+
+
+Decision = Allowed | Denied | Withdrawn | Unworkable
 Progress = Callable[[str], None]
 
 

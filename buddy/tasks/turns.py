@@ -25,7 +25,7 @@ from buddy.agent.events import (
     ToolFinished,
     TurnFinished,
 )
-from buddy.agent.host import Agent, Allowed, Decision, Denied, Progress, TurnHost
+from buddy.agent.host import Agent, Allowed, Decision, Denied, Progress, TurnHost, Unworkable
 from buddy.agent.messages import AssistantMessage, Call, Message, Text, ToolMessage, UserMessage, text_of
 from buddy.agent.provider import ErrorKind, ModelDelta, ModelRequest, Provider
 from buddy.agent.receipt import Receipt
@@ -400,7 +400,7 @@ class _TaskTurn:
                 place = task.workspace.boundary
                 preview = await asyncio.to_thread(_with_deletions, preview, facts.shell, place)
         except ToolError as error:
-            return Denied(f"{tool.name} would fail: {error}")
+            return Unworkable(str(error))
         always = coverage(verdict.rules_to_save, facts)
         session = coverage(verdict.rules_for_session, facts)
         shown = digest(call, preview, verdict.reason, always, session)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from buddy.agent.display import Display
 from buddy.agent.events import (
     AgentUiEvent,
     ApprovalRequested,
@@ -20,10 +22,11 @@ from buddy.agent.events import (
     ToolCallDelta,
     ToolFinished,
     ToolProgress,
+    TurnFinished,
 )
 from buddy.agent.messages import ToolMessage, text_of
 from buddy.agent.provider import Finished, TextPiece
-from buddy.agent.tool import Access, ToolContext, tool
+from buddy.agent.tool import Access, ToolContext, ToolError, tool
 from buddy.tasks.events import HIGH_WATER_CHARS, EventHub
 from buddy.tasks.inbox import AnswerRefused
 from tests.agent.laws import calls, says
@@ -310,6 +313,25 @@ async def test_SEC_042_a_question_about_a_protected_path_outlives_every_mode(tmp
             inbox.answer(left.event.request_id, left.event.digest, "session")
         inbox.answer(left.event.request_id, left.event.digest, "denied")
         await desk.board.wait(2)
+
+
+def no_room(_ctx: ToolContext, arguments: Any) -> Display:
+    raise ToolError(f"{arguments.path} is a folder")
+
+
+async def test_WALK_12_a_call_that_would_fail_has_failed_and_was_not_denied(tmp_path: Path) -> None:
+    @tool(risk="medium", access=lambda arguments: Access(writes=(arguments.path,)), preview=no_room)
+    async def put(ctx: ToolContext, path: str) -> str:
+        """Put."""
+        return "never run"
+
+    async with board_desk(tmp_path, put) as desk:
+        desk.script(calls(("c", "put", '{"path": "a.txt"}')), says("ok"))
+        reader = desk.board.reader()
+        await desk.turn(1, "go")
+        assert results(desk, 1) == [("error", "failed: a.txt is a folder")]
+        (end,) = [one for one in events_of(reader.drain()) if isinstance(one, TurnFinished)]
+        assert (end.refused, end.failed) == (0, 1)
 
 
 async def test_standing_no_denies_what_waits(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ async def test_WALK_6_what_an_undo_removed_is_a_new_file_again(desk: Desk) -> No
 
 
 async def test_WALK_6_a_file_removed_after_a_redo_is_not_the_undo_any_more(desk: Desk) -> None:
-    arguments = {"path": "a.txt", "content": "mine\n"}
+    arguments: dict[str, Any] = {"path": "a.txt", "content": "mine\n"}
     await desk.call(write_file, **arguments)
     desk.undo.undo(desk.locks)
     desk.undo.redo(desk.locks)
