@@ -6,6 +6,7 @@ Each way is judged before it is named: nobody is sent round again for nothing.
 from __future__ import annotations
 
 import os
+import shlex
 
 from buddy.agent.events import MissingApproval
 from buddy.safety.policy import Facts, Verdict, judge
@@ -22,9 +23,8 @@ def missing_approval(facts: Facts, verdict: Verdict, policy: Policy, now: float)
     """The approval a call lacked, with the mode and the rules that would have let it run."""
     # No wider mode than edit is ever suggested.
     mode = "edit" if policy.mode in ("plan", "ask") and _runs(facts, policy, now, mode="edit") else ""
-    entries = _entries(facts)
-    usable = bool(entries) and all(_is_printable(entry) for entry in entries)
-    rules = entries if usable and _runs(facts, policy, now, entries=entries) else ()
+    usable = (entries for entries in (_entries(facts), _entries_of_parts(facts)) if _are_printable(entries))
+    rules = next((entries for entries in usable if _runs(facts, policy, now, entries=entries)), ())
     return MissingApproval(verdict.reason, mode, rules)
 
 
@@ -50,8 +50,18 @@ def _entries(facts: Facts) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{name}({_pattern(facts.root, path.real)})" for path in paths))
 
 
+def _entries_of_parts(facts: Facts) -> tuple[str, ...]:
+    """A rule for each command of a line that is not known to only read: rules are matched part by part."""
+    parts = facts.shell.commands if facts.shell is not None else ()
+    return tuple(dict.fromkeys(f"Bash({shlex.join(one.argv)})" for one in parts if one.level != "core"))
+
+
 def _pattern(root: str, path: str) -> str:
     return os.path.relpath(path, root) if path.startswith(root + "/") else f"/{path}"
+
+
+def _are_printable(entries: tuple[str, ...]) -> bool:
+    return bool(entries) and all(map(_is_printable, entries))
 
 
 def _is_printable(entry: str) -> bool:

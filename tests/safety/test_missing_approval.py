@@ -1,0 +1,67 @@
+"""The ways named to let a call run that lacked an approval: each one works, and covers nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from buddy.safety.missing_approval import missing_approval
+from buddy.safety.policy_facts import Facts
+from buddy.safety.policy_state import Policy
+from buddy.safety.rules import RuleSet
+from buddy.safety.rules_claude import rules_of_claude
+from tests.shell_desk import ShellDesk, make_desk
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> ShellDesk:
+    return make_desk(tmp_path)
+
+
+def command(desk: ShellDesk, text: str) -> Facts:
+    return Facts(
+        tool="run_shell",
+        risk="high",
+        root=str(desk.root),
+        home=str(desk.home),
+        anything=True,
+        shell=desk.analyse(text),
+    )
+
+
+def named(desk: ShellDesk, text: str) -> tuple[str, ...]:
+    facts, policy = command(desk, text), Policy(RuleSet())
+    return missing_approval(facts, policy.consider(facts, 0.0), policy, 0.0).rules
+
+
+def runs(desk: ShellDesk, text: str, entries: tuple[str, ...]) -> bool:
+    policy = Policy(rules_of_claude({"allow": list(entries)}, "user", "--allow"))
+    return policy.consider(command(desk, text), 0.0).decision == "allow"
+
+
+@pytest.mark.parametrize(
+    ("text", "entries"),
+    [
+        ("touch z", ("Bash(touch z)",)),
+        ("ls && touch z", ("Bash(touch z)",)),
+        ("touch z; ls; touch z", ("Bash(touch z)",)),
+        ("touch a && mkdir b", ("Bash(touch a)", "Bash(mkdir b)")),
+        ("ls && touch 'two words'", ("Bash(touch 'two words')",)),
+    ],
+)
+def test_WALK_8_a_line_of_commands_is_allowed_by_a_rule_for_each(
+    desk: ShellDesk, text: str, entries: tuple[str, ...]
+) -> None:
+    assert named(desk, text) == entries
+    assert runs(desk, text, entries)
+    assert not runs(desk, f"{text} && rm z", entries)
+    assert not runs(desk, "touch other", entries)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["ls && touch $X", "touch z > ~/.bashrc", "rm -rf / && touch z", "ls && touch '*'", "if touch z; then"],
+)
+def test_WALK_8_no_rule_is_named_where_none_would_be_exact(desk: ShellDesk, text: str) -> None:
+    assert named(desk, text) == ()
