@@ -80,7 +80,7 @@ async def test_a_blocked_folder_is_named_by_the_one_to_open(folder: Path) -> Non
 
 @requires("bwrap")
 async def test_a_name_created_by_racing_is_told_to_model_and_person(folder: Path) -> None:
-    command = f"{sys.executable} -I race.py mkdir .codexx .codex"
+    command = f"{os.path.realpath(sys.executable)} -I race.py mkdir .codexx .codex"
     async with FakeLLM([reply(call("run_shell", command=command)), reply("Done.")]) as server:
         desk = confined_desk(folder, server)
         (desk.repo / "race.py").write_text(RACE)

@@ -18,6 +18,9 @@ from tests.sandbox_desk import LOOKS, SandboxDesk, sandbox_desk
 
 LEVELS = [pytest.param(3, marks=requires("bwrap")), pytest.param(2, marks=requires("landlock"))]
 
+PYTHON = os.path.realpath(sys.executable)
+"""Not the virtual environment's: that one may lie below `/tmp`, which is empty inside."""
+
 RACE = """
 import ctypes, os, sys, threading, time
 end = time.monotonic() + 40
@@ -72,7 +75,7 @@ def prepare(desk: SandboxDesk) -> None:
 
 
 def race(how: str, harmless: str, wanted: str) -> str:
-    return f"{sys.executable} -I race.py {how} {harmless} {wanted}"
+    return f"{PYTHON} -I race.py {how} {harmless} {wanted}"
 
 
 def quarantined(desk: SandboxDesk) -> list[Path]:
@@ -110,7 +113,7 @@ async def test_what_landlock_lets_a_race_change_gets_its_content_back(wanted: st
         prepare(desk)
         path = desk.work / wanted
         before = path.read_bytes()
-        command = f"{sys.executable} -I overwrite.py {wanted}"
+        command = f"{PYTHON} -I overwrite.py {wanted}"
         (desk.work / "overwrite.py").write_text(OVERWRITE)
         ran = await desk.run(command, desk.confinement(), limit_s=120)
         told = desk.sandbox.take_put_back()
