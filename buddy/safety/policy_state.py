@@ -18,12 +18,14 @@ CYCLE: tuple[Mode, ...] = ("plan", "ask", "edit", "auto")
 
 
 class LogEntry(msgspec.Struct, frozen=True):
-    """One decision as `/permissions` shows it: when, about what, what came out and why."""
+    """One decision as `/permissions` shows it: when, about what, what came out and why. `answer`: who ended
+    the question and with what, "" where there was none or it still waits."""
 
     at: float
     tool: str
     subject: str
     verdict: Verdict
+    answer: str = ""
 
 
 class Policy:
@@ -46,6 +48,15 @@ class Policy:
         verdict = self.consider(facts, now)
         self.log.append(LogEntry(now, facts.tool, _subject(facts), verdict))
         return verdict
+
+    def log_answer(self, facts: Facts, verdict: Verdict, answer: str, now: float) -> None:
+        """Write into the log who ended the question this verdict put, and with what. A question that came
+        while the call ran (about the sandbox) gets a row of its own."""
+        for at in reversed(range(len(self.log))):
+            if self.log[at].verdict is verdict:
+                self.log[at] = msgspec.structs.replace(self.log[at], answer=answer)
+                return
+        self.log.append(LogEntry(now, facts.tool, _subject(facts), verdict, answer))
 
     def consider(self, facts: Facts, now: float) -> Verdict:
         """Judge one call without a trace: for tests of rules, and for open questions after something changed
@@ -91,6 +102,6 @@ class Policy:
 def _subject(facts: Facts) -> str:
     if facts.shell is not None:
         return facts.shell.command
-    paths = [path.shown for path in (*facts.writes, *facts.reads)]
+    paths = list(dict.fromkeys(path.shown for path in (*facts.writes, *facts.reads)))
     more = f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else ""
     return facts.host or ", ".join(paths[:MAX_NAMED]) + more

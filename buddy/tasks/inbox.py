@@ -111,7 +111,7 @@ class Inbox:
         elif answer == "rule":
             self._save(saved)
             self._policy.learn(saved)
-        self._close(request, answer, "you", decision)
+        self._close(request, answer, "you", decision, words)
         if answer in ("session", "rule"):
             self.reconsider()
 
@@ -131,8 +131,11 @@ class Inbox:
             elif verdict.decision == "deny":
                 self._close(request, "denied", verdict.decided_by, Denied(verdict.reason))
 
-    def _close(self, request: OpenRequest, answer: ApprovalAnswer, by: str, decision: Decision) -> None:
+    def _close(
+        self, request: OpenRequest, answer: ApprovalAnswer, by: str, decision: Decision, words: str = ""
+    ) -> None:
         event = ApprovalResolved(request.event.request_id, answer, by)
+        self._policy.log_answer(request.facts, request.verdict, _in_words(answer, by, words), self._wall())
         del self._open[event.request_id]
         # The record needs no waiting: an answer that is lost with the machine is asked for again.
         recording = asyncio.ensure_future(_awaited(self._record(request.task_id, event)))
@@ -144,6 +147,18 @@ class Inbox:
 
 
 _NO_WORDS = "the person said no"
+_YES = {"once": "once", "session": "for this session", "rule": "saved as a rule"}
+
+
+def _in_words(answer: ApprovalAnswer, by: str, words: str) -> str:
+    """The end of a question for the log of decisions: who, and what."""
+    if answer == "withdrawn":
+        return f"withdrawn: {by}"
+    if by != "you":
+        return f"{'denied' if answer == 'denied' else 'allowed'} by {by}"
+    if answer == "denied":
+        return f"you denied: {words}" if words else "you denied"
+    return f"you, {_YES[answer]}"
 
 
 async def _awaited(work: Awaitable[None]) -> None:

@@ -384,7 +384,9 @@ class _TaskTurn:
         if verdict.decision == "deny":
             return Denied(verdict.reason), facts
         if not board.attended:
-            missing = missing_approval(facts, verdict, board.policy, board.clock.wall())
+            now = board.clock.wall()
+            missing = missing_approval(facts, verdict, board.policy, now)
+            board.policy.log_answer(facts, verdict, "nobody was here to answer", now)
             reason = f"it needs an approval and nobody is here to give it ({verdict.reason})"
             return Denied(reason, missing), facts
         return await self._ask(call, tool, arguments, facts, verdict), facts

@@ -169,7 +169,7 @@ async def test_standing_answers_settle_what_waits(tmp_path: Path) -> None:
         await desk.hints("mode: edit")
         await desk.said("/mode wild", "the mode is one of plan, ask, edit, auto; found 'wild'")
         await desk.said("/mode yolo", "yolo")
-        await desk.said("/permissions log", "deny", "write_file")
+        await desk.said("/permissions log", "denied", "write_file")
         await desk.said("/permissions test git push", "ask")
         desk.say("/plan")
         await desk.hints("mode: plan")

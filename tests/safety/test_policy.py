@@ -489,3 +489,10 @@ def test_RU_B1_an_ask_rule_beside_the_floor_is_named_after_it(desk: ShellDesk) -
     ruled = decide(given, rules=rules(Rule("shell", "ask", "user")))
     assert ruled.floor
     assert ruled.reason.startswith(alone + "; ")
+
+
+def test_WALK_7_the_log_names_a_file_that_is_read_and_written_once(desk: ShellDesk) -> None:
+    both = paths(desk, "src/main.py")
+    policy = Policy(NOTHING)
+    policy.decide(facts(desk, writes=both, reads=both), 0.0)
+    assert policy.log[-1].subject == both[0].shown

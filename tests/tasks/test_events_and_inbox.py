@@ -315,6 +315,41 @@ async def test_SEC_042_a_question_about_a_protected_path_outlives_every_mode(tmp
         await desk.board.wait(2)
 
 
+async def test_WALK_7_the_log_says_who_ended_each_question_and_with_what(tmp_path: Path) -> None:
+    async with board_desk(tmp_path, act) as desk:
+        inbox = desk.board.inbox
+        first, second = await two_questions(desk)
+        assert [one.answer for one in desk.policy.log] == ["", ""]
+        inbox.answer(second.request_id, second.digest, "denied", words="use pytest")
+        inbox.answer(first.request_id, first.digest, "once")
+        await asyncio.gather(desk.board.wait(2), desk.board.wait(3))
+        assert [one.answer for one in desk.policy.log] == ["you, once", "you denied: use pytest"]
+        for number, answer in enumerate(("denied", "session"), 4):
+            desk.script(calls(("c", "act", f'{{"path": "{answer}"}}')), says("ok"), model=answer)
+            desk.board.open(model=answer)
+            desk.board.submit(number, "go")
+            request = await desk.asked()
+            inbox.answer(request.request_id, request.digest, answer)
+            await desk.board.wait(number)
+        assert [one.answer for one in desk.policy.log][2:] == ["you denied", "you, for this session"]
+
+
+async def test_WALK_7_the_log_says_what_ended_a_question_without_the_person(tmp_path: Path) -> None:
+    async with board_desk(tmp_path, act) as desk:
+        await two_questions(desk)
+        inbox = desk.board.inbox
+        inbox.withdraw(2, "new instructions")
+        desk.policy.set_mode("edit")
+        inbox.reconsider()
+        await asyncio.gather(desk.board.wait(2), desk.board.wait(3))
+        assert [one.answer for one in desk.policy.log] == ["withdrawn: new instructions", "allowed by mode"]
+    (tmp_path / "b").mkdir()
+    async with board_desk(tmp_path / "b", act, attended=False) as desk:
+        desk.script(calls(("c", "act", '{"path": "a.txt"}')), says("ok"))
+        await desk.turn(1, "go")
+        assert [one.answer for one in desk.policy.log] == ["nobody was here to answer"]
+
+
 def no_room(_ctx: ToolContext, arguments: Any) -> Display:
     raise ToolError(f"{arguments.path} is a folder")
 

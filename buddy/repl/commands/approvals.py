@@ -171,12 +171,14 @@ def _row(one: Grant | Rule, now: float, *, used: bool) -> tuple[str, str, str]:
 
 def _log(context: Context) -> None:
     entries = list(context.desk.policy.log)[-30:]
-    rows = tuple(
-        (_at(one), one.verdict.decision, one.tool, one.subject, one.verdict.reason) for one in entries
-    )
+    rows = tuple((_at(one), _decision(one), one.tool, one.subject, one.verdict.reason) for one in entries)
     if not rows:
         raise CommandError("nothing was decided yet")
     context.stage.print(Table(("at", "decision", "tool", "about", "why"), rows))
+
+
+def _decision(entry: LogEntry) -> str:
+    return entry.answer or {"allow": "allowed", "deny": "denied", "ask": "asked"}[entry.verdict.decision]
 
 
 def _at(entry: LogEntry) -> str:
