@@ -157,9 +157,9 @@ async def run_screen(
         front.stop.set()
         await _settled(sitting)
         for text in controller.unsent():  # left before there was a session
-            sys.stdout.write(f"not sent: {clean(text)}\n")
+            tell(f"not sent: {clean(text)}\n", sys.stdout)
         if front.farewell:  # after a crash too: nothing of the session is lost
-            sys.stdout.write(front.farewell + "\n")
+            tell(front.farewell + "\n", sys.stdout)
     return front.code or code
 
 

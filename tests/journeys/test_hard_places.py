@@ -317,6 +317,9 @@ async def test_REL_059_a_closed_terminal_stops_the_tasks_and_saves_the_session(t
             await asyncio.sleep(1.0)
             terminal.hang_up()
             assert await _ended(terminal, 50.0), f"{terminal.process.pid} still runs"
+            assert terminal.process.returncode == 129
+        logs = (desk.home / ".local/state/buddy/logs").glob("*")
+        assert [one.name for one in logs if "Traceback" in one.read_text()] == []
         assert await desk.prompts() == ["stream"]
         await server.ended(1)
         assert server.requests[0].outcome == "aborted"
