@@ -77,7 +77,9 @@ class Agent(msgspec.Struct, frozen=True):
 
 
 class Allowed(msgspec.Struct, frozen=True):
-    """The call may run."""
+    """The call may run. `by_person`: the person answered this very request."""
+
+    by_person: bool = False
 
 
 class Denied(msgspec.Struct, frozen=True):

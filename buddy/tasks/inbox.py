@@ -104,7 +104,7 @@ class Inbox:
         if (answer == "session" and not remembered) or (answer == "rule" and not saved):
             raise AnswerRefused("This call can't be remembered. Answer y or n.")
         decision: Decision = (
-            Allowed() if answer in ("once", "session", "rule") else Denied(words or _NO_WORDS)
+            Allowed(by_person=True) if answer in ("once", "session", "rule") else Denied(words or _NO_WORDS)
         )
         if answer == "session":
             self._remember(remembered, until)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from buddy.agent.tool import Tool
 from buddy.safety.blocked_calls import OpeningRequest
 from buddy.safety.openings import Openings, opening_rules
+from buddy.safety.outside_writes import NO_WRITES, OutsideWrites, outside_writes
 from buddy.safety.paths import Boundary
 from buddy.safety.policy import Facts, Verdict
 from buddy.safety.policy_table import Mode
 from buddy.workspace.jobs import Jobs
 from buddy.workspace.processes import ChildProcesses, ConfinedProcesses
-from buddy.workspace.sandbox.profile import Confinement
+from buddy.workspace.sandbox.profile import Confinement, Opened
 from buddy.workspace.sandbox.status import NO_SANDBOX, SandboxStatus
 
 
@@ -68,12 +69,54 @@ async def opened(confinement: Confinement, request: OpeningRequest) -> Confineme
     if request.outside:
         return None
     await asyncio.to_thread(_make, request.openings)
+    for place in request.openings.places:
+        confinement = _widened(confinement, await _opened_place(place, confinement))
+    return msgspec.structs.replace(
+        confinement, kind="workspace", hosts=(*confinement.hosts, *request.openings.hosts)
+    )
+
+
+def writes_of(
+    facts: Facts, confinement: Confinement | None, boundary: Boundary, status: SandboxStatus
+) -> OutsideWrites:
+    """Return what a confined command says it writes outside of the workspace."""
+    if confinement is None or confinement.kind != "workspace" or facts.shell is None:
+        return NO_WRITES
+    return outside_writes(facts.shell.writes, boundary, own_tmp=status.level == 3)
+
+
+def with_writes(verdict: Verdict, writes: OutsideWrites) -> Verdict:
+    """The question, which first tells what a yes opens: a long reason may be cut at its end."""
+    reason = "; ".join(filter(None, (writes.reason, verdict.reason)))
+    return msgspec.structs.replace(verdict, reason=reason)
+
+
+async def opened_by_yes(
+    confinement: Confinement, places: Sequence[str], status: SandboxStatus
+) -> Confinement:
+    """The confinement of a call whose request named these places. What leads elsewhere by now, is too big to
+    be looked through, or holds what could not be kept closed, stays closed as a whole."""
+    for place in places:
+        if await asyncio.to_thread(os.path.realpath, place) != place:
+            continue
+        found = await _opened_place(place, confinement)
+        if found.complete and (not found.closed or status.level != 2):  # Landlock opens all of a folder
+            confinement = _widened(confinement, found)
+    return confinement
+
+
+def _widened(confinement: Confinement, found: Opened) -> Confinement:
     return msgspec.structs.replace(
         confinement,
-        kind="workspace",
-        hosts=(*confinement.hosts, *request.openings.hosts),
-        writable=(*confinement.writable, *request.openings.places),
+        writable=(*confinement.writable, *found.writable),
+        closed=(*confinement.closed, *found.closed),
     )
+
+
+async def _opened_place(place: str, confinement: Confinement) -> Opened:
+    from buddy.workspace.sandbox.places import opened_place  # git's data and the tables: when first needed
+
+    return await asyncio.to_thread(opened_place, place, confinement.boundary.home)
 
 
 def _make(found: Openings) -> None:

@@ -50,7 +50,16 @@ from buddy.tasks.inbox import Inbox
 from buddy.tasks.parts import BoardParts, Library, ModelAccess
 from buddy.tasks.places import Places
 from buddy.tasks.receipts import TurnFacts
-from buddy.tasks.sandboxing import blocked_note, confinement_for, opened, opening_verdict, put_back_note
+from buddy.tasks.sandboxing import (
+    blocked_note,
+    confinement_for,
+    opened,
+    opened_by_yes,
+    opening_verdict,
+    put_back_note,
+    with_writes,
+    writes_of,
+)
 from buddy.tasks.task import Task
 from buddy.tools.offered import offered
 from buddy.workspace.undo import UndoLog
@@ -191,6 +200,7 @@ class _TaskTurn:
         log = task.services.services.get(UndoLog)
         root = task.workspace.boundary.root
         self._facts = TurnFacts(task.number, log if isinstance(log, UndoLog) else None, root)
+        self._notes: dict[str, str] = {}  # by call: what its result says of the sandbox's own /tmp
         self._clean: dict[str, str] = {}  # by call: results that have been looked through for secrets
 
     def emit(self, event: AgentUiEvent) -> None:
@@ -263,13 +273,13 @@ class _TaskTurn:
             result, ran = await self._again(call, tool, arguments, progress, result, blocked)
             if not ran:
                 break
-        if result.blocked.failures:
-            unreached = "".join(f"\n[{visible(sentence)}]" for sentence in result.blocked.failures)
-            result = msgspec.structs.replace(result, text=result.text + unreached)
-        told = self._tell_put_back()
-        if told:
-            notes = "\n".join(f"[{note}]" for note in told)
-            result = msgspec.structs.replace(result, text=f"{result.text}\n{notes}")
+        notes = [visible(sentence) for sentence in result.blocked.failures]
+        own = self._notes.pop(call.id, "")
+        if own and self._board.sandboxing.confinement(call.id) is not None:
+            notes.append(own)
+        notes += self._tell_put_back()
+        text = "\n".join((result.text, *(f"[{note}]" for note in notes)))
+        result = msgspec.structs.replace(result, text=text)
         self._clean[call.id] = result.text
         return result
 
@@ -379,6 +389,9 @@ class _TaskTurn:
         board.sandboxing.confine(
             call.id, confinement_for(tool, facts, verdict, board.policy.mode, boundary, status)
         )
+        confinement = board.sandboxing.confinement(call.id)
+        writes = writes_of(facts, confinement, boundary, status)
+        self._notes[call.id] = writes.note
         if verdict.decision == "allow":
             return Allowed(), facts
         if verdict.decision == "deny":
@@ -389,7 +402,11 @@ class _TaskTurn:
             board.policy.log_answer(facts, verdict, "nobody was here to answer", now)
             reason = f"it needs an approval and nobody is here to give it ({verdict.reason})"
             return Denied(reason, missing), facts
-        return await self._ask(call, tool, arguments, facts, verdict), facts
+        answer = await self._ask(call, tool, arguments, facts, with_writes(verdict, writes))
+        if confinement is not None and isinstance(answer, Allowed) and answer.by_person:
+            opened_places = await opened_by_yes(confinement, writes.places, status)
+            board.sandboxing.confine(call.id, opened_places)
+        return answer, facts
 
     async def _ask(
         self, call: Call, tool: Tool, arguments: msgspec.Struct, facts: Facts, verdict: Verdict

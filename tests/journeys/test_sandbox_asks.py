@@ -108,6 +108,11 @@ async def test_a_task_in_a_worktree_changes_its_own_tree_and_commits_and_nothing
         desk.files(main__py="print(1)\n", work__sh=script.format(main=desk.repo / "main.py"))
         async with on_terminal(desk, columns=110) as terminal:
             await terminal.line("/worktree go")
+            await terminal.has_shown(
+                "the sandbox blocked writing to"
+            )  # the main tree, which bash complains about
+            await asyncio.sleep(0.5)
+            await terminal.line("n")
             await terminal.has_shown("All done.")
             worktrees = [
                 one for one in (desk.repo / ".buddyx/worktrees").iterdir() if (one / "made").exists()

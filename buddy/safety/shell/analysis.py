@@ -5,8 +5,10 @@ Import this module late: the grammar behind it costs 5 ms.
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
+from collections.abc import Iterable
 
 import msgspec
 
@@ -30,6 +32,7 @@ from buddy.safety.shell.lookalikes import lookalike
 from buddy.safety.shell.network import uses_network
 from buddy.safety.shell.place import Feed, Judged, Place, RefusedError
 from buddy.safety.shell.scavenge import inner_commands, scavenge, written, written_inside
+from buddy.safety.shell.targets import targets
 from buddy.safety.shell.verdict import UNRESOLVED, Analysis, Level, Subcommand, weakest
 from buddy.safety.shell.words import MAX_CHARS, Line, Redirect, Simple, UnclearError, Word
 from buddy.safety.shell.wrappers import check_assignment
@@ -37,9 +40,12 @@ from buddy.safety.shell.wrappers import check_assignment
 MAX_COMMANDS = 20
 MAX_SEEN = 1000
 MAX_JUDGED = 300
+MAX_WRITES = 20
+"""Paths of one command that are looked at for what it writes; a request names far fewer."""
 _COMPOUND = re.compile(r"\(|(?:\A|[\s;])(?:\{|for|if|while)\s")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _WRITES = frozenset({">", ">>", ">|", "&>", "&>>", "<>"})
+_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 _STREAMS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 _MOVERS = frozenset({"cd", "pushd", "popd", "eval", "source", ".", "builtin", "command"})
 
@@ -99,6 +105,7 @@ class Analyser:
             asked,
             catastrophic=asked.catastrophic or analysis.catastrophic,
             protected=analysis.protected,  # with the values of its loops known
+            writes=analysis.writes,
         )
 
     def _judge_text(self, judged: Judged, text: str) -> None:
@@ -222,6 +229,7 @@ class _LineJudge:
         """Where deletes and writes are judged: every `cd` that can be read moves it, followed or not."""
         self._found: list[Subcommand] = []
         self._reads: list[Located] = []
+        self._writes: list[Located] = []
         self._catastrophic = ""
         self._protected = ""
         self._lost = False
@@ -262,6 +270,7 @@ class _LineJudge:
             catastrophic=self._catastrophic or across,
             protected=self._protected,
             reads=tuple(dict.fromkeys(self._reads)),
+            writes=tuple(dict.fromkeys(self._writes)),
         )
 
     def _simple(self, simple: Simple, feed: Feed | None, *, may_move: bool) -> Feed | None:
@@ -287,6 +296,8 @@ class _LineJudge:
             self._protected = self._protected or protected_write(argv, self._floor)
             for target in written_inside(argv):
                 self._protected = self._protected or unknown_target(target, self._floor)
+        for argv in (judged.argv, *inner):
+            self._note_writes(targets(argv))
         self._floor = _moved(judged.argv, self._floor)
         self._reads.extend(judged.reads)
         sources = self._sources(simple)
@@ -371,7 +382,18 @@ class _LineJudge:
         if target in _STREAMS and sign in _WRITES:
             return
         self._protected = self._protected or protected_target(target, self._place.boundary)
+        self._note_writes((target,))
         raise RefusedError(f"it writes {target}")
+
+    def _note_writes(self, paths: Iterable[str]) -> None:
+        """Keep those that lead out of the workspace."""
+        for path in itertools.islice(paths, MAX_WRITES):
+            try:
+                located = locate(self._floor, path)
+            except ToolError:
+                continue
+            if not located.inside and path not in _DEVICES and UNRESOLVED not in path:
+                self._writes.append(located)
 
     def _by_program(self, judged: Judged, *, may_move: bool) -> str:
         """Why the command is not known to only read, "" when it is."""

@@ -53,7 +53,7 @@ class Analysis(msgspec.Struct, frozen=True):
     """The verdict on a whole command line. `level` is that of its weakest part, `reason` says why it is not
     core, "" when it is. `parsed` is False when the text could not be understood at all; `catastrophic` and
     `protected` are reasons or ""; `network`: some part would use the network; `reads` are the paths it would
-    read."""
+    read, `writes` those outside of the workspace that its words say it writes."""
 
     command: str
     level: Level
@@ -64,6 +64,7 @@ class Analysis(msgspec.Struct, frozen=True):
     catastrophic: str = ""
     protected: str = ""
     reads: tuple[Located, ...] = ()
+    writes: tuple[Located, ...] = ()
 
     @property
     def read_only(self) -> bool:

@@ -25,6 +25,7 @@ from buddy.safety.protected_names import (
 from buddy.workspace.sandbox.git_data import data_folders, is_bare, protected_entries
 from buddy.workspace.sandbox.profile import (
     Kind,
+    Opened,
     SandboxProfile,
     is_at_or_below,
     is_in_package,
@@ -167,9 +168,10 @@ def profile_for(
     hidden: Sequence[str],
     scratch: str,
     network: bool,
+    closed: Sequence[str] = (),
 ) -> SandboxProfile:
-    """Make the profile of one command. `writable`: further places the person opened for writing; `hidden`:
-    further places to hide, as sockets."""
+    """Make the profile of one command. `writable`: further places the person opened for writing, `closed`:
+    what is protected in them; `hidden`: further places to hide, as sockets."""
     roots = tuple(dict.fromkeys((boundary.root, *boundary.extra)))
     repositories = tuple(dict.fromkeys((*git_folders(boundary, roots), *known.repositories)))
     changing = kind == "workspace"
@@ -179,6 +181,7 @@ def profile_for(
         *(os.path.realpath(path) for path in (*names_at_top(roots), *known.protected)),
         *_inside_git(repositories, open_places),
         *_at_home(boundary, open_places),
+        *map(os.path.realpath, closed),
     )
     secrets = (*_secret_places(boundary), *hidden, *(() if changing else known.secrets))
     return SandboxProfile(
@@ -191,7 +194,18 @@ def profile_for(
         hidden=tuple(path for path in _outermost(secrets) if not any(is_at_or_below(r, path) for r in roots)),
         scratch=scratch,
         network=network and changing,
+        files=tuple(path for path in open_places if os.path.isfile(path)),
     )
+
+
+def opened_place(place: str, home: str) -> Opened:
+    """Look through a folder or file that is to be opened for a command. Blocks."""
+    if not os.path.isdir(place):
+        return Opened((place,))
+    found = Surveyor((place,), home).look()
+    own_git = (path for path in found.repositories if os.path.isdir(path) and not os.path.islink(path))
+    closed = (*found.protected, *found.secrets, *_inside_git(found.repositories, (place,)))
+    return Opened((place, *own_git), closed, found.complete)
 
 
 def _is_in_scratch(path: str) -> bool:

@@ -29,7 +29,8 @@ class SandboxProfile(msgspec.Struct, frozen=True):
     Everything not named here can be read and not written. `shown` are folders that stay visible although
     `/tmp` is private. `writable` folders and files can be changed, except for what is `protected` in them.
     `hidden` folders and files look empty. `scratch` is the host folder behind `/tmp` and `/var/tmp`.
-    `network`: the namespace with the proxy in it, or no network at all.
+    `files`: those of `writable` that are single files. `network`: the namespace with the proxy in it, or no
+    network at all.
     """
 
     kind: Kind
@@ -39,6 +40,7 @@ class SandboxProfile(msgspec.Struct, frozen=True):
     hidden: tuple[str, ...]
     scratch: str
     network: bool
+    files: tuple[str, ...] = ()
 
 
 def is_writable(profile: SandboxProfile, path: str) -> bool:
@@ -60,7 +62,7 @@ def _deepest(path: str, places: Iterable[str]) -> int:
 
 def is_reserved(profile: SandboxProfile, path: str) -> bool:
     """Tell whether a path in a writable place has a name that commands must not create or change."""
-    if path in profile.writable:
+    if path in profile.writable and path not in profile.files:
         return True  # a workspace or a repository's own folder can't be moved away from under its protection
     for place in profile.writable:
         if is_at_or_below(path, place) and _has_protected_name(path[len(place) :].lower()):
@@ -93,12 +95,24 @@ def is_at_or_below(path: str, place: str) -> bool:
 
 
 class Confinement(msgspec.Struct, frozen=True):
-    """How one command is to be confined. `hosts` and `writable` are open for this command alone."""
+    """How one command is to be confined. `hosts` and `writable` are open for this command alone,
+    and of what is `writable` all but `closed`."""
 
     kind: Kind
     boundary: Boundary
     hosts: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
+    closed: tuple[str, ...] = ()
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A place as it is opened for one command: `writable` are the place and the repositories in it (each on
+    its own, so that none can be moved away from under its protection), `closed` stays as it is. `complete`:
+    all of the place was looked through."""
+
+    writable: tuple[str, ...]
+    closed: tuple[str, ...] = ()
+    complete: bool = True
 
 
 class SandboxRules(msgspec.Struct, frozen=True):

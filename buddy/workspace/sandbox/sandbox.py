@@ -251,6 +251,7 @@ class Sandbox:
             hidden=(*rules.hidden, *(open_sockets(roots) if self.status.level == 3 else ())),
             scratch=os.path.join(self._folder, "tmp"),
             network=self._proxy is not None,
+            closed=confinement.closed,
         )
 
     def _admit(self, name: str, confinement: Confinement) -> Pass | None:

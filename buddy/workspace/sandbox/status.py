@@ -25,6 +25,7 @@ _GAPS: dict[Level, tuple[str, ...]] = {
     1: ("names of other processes are visible", "no host can be allowed"),
     0: ("a command that runs can do whatever you can do",),
 }
+OWN_TMP = "/tmp is the sandbox's own: what commands put there is not in yours"  # noqa: S108 - a sentence
 _SIGNALS = "commands can end your other programs: this kernel's Landlock does not keep signals in"
 
 
@@ -72,7 +73,8 @@ class SandboxStatus(msgspec.Struct, frozen=True):
         """Tell the level, why it is no higher, and what it does not protect: a line each."""
         why = f" ({self.reason})" if self.reason else ""
         head = f"level {self.level}, {self.name}{why}" if self.level else f"none{why}"
-        return (head, *(f"not protected: {gap}" for gap in self.gaps))
+        own = (OWN_TMP,) if self.level == 3 else ()
+        return (head, *own, *(f"not protected: {gap}" for gap in self.gaps))
 
 
 SWITCHED_OFF = '[sandbox] level = "off"'
