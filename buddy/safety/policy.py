@@ -15,10 +15,12 @@ import msgspec
 
 from buddy.agent.counting import counted
 from buddy.safety.grants import ApprovalKind, Approvals, Grant, living
+from buddy.safety.paths import Located
 from buddy.safety.policy_facts import Facts, HookOpinion
 from buddy.safety.policy_table import (
     ASK_WORDS,
     COLUMN_WORDS,
+    HIGH_WORDS,
     NO_FILE_WORDS,
     TABLE,
     Column,
@@ -232,7 +234,8 @@ def _because(rule: Rule) -> str:
 
 def _by_mode(facts: Facts, mode: Mode, column: Column) -> str:
     """Why a mode runs a call, or what it does that has to be asked about."""
-    detail, path = _detail(facts, column), _path_of_concern(facts)
+    detail, concern = _detail(facts, column), _concern(facts)
+    path = f"{concern.shown}{', ' + concern.secret if concern.secret else ''}" if concern is not None else ""
     touches = facts.reads or facts.writes or facts.anything or column != "medium_inside"
     kind = COLUMN_WORDS[column] if touches else NO_FILE_WORDS
     if TABLE[mode, column] == "allow":
@@ -243,6 +246,10 @@ def _by_mode(facts: Facts, mode: Mode, column: Column) -> str:
     if column == "medium_inside" and facts.writes:
         return f"it changes {counted(len(facts.writes), 'file')}"
     does = ASK_WORDS.get(column, f"it is {kind}")
+    if column == "high":
+        does = HIGH_WORDS.get(facts.tool, does)
+    elif column == "low_outside" and concern is not None and concern.secret:
+        does = "it reads a secret file" if concern in facts.reads else "it changes a secret file"
     return f"{does}: {path}" if path else does
 
 
@@ -257,7 +264,7 @@ def _detail(facts: Facts, column: Column) -> str:
     return ""
 
 
-def _path_of_concern(facts: Facts) -> str:
-    """The first path that lies outside or holds secrets; "" without one."""
-    paths = (path for path in (*facts.reads, *facts.writes) if not path.inside or path.secret)
-    return next((f"{path.shown}{', ' + path.secret if path.secret else ''}" for path in paths), "")
+def _concern(facts: Facts) -> Located | None:
+    """The first path that lies outside or holds secrets."""
+    paths = (*facts.reads, *facts.writes)
+    return next((path for path in paths if not path.inside or path.secret), None)

@@ -64,10 +64,22 @@ COLUMN_WORDS: dict[Column, str] = {
     "floor": "something no mode runs without asking",
 }
 ASK_WORDS: dict[Column, str] = {
-    "low_outside": "it reads outside the workspace, or a secret file",
+    "low_outside": "it reads outside the workspace",
     "medium_outside": "it changes a file outside the workspace",
 }
 """Calls to ask about, as their reason says it before the path."""
+HIGH_WORDS = {
+    "delete_file": "it deletes a file",
+    "move_file": "it moves a file",
+    "write_job": "it types into a running command",
+    "send_keys": "it types into a running command",
+    "git_push": "it pushes commits",
+    "git_pull": "it pulls commits",
+    "web_fetch": "it reads a web page",
+    "web_search": "it searches the web",
+    "run_tests": "it runs the project's tests",
+}
+"""The same for tools whose every call is asked about; the others are called high-risk."""
 NO_FILE_WORDS = "a medium-risk call that changes no file itself"
 _STRICTNESS: dict[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
 

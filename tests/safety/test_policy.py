@@ -90,7 +90,7 @@ def test_reading_a_secret_counts_as_reading_outside(desk: ShellDesk) -> None:
     verdict = decide(facts(desk, tool="read_file", risk="low", reads=paths(desk, ".env")))
 
     assert (verdict.decision, verdict.column) == ("ask", "low_outside")
-    assert verdict.reason.startswith("it reads outside the workspace, or a secret file: .env, ")
+    assert verdict.reason.startswith("it reads a secret file: .env, ")
 
 
 def test_a_change_that_reads_a_secret_on_the_way_is_asked_even_where_edits_run(desk: ShellDesk) -> None:
@@ -496,3 +496,15 @@ def test_WALK_7_the_log_names_a_file_that_is_read_and_written_once(desk: ShellDe
     policy = Policy(NOTHING)
     policy.decide(facts(desk, writes=both, reads=both), 0.0)
     assert policy.log[-1].subject == both[0].shown
+
+
+def test_WALK_13_a_question_says_what_the_call_does(desk: ShellDesk) -> None:
+    outside, secret, inside = paths(desk, "../other/x", ".env", "src/main.py")
+    for given, reason in [
+        (facts(desk, tool="read_file", risk="low", reads=(outside,)), "it reads outside the workspace: "),
+        (facts(desk, tool="read_file", risk="low", reads=(secret,)), "it reads a secret file: .env, "),
+        (facts(desk, tool="write_file", writes=(secret,)), "it changes a secret file: .env, "),
+        (facts(desk, tool="delete_file", risk="high", writes=(inside,)), "it deletes a file"),
+        (shell(desk, "for x in a; do touch $x; done"), "a loop: buddy can't tell what it does, so it asks"),
+    ]:
+        assert reason in decide(given).reason

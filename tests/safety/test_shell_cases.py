@@ -86,7 +86,10 @@ def test_SEC_021_an_expansion_that_executes_is_asked(desk: ShellDesk) -> None:
 
 
 def test_SEC_022_a_subscript_is_asked(desk: ShellDesk) -> None:
-    assert desk.reason("[[ -v 'a[$(touch OWNED)]' ]]") == "a [[ ]] test is not followed"
+    assert (
+        desk.reason("[[ -v 'a[$(touch OWNED)]' ]]")
+        == "a [[ ]] test: buddy can't tell what it does, so it asks"
+    )
 
 
 def test_SEC_024_time_with_an_output_file_is_asked(desk: ShellDesk) -> None:

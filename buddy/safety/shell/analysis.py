@@ -27,7 +27,7 @@ from buddy.safety.shell.commands import Programs
 from buddy.safety.shell.compound import Compound, Sequence, is_loop_variable, read_sequence
 from buddy.safety.shell.expand import expand, expand_one
 from buddy.safety.shell.grammar import Grammar
-from buddy.safety.shell.lexer import read_line
+from buddy.safety.shell.lexer import NOT_FOLLOWED, read_line
 from buddy.safety.shell.lookalikes import lookalike
 from buddy.safety.shell.network import uses_network
 from buddy.safety.shell.place import Feed, Judged, Place, RefusedError
@@ -98,7 +98,7 @@ class Analyser:
         except (UnclearError, RefusedError):
             return asked
         if analysis.read_only:
-            reason = analysis.reason or only_in_a_sandbox(unclear.reason.removesuffix(" is not followed"))
+            reason = analysis.reason or only_in_a_sandbox(unclear.reason.removesuffix(NOT_FOLLOWED))
             parts = tuple(msgspec.structs.replace(part, level="wide") for part in analysis.commands)
             return msgspec.structs.replace(analysis, level="wide", reason=reason, commands=parts)
         return msgspec.structs.replace(

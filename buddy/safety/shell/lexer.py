@@ -44,6 +44,9 @@ _CONSTRUCTS = {
     "function": "a function", "coproc": "a coprocess",
 }  # fmt: skip
 
+NOT_FOLLOWED = ": buddy can't tell what it does, so it asks"
+"""The end of the reason for a construct that only a read-only sandbox may run unasked."""
+
 
 class Lexer:
     """Reads one command line. The position only moves forward."""
@@ -185,7 +188,7 @@ class Lexer:
         if plain is None or (words and not after_bang):
             return
         if plain in _CONSTRUCTS:
-            raise UnclearError(f"{_CONSTRUCTS[plain]} is not followed", construct=True)
+            raise UnclearError(f"{_CONSTRUCTS[plain]}{NOT_FOLLOWED}", construct=True)
         if plain == "!" and not is_start:
             raise UnclearError("a ! in an odd place")
 
