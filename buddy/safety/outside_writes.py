@@ -18,6 +18,8 @@ MOST_PLACES = 3
 """A yes opens no more places than this: a longer list is not read."""
 _TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 - places to compare
 
+_HOMES = ("/home", "/Users")
+
 
 class OutsideWrites(msgspec.Struct, frozen=True):
     """`places` are what the person's yes opens, existing folders or files; `reason` says so in the request.
@@ -85,6 +87,10 @@ def _is_openable(folder: str, boundary: Boundary) -> bool:
         return False
     if any(folder.startswith(f"{top}/buddy-") for top in _TEMPORARY):  # where buddy keeps the sandbox's own
         return False
+    if not is_beneath(folder, home) and ("/." in folder or os.path.dirname(folder) in _HOMES):
+        return (
+            False  # settings, or all that is somebody's: known names are looked for in one home folder only
+        )
     known = Places(home, boundary.own, boundary.trees)
     return not protected_reason(folder, known) and not secret_reason(folder, known)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,7 @@ def judged(command: str, home: Path, own: tuple[str, ...] = ()) -> OutsideWrites
         ("touch ~/other/.vscode/tasks.json", []),
         ("touch /etc/x", []),
         ("touch /x", []),
+        ("touch /home/x", []),
         ("touch /usr/local/x", []),
         ("touch ../x", []),  # the folder around the workspace
         ("touch ~/$X/y", []),
@@ -123,6 +125,18 @@ def test_WALK_S1_neighbour_tmp_itself_and_buddys_folders_in_it_are_never_opened(
     home: Path, path: str
 ) -> None:
     assert judged(f"touch {path}", home).places == ()
+
+
+@pytest.mark.parametrize(("name", "is_opened"), [("plain", True), (".config", False), (".x/plain", False)])
+def test_WALK_S4_neighbour_settings_of_another_home_folder_stay_closed(
+    home: Path, name: str, is_opened: bool
+) -> None:
+    folder = Path(tempfile.mkdtemp(dir=home)) / name
+    folder.mkdir(parents=True)
+    boundary = Boundary("/srv/work", "/srv/work", "/srv/home")
+    analysis = Analyser().analyse(f"touch {folder}/x", Place(boundary, TRUSTED_PATH))
+    places = outside_writes(analysis.writes, boundary, own_tmp=True).places
+    assert places == ((str(folder),) if is_opened else ())
 
 
 def test_WALK_S1_without_a_tmp_of_its_own_nothing_is_said_of_it(home: Path) -> None:
