@@ -85,10 +85,9 @@ def writes_of(
     return outside_writes(facts.shell.writes, boundary, own_tmp=status.level == 3)
 
 
-def with_writes(verdict: Verdict, writes: OutsideWrites) -> Verdict:
-    """The question, which first tells what a yes opens: a long reason may be cut at its end."""
-    reason = "; ".join(filter(None, (writes.reason, verdict.reason)))
-    return msgspec.structs.replace(verdict, reason=reason)
+def reason_with(writes: OutsideWrites, verdict: Verdict) -> str:
+    """The reason of a question, which first tells what a yes opens: a long one may be cut at its end."""
+    return "; ".join(filter(None, (writes.reason, verdict.reason)))
 
 
 async def opened_by_yes(

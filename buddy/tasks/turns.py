@@ -57,7 +57,7 @@ from buddy.tasks.sandboxing import (
     opened_by_yes,
     opening_verdict,
     put_back_note,
-    with_writes,
+    reason_with,
     writes_of,
 )
 from buddy.tasks.task import Task
@@ -402,16 +402,23 @@ class _TaskTurn:
             board.policy.log_answer(facts, verdict, "nobody was here to answer", now)
             reason = f"it needs an approval and nobody is here to give it ({verdict.reason})"
             return Denied(reason, missing), facts
-        answer = await self._ask(call, tool, arguments, facts, with_writes(verdict, writes))
+        answer = await self._ask(call, tool, arguments, facts, verdict, reason_with(writes, verdict))
         if confinement is not None and isinstance(answer, Allowed) and answer.by_person:
             opened_places = await opened_by_yes(confinement, writes.places, status)
             board.sandboxing.confine(call.id, opened_places)
         return answer, facts
 
     async def _ask(
-        self, call: Call, tool: Tool, arguments: msgspec.Struct, facts: Facts, verdict: Verdict
+        self,
+        call: Call,
+        tool: Tool,
+        arguments: msgspec.Struct,
+        facts: Facts,
+        verdict: Verdict,
+        reason: str = "",
     ) -> Decision:
-        """Put the call before the person."""
+        """Put the call before the person. `reason`: what to say of it instead of the verdict's own."""
+        reason = reason or verdict.reason
         board, task = self._board, self._task
         try:
             preview = await asyncio.to_thread(_preview, task, call, tool, arguments)
@@ -422,9 +429,9 @@ class _TaskTurn:
             return Unworkable(str(error))
         always = coverage(verdict.rules_to_save, facts)
         session = coverage(verdict.rules_for_session, facts)
-        shown = digest(call, preview, verdict.reason, always, session)
+        shown = digest(call, preview, reason, always, session)
         request = ApprovalRequested(
-            board.clock.new_id(), call, facts.risk, verdict.reason, preview, always, shown, session
+            board.clock.new_id(), call, facts.risk, reason, preview, always, shown, session
         )
         self._shared.changed(task)
         try:
