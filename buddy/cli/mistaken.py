@@ -55,6 +55,13 @@ _ELSEWHERE = {
     "status": "`buddy doctor` says what works here",
 }
 """Subcommands of other programs, and what does the same here."""
+_INSIDE = (
+    "add-dir agents answer approve bg btw budget cd clear compact config context continue copy cost diff "
+    "doctor editor export fg fork help hooks init jobs keys kill log login logout mcp memory mode model "
+    "models more new no ok permissions plan ps queue quit redo redraw rename reset restore resume retry "
+    "rewind session skills status steer theme timeout tools trust undo wait worktree"
+)
+"""The slash commands, held against their registry by a test: importing that here would slow every start."""
 
 
 def mistaken_command(words: Sequence[str], commands: Collection[str]) -> str:
@@ -64,6 +71,8 @@ def mistaken_command(words: Sequence[str], commands: Collection[str]) -> str:
         return ""
     if first in _ELSEWHERE and behind <= 1:
         return f"there is no `buddy {first}`: {_ELSEWHERE[first]}. {_as_prompt(words)}"
+    if not behind and first in _INSIDE.split():
+        return f"/{first} works inside buddy: start `buddy` and type it there. {_as_prompt(words)}"
     known = [*commands, "help"]
     import difflib  # here: 1 ms that only such words need
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from buddy.cli.arguments import UsageError, parse
+from buddy.cli.arguments import COMMANDS, UsageError, parse
+from buddy.cli.mistaken import mistaken_command
+from buddy.repl.commands.builtin import builtin_commands
 
 
 @pytest.mark.parametrize(
     ("line", "advice"),
     [
         ("loign openai", "did you mean `buddy login openai`?"),
-        ("session", "did you mean `buddy sessions`?"),
+        ("session", "/session works inside buddy"),
         ("docter", "did you mean `buddy doctor`?"),
         ("exce hi", "did you mean `buddy exec hi`?"),
         ("inti", "did you mean `buddy init`?"),
@@ -68,6 +70,23 @@ def test_RU_A15_a_prompt_is_a_prompt(words: list[str]) -> None:
     options = parse(words)
     assert (options.command, options.help) == ("", False)
     assert list(options.words) == [word for word in words if word not in ("--", "-p")]
+
+
+def test_WALK_16_every_slash_command_as_a_single_word_is_answered_and_never_sent() -> None:
+    names = {one.name for one in builtin_commands().all()}
+    answered = {name for name in names if f"/{name} works inside buddy" in mistaken_command([name], COMMANDS)}
+    own_words = {"config", "continue", "status"}  # advice of their own
+    assert answered == names - own_words
+    for name in sorted(answered - {*COMMANDS, "help", "agents", "hooks", "mcp", "skills"}):
+        with pytest.raises(UsageError, match="works inside buddy"):
+            parse([name])
+
+
+@pytest.mark.parametrize(
+    "words", [["explain"], ["undo", "the", "last", "commit"], ["export", "it"], ["--", "undo"]]
+)
+def test_WALK_16_other_words_stay_prompts(words: list[str]) -> None:
+    assert parse(words).words == tuple(word for word in words if word != "--")
 
 
 @pytest.mark.parametrize("words", [["help"], ["help", "exec"], ["--help"], ["exec", "-h"]])
