@@ -13,6 +13,7 @@ from buddy.agent.messages import UserMessage, text_of
 from buddy.agent.tool import Access, ToolResult
 from buddy.repl.commands.builtin import builtin_commands
 from buddy.repl.commands.registry import CommandError
+from buddy.repl.commands.talk import help_tables
 from buddy.repl.intents import Answer, Cancel, Prompt, Slash
 from buddy.repl.paint import Painter
 from buddy.repl.style import UNICODE, Look
@@ -507,3 +508,10 @@ async def test_RU_B21_config_reads_like_the_file_and_breaks_no_name(tmp_path: Pa
         block = next(block for block in desk.paper.printed if "display.theme" in str(block))
         narrow = Painter(Look("mono", UNICODE, ansi=False)).ansi(block, 40)
         assert "display.enter_while_running =" in narrow
+
+
+def test_WALK_18_the_list_of_all_commands_leaves_out_what_is_not_there() -> None:
+    commands = builtin_commands()
+    rows = [row for table in help_tables(commands) for row in table.rows]
+    assert not [row for row in rows if "not in this version" in row[1]]
+    assert len(commands.all()) - len(rows) == 4

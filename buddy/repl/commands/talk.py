@@ -38,19 +38,24 @@ EXAMPLES = (
 def short_help(commands: Commands) -> tuple[Block, ...]:
     """The help that fits a screen: the commands of every day, and the way to the others."""
     rows = tuple((one.line(), one.help) for one in commands.all() if one.essential)
-    others = len(commands.all()) - len(rows)
+    others = len(_present(commands)) - len(rows)
     more = f"/help all lists {others} more · /help COMMAND explains one · ? and Enter lists the keys"
     return PlainText(FIRST_WORDS), Table((), EXAMPLES), Table((), rows), Note("hint", more)
 
 
 def help_tables(commands: Commands) -> tuple[Table, ...]:
-    """All commands, generated from the registry, one table a family."""
+    """All commands that do something, generated from the registry, one table a family."""
     tables: list[Table] = []
     for family, title in _FAMILIES.items():
-        rows = tuple((one.line(), one.help) for one in commands.all() if one.family == family)
+        rows = tuple((one.line(), one.help) for one in _present(commands) if one.family == family)
         if rows:
             tables.append(Table((title, ""), rows))
     return tuple(tables)
+
+
+def _present(commands: Commands) -> list[SlashCommand]:
+    """Commands without those that only say what this version lacks."""
+    return [one for one in commands.all() if not one.help.endswith("not in this version)")]
 
 
 def help_of(commands: Commands, name: str) -> str:
