@@ -270,7 +270,7 @@ def test_every_setting_has_a_line_in_the_example_and_the_example_is_the_default(
 
 def test_the_first_run_file_is_valid() -> None:
     data = tomllib.loads((ROOT / "templates" / "buddy.toml").read_text())
-    assert msgspec.convert(data, Settings).api.model == "openai/gpt-5.2"
+    assert msgspec.convert(data, Settings).api.model == "anthropic/claude-sonnet-5-5"
 
 
 # --- the environment --------------------------------------------------------------------------------------

@@ -232,7 +232,7 @@ class Models:
         profile = profile_of(self._settings, name)
         if not profile.model:
             raise ConfigError(
-                "no model is chosen: start with buddy -m anthropic/claude-sonnet-5, "
+                "no model is chosen: start with buddy -m anthropic/claude-sonnet-5-5, "
                 "or run buddy init to keep a choice; buddy demo needs none"
             )
         try:

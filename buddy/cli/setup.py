@@ -19,8 +19,10 @@ from buddy.config.settings import ConfigError
 from buddy.extend.templates import template_text
 from buddy.safety.descriptors import make_private_folders, replace_file
 
-TEMPLATE_MODEL = "openai/gpt-5.2"
-TEMPLATE_KEY = "OPENAI_API_KEY"
+TEMPLATE_MODEL = "anthropic/claude-sonnet-5-5"
+TEMPLATE_KEY = "ANTHROPIC_API_KEY"
+TEMPLATES = ((TEMPLATE_MODEL, TEMPLATE_KEY), ("openai/gpt-5.2", "OPENAI_API_KEY"))
+"""Model and key of the template, then of earlier ones."""
 _API = "[api]\n"
 _OWN_KEYS = ("api_key", "api_key_file", "api_key_command")
 
@@ -66,9 +68,10 @@ def _next_step(api: Mapping[str, Any], environment: Mapping[str, str], saved: Co
 
 def _is_never_chosen(api: Mapping[str, Any], environment: Mapping[str, str], saved: Container[str]) -> bool:
     """Whether an `[api]` table is the template's own, and its key is nowhere: nobody works with it."""
-    is_template = api == {"model": TEMPLATE_MODEL, "api_key_env": TEMPLATE_KEY}
-    has_key = environment.get(TEMPLATE_KEY, "").strip() or TEMPLATE_MODEL.partition("/")[0] in saved
-    return is_template and not has_key
+    for model, key in TEMPLATES:
+        if api == {"model": model, "api_key_env": key}:
+            return not environment.get(key, "").strip() and model.partition("/")[0] not in saved
+    return False
 
 
 def _standing(path: str) -> str:

@@ -7,11 +7,11 @@ import sys
 from typing import TextIO
 
 
-def tell(text: str, stream: TextIO | None = None) -> None:
+def tell(text: str, to: TextIO | None = None) -> None:
     """Write to stderr, or to another stream. Where it takes nothing (a full disk, nobody who reads, a closed
     terminal), the text is dropped and so is what comes later: the exit code is still right, also when Python
     flushes once more at its end."""
-    stream = stream or sys.stderr
+    stream = sys.stderr if to is None else to
     try:
         stream.write(text)
         stream.flush()

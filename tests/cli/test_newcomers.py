@@ -12,7 +12,7 @@ from buddy.agent.budget import plain_dollars
 from buddy.agent.display import Command
 from buddy.agent.events import ToolFinished
 from buddy.cli.arguments import UsageError, parse
-from buddy.cli.setup import init
+from buddy.cli.setup import TEMPLATES, init
 from buddy.config.first_model import first_model
 from buddy.headless.formats import Progress
 from buddy.repl.words import money
@@ -38,8 +38,16 @@ def test_WALK_1_force_takes_the_key_that_is_there_where_nobody_chose(
 ) -> None:
     first = first_model(OWN)
     assert first is not None
-    assert _init(tmp_path, {})["api_key_env"] == "OPENAI_API_KEY"
-    assert "export OPENAI_API_KEY=… or buddy login openai" in capsys.readouterr().out
+    path = tmp_path / ".config/buddy/buddy.toml"
+    for model, key in TEMPLATES:  # an earlier version wrote another model
+        _init(tmp_path, {}, "--force")
+        text = path.read_text().replace(TEMPLATES[0][0], model).replace(TEMPLATES[0][1], key)
+        path.write_text(text)
+        assert _init(tmp_path, OWN, "--force") == {"model": first.model, "api_key_env": first.key_env}
+        path.unlink()
+    capsys.readouterr()
+    assert _init(tmp_path, {})["api_key_env"] == "ANTHROPIC_API_KEY"
+    assert "export ANTHROPIC_API_KEY=… or buddy login anthropic" in capsys.readouterr().out
     assert _init(tmp_path, OWN, "--force") == {"model": first.model, "api_key_env": first.key_env}
     said = capsys.readouterr().out
     assert f"The model is {first.model}; its key is in ANTHROPIC_API_KEY. Start: buddy" in said

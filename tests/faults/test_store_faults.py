@@ -364,7 +364,7 @@ async def test_REL_008_cut_off_at_any_byte_at_most_the_record_it_hit_is_lost(tmp
         assert loaded.last_number == expected
         torn = length - (ends[expected - 1] if expected else 0)
         assert loaded.torn == max(0, torn)
-        assert any("no whole record" in problem for problem in loaded.problems) == (torn > 0)
+        assert any("half a record" in problem for problem in loaded.problems) == (torn > 0)
 
 
 async def test_REL_008_the_torn_end_is_kept_beside_the_journal_and_writing_goes_on(tmp_path: Path):

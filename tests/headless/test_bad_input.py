@@ -104,7 +104,7 @@ async def test_no_model_is_said_with_what_to_do(tmp_path: Path) -> None:
     desk = desk_of(tmp_path, "http://127.0.0.1:9")
     (desk.config / "buddy.toml").unlink()
     assert said(await desk.run("exec", "hi"), 4).startswith(
-        "no model is chosen: start with buddy -m anthropic/claude-sonnet-5"
+        "no model is chosen: start with buddy -m anthropic/claude-sonnet-5-5"
     )
 
 

@@ -61,9 +61,9 @@ async def test_REL_062_a_full_disk_holds_the_work_until_there_is_room(tmp_path: 
             await terminal.feed(f"\x1b[200~second {LONG}\x1b[201~".encode())
             await terminal.shows("pasted #1")
             await terminal.line("")
-            await terminal.has_shown("NOT SAVED: [Errno 28] No space left on device; what is new waits in")
+            await terminal.has_shown("NOT SAVED: [Errno 28] No space left on device; new messages are held")
             shown = "".join("".join(terminal.everything()).split())  # a long path is folded somewhere
-            assert f"makeroomfor{desk.repo}" in shown
+            assert f"freespaceon{desk.repo}" in shown
             asked = len(server.requests)
             await terminal.type("still here")
             await terminal.until(lambda: terminal.input_line() == "still here", "keys")

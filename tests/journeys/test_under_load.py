@@ -163,7 +163,7 @@ async def test_killed_while_jobs_run_it_is_told_once_what_became_of_them(tmp_pat
             await terminal.kill()
         pids = {one.command: one.process.pid for one in strays() if one.session_id in desk.sessions()}
         os.kill(pids["sleep 4712"], signal.SIGKILL)
-        alive = f"it still runs (process {pids['sleep 4711']}), : sleep 4711"
+        alive = f"it still runs (process {pids['sleep 4711']}): sleep 4711"
         try:
             async with on_terminal(desk, "-c") as terminal:
                 await terminal.has_shown(f"job 1 was running when buddy died; {alive}")

@@ -290,9 +290,10 @@ async def test_SEC_070_a_name_is_resolved_once_and_its_addresses_are_what_is_con
 async def test_names_without_usable_addresses_are_refused_with_the_reason() -> None:
     gone = socket.gaierror(-2, "Name or service not known")
     assert await resolve_and_judge("x.example", 80, Answers(gone)) == Refused(
-        "x.example cannot be found: Name or service not known"
+        "x.example cannot be found: Name or service not known", is_failure=True
     )
-    assert await resolve_and_judge("x.example", 80, Answers([])) == Refused("x.example has no address")
+    found = await resolve_and_judge("x.example", 80, Answers([]))
+    assert found == Refused("x.example has no address", is_failure=True)
     assert await resolve_and_judge("x.example", 80, Answers(["1.2.3"])) == Refused(
         "x.example leads to 1.2.3, which is not an address"
     )
