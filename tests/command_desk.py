@@ -22,7 +22,13 @@ from buddy.workspace.jobs import Jobs, JobStatus
 from buddy.workspace.launch import shell_argv
 from buddy.workspace.limits import NO_LIMITS, ProcessLimits
 from buddy.workspace.output import OutputBounds
-from buddy.workspace.processes import ChildProcesses, Finished, ProcessSettings, Request, Sandboxing
+from buddy.workspace.processes import (
+    ChildProcesses,
+    CommandRequest,
+    FinishedCommand,
+    ProcessSettings,
+    Sandboxing,
+)
 
 
 class Desk(msgspec.Struct):
@@ -38,10 +44,10 @@ class Desk(msgspec.Struct):
     async def call(self, tool: Tool, **arguments: Any) -> ToolResult:
         return await tool.run(self.context, tool.decode(json.dumps(arguments)))
 
-    def request(self, command: str, **more: Any) -> Request:
-        return Request(shell_argv(command), str(self.folder), 1, **more)
+    def request(self, command: str, **more: Any) -> CommandRequest:
+        return CommandRequest(shell_argv(command), str(self.folder), 1, **more)
 
-    async def run(self, command: str, *, timeout_s: float | None = 30, **more: Any) -> Finished:
+    async def run(self, command: str, *, timeout_s: float | None = 30, **more: Any) -> FinishedCommand:
         return await self.children.run(
             self.request(command, **more), timeout_s=timeout_s, cancelled=self.context.cancelled
         )

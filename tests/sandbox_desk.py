@@ -18,7 +18,7 @@ from buddy.safety.url_guard import Resolver, system_resolver
 from buddy.workspace.environment import ChildEnvironment
 from buddy.workspace.launch import shell_argv
 from buddy.workspace.output import OutputBounds
-from buddy.workspace.processes import ChildProcesses, Finished, ProcessSettings, Request
+from buddy.workspace.processes import ChildProcesses, CommandRequest, FinishedCommand, ProcessSettings
 from buddy.workspace.sandbox.probe import Probed, probe
 from buddy.workspace.sandbox.profile import Confinement, Kind
 from buddy.workspace.sandbox.sandbox import Sandbox, SandboxRules
@@ -68,15 +68,15 @@ class SandboxDesk(msgspec.Struct, frozen=True):
 
     async def run(self, command: str, confinement: Confinement | None, *, limit_s: float = 60) -> Ran:
         await self.sandbox.look_around(self.boundary)
-        request = Request(shell_argv(command), str(self.work), 1, confinement=confinement)
+        request = CommandRequest(shell_argv(command), str(self.work), 1, confinement=confinement)
         child = self.children.start(request)
         exit_ = await self.children.attend(child, timeout_s=limit_s, cancelled=asyncio.Event())
         assert exit_ is not None, f"it did not end: {command}"
         await child.end("test")
         return Ran(child.log.text(), exit_.code, child.blocked)
 
-    async def finished(self, command: str, confinement: Confinement | None) -> Finished:
-        request = Request(shell_argv(command), str(self.work), 1, confinement=confinement)
+    async def finished(self, command: str, confinement: Confinement | None) -> FinishedCommand:
+        request = CommandRequest(shell_argv(command), str(self.work), 1, confinement=confinement)
         return await self.children.run(request, timeout_s=60, cancelled=asyncio.Event())
 
 

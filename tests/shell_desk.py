@@ -12,7 +12,7 @@ from buddy.safety.paths import Boundary, locate
 from buddy.safety.policy_facts import Facts
 from buddy.safety.scripts import script_digests
 from buddy.safety.shell.analysis import Analyser
-from buddy.safety.shell.place import Place
+from buddy.safety.shell.place import CommandPlace
 from buddy.safety.shell.verdict import Analysis
 
 FILES = {
@@ -41,8 +41,8 @@ class ShellDesk(msgspec.Struct, frozen=True):
         return Boundary(str(self.root), str(self.root), str(self.home))
 
     @property
-    def place(self) -> Place:
-        return Place(self.boundary)
+    def place(self) -> CommandPlace:
+        return CommandPlace(self.boundary)
 
     def analyse(self, command: str) -> Analysis:
         return self.analyser.analyse(command, self.place)
@@ -68,7 +68,7 @@ def shell_facts(desk: ShellDesk, command: str, cwd: str = "", **more: Any) -> Fa
     """The facts of a run_shell call as the program makes them."""
     started = locate(desk.boundary, cwd or str(desk.root))
     boundary = msgspec.structs.replace(desk.boundary, cwd=started.real)
-    analysis = desk.analyser.analyse(command, Place(boundary))
+    analysis = desk.analyser.analyse(command, CommandPlace(boundary))
     return Facts(
         "run_shell",
         "high",

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -106,6 +107,37 @@ def _sizes(path: Path) -> Iterator[tuple[str, str, int]]:
 def test_every_module_says_what_it_is() -> None:
     silent = [str(path) for path in MODULES if not ast.get_docstring(_tree(path))]
     assert silent == []
+
+
+OPENINGS_THAT_SAY_NOTHING = {"What", "Whether", "How", "Where", "Who", "Which", "That"}
+
+
+def test_docstrings_open_with_a_noun_or_an_imperative() -> None:
+    riddles = [
+        f"{path.relative_to(ROOT)}: {text.splitlines()[0]}"
+        for path in MODULES
+        for text in _docstrings(path)
+        if text.split(maxsplit=1)[0].rstrip(",:") in OPENINGS_THAT_SAY_NOTHING
+    ]
+    assert riddles == []
+
+
+def test_a_class_name_exists_once() -> None:
+    defined = [
+        (node.name, str(path.relative_to(ROOT)))
+        for path in MODULES
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.ClassDef)
+    ]
+    assert len(defined) > 300  # the walk found classes
+    counts = Counter(name for name, _ in defined)
+    assert [where for where in defined if counts[where[0]] > 1] == []
+
+
+def _docstrings(path: Path) -> Iterator[str]:
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    found = (ast.get_docstring(node) for node in ast.walk(_tree(path)) if isinstance(node, kinds))
+    return filter(None, found)
 
 
 def test_the_agent_room_knows_nothing_but_the_standard_library_and_msgspec() -> None:

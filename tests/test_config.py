@@ -11,13 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from buddy.config.loading import Directories, Loaded, directories, load, read_table
+from buddy.config.loading import Directories, LoadedSettings, directories, load, read_table
 from buddy.config.settings import ConfigError, Profile, Settings, profile_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def loaded(tmp_path: Path, *, user: str = "", project: str = "", trusted: bool = True, **more: Any) -> Loaded:
+def loaded(
+    tmp_path: Path, *, user: str = "", project: str = "", trusted: bool = True, **more: Any
+) -> LoadedSettings:
     config = tmp_path / "config"
     workspace = tmp_path / "work"
     config.mkdir(exist_ok=True)

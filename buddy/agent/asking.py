@@ -29,7 +29,7 @@ class BudgetStop(Exception):
     """The next request could exceed a limit the person set."""
 
 
-class _Request(msgspec.Struct, frozen=True):
+class _SizedRequest(msgspec.Struct, frozen=True):
     request: ModelRequest
     tokens: int
 
@@ -37,7 +37,7 @@ class _Request(msgspec.Struct, frozen=True):
 class _Stream:
     """One attempt: the reply assembled so far and when it was last kept."""
 
-    def __init__(self, turn: Turn, asked: _Request) -> None:
+    def __init__(self, turn: Turn, asked: _SizedRequest) -> None:
         self.turn = turn
         self.asked = asked
         host = turn.host
@@ -203,7 +203,7 @@ def _sentence(error: ProviderError) -> str:
     return error.message if error.message.endswith((".", "!", "?")) else f"{error.message}."
 
 
-async def _prepared(turn: Turn) -> _Request:
+async def _prepared(turn: Turn) -> _SizedRequest:
     asked = _request(turn)
     meter = turn.host.meter
     fit = meter.fit(asked.tokens)
@@ -225,7 +225,7 @@ async def _prepared(turn: Turn) -> _Request:
     return asked
 
 
-def _request(turn: Turn) -> _Request:
+def _request(turn: Turn) -> _SizedRequest:
     agent, sampling = turn.agent, turn.agent.sampling
     view = agent.convert_to_model(agent.transform_context(turn.view.applied(turn.compaction, turn.history)))
     request = ModelRequest(
@@ -238,7 +238,7 @@ def _request(turn: Turn) -> _Request:
         top_p=sampling.top_p,
         effort=sampling.effort,
     )
-    return _Request(request, turn.host.meter.estimate(request))
+    return _SizedRequest(request, turn.host.meter.estimate(request))
 
 
 async def _compacted(turn: Turn) -> bool:

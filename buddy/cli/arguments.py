@@ -273,7 +273,8 @@ def _mistaken(words: Sequence[str]) -> str:
 
 
 def _shares_letters(word: str, name: str) -> bool:
-    """Whether a word has most letters of a name, in any order: only then it can be near it."""
+    """Tell whether a word shares most of its letters with a name, in any order; otherwise it cannot be
+    similar."""
     common = sum(min(word.count(letter), name.count(letter)) for letter in set(name))
     return 2 * common >= 0.8 * (len(word) + len(name))
 

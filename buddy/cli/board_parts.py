@@ -1,4 +1,4 @@
-"""What the task board of a run is built from."""
+"""Construction of the parts of a run's task board."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from buddy.agent.budget import Budget, DayBudget
 from buddy.agent.host import Limits
 from buddy.agent.registry import ToolRegistry
 from buddy.cli.rules import RuleFiles
-from buddy.cli.run import Held, Run
+from buddy.cli.run import Run, SharedServices
 from buddy.cli.workspaces import main_workspace, worktree_parts
 from buddy.safety.policy_facts import Facts
 from buddy.safety.redact import redact, redact_message
@@ -26,7 +26,7 @@ UNATTENDED_WAIT_S = 900
 """How long a provider may ask to wait before the turn fails."""
 
 
-def board_parts(run: Run, held: Held, tools: ToolRegistry, rules: RuleFiles) -> BoardParts:
+def board_parts(run: Run, held: SharedServices, tools: ToolRegistry, rules: RuleFiles) -> BoardParts:
     """All of it, by the settings and the command line."""
     settings, models = run.settings, run.models
     attended, options = run.wanted.attended, run.wanted.options
@@ -61,8 +61,9 @@ def board_parts(run: Run, held: Held, tools: ToolRegistry, rules: RuleFiles) -> 
 
 
 def remember(approved: Approved) -> Callable[[str, Facts], None]:
-    """Where the paths of a call led when it was judged, and what the scripts of a command were: the tools
-    refuse when they are others later; and what a command that only reads must run with."""
+    """Return a function that records what a call was judged by: the places its paths lead to and the content
+    of its scripts (tools refuse when these have changed), and the environment a command that only reads must
+    run with."""
 
     def judged(call_id: str, facts: Facts) -> None:
         started = (facts.folder,) if facts.folder is not None else ()

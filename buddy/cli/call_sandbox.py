@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from buddy.agent.tool import Tool, ToolError
-from buddy.cli.place import Place
+from buddy.cli.place import LaunchContext
 from buddy.config.settings import Settings
 from buddy.safety.moved_secrets import moved_secrets
 from buddy.safety.openings import openings
@@ -21,7 +21,7 @@ from buddy.workspace.sandbox.status import NO_SANDBOX, SandboxStatus
 class RunSandbox:
     """Joins the sandbox, the settings, and what the person opened by rules and grants."""
 
-    def __init__(self, place: Place, settings: Settings, policy: Policy, approved: Approved) -> None:
+    def __init__(self, place: LaunchContext, settings: Settings, policy: Policy, approved: Approved) -> None:
         self._settings = settings.sandbox
         self._hidden = (*moved_secrets(place.environment), *_key_files(settings, place))
         self._approved = approved
@@ -82,7 +82,7 @@ class RunSandbox:
         return os.path.join(self._boundary.home, path[2:]) if path.startswith("~/") else path
 
 
-def _key_files(settings: Settings, place: Place) -> tuple[str, ...]:
+def _key_files(settings: Settings, place: LaunchContext) -> tuple[str, ...]:
     """The files the profiles read their keys from."""
     named = (profile.api_key_file for profile in (settings.api, *settings.models.values()))
     return tuple(os.path.join(place.boundary.cwd, os.path.expanduser(path)) for path in named if path)

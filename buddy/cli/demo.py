@@ -24,10 +24,10 @@ from buddy.cli.arguments import Options
 from buddy.cli.collector import collect_from_here
 from buddy.cli.desk import Desk, open_desk
 from buddy.cli.models import Models
-from buddy.cli.place import Place, find_place, read_settings
-from buddy.cli.run import Wanted
+from buddy.cli.place import LaunchContext, find_place, read_settings
+from buddy.cli.run import LaunchRequest
 from buddy.cli.stores import session_store
-from buddy.config.loading import Loaded
+from buddy.config.loading import LoadedSettings
 from buddy.config.settings import Settings
 from buddy.extend.templates import template_text
 from buddy.headless.formats import TextFormat
@@ -60,7 +60,7 @@ FAREWELL = "That was the demo; its folder is gone. buddy init sets up your own m
 class DemoModels(Models):
     """One model: the script."""
 
-    def __init__(self, settings: Settings, place: Place, *, pace: Pace) -> None:
+    def __init__(self, settings: Settings, place: LaunchContext, *, pace: Pace) -> None:
         super().__init__(settings, place)
         self._scripts = _scripts()
         self._root = place.boundary.root
@@ -195,13 +195,13 @@ def _repository(folder: str) -> None:
             return
 
 
-async def _plain(options: Options, place: Place, loaded: Loaded) -> int:
+async def _plain(options: Options, place: LaunchContext, loaded: LoadedSettings) -> int:
     """A fixed journey: fix the bug (approving each question), tests in the background, an answer that is
     cancelled."""
     _say(f"{LABEL}\n")
     models = DemoModels(loaded.settings, place, pace=Pace(characters=24, seconds=0.01))
     store = session_store(place, loaded.settings, _say)
-    async with open_desk(place, loaded, store, models, Wanted("", options, attended=True)) as desk:
+    async with open_desk(place, loaded, store, models, LaunchRequest("", options, attended=True)) as desk:
         await _journey(desk)
     _say("\nThat was the demo. In a terminal, buddy demo lets you type; buddy init sets up your own model.\n")
     return 0

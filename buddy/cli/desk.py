@@ -18,14 +18,14 @@ from buddy.cli.call_sandbox import RunSandbox
 from buddy.cli.first_task import first_task, worktrees_again
 from buddy.cli.left_running import JobNews, what_was_left
 from buddy.cli.models import Models
-from buddy.cli.place import Place
+from buddy.cli.place import LaunchContext
 from buddy.cli.policy import policy_of
 from buddy.cli.rules import RuleFiles, remember
-from buddy.cli.run import Held, Run, Wanted
-from buddy.config.loading import Loaded
+from buddy.cli.run import LaunchRequest, Run, SharedServices
+from buddy.config.loading import LoadedSettings
 from buddy.config.settings import ConfigError, SessionSettings, Settings
 from buddy.extend import instructions as instruction_files
-from buddy.extend.mentions import Expanded, expand
+from buddy.extend.mentions import ExpandedPrompt, expand
 from buddy.extend.own_tools import OwnTools
 from buddy.safety.policy_state import Policy
 from buddy.safety.process_guard import guard_process
@@ -55,9 +55,9 @@ DAY_S = 24 * 3600.0
 class Desk(msgspec.Struct, frozen=True):
     """A session ready to work: what front ends are given."""
 
-    place: Place
+    place: LaunchContext
     settings: Settings
-    loaded: Loaded
+    loaded: LoadedSettings
     session: OpenSession
     store: SessionStore
     board: TaskBoard
@@ -72,7 +72,7 @@ class Desk(msgspec.Struct, frozen=True):
     instructions: tuple[str, ...]
     notes: tuple[str, ...]
 
-    async def expand(self, number: int, text: str) -> Expanded:
+    async def expand(self, number: int, text: str) -> ExpandedPrompt:
         """A prompt for a task, with the files it mentions read as the task would read them."""
         task = self.board.task(number)
         context = ToolContext(number, "", lambda _text: None, task.cancelled, task.services.services)
@@ -85,7 +85,7 @@ class Desk(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def open_desk(
-    place: Place, loaded: Loaded, store: SessionStore, models: Models, wanted: Wanted
+    place: LaunchContext, loaded: LoadedSettings, store: SessionStore, models: Models, wanted: LaunchRequest
 ) -> AsyncGenerator[Desk]:
     """Everything of one run. Leaving it cancels what runs, ends every child and saves the session."""
     guard_process()
@@ -126,7 +126,9 @@ async def open_desk(
         yield _desk(run, held, store, board, (*said, *problems, *left))
 
 
-def _desk(run: Run, held: Held, store: SessionStore, board: TaskBoard, notes: tuple[str, ...]) -> Desk:
+def _desk(
+    run: Run, held: SharedServices, store: SessionStore, board: TaskBoard, notes: tuple[str, ...]
+) -> Desk:
     return Desk(
         place=run.place,
         settings=run.settings,
@@ -148,8 +150,8 @@ def _desk(run: Run, held: Held, store: SessionStore, board: TaskBoard, notes: tu
 
 
 @asynccontextmanager
-async def _held(run: Run, tools: ToolRegistry, news: JobNews, trash: Trash) -> AsyncGenerator[Held]:
-    """What tools work with; what runs of it is ended with the desk."""
+async def _held(run: Run, tools: ToolRegistry, news: JobNews, trash: Trash) -> AsyncGenerator[SharedServices]:
+    """Provide the services tools work with; on leaving, end the processes that still run."""
     place, session = run.place, run.session
     undo = UndoLog(
         os.path.join(session.directory, "undo"),
@@ -167,7 +169,7 @@ async def _held(run: Run, tools: ToolRegistry, news: JobNews, trash: Trash) -> A
         _children(run, sandbox.handle) as children,
         Jobs(children, news.changed) as jobs,
     ):
-        yield Held(
+        yield SharedServices(
             children=children,
             jobs=jobs,
             undo=undo,
@@ -216,8 +218,8 @@ async def _forget_old(store: SessionStore, kept: SessionSettings, current: str) 
 
 
 async def _empty(trash: Trash, store: SessionStore, kept: SessionSettings, current: str) -> None:
-    """What was deleted long ago, or is too much, goes when a session ends; not what was deleted since the
-    sessions in use began."""
+    """Empty the trash of what was deleted too long ago or exceeds its size, when a session ends; keep what
+    was deleted since the sessions in use began."""
     with contextlib.suppress(OSError, FolderError):
         await asyncio.to_thread(
             trash.empty,
@@ -232,7 +234,7 @@ def _tools(settings: Settings) -> ToolRegistry:
     return ToolRegistry(tool for tool in BUILTIN_TOOLS if tool.name not in settings.tools.disabled)
 
 
-def _instructions(place: Place, settings: Settings) -> instruction_files.Instructions:
+def _instructions(place: LaunchContext, settings: Settings) -> instruction_files.Instructions:
     return instruction_files.find(
         root=place.boundary.root,
         cwd=place.boundary.cwd,

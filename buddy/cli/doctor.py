@@ -17,13 +17,13 @@ import msgspec
 from buddy import __version__
 from buddy.cli.arguments import Options
 from buddy.cli.models import Models
-from buddy.cli.place import Place, find_place, read_settings
+from buddy.cli.place import LaunchContext, find_place, read_settings
 from buddy.cli.stores import session_store
 from buddy.cli.tables import show
-from buddy.config.loading import Loaded
+from buddy.config.loading import LoadedSettings
 from buddy.config.settings import ConfigError
 from buddy.llm.local_servers import LocalServer, find_local_servers
-from buddy.repl.blocks import Table
+from buddy.repl.blocks import TableBlock
 from buddy.safety.sanitise import one_line
 from buddy.sessions.folder import FolderError
 from buddy.sessions.store import NoSuchSessionError, SessionError
@@ -58,11 +58,11 @@ def doctor(options: Options, environment: Mapping[str, str]) -> int:
     else:
         rows = tuple((_MARKS[finding.level].strip(), finding.text) for finding in findings)
         styles = tuple(_STYLES[finding.level] for finding in findings)
-        show(Table((), rows, styles), _lines(findings), options, environment, sys.stdout)
+        show(TableBlock((), rows, styles), _lines(findings), options, environment, sys.stdout)
     return 1 if any(finding.level == "bad" for finding in findings) else 0
 
 
-def report(options: Options, place: Place) -> tuple[str, ...]:
+def report(options: Options, place: LaunchContext) -> tuple[str, ...]:
     """The report as lines. It looks at the disk and at local servers: not on a running event loop."""
     return tuple(_lines(map(_inert, _findings(options, place))))
 
@@ -77,7 +77,7 @@ def _inert(finding: Finding) -> Finding:
     return Finding(finding.level, one_line(finding.text, MAX_FINDING_CHARS))
 
 
-def _findings(options: Options, place: Place) -> Iterator[Finding]:
+def _findings(options: Options, place: LaunchContext) -> Iterator[Finding]:
     version = platform.python_version()
     yield Finding("ok", f"buddy {__version__}, Python {version}, {platform.system()} {platform.machine()}")
     yield from _settings(options, place)
@@ -91,7 +91,7 @@ def _findings(options: Options, place: Place) -> Iterator[Finding]:
     yield from _last_session(options, place)
 
 
-def _sandbox(options: Options, place: Place) -> Iterator[Finding]:
+def _sandbox(options: Options, place: LaunchContext) -> Iterator[Finding]:
     """The level that works here, by the trial a session makes."""
     try:
         is_off = read_settings(place, options).settings.sandbox.level == "off"
@@ -104,7 +104,7 @@ def _sandbox(options: Options, place: Place) -> Iterator[Finding]:
         yield Finding("note", f"sandbox: {gap}")
 
 
-def _settings(options: Options, place: Place) -> Iterator[Finding]:
+def _settings(options: Options, place: LaunchContext) -> Iterator[Finding]:
     try:
         loaded = read_settings(place, options)
     except ConfigError as error:
@@ -129,7 +129,7 @@ def _models_of(server: LocalServer) -> str:
     return f"{', '.join(server.models[:SHOWN_MODELS])}{more}: buddy -m {server.provider}/{server.models[0]}"
 
 
-async def _model(options: Options, place: Place, loaded: Loaded) -> list[Finding]:
+async def _model(options: Options, place: LaunchContext, loaded: LoadedSettings) -> list[Finding]:
     """The model, its key and its server, which is asked with the key."""
     models = Models(loaded.settings, place)
     try:
@@ -159,7 +159,7 @@ async def _model(options: Options, place: Place, loaded: Loaded) -> list[Finding
     return found
 
 
-def _folders(place: Place) -> Iterator[Finding]:
+def _folders(place: LaunchContext) -> Iterator[Finding]:
     for folder in (place.where.config, place.where.state, place.where.data, place.boundary.root):
         existing = folder
         while not os.path.exists(existing):
@@ -171,7 +171,7 @@ def _folders(place: Place) -> Iterator[Finding]:
         yield Finding("bad", f"{readable} can be read by others: chmod 600 {readable}")
 
 
-def _last_session(options: Options, place: Place) -> Iterator[Finding]:
+def _last_session(options: Options, place: LaunchContext) -> Iterator[Finding]:
     """The session that `--continue` would take up: what of its files is damaged."""
     try:
         last = session_store(place, read_settings(place, options).settings, _say_nothing).read("last")

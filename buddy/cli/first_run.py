@@ -1,4 +1,4 @@
-"""What somebody without a key reads first: one screen, with what was found on this machine."""
+"""Welcome screen for users without a key, with the keys and servers found on this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SHOWN_MODELS = 4
 
 
 async def first_run_text(problem: str, known: Catalogue, environment: Mapping[str, str]) -> str:
-    """What to set, which keys and local servers there are, and the demo."""
+    """Return the welcome text: what to set, which keys and local servers there are, and the demo."""
     keys = sorted({p.key_env for p in known.providers.values() if p.key_env and environment.get(p.key_env)})
     return welcome(problem, keys, await find_local_servers())
 

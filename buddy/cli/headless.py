@@ -14,13 +14,13 @@ from buddy.cli.collector import collect_from_here
 from buddy.cli.desk import open_desk
 from buddy.cli.log import start_log
 from buddy.cli.models import Models
-from buddy.cli.place import Place, check_yolo, find_place, read_settings
+from buddy.cli.place import LaunchContext, check_yolo, find_place, read_settings
 from buddy.cli.policy import mode_of
-from buddy.cli.run import Wanted
+from buddy.cli.run import LaunchRequest
 from buddy.cli.stores import KEEP_ELSEWHERE, session_store
-from buddy.config.loading import Loaded
+from buddy.config.loading import LoadedSettings
 from buddy.config.settings import ConfigError
-from buddy.extend.mentions import Expanded
+from buddy.extend.mentions import ExpandedPrompt
 from buddy.headless.exec import ExecRun, run_exec
 from buddy.headless.exit_codes import CONFIGURATION, USAGE
 from buddy.headless.formats import (
@@ -42,7 +42,7 @@ from buddy.tasks.task import Task
 from buddy.tools.offered import offered
 
 MAX_STDIN_CHARS = 1_000_000
-NOTHING = Expanded((), ())
+NOTHING = ExpandedPrompt((), ())
 ONE_TOKEN = Usage(1, 0, 0, 0, 0, estimated=True)
 
 
@@ -88,9 +88,9 @@ def run_headless(options: Options, environment: Mapping[str, str]) -> int:
 
 
 @contextlib.contextmanager
-def _root(options: Options, place: Place, loaded: Loaded) -> Generator[str]:
-    """Where the session lies: in the workspace or where the settings say, "". An ephemeral one of a workspace
-    that can't be written lies in a temporary folder."""
+def _root(options: Options, place: LaunchContext, loaded: LoadedSettings) -> Generator[str]:
+    """Yield the session's root: "" for the usual place (the workspace, or the one in the settings), a
+    temporary folder for an ephemeral session of a workspace that can't be written."""
     writable = os.access(place.boundary.root, os.W_OK)
     if writable or loaded.settings.session.directory or not options.ephemeral or options.fork:
         yield ""
@@ -101,7 +101,7 @@ def _root(options: Options, place: Place, loaded: Loaded) -> Generator[str]:
         yield folder
 
 
-async def _run(options: Options, place: Place, loaded: Loaded, prompt: str, root: str) -> int:
+async def _run(options: Options, place: LaunchContext, loaded: LoadedSettings, prompt: str, root: str) -> int:
     models = Models(loaded.settings, place)
     models.access(options.model)
     reference = options.resume or ("last" if options.resume_last else "")
@@ -110,7 +110,7 @@ async def _run(options: Options, place: Place, loaded: Loaded, prompt: str, root
     store = session_store(place, loaded.settings, _err, root=root)
     if options.fork and reference:
         reference = await asyncio.to_thread(store.fork, reference)
-    wanted = Wanted(reference, options, attended=False)
+    wanted = LaunchRequest(reference, options, attended=False)
     async with open_desk(place, loaded, store, models, wanted) as desk:
         for note in desk.notes:
             _err(f"buddy: {one_line(note, 400)}\n")

@@ -21,13 +21,13 @@ from buddy.agent.events import TaskEvent
 from buddy.cli.arguments import Options, resuming
 from buddy.cli.collector import collect_from_here
 from buddy.cli.log import start_log
-from buddy.cli.place import Place, check_yolo, find_place, place_again, read_settings
+from buddy.cli.place import LaunchContext, check_yolo, find_place, place_again, read_settings
 from buddy.cli.surface import Surface
 from buddy.cli.telling import tell
-from buddy.config.loading import Loaded
+from buddy.config.loading import LoadedSettings
 from buddy.config.settings import ConfigError, DisplaySettings
 from buddy.llm.giving_way import giving_way
-from buddy.repl.blocks import Block, Note, ToolCall
+from buddy.repl.blocks import Block, NoteBlock, ToolCall
 from buddy.repl.controller import Controller
 from buddy.repl.intents import Prompt
 from buddy.repl.late_completion import LateCompleter
@@ -109,7 +109,7 @@ class Front:
             self.screen.print(*blocks)
 
     async def events(self) -> AsyncIterator[list[TaskEvent]]:
-        """What the board says, across sessions."""
+        """Yield the board's events, across sessions."""
         while True:
             yield await self.batches.get()
             self.batches.task_done()
@@ -130,7 +130,11 @@ class Front:
 
 
 async def run_screen(
-    options: Options, place: Place, loaded: Loaded, log_path: str, modes: list[Any] | None = None
+    options: Options,
+    place: LaunchContext,
+    loaded: LoadedSettings,
+    log_path: str,
+    modes: list[Any] | None = None,
 ) -> int:
     """Show the screen and sit behind it. Returns the exit code."""
     settings = loaded.settings
@@ -179,7 +183,9 @@ async def _settled(sitting: asyncio.Task[None]) -> None:
         raise sitting.exception() or AssertionError
 
 
-async def _sit(options: Options, place: Place, loaded: Loaded, front: Front, log_path: str) -> None:
+async def _sit(
+    options: Options, place: LaunchContext, loaded: LoadedSettings, front: Front, log_path: str
+) -> None:
     """Import the rest off the loop's thread, then sit at one session after another."""
     for _ in range(FIRST_TURNS):
         await asyncio.sleep(0)
@@ -198,7 +204,7 @@ async def _sit(options: Options, place: Place, loaded: Loaded, front: Front, log
             front.end_without_session(4)
     except Exception as error:  # noqa: BLE001 - the front end's border: said on the screen, then left
         _log.exception("the session failed")
-        front.print(Note("error", f"the session can't go on: {type(error).__name__}: {error}"))
+        front.print(NoteBlock("error", f"the session can't go on: {type(error).__name__}: {error}"))
         front.end_without_session(1)
 
 
@@ -206,9 +212,11 @@ def _reference(options: Options) -> str:
     return options.resume or ("last" if options.resume_last else "")
 
 
-def in_force(options: Options, place: Place, loaded: Loaded, front: Front) -> tuple[Options, Place, Loaded]:
-    """What the next session is opened with: the person may have trusted the folder meanwhile. Settings that
-    can't be read leave everything as it was."""
+def in_force(
+    options: Options, place: LaunchContext, loaded: LoadedSettings, front: Front
+) -> tuple[Options, LaunchContext, LoadedSettings]:
+    """Return the options, place and settings for opening the next session: the user may have trusted the
+    folder meanwhile. When the settings can't be read, all three stay as they were."""
     trusting = msgspec.structs.replace(options, trust=options.trust or front.trusted)
     again = place_again(place, trusting)
     if again == place:
@@ -216,7 +224,7 @@ def in_force(options: Options, place: Place, loaded: Loaded, front: Front) -> tu
     try:
         return trusting, again, read_settings(again, trusting)
     except ConfigError as error:
-        front.print(Note("error", f"{error}; the folder's settings are ignored"))
+        front.print(NoteBlock("error", f"{error}; the folder's settings are ignored"))
         return options, place, loaded
 
 
@@ -256,16 +264,16 @@ class Looks:
 
 
 def open_surface(
-    place: Place,
-    loaded: Loaded,
+    place: LaunchContext,
+    loaded: LoadedSettings,
     controller: Controller,
     completer: LateCompleter,
     modes: list[Any] | None = None,
     *,
     plain: bool = False,
 ) -> Surface:
-    """What stands at the terminal: the screen, or plain lines on a dumb one, or where a person who listens to
-    the terminal asked for them. Nothing is drawn yet."""
+    """Create the front end for the terminal: the screen, or plain lines on a dumb terminal or when the user
+    asked for them (as for a screen reader). Nothing is drawn yet."""
     display, environ = loaded.settings.display, place.environment
     encoding = sys.stdout.encoding or "ascii"  # now: on the screen stdout is the log's
 
@@ -295,7 +303,7 @@ def _plain_lines(look: Look, controller: Controller) -> Surface:
     return LineSurface(line)
 
 
-def _without_own_keys(environ: Mapping[str, str], loaded: Loaded) -> dict[str, str]:
+def _without_own_keys(environ: Mapping[str, str], loaded: LoadedSettings) -> dict[str, str]:
     """The environment without the variables the person's profiles name for keys, whatever they are called."""
     profiles = (loaded.settings.api, *loaded.settings.models.values())
     names = {profile.api_key_env for profile in profiles}
@@ -304,22 +312,22 @@ def _without_own_keys(environ: Mapping[str, str], loaded: Loaded) -> dict[str, s
 
 def _screen(
     looks: Looks,
-    place: Place,
-    loaded: Loaded,
+    place: LaunchContext,
+    loaded: LoadedSettings,
     controller: Controller,
     completer: LateCompleter,
     modes: list[Any] | None,
 ) -> Surface:
     from buddy.cli.screen_surface import ScreenSurface  # prompt_toolkit: 60 ms a dumb terminal does not need
     from buddy.repl.announce import notifications_of
-    from buddy.repl.app import Settings
+    from buddy.repl.app import AppSettings
     from buddy.repl.ground import may_be_asked
     from buddy.repl.progress import progress_taken
     from buddy.repl.start import open_repl
 
     display, environ = loaded.settings.display, _without_own_keys(place.environment, loaded)
     repl = open_repl(
-        settings=Settings(
+        settings=AppSettings(
             look=looks.of(display.theme),
             vi=display.vi,
             title=display.title,

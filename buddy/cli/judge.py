@@ -39,7 +39,7 @@ class Judge:
         self._analyse: Callable[[str, Boundary], Analysis] | None = None
 
     def facts(self, tool: Tool, arguments: Any) -> Facts:
-        """What the policy needs to know about a call. Raises `ToolError` for a path that can be none."""
+        """Collect what the policy needs to know about a call. Raises `ToolError` for an impossible path."""
         survey = tool.survey(self._boundary, arguments) if tool.survey is not None else NO_SURVEY
         if tool.name == SEARCH_TOOL:
             return facts_of(tool, arguments, self._boundary, hook=_sought(arguments.query))

@@ -23,12 +23,12 @@ class ProfileKey:
 
     @property
     def is_optional(self) -> bool:
-        """Whether requests go out without one where none is found."""
+        """Tell whether requests are sent without a key when none is found."""
         return self._resolver.is_optional
 
     @property
     def place(self) -> str:
-        """Where it came from, in words; "" when there is none."""
+        """Source of the key, in words; "" when there is none."""
         return self._resolver.place
 
     async def resolve(self) -> str:
@@ -43,8 +43,8 @@ class ProfileKey:
         return self.value
 
     async def renewed(self, refused: str) -> bool:
-        """Whether there is another key than the one that was refused: an answer that was kept may have
-        expired, a file may have changed."""
+        """Tell whether there is now another key than the refused one: a cached answer may have expired, a
+        file may have changed."""
         self._resolver.forget(refused)
         try:
             return await self.resolve() != refused

@@ -22,7 +22,7 @@ MAX_COMMAND_CHARS = 60
 
 
 def job_notice(status: JobStatus) -> Notice | None:
-    """What the person is told when a job changes; nothing as long as it runs."""
+    """Return the notice about a job that ended; None while it runs."""
     if status.state != "ended":
         return None
     code = status.exit.code if status.exit else None
@@ -63,9 +63,9 @@ class _LostJob(msgspec.Struct, frozen=True):
 
 
 async def what_was_left(session: OpenSession, board: TaskBoard) -> tuple[str, ...]:
-    """What became of the session's commands when buddy was killed: named, never ended unasked. The model
-    hears of its jobs with the next prompt in the foreground. Jobs are told of once, other processes as long
-    as they run."""
+    """Report the session's commands that were running when buddy was killed; none is ended without asking.
+    The model is told of its jobs with the next prompt in the foreground. Jobs are reported once, other
+    processes as long as they run."""
     found = {one.tag: one for one in await asyncio.to_thread(left_commands, session.session_id)}
     state = session.loaded.state
     lost = [

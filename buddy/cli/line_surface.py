@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from buddy.repl.blocks import Note
+from buddy.repl.blocks import NoteBlock
 from buddy.repl.line_mode import LineRepl
 
 
@@ -20,19 +20,19 @@ class LineSurface:
 
     def hint(self, text: str) -> None:
         """Printed, since nothing else is there."""
-        self.print(Note("hint", text))
+        self.print(NoteBlock("hint", text))
 
     def put(self, text: str, *, over: bool) -> None:
         """The line belongs to the terminal: the text is printed, to be copied."""
         if text and over:
-            self.print(Note("hint", f"not sent: {text}"))
+            self.print(NoteBlock("hint", f"not sent: {text}"))
 
     def edit(self) -> None:
         """There is no line to edit."""
         self.hint("there is no editor on a dumb terminal; set TERM")
 
     def expand(self) -> None:
-        """What was folded is printed once more, in full."""
+        """Print the last folded output in full."""
         if not self._line.expand():
             self.hint("nothing is folded")
 

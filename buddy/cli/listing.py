@@ -21,7 +21,7 @@ from buddy.cli.telling import tell
 from buddy.config.settings import ConfigError
 from buddy.llm.catalog import Catalogue, ModelInfo
 from buddy.llm.local_servers import find_local_servers
-from buddy.repl.blocks import Table
+from buddy.repl.blocks import TableBlock
 from buddy.safety.sanitise import one_line
 from buddy.sessions.listing import SessionSummary
 
@@ -41,7 +41,7 @@ def models(options: Options, environment: Mapping[str, str]) -> int:
     lines = [f"{row[0]:<52} {size:>9}  at {row[2]}" for row, size in zip(served, sizes, strict=True)]
     lines += map(_model_line, found)
     show(
-        Table(("model", "context", "in / M", "out / M", "can"), tuple(rows)),
+        TableBlock(("model", "context", "in / M", "out / M", "can"), tuple(rows)),
         lines,
         options,
         environment,
@@ -133,7 +133,7 @@ def sessions(options: Options, environment: Mapping[str, str]) -> int:
         return 0
     rows = tuple(map(_session_row, reversed(listed)))
     head = ("session", "last", "tasks", "what")
-    show(Table(head, rows), (_session_line(one, 0) for one in listed), options, environment, sys.stdout)
+    show(TableBlock(head, rows), (_session_line(one, 0) for one in listed), options, environment, sys.stdout)
     left_out = len(found) - len(listed)
     if left_out:
         them = "it" if left_out == 1 else "them"

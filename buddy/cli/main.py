@@ -124,8 +124,8 @@ def _check_allowed(entries: Sequence[str]) -> None:
 def _keys_waiting(
     environment: Mapping[str, str], *, is_wanted: bool
 ) -> contextlib.AbstractContextManager[list[Any] | None]:
-    """What is typed while everything is imported waits for the input line. A dumb terminal has none: there
-    the terminal itself echoes and edits."""
+    """Hold the keys typed during the imports for the input line. A dumb terminal has no input line: it echoes
+    and edits itself."""
     is_dumb = environment.get("TERM", "") in ("dumb", "unknown", "")
     if is_dumb or not (is_wanted and sys.stdin.isatty() and sys.stdout.isatty()):
         return contextlib.nullcontext()
@@ -153,7 +153,8 @@ _KEY_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 def _crash_hook(
     environment: Mapping[str, str],
 ) -> Callable[[type[BaseException], BaseException, TracebackType | None], None]:
-    """What prints a crash: where it happened, without variables and without the keys of the environment."""
+    """Return a `sys.excepthook` that prints where a crash happened, without variables and without the keys of
+    the environment."""
 
     def crashed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         from buddy.safety.process_guard import crash_hook  # 10 ms that only a crash pays

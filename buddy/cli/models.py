@@ -19,12 +19,19 @@ from buddy.agent.provider import Alive, ModelDelta, ModelRequest, Provider, Prov
 from buddy.cli.keyed_provider import KeyedProvider, ProfileKey
 from buddy.cli.lanes import DirectLane, LitellmLanes, direct_lane, litellm_lanes
 from buddy.cli.model_server import ModelServer
-from buddy.cli.place import Place
+from buddy.cli.place import LaunchContext
 from buddy.cli.telling import tell
 from buddy.config.first_model import first_model
 from buddy.config.settings import ConfigError, Profile, Settings, profile_of
 from buddy.extend.templates import template_path
-from buddy.llm.catalog import GUESSED_CONTEXT, Catalogue, Match, context_limit, cost_usd, read_catalogue
+from buddy.llm.catalog import (
+    GUESSED_CONTEXT,
+    CatalogMatch,
+    Catalogue,
+    context_limit,
+    cost_usd,
+    read_catalogue,
+)
 from buddy.llm.credentials import FILE_NAME
 from buddy.llm.direct import Endpoint, host_of
 from buddy.llm.governor import Governor
@@ -69,7 +76,7 @@ class _Made(NamedTuple):
 class Models:
     """The models of one run. Lanes are made when a model is first asked for."""
 
-    def __init__(self, settings: Settings, place: Place) -> None:
+    def __init__(self, settings: Settings, place: LaunchContext) -> None:
         self._settings = settings
         self._place = place
         self._catalogue: Catalogue | None = None
@@ -133,7 +140,7 @@ class Models:
             raise ConfigError(error.message) from error
 
     def key_place(self, name: str) -> str:
-        """Where the key of this model came from, in words; "" where there is none. Raises `ConfigError`."""
+        """Return the source of this model's key, in words; "" where there is none. Raises `ConfigError`."""
         return self._of(name).key.place
 
     async def server_problem(self, name: str) -> tuple[str, str]:
@@ -349,7 +356,7 @@ class Models:
         )
 
 
-def _price(match: Match | None) -> Price:
+def _price(match: CatalogMatch | None) -> Price:
     if match is None:
         return lambda _usage: None
     info = match.info

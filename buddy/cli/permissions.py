@@ -33,7 +33,7 @@ Judge = Callable[[str], tuple[Decision, str]]
 """Decision and reason for a command."""
 
 
-class Request(msgspec.Struct, frozen=True):
+class PermissionLine(msgspec.Struct, frozen=True):
     """One line of stdin: a command, or why there is none."""
 
     identity: object
@@ -50,7 +50,7 @@ def permissions(options: Options, environment: Mapping[str, str]) -> int:
     commands = options.words[1:]
     if commands:
         for number, command in enumerate(commands, 1):
-            _tell(Request(str(number), command), judge, as_json=options.json)
+            _tell(PermissionLine(str(number), command), judge, as_json=options.json)
         return 0
     if sys.stdin.isatty():
         raise UsageError("expected commands as arguments, or JSON lines on stdin")
@@ -81,7 +81,7 @@ def _judge_here(environment: Mapping[str, str]) -> Judge:
     return judge
 
 
-def answered(request: Request, judge: Judge) -> tuple[Decision, str]:
+def answered(request: PermissionLine, judge: Judge) -> tuple[Decision, str]:
     """Decision and reason for one line. Never raises: a fault in one answer must not cost the others."""
     if request.command is None:
         return "ask", request.wrong
@@ -91,7 +91,7 @@ def answered(request: Request, judge: Judge) -> tuple[Decision, str]:
         return "ask", f"buddy failed to judge it, so it asks: {type(error).__name__}: {str(error)[:200]}"
 
 
-def requests(stream: BinaryIO) -> Iterator[Request]:
+def requests(stream: BinaryIO) -> Iterator[PermissionLine]:
     """The lines of a stream that are not empty, none of them read beyond a megabyte."""
     number = 0
     while line := stream.readline(MAX_LINE_BYTES + 1):
@@ -105,7 +105,7 @@ def requests(stream: BinaryIO) -> Iterator[Request]:
             yield _request(number, line)
 
 
-def _request(number: int, line: bytes) -> Request:
+def _request(number: int, line: bytes) -> PermissionLine:
     try:
         text = line.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape").strip()
         given = cast("object", parse_json(text))
@@ -123,7 +123,7 @@ def _request(number: int, line: bytes) -> Request:
     command = fields.get("command")
     if not isinstance(command, str):
         return _wrong(number, identity, 'has no "command" that is text')
-    return Request(identity, command)
+    return PermissionLine(identity, command)
 
 
 def _first_identity(line: bytes) -> object:
@@ -133,11 +133,11 @@ def _first_identity(line: bytes) -> object:
     return json.loads(found[1].decode("utf-8", "surrogateescape")) if found else None
 
 
-def _wrong(number: int, identity: object, what: str) -> Request:
-    return Request(identity, None, f"line {number} of stdin {what}")
+def _wrong(number: int, identity: object, what: str) -> PermissionLine:
+    return PermissionLine(identity, None, f"line {number} of stdin {what}")
 
 
-def _tell(request: Request, judge: Judge, *, as_json: bool) -> None:
+def _tell(request: PermissionLine, judge: Judge, *, as_json: bool) -> None:
     decision, why = answered(request, judge)
     if as_json:
         answer = {"id": request.identity, "decision": decision, "why": why}

@@ -1,4 +1,4 @@
-"""Where buddy was started: workspace, directories, trust, settings."""
+"""Launch context: workspace, directories, trust, settings."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 
 from buddy.cli.arguments import Options, UsageError
-from buddy.config.loading import Directories, Loaded, directories, load
+from buddy.config.loading import Directories, LoadedSettings, directories, load
 from buddy.config.settings import ConfigError
 from buddy.safety.paths import Boundary
 from buddy.sessions.folder import workspace_root
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Where buddy was started, and for whom."""
+class LaunchContext(msgspec.Struct, frozen=True):
+    """Folders, environment and trust of the place where buddy was started."""
 
     boundary: Boundary
     where: Directories
@@ -26,7 +26,7 @@ class Place(msgspec.Struct, frozen=True):
     trust_note: str = ""
 
 
-def find_place(options: Options, environment: Mapping[str, str]) -> Place:
+def find_place(options: Options, environment: Mapping[str, str]) -> LaunchContext:
     """The place of this run. Raises `UsageError` where the working directory is gone."""
     where = directories(environment)
     try:
@@ -38,7 +38,7 @@ def find_place(options: Options, environment: Mapping[str, str]) -> Place:
     root = os.path.realpath(workspace_root(cwd))
     extra = tuple(_directory(path) for path in options.add_dir)
     trusted, note = _trust(where, root)
-    return Place(
+    return LaunchContext(
         boundary=Boundary(
             root,
             cwd,
@@ -55,7 +55,7 @@ def find_place(options: Options, environment: Mapping[str, str]) -> Place:
     )
 
 
-def place_again(place: Place, options: Options) -> Place:
+def place_again(place: LaunchContext, options: Options) -> LaunchContext:
     """The same place, with what the person has said about it since."""
     trusted, note = _trust(place.where, place.boundary.root)
     trusted = options.trust or trusted
@@ -83,7 +83,7 @@ def _trust(where: Directories, root: str) -> tuple[bool, str]:
     return trust_of(where, root)
 
 
-def read_settings(place: Place, options: Options) -> Loaded:
+def read_settings(place: LaunchContext, options: Options) -> LoadedSettings:
     """The settings of this run. Raises `ConfigError`."""
     arguments: dict[str, Any] = {}
     if options.model:

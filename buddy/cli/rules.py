@@ -10,8 +10,8 @@ from typing import Any, cast
 import msgspec
 
 from buddy.agent.counting import counted
-from buddy.cli.place import Place
-from buddy.config.loading import Loaded, read_table, remember_model
+from buddy.cli.place import LaunchContext
+from buddy.config.loading import LoadedSettings, read_table, remember_model
 from buddy.config.settings import ConfigError
 from buddy.safety.descriptors import make_private_folders, replace_file
 from buddy.safety.rules import Rule, RuleSet
@@ -22,9 +22,9 @@ MAX_NAMED = 5
 
 
 class RuleFiles:
-    """Where rules come from and go to."""
+    """Loading and saving of permission rules."""
 
-    def __init__(self, place: Place, loaded: Loaded) -> None:
+    def __init__(self, place: LaunchContext, loaded: LoadedSettings) -> None:
         self._place = place
         self._loaded = loaded
         self._saved = os.path.join(place.where.config, "settings.toml")
@@ -109,7 +109,7 @@ def _is_table_of(table: object, rule: Rule) -> bool:
     return any(msgspec.structs.replace(one, source=rule.source) == rule for one in same)
 
 
-def remember(place: Place, loaded: Loaded, model: str) -> None:
+def remember(place: LaunchContext, loaded: LoadedSettings, model: str) -> None:
     """Start with this model from now on, until the person's own file names another. Raises `ConfigError`."""
     path = os.path.join(place.where.config, "settings.toml")
     change_settings(path, lambda table: remember_model(table, model, loaded.own_model))

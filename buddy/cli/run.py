@@ -7,8 +7,8 @@ import msgspec
 from buddy.cli.arguments import Options
 from buddy.cli.call_sandbox import RunSandbox
 from buddy.cli.models import Models
-from buddy.cli.place import Place
-from buddy.config.loading import Loaded
+from buddy.cli.place import LaunchContext
+from buddy.config.loading import LoadedSettings
 from buddy.config.settings import Settings
 from buddy.extend.instructions import Instructions
 from buddy.extend.own_tools import OwnTools
@@ -24,9 +24,9 @@ from buddy.workspace.trash import Trash
 from buddy.workspace.undo import UndoLog
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """What the command line asks of a desk. `session` "" is a new one; `attended`: somebody is there to be
-    asked."""
+class LaunchRequest(msgspec.Struct, frozen=True):
+    """The command line's choice of a session. `session` "" is a new one; `attended`: a user is there to
+    answer questions."""
 
     session: str
     options: Options
@@ -34,12 +34,12 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """What everything of a run is made from. `found`: the instruction files in force."""
+    """Components shared by everything in a run. `found`: the instruction files in force."""
 
-    place: Place
-    loaded: Loaded
+    place: LaunchContext
+    loaded: LoadedSettings
     models: Models
-    wanted: Wanted
+    wanted: LaunchRequest
     session: OpenSession
     policy: Policy
     found: Instructions
@@ -50,8 +50,8 @@ class Run(msgspec.Struct, frozen=True):
         return self.loaded.settings
 
 
-class Held(msgspec.Struct, frozen=True):
-    """What the tools of all tasks work with."""
+class SharedServices(msgspec.Struct, frozen=True):
+    """Services shared by the tools of all tasks."""
 
     children: ChildProcesses
     jobs: Jobs

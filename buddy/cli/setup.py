@@ -67,7 +67,8 @@ def _next_step(api: Mapping[str, Any], environment: Mapping[str, str], saved: Co
 
 
 def _is_never_chosen(api: Mapping[str, Any], environment: Mapping[str, str], saved: Container[str]) -> bool:
-    """Whether an `[api]` table is the template's own, and its key is nowhere: nobody works with it."""
+    """Tell whether an `[api]` table is still the template's own and its key is found nowhere, so that nobody
+    can be using it."""
     for model, key in TEMPLATES:
         if api == {"model": model, "api_key_env": key}:
             return not environment.get(key, "").strip() and model.partition("/")[0] not in saved

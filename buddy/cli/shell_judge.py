@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from buddy.safety.paths import Boundary
 from buddy.safety.shell.analysis import Analyser
-from buddy.safety.shell.place import TRUSTED_PATH, Place
+from buddy.safety.shell.place import TRUSTED_PATH, CommandPlace
 from buddy.safety.shell.verdict import Analysis
 
 
@@ -16,5 +16,5 @@ class ShellJudge:
         self._search_path = search_path or TRUSTED_PATH
 
     def analyse(self, command: str, boundary: Boundary) -> Analysis:
-        """What a command would do when it starts in the boundary's working directory."""
-        return self._analyser.analyse(command, Place(boundary, self._search_path))
+        """Analyse the effects of a command that starts in the boundary's working directory."""
+        return self._analyser.analyse(command, CommandPlace(boundary, self._search_path))

@@ -21,17 +21,17 @@ from buddy.cli.doctor import report
 from buddy.cli.first_run import first_run_text
 from buddy.cli.interactive import Front
 from buddy.cli.models import Models
-from buddy.cli.place import Place
+from buddy.cli.place import LaunchContext
 from buddy.cli.rules import change_settings, remember
-from buddy.cli.run import Wanted
+from buddy.cli.run import LaunchRequest
 from buddy.cli.stores import KEEP_ELSEWHERE, session_store
 from buddy.cli.trust import FolderTrust
-from buddy.config.loading import IGNORED, Loaded
+from buddy.config.loading import IGNORED, LoadedSettings
 from buddy.config.settings import ConfigError
 from buddy.llm.giving_way import giving_way
 from buddy.llm.scripted import Pace
 from buddy.repl.at_desk import AtDesk
-from buddy.repl.blocks import Note, PlainText, QuestionAsked, Welcome
+from buddy.repl.blocks import NoteBlock, PlainText, QuestionAsked, Welcome
 from buddy.repl.branch import Branch
 from buddy.repl.commands.builtin import builtin_commands
 from buddy.repl.completion import DeskCompleter
@@ -68,7 +68,12 @@ take half a minute, and commands need no key."""
 
 
 async def sit(
-    options: Options, place: Place, loaded: Loaded, front: Front, reference: str, log_path: str
+    options: Options,
+    place: LaunchContext,
+    loaded: LoadedSettings,
+    front: Front,
+    reference: str,
+    log_path: str,
 ) -> None:
     """Open a session ("" is a new one), work with it until the person leaves or switches, close it."""
     models = _models(options, place, loaded, front)
@@ -76,16 +81,20 @@ async def sit(
     with giving_way():
         await asyncio.to_thread(models.access_or_explain, options.model)
     try:
-        store = session_store(place, loaded.settings, lambda text: front.print(Note("warning", text.strip())))
+        store = session_store(
+            place, loaded.settings, lambda text: front.print(NoteBlock("warning", text.strip()))
+        )
         if options.fork and reference:
             reference = await asyncio.to_thread(store.fork, reference)
-        async with open_desk(place, loaded, store, models, Wanted(reference, options, attended=True)) as desk:
+        async with open_desk(
+            place, loaded, store, models, LaunchRequest(reference, options, attended=True)
+        ) as desk:
             if not front.previous:
                 _answer_with(desk, options.model)
             await _work(desk, options, front, log_path)
         await _closed(desk, front)
     except (SessionError, LockedError, FolderError, ConfigError, TaskError) as error:
-        front.print(Note("error", _said(error, reference)))
+        front.print(NoteBlock("error", _said(error, reference)))
         if isinstance(error, NoSuchSessionError) and not front.previous:  # the command line's
             front.end_without_session(USAGE)
         elif reference:
@@ -95,7 +104,7 @@ async def sit(
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         front.print(
-            Note("error", f"{where}{error.strerror}: the session can't be kept there; {KEEP_ELSEWHERE}")
+            NoteBlock("error", f"{where}{error.strerror}: the session can't be kept there; {KEEP_ELSEWHERE}")
         )
     finally:
         await front.settle()
@@ -110,7 +119,7 @@ def _answer_with(desk: Desk, model: str) -> None:
 
 
 def _said(error: Exception, reference: str) -> str:
-    """What is wrong with a session, and what can be done."""
+    """Describe an error of a session, and what can be done about it."""
     match error:
         case ForeignSessionError() | ReadOnlySessionError() | LockedError():
             ways = f"/session show {reference} shows it, /session fork {reference} goes on in a copy."
@@ -119,7 +128,7 @@ def _said(error: Exception, reference: str) -> str:
             return str(error)
 
 
-def _models(options: Options, place: Place, loaded: Loaded, front: Front) -> Models:
+def _models(options: Options, place: LaunchContext, loaded: LoadedSettings, front: Front) -> Models:
     if options.command != "demo":
         return Models(loaded.settings, place)
     return DemoModels(loaded.settings, place, pace=Pace(characters=6, seconds=0.02))
@@ -158,7 +167,7 @@ async def _begin(
     await _greet(desk, front, stage, branch, found)
     for note in desk.notes:
         if not (asked and note in (IGNORED, desk.place.trust_note)):
-            front.print(Note("warning", note))
+            front.print(NoteBlock("warning", note))
     if asked:
         front.print(PlainText(asked))
     commands = builtin_commands()
@@ -205,7 +214,7 @@ async def _pump(reader: EventReader, front: Front, branch: Branch) -> None:
 
 
 async def _greet(desk: Desk, front: Front, stage: Stage, branch: Branch, found: tuple[str, ...]) -> None:
-    """What a resumed session said last, or what a first run has to know."""
+    """Show the last messages of a resumed session, or what a first run has to know."""
     board = desk.board
     front_task = board.task(board.focus)
     history = front_task.history
@@ -215,7 +224,9 @@ async def _greet(desk: Desk, front: Front, stage: Stage, branch: Branch, found: 
         number = board.focus if len(board.tasks) > 1 else 0
         copied, copy_of = front_task.copied, front_task.copy_of
         front.print(*blocks_of(history, number, front_task.receipt, copied=copied, copy_of=copy_of))
-        front.print(*(Note("info", _paused(task)) for task in board.tasks.values() if task.state == "paused"))
+        front.print(
+            *(NoteBlock("info", _paused(task)) for task in board.tasks.values() if task.state == "paused")
+        )
         return
     if isinstance(desk.models, DemoModels):
         front.print(PlainText(HINTS))
@@ -251,7 +262,7 @@ def _found(desk: Desk) -> tuple[str, ...]:
 
 
 async def _tell_problem(desk: Desk, front: Front, told: asyncio.Event) -> None:
-    """What a first run has to know, if anything; `told` is set afterwards."""
+    """Show what a first run has to know, if anything; set `told` afterwards."""
     try:
         problem = await desk.models.problem(desk.board.task(desk.board.focus).model)
         if problem:
@@ -261,8 +272,8 @@ async def _tell_problem(desk: Desk, front: Front, told: asyncio.Event) -> None:
 
 
 def _paused(task: Task) -> str:
-    """That a task waits to be continued, and what that does about calls that never ran: a question which was
-    open is asked again then, and only then."""
+    """Describe a paused task, and what continuing it does about calls that never ran: an open question is
+    asked again then, and only then."""
     why = "" if task.reason in ("", UNFINISHED_REASON) else f" ({task.reason})"
     said = f"Task {task.number} was interrupted{why}. /continue {task.number} resumes it"
     match len(task.not_run):
@@ -330,7 +341,9 @@ def _stage(front: Front, jobs: set[asyncio.Task[None]], desk: Desk) -> Stage:
         jobs.discard(job)
         if not job.cancelled() and (error := job.exception()) is not None:
             _log.error("a command failed", exc_info=error)
-            front.print(Note("error", f"{type(error).__name__}: {error} (this is a bug; the log has more)"))
+            front.print(
+                NoteBlock("error", f"{type(error).__name__}: {error} (this is a bug; the log has more)")
+            )
 
     def switch(reference: str) -> None:
         front.switch_to = reference

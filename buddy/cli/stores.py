@@ -1,11 +1,11 @@
-"""Where sessions are kept, by the settings."""
+"""Construction of the session store from the settings."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 
-from buddy.cli.place import Place
+from buddy.cli.place import LaunchContext
 from buddy.config.settings import ConfigError, Settings
 from buddy.sessions.identity import load_signer
 from buddy.sessions.journal import SaveState
@@ -17,7 +17,7 @@ KEEP_ELSEWHERE = "set BUDDY_SESSION_DIRECTORY (or [session] directory) to a fold
 
 
 def session_store(
-    place: Place, settings: Settings, tell: Callable[[str], None], *, root: str = ""
+    place: LaunchContext, settings: Settings, tell: Callable[[str], None], *, root: str = ""
 ) -> SessionStore:
     """The store of this workspace, or one in `root`. `tell` hears NOT SAVED, and that it is saved again.
     Raises `ConfigError` where the key of the sessions can't be had, which lies apart from them."""

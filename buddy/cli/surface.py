@@ -1,4 +1,4 @@
-"""What a session does to whatever stands at the terminal: the screen, or the plain lines of a dumb one."""
+"""Interface between a session and the front end at the terminal: the screen, or plain lines on a dumb one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Surface(Protocol):
         ...
 
     def touch(self) -> None:
-        """What the desk says has changed."""
+        """Note that the state of the session has changed."""
         ...
 
     def redraw(self) -> None:

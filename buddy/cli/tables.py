@@ -9,11 +9,11 @@ from typing import TextIO
 from buddy.cli.arguments import Options
 from buddy.cli.place import find_place, read_settings
 from buddy.config.settings import ConfigError, DisplaySettings
-from buddy.repl.blocks import Table
+from buddy.repl.blocks import TableBlock
 
 
 def show(
-    table: Table, lines: Iterable[str], options: Options, environment: Mapping[str, str], out: TextIO
+    table: TableBlock, lines: Iterable[str], options: Options, environment: Mapping[str, str], out: TextIO
 ) -> None:
     """Print the table on a terminal, elsewhere the lines, whose form does not change with the window."""
     if out.isatty() and table.rows:
@@ -23,14 +23,14 @@ def show(
 
 
 def _display(options: Options, environment: Mapping[str, str]) -> DisplaySettings:
-    """How the person wants things to look; as usual where the settings can't be read."""
+    """Return the person's display settings; the defaults where the settings can't be read."""
     try:
         return read_settings(find_place(options, environment), options).settings.display
     except ConfigError:
         return DisplaySettings()
 
 
-def _drawn(table: Table, display: DisplaySettings, environment: Mapping[str, str], encoding: str) -> str:
+def _drawn(table: TableBlock, display: DisplaySettings, environment: Mapping[str, str], encoding: str) -> str:
     from buddy.repl.paint import Painter  # here: rich costs 60 ms, and a pipe does not need it
     from buddy.repl.style import choose_look
 

@@ -1,4 +1,4 @@
-"""What tools find in their context, by its type: what all tasks share, and what each has for itself."""
+"""Services that tools look up by type: those shared by all tasks, and those of each task."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 
-from buddy.cli.run import Held, Run
+from buddy.cli.run import Run, SharedServices
 from buddy.extend.folder_instructions import FolderInstructions, InstructionPlaces
 from buddy.extend.own_tools import OwnTools
 from buddy.safety.paths import Boundary
@@ -29,7 +29,7 @@ from buddy.workspace.undo import UndoLog
 from buddy.workspace.views import FileViews, changed_since
 
 
-def services_of(run: Run, held: Held) -> Callable[[int], TaskServices]:
+def services_of(run: Run, held: SharedServices) -> Callable[[int], TaskServices]:
     """Makes the services of a new task, by its number."""
     shared = _shared(run, held)
     cwd = run.place.boundary.cwd
@@ -45,7 +45,7 @@ def services_of(run: Run, held: Held) -> Callable[[int], TaskServices]:
     return lambda _number: of_task(FileViews(), Plan(), _folders(run))
 
 
-def _shared(run: Run, held: Held) -> dict[type, object]:
+def _shared(run: Run, held: SharedServices) -> dict[type, object]:
     settings, boundary = run.settings.tools, run.place.boundary
     return {
         ChildProcesses: held.children,

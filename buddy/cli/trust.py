@@ -11,11 +11,11 @@ import hashlib
 import time
 from collections.abc import Mapping
 
-from buddy.cli.place import Place
+from buddy.cli.place import LaunchContext
 from buddy.cli.trust_standing import trust_store
 from buddy.repl.port import TrustAnswer
 from buddy.safety.sanitise import clean, visible
-from buddy.safety.trust import Change, folder_of
+from buddy.safety.trust import TrustChange, folder_of
 from buddy.safety.trust_things import trusted_things
 
 MAX_SHOWN = 12
@@ -32,7 +32,7 @@ _HOW = (
 
 
 def kind_of(name: str) -> str:
-    """What a thing of a trusted folder does."""
+    """Return the effect of a file or folder that trust covers; "" for none."""
     lowered = name.lower()
     return next((kind for begin, kind in _IN_FORCE.items() if lowered.startswith(begin)), "")
 
@@ -41,12 +41,12 @@ class FolderTrust:
     """The folder, what the question is about, and the answers. Everything here looks at the disk: call it in
     a thread."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: LaunchContext) -> None:
         self._place = place
         self._store = trust_store(place.where)
         self._folder = folder_of(place.boundary.root)
         self._things: Mapping[str, str] = {}
-        self._changes: tuple[Change, ...] = ()
+        self._changes: tuple[TrustChange, ...] = ()
         self.is_open = False
 
     def ask(self) -> str:
@@ -139,7 +139,7 @@ class FolderTrust:
         more = len(self._changes) - MAX_SHOWN
         return [*rows, f"  and {more} more; /trust show lists them"] if more > 0 else rows
 
-    def _row(self, change: Change) -> str:
+    def _row(self, change: TrustChange) -> str:
         kind = kind_of(change.name)
         digest = hashlib.sha256(self._things[change.name].encode("utf-8", "surrogatepass")).hexdigest()
         return f"  {visible(change.name)} ({change.kind}): {kind}, sha256 {digest[:DIGEST_CHARS]}"
@@ -151,7 +151,7 @@ class FolderTrust:
         parts = [self._row(change).strip() + "\n" + self._content(change) for change in self._changes]
         return "\n".join([*parts, _HOW])
 
-    def _content(self, change: Change) -> str:
+    def _content(self, change: TrustChange) -> str:
         """The difference, or the whole of what is new."""
         text = change.diff if change.kind == "changed" and change.diff else self._things[change.name]
         lines = clean(text).splitlines()

@@ -1,5 +1,5 @@
-"""Whether the person trusts the folder buddy was started in: asked of the store, with what the trust was
-about."""
+"""The user's trust in the folder buddy was started in, read from the store together with what it was given
+for."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import tempfile
 
 from buddy.config.loading import Directories
 from buddy.safety.sanitise import visible
-from buddy.safety.trust import Change, TrustStore, folder_of
+from buddy.safety.trust import TrustChange, TrustStore, folder_of
 from buddy.safety.trust_things import trusted_things
 
 MAX_NAMED = 5
 
 
 def trust_of(where: Directories, root: str) -> tuple[bool, str]:
-    """Whether the person trusts this folder, and a sentence where what was trusted has changed since."""
+    """Tell whether the user trusts this folder; with a sentence when what was trusted has changed since."""
     store = trust_store(where)
     folder = folder_of(root)
     standing = store.standing(folder)
@@ -32,12 +32,12 @@ def trust_of(where: Directories, root: str) -> tuple[bool, str]:
 
 
 def trust_store(where: Directories) -> TrustStore:
-    """Where the person's answers are kept: outside of every repository."""
+    """Return the store of the user's answers about trust, outside every repository."""
     path = os.path.join(where.state, "trust.json")
     return TrustStore(path, home=where.home, temporary=tempfile.gettempdir())
 
 
-def _named(changes: tuple[Change, ...]) -> str:
+def _named(changes: tuple[TrustChange, ...]) -> str:
     """The first of what changed by name, and how many more there are. The names are the repository's."""
     names = ", ".join(visible(change.name) for change in changes[:MAX_NAMED])
     more = len(changes) - MAX_NAMED

@@ -8,8 +8,8 @@ import os
 from msgspec.structs import replace
 
 from buddy.cli.judge import Judge
-from buddy.cli.place import Place
-from buddy.cli.run import Held, Run
+from buddy.cli.place import LaunchContext
+from buddy.cli.run import Run, SharedServices
 from buddy.cli.tool_services import services_of
 from buddy.extend import instructions as instruction_files
 from buddy.extend.prompt import system_prompt
@@ -20,12 +20,12 @@ from buddy.workspace.checkpoints import Checkpoints
 from buddy.workspace.worktrees import Worktree, Worktrees
 
 
-def main_workspace(run: Run, held: Held) -> Workspace:
+def main_workspace(run: Run, held: SharedServices) -> Workspace:
     """The tree buddy was started in."""
     return _workspace(run, held, "checkpoints")
 
 
-def worktree_parts(run: Run, held: Held) -> WorktreeParts:
+def worktree_parts(run: Run, held: SharedServices) -> WorktreeParts:
     """Worktrees of that tree."""
     trees = Worktrees(held.children, run.place.boundary.root, held.git_lock)
     return WorktreeParts(
@@ -36,7 +36,7 @@ def worktree_parts(run: Run, held: Held) -> WorktreeParts:
     )
 
 
-def _of_worktree(run: Run, held: Held, tree: Worktree) -> Workspace:
+def _of_worktree(run: Run, held: SharedServices, tree: Worktree) -> Workspace:
     """The same run as if it had been started at the same place of a worktree. Settings, trust and own tools
     are the main tree's: a branch does not bring others."""
     place = replace(run.place, boundary=worktree_boundary(run, tree), environment=_environment(run.place))
@@ -52,8 +52,8 @@ def _of_worktree(run: Run, held: Held, tree: Worktree) -> Workspace:
 
 
 def worktree_boundary(run: Run, tree: Worktree) -> Boundary:
-    """What is inside for a task in a worktree: the worktree, what was added with --add-dir, and the long
-    outputs of its own commands."""
+    """Return the boundary of a task in a worktree: the worktree, the folders added with --add-dir, and the
+    long outputs of its own commands."""
     main = run.place.boundary
     below = os.path.relpath(main.cwd, main.root)
     cwd = os.path.normpath(os.path.join(tree.path, below))
@@ -68,14 +68,14 @@ def worktree_boundary(run: Run, tree: Worktree) -> Boundary:
     )
 
 
-def _environment(place: Place) -> dict[str, str]:
+def _environment(place: LaunchContext) -> dict[str, str]:
     """Without programs of the main tree on the PATH: what a task can write there must not become git here."""
     folders = place.environment.get("PATH", "").split(":")
     outside = [one for one in folders if not is_beneath(os.path.realpath(one), place.boundary.root)]
     return {**place.environment, "PATH": ":".join(outside)}
 
 
-def _workspace(run: Run, held: Held, checkpoints: str) -> Workspace:
+def _workspace(run: Run, held: SharedServices, checkpoints: str) -> Workspace:
     place = run.place
     return Workspace(
         boundary=place.boundary,
@@ -103,7 +103,7 @@ def _system(run: Run) -> str:
     )
 
 
-def _checkpoints(run: Run, held: Held, name: str) -> Checkpoints | None:
+def _checkpoints(run: Run, held: SharedServices, name: str) -> Checkpoints | None:
     if not run.settings.session.checkpoints:
         return None
     folder = os.path.join(run.session.directory, name)

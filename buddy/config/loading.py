@@ -28,7 +28,7 @@ class Directories(msgspec.Struct, frozen=True):
     home: str
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class LoadedSettings(msgspec.Struct, frozen=True):
     """Settings and how they came about. `warnings` are sentences for the person; `files` were read, in order
     of rising precedence; `project` is the project's file as found, trusted or not ("" when there is none);
     `saved_rules` are the rule tables buddy saved itself, which stand beside the person's own. `own_model` is
@@ -85,7 +85,7 @@ def load(
     arguments: Mapping[str, Any],
     user_file: str = "",
     saved_keys: Callable[[], Container[str]] = tuple,
-) -> Loaded:
+) -> LoadedSettings:
     """Read and merge everything. `arguments` is a table shaped like the file; `saved_keys` names the
     providers whose key was saved. Raises `ConfigError`.
 
@@ -128,7 +128,7 @@ def load(
         is_set = environment.get(first.key_env, "").strip()
         why = f"{first.key_env} is set" if is_set else "its provider's key is saved"
         warnings.append(f"model: {first.model}, because {why}; /model changes it")
-    return Loaded(
+    return LoadedSettings(
         settings,
         tuple(warnings),
         tuple(files),

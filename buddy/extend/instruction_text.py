@@ -12,7 +12,7 @@ from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
 from buddy.safety.descriptors import read_beneath
 from buddy.safety.paths import is_beneath
-from buddy.safety.protected import Places, secret_reason
+from buddy.safety.protected import ProtectedPlaces, secret_reason
 
 MAX_FILE_BYTES = 128 * 1024
 MAX_IMPORT_DEPTH = 5
@@ -32,15 +32,15 @@ def instruction_text(path: str, *, root: str, home: str) -> str:
     """Return the text of a file beneath `root` with what it imports. An `@path` alone on its line is replaced
     by the file; one inside a sentence has the file behind the text, under its name; in code it is text.
     Raises `Unreadable`."""
-    return _Reader(os.path.realpath(root), home).read(path, [])
+    return _InstructionReader(os.path.realpath(root), home).read(path, [])
 
 
-class _Reader:
+class _InstructionReader:
     """One instruction file being read: what may be read at all, and how much of it is left."""
 
     def __init__(self, root: str, home: str) -> None:
         self._root = root
-        self._places = Places(home)
+        self._places = ProtectedPlaces(home)
         self._imports_left = MAX_IMPORTS
         self._found: dict[str, str] = {}
 

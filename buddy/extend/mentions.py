@@ -38,7 +38,7 @@ MAX_PUNCTUATION = 20
 Read = Callable[[str], Awaitable[ToolResult]]
 
 
-class Expanded(msgspec.Struct, frozen=True):
+class ExpandedPrompt(msgspec.Struct, frozen=True):
     """A prompt with what it mentions. `notes` name what could not be attached, a sentence each."""
 
     parts: tuple[UserPart, ...]
@@ -127,7 +127,7 @@ def missing(text: str, cwd: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-async def expand(text: str, cwd: str, read: Read) -> Expanded:
+async def expand(text: str, cwd: str, read: Read) -> ExpandedPrompt:
     """The prompt, followed by the content of what it mentions."""
     parts: list[UserPart] = [Text(text)]
     notes: list[str] = []
@@ -145,4 +145,4 @@ async def expand(text: str, cwd: str, read: Read) -> Expanded:
         notes.append(
             f"{len(paths) - MAX_MENTIONS} more files were mentioned than the {MAX_MENTIONS} that are attached"
         )
-    return Expanded(tuple(parts), tuple(notes))
+    return ExpandedPrompt(tuple(parts), tuple(notes))

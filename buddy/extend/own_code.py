@@ -22,7 +22,7 @@ ASKED_LIMIT_S = 2.0
 MAX_PRINTED_CHARS = 8_000
 
 
-class Printed:
+class PluginOutput:
     """Stands for `sys.stdout` and `sys.stderr` while people's code runs: text goes to whoever called last,
     everything else (`buffer`, `fileno`) to what stood there."""
 
@@ -52,7 +52,7 @@ class Printed:
 @contextmanager
 def caught(hear: Callable[[str], None]) -> Generator[None]:
     """Give what is printed meanwhile to `hear`. Calls may overlap and end in any order."""
-    mine = {name: Printed(getattr(sys, name), hear) for name in ("stdout", "stderr")}
+    mine = {name: PluginOutput(getattr(sys, name), hear) for name in ("stdout", "stderr")}
     for name, stand_in in mine.items():
         setattr(sys, name, stand_in)
     try:
@@ -66,7 +66,7 @@ def caught(hear: Callable[[str], None]) -> Generator[None]:
 def _put_back(name: str) -> None:
     """Take away those that have ended, from the last one on."""
     now = getattr(sys, name)
-    while isinstance(now, Printed) and now.ended:
+    while isinstance(now, PluginOutput) and now.ended:
         now = now.was
     setattr(sys, name, now)
 

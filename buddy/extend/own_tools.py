@@ -30,7 +30,7 @@ MAX_FILE_BYTES = 1_000_000
 _log = logging.getLogger(__name__)
 
 
-class Found(msgspec.Struct, frozen=True):
+class LoadedPlugin(msgspec.Struct, frozen=True):
     """Tools of one file or package, and what is wrong with it, a sentence each."""
 
     tools: tuple[Tool, ...]
@@ -64,8 +64,8 @@ class OwnTools:
         self._off = off
         self._workspace = workspace
         self._registry = registry
-        self._files: dict[str, tuple[str, Found]] = {}
-        self._plugins: Found | None = None
+        self._files: dict[str, tuple[str, LoadedPlugin]] = {}
+        self._plugins: LoadedPlugin | None = None
         self._loop = OwnLoop()
 
     def load(self) -> Reloaded:
@@ -138,7 +138,7 @@ class OwnTools:
         root, between = os.path.split(above)
         return os.path.join(os.path.realpath(root), between, name)
 
-    def _file(self, path: str, source: bytes) -> tuple[str, Found]:
+    def _file(self, path: str, source: bytes) -> tuple[str, LoadedPlugin]:
         digest = hashlib.sha256(source).hexdigest()
         known = self._files.get(path)
         if known is not None and known[0] == digest:
@@ -149,7 +149,7 @@ class OwnTools:
 
 def from_source(
     path: str, source: bytes, known: Mapping[int, Tool], loop: OwnLoop, limit_s: float = IMPORT_LIMIT_S
-) -> Found:
+) -> LoadedPlugin:
     """The tools a file defines; those in `known` (by id) it only imported. Runs its code, which has to end in
     time."""
     digest = hashlib.sha256(os.fsencode(path) + b"\0" + source).hexdigest()[:12]
@@ -165,10 +165,10 @@ def from_source(
     error = _run_quietly(define, path, limit_s)
     if error is not None:
         sys.modules.pop(name, None)
-        return Found((), (f"{_place(error, path)}: not loaded: {type(error).__name__}: {error}",))
+        return LoadedPlugin((), (f"{_place(error, path)}: not loaded: {type(error).__name__}: {error}",))
     tools = [value for value in vars(module).values() if isinstance(value, Tool) and id(value) not in known]
     unique = {id(tool): contained(msgspec.structs.replace(tool, source=path), loop) for tool in tools}
-    return Found(tuple(unique.values()), ())
+    return LoadedPlugin(tuple(unique.values()), ())
 
 
 def _run_quietly(
@@ -246,7 +246,7 @@ def _content(path: str) -> bytes:
         return b""
 
 
-def from_entry_points(points: Iterable[EntryPoint], loop: OwnLoop) -> Found:
+def from_entry_points(points: Iterable[EntryPoint], loop: OwnLoop) -> LoadedPlugin:
     """The tools of installed packages: each entry point names a `Tool` or several."""
     tools: list[Tool] = []
     problems: list[str] = []
@@ -262,7 +262,7 @@ def from_entry_points(points: Iterable[EntryPoint], loop: OwnLoop) -> Found:
             problems.append(f"{source} ({point.value}): expected a tool or a list of tools")
             continue
         tools.extend(contained(msgspec.structs.replace(one, source=source), loop) for one in several)
-    return Found(tuple(tools), tuple(problems))
+    return LoadedPlugin(tuple(tools), tuple(problems))
 
 
 def _tools_in(loaded: object) -> list[Tool] | None:

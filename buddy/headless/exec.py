@@ -37,7 +37,7 @@ class ExecRun(msgspec.Struct, frozen=True):
     warn: Callable[[str], None]
 
 
-class _Watch:
+class _RunWatch:
     """Facts a run gathers from its own events."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class _Watch:
 
 async def run_exec(board: TaskBoard, number: int, run: ExecRun, output: Format) -> int:
     """Run one turn of a task and write it. Returns the exit code."""
-    watch = _Watch()
+    watch = _RunWatch()
     reader = board.reader()
     task = board.task(number)
     started = board.parts.clock.now()
@@ -123,7 +123,7 @@ async def _saving(board: TaskBoard, give_up: Callable[[], None]) -> None:
 class _Signals:
     """SIGINT and SIGTERM cancel the turn; a second one ends the program's waiting as well."""
 
-    def __init__(self, board: TaskBoard, number: int, watch: _Watch) -> None:
+    def __init__(self, board: TaskBoard, number: int, watch: _RunWatch) -> None:
         self._board = board
         self._number = number
         self._watch = watch

@@ -100,7 +100,7 @@ LOADING_TOLD_S = 2.0
 """A library that loads faster is not worth a line."""
 
 
-class Progress:
+class ProgressLines:
     """Progress in lines for a person on stderr."""
 
     def __init__(self, err: Write, *, loading_told_s: float = LOADING_TOLD_S) -> None:
@@ -176,7 +176,7 @@ class TextFormat:
         self._err = err
         self._is_terminal = is_terminal
         self._held_chars = 0 if is_terminal else held_chars
-        self._progress = Progress(self._between_lines)
+        self._progress = ProgressLines(self._between_lines)
         self._cut = ""
         self._begin_reply()
 
@@ -253,7 +253,7 @@ class JsonFormat:
 
     def __init__(self, out: Write, err: Write) -> None:
         self._out = out
-        self._progress = Progress(err)
+        self._progress = ProgressLines(err)
         self._facts: RunFacts | None = None
 
     def start(self, facts: RunFacts, prompt: UserMessage) -> None:

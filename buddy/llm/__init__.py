@@ -1,1 +1,1 @@
-"""Who answers: everything that knows a vendor."""
+"""Model providers: everything that is specific to a vendor."""

@@ -61,7 +61,7 @@ class Anthropic:
 
 
 def messages_url(base_url: str) -> str:
-    """Where messages are asked for; a base with or without `/v1` will do."""
+    """Return the URL of the messages endpoint; the base may end in `/v1` or not."""
     base = base_url.rstrip("/")
     if base.endswith("/messages"):
         return base

@@ -1,4 +1,4 @@
-"""What is known of models: context, prices, capabilities, and which provider answers for a name.
+"""Catalogue of models: context, prices, capabilities, and the provider for a model name.
 
 Lookup is pure; `read_catalogue` loads `templates/models.toml`, whose header explains its columns. Nothing
 happens at import.
@@ -40,8 +40,8 @@ OWN_MODELS_FIRST = (
 """Whose row a bare name means when several providers serve the model: its maker's."""
 
 
-class Provider(msgspec.Struct, frozen=True):
-    """Who serves models. `key_env` is "" for servers that need no key."""
+class CatalogProvider(msgspec.Struct, frozen=True):
+    """A server of models. `key_env` is "" for servers that need no key."""
 
     name: str
     wire: Wire
@@ -96,11 +96,11 @@ class Catalogue(msgspec.Struct, frozen=True):
 
     models: Mapping[str, ModelInfo]
     names: dict[str, str]
-    providers: dict[str, Provider]
+    providers: dict[str, CatalogProvider]
     reachable: frozenset[str]
 
 
-class Match(msgspec.Struct, frozen=True):
+class CatalogMatch(msgspec.Struct, frozen=True):
     """The row found for a name, and by which of its spellings. Only "exact" and "alias" of an unchanged name
     are certain; the others are the best there is."""
 
@@ -110,7 +110,7 @@ class Match(msgspec.Struct, frozen=True):
 
 
 class ContextLimit(msgspec.Struct, frozen=True):
-    """How many tokens fit. A guess warns and never compacts."""
+    """Size of the context window in tokens, and its source. A guess causes warnings and never compaction."""
 
     limit: int
     source: Literal["configuration", "catalogue", "litellm", "guess"]
@@ -119,7 +119,7 @@ class ContextLimit(msgspec.Struct, frozen=True):
 # --- looking up ---
 
 
-def lookup(catalogue: Catalogue, name: str) -> Match | None:
+def lookup(catalogue: Catalogue, name: str) -> CatalogMatch | None:
     """The row of a model: exact id or alias, then the longest prefix, then the longest substring, each ending
     (and starting) at a boundary and each also with route segments and variants stripped."""
     head, slash, rest = name.partition("/")
@@ -130,7 +130,7 @@ def lookup(catalogue: Catalogue, name: str) -> Match | None:
     matched, step = found
     info = catalogue.models[catalogue.names[matched]]
     how: How = "alias" if step == "exact" and matched != info.id.lower() else step
-    return Match(info, how, matched)
+    return CatalogMatch(info, how, matched)
 
 
 def _find(
@@ -168,7 +168,7 @@ def _spellings(name: str) -> Iterator[str]:
 
 
 def _ends(name: str) -> list[int]:
-    """Where a prefix may end, shortest first."""
+    """Return the positions where a prefix may end, shortest first."""
     return [at for at, character in enumerate(name) if at and character in BOUNDARIES] + [len(name)]
 
 
@@ -196,7 +196,7 @@ def context_limit(
 
 
 def cost_usd(info: ModelInfo, usage: Usage) -> float | None:
-    """What a reply cost; None when the catalogue does not know the prices."""
+    """Return the cost of a reply; None when the catalogue does not know the prices."""
     prices = info.prices
     for tier in info.tiers:
         if usage.input_tokens > tier.above_tokens:
@@ -252,9 +252,9 @@ def parse_catalogue(text: str) -> Catalogue:
         for line in block.splitlines()
         if line and not line.startswith("#")
     ]
-    providers: dict[str, Provider] = {}
+    providers: dict[str, CatalogProvider] = {}
     for name, fields in data.get("providers", {}).items():
-        provider = msgspec.convert({**fields, "name": name}, Provider)
+        provider = msgspec.convert({**fields, "name": name}, CatalogProvider)
         providers.update(dict.fromkeys((name, *provider.aliases), provider))
     return Catalogue(_Rows(rows), _names(rows), providers, frozenset(data.get("litellm", "").split()))
 

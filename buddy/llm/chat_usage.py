@@ -45,8 +45,8 @@ def _usage(counts: Mapping[str, Any]) -> Usage:
 
 
 def _cost(counts: Mapping[str, Any]) -> float | None:
-    """What is billed: LiteLLM and OpenRouter state it. With a provider's key of the person's own, OpenRouter
-    states its fee, and beside it what the provider bills."""
+    """Return the billed cost, as LiteLLM and OpenRouter state it. With a provider key of the user's own,
+    OpenRouter states its fee and, separately, the provider's bill."""
     cost = dollars(counts.get("cost"))
     if cost is None or counts.get("is_byok") is not True:
         return cost

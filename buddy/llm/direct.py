@@ -1,4 +1,4 @@
-"""What both direct lanes share: one POST, its answer read as a stream of pieces, its failures as
+"""Shared code of both direct lanes: one POST, its answer read as a stream of pieces, its failures as
 `ProviderError`.
 
 Nothing here knows a wire format (the decoders do) or a connection (the clients do).
@@ -31,9 +31,9 @@ ALIVE = Alive()
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """Where a lane sends its requests. `key` is asked for each request, must not block, and may return ""
-    (local servers); `connect_s` limits reaching the server; `max_output_tokens` is what a request that must
-    state a limit states when nobody set one (0: the lane's own default)."""
+    """Server address and credentials of a lane. `key` is called for each request, must not block, and may
+    return "" (local servers); `connect_s` limits connecting; `max_output_tokens` is the limit sent when a
+    request must state one and none was set (0: the lane's own default)."""
 
     base_url: str
     key: Callable[[], str]
@@ -193,8 +193,8 @@ def _without_key(error: ProviderError, key: str) -> ProviderError:
 
 
 async def _soon(body: AsyncIterator[bytes]) -> bytes:
-    """What follows the end of a reply, if it comes at once: usually the end of the body, which makes the
-    connection usable again; now and then another message."""
+    """Read what follows the end of a reply if it arrives at once: usually the end of the body, which makes
+    the connection reusable; occasionally another message."""
     try:
         async with asyncio.timeout(DRAIN_S):
             return await anext(body, b"")

@@ -1,4 +1,5 @@
-"""What an error body says, whatever its shape: JSON of many dialects, JSON inside JSON, text, a web page."""
+"""Extraction of the message from an error body of any shape: JSON of many dialects, JSON inside JSON, text, a
+web page."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ NOTHING = Told("", (), "", 0, "")
 
 
 def read_body(body: object) -> Told:
-    """What this body says. Never raises."""
+    """Extract the message of an error body. Never raises."""
     if isinstance(body, bytes | bytearray):
         return _read_text(bytes(body[:200_000]).decode("utf-8", "replace"))
     if isinstance(body, str):
@@ -58,7 +59,7 @@ def read_body(body: object) -> Told:
 
 
 def told_by(value: Any) -> Told:
-    """What a decoded JSON body says."""
+    """Extract the message of a decoded JSON body."""
     texts: list[str] = []
     types: list[str] = []
     numbers: list[int] = []

@@ -13,7 +13,7 @@ import msgspec
 from buddy.agent.provider import ErrorKind
 
 
-class Rule(msgspec.Struct, frozen=True):
+class ErrorRule(msgspec.Struct, frozen=True):
     """Words that mean a kind of error, and the statuses they mean it under (none: all)."""
 
     kind: ErrorKind
@@ -21,8 +21,8 @@ class Rule(msgspec.Struct, frozen=True):
     statuses: frozenset[int] = frozenset()
 
 
-def _rule(kind: ErrorKind, *patterns: str, statuses: tuple[int, ...] = ()) -> Rule:
-    return Rule(kind, "|".join(patterns), frozenset(statuses))
+def _rule(kind: ErrorKind, *patterns: str, statuses: tuple[int, ...] = ()) -> ErrorRule:
+    return ErrorRule(kind, "|".join(patterns), frozenset(statuses))
 
 
 REFUSALS = (0, 200, 400, 413, 422, 429, 500, 503)
@@ -125,7 +125,7 @@ OVERLOADED = _rule(
     statuses=(0, 200, 400, 429, 498, 499, 500, 502, 503, 529),
 )
 
-WORDS: tuple[Rule, ...] = (
+WORDS: tuple[ErrorRule, ...] = (
     # One request above the limit per minute: waiting never helps, a shorter conversation does.
     _rule(
         "context_overflow",

@@ -13,7 +13,7 @@ from typing import Any
 
 from buddy.agent.provider import ErrorKind, ProviderError
 from buddy.llm.error_body import Told, read_body, told_by
-from buddy.llm.error_words import BY_STATUS, BY_TYPE, WORDS, Rule
+from buddy.llm.error_words import BY_STATUS, BY_TYPE, WORDS, ErrorRule
 from buddy.llm.loose_json import mapping
 from buddy.llm.retry_after import retry_after_s
 from buddy.safety.sanitise import clean
@@ -139,7 +139,7 @@ def _kind(status: int, told: Told) -> ErrorKind:
     return "server"
 
 
-def _applies(rule: Rule, status: int, told: Told) -> bool:
+def _applies(rule: ErrorRule, status: int, told: Told) -> bool:
     if rule.statuses and status not in rule.statuses:
         return False
     return re.search(rule.pattern, told.searched, re.IGNORECASE) is not None

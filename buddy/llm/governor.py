@@ -94,12 +94,12 @@ class Governor:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the provider refused lately, so that requests are spaced."""
+        """Tell whether requests are spaced because the provider refused lately."""
         return self._is_closed
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for their turn."""
+        """Number of requests waiting for their turn."""
         return len(self._waiting)
 
     def lift(self) -> None:

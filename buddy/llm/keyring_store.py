@@ -28,7 +28,8 @@ class Keyring:
             return ""
 
     def save(self, provider: str, key: str) -> bool:
-        """Whether the key is kept there now. Some backends take a key and keep nothing: it is read again."""
+        """Save a key and tell whether it is stored. It is read back, because some backends accept a key and
+        store nothing."""
         try:
             self._loaded().set_password(SERVICE, provider, key)
         except Exception:  # noqa: BLE001 - the border of an extension: backends raise what they like

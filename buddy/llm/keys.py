@@ -1,4 +1,4 @@
-"""Where keys come from: the profile's own words, the environment, what `buddy login` saved, the keyring.
+"""Sources of API keys: the profile itself, the environment, keys saved by `buddy login`, the keyring.
 
 Environment and paths are arguments. A key is never logged, never in an error, never in `repr`.
 """
@@ -33,8 +33,8 @@ class KeyMissingError(Exception):
 
 
 class KeySource(msgspec.Struct, frozen=True):
-    """What a profile says about its key; "" where it says nothing. `provider` names the saved key;
-    `default_env` is the provider's usual variable, "" for providers that need no key."""
+    """A profile's settings for its key; "" for those not given. `provider` names the saved key; `default_env`
+    is the provider's usual variable, "" for providers that need no key."""
 
     provider: str
     default_env: str = ""
@@ -96,7 +96,7 @@ class KeyResolver:
 
     @property
     def is_optional(self) -> bool:
-        """Whether a request goes out without a key where none is found: nothing names one."""
+        """Tell whether requests may go out without a key, because no source names one."""
         source = self._source
         return not (source.literal or source.command or source.file or source.env or source.default_env)
 
@@ -194,8 +194,9 @@ def checked(text: str, place: str) -> str:
 
 
 async def run_key_command(command: str, environment: Mapping[str, str], timeout_s: float) -> str:
-    """What a command prints. It runs without a shell and without a terminal's input, and is ended with all
-    its children when it takes too long. Raises `KeyMissingError`, without a word of its output."""
+    """Return the output of a key command. It runs without a shell and without a terminal's input, and is
+    ended with all its children when it takes too long. Raises `KeyMissingError`, without a word of its
+    output."""
     try:
         arguments = shlex.split(command)
     except ValueError as error:

@@ -36,7 +36,7 @@ Kind = Literal["text", "thinking", "call", ""]
 
 
 class UsageChunks(list[Any]):
-    """What litellm keeps of a stream: only the chunks that state a usage, not every chunk of the reply."""
+    """A list that keeps only those chunks of litellm's stream that state a usage."""
 
     def append(self, chunk: Any) -> None:
         """Keep the chunk if it states a usage."""
@@ -76,8 +76,8 @@ class ChunkReader:
         return out
 
     def ending(self, stream: Any, tap: Tap) -> list[ModelDelta]:
-        """What is known only at the end: opaque fields, usage, and the finish when there was one. Raises
-        `ProviderError` when the model gave up the reply."""
+        """Return the pieces known only at the end: opaque fields, usage, and the finish when there was one.
+        Raises `ProviderError` when the model gave up the reply."""
         out = self._missed(tap)
         out.extend(_in_block(piece, self._block) for piece in self._tags.end())
         if self._opaque:

@@ -78,7 +78,7 @@ class LitellmLibrary:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the import is over, well or not."""
+        """Tell whether the import has finished, successfully or not."""
         return self._future is not None and self._future.done()
 
     async def load(self) -> None:

@@ -163,15 +163,15 @@ class LitellmProvider:
 
 
 def provider_of(model: str) -> str:
-    """Who is named in error sentences."""
+    """Return the provider's name for error sentences."""
     return model.partition("/")[0] if "/" in model else "the provider"
 
 
 def error_of(
     error: Exception, provider: str, *, key: str, has_begun: bool, base_url: str = ""
 ) -> ProviderError:
-    """What an exception of litellm means: by its HTTP status, which is right, then by its text; its class
-    only tells whether there was an answer at all. `has_begun`: part of the answer had arrived."""
+    """Translate a litellm exception by its HTTP status, which is reliable, then by its text; its class only
+    tells whether there was an answer at all. `has_begun`: part of the answer had arrived."""
     # In the middle of a stream the real one is wrapped.
     error = getattr(error, "original_exception", None) or error
     causes = _causes(error)
@@ -233,7 +233,7 @@ def _headers(causes: list[BaseException]) -> dict[str, str]:
 
 
 def _body(error: Exception, text: str) -> object:
-    """What the server said: its body when litellm kept it, else the JSON in the exception's text, else the
+    """Return the server's error body: as kept by litellm, else the JSON in the exception's text, else the
     text."""
     body = getattr(error, "body", None)
     if body:

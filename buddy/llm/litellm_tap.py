@@ -1,4 +1,4 @@
-"""What providers say themselves, where litellm drops it or says something else.
+"""Facts from the providers' own events that litellm drops or reports wrongly.
 
 It looks at each raw event of a stream's parser before litellm does: litellm reports a finish on every chunk
 of Gemini's, needed or not, and of the responses API it forgets plain reasoning, refusals, and arguments that
@@ -55,7 +55,7 @@ class Tap:
         return missed
 
     def gemini_finish(self) -> Finished | None:
-        """How Gemini ended the reply, None when it did not. Raises `ProviderError` when it gave up."""
+        """Return how Gemini ended the reply, None when it did not. Raises `ProviderError` when it gave up."""
         if self._reason in GEMINI_FAILED:
             raise ProviderError("server", f"the model produced a call it could not finish ({self._reason})")
         if self._reason in GEMINI_FILTERED:

@@ -18,7 +18,7 @@ MAX_BYTES = 1_000_000
 
 
 class LocalAddress(msgspec.Struct, frozen=True):
-    """Where a kind of server listens unless told otherwise. `provider` is its name in the catalogue."""
+    """Default address of a kind of local server. `provider` is its name in the catalogue."""
 
     provider: str
     port: int

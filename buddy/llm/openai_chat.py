@@ -52,6 +52,6 @@ class OpenAIChat:
 
 
 def chat_url(base_url: str) -> str:
-    """Where chat completions are asked for."""
+    """Return the URL of the chat completions endpoint."""
     base = base_url.rstrip("/")
     return base if base.endswith("/chat/completions") else base + "/chat/completions"

@@ -29,7 +29,7 @@ def proxy_for(base_url: str, environ: Mapping[str, str]) -> str:
 
 
 def _is_exempt(host: str, port: int | None, no_proxy: str) -> bool:
-    """Whether `no_proxy` names this host, a domain above it, or everything."""
+    """Tell whether `no_proxy` names this host, a domain above it, or everything."""
     for entry in no_proxy.lower().split(","):
         name = entry.strip().removeprefix("*").removeprefix(".")
         if entry.strip() == "*":

@@ -1,5 +1,5 @@
-"""How servers and models differ, as rows of data. A quirk is a row here and a golden request; no code asks
-for a vendor's name.
+"""Differences between servers and models, as rows of data. A quirk is a row here and a golden request; no
+code checks for a vendor's name.
 
 Every row whose host and model match applies, later rows over earlier ones. A host pattern matches the end of
 the host name ("" matches all, "local" this machine and private addresses); a model pattern is a regular
@@ -15,7 +15,8 @@ import msgspec
 
 
 class ChatQuirks(msgspec.Struct, frozen=True):
-    """What an OpenAI-compatible server wants. The defaults are OpenAI's own protocol as most understand it.
+    """Requirements of an OpenAI-compatible server. The defaults are OpenAI's own protocol as most servers
+    understand it.
 
     - `max_tokens_field`: what the limit is called.
     - `stream_options`: whether usage may be asked for.
@@ -46,7 +47,7 @@ class ChatQuirks(msgspec.Struct, frozen=True):
 
 
 class AnthropicQuirks(msgspec.Struct, frozen=True):
-    """What an Anthropic-compatible server wants.
+    """Requirements of an Anthropic-compatible server.
 
     - `effort`: "budget" (thinking tokens), "adaptive" (the model decides, effort beside it), or "none".
     - `cache_marks`: whether cache marks are understood.
@@ -64,7 +65,7 @@ Quirks = TypeVar("Quirks", ChatQuirks, AnthropicQuirks)
 
 
 class Row(msgspec.Struct, frozen=True):
-    """Where a difference holds, what it is, and why."""
+    """One quirk: the host and model it applies to, the changed fields, and the reason."""
 
     host: str
     model: str
@@ -146,7 +147,7 @@ ANTHROPIC: tuple[Row, ...] = (
 
 
 def chat_quirks(host: str, model: str) -> ChatQuirks:
-    """What this server wants for this model."""
+    """Return the quirks of this server for this model."""
     return _apply(ChatQuirks(), CHAT, host, model)
 
 
@@ -156,7 +157,7 @@ def anthropic_quirks(host: str, model: str) -> AnthropicQuirks:
 
 
 def is_local(host: str) -> bool:
-    """Whether a host name is this machine or a private address."""
+    """Tell whether a host name is this machine or a private address."""
     if host in ("localhost", "::1", "host.docker.internal") or host.endswith(
         (".local", ".localhost", ".lan")
     ):

@@ -30,7 +30,7 @@ class Decoder(Protocol):
 
     @property
     def is_done(self) -> bool:
-        """Whether the reply was ended by its terminal event."""
+        """Tell whether the reply was ended by its terminal event."""
         ...
 
     def feed(self, event: SseEvent) -> Pieces:
@@ -132,8 +132,8 @@ class ReplyReader:
         return out
 
     def _last_words(self) -> Pieces:
-        """What the end makes of the rest. A last event that is no JSON was cut, which the missing finish
-        says."""
+        """Return the pieces of the unparsed rest. A last event that is not valid JSON was cut off; it is
+        dropped here and shows as a missing finish."""
         assert self._parser is not None
         pieces = self._all(self._parser.end())
         whole = [piece for piece in pieces if not (isinstance(piece, ProviderError) and piece.kind == "cut")]

@@ -1,4 +1,4 @@
-"""How long a provider asks to wait: in headers, in the body, or in words."""
+"""Parsing of the delay a provider asks for: in headers, in the body, or in words."""
 
 from __future__ import annotations
 

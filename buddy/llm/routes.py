@@ -1,4 +1,4 @@
-"""Where a model name leads: which provider, which lane, which address, and what name is sent there. Pure."""
+"""Routing of a model name: provider, lane, address, and the name that is sent there. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from buddy.llm.catalog import Api, Catalogue, Match, Provider, Wire, lookup
+from buddy.llm.catalog import Api, CatalogMatch, CatalogProvider, Catalogue, Wire, lookup
 
 LaneChoice = Literal["auto", "direct", "litellm"]
 Lane = Literal["direct", "litellm"]
@@ -19,8 +19,9 @@ class UnknownModelError(ValueError):
 
 
 class Route(msgspec.Struct, frozen=True):
-    """How to reach a model. `model` is what the lane is given: the provider's own name on the direct lane,
-    litellm's on the other. `base_url` is "" where litellm knows the address. `match` is its catalogue row."""
+    """Everything needed to reach a model. `model` is the name for the lane: the provider's own on the direct
+    lane, litellm's on the other. `base_url` is "" where litellm knows the address. `match` is its catalogue
+    row."""
 
     provider: str
     lane: Lane
@@ -29,7 +30,7 @@ class Route(msgspec.Struct, frozen=True):
     model: str
     base_url: str
     key_env: str
-    match: Match | None
+    match: CatalogMatch | None
 
 
 def route(catalogue: Catalogue, name: str, *, base_url: str = "", lane: LaneChoice = "auto") -> Route:
@@ -75,8 +76,11 @@ def route(catalogue: Catalogue, name: str, *, base_url: str = "", lane: LaneChoi
     )
 
 
-def _provider(catalogue: Catalogue, name: str, match: Match | None) -> tuple[Provider | None, str]:
-    """Who is meant and the name without them: named by the first segment, or the maker of a bare name."""
+def _provider(
+    catalogue: Catalogue, name: str, match: CatalogMatch | None
+) -> tuple[CatalogProvider | None, str]:
+    """Return the provider a name refers to, and the rest of the name: the provider is its first segment, or
+    the maker of a model without one."""
     head, slash, rest = name.partition("/")
     if slash:
         provider = catalogue.providers.get(head.lower())
@@ -89,7 +93,7 @@ def _provider(catalogue: Catalogue, name: str, match: Match | None) -> tuple[Pro
     return None, name
 
 
-def _needs_responses(match: Match | None) -> bool:
+def _needs_responses(match: CatalogMatch | None) -> bool:
     return match is not None and match.how != "substring" and match.info.api == "responses"
 
 

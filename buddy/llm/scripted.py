@@ -103,7 +103,7 @@ class ScriptError(ValueError):
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """How text arrives: pieces of so many characters with a pause between them."""
+    """Speed of scripted text: pieces of so many characters with a pause between them."""
 
     characters: int = 12
     seconds: float = 0

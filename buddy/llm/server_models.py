@@ -37,7 +37,7 @@ CONTEXT_KEYS = (
 async def list_models(
     client: HttpClient, base_url: str, headers: Mapping[str, str], host: str, *, within_s: float = WITHIN_S
 ) -> tuple[ServerModel, ...]:
-    """What the server lists. Raises `ProviderError`: nobody there, wrong key, no list."""
+    """Return the models a server lists. Raises `ProviderError`: no server there, wrong key, no list."""
     async with _bounded(host, within_s):
         listed = await _get(client, models_url(base_url), headers, host)
         return models_in(listed)
@@ -46,7 +46,8 @@ async def list_models(
 async def context_of(
     client: HttpClient, base_url: str, headers: Mapping[str, str], host: str, model: str
 ) -> int:
-    """How many tokens this model of the server takes, 0 where it does not say. Raises `ProviderError`."""
+    """Return the context size of one model of the server in tokens, 0 where it does not say. Raises
+    `ProviderError`."""
     async with _bounded(host, WITHIN_S):
         listed = models_in(await _get(client, models_url(base_url), headers, host))
         known = next((one.context for one in listed if one.name == model), 0)
@@ -78,7 +79,7 @@ def models_in(answer: Any) -> tuple[ServerModel, ...]:
 
 
 def models_url(base_url: str) -> str:
-    """Where a server lists its models."""
+    """Return the URL of a server's model list."""
     base = base_url.rstrip("/").removesuffix("/chat/completions").removesuffix("/messages")
     return base + "/models"
 

@@ -84,8 +84,8 @@ class SettledHistories:
         return found
 
     def _cuts(self, messages: Sequence[Message], *, is_first: bool) -> list[int]:
-        """Where what stands before has no say in how the rest is encoded, nor the other way round: before a
-        reply that follows the person or a result, while no call waits for its result."""
+        """Return the places where the messages before and after are encoded independently: before a reply
+        that follows a user message or a result, while no call waits for its result."""
         found: list[int] = []
         waiting: set[str] = set()
         may_cut = not is_first

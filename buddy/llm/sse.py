@@ -70,7 +70,7 @@ class SseParser:
         return self._events
 
     def end(self) -> Sequence[SseEvent]:
-        """What is left when the body ends without a closing blank line."""
+        """Return the events left when the body ends without a closing blank line."""
         self._events = []
         if self._tail:
             self._take(b"".join(self._tail))

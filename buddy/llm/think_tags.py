@@ -25,7 +25,7 @@ class ThinkTags:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the rest of the text passes through unchanged."""
+        """Tell whether the rest of the text passes through unchanged."""
         return self._state == "plain"
 
     def feed(self, text: str) -> Sequence[TextPiece | ThinkingPiece]:
@@ -46,7 +46,7 @@ class ThinkTags:
         return pieces
 
     def end(self) -> Sequence[TextPiece | ThinkingPiece]:
-        """What is left."""
+        """Return the text that is still held back."""
         held, self._held = self._held, ""
         if not held:
             return ()
@@ -81,7 +81,7 @@ class ThinkTags:
 
 
 def _tail_that_may_be(tag: str, text: str) -> int:
-    """How many of the last characters are the beginning of the tag."""
+    """Return the number of last characters that may be the beginning of the tag."""
     for size in range(min(len(tag) - 1, len(text)), 0, -1):
         if tag.startswith(text[-size:]):
             return size

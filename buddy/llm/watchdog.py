@@ -70,7 +70,7 @@ async def watched(
 ) -> AsyncGenerator[ModelDelta, None]:
     """The same pieces. Raises `ProviderError` of kind `cut` when a limit is exceeded; closes the stream
     inside, however it ends."""
-    watch = _Watch(limits, timer or asyncio.get_running_loop())
+    watch = _StreamWatch(limits, timer or asyncio.get_running_loop())
     try:
         while True:
             watch.resume()
@@ -89,7 +89,7 @@ async def watched(
         await stream.aclose()
 
 
-class _Watch:
+class _StreamWatch:
     """Times of one stream. The timer interrupts the waiting task by cancelling it, as `asyncio.timeout`
     does."""
 
@@ -154,13 +154,13 @@ class _Watch:
         self._handle.cancel()
 
     def claims_cancellation(self) -> bool:
-        """Whether a cancellation was the watchdog's and nobody else's as well."""
+        """Tell whether a cancellation came from the watchdog alone."""
         if not self._fired or self._task is None:
             return False
         return self._task.uncancel() <= self._cancelling
 
     def error(self) -> ProviderError:
-        """What stalled."""
+        """Return the error for the stall."""
         return ProviderError("cut", self._fired)
 
     def _deadline(self) -> tuple[float, str]:

@@ -1,4 +1,5 @@
-"""What the two direct formats share: encoding a message once, and deciding what of a reply may go back.
+"""Shared code of the two direct formats: encoding each message once, and selecting the parts of a reply that
+may be sent back.
 
 Pure apart from the cache. A message is frozen, so its bytes are kept under its id; a turn encodes what is new
 and joins the rest.
@@ -78,7 +79,7 @@ def sendable(history: Sequence[Message]) -> list[Message]:
 
 
 def says_something(message: AssistantMessage) -> bool:
-    """Whether anything of a reply can be sent back."""
+    """Tell whether any part of a reply can be sent back."""
     for part in message.parts:
         match part:
             case Text():
@@ -93,7 +94,7 @@ def says_something(message: AssistantMessage) -> bool:
 
 
 def is_at_home(message: AssistantMessage, lane: str, model: str) -> bool:
-    """Whether a reply's opaque fields and signatures mean anything to this model: same wire format, same
+    """Tell whether a reply's opaque fields and signatures are valid for this model: same wire format, same
     family."""
     return message.lane == lane and family(message.model) == family(model)
 

@@ -138,7 +138,8 @@ class AnthropicWire:
         )
 
     def _groups(self, messages: Sequence[Message], *, is_first: bool) -> list[_Group]:
-        """What of these is sent, neighbours of one role together; the person opens the conversation."""
+        """Return the messages to send, with neighbours of one role merged; a conversation always begins with
+        a user message."""
         groups: list[_Group] = []
         for message in sendable(messages):
             role = b"assistant" if isinstance(message, AssistantMessage) else b"user"

@@ -106,7 +106,7 @@ class ChatWire:
         return out
 
     def _sent(self, messages: Sequence[Message], system: str) -> list[Message]:
-        """What of these is sent; `system` first, where it opens the conversation as the person's words."""
+        """Return the messages to send; a non-empty `system` becomes the first one, as a user message."""
         sent = self._with_pictures(sendable(messages))
         return [UserMessage("", (Text(system),), "instructions"), *sent] if system else sent
 

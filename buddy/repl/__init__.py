@@ -1,1 +1,1 @@
-"""What you see: the only code that knows keys, colours and lines."""
+"""Terminal front end: the only code that knows keys, colours and lines."""

@@ -1,4 +1,4 @@
-"""What the keys do: to the editor, to the screen, or as an intent for whoever runs the tasks."""
+"""Actions of the keys: on the editor, on the screen, or as an intent for the session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from buddy.repl.approvals import (
 from buddy.repl.blocks import Block, Expanded, PlainText
 from buddy.repl.editor import Editor
 from buddy.repl.intents import (
-    Answer,
+    ApprovalAnswer,
     Cancel,
     DropNote,
     Intent,
@@ -40,8 +40,8 @@ NO_LINE = ("", 0.0)
 DRAFT = "Pasted: Enter sends it."
 
 
-class Stage(Protocol):
-    """What actions do to the screen and its application."""
+class ActionStage(Protocol):
+    """Screen operations used by key actions."""
 
     def print(self, *blocks: Block) -> None:
         """Print blocks above the prompt."""
@@ -76,7 +76,7 @@ class Actions:
         *,
         editor: Editor,
         state: ViewState,
-        stage: Stage,
+        stage: ActionStage,
         act: Callable[[Intent], None],
         last_folded: Callable[[], Expanded | None],
         clock: Callable[[], float],
@@ -142,20 +142,20 @@ class Actions:
                 self._stage.hint("")  # it was about the line before
 
     def focused_runs(self) -> bool:
-        """Whether the task in front has a turn on its way."""
+        """Tell whether the foreground task has a turn running or starting."""
         task = self._state.tasks.get(self._state.focus)
         return (task is not None and task.is_running) or self._coming()
 
     def _something_runs(self) -> bool:
-        """Whether there is something Esc ends: the turn in front, or a command of the person's own."""
+        """Tell whether Esc has something to end: the foreground turn, or a command the user started."""
         return self.focused_runs() or bool(self._state.desk.own)
 
     def request_waits(self) -> bool:
-        """Whether a request for approval waits."""
+        """Tell whether a request for approval waits."""
         return self._state.marked() is not None
 
     def note_waits(self) -> bool:
-        """Whether a note of a finished task would go with the next prompt."""
+        """Tell whether a note of a finished task would be sent with the next prompt."""
         return any(row.kind == "note" for row in self._state.desk.queue)
 
     def _send(self) -> None:
@@ -175,7 +175,7 @@ class Actions:
             case "too soon" | "pasted" | "no rule" | "folded" | "which" as why:
                 self._editor.clear()
                 self._stage.hint(refusal(why, line, waiting))
-            case Answer() as answer:
+            case ApprovalAnswer() as answer:
                 self._editor.clear()
                 self._act(answer)
             case None if (why := self._doubt(line, waiting)) and not self._insists(line):
@@ -202,7 +202,7 @@ class Actions:
         return ""
 
     def _insists(self, line: TypedLine) -> bool:
-        """Whether Enter was pressed on the same line before; it is remembered for the next time."""
+        """Tell whether Enter was pressed on the same line before, and remember the line for next time."""
         before, self._doubted = self._doubted, (line.text, line.begun_at)
         return self._doubted == before
 
@@ -257,10 +257,12 @@ class Actions:
         """Deny a background task's request by a second Esc: the first may have meant something else."""
         now = self._clock()
         match denial_of(row, now):
-            case Answer() as answer if self._denied == row.request_id and now - self._denied_at < CONFIRM_S:
+            case ApprovalAnswer() as answer if (
+                self._denied == row.request_id and now - self._denied_at < CONFIRM_S
+            ):
                 self._stage.hint("")
                 self._act(answer)
-            case Answer():
+            case ApprovalAnswer():
                 self._denied, self._denied_at = row.request_id, now
                 self._stage.hint(f"Esc again denies task {row.task_id}: {visible(row.title)}")
             case _:

@@ -1,5 +1,5 @@
-"""What the terminal is told beside the screen: its title, the bell, the mark of work going on, and a
-notification of the desktop when something waits or ends while nobody types.
+"""Signals to the terminal beside the screen: its title, the bell, the progress mark, and a desktop
+notification when something waits or ends while nobody types.
 
 A notification is a control sequence that a terminal which does not know it may print: one is sent only to
 terminals known to take it. Terminals are not asked for their focus, because that mode would outlive a killed
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from buddy.repl.output import FrameOutput
-from buddy.repl.progress import Progress
+from buddy.repl.progress import TerminalProgress
 from buddy.repl.view_state import ViewState
 from buddy.safety.sanitise import one_line
 
@@ -92,7 +92,9 @@ class Announcer:
         self._inside_tmux = inside_tmux
         self._clock = clock
         self._typed_at = typed_at
-        self._progress = Progress(output.write_raw if progress else None, clock, inside_tmux=inside_tmux)
+        self._progress = TerminalProgress(
+            output.write_raw if progress else None, clock, inside_tmux=inside_tmux
+        )
         self._title = ""
         self._rung: set[str] = set()
         self._notified: set[str] = set()
@@ -119,7 +121,7 @@ class Announcer:
         self._progress.show("none")
 
     def _waiting(self) -> dict[str, str]:
-        """What waits for the person, and how it is said."""
+        """Return the texts for everything that waits for the user."""
         waiting = {
             f"approval {row.request_id}": f"task {row.task_id} asks: {row.title}" for row in self._state.inbox
         }

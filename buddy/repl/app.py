@@ -29,8 +29,8 @@ from buddy.repl.ground import GroundQuestion
 from buddy.repl.history import open_history
 from buddy.repl.inline import build_application
 from buddy.repl.intents import Cancel, Intent
-from buddy.repl.jobs import Jobs
-from buddy.repl.keys import Facts, bindings, escape_s
+from buddy.repl.jobs import OwnedTasks
+from buddy.repl.keys import KeyFacts, bindings, escape_s
 from buddy.repl.lazy_paint import LazyPainter
 from buddy.repl.leaving import Ending, crashes_end, interrupts_held, signals_end, terminal_restored
 from buddy.repl.log_stream import streams_to
@@ -49,9 +49,9 @@ ASK_AFTER_S = 0.02
 """The first frame and the echo of what was typed before it come first."""
 
 
-class Settings(msgspec.Struct, frozen=True):
-    """What a person may choose. `history_path` is None for a history in memory; `look_on` gives the look for
-    a background, None where the terminal is not to be asked for it."""
+class AppSettings(msgspec.Struct, frozen=True):
+    """User settings of the screen. `history_path` is None for a history in memory; `look_on` returns the look
+    for a background colour, None where the terminal must not be asked for it."""
 
     look: Look
     vi: bool
@@ -71,7 +71,7 @@ class Repl:
     def __init__(
         self,
         *,
-        settings: Settings,
+        settings: AppSettings,
         terminal: Terminal,
         keyboard: Input,
         output: FrameOutput,
@@ -90,7 +90,7 @@ class Repl:
         self._modes = modes or outside.terminal_modes(keyboard.fileno())
         self.ground: GroundQuestion | None = None
         self._ending: Ending = "left"
-        self._jobs = Jobs(self._crashed)
+        self._jobs = OwnedTasks(self._crashed)
         self._painter = LazyPainter(settings.look)
         self._first = FirstPrint(self._painter, lambda blocks: self.screen.show(blocks))
         self._folding = Folding(self.state, desk, self._first.print, clock)
@@ -117,7 +117,7 @@ class Repl:
             coming=lambda: desk().coming,
         )
         self.expand = actions.expand
-        facts = Facts(self.editor, actions.focused_runs, actions.note_waits, actions.request_waits)
+        facts = KeyFacts(self.editor, actions.focused_runs, actions.note_waits, actions.request_waits)
         self._app = build_application(
             self.editor,
             bindings(actions.do, self.editor, facts),
@@ -250,7 +250,7 @@ class Repl:
 
 
 def _editor(
-    settings: Settings, completer: Completer | None, log: Callable[[str], None], clock: Callable[[], float]
+    settings: AppSettings, completer: Completer | None, log: Callable[[str], None], clock: Callable[[], float]
 ) -> Editor:
     pastes = Pastes()
     history = open_history(settings.history_path, log, pastes.resolved)
@@ -258,7 +258,7 @@ def _editor(
 
 
 def _announcer(
-    settings: Settings,
+    settings: AppSettings,
     state: ViewState,
     output: FrameOutput,
     clock: Callable[[], float],
@@ -277,8 +277,8 @@ def _announcer(
     )
 
 
-def _put_back(settings: Settings) -> str:
-    """What takes the mark of work from the terminal's tab, and gives the cursor its shape; "" where neither
-    was changed."""
+def _put_back(settings: AppSettings) -> str:
+    """Return the sequence that clears the progress mark on the terminal's tab and resets the cursor shape; ""
+    where neither was changed."""
     progress = progress_sequence("none", inside_tmux="TMUX" in settings.environ) if settings.progress else ""
     return progress + (RESET_SHAPE if cursor_shapes(settings.environ, vi=settings.vi) else "")

@@ -21,7 +21,7 @@ import msgspec
 
 from buddy.agent.counting import counted
 from buddy.agent.pattern import pattern
-from buddy.repl.intents import Answer, ApprovalKey
+from buddy.repl.intents import ApprovalAnswer, ApprovalKey
 from buddy.repl.view_state import InboxRow
 
 SEEN_BEFORE_S = 0.3
@@ -49,8 +49,8 @@ class TypedLine(msgspec.Struct, frozen=True):
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """What waits for the person: the requests, the oldest first, their numbers by id, and whether a question
-    of a model is open."""
+    """Open requests and questions: the requests, the oldest first, their numbers by id, and whether a model's
+    question is open."""
 
     rows: Sequence[InboxRow]
     numbers: Mapping[str, int] = {}
@@ -68,7 +68,7 @@ class Waiting(msgspec.Struct, frozen=True):
 Refused = Literal["too soon", "pasted", "no rule", "folded", "which"]
 
 
-def answer_of(line: TypedLine, waiting: Waiting) -> Answer | Refused | None:
+def answer_of(line: TypedLine, waiting: Waiting) -> ApprovalAnswer | Refused | None:
     """The answer a line gives to a request; why it gives none although it looks like one; None when it is no
     answer at all."""
     if not waiting.rows:
@@ -90,7 +90,7 @@ def answer_of(line: TypedLine, waiting: Waiting) -> Answer | Refused | None:
 
 def _checked(
     line: TypedLine, waiting: Waiting, row: InboxRow, key: ApprovalKey, words: str, *, named: bool
-) -> Answer | Refused:
+) -> ApprovalAnswer | Refused:
     if _came_at_once(line):
         return "pasted"
     if waiting.question and not named and not words:
@@ -102,7 +102,7 @@ def _checked(
         return "folded"
     if (key == "session" and not row.session) or (key == "rule" and not row.rule):
         return "no rule"
-    return Answer(row.request_id, row.digest, key, words)
+    return ApprovalAnswer(row.request_id, row.digest, key, words)
 
 
 def refused(line: TypedLine, waiting: Waiting) -> Refused | None:
@@ -132,7 +132,8 @@ def _is(command: str, name: str) -> bool:
 
 
 def came_whole(line: TypedLine) -> bool:
-    """Whether the whole line came in one piece with Enter: pasted without brackets, or sent by a program."""
+    """Tell whether the whole line arrived at once with Enter: pasted without bracketed paste, or sent by a
+    program."""
     return bool(line.came) and line.came.endswith(line.text)
 
 
@@ -145,36 +146,37 @@ def _came_at_once(line: TypedLine) -> bool:
 
 
 def letters_only(text: str) -> bool:
-    """Whether every line of a text would answer a request: pasted, it is refused, not sent to the model."""
+    """Tell whether every line of a text would answer a request; such a paste is refused and not sent to the
+    model."""
     return all(line.strip() in _KEYS for line in text.strip().split("\n"))
 
 
 def reasoned_no(text: str) -> bool:
-    """Whether a line is a no with words for the model."""
+    """Tell whether a line is a refusal with a reason for the model."""
     return _REASONED().fullmatch(text.strip()) is not None
 
 
 def is_letter(text: str) -> bool:
-    """Whether a line is nothing but an answer to a request."""
+    """Tell whether a line is nothing but an answer to a request."""
     return _LETTER().fullmatch(text.strip()) is not None
 
 
 def answers(command: str) -> bool:
-    """Whether a command line answers requests, or what will be asked."""
+    """Tell whether a command line answers requests, now or in advance."""
     name = command.removeprefix("/").split(None, 1)[:1]
     return bool(name) and any(one.startswith(name[0].lower()) for one in _ANSWERING)  # beginnings work, too
 
 
-def denial_of(row: InboxRow, now: float) -> Answer | Refused:
-    """What Esc on an empty line says to the marked row while nothing runs in front: no, to this one alone.
-    The next row has to be marked on the screen for as long before another Esc counts for it."""
+def denial_of(row: InboxRow, now: float) -> ApprovalAnswer | Refused:
+    """Return the answer to the marked row for Esc on an empty line while nothing runs in front: no, to this
+    row alone. The next row must be marked on the screen for as long before another Esc counts for it."""
     if row.marked_at is None or now - row.marked_at < SEEN_BEFORE_S:
         return "too soon"
-    return Answer(row.request_id, row.digest, "denied")
+    return ApprovalAnswer(row.request_id, row.digest, "denied")
 
 
 def refusal(why: Refused, line: TypedLine, waiting: Waiting) -> str:
-    """What the person is told about a line that looked like an answer."""
+    """Explain why a line that looked like an answer was not taken as one."""
     match why:
         case "too soon":
             return "Not answered: the request came while you typed. Answer again."

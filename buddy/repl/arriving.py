@@ -32,7 +32,7 @@ def uncoloured(code: str, _language: str) -> Line:
 
 
 def arriving_words(phase: Calling) -> str:
-    """What is being written, and how much of it is there."""
+    """Describe the file that is being written, and how much of it has arrived."""
     so_far = phase.so_far
     lines = counted(so_far.lines(), "line")
     path = one_line(so_far.path, PATH_CHARS)

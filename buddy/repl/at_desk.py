@@ -8,11 +8,11 @@ import asyncio
 from buddy.agent.cancel import TurnCancelled, run_cancellable
 from buddy.agent.messages import UserPart, text_of
 from buddy.config.settings import ConfigError
-from buddy.extend.mentions import Expanded
-from buddy.repl.blocks import CommandEcho, Note
+from buddy.extend.mentions import ExpandedPrompt
+from buddy.repl.blocks import CommandEcho, NoteBlock
 from buddy.repl.commands.registry import CommandError, Commands
 from buddy.repl.intents import (
-    Answer,
+    ApprovalAnswer,
     Cancel,
     DropNote,
     Intent,
@@ -60,7 +60,7 @@ class AtDesk:
         except TurnCancelled:
             pass  # it stands in the line again
         except (TaskError, CommandError, ConfigError, AnswerRefused, NotSavedError) as error:
-            context.stage.print(Note("error", str(error)))
+            context.stage.print(NoteBlock("error", str(error)))
             if not sent.taken_back.is_set():
                 context.stage.give_back(typed_text(intent))
         finally:
@@ -90,7 +90,7 @@ class AtDesk:
             case ShellLine(command, private):
                 await run_shell_line(context, command, private=private)
                 context.desk.branch.refresh()
-            case Answer(request_id, digest, answer, words):
+            case ApprovalAnswer(request_id, digest, answer, words):
                 board.inbox.answer(request_id, digest, answer, words=words)
             case Cancel():
                 self._cancel(context)
@@ -131,7 +131,7 @@ class AtDesk:
         task.background = True
         sent.number = task.number
         board.submit(task.number, await self._content(context, text, sent))
-        context.stage.print(Note("info", f"task {task.number} started in the background: {task.title}"))
+        context.stage.print(NoteBlock("info", f"task {task.number} started in the background: {task.title}"))
 
     async def _to_task(self, context: Context, text: str, sent: Sent) -> None:
         if sent.number in context.board.tasks and _answered(context, sent.number, text):
@@ -151,18 +151,18 @@ class AtDesk:
             await command.run(context, argument.strip())
 
     async def _content(self, context: Context, text: str, sent: Sent) -> tuple[UserPart, ...]:
-        """What goes to the task now. Raises `TurnCancelled` when it was taken back."""
+        """Return the content to send to the task. Raises `TurnCancelled` when the prompt was taken back."""
         expanded = await run_cancellable(_expanded(context, sent.number, text), sent.taken_back)
         if sent.taken_back.is_set():  # in the moment the last file was read
             raise TurnCancelled
         self._way.arrived(sent)
         for note in expanded.notes:
-            context.stage.print(Note("warning", note))
+            context.stage.print(NoteBlock("warning", note))
         return expanded.parts
 
     def _cancel(self, context: Context) -> None:
-        """What was begun last is ended first: a command of the person's own, or the turn. What waits for the
-        turn, or was on its way to be one, returns to the line."""
+        """End what was started last: a command the user started, or the turn. Prompts that wait for the turn,
+        or were about to start one, return to the input line."""
         task, work = context.board.task(context.focus), context.own.last()
         begun = max(self._way.since(task.number), task.started_at if task.running else float("-inf"))
         if work is not None and work.since >= begun:
@@ -173,7 +173,7 @@ class AtDesk:
             context.stage.put("\n\n".join(texts))
 
     def facts(self) -> DeskFacts:
-        """What the screen shows but does not come as events."""
+        """Collect the facts the screen shows that do not arrive as events."""
         context = self.context
         board, desk = context.board, context.desk
         rows = [
@@ -223,7 +223,7 @@ def _answered(context: Context, number: int, text: str) -> bool:
     return True
 
 
-async def _expanded(context: Context, number: int, text: str) -> Expanded:
+async def _expanded(context: Context, number: int, text: str) -> ExpandedPrompt:
     return await context.desk.expand(number, text)
 
 
@@ -240,9 +240,9 @@ def _destined(intent: Intent) -> tuple[str, int]:
 
 
 def typed_text(intent: Intent) -> str:
-    """What the person typed for an intent, so that it can be put back into the line when it failed; "" for
-    keys and answers, and for a command of one line: as in a shell it is recalled by Up, and what is typed
-    next isn't appended to it."""
+    """Return the typed text of an intent, to be put back into the input line when it failed; "" for keys and
+    answers, and for a one-line command: as in a shell it is recalled by Up, and text typed next isn't
+    appended to it."""
     match intent:
         case Prompt(text) | Queue(text):
             return text
@@ -255,7 +255,7 @@ def typed_text(intent: Intent) -> str:
         case ShellLine(command, private):
             return f"{'!!' if private else '!'}{command}"
         case (
-            Answer()
+            ApprovalAnswer()
             | Cancel()
             | ToBackground()
             | NextMode()

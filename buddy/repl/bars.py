@@ -1,4 +1,4 @@
-"""What stands around the input on this screen: refreshed before each frame, noted as seen after it."""
+"""Bars above and below the input of this screen: refreshed before each frame, marked as seen after it."""
 
 from __future__ import annotations
 

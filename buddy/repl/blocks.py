@@ -37,8 +37,8 @@ class Markdown(msgspec.Struct, frozen=True, tag="markdown"):
 
 
 class UserPrompt(msgspec.Struct, frozen=True, tag="user"):
-    """What the person sent; `task_id` is 0 where it needs no naming; `along` names notes and files that
-    went with it."""
+    """A prompt the user sent; `task_id` is 0 where the task needs no naming; `along` names the notes and
+    files sent with it."""
 
     text: str
     origin: Origin
@@ -85,7 +85,7 @@ class Lookups(msgspec.Struct, frozen=True, tag="lookups"):
 
 
 class ApprovalAsked(msgspec.Struct, frozen=True, tag="asked"):
-    """What a request for approval is about, in full: its preview reaches the scrollback."""
+    """A request for approval in full: its preview is printed into the scrollback."""
 
     request_id: str
     task_id: int
@@ -104,7 +104,7 @@ class QuestionAsked(msgspec.Struct, frozen=True, tag="question"):
 
 
 class ApprovalAnswered(msgspec.Struct, frozen=True, tag="answered"):
-    """How a request ended."""
+    """Outcome of a request."""
 
     title: str
     task_id: int
@@ -112,7 +112,7 @@ class ApprovalAnswered(msgspec.Struct, frozen=True, tag="answered"):
     by: str
 
 
-class Note(msgspec.Struct, frozen=True, tag="note"):
+class NoteBlock(msgspec.Struct, frozen=True, tag="note"):
     """A line or a few of the program itself."""
 
     level: Literal["info", "warning", "error", "hint"]
@@ -148,7 +148,7 @@ class TaskHeading(msgspec.Struct, frozen=True, tag="heading"):
     text: str
 
 
-class Table(msgspec.Struct, frozen=True, tag="table"):
+class TableBlock(msgspec.Struct, frozen=True, tag="table"):
     """Rows a command prints. The first cells of a row name it; `marks` are the styles of the first cells."""
 
     header: tuple[str, ...]
@@ -189,11 +189,11 @@ Block = (
     | ApprovalAsked
     | ApprovalAnswered
     | QuestionAsked
-    | Note
+    | NoteBlock
     | TurnSummary
     | ReceiptBlock
     | TaskHeading
-    | Table
+    | TableBlock
     | PlainText
     | Welcome
     | Expanded
@@ -202,8 +202,8 @@ Foldable = ToolCall | Lookups | Thought | ApprovalAsked
 
 
 def gap_before(before: Block | None, block: Block) -> bool:
-    """Whether a blank line stands between two blocks: not inside a list or fence, between calls, nor
-    between a command and its answer."""
+    """Tell whether a blank line separates two blocks: not inside a list or fence, between calls, nor between
+    a command and its answer."""
     if before is None or (isinstance(before, CommandEcho) and not isinstance(block, CommandEcho)):
         return False
     match block:
@@ -212,9 +212,9 @@ def gap_before(before: Block | None, block: Block) -> bool:
         case ToolCall() | Lookups() | ApprovalAnswered():
             return not isinstance(before, (ToolCall, Lookups, ApprovalAsked, ApprovalAnswered, Thought))
         case TurnSummary() | Thought():
-            return not isinstance(before, (ToolCall, Lookups, Note, ReceiptBlock))
-        case Note():
-            return not isinstance(before, (Note, ToolCall, Lookups))
+            return not isinstance(before, (ToolCall, Lookups, NoteBlock, ReceiptBlock))
+        case NoteBlock():
+            return not isinstance(before, (NoteBlock, ToolCall, Lookups))
         case (
             UserPrompt()
             | CommandEcho()
@@ -222,7 +222,7 @@ def gap_before(before: Block | None, block: Block) -> bool:
             | QuestionAsked()
             | ReceiptBlock()
             | TaskHeading()
-            | Table()
+            | TableBlock()
             | PlainText()
             | Welcome()
             | Expanded()

@@ -47,7 +47,7 @@ class Bursts:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something is held back until it is quiet."""
+        """Tell whether keys are held back until the input pauses."""
         return self._held or bool(self._burst)
 
     def feed(self, data: str) -> list[Piece]:

@@ -42,8 +42,8 @@ def top_lines(
 
 
 def hint_lines(text: str, hint: str, columns: int, rows: int, look: Look, *, steers: str = "") -> list[Line]:
-    """What stands between the input and the footer while this text is in it. `steers`: what Enter would do
-    to a request that waits."""
+    """Return the lines between the input and the footer for the current text. `steers`: the effect Enter
+    would have on a waiting request."""
     width = max(columns - 1, 10)
     if text.strip() == "?":
         return key_help(width, max(rows - OWN_ROWS - 1, 1))

@@ -66,7 +66,7 @@ class DeskCompleter(Completer):
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
-        """What fits the text before the cursor."""
+        """Yield the completions for the text before the cursor."""
         context = self._context
         typed, offers = await self._offers(context, document, asked=complete_event.completion_requested)
         for offer in offers:

@@ -1,5 +1,5 @@
-"""Where intents go: to the desk, or, until it is open, into a queue. Imported before the first frame, so it
-knows nothing of the rooms below."""
+"""Routing of intents to the session, or into a queue until it is open. Imported before the first frame, so it
+imports nothing of the lower rooms."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Carrier(Protocol):
         ...
 
     def facts(self) -> DeskFacts:
-        """What the screen shows but does not come as events."""
+        """Return the facts the screen shows that do not arrive as events."""
         ...
 
 
@@ -71,7 +71,7 @@ class Controller:
         return texts
 
     def facts(self) -> DeskFacts:
-        """What the screen shows but does not come as events."""
+        """Return the facts the screen shows that do not arrive as events."""
         if self._desk is not None:
             return self._desk.facts()
         return replace(self._early, coming=any(isinstance(one, Prompt | Queue) for one in self._waiting))

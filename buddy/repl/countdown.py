@@ -15,7 +15,7 @@ class Countdown:
 
     @property
     def is_on(self) -> bool:
-        """Whether it was started and is not over."""
+        """Tell whether the countdown is running."""
         return self._timer is not None
 
     def start(self, loop: asyncio.AbstractEventLoop | None, seconds: float) -> None:

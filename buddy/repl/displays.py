@@ -1,4 +1,4 @@
-"""What a person sees of a tool's work, as rows. A new tool never touches this: it chooses a display."""
+"""Rendering of a tool's display as rows. A new tool never changes this module: it chooses a display."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def indented_text_rows(canvas: Canvas, text: str, width: int) -> list[Row]:
 
 
 def _overwritten(text: str) -> str:
-    """What is left of lines that a carriage return began again (progress bars)."""
+    """Return the text after carriage returns have overwritten their lines (progress bars)."""
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
 
 

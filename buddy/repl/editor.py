@@ -52,27 +52,27 @@ class Editor:
 
     @property
     def text(self) -> str:
-        """What stands in the line, folds unresolved."""
+        """Text of the input line, folds unresolved."""
         return self.buffer.text
 
     @property
     def is_typed(self) -> bool:
-        """Whether nothing in the line was pasted or put there."""
+        """Tell whether everything in the line was typed: nothing was pasted or inserted."""
         return not self._pasted
 
     @property
     def is_draft(self) -> bool:
-        """Whether lines were pasted that no Enter of the person's has followed yet."""
+        """Tell whether the line holds a paste of several lines that the user has not confirmed with Enter."""
         return self._pasted and "\n" in self.buffer.text
 
     def is_completable(self) -> bool:
-        """Whether something before the cursor can be completed: a command, a path, a file mention."""
+        """Tell whether the text before the cursor can be completed: a command, a path, a file mention."""
         before = self.buffer.document.current_line_before_cursor
         return self.buffer.complete_state is not None or _COMPLETABLE().search(before) is not None
 
     @property
     def is_replaceable(self) -> bool:
-        """Whether the line was refused and not touched since: text that is typed takes its place."""
+        """Tell whether the line was refused and not touched since; newly typed text then replaces it."""
         return self._is_replaceable
 
     def _changed(self, buffer: Buffer) -> None:
@@ -152,7 +152,7 @@ class Editor:
         self.buffer.insert_text(typed)
 
     def has_fold(self) -> bool:
-        """Whether a folded paste stands in the line."""
+        """Tell whether the line contains a folded paste."""
         return bool(self._pastes.marks(self.buffer.text))
 
     def unfold(self) -> bool:

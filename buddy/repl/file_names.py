@@ -30,13 +30,14 @@ def _entries(cwd: str, folder: str) -> list[os.DirEntry[str]]:
 
 
 def typable(name: str) -> bool:
-    """Whether a name can stand in the input line as it is: no control characters, nothing invisible."""
+    """Tell whether a name can be typed in the input line as it is: no control characters, nothing
+    invisible."""
     return "\n" not in name and clean(name) == name
 
 
 def in_folder(cwd: str, typed: str, limit: int = SHOWN) -> list[str]:
-    """What a path that is being typed may become, as in a shell: names in its folder that begin as it does;
-    folders end in a slash."""
+    """Complete a path as a shell does: names in its folder that begin with the last part; folders end in a
+    slash."""
     folder, _, beginning = typed.rpartition("/")
     prefix = typed[: len(typed) - len(beginning)]
     found = [

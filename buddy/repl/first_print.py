@@ -12,11 +12,11 @@ from buddy.repl.blocks import Block
 
 
 class Warmed(Protocol):
-    """What has to be made before a block can be drawn."""
+    """A resource that must be created before a block can be drawn."""
 
     @property
     def is_warm(self) -> bool:
-        """Whether it is."""
+        """Tell whether it has been created."""
         ...
 
     def warm(self) -> None:
@@ -35,7 +35,7 @@ class FirstPrint:
 
     @property
     def waiting(self) -> Sequence[Block]:
-        """What cannot be drawn yet."""
+        """Blocks that cannot be drawn yet."""
         return self._waiting
 
     def print(self, blocks: Sequence[Block]) -> None:

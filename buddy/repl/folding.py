@@ -23,8 +23,9 @@ SLICE_CHARS = 4096
 
 
 class Folding:
-    """What has come and is not folded yet. `desk` says how the desk is now: a turn that begins and ends
-    between two frames is told by its name too. `show` takes what is printed."""
+    """Buffer of events that arrived and are not folded yet. `desk` returns the session's current facts, so
+    that a turn that begins and ends between two frames still gets its name. `show` receives the blocks to
+    print."""
 
     def __init__(
         self,

@@ -99,7 +99,7 @@ def _sandbox(sandbox: SandboxStatus) -> _Part:
 
 
 def _waiting(approvals: int, questions: int) -> _Part:
-    """What waits for the person."""
+    """Return the footer part for waiting approvals and questions."""
     both = (counted(approvals, "approval"), counted(questions, "question"))
     text = " and ".join(one for one, count in zip(both, (approvals, questions), strict=True) if count)
     kind = "waiting" if approvals and questions else "to approve" if approvals else "to answer"
@@ -132,7 +132,7 @@ def _numbers(usage: TokenUsage, look: Look) -> list[_Part]:
 
 
 def _warnings(desk: DeskFacts) -> list[_Part]:
-    """What is not as usual: NOT SAVED, yes to all questions; and the folder nobody has trusted."""
+    """Return the footer's warnings: NOT SAVED, yes to all questions, and the folder that is not trusted."""
     parts = [_Part(0, "warning", one_line(text, 60), _without_reason(text)) for text in desk.extra]
     if desk.untrusted:
         parts.append(_Part(8, "warning", "not trusted: /trust", ((_SHORT_WORDS, "not trusted"),)))

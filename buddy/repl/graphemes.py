@@ -22,7 +22,7 @@ LOOKED_AT = 256
 
 
 def span_at(text: str, at: int) -> tuple[int, int]:
-    """Where the character begins and ends that holds the code point at a place."""
+    """Return start and end of the grapheme that contains the code point at a position."""
     first = max(0, at - LOOKED_AT)
     near = text[first : at + LOOKED_AT // 4]
     if near.isascii():
@@ -36,7 +36,7 @@ class GraphemeDocument(Document):
     """A text with a cursor that goes by characters, and by words of any script."""
 
     def get_cursor_left_position(self, count: int = 1) -> int:
-        """How far so many characters to the left are, in the cursor's line."""
+        """Return the offset of `count` graphemes to the left, within the cursor's line."""
         if count < 0:
             return self.get_cursor_right_position(-count)
         at, first = self.cursor_position, self.cursor_position - self.cursor_position_col
@@ -45,7 +45,7 @@ class GraphemeDocument(Document):
         return at - self.cursor_position
 
     def get_cursor_right_position(self, count: int = 1) -> int:
-        """How far so many characters to the right are, in the cursor's line."""
+        """Return the offset of `count` graphemes to the right, within the cursor's line."""
         if count < 0:
             return self.get_cursor_left_position(-count)
         at, last = self.cursor_position, self.cursor_position + len(self.current_line_after_cursor)
@@ -63,7 +63,7 @@ class GraphemeDocument(Document):
         WORD: bool = False,  # noqa: N803 - prompt_toolkit's name
         pattern: Pattern[str] | None = None,
     ) -> int | None:
-        """Where the word before the cursor begins, relative to the cursor."""
+        """Return the start of the word before the cursor, relative to the cursor."""
         shown = self if pattern is not None else self._in_shapes()
         return Document.find_start_of_previous_word(shown, count, WORD, pattern)
 
@@ -73,12 +73,12 @@ class GraphemeDocument(Document):
         include_leading_whitespace: bool = False,
         include_trailing_whitespace: bool = False,
     ) -> tuple[int, int]:
-        """Where the word at the cursor begins and ends, relative to the cursor."""
+        """Return start and end of the word at the cursor, relative to the cursor."""
         blanks = (include_leading_whitespace, include_trailing_whitespace)
         return Document.find_boundaries_of_current_word(self._in_shapes(), WORD, *blanks)
 
     def find_next_word_beginning(self, count: int = 1, WORD: bool = False) -> int | None:  # noqa: N803 - as above
-        """Where a word behind the cursor begins, relative to the cursor."""
+        """Return the start of a word after the cursor, relative to the cursor."""
         return Document.find_next_word_beginning(self._in_shapes(), count, WORD)
 
     def find_next_word_ending(
@@ -87,15 +87,15 @@ class GraphemeDocument(Document):
         count: int = 1,
         WORD: bool = False,  # noqa: N803 - as above
     ) -> int | None:
-        """Where a word behind the cursor ends, relative to the cursor."""
+        """Return the end of a word after the cursor, relative to the cursor."""
         return Document.find_next_word_ending(self._in_shapes(), include_current_position, count, WORD)
 
     def find_previous_word_beginning(self, count: int = 1, WORD: bool = False) -> int | None:  # noqa: N803 - as above
-        """Where a word before the cursor begins, relative to the cursor."""
+        """Return the start of a word before the cursor, relative to the cursor."""
         return Document.find_previous_word_beginning(self._in_shapes(), count, WORD)
 
     def find_previous_word_ending(self, count: int = 1, WORD: bool = False) -> int | None:  # noqa: N803 - as above
-        """Where a word before the cursor ends, relative to the cursor."""
+        """Return the end of a word before the cursor, relative to the cursor."""
         return Document.find_previous_word_ending(self._in_shapes(), count, WORD)
 
 

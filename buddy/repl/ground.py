@@ -29,8 +29,8 @@ _BEGUN = pattern(r"\x1b\]1(?:1(?:;(?:r(?:g(?:b(?:a?(?::[0-9a-fA-F/]{0,19}\x1b?)?
 
 
 def may_be_asked(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal can be asked: one that knows the question, or ignores it, and does not tell its
-    background in COLORFGBG. GNU screen mixes the answer up with keys."""
+    """Tell whether the terminal can be asked for its background: it understands or ignores the question, and
+    COLORFGBG does not already answer it. GNU screen mixes the answer up with keys."""
     return not (
         environ.get("COLORFGBG") or environ.get("STY") or environ.get("TERM", "").startswith(_NOT_ASKED)
     )
@@ -76,11 +76,11 @@ class GroundQuestion:
 
     @property
     def is_open(self) -> bool:
-        """Whether an answer may still come that counts."""
+        """Tell whether an answer would still be accepted."""
         return self._asked_at is not None and self._clock() - self._asked_at < ANSWER_WITHIN_S
 
     def keys_of(self, data: str) -> str:
-        """What the keyboard sent, without the answer. An answer that has only begun is kept back."""
+        """Return the keyboard's input without the answer. An incomplete answer is held back."""
         data, self._begun = self._begun + data, ""
         if _BEGIN not in data:
             return data

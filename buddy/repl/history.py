@@ -1,4 +1,4 @@
-"""What was typed before, in a private file; nothing where no file can be had."""
+"""History of typed prompts in a private file; empty where no file can be had."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LineHistory(History):
                 await asyncio.sleep(0)
 
     def _entries(self) -> Iterator[str]:
-        """What is known, then what is still to be read. Whoever stops in between loses nothing."""
+        """Yield the entries already loaded, then those still to be read. Stopping early loses nothing."""
         yield from tuple(self._loaded_strings)
         for entry in self._unread:
             self._loaded_strings.append(entry)

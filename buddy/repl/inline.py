@@ -50,7 +50,7 @@ class InlineApplication(Application[None]):
 
     @property
     def is_away(self) -> bool:
-        """Whether another program has the terminal."""
+        """Tell whether another program has the terminal."""
         return self._running_in_terminal
 
     def take_tallest(self) -> int:

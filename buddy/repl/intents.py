@@ -1,4 +1,4 @@
-"""What the person wants: the one union the keys and the input line turn into. Parsing a line is pure."""
+"""Intents of the user: the one union that keys and the input line produce. Parsing a line is pure."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ShellLine(msgspec.Struct, frozen=True):
     private: bool
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ApprovalAnswer(msgspec.Struct, frozen=True):
     """An answer to a request on the screen; it carries what was shown, and words for the model with a no."""
 
     request_id: str
@@ -90,7 +90,16 @@ class Rewind(msgspec.Struct, frozen=True):
 
 Line = Prompt | NewTask | ToTask | Slash | ShellLine
 Intent = (
-    Line | Queue | Answer | Cancel | ToBackground | NextMode | RecallQueued | DropNote | TaskPanel | Rewind
+    Line
+    | Queue
+    | ApprovalAnswer
+    | Cancel
+    | ToBackground
+    | NextMode
+    | RecallQueued
+    | DropNote
+    | TaskPanel
+    | Rewind
 )
 
 _TO_TASK = pattern(r"@(?P<id>\d{1,30})(?P<aside>\?)?\s+(?P<text>\S.*)", re.DOTALL)
@@ -123,6 +132,6 @@ def parse_line(text: str, *, typed: bool) -> Line | None:
 
 
 def is_new_task(text: str) -> bool:
-    """Whether a typed line would begin a new task: a single line that ends in an unescaped ` &`."""
+    """Tell whether a typed line would begin a new task: a single line that ends in an unescaped ` &`."""
     line = text.strip()
     return "\n" not in line and line.endswith(" &") and len(line) > 2 and not line.startswith(("/", "!"))

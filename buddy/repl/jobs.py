@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 
 
-class Jobs:
+class OwnedTasks:
     """A few tasks with one owner. An error in any of them goes to `crashed`."""
 
     def __init__(self, crashed: Callable[[BaseException], None]) -> None:

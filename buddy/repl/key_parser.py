@@ -59,7 +59,7 @@ class KeyParser(Vt100Parser):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether keys are held back until it is quiet."""
+        """Tell whether keys are held back until the input pauses."""
         return self._bursts.is_waiting
 
     def quiet(self) -> None:

@@ -81,7 +81,7 @@ KEY_HELP: tuple[tuple[str, str], ...] = (
 
 
 def escape_s(environ: Mapping[str, str]) -> float:
-    """How long the rest of an escape sequence may take where this is the environment."""
+    """Return how many seconds to wait for the rest of an escape sequence in this environment."""
     return FAR_ESCAPE_S if is_far(environ) else ESCAPE_S
 
 
@@ -98,8 +98,8 @@ def teach_shift_enter() -> None:
         ANSI_SEQUENCES[sequence] = (Keys.Escape, Keys.ControlM)
 
 
-class Facts:
-    """What the conditions ask about."""
+class KeyFacts:
+    """Conditions of the key bindings."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Facts:
         self.editing = ~is_searching & Condition(lambda: get_app().layout.has_focus(editor.buffer))
 
 
-def bindings(do: Callable[[Action], None], editor: Editor, facts: Facts) -> KeyBindings:
+def bindings(do: Callable[[Action], None], editor: Editor, facts: KeyFacts) -> KeyBindings:
     """The table as bindings. What is not here does what readline does."""
     made = KeyBindings()
 

@@ -11,7 +11,7 @@ from prompt_toolkit.document import Document
 
 
 def still_asked(document: Document) -> bool:
-    """Whether the line is as it was and nobody closed the menu that is to come."""
+    """Tell whether the line is unchanged and the pending completion menu was not closed."""
     buffer = get_app().current_buffer
     return buffer.document == document and buffer.complete_state is not None
 
@@ -25,7 +25,7 @@ class LateCompleter(Completer):
 
     @property
     def source(self) -> Completer | None:
-        """Who completes, None as long as there is nobody."""
+        """The completer, None until one is set."""
         return self._source
 
     @source.setter
@@ -43,7 +43,7 @@ class LateCompleter(Completer):
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
-        """What the source offers."""
+        """Yield the completions of the source; wait for the source when it is not set yet."""
         if still_asked(document):
             await self._is_there.wait()
         if self.source is not None:

@@ -32,7 +32,7 @@ class LazyPainter:
 
     @property
     def is_warm(self) -> bool:
-        """Whether it is there."""
+        """Tell whether the paint has been created."""
         return self._paint is not None
 
     def warm(self) -> None:

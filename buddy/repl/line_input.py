@@ -46,7 +46,7 @@ class LineInput:
 
     @property
     def unfinished(self) -> str:
-        """What came without the end of its line: Ctrl+D hands it over."""
+        """Input without a line end so far; Ctrl+D submits it."""
         return self._partial.decode(self._encoding, "replace")
 
     def forget(self) -> None:

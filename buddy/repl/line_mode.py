@@ -28,7 +28,7 @@ from buddy.repl.approvals import (
 )
 from buddy.repl.blocks import Block, CommandEcho, PlainText, UserPrompt
 from buddy.repl.countdown import Countdown
-from buddy.repl.intents import Answer, Cancel, Intent, NewTask, Prompt, Slash, ToTask, parse_line
+from buddy.repl.intents import ApprovalAnswer, Cancel, Intent, NewTask, Prompt, Slash, ToTask, parse_line
 from buddy.repl.leaving import CONFIRM_S, TWICE_S, Ending, interrupts_held, leaving_ends, signals_end
 from buddy.repl.line_input import LineInput
 from buddy.repl.line_output import LineOutput
@@ -135,7 +135,7 @@ class LineRepl:
         return block is not None
 
     def touch(self) -> None:
-        """What the desk says has changed."""
+        """Note that the state of the session has changed."""
         self._greeting_due = float("-inf")  # it is open, and has said what there is to say
         self._ask_when_quiet()
 
@@ -212,8 +212,8 @@ class LineRepl:
         self._ask_when_quiet()
 
     def _is_for_draft(self, text: str, *, pasted: bool) -> bool:
-        """Whether a text waits for one more Enter: it was pasted, and it is no command or answer, which are
-        refused or carried out where they came together with others."""
+        """Tell whether a text waits for one more Enter: it was pasted, and it is not a command or an answer
+        (these are refused or carried out even when pasted together with others)."""
         if not pasted or (self.state.inbox and letters_only(text)):
             return False
         return bool(self._draft) or not (text.startswith("/") or not text.strip())
@@ -227,7 +227,7 @@ class LineRepl:
         self._say(f"Pasted, {count}: {what}, Ctrl+C drops it.\n")
 
     def _is_beside_draft(self, text: str) -> bool:
-        """Whether a typed line is carried out while the draft waits: a command, an answer."""
+        """Tell whether a typed line is carried out while the draft waits: a command or an answer."""
         return text.startswith("/") or (bool(self.state.inbox) and letters_only(text) and text.strip() != "")
 
     def _send_draft(self, text: str) -> None:
@@ -254,7 +254,7 @@ class LineRepl:
         match answer_of(typed, waiting) or refused(typed, waiting):
             case "too soon" | "pasted" | "no rule" | "folded" | "which" as why:
                 self._say(refusal(why, typed, waiting) + "\n")
-            case Answer() as answer:
+            case ApprovalAnswer() as answer:
                 self._act(answer)
             case None if text.strip() == "?":
                 self.print(PlainText(LINE_HELP))
@@ -307,7 +307,7 @@ class LineRepl:
         self._say(said)
 
     def _unsent(self) -> str:
-        """What was typed and not entered."""
+        """Return the text that was typed and not entered."""
         return "\n".join([*self._draft, *self._begun, *filter(None, [self._input.unfinished])])
 
     def _continued(self) -> None:
@@ -317,7 +317,8 @@ class LineRepl:
 
 
 def _is_on_screen(block: Block, typed: list[str]) -> bool:
-    """Whether the terminal has shown a prompt while it was typed; it is taken out then."""
+    """Tell whether the terminal already shows a prompt because it was typed there; remove it from `typed`
+    then."""
     if not isinstance(block, UserPrompt) or block.origin != "prompt":
         return False
     shown = next((text for text in typed if block.text.startswith(text)), None)
@@ -327,7 +328,8 @@ def _is_on_screen(block: Block, typed: list[str]) -> bool:
 
 
 def _announced(row: InboxRow) -> str:
-    """What waits and how it is answered; the request itself was printed in full when it came."""
+    """Describe a waiting request and the answers to it; the request itself was printed in full when it
+    arrived."""
     covered = "" if row.rule == row.session else f": {visible(row.session)}"
     session = f", a = this session{covered}" if row.session else ""
     rule = f", p = always: {visible(row.rule)}" if row.rule else ""

@@ -1,4 +1,4 @@
-"""What is written to a dumb terminal: whole lines, and a prompt that stands there once."""
+"""Output to a dumb terminal: whole lines, and a prompt that is written once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LineOutput:
 
     @property
     def columns(self) -> int:
-        """How wide it is."""
+        """Width of the terminal."""
         return terminal_size(self._fd).columns
 
     def blocks(self, *blocks: Block) -> bool:

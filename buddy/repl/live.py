@@ -30,9 +30,9 @@ from buddy.repl.view_state import (
     QueueRow,
     Retrying,
     TaskView,
-    Thinking,
+    ThinkingPhase,
     ViewState,
-    Waiting,
+    WaitingPhase,
     Working,
     Writing,
 )
@@ -61,7 +61,7 @@ def plain_prose(block: Markdown, width: int) -> list[Line]:
 
 
 def phase_text(state: ViewState, task: TaskView, now: float) -> str:
-    """What the task does right now, in a few words; every figure comes from bytes and clocks."""
+    """Describe in a few words what the task is doing; every figure comes from byte counts and clocks."""
     asked = [row for row in state.inbox if row.task_id == task.task_id]
     if asked:
         return f"waiting for you {words.elapsed(now - asked[0].since)}"
@@ -75,9 +75,9 @@ def phase_text(state: ViewState, task: TaskView, now: float) -> str:
     match task.phase:
         case Loading(since=since, name=name):
             return f"loading {name} {words.elapsed(now - since)}"
-        case Waiting(since=since):
+        case WaitingPhase(since=since):
             return f"waiting for the model {words.elapsed(now - since)}"
-        case Thinking(since=since, chars=chars):
+        case ThinkingPhase(since=since, chars=chars):
             rate = chars / CHARS_PER_TOKEN / max(now - since, 0.5)
             return (
                 f"thinking {words.elapsed(now - since)}{silence}" if silence else f"thinking {rate:.0f} tok/s"
@@ -182,7 +182,8 @@ def _task_lines(
 
 
 def _own_lines(state: ViewState, now: float, width: int, look: Look) -> list[Line]:
-    """What the person started beside the tasks, what was begun last first: that is what Esc ends."""
+    """Return the lines about work the user started beside the tasks, the latest first: that is what Esc
+    ends."""
     lines: list[Line] = []
     for row in reversed(state.desk.own):
         last = f" ({one_line(row.last_line, TITLE_CELLS)})" if row.last_line.strip() else ""
@@ -217,9 +218,9 @@ def _tail(task: TaskView, width: int, look: Look, colour: Colour, preview_rows: 
 
 def _open_text(task: TaskView, chars: int) -> tuple[str, str]:
     match task.phase:
-        case Thinking(text=text):
+        case ThinkingPhase(text=text):
             return "muted", clean(text)
-        case Calling() | Loading() | Waiting() | Writing() | Working() | Retrying() | None:
+        case Calling() | Loading() | WaitingPhase() | Writing() | Working() | Retrying() | None:
             return "", task.stream.tail_end(chars)
 
 
@@ -298,7 +299,7 @@ def _last_line(preview: Display, look: Look) -> Line:
 
 
 def _answer_rows(choices: Sequence[tuple[str, str]], width: int, look: Look) -> list[Line]:
-    """What answers the row: a key stands on one line with what it means."""
+    """Return the lines with the keys that answer the row; a key and its meaning stay on one line."""
     lines: list[Line] = [[]]
     for key, meaning in choices:
         choice: Line = [("key", key), ("muted", f" {meaning}")]

@@ -203,7 +203,7 @@ class MarkdownStream:
         return bool(item["gap"]) and (item["sign"] in "-+*" or item["sign"][:-1] == "1")
 
     def _stays_in_list(self, open_list: _List, line: str) -> bool:
-        """Whether a line belongs to the open list; an item that follows closes the one before."""
+        """Tell whether a line belongs to the open list; an item that follows closes the one before."""
         if not line.strip():
             open_list.after_blank = True
             return True
@@ -268,6 +268,7 @@ class MarkdownStream:
 
 
 def _content_column(item: re.Match[str]) -> int:
-    """Where the content of a list item begins: more than four blanks after the sign are code."""
+    """Return the column where a list item's content begins; more than four blanks after the marker are
+    code."""
     gap = len(item["gap"])
     return len(item["indent"]) + len(item["sign"]) + (gap if 1 <= gap <= 4 else 1)

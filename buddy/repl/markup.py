@@ -49,7 +49,7 @@ class MarkdownPainter:
         if fence is not None:
             named = fence.edge in ("whole", "first") and not fence.context
             return code_rows(self._canvas, fence, width, named=named)
-        walk = _Walk(self._parser.parse(block.text), self._canvas)
+        walk = _BlockWalk(self._parser.parse(block.text), self._canvas)
         return walk.blocks(width, until="", tight=False)
 
 
@@ -87,7 +87,7 @@ def code_rows(canvas: Canvas, fence: Fence, width: int, *, named: bool) -> list[
     return canvas.behind(bar, bar, rows)
 
 
-class _Walk:
+class _BlockWalk:
     """One pass over the tokens of a block."""
 
     def __init__(self, tokens: Sequence[Token], canvas: Canvas) -> None:

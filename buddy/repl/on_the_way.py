@@ -42,11 +42,11 @@ class OnTheWay:
         return max((one.since for one in self._to(number)), default=float("-inf"))
 
     def is_any(self, number: int) -> bool:
-        """Whether a text for this task is on its way."""
+        """Tell whether a prompt for this task is on its way."""
         return bool(self._to(number))
 
     def take_back(self, number: int) -> tuple[str, ...]:
-        """What was on its way to this task, and now is not."""
+        """Withdraw the prompts on their way to this task, and return their texts."""
         taken = self._to(number)
         for one in taken:
             one.taken_back.set()

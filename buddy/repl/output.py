@@ -52,11 +52,11 @@ _ALIKE = str.maketrans(
 
 
 class Terminal(Protocol):
-    """Where bytes go."""
+    """Destination of the bytes to write."""
 
     @property
     def is_stalled(self) -> bool:
-        """Whether it has not yet taken what was written: nothing more should be drawn."""
+        """Tell whether written bytes are still pending; nothing more should be drawn then."""
         ...
 
     def attach(self, loop: asyncio.AbstractEventLoop, on_drained: Callable[[], None]) -> None:
@@ -86,7 +86,8 @@ class TerminalWriter:
 
     @property
     def is_stalled(self) -> bool:
-        """Whether the terminal has not yet taken what was written: nothing more should be drawn."""
+        """Tell whether the terminal has not yet taken all written bytes; nothing more should be drawn
+        then."""
         return bool(self._waiting)
 
     def attach(self, loop: asyncio.AbstractEventLoop, on_drained: Callable[[], None]) -> None:

@@ -1,5 +1,5 @@
-"""What the person started and waits for beside the tasks: a `!command`, a question on the side. It is shown
-while it runs, and Esc ends what was begun last."""
+"""Work the user started and waits for beside the tasks: a `!command`, a side question. It is shown while it
+runs, and Esc ends the latest."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class OwnWork:
             self._changed()
 
     def last(self) -> Work | None:
-        """What was begun last and has not been ended."""
+        """Return the latest work that has not been cancelled."""
         return next((work for work in reversed(self._running) if not work.cancelled.is_set()), None)
 
     def rows(self) -> tuple[OwnRow, ...]:
-        """What runs, for the screen."""
+        """Return the running work, for the screen."""
         return tuple(OwnRow(work.title, work.since, work.last_line) for work in self._running)

@@ -21,11 +21,11 @@ from buddy.repl.blocks import (
     Foldable,
     Lookups,
     Markdown,
-    Note,
+    NoteBlock,
     PlainText,
     QuestionAsked,
     ReceiptBlock,
-    Table,
+    TableBlock,
     TaskHeading,
     Thought,
     ToolCall,
@@ -103,7 +103,7 @@ class Painter:
                 return self._answered(block, width)
             case QuestionAsked():
                 return self._question(block, width)
-            case Note():
+            case NoteBlock():
                 return self._text(self.look.said(block.text), width, _LEVELS[block.level])
             case ReceiptBlock():
                 return self._receipt(block, width)
@@ -111,7 +111,7 @@ class Painter:
                 return self._summary(block, width)
             case TaskHeading():
                 return self._heading(block, width)
-            case Table():
+            case TableBlock():
                 return self._table(block, width)
             case PlainText():
                 return indented_text_rows(self._canvas, self.look.said(block.text), width)
@@ -121,7 +121,7 @@ class Painter:
                 return self._expanded(block.block, width)
 
     def is_folded(self, block: Foldable, columns: int) -> bool:
-        """Whether some of the block is hidden at this width."""
+        """Tell whether part of the block is hidden at this width."""
         width = max(columns - 1, 10)
         return len(self.rows(block, width)) < len(self._expanded(block, width))
 
@@ -325,7 +325,7 @@ class Painter:
         style = f"task.{block.task_id % TASK_COLOURS}"
         return self._wrap([(style, text.rstrip() + " "), ("rule", rule * 8)], width)
 
-    def _table(self, block: Table, width: int) -> list[Row]:
+    def _table(self, block: TableBlock, width: int) -> list[Row]:
         header: list[Line] = [[("bold", clean(cell))] for cell in block.header]
         rows: list[list[Line]] = [
             [[("", self.look.said(clean(cell)).replace("\n", " "))] for cell in row] for row in block.rows

@@ -22,11 +22,11 @@ from buddy.repl.blocks import (
     Fence,
     Lookups,
     Markdown,
-    Note,
+    NoteBlock,
     PlainText,
     QuestionAsked,
     ReceiptBlock,
-    Table,
+    TableBlock,
     TaskHeading,
     Thought,
     ToolCall,
@@ -90,7 +90,7 @@ class PaintAhead:
         self._waiting.extend(blocks)
 
     def is_ready(self, columns: int) -> bool:
-        """Whether there are blocks to be printed now; where none is ready, the next ones are painted."""
+        """Tell whether painted blocks are ready to print; paint the next ones when none is."""
         if not self._painted:
             self.step(columns)
         return self._painted > 0
@@ -102,12 +102,12 @@ class PaintAhead:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no block waits."""
+        """Tell whether no block waits."""
         return not self._waiting
 
     @property
     def has_work(self) -> bool:
-        """Whether a step would paint something now."""
+        """Tell whether a step would paint something now."""
         return self._thread is None and self._painted < min(len(self._waiting), AHEAD_BLOCKS)
 
     def step(self, columns: int) -> None:
@@ -155,7 +155,7 @@ class PaintAhead:
                 self._heavy.append(painted)
 
     def _is_new(self, block: Block) -> bool:
-        """Whether it is code in a language nothing was painted in: its lexer costs 50 ms."""
+        """Tell whether a block is code in a language not painted before: creating its lexer takes 50 ms."""
         languages = _languages(block) - {""}
         is_new = not languages <= self._languages
         self._languages |= languages
@@ -193,14 +193,15 @@ def _languages(block: Block) -> set[str]:
 
 
 def is_heavy(block: Block) -> bool:
-    """Whether painting a block takes longer than a key should wait. What is folded is wrapped too."""
+    """Tell whether painting a block takes longer than a key may wait. Folded text counts too: it is wrapped
+    as well."""
     match block:
         case Markdown(text=text, fence=fence):
             most = HEAVY_TABLE_CHARS if fence is None and "\n|" in text else HEAVY_CHARS
             return len(text) + len(fence.context if fence is not None else "") > most
-        case Note(text=text) | PlainText(text=text) | UserPrompt(text=text):
+        case NoteBlock(text=text) | PlainText(text=text) | UserPrompt(text=text):
             return len(text) > HEAVY_CHARS
-        case Table():
+        case TableBlock():
             return len(block.rows) > HEAVY_ROWS
         case ToolCall():
             return max(_chars(block.display), len(block.text)) > HEAVY_CHARS

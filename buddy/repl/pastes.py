@@ -18,13 +18,13 @@ _MARK = pattern(r"\[pasted #\d+, \d+ (?:lines|characters)\]")
 
 
 class Pastes:
-    """What was pasted, by its mark. No two marks are the same."""
+    """Pasted texts by their marks. No two marks are the same."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
     def folded(self, text: str) -> str:
-        """What stands in the line for a text: a mark where it is long."""
+        """Return the text as inserted into the line: a mark for a long one."""
         lines = text.count("\n") + 1
         if len(text) <= FOLDED_CHARS and lines <= FOLDED_LINES:
             return text
@@ -38,7 +38,7 @@ class Pastes:
         return _MARK().sub(lambda found: self._texts.get(found[0], found[0]), line) if self._texts else line
 
     def marks(self, line: str) -> list[tuple[int, int]]:
-        """Where marks begin and end in a line."""
+        """Return start and end of each mark in a line."""
         return [found.span() for found in _MARK().finditer(line) if found[0] in self._texts]
 
     def mended(self, before: str, after: str) -> tuple[str, int] | None:
@@ -67,8 +67,8 @@ def _broken(marks: Sequence[tuple[int, int]], begin: int, end: int) -> list[tupl
 
 
 def _changed(before: str, after: str, marks: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Where in a line something was put or taken away. A bracket typed beside a mark could as well have been
-    typed inside it, two characters further: of several places the one that breaks no mark is meant."""
+    """Return the range of a line that was changed. A bracket typed beside a mark could also have been typed
+    inside it, two characters further on: of several possible places the one that breaks no mark is chosen."""
     latest = alike_at_start(before, after)
     kept = alike_at_end(before, after, min(len(before), len(after)) - latest)
     taken, put = len(before) - kept - latest, len(after) - kept - latest

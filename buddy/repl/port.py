@@ -1,4 +1,5 @@
-"""What the terminal front end is given of the desk: the lower rooms it talks to, nothing it builds itself."""
+"""The parts of a session that the terminal front end uses: lower rooms it talks to, nothing it builds
+itself."""
 
 from __future__ import annotations
 
@@ -7,9 +8,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from buddy.config.loading import Loaded
+from buddy.config.loading import LoadedSettings
 from buddy.config.settings import Settings
-from buddy.extend.mentions import Expanded
+from buddy.extend.mentions import ExpandedPrompt
 from buddy.llm.catalog import Catalogue
 from buddy.repl.branch import Branch
 from buddy.repl.own_work import OwnWork
@@ -27,8 +28,8 @@ from buddy.workspace.undo import UndoLog
 
 
 class TrustAnswer(msgspec.Struct, frozen=True):
-    """What came of an answer about the folder: what the person is told, and whether what is in force changes
-    with it: for this run only, as it is remembered now, or not at all."""
+    """Result of an answer about trust in the folder: the text for the user, and whether the settings in force
+    change: for this run only, as remembered now, or not at all."""
 
     said: str
     changes: Literal["no", "once", "remembered"]
@@ -48,7 +49,7 @@ class DeskPort(msgspec.Struct, frozen=True):
     memory: SessionWriter
     store: SessionStore
     settings: Settings
-    loaded: Loaded
+    loaded: LoadedSettings
     doctor: Callable[[], tuple[str, ...]]
     boundary: Boundary
     catalogue: Callable[[], Catalogue]
@@ -63,7 +64,7 @@ class DeskPort(msgspec.Struct, frozen=True):
     trusted: bool
     trust: Callable[[str], TrustAnswer]
     trust_is_asked: Callable[[], bool]
-    expand: Callable[[int, str], Awaitable[Expanded]]
+    expand: Callable[[int, str], Awaitable[ExpandedPrompt]]
     sandbox: Callable[[], SandboxStatus]
     instructions: tuple[str, ...]
     log_path: str
@@ -71,12 +72,12 @@ class DeskPort(msgspec.Struct, frozen=True):
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """What commands do to the screen: print blocks, show a short hint, clear, redraw, leave, put text into
-    the editor (`give_back`: a line that was refused), open the line in the person's editor, show the last
+    """Screen operations for commands: print blocks, show a short hint, clear, redraw, leave, put text into
+    the editor (`give_back`: a line that was refused), open the line in the user's editor, show the last
     folded output in full, run work in the background, replace the session by another (a reference, or "" for
-    a new one), open this one again with what is in force now (True: the folder is trusted for this run), copy
-    to the clipboard (False: there is none), show another theme and keep it ("": none; what there is then, in
-    words)."""
+    a new one), reopen this one with the settings now in force (True: the folder is trusted for this run),
+    copy to the clipboard (False: there is none), set and save a theme ("" changes nothing; returns a
+    description of the theme in force)."""
 
     print: Callable[..., None]
     hint: Callable[[str], None]
@@ -95,7 +96,7 @@ class Stage(msgspec.Struct, frozen=True):
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What a command gets."""
+    """Arguments common to all commands."""
 
     desk: DeskPort
     stage: Stage
@@ -113,5 +114,5 @@ class Context(msgspec.Struct, frozen=True):
 
     @property
     def boundary(self) -> Boundary:
-        """Where the task in front works: the workspace, or a worktree of its own."""
+        """Boundary of the foreground task: the workspace, or a worktree of its own."""
         return self.board.task(self.focus).workspace.boundary

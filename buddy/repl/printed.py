@@ -1,5 +1,5 @@
-"""What was printed above the application: the blocks as they were drawn, and how many rows of them are surely
-still on the screen.
+"""Record of the blocks printed above the application as they were drawn, and of how many of their rows are
+surely still on the screen.
 
 Rows that scrolled into the terminal's memory can't be changed any more. A block of which some rows are there
 must not be drawn again after a resize, or those would stand twice; nor may it be taken off, or they would be
@@ -29,20 +29,20 @@ Paint = Callable[[Block, int], str]
 
 
 def wraps_again(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal wraps its lines again when its width changes, as all do but a few old ones."""
+    """Tell whether the terminal re-wraps its lines when its width changes, as all but a few old ones do."""
     return not (environ.get("XTERM_VERSION") or environ.get("STY") or environ.get("TERM") == "linux")
 
 
 class Reflow(NamedTuple):
-    """What a terminal does when its size changes. `is_told_late`: it may have changed again when it tells of
-    it: tmux wraps its rows at once, but says so four times a second at most."""
+    """The terminal's behaviour on a size change. `is_told_late`: the size may have changed again by the time
+    it is reported: tmux re-wraps its rows at once, but reports it at most four times a second."""
 
     wraps_again: bool = True
     is_told_late: bool = False
 
 
 def reflow_of(environ: Mapping[str, str]) -> Reflow:
-    """What the terminal of this environment does."""
+    """Return the behaviour of the terminal in this environment."""
     return Reflow(wraps_again(environ), bool(environ.get("TMUX")))
 
 
@@ -52,7 +52,7 @@ class _Drawn(NamedTuple):
     gap: bool
 
 
-class Printed:
+class PrintedBlocks:
     """The last blocks, and `rows`: how many rows at the end of them are on the screen, at least."""
 
     def __init__(self, paint: Paint, narrowest: int = NARROWEST) -> None:
@@ -99,9 +99,9 @@ class Printed:
         return room >= 0
 
     def again(self, columns: int) -> tuple[int, str]:
-        """What a new width calls for: the rows to take off at the end, as the terminal has wrapped them, and
-        the text that goes there. Only blocks that are wholly on the screen, from the first one on that was
-        drawn for another width."""
+        """Redraw for a new width: return the number of rows to remove at the end, as the terminal has wrapped
+        them, and the text that replaces them. This covers only blocks wholly on the screen, from the first
+        one drawn for another width."""
         target = max(columns, self._narrowest)
         kept = list(self._drawn)
         first, taken = len(kept), 0
@@ -132,8 +132,8 @@ class Printed:
         return lines
 
     def standing(self, columns: int, room: int) -> int:
-        """How many rows the last lines of it take as they stand, wrapped at a width; at most `room` lines
-        count."""
+        """Count the rows that the last lines occupy as they were drawn, wrapped at a width; at most `room`
+        lines count."""
         widths = self._widths_from_the_end()
         return reflowed_rows((width for width, _ in zip(widths, range(room), strict=False)), columns)
 

@@ -23,9 +23,9 @@ _CODES: Mapping[Work, str] = {"none": "0", "running": "3", "waiting": "4;100"}
 
 
 def progress_taken(wanted: str, environ: Mapping[str, str]) -> bool:
-    """Whether this terminal is sent the mark. `auto`: where it is known to take it. iTerm2 says so in
-    TERM_FEATURES from 3.6.6 on; before, it shows a notification. What stands behind tmux, screen or a
-    terminal without a name is not known."""
+    """Tell whether to send this terminal the progress mark. `auto`: only when it is known to support it.
+    iTerm2 reports support in TERM_FEATURES from 3.6.6 on; older versions show a notification. The terminal
+    behind tmux, screen or an empty name is unknown."""
     if wanted != "auto":
         return wanted == "on"
     if environ.get("STY") or environ.get("TMUX"):
@@ -69,7 +69,7 @@ def progress_sequence(work: Work, *, inside_tmux: bool) -> str:
     return f"\x1bPtmux;{sequence.replace(chr(27), chr(27) * 2)}\x1b\\" if inside_tmux else sequence
 
 
-class Progress:
+class TerminalProgress:
     """The mark as it stands in the terminal. `write` is None where it is not to be sent."""
 
     def __init__(

@@ -10,7 +10,7 @@ from buddy.agent.display import Plain
 from buddy.agent.messages import AssistantMessage, Call, Message, ToolMessage, UserMessage, calls_of, text_of
 from buddy.agent.receipt import Receipt
 from buddy.agent.schema import ArgumentsError, parse_json
-from buddy.repl.blocks import Block, Note, ReceiptBlock, ToolCall, UserPrompt
+from buddy.repl.blocks import Block, NoteBlock, ReceiptBlock, ToolCall, UserPrompt
 from buddy.repl.lookups import merge_lookups
 from buddy.repl.markdown import closed_blocks
 from buddy.repl.own_words import own_words
@@ -40,7 +40,9 @@ def blocks_of(
     beyond = _beyond(history)
     left_out = _beginning(history, beyond)
     if left_out:
-        blocks.append(Note("hint", f"not shown: {counted(left_out, 'earlier message')}; /export writes all"))
+        blocks.append(
+            NoteBlock("hint", f"not shown: {counted(left_out, 'earlier message')}; /export writes all")
+        )
     calls: dict[str, Call] = {}
     row: list[ToolCall] = []
     for at, message in enumerate(history[left_out:], left_out):
@@ -59,10 +61,10 @@ def blocks_of(
                     blocks += closed_blocks(text.strip("\n"))
                 if message.finish == "cut":
                     goes_on = "; /continue goes on" if is_last else ""
-                    blocks.append(Note("warning", f"this reply broke off here{goes_on}"))
+                    blocks.append(NoteBlock("warning", f"this reply broke off here{goes_on}"))
             case ToolMessage() if beyond[at]:
                 if not any(beyond[at + 1 : at + 2]):
-                    blocks.append(Note("hint", calls_were(beyond[at], message.status, more=True)))
+                    blocks.append(NoteBlock("hint", calls_were(beyond[at], message.status, more=True)))
             case ToolMessage():
                 owner = copy_of if task_id and at < copied else task_id
                 row.append(_tool(message, calls.get(message.call_id), owner))
@@ -82,7 +84,7 @@ def _beyond(history: Sequence[Message]) -> list[int]:
 
 
 def _beginning(history: Sequence[Message], beyond: Sequence[int]) -> int:
-    """How many messages stand before those that are shown."""
+    """Return the number of messages before those that are shown."""
     at, shown, chars = len(history), 0, 0
     while at and shown < SHOWN_MESSAGES and chars < SHOWN_CHARS:
         at -= 1

@@ -16,7 +16,7 @@ LEAST_FOLDED = 2
 
 
 def folded_lines(preview: Display) -> int:
-    """How many lines of a preview are left out when it is first printed."""
+    """Return the number of a preview's lines that are hidden when it is first printed."""
     if not isinstance(preview, Diff):
         return 0
     hidden = sum(len(_lines(file)) for file in preview.files) - DIFF_FOLD_LINES

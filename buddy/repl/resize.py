@@ -1,4 +1,4 @@
-"""Where things are after a terminal changed its width: arithmetic about re-flow. Pure."""
+"""Positions on the screen after a change of width: arithmetic about re-flow. Pure."""
 
 from __future__ import annotations
 

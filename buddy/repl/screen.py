@@ -18,7 +18,7 @@ from buddy.repl.countdown import Countdown
 from buddy.repl.inline import InlineApplication
 from buddy.repl.output import FrameOutput, clear_screen, up_and_clear
 from buddy.repl.paint_ahead import PaintAhead
-from buddy.repl.printed import Paint, Printed, Reflow
+from buddy.repl.printed import Paint, PrintedBlocks, Reflow
 from buddy.repl.resize import REPAIR_AFTER_S, TOLD_LATE_S, reflowed_rows
 from buddy.repl.style import FRAMES_PER_S
 
@@ -32,8 +32,9 @@ HOLD_S = 0.012
 
 
 class Screen:
-    """What is on the terminal. `prepare`, before each paced frame, says how many rows the live part takes and
-    whether it changes by itself; `drawn` follows each frame; `lending` is before another program's turn."""
+    """The terminal screen and its frames. `prepare`, called before each paced frame, returns how many rows
+    the live part takes and whether it changes by itself; `drawn` is called after each frame, `lending` before
+    another program gets the terminal."""
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class Screen:
         self._app, self._output = application, output
         self._ahead = PaintAhead(paint, self.touch)
         self.waiting: Iterable[Block] = self._ahead.waiting  # what is not printed yet
-        self._printed, self._reflow = Printed(self._ahead), reflow
+        self._printed, self._reflow = PrintedBlocks(self._ahead), reflow
         self._settling = Countdown(self._refit)
         self._next, self._held, self._clock = map(Countdown, (self._frame, self.touch, self.touch))
         self._is_stalled, self._prepare, self._drawn, self._lending = is_stalled, prepare, drawn, lending
@@ -68,7 +69,7 @@ class Screen:
 
     @property
     def _is_ours(self) -> bool:
-        """Whether the terminal is here, takes what is written, and no other program has it."""
+        """Tell whether the application runs, the terminal accepts output, and no other program has it."""
         return self._app.is_running and not (self._app.is_away or self._is_stalled())
 
     def touch(self) -> None:
@@ -130,7 +131,8 @@ class Screen:
         self.touch()
 
     def _grew_stale(self) -> bool:
-        """Whether the size is one nobody told: a loop that stood still hears its timers before the signal."""
+        """Tell whether the size changed without a signal yet, and handle the change: after a blocked event
+        loop, timers run before the signal."""
         if is_stale := self._output.get_size() != self._told:
             self.resized()
         return is_stale

@@ -18,7 +18,7 @@ from buddy.repl.terminal_programs import terminal_program
 from buddy.sessions.records import Note
 from buddy.workspace.child import Child, Exit
 from buddy.workspace.launch import shell_argv
-from buddy.workspace.processes import Request
+from buddy.workspace.processes import CommandRequest
 
 LIMIT_S = 600
 SHARED_CHARS = 20_000
@@ -30,7 +30,7 @@ async def run_shell_line(context: Context, command: str, *, private: bool) -> No
     sign = "!!" if private else "!"
     if program := terminal_program(command):
         raise CommandError(f"{program} needs the terminal: press Ctrl+Z, run it in your shell, then type fg")
-    request = Request(shell_argv(command), context.boundary.cwd, context.focus)
+    request = CommandRequest(shell_argv(command), context.boundary.cwd, context.focus)
     try:
         child = context.desk.children.start(request)
     except ToolError as error:

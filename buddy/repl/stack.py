@@ -115,8 +115,8 @@ class Stack(Container):
         return Dimension(preferred=max_available_width)
 
     def preferred_height(self, width: int, max_available_height: int) -> Dimension:
-        """What everything takes together. Kept for the frame that is being drawn: laying out the input is
-        most of its work."""
+        """Return the height of all parts together. It is cached for the frame being drawn: laying out the
+        input is most of its work."""
         heights = [part.preferred_height(width, max_available_height).preferred for part in self._parts]
         self._asked = (get_app().render_counter, width, heights)
         lines = len(self._top.rows(width)) + len(self._below.rows(width))

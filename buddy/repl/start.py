@@ -12,7 +12,7 @@ from prompt_toolkit.completion import Completer
 from prompt_toolkit.input.vt100 import Vt100Input, raw_mode
 from prompt_toolkit.key_binding.key_processor import KeyPress
 
-from buddy.repl.app import Repl, Settings
+from buddy.repl.app import AppSettings, Repl
 from buddy.repl.bursts import FAR_QUIET_S, QUIET_S
 from buddy.repl.countdown import Countdown
 from buddy.repl.ground import GroundQuestion
@@ -87,7 +87,7 @@ class Keyboard(Vt100Input):
 
 def open_repl(
     *,
-    settings: Settings,
+    settings: AppSettings,
     desk: Callable[[], DeskFacts],
     act: Callable[[Intent], None],
     log: Callable[[str], None],

@@ -1,4 +1,4 @@
-"""How it looks: every colour, glyph and width, in one place.
+"""Visual style: every colour, glyph and width, in one place.
 
 Styles are names; a theme says what they are in the terminal's own sixteen colours, so that a person's palette
 decides and light and dark both work. Text on its way to the screen is a list of lines of (style, text).
@@ -226,11 +226,11 @@ _IN_ASCII = str.maketrans(
 
 
 class Look(msgspec.Struct, frozen=True):
-    """What this terminal can show, and what the person wants to see of it. `ansi` False: no escape sequence
-    at all (a dumb terminal, a pipe). `fold_lines`: visible lines of a tool's output, `unfold`: the key or
-    command that shows the others; `thoughts` and `numbers`: whether reasoning, and tokens and cost, are
-    shown; `italics`: whether the terminal has them (GNU screen draws them in reverse video); `depth`: how
-    many colours it has."""
+    """Capabilities of the terminal and the user's display settings. `ansi` False: no escape sequence at all
+    (a dumb terminal, a pipe). `fold_lines`: visible lines of a tool's output, `unfold`: the key or command
+    that shows the others; `thoughts` and `numbers`: whether reasoning, and tokens and cost, are shown;
+    `italics`: whether the terminal has them (GNU screen draws them in reverse video); `depth`: the number of
+    colours it has."""
 
     theme: str
     glyphs: Glyphs
@@ -244,7 +244,7 @@ class Look(msgspec.Struct, frozen=True):
 
     @property
     def has_grounds(self) -> bool:
-        """Whether changed lines stand on a ground of their own."""
+        """Tell whether changed lines get a background colour of their own."""
         return self.depth != "16" and self.theme in GROUNDS
 
     def said(self, text: str) -> str:

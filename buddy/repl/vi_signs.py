@@ -1,4 +1,4 @@
-"""What vi mode shows of itself: a word in the footer, the cursor's shape where the terminal has several."""
+"""Indicators of vi mode: a word in the footer, and the cursor's shape where the terminal has several."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ONE_SHAPE = ("linux", "vt", "ansi", "cons", "sun")
 
 
 def cursor_shapes(environ: Mapping[str, str], *, vi: bool) -> CursorShapeConfig | None:
-    """How the cursor looks in each mode; None where its shape is left alone."""
+    """Return the cursor's shape for each mode; None where it must not be changed."""
     term = environ.get("TERM", "")
     return ModalCursorShapeConfig() if vi and not (term in DUMB or term.startswith(_ONE_SHAPE)) else None
 

@@ -19,7 +19,7 @@ from buddy.repl.blocks import (
     Block,
     Lookups,
     Markdown,
-    Note,
+    NoteBlock,
     ReceiptBlock,
     TaskHeading,
     Thought,
@@ -39,9 +39,9 @@ from buddy.repl.view_state import (
     Retrying,
     RunningTool,
     TaskView,
-    Thinking,
+    ThinkingPhase,
     ViewState,
-    Waiting,
+    WaitingPhase,
     Working,
     Writing,
 )
@@ -120,7 +120,7 @@ def _fold(state: ViewState, task: TaskView, event: ev.AgentUiEvent, at: float) -
         case ev.SteeringAccepted():
             return [*_close_text(task), *_not_begun(task), _prompt(state, task, event.message)]
         case ev.ReplyStarted():
-            task.phase = Waiting(at)
+            task.phase = WaitingPhase(at)
             task.last_reply = []
             return _close_text(task)
         case ev.ReplyFinished():
@@ -145,16 +145,20 @@ def _fold(state: ViewState, task: TaskView, event: ev.AgentUiEvent, at: float) -
             count = f"{event.attempt} of {event.attempts}" if event.attempt else ""
             task.phase = Retrying(at + event.delay_s, _why(event), count)
             # The live line counts; the scrollback has one line for all attempts.
-            return [Note("hint", f"{event.message.rstrip('.')}; trying again")] if event.attempt == 1 else []
+            return (
+                [NoteBlock("hint", f"{event.message.rstrip('.')}; trying again")]
+                if event.attempt == 1
+                else []
+            )
         case ev.LibraryLoading(name=name, loaded=loaded):
-            task.phase = Waiting(at) if loaded else Loading(at, name)
+            task.phase = WaitingPhase(at) if loaded else Loading(at, name)
             return []
         case ev.ContextCompacted():
             before, after = words.tokens(event.tokens_before), words.tokens(event.tokens_after)
             shortened = f"{counted(event.dropped, 'message')} shortened"
-            return [Note("info", f"context compacted: {before} to {after} tokens, {shortened}")]
+            return [NoteBlock("info", f"context compacted: {before} to {after} tokens, {shortened}")]
         case ev.Notice():
-            return [Note(event.level, event.text)]
+            return [NoteBlock(event.level, event.text)]
         case ev.TurnFinished():
             return _turn_finished(state, task, event, at)
 
@@ -178,7 +182,7 @@ def _begin_turn(task: TaskView, at: float) -> None:
 
 def _prompt(state: ViewState, task: TaskView, message: UserMessage) -> Block:
     if message.origin in ("instructions", "summary"):
-        return Note("hint", f"{message.origin} added: {one_line(text_of(message), 200)}")
+        return NoteBlock("hint", f"{message.origin} added: {one_line(text_of(message), 200)}")
     pictures = sum(isinstance(part, Image) for part in message.parts)
     text, along = own_words(message)
     return UserPrompt(text, message.origin, pictures, _named(state, task), along)
@@ -223,11 +227,11 @@ def _thinking(task: TaskView, event: ev.ThinkingDelta, at: float) -> list[Block]
         task.thought_since = at
     task.thought.append(event.text)
     match task.phase:
-        case Thinking():
+        case ThinkingPhase():
             task.phase.chars += len(event.text)
             task.phase.text = (task.phase.text + event.text)[-THOUGHT_TAIL:]
-        case Loading() | Waiting() | Writing() | Calling() | Working() | Retrying() | None:
-            task.phase = Thinking(at, len(event.text), event.text[-THOUGHT_TAIL:])
+        case Loading() | WaitingPhase() | Writing() | Calling() | Working() | Retrying() | None:
+            task.phase = ThinkingPhase(at, len(event.text), event.text[-THOUGHT_TAIL:])
     return blocks
 
 
@@ -263,9 +267,9 @@ def _progress(task: TaskView, event: ev.ToolProgress) -> None:
 def _reply_finished(task: TaskView, event: ev.ReplyFinished, at: float) -> list[Block]:
     blocks = [*_close_thought(task, at), *_close_text(task)]
     if event.message.finish == "cut":
-        blocks.append(Note("warning", "the answer broke off here"))
+        blocks.append(NoteBlock("warning", "the answer broke off here"))
     elif event.message.finish == "filter":
-        blocks.append(Note("warning", "the provider's content filter ended the answer"))
+        blocks.append(NoteBlock("warning", "the provider's content filter ended the answer"))
     task.phase = Working(at)
     if calls_of(event.message):
         task.last_reply = []
@@ -332,7 +336,7 @@ def _settled_calls(task: TaskView, event: ev.AgentUiEvent) -> list[Block]:
 def _not_begun(task: TaskView) -> list[Block]:
     """The calls of a reply that never had their turn, in one line however many they are."""
     count, task.not_begun = task.not_begun, 0
-    return [Note("hint", calls_were(count, "not begun", more=task.calls > 0))] if count else []
+    return [NoteBlock("hint", calls_were(count, "not begun", more=task.calls > 0))] if count else []
 
 
 def _asked(state: ViewState, task: TaskView, event: ev.ApprovalRequested, at: float) -> list[Block]:
@@ -360,7 +364,7 @@ def _asked(state: ViewState, task: TaskView, event: ev.ApprovalRequested, at: fl
     )
     warned = state.said_no_sandbox or not state.desk.sandbox.is_missing
     state.said_no_sandbox = state.said_no_sandbox or not warned
-    warning: list[Block] = [] if warned else [Note("warning", NO_SANDBOX)]
+    warning: list[Block] = [] if warned else [NoteBlock("warning", NO_SANDBOX)]
     return [*warning, state.inbox[-1].block()]
 
 

@@ -1,4 +1,4 @@
-"""What the screen knows: one record that only `view.fold` and the app change, and that drawing only reads."""
+"""State of the screen: one record that only `view.fold` and the app change, and that drawing only reads."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class OwnRow(msgspec.Struct, frozen=True):
 
 
 class DeskFacts(msgspec.Struct, frozen=True):
-    """What is shown but does not come as events. `focus` is the task in front; `names` are the titles of
-    tasks; `extra` are further words for the footer (a budget, a warning); `own` is what the person started
-    beside the tasks; `numbers` are the numbers of requests for approval, by their ids; `usage` is what the
-    task in front has used, also before this start of the program; `untrusted`: the question whether this
-    folder is trusted is open; `coming`: a turn of the task in front runs or is on its way, though no event
-    may have told of it yet; `branch` is the workspace's, with a star where files are changed;
-    `enter_queues`: by setting, text for a task that runs waits for the end of its turn."""
+    """Facts for the screen that do not arrive as events. `focus` is the foreground task; `names` are the
+    titles of tasks; `extra` are further words for the footer (a budget, a warning); `own` is the work the
+    user started beside the tasks; `numbers` are the numbers of requests for approval, by their ids; `usage`
+    is the usage of the foreground task, including earlier runs of the program; `untrusted`: the question
+    whether this folder is trusted is open; `coming`: a turn of the foreground task runs or is on its way,
+    though no event may have reported it yet; `branch` is the workspace's, with a star where files are
+    changed; `enter_queues`: by setting, text for a running task waits for the end of its turn."""
 
     focus: int
     mode: str
@@ -66,13 +66,13 @@ class DeskFacts(msgspec.Struct, frozen=True):
 NO_DESK = DeskFacts(focus=1, mode="ask", model="", sandbox=NO_SANDBOX, queue=(), names={})
 
 
-class Waiting(msgspec.Struct):
+class WaitingPhase(msgspec.Struct):
     """A request was sent and nothing of the answer has come."""
 
     since: float
 
 
-class Thinking(msgspec.Struct):
+class ThinkingPhase(msgspec.Struct):
     """Reasoning is arriving."""
 
     since: float
@@ -93,7 +93,7 @@ class Calling(msgspec.Struct):
 
     @property
     def so_far(self) -> ArgumentsSoFar:
-        """What came of the call that was begun last."""
+        """Arguments received so far for the latest call."""
         return self.calls[self.call_id]
 
 
@@ -118,7 +118,7 @@ class Loading(msgspec.Struct):
     name: str
 
 
-Phase = Loading | Waiting | Thinking | Writing | Calling | Working | Retrying
+Phase = Loading | WaitingPhase | ThinkingPhase | Writing | Calling | Working | Retrying
 
 
 class RunningTool(msgspec.Struct):
@@ -162,7 +162,7 @@ class TaskView:
 
     @property
     def is_running(self) -> bool:
-        """Whether a turn is on its way."""
+        """Tell whether a turn is running."""
         return self.phase is not None
 
 
@@ -186,7 +186,7 @@ class InboxRow(msgspec.Struct):
     folded: int = 0
 
     def block(self) -> ApprovalAsked:
-        """What is printed about it."""
+        """Return the block that is printed about the request."""
         return ApprovalAsked(self.request_id, self.task_id, self.title, self.risk, self.reason, self.preview)
 
     def shown_in_full(self) -> None:

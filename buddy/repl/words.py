@@ -60,8 +60,8 @@ def money(usd: float) -> str:
 
 
 def cost(usd: float, *, known: bool) -> str:
-    """What something has cost: `$0.12`; `$0.12+` where a part of it has no known price; `no price` where
-    nothing of it has one."""
+    """Format a cost: `$0.12`; `$0.12+` where a part of it has no known price; `no price` where nothing of it
+    has one."""
     if known:
         return money(usd)
     return f"{money(usd)}+" if usd else "no price"

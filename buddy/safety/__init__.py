@@ -1,1 +1,1 @@
-"""What it may do: policy, shell analysis, trust, secrets, the sanitiser."""
+"""Safety of calls: policy, shell analysis, trust, secrets, the sanitiser."""

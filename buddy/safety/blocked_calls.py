@@ -1,5 +1,4 @@
-"""What would have to be opened for a command that the sandbox blocked. Pure, but for looking whether folders
-exist."""
+"""Openings of the sandbox that a blocked command would need. Pure, except for checks that folders exist."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from buddy.agent.pattern import pattern
 from buddy.agent.tool import Blocked
 from buddy.safety.openings import Openings
 from buddy.safety.paths import Boundary, is_beneath
-from buddy.safety.protected import Places, protected_reason, secret_reason
+from buddy.safety.protected import ProtectedPlaces, protected_reason, secret_reason
 from buddy.safety.sanitise import visible
 from buddy.safety.url_guard import canonical_host
 
@@ -29,8 +28,8 @@ _THREE_DEEP = frozenset({".local"})
 
 
 class OpeningRequest(msgspec.Struct, frozen=True):
-    """What to ask the person: `openings` would let the command run inside, `outside`: only leaving the
-    sandbox would. `reason` names what was blocked."""
+    """A question for the user after a blocked command: `openings` would let it run inside, `outside`: only
+    leaving the sandbox would. `reason` names what was blocked."""
 
     openings: Openings
     outside: bool
@@ -77,7 +76,7 @@ def _place(path: str, boundary: Boundary) -> str:
     place = "/".join((home, *parts[:depth]))
     if len(parts) <= depth and not os.path.isdir(place):
         return ""  # a file of its own at the top of the home folder: more than a cache
-    known = Places(home, boundary.own, boundary.trees)
+    known = ProtectedPlaces(home, boundary.own, boundary.trees)
     if any(is_beneath(root, place) for root in boundary.trees):
         return ""
     return "" if protected_reason(place, known) or secret_reason(place, known) else place

@@ -192,7 +192,7 @@ def _refuse_kernel_file(real: str, given: str) -> None:
 
 
 def _name_of(descriptor: int) -> str:
-    """What the kernel calls an open file; "" where it doesn't say."""
+    """Return the kernel's path of an open file; "" where it doesn't tell."""
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}")
     except OSError:

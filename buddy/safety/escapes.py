@@ -35,7 +35,7 @@ class EscapeRemover:
 
     @property
     def between_sequences(self) -> bool:
-        """Whether no sequence is open: a piece without control characters passes unchanged."""
+        """Tell whether no sequence is open; text without control characters then passes unchanged."""
         return self._state == "ground"
 
     def feed(self, text: str) -> str:
@@ -46,7 +46,7 @@ class EscapeRemover:
         return self._taken()
 
     def finish(self) -> str:
-        """What remains to be said at the end: the note of a long string nobody closed."""
+        """Return the text due at the end: the note about a long string that was never closed."""
         self._close_string()
         self._state = "ground"
         return self._taken()

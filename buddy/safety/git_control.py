@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from buddy.agent.pattern import pattern
 from buddy.safety.git_files import read_regular, shared_folder
 from buddy.safety.paths import Boundary, is_beneath
-from buddy.safety.protected import Places, secret_reason
+from buddy.safety.protected import ProtectedPlaces, secret_reason
 from buddy.safety.sanitise import visible
 
 MAX_CONTROL_ENTRIES = 20_000
@@ -62,7 +62,7 @@ def file_outside(value: str | None, work_tree: str) -> bool:
         return False
     top = os.path.realpath(work_tree)
     real = os.path.realpath(os.path.join(top, value))
-    return not is_beneath(real, top) or bool(secret_reason(real, Places("/nonexistent", (), (top,))))
+    return not is_beneath(real, top) or bool(secret_reason(real, ProtectedPlaces("/nonexistent", (), (top,))))
 
 
 def _points_back(work_tree: str, own: str, shared: str) -> bool:
@@ -98,7 +98,7 @@ def _link_outside(own: str, shared: str) -> str:
 
 
 def _control_entries(folder: str) -> Iterator[os.DirEntry[str]]:
-    """What lies in a git folder, without the loose objects and what git does not read."""
+    """Yield the entries of a git folder, without loose objects and without what git does not read."""
     pending = [folder]
     while pending:
         current = pending.pop()

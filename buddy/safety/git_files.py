@@ -28,8 +28,8 @@ _MAX_POINTER_BYTES = 8192
 
 
 def git_folders(top: str) -> tuple[str, ...]:
-    """Where git keeps a repository: the folder of this working tree, and where it is another one (in a
-    worktree), the folder all working trees of the repository share. Nothing is run and nothing waits."""
+    """Return the folders where git keeps a repository: the one of this working tree and, in a worktree, the
+    one all working trees of the repository share. Runs nothing and never waits."""
     own = os.path.join(top, ".git")
     if not os.path.isdir(own):
         text = read_regular(own, _MAX_POINTER_BYTES)
@@ -40,8 +40,8 @@ def git_folders(top: str) -> tuple[str, ...]:
 
 
 def is_git_folder(path: str) -> bool:
-    """Whether a folder is one git takes for a repository's data. It passes by any other, whatever its name,
-    and looks further up."""
+    """Tell whether git would accept a folder as a repository. Git ignores any other folder, whatever its
+    name, and looks further up."""
     head = os.path.join(path, "HEAD")
     try:
         is_head = os.readlink(head).startswith("refs/")

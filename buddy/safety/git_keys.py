@@ -58,7 +58,7 @@ def names_file(key: str) -> bool:
 
 
 def starts_program(key: str, value: str | None) -> bool:
-    """Whether a setting is a command line, or decides which program, file or server git turns to. `value` is
+    """Tell whether a setting is a command line, or decides which program, file or server git uses. `value` is
     None when it is not known."""
     section, _, rest = key.partition(".")
     subsection, _, variable = rest.rpartition(".")
@@ -75,7 +75,7 @@ def starts_program(key: str, value: str | None) -> bool:
 
 
 def _is_harmless(section: str, subsection: str, variable: str, key: str, value: str) -> bool | None:
-    """Whether a value is harmless where the value decides, None where the key alone does."""
+    """Tell whether a value is harmless where the value decides; None where the key alone does."""
     if section == "alias" or (section == "submodule" and variable == "update"):
         return not value.startswith("!")
     if section == "url" and variable in ("insteadof", "pushinsteadof"):

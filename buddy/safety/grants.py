@@ -1,4 +1,4 @@
-"""What the person has answered for more than one call: grants, and the standing answer to every question."""
+"""The user's answers for more than one call: grants, and the standing answer to every question."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class Grant(msgspec.Struct, frozen=True):
     until: float | None
 
     def holds(self, now: float) -> bool:
-        """Whether it has not expired."""
+        """Tell whether the grant has not expired."""
         return self.until is None or now < self.until
 
 
 class Approvals(msgspec.Struct, frozen=True):
-    """How this session answers questions: `ask` the person, yes to `all` of them, or to `none`, until a time
+    """Way this session answers questions: `ask` the user, yes to `all` of them, or to `none`, until a time
     (None: until changed)."""
 
     kind: ApprovalKind = "ask"
     until: float | None = None
 
     def now(self, now: float) -> ApprovalKind:
-        """What holds at this time."""
+        """Return the kind in force at this time."""
         return self.kind if self.until is None or now < self.until else "ask"
 
 

@@ -1,4 +1,4 @@
-"""What the person opened in the sandbox by rules and grants: hosts, and places to write to. Pure."""
+"""The user's openings of the sandbox, made by rules and grants: hosts, and places to write to. Pure."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from buddy.safety.paths import Boundary, Located, is_beneath
-from buddy.safety.protected import Places, protected_reason, secret_reason
+from buddy.safety.protected import ProtectedPlaces, protected_reason, secret_reason
 from buddy.safety.protected_names import PROTECTED_AT_HOME, SECRET_AT_HOME
 from buddy.safety.sanitise import visible
 
@@ -91,7 +91,7 @@ def _is_openable(folder: str, boundary: Boundary) -> bool:
         return (
             False  # settings, or all that is somebody's: known names are looked for in one home folder only
         )
-    known = Places(home, boundary.own, boundary.trees)
+    known = ProtectedPlaces(home, boundary.own, boundary.trees)
     return not protected_reason(folder, known) and not secret_reason(folder, known)
 
 

@@ -1,4 +1,4 @@
-"""Where a path a model wrote really leads, and whether that is inside the workspace.
+"""Resolution of the paths a model writes, and the check that they are inside the workspace.
 
 `locate` follows links one component at a time, keeps the part that does not exist yet, and never raises
 anything but `ToolError`. What it says is true at that instant: whoever opens the file afterwards uses
@@ -17,7 +17,7 @@ import msgspec
 from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
 from buddy.safety.descriptors import open_beneath, open_parent, open_regular, read_regular, replace_beneath
-from buddy.safety.protected import Places, protected_reason, secret_reason
+from buddy.safety.protected import ProtectedPlaces, protected_reason, secret_reason
 from buddy.safety.sanitise import visible
 
 __all__ = [
@@ -41,11 +41,11 @@ _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 
 class Boundary(msgspec.Struct, frozen=True):
-    """What counts as inside: `root` and `extra`. Relative paths start at `cwd`. All of them are real paths
-    (links resolved). `own`: buddy's own directories where they are not the usual ones. `main`: the main tree
-    when `root` is a worktree that buddy made of it, "" otherwise; it lies outside then.
-    `trusts_repository`: the person trusts the folder, so that git may read a repository outside that knows
-    it."""
+    """Folders that count as inside: `root` and `extra`. Relative paths start at `cwd`. All of them are real
+    paths (links resolved). `own`: buddy's own directories where they are not the usual ones. `main`: the main
+    tree when `root` is a worktree that buddy made of it, "" otherwise; it is outside then.
+    `trusts_repository`: the user trusts the folder, so that its repository may borrow git objects from
+    outside."""
 
     root: str
     cwd: str
@@ -82,7 +82,7 @@ def locate(boundary: Boundary, given: str) -> Located:
     _check(given)
     path, real = _walk(*_start(boundary, given))
     inside = is_beneath(real, boundary.root) or any(is_beneath(real, root) for root in boundary.extra)
-    places = Places(boundary.home, boundary.own, boundary.trees)
+    places = ProtectedPlaces(boundary.home, boundary.own, boundary.trees)
     judged = in_main_tree(real, boundary.root, boundary.main) or real
     protected = protected_reason(judged, places)
     secret = secret_reason(judged, places)
@@ -94,14 +94,14 @@ def locate(boundary: Boundary, given: str) -> Located:
 
 
 def is_beneath(path: str, directory: str) -> bool:
-    """Whether a real path is a directory or lies in it: whole components, /repo-evil is not in /repo."""
+    """Tell whether a real path is a directory or lies in it: whole components, /repo-evil is not in /repo."""
     return path == directory or directory == "/" or path.startswith(directory + "/")
 
 
 def in_main_tree(path: str, root: str, main: str) -> str:
-    """What a path of the worktree `root` is called in its main tree, "" for any other path. Worktrees lie in
-    buddy's own folder, where every name is protected; what a file of one is, its place in the project
-    says."""
+    """Translate a path of the worktree `root` to its main tree; "" for any other path. Worktrees lie in
+    buddy's own folder, where every name is protected; the protection of a file in one follows from its place
+    in the project."""
     return main + path[len(root) :] if main and is_beneath(path, root) else ""
 
 
@@ -121,7 +121,7 @@ def _check(given: str) -> None:
 
 
 def _start(boundary: Boundary, given: str) -> tuple[str, list[str]]:
-    """Where to start walking (a real path) and the components to walk."""
+    """Return the real path to start from and the components to follow."""
     if given == "~" or given.startswith("~/"):
         given = boundary.home + given[1:]
     base = boundary.cwd
@@ -174,7 +174,7 @@ def _join(directory: str, name: str) -> str:
 
 
 def _link_target(path: str) -> str | None:
-    """What a link says, None for anything that is no link or does not exist."""
+    """Return a link's target, None for anything that is not a link or does not exist."""
     try:
         if not stat.S_ISLNK(os.lstat(path).st_mode):
             return None

@@ -43,10 +43,10 @@ DecidedBy = Literal["floor", "rules file", "place", "hook", "rule", "grant", "ap
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What is to happen with a call, why, and who decided. `floor`: no standing approval answers it.
+    """Judgement of one call: decision, reason, and who decided. `floor`: no standing approval answers it.
     `network`: it may use the network inside the sandbox, `outside`: it runs outside of it. `rules_to_save`:
-    what "always" would save, one rule per sub-command, `rules_for_session`: what "this session" would
-    remember; () when nothing may be."""
+    the rules "always" would save, one per sub-command, `rules_for_session`: those "this session" would
+    remember; () when none may be."""
 
     decision: Decision
     reason: str
@@ -227,7 +227,7 @@ def _joined(reasons: list[str]) -> str:
 
 
 def _because(rule: Rule) -> str:
-    """How a rule is named as a reason."""
+    """Describe a rule as the reason of a decision."""
     origin = "a grant of this session" if rule.origin == "session" else f"a {rule.origin} rule"
     return f"{origin} ({rule.shown}){': ' + rule.why if rule.why else ''}"
 

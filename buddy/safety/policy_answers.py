@@ -1,4 +1,4 @@
-"""Which answer belongs to which question: the request id and a digest of exactly what was shown."""
+"""Binding of answers to questions: the request id and a digest of exactly what was shown."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def digest(call: Call, shown: Display, *also_shown: str) -> str:
 
 
 def is_answer_to(request_id: str, shown_digest: str, *, answer_id: str, answer_digest: str) -> bool:
-    """Whether an answer was given to this question as it was shown; anything else does not answer."""
+    """Tell whether an answer was given to this question exactly as it was shown; no other answer counts."""
     return request_id == answer_id and hmac.compare_digest(shown_digest.encode(), answer_digest.encode())

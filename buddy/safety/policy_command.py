@@ -12,11 +12,11 @@ from buddy.safety.policy_table import Decision, Mode
 from buddy.safety.rules import RuleSet
 from buddy.safety.scripts import script_digests
 from buddy.safety.shell.analysis import Analyser
-from buddy.safety.shell.place import TRUSTED_PATH, Place
+from buddy.safety.shell.place import TRUSTED_PATH, CommandPlace
 
 
 class CommandVerdict(msgspec.Struct, frozen=True):
-    """What would happen with a command, and why; `rule` names what decided."""
+    """Predicted judgement of a command: decision, reason, and the full verdict."""
 
     decision: Decision
     why: str
@@ -39,7 +39,7 @@ def judge_command(
 ) -> CommandVerdict:
     """Judge a command in the boundary's working directory; by default in a trusted project, in the default
     mode, without a sandbox."""
-    analysis = analyser.analyse(command, Place(boundary, search_path))
+    analysis = analyser.analyse(command, CommandPlace(boundary, search_path))
     facts = Facts(
         "run_shell",
         "high",

@@ -13,22 +13,22 @@ from buddy.safety.shell.verdict import Analysis
 
 
 class HookOpinion(msgspec.Struct, frozen=True):
-    """What a hook said. It can make a decision stricter, never looser."""
+    """Opinion of a hook. It can make a decision stricter, never looser."""
 
     decision: Literal["ask", "deny"]
     reason: str
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What is known about one call. `tool` is its registered name (`mcp__server__tool` for MCP); `root` and
-    `home` are what rule patterns are relative to; `main` is the main tree where `root` is a worktree of it
-    ("" otherwise): rules for that hold too; `anything`: it may change whatever it likes; `shell` is the
-    analysis of a shell command; `host` is where a fetch goes, "" when nowhere; `sandboxed`: it would run in a
+    """Known facts about one call. `tool` is its registered name (`mcp__server__tool` for MCP); `root` and
+    `home` are the folders rule patterns are relative to; `main` is the main tree where `root` is a worktree
+    of it ("" otherwise): its rules apply too; `anything`: it may change anything; `shell` is the analysis of
+    a shell command; `host` is the host a fetch connects to, "" for none; `sandboxed`: it would run in a
     working sandbox; `leaves_sandbox`: it asks not to. `folder` is where a call that runs something starts,
     `argv` what it runs where that is no shell command, `scripts` the scripts each command of a line names;
-    `programs` names what the repository makes git run (hooks, filters), "" when nothing. `read_only_sandbox`:
-    a command that was judged to only read would run where it cannot write, read secrets or use the
-    network."""
+    `programs` names the programs the repository makes git run (hooks, filters), "" for none.
+    `read_only_sandbox`: a command that was judged to only read would run where it cannot write, read secrets
+    or use the network."""
 
     tool: str
     risk: Risk

@@ -1,4 +1,4 @@
-"""Who may do what: the one table of modes and kinds of call."""
+"""The table of decisions by mode and kind of call."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def crash_report(error: BaseException, keys: Sequence[str] = ()) -> str:
 def crash_hook(
     write: Callable[[str], None], keys: Sequence[str] = ()
 ) -> Callable[[type[BaseException], BaseException, TracebackType | None], None]:
-    """What to set as `sys.excepthook`: writes the report of a crash nobody caught."""
+    """Return a `sys.excepthook` that writes the report of an uncaught exception."""
 
     def report(_kind: type[BaseException], error: BaseException, _trace: TracebackType | None) -> None:
         write(crash_report(error, keys))

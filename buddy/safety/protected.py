@@ -49,8 +49,8 @@ _SHORT_NAME = pattern(r"([a-z0-9_-]{1,6})~[0-9]{1,3}(?:\.[a-z0-9]{1,3})?")
 _IGNORED_BY_SOME_FILE_SYSTEMS = pattern("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\u206a-\u206f\ufeff]")
 
 
-class Places(msgspec.Struct, frozen=True):
-    """What a judgement depends on besides the path: the home folder, buddy's own directories where the
+class ProtectedPlaces(msgspec.Struct, frozen=True):
+    """Folders a judgement depends on besides the path: the home folder, buddy's own directories where the
     environment moved them, and the workspace's folders."""
 
     home: str
@@ -58,7 +58,7 @@ class Places(msgspec.Struct, frozen=True):
     workspace: tuple[str, ...] = ()
 
 
-def protected_reason(path: str, places: Places) -> str:
+def protected_reason(path: str, places: ProtectedPlaces) -> str:
     """Why writing this absolute path asks in every mode; "" when nothing speaks against it."""
     text = _folded(path)
     parts = text.split("/")
@@ -76,7 +76,7 @@ def protected_reason(path: str, places: Places) -> str:
     return _listed(text, PROTECTED_AT_HOME, places.home) or _system(text, places.workspace)
 
 
-def secret_reason(path: str, places: Places) -> str:
+def secret_reason(path: str, places: ProtectedPlaces) -> str:
     """Why reading this absolute path asks; "" when it looks like any other file."""
     text = _folded(path)
     parts = text.split("/")
@@ -108,14 +108,14 @@ def _by_windows_name(part: str, names: dict[str, str]) -> str:
 
 
 def _short_stem(name: str) -> str:
-    """What a short name begins with: the first six letters of a name without its dots and its ending."""
+    """Return the stem of a name's short (8.3) form: the first six letters, without dots and ending."""
     stem, _, ending = name.lstrip(".").rpartition(".")
     return re.sub(r"[^a-z0-9_-]", "", stem or ending)[:6]
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether a file's name by itself cannot look secret: a quick answer for listings of thousands. False
-    says nothing; `secret_reason` decides then. The folders it lies in are not judged."""
+    """Tell whether a file's name by itself cannot look secret: a fast test for listings of thousands. False
+    is not a verdict; `secret_reason` decides then. The folders it lies in are not judged."""
     text = name.lower()
     return (
         text.isascii()

@@ -57,8 +57,8 @@ Finder = Callable[[str], Sequence[Span]]
 
 
 def secret_spans(text: str, keys: Sequence[str] = ()) -> list[Span]:
-    """Where the secrets of a text stand, in order and apart; what begins inside of one belongs to it. `keys`
-    are the person's own, found literally."""
+    """Find the secrets of a text, in order and without overlap; one that begins inside another is merged into
+    it. `keys` are the user's own, matched literally."""
     spans = [*_own_keys(text, keys), *_private_keys(text), *find_shapes(text), *find_placed(text)]
     apart: list[Span] = []
     for start, end, kind in sorted(spans, key=itemgetter(0)):
@@ -180,7 +180,7 @@ def _private_keys(text: str) -> Iterator[Span]:
 
 
 def _start_of_body(text: str, earliest: int, end: int) -> int:
-    """Where the lines of base64 before the end of a key begin; `end` when there are none."""
+    """Return the start of the base64 lines before the end of a key; `end` when there are none."""
     start = at = end
     for gap in [*reversed([*_BETWEEN_LINES().finditer(text, earliest, end)]), None]:
         line = text[gap.end() if gap else earliest : at]

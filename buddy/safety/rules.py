@@ -87,7 +87,7 @@ class RuleSet(msgspec.Struct, frozen=True):
 
 
 def matches_argv(rule: Rule, argv: tuple[str, ...]) -> bool:
-    """Whether a command's tokens are what the rule describes."""
+    """Tell whether a command's tokens match the rule."""
     if not rule.argv:
         return True
     if len(argv) < len(rule.argv) or (len(argv) > len(rule.argv) and not rule.open_end):
@@ -96,7 +96,7 @@ def matches_argv(rule: Rule, argv: tuple[str, ...]) -> bool:
 
 
 def matches_host(rule: Rule, host: str) -> bool:
-    """Whether a parsed host name is the rule's, or beneath it where the rule starts with a dot."""
+    """Tell whether a parsed host name is the rule's, or beneath it where the rule starts with a dot."""
     wanted, found = rule.host.lower().rstrip("."), host.lower().rstrip(".")
     if not wanted:
         return True
@@ -104,8 +104,8 @@ def matches_host(rule: Rule, host: str) -> bool:
 
 
 def matches_path(rule: Rule, root: str, home: str, path: str) -> bool:
-    """Whether an absolute path is what the rule describes. Patterns are anchored at the workspace; a pattern
-    that names a folder (`src/`) means everything in it."""
+    """Tell whether an absolute path matches the rule. Patterns are anchored at the workspace; a pattern that
+    names a folder (`src/`) covers everything in it."""
     if not rule.path:
         return True
     pattern = rule.path

@@ -27,11 +27,11 @@ _MATCHED_BY = {"shell": "argv", "edit": "path", "read": "path", "fetch": "host"}
 
 
 class _WrongRule(Exception):
-    """What is wrong with a rule."""
+    """An error in a rule."""
 
 
 def unreadable(source: str, problem: str) -> RuleSet:
-    """What holds when a rules file cannot be read: everything is asked about."""
+    """Return the rules in force when a rules file cannot be read: every call is asked about."""
     return RuleSet((), (f"{source} cannot be read, so everything is asked about: {problem}",), broken=True)
 
 

@@ -1,5 +1,5 @@
-"""Which rules bear on a call. A deny or ask applies when any part of the call matches; an allow only counts
-when every part of it is covered."""
+"""Matching of rules against a call. A deny or ask applies when any part of the call matches; an allow only
+counts when every part of it is covered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EVERYTHING = frozenset({"", "*", "**", "**/*", "/**"})
 
 
 def applies(rule: Rule, facts: Facts) -> bool:
-    """Whether a rule that tightens has something to say about a call."""
+    """Tell whether a rule that tightens (deny or ask) matches a call."""
     if not holds_in(rule, facts):
         return False
     if facts.shell is not None and rule.tool == "read":
@@ -189,9 +189,8 @@ def _path_matches(rule: Rule, facts: Facts, path: Located) -> bool:
 
 
 def _called(facts: Facts, path: str) -> Iterable[tuple[str, str]]:
-    """What a path is called, with the folder rules are relative to there: in a worktree a file has the name
-    of its place in the main tree as well, so that no rule of the project is left behind by working in
-    one."""
+    """Yield each name of a path with the folder rules are relative to there: in a worktree a file also has
+    the name of its place in the main tree, so that the project's rules apply there too."""
     yield facts.root, path
     named = in_main_tree(path, facts.root, facts.main)
     if named:
@@ -199,8 +198,8 @@ def _called(facts: Facts, path: str) -> Iterable[tuple[str, str]]:
 
 
 def _names(facts: Facts, *, exact: bool = False) -> frozenset[str]:
-    """What a rule may call this tool. `exact`: only by its own name (an edit rule does not allow a
-    delete)."""
+    """Return the tool names by which a rule may refer to this call. `exact`: only the tool's own name (an
+    edit rule does not allow a delete)."""
     names = {facts.tool, "*"}
     if facts.tool.startswith("mcp__"):
         server, _, tool = facts.tool.removeprefix("mcp__").partition("__")

@@ -16,7 +16,7 @@ EDITS = "edits of files in this project (Shift+Tab: mode edit)"
 
 
 def coverage(rules: Sequence[Rule], facts: Facts) -> str:
-    """What some rules would let run, in one line; "" for none."""
+    """Describe in one line what some rules would allow; "" for none."""
     return "; ".join(dict.fromkeys(_words(rule, facts) for rule in rules))
 
 

@@ -105,7 +105,7 @@ class Sanitiser:
         return self._fold(self._inert(text))
 
     def finish(self) -> str:
-        """What was held back: the note of blank lines or of an open sequence."""
+        """Return the text that was held back: the note about blank lines or about an open sequence."""
         note = self._escapes.finish()
         rest = self._fold(note) if note else ""
         return rest + self._counted_blank_lines()
@@ -224,7 +224,7 @@ def visible(text: str, *, lines: bool = False) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether nothing has to be looked at one by one (line ends are plain)."""
+    """Tell whether no character needs individual inspection (line ends do not)."""
     if text.isascii():
         return len(text.encode().translate(None, _CONTROLS)) == len(text)
     return _unusual().search(text) is None
@@ -241,8 +241,8 @@ def _is_mark(sign: str) -> bool:
 
 
 def _is_seen(sign: str, marks: int) -> bool:
-    """Whether a character is recognisable by looking. The brackets of our own notation are not: they could be
-    forged. Two marks on a letter are spelling, an enclosing one or more are not."""
+    """Tell whether a character is recognisable by looking at it. The brackets of our own notation are not:
+    they could be forged. Up to two marks on a letter are spelling; more, or an enclosing one, are not."""
     if sign < "\x7f":
         return sign >= " "
     if sign in "⟨⟩\u2800" or _TABLE[ord(sign)] != ord(sign):

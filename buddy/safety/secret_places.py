@@ -91,7 +91,7 @@ _LOOK_BACK_CHARS = 64
 
 
 def find_placed(text: str) -> Iterator[Span]:
-    """Where values stand that their place gives away, in no order."""
+    """Yield the secret values recognisable by their place in the text, in no order."""
     yield from _in_addresses(text)
     if "-u " in text:
         for found in _CURL_USER().finditer(text):

@@ -212,7 +212,7 @@ _LONGEST_OPENING = 4
 
 
 def find_shapes(text: str) -> Iterator[Span]:
-    """Where secrets of known shapes stand, in no order."""
+    """Yield the secrets of known shapes, in no order."""
     # Every shape is one long word: looking at the long words alone is five times quicker.
     long_words = "\n".join([word for word in text.split() if len(word) >= MIN_SECRET_CHARS])
     for shape in _possible_shapes(long_words):

@@ -1,4 +1,4 @@
-"""Which folders the person trusts, remembered outside of them.
+"""The folders the user trusts, recorded outside of them.
 
 A folder is its real path and, where it is a repository, the identity of its .git: another clone put in the
 same place is asked about again, a repository inside a trusted one as well. What was trusted is kept word for
@@ -44,7 +44,7 @@ class Thing(msgspec.Struct, frozen=True):
     text: str
 
 
-class Change(msgspec.Struct, frozen=True):
+class TrustChange(msgspec.Struct, frozen=True):
     """Something trusted that is not what it was; `diff` is unified, "" where it cannot be shown."""
 
     name: str
@@ -52,8 +52,8 @@ class Change(msgspec.Struct, frozen=True):
     diff: str
 
 
-class Standing(msgspec.Struct, frozen=True):
-    """Whether a folder is trusted. `asked`: the person was asked and answered. `reason` says why not."""
+class TrustStanding(msgspec.Struct, frozen=True):
+    """Trust in a folder. `asked`: the user was asked and answered. `reason` says why it is not trusted."""
 
     trusted: bool
     asked: bool
@@ -105,24 +105,24 @@ class TrustStore:
         self._home = os.path.realpath(home)
         self._temporary = os.path.realpath(temporary)
 
-    def standing(self, folder: Folder) -> Standing:
-        """Whether a folder is trusted."""
+    def standing(self, folder: Folder) -> TrustStanding:
+        """Return the trust in a folder."""
         stored = self._read()
         if isinstance(stored, str):
-            return Standing(trusted=False, asked=False, reason=stored)
+            return TrustStanding(trusted=False, asked=False, reason=stored)
         record = stored.folders.get(folder.root)
         if record is None:
-            return Standing(trusted=False, asked=False, reason="the folder is new")
+            return TrustStanding(trusted=False, asked=False, reason="the folder is new")
         if record.identity != folder.identity:
-            return Standing(
+            return TrustStanding(
                 trusted=False, asked=False, reason="another repository stands in the same place now"
             )
         reason = "" if record.trusted else "the person does not trust it"
-        return Standing(trusted=record.trusted, asked=True, reason=reason)
+        return TrustStanding(trusted=record.trusted, asked=True, reason=reason)
 
-    def changes(self, folder: Folder, things: Mapping[str, str]) -> tuple[Change, ...]:
-        """What is new or different since the person trusted the folder, sorted by name. Everything is new in
-        a folder that is not trusted."""
+    def changes(self, folder: Folder, things: Mapping[str, str]) -> tuple[TrustChange, ...]:
+        """Return what is new or different since the user trusted the folder, sorted by name. Everything is
+        new in a folder that is not trusted."""
         known: Mapping[str, Thing] = {}
         stored = self._read()
         if isinstance(stored, _Stored) and self.standing(folder).trusted:
@@ -132,7 +132,7 @@ class TrustStore:
         )
 
     def refused(self, folder: Folder, things: Mapping[str, str]) -> bool:
-        """Whether the person said no to exactly these things: they need not be asked again."""
+        """Tell whether the user refused exactly these things; the question is not repeated then."""
         stored = self._read()
         record = stored.folders.get(folder.root) if isinstance(stored, _Stored) else None
         if record is None or record.trusted or record.identity != folder.identity:
@@ -203,14 +203,14 @@ def _thing(text: str) -> Thing:
     return Thing(digest, kept)
 
 
-def _change(name: str, known: Thing | None, text: str) -> Change | None:
+def _change(name: str, known: Thing | None, text: str) -> TrustChange | None:
     found = _thing(text)
     if known is not None and known.digest == found.digest:
         return None
     before, after = known.text if known else "", found.text
     if not after or (known and not before):
-        return Change(name, "changed" if known else "new", "")
+        return TrustChange(name, "changed" if known else "new", "")
     import difflib  # here: 1 ms that only changed settings need
 
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "trusted", "now", lineterm="")
-    return Change(name, "changed" if known else "new", "\n".join(lines))
+    return TrustChange(name, "changed" if known else "new", "\n".join(lines))

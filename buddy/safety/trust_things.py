@@ -1,4 +1,4 @@
-"""What in a folder could run something or change what may run: the things trust is about.
+"""The things trust is about: what in a folder could run something or change what may run.
 
 Read without waiting; what cannot be read is named all the same, so that a change of it is noticed. A link is
 the link and what it leads to.

@@ -1,4 +1,4 @@
-"""Which web addresses may be fetched: parsed strictly, judged by where they really lead.
+"""Guard for web addresses: parsed strictly, judged by the addresses they really lead to.
 
 A name is resolved once, every address it has is judged, and the connection goes to a judged address and no
 other; the name stays what the server is asked for. Whoever follows a redirect judges again.
@@ -38,7 +38,7 @@ Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 """Host and port to addresses, written as numbers. Raises `OSError` for a name that has none."""
 
 
-class Judged(msgspec.Struct, frozen=True):
+class JudgedAddress(msgspec.Struct, frozen=True):
     """An address that may be asked for. `host` is lower-case ASCII (punycode), `address` its number when it
     was one already, else ""; `target` is path and query; `shown` is the whole for people, as it will be
     asked."""
@@ -73,7 +73,7 @@ class Refused(msgspec.Struct, frozen=True):
     is_failure: bool = False
 
 
-def judge_url(text: str, exceptions: Sequence[Network] = ()) -> Judged | Refused:
+def judge_url(text: str, exceptions: Sequence[Network] = ()) -> JudgedAddress | Refused:
     """Parse an address strictly. What two parsers could read differently is refused."""
     if len(text) > MAX_URL_CHARS:
         return Refused(f"the address is {len(text)} characters long; at most {MAX_URL_CHARS} are taken")
@@ -112,7 +112,7 @@ def _host_and_port(authority: str, default: int) -> tuple[str, int] | Refused:
 
 def _judge_host(
     host: str, exceptions: Sequence[Network], scheme: Literal["http", "https"], port: int, target: str
-) -> Judged | Refused:
+) -> JudgedAddress | Refused:
     address = _address_of(host)
     if isinstance(address, Refused):
         return address
@@ -120,13 +120,13 @@ def _judge_host(
         reason = not_public(address, exceptions)
         if reason:
             return Refused(f"{address} is {reason}; only public addresses are fetched")
-        return Judged(scheme, str(address), port, target, str(address))
+        return JudgedAddress(scheme, str(address), port, target, str(address))
     name = canonical_host(host)
     if not name:
         return Refused(f"{visible(host[:200])!r} is not a host name")
     if _LOCAL_NAMES().fullmatch(name) and not exceptions:
         return Refused(f"{name} is a name of a private network; only public addresses are fetched")
-    return Judged(scheme, name, port, target, "")
+    return JudgedAddress(scheme, name, port, target, "")
 
 
 def _target(rest: str) -> str:

@@ -33,7 +33,7 @@ _STYLE = (
 )
 
 
-class _Block(msgspec.Struct, frozen=True):
+class _ExportBlock(msgspec.Struct, frozen=True):
     """One paragraph of an export. `title` is "" when it goes on with the block before; `code`: keep it as it
     is, line for line."""
 
@@ -73,7 +73,7 @@ def _heading(task: TaskRecord) -> str:
     return f"Task {task.number}" + (f": {task.task.title}" if task.task.title else "")
 
 
-def _blocks(message: Message) -> list[_Block]:
+def _blocks(message: Message) -> list[_ExportBlock]:
     match message:
         case UserMessage():
             who = "You" if message.origin != "note" else "Note"
@@ -81,10 +81,10 @@ def _blocks(message: Message) -> list[_Block]:
         case AssistantMessage():
             return _titled(message.model, [_part(part) for part in message.parts])
         case ToolMessage():
-            return [_Block(f"Result of {message.name} ({message.status})", message.text, code=True)]
+            return [_ExportBlock(f"Result of {message.name} ({message.status})", message.text, code=True)]
 
 
-def _titled(title: str, blocks: list[_Block]) -> list[_Block]:
+def _titled(title: str, blocks: list[_ExportBlock]) -> list[_ExportBlock]:
     """Text under a title of something else would look as if it belonged to that."""
     return [
         msgspec.structs.replace(block, title=title)
@@ -94,18 +94,18 @@ def _titled(title: str, blocks: list[_Block]) -> list[_Block]:
     ]
 
 
-def _part(part: Text | Image | Thinking | Call | ServerItem) -> _Block:
+def _part(part: Text | Image | Thinking | Call | ServerItem) -> _ExportBlock:
     match part:
         case Text():
-            return _Block("", part.text, code=False)
+            return _ExportBlock("", part.text, code=False)
         case Image():
-            return _Block("", f"[picture, {part.media_type}]", code=False)
+            return _ExportBlock("", f"[picture, {part.media_type}]", code=False)
         case Thinking():
-            return _Block("Thinking", part.text, code=True)
+            return _ExportBlock("Thinking", part.text, code=True)
         case Call():
-            return _Block(f"Calls {part.name}", part.arguments, code=True)
+            return _ExportBlock(f"Calls {part.name}", part.arguments, code=True)
         case ServerItem():
-            return _Block("Done by the provider", json.dumps(part.data, indent=1), code=True)
+            return _ExportBlock("Done by the provider", json.dumps(part.data, indent=1), code=True)
 
 
 def _markdown(state: SessionState, redact: Redact) -> str:
@@ -118,7 +118,7 @@ def _markdown(state: SessionState, redact: Redact) -> str:
     return "\n".join(lines).encode("utf-8", "replace").decode("utf-8")
 
 
-def _markdown_block(block: _Block, redact: Redact) -> list[str]:
+def _markdown_block(block: _ExportBlock, redact: Redact) -> list[str]:
     text = redact(block.text)
     title = [f"### {_line(redact(block.title))}", ""] if block.title else []
     if not block.code:

@@ -11,7 +11,7 @@ from buddy.sessions.line import LineError, encode, payload, raw_data
 from buddy.sessions.load import JOURNAL, LoadedSession
 from buddy.sessions.rebuild import records_of
 from buddy.sessions.records import GrantChanged, Renamed, SessionHeader
-from buddy.sessions.scan import Found, scan
+from buddy.sessions.scan import JournalLine, scan
 
 
 def copy_records(
@@ -54,7 +54,9 @@ def copy_records(
     files.replace(os.path.join(directory, JOURNAL), b"".join(lines))
 
 
-def _copied(found: Found, header: SessionHeader, signer: Signer, source: LoadedSession) -> object | None:
+def _copied(
+    found: JournalLine, header: SessionHeader, signer: Signer, source: LoadedSession
+) -> object | None:
     """The record as it stands in the copy, None when it stays behind. A seal counts in one session only; a
     job runs for one."""
     line = found.line

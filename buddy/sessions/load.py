@@ -20,7 +20,7 @@ from buddy.sessions.journal import EMPTY, Position
 from buddy.sessions.line import LineError, checksum, payload
 from buddy.sessions.records import KINDS, SEALED_VERSION, VERSION, SessionHeader
 from buddy.sessions.replay import Replay, SessionState, TaskRecord
-from buddy.sessions.scan import Found, Scan, first_line, scan
+from buddy.sessions.scan import JournalLine, Scan, first_line, scan
 from buddy.sessions.snapshot import AgentSessionSnapshot, read_snapshot
 
 JOURNAL = "journal.jsonl"
@@ -224,7 +224,7 @@ def _from_snapshot(
     return found
 
 
-def _position(found: Found) -> Position:
+def _position(found: JournalLine) -> Position:
     return Position(found.line.number, found.start, checksum(found.raw))
 
 

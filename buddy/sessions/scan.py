@@ -18,7 +18,7 @@ from buddy.sessions.line import Line, LineError, decode
 _START = b'{"crc":"'
 
 
-class Found(msgspec.Struct, frozen=True):
+class JournalLine(msgspec.Struct, frozen=True):
     """A good line and the offsets between which it stands, its line feed included when it has one."""
 
     line: Line
@@ -32,7 +32,7 @@ class Scan(msgspec.Struct, frozen=True):
     what follows is a torn tail. `unterminated`: that line has no line feed yet. `problems` says what is
     damaged before it, a sentence each; `torn` how many bytes follow."""
 
-    lines: tuple[Found, ...]
+    lines: tuple[JournalLine, ...]
     problems: tuple[str, ...]
     end: int
     unterminated: bool
@@ -42,7 +42,7 @@ class Scan(msgspec.Struct, frozen=True):
 def scan(data: bytes, offset: int = 0, after: int = 0, seal: Seal | None = None) -> Scan:
     """The lines of a journal from byte `offset` on; `data` begins there. Numbers must grow beyond `after`. A
     line that `seal` does not fit counts as damaged."""
-    lines: list[Found] = []
+    lines: list[JournalLine] = []
     problems: list[str] = []
     open_problems: list[str] = []
     last = after
@@ -93,16 +93,16 @@ def _split(data: bytes) -> Iterator[tuple[int, bytes, int]]:
         start = end
 
 
-def _decoded(raw: bytes, start: int, end: int, seal: Seal | None = None) -> Found:
+def _decoded(raw: bytes, start: int, end: int, seal: Seal | None = None) -> JournalLine:
     """A line, or the good line at the end of a damaged one: what a dying process began and a later one
     appended to. Nothing inside a JSON text can look like a line's start, because its quotes are escaped."""
     try:
-        return Found(decode(raw, seal), raw, start, end)
+        return JournalLine(decode(raw, seal), raw, start, end)
     except LineError:
         at = raw.rfind(_START)
         if at <= 0:
             raise
-        return Found(decode(raw[at:], seal), raw[at:], start + at, end)
+        return JournalLine(decode(raw[at:], seal), raw[at:], start + at, end)
 
 
 def _missing(first: int, last: int) -> str:

@@ -25,7 +25,7 @@ from buddy.tasks.execution import Writes
 from buddy.tasks.inbox import Inbox
 from buddy.tasks.notes import Notes
 from buddy.tasks.parts import BoardParts
-from buddy.tasks.places import Places
+from buddy.tasks.places import TaskWorkspaces
 from buddy.tasks.running import Running
 from buddy.tasks.spending import Spending
 from buddy.tasks.task import Task, TaskError, restored, title_of
@@ -39,7 +39,7 @@ class TaskBoard:
         self.delegations = Delegations(self)
         self.parts = parts
         self.tasks: dict[int, Task] = {}
-        self.places = Places(parts, self.tasks, self.delegations.given)
+        self.places = TaskWorkspaces(parts, self.tasks, self.delegations.given)
         self.hub = EventHub(parts.clock.now)
         self.inbox = Inbox(
             policy=parts.policy,

@@ -15,7 +15,7 @@ from buddy.agent.messages import Text, UserMessage
 from buddy.agent.tool import ToolError
 from buddy.config.settings import ConfigError
 from buddy.tasks.parts import BoardParts, TaskServices
-from buddy.tasks.places import Places
+from buddy.tasks.places import TaskWorkspaces
 from buddy.tasks.task import Task, TaskError
 from buddy.tools.ask_user import Questions
 from buddy.tools.delegate import Assignment, Delegation, Report, shortened
@@ -35,7 +35,7 @@ class Owner(Protocol):
     """The part of the board that its subagents use."""
 
     parts: BoardParts
-    places: Places
+    places: TaskWorkspaces
 
     def open(
         self, title: str = "", *, model: str = "", copy_of: int = 0, parent: int = 0, worktree: str = ""

@@ -21,7 +21,7 @@ from buddy.workspace.jobs import Jobs
 from buddy.workspace.undo import UndoLog
 from buddy.workspace.worktree_carry import carry
 from buddy.workspace.worktree_states import WorktreeStates
-from buddy.workspace.worktrees import Standing, Worktree, kept_of
+from buddy.workspace.worktrees import Worktree, WorktreeStanding, kept_of
 
 _TOLD = (
     "[From here on this conversation works in a git worktree of its own: {path}, on the branch {branch}. "
@@ -34,7 +34,7 @@ MAX_NAMED = 5
 MAX_WRITTEN = 1000
 
 
-class Places:
+class TaskWorkspaces:
     """The workspaces of a board. `given` adds what the board itself has for tasks to their services."""
 
     def __init__(
@@ -228,7 +228,9 @@ class Places:
         others = (one for one in self._tasks.values() if one is not task and not one.closed)
         return any(one.workspace.worktree == tree for one in others) or jobs_run(task)
 
-    def _left_in(self, tree: Worktree, standing: Standing, number: int, ignored: tuple[str, ...]) -> str:
+    def _left_in(
+        self, tree: Worktree, standing: WorktreeStanding, number: int, ignored: tuple[str, ...]
+    ) -> str:
         return left_in(tree, standing, number, ignored, attended=self._parts.attended)
 
     def _with_board(self, workspace: Workspace) -> Workspace:
@@ -252,7 +254,12 @@ def jobs_in(tree: Worktree, tasks: Iterable[Task]) -> tuple[int, ...]:
 
 
 def left_in(
-    tree: Worktree, standing: Standing, number: int, ignored: tuple[str, ...] = (), *, attended: bool = True
+    tree: Worktree,
+    standing: WorktreeStanding,
+    number: int,
+    ignored: tuple[str, ...] = (),
+    *,
+    attended: bool = True,
 ) -> str:
     """Say what a worktree holds, and what can be done with it. Commands are typed in the session: where it is
     not `attended` it has to be opened first."""

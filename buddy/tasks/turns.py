@@ -48,7 +48,7 @@ from buddy.tasks.events import EventHub
 from buddy.tasks.execution import Surroundings, Writes, execute
 from buddy.tasks.inbox import Inbox
 from buddy.tasks.parts import BoardParts, Library, ModelAccess
-from buddy.tasks.places import Places
+from buddy.tasks.places import TaskWorkspaces
 from buddy.tasks.receipts import TurnFacts
 from buddy.tasks.sandboxing import (
     blocked_note,
@@ -133,7 +133,7 @@ class TurnParts(msgspec.Struct, frozen=True):
     writes: Writes
     changed: Callable[[Task], None]
     delegations: Delegations
-    places: Places
+    places: TaskWorkspaces
     call_ids: set[str] = msgspec.field(default_factory=set[str])
     refused_openings: list[OpeningRequest] = msgspec.field(default_factory=list[OpeningRequest])
 

@@ -14,7 +14,7 @@ TEST_TOOLS = frozenset({"run_tests"})
 _SHOWN = 20
 
 
-class Window:
+class TestWindow:
     """The tests of one task, while they run. `writes`: what other tasks did meanwhile, a line each."""
 
     def __init__(self, number: int, root: str) -> None:
@@ -39,13 +39,13 @@ class TestWindows:
 
     def __init__(self, longest_wait_s: float = LONGEST_WAIT_S) -> None:
         self._longest_wait_s = longest_wait_s
-        self._open: list[Window] = []
+        self._open: list[TestWindow] = []
         self._running: list[tuple[int, str, str]] = []
 
     @contextmanager
-    def open(self, number: int, root: str) -> Generator[Window]:
+    def open(self, number: int, root: str) -> Generator[TestWindow]:
         """The tests of a task run."""
-        window = Window(number, root)
+        window = TestWindow(number, root)
         window.writes += [line for writer, where, line in self._running if writer != number and where == root]
         self._open.append(window)
         try:
@@ -88,5 +88,5 @@ class TestWindows:
         finally:
             self._running.remove(mine)
 
-    def _others(self, number: int, root: str) -> list[Window]:
+    def _others(self, number: int, root: str) -> list[TestWindow]:
         return [window for window in self._open if window.number != number and window.root == root]

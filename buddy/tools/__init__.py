@@ -1,1 +1,1 @@
-"""What buddy can do: one module per kind of action."""
+"""The tools a model can call: one module per kind of action."""

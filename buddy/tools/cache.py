@@ -22,7 +22,7 @@ MAX_CHARS = 8_000_000
 
 
 class CacheStatistics(msgspec.Struct, frozen=True):
-    """How the cache did."""
+    """Counters of the cache."""
 
     hits: int
     misses: int

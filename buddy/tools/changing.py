@@ -1,5 +1,5 @@
-"""How every tool that changes files goes about it: locate, lock, load, plan, keep what is replaced, write,
-tell.
+"""Shared steps of every tool that changes files: locate, lock, load, plan, store the old content, write,
+report.
 
 A plan is made by the tool's own pure function; the preview makes the same plan and writes nothing.
 """
@@ -24,7 +24,7 @@ from buddy.workspace.content import decode
 from buddy.workspace.disk import Disk
 from buddy.workspace.files import (
     ACTS_AS_OWNER,
-    Loaded,
+    LoadedFile,
     Replacement,
     explained,
     load,
@@ -45,7 +45,7 @@ class FileChange(msgspec.Struct, frozen=True):
     one). `compared`: how its text differs, where that was worked out already."""
 
     located: Located
-    before: Loaded | None
+    before: LoadedFile | None
     after: bytes | None
     whole: bool
     mode: int | None = None
@@ -53,26 +53,26 @@ class FileChange(msgspec.Struct, frozen=True):
     compared: Comparison | None = None
 
 
-class Plan(msgspec.Struct, frozen=True):
+class ChangePlan(msgspec.Struct, frozen=True):
     """Changes to make together or not at all, and what the model is told once they are made."""
 
     changes: tuple[FileChange, ...]
     text: str
 
 
-Loader = Callable[[Located], Loaded | None]
-Planner = Callable[[ToolContext, Sequence[Located], Loader], Plan]
+Loader = Callable[[Located], LoadedFile | None]
+Planner = Callable[[ToolContext, Sequence[Located], Loader], ChangePlan]
 """From located files and a way to load them to a plan. Raises `ToolError`."""
 
 
 def located(ctx: ToolContext, given: str) -> Located:
-    """Where a path leads, the same place as when the call was judged."""
+    """Locate a path, and check that it still leads to the place it led to when the call was judged."""
     found = locate(ctx.service(Boundary), given)
     ctx.service(Approved).check_path(ctx.call_id, given, found.real)
     return found
 
 
-def load_file(found: Located) -> Loaded | None:
+def load_file(found: Located) -> LoadedFile | None:
     """A file to change; None when there is none. Raises `ToolError` for folders and anything irregular."""
     if found.given.rstrip().endswith("/"):
         raise ToolError(f"{found.shown} is given as a folder, with a slash at its end; expected a file")
@@ -83,7 +83,7 @@ def load_file(found: Located) -> Loaded | None:
         return load(found.real, found.shown)
 
 
-def existing(ctx: ToolContext, found: Located, loaded: Loaded | None) -> Loaded:
+def existing(ctx: ToolContext, found: Located, loaded: LoadedFile | None) -> LoadedFile:
     """A file that has to be there. Raises `ToolError` with near names, and says whether it was there once."""
     if loaded is None:
         seen = ctx.service(FileViews).get(found.real) is not None
@@ -110,8 +110,8 @@ async def change(ctx: ToolContext, tool: str, paths: Sequence[str], plan: Planne
 
 
 def _lost(changes: Sequence[FileChange]) -> str:
-    """What the model must know of files that were more than their content: with several names only the one
-    it gave has the new content, and a write takes away what let it act as its owner."""
+    """Return notes for the model about properties a write loses: hard links (only the given name gets the new
+    content), setuid and setgid."""
     notes: list[str] = []
     for item in changes:
         if item.before is None or item.after is None:
@@ -127,7 +127,7 @@ def _lost(changes: Sequence[FileChange]) -> str:
 
 
 def preview(ctx: ToolContext, paths: Sequence[str], plan: Planner) -> Diff:
-    """What `change` would do now; the versions it is based on are remembered for this call. Raises
+    """Return the diff `change` would make now, and remember for this call the versions it is based on. Raises
     `ToolError` when the call would be refused: asking about it is pointless."""
     targets = [locate(ctx.service(Boundary), path) for path in paths]
     made = plan(ctx, targets, load_file)
@@ -172,7 +172,7 @@ def _write(ctx: ToolContext, item: FileChange, versions: FileVersions, disk: Dis
 
 
 def _take_all_back(done: Sequence[FileChange], log: UndoLog, entry: UndoEntry) -> None:
-    """Where one file stays changed, the way back stays too."""
+    """Take back all changes of a failed call; keep the undo entry when a file could not be restored."""
     undone = [_take_back(item, log.disk) for item in reversed(done)]
     if all(undone):
         log.drop(entry)

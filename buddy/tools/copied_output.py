@@ -81,7 +81,7 @@ FORMS = (
 
 
 def carries_marks(text: str) -> bool:
-    """Whether some line looks as if it carried a number."""
+    """Tell whether any line looks as if it carried a line number."""
     return any(_ANY().match(line) for line in text.split("\n"))
 
 

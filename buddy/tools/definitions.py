@@ -17,13 +17,13 @@ from buddy.agent.display import FileList
 from buddy.agent.pattern import pattern
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.sanitise import visible
-from buddy.tools.search import Place, checked_pattern, place_of, search_run
+from buddy.tools.search import SearchPlace, checked_pattern, place_of, search_run
 from buddy.workspace.definition_patterns import BY_EXTENSION, defines, extension_of
 from buddy.workspace.file_bytes import MAX_FILE_BYTES, regular_bytes
 from buddy.workspace.launch import trusted_program
-from buddy.workspace.processes import Request
+from buddy.workspace.processes import CommandRequest
 from buddy.workspace.search_extract import Found
-from buddy.workspace.search_run import SearchRun, Wanted, find, stoppable
+from buddy.workspace.search_run import SearchLimits, SearchRun, find, stoppable
 
 MAX_LINES = 20_000
 MAX_SHOWN = 50
@@ -71,7 +71,7 @@ async def find_definition(
     place = await stoppable(run, lambda stopped: place_of(ctx, path, None, stopped))
     known = tuple(file for file in place.corpus.files if extension_of(file) in BY_EXTENSION)
     corpus = msgspec.structs.replace(place.corpus, files=known)
-    found = await find(run, pattern, corpus, Wanted(0, MAX_LINES, MAX_LINES))
+    found = await find(run, pattern, corpus, SearchLimits(0, MAX_LINES, MAX_LINES))
     lines = {(found.files[hit.file][0], hit.line): hit.text for hit in found.hits}
     looks = await stoppable(run, lambda stopped: _by_looks(lines, short, stopped))
     likely = {one.path for one in looks}
@@ -95,9 +95,9 @@ def _by_looks(lines: dict[tuple[str, int], str], name: str, stopped: Callable[[]
 
 
 def _by_trees(
-    place: Place, files: list[str], name: str, stopped: Callable[[], bool]
+    place: SearchPlace, files: list[str], name: str, stopped: Callable[[], bool]
 ) -> tuple[list[Definition], frozenset[str]]:
-    """What tree-sitter says about files, and which ones it spoke about."""
+    """Find definitions with tree-sitter; also return the files it could parse."""
     trees = importlib.import_module("buddy.workspace.definition_trees").Trees()  # late: 20 ms, seldom needed
     definitions: list[Definition] = []
     told: set[str] = set()
@@ -115,7 +115,7 @@ def _by_trees(
 
 
 def _answer(
-    place: Place,
+    place: SearchPlace,
     name: str,
     definitions: list[Definition],
     lines: dict[tuple[str, int], str],
@@ -133,7 +133,7 @@ def _answer(
     return ToolResult("\n".join([*shown, f"[{summary}]"]), FileList(summary, tuple(shown), len(definitions)))
 
 
-def _none(place: Place, name: str, found: Found) -> ToolResult:
+def _none(place: SearchPlace, name: str, found: Found) -> ToolResult:
     least = "at least " if found.more else ""
     uses = (
         f"{least}{counted(found.total, 'line')} in {counted(len(found.files), 'source file')}"
@@ -147,8 +147,9 @@ def _none(place: Place, name: str, found: Found) -> ToolResult:
     return ToolResult(text, FileList(text, (), 0))
 
 
-async def _by_ctags(run: SearchRun, place: Place, names: list[str], name: str) -> list[Definition]:
-    """What universal-ctags says about the files that mention the name; nothing where it is not installed."""
+async def _by_ctags(run: SearchRun, place: SearchPlace, names: list[str], name: str) -> list[Definition]:
+    """Find definitions with universal-ctags in the files that mention the name; nothing where it is not
+    installed."""
     children = run.children
     if children is None or not names or len(names) > MAX_TAGGED_FILES:
         return []
@@ -159,7 +160,7 @@ async def _by_ctags(run: SearchRun, place: Place, names: list[str], name: str) -
     options = ("--options=NONE", "--sort=no", "-x", "--_xformat=%n:%K:%N:%F")
     files = [f"./{file}" for file in names if "\n" not in file]
     output: list[bytes] = []
-    request = Request((ctags, *options, *files), place.corpus.top, run.task_id, limited=False)
+    request = CommandRequest((ctags, *options, *files), place.corpus.top, run.task_id, limited=False)
     done = await children.run(request, timeout_s=run.left_s, cancelled=run.cancelled, listener=output.append)
     if not done.ok:
         return []

@@ -16,7 +16,7 @@ MAX_REPORT_CHARS = 30_000
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """What a subagent is asked. `tools`: the names it may use, None for all; `model` "" is its parent's;
+    """Task of a subagent. `tools`: the names it may use, None for all; `model` "" is its parent's;
     `worktree`: the name of the one it works in, "" for where its parent works."""
 
     text: str
@@ -26,7 +26,7 @@ class Assignment(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """How a subagent ended and what it said last."""
+    """Outcome and last text of a subagent."""
 
     number: int
     ok: bool
@@ -34,10 +34,10 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Delegation(msgspec.Struct, frozen=True):
-    """What starts subagents. `start` gives one to a task and returns its number (it raises `ToolError`);
-    `attend` stays with it to its end, and ends it when cancelled; `report_later` leaves it alone: its report
-    reaches the task once the model has nothing else to do. `isolate` makes a worktree for a task's subagent,
-    whose name it returns (it raises `ToolError`), `release` takes one back that is not needed."""
+    """Functions that start and end subagents. `start` gives one to a task and returns its number (it raises
+    `ToolError`); `attend` waits for its end, and ends it when cancelled; `report_later` does not wait: the
+    report reaches the task once the model has nothing else to do. `isolate` makes a worktree for a task's
+    subagent and returns its name (it raises `ToolError`), `release` removes one that is not needed."""
 
     start: Callable[[int, Assignment], int]
     attend: Callable[[int], Awaitable[Report]]

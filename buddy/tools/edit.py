@@ -11,12 +11,12 @@ from buddy.agent.counting import counted
 from buddy.agent.display import Diff
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Located
-from buddy.tools.changing import FileChange, Loader, Plan, change, existing, preview
+from buddy.tools.changing import ChangePlan, FileChange, Loader, change, existing, preview
 from buddy.tools.edit_plan import Edit, EditedText, edited
 from buddy.tools.edited_regions import summary
 from buddy.tools.refusals import stale
 from buddy.workspace.content import EMPTY, Content, decode
-from buddy.workspace.files import Loaded
+from buddy.workspace.files import LoadedFile
 from buddy.workspace.linediff import compared
 from buddy.workspace.views import FileViews, View, changed_lines
 
@@ -51,13 +51,13 @@ def _edits(old: str | None, new: str | None, everywhere: bool, edits: Sequence[E
     return (Edit(old, new, everywhere),)
 
 
-class _Planner:
+class _EditPlanner:
     """Plans one call's edits; used by the preview and by the write alike."""
 
     def __init__(self, edits: tuple[Edit, ...]) -> None:
         self._edits = edits
 
-    def __call__(self, ctx: ToolContext, targets: Sequence[Located], loader: Loader) -> Plan:
+    def __call__(self, ctx: ToolContext, targets: Sequence[Located], loader: Loader) -> ChangePlan:
         target = targets[0]
         loaded = loader(target)
         if loaded is None and not self._edits[0].old:
@@ -70,7 +70,9 @@ class _Planner:
             )
         return self._plan(target, before, content, ctx.service(FileViews).get(target.real))
 
-    def _plan(self, target: Located, before: Loaded | None, content: Content, view: View | None) -> Plan:
+    def _plan(
+        self, target: Located, before: LoadedFile | None, content: Content, view: View | None
+    ) -> ChangePlan:
         changed = view is not None and before is not None and view.digest != before.digest
         try:
             outcome = edited(content, self._edits, target.shown)
@@ -82,7 +84,7 @@ class _Planner:
         data = content.encode(outcome.content.raw)
         found = compared(content.text, outcome.content.text)
         text = summary(target.shown, found) + _remarks(target, outcome, changed=changed)
-        return Plan((FileChange(target, before, data, whole=before is None, compared=found),), text)
+        return ChangePlan((FileChange(target, before, data, whole=before is None, compared=found),), text)
 
 
 def _remarks(target: Located, outcome: EditedText, *, changed: bool) -> str:
@@ -101,7 +103,7 @@ def _access(arguments: Any) -> Access:
 
 def _preview(ctx: ToolContext, arguments: Any) -> Diff:
     edits = _edits(arguments.old, arguments.new, arguments.all, arguments.edits)
-    return preview(ctx, [arguments.path], _Planner(edits))
+    return preview(ctx, [arguments.path], _EditPlanner(edits))
 
 
 @tool(
@@ -134,5 +136,5 @@ async def edit_file(
     to replace every place. Several changes to one file go into `edits`: they are applied in order, all or
     none. An empty `old` creates a file.
     """
-    text, diff = await change(ctx, "edit_file", [path], _Planner(_edits(old, new, all, edits)))
+    text, diff = await change(ctx, "edit_file", [path], _EditPlanner(_edits(old, new, all, edits)))
     return ToolResult(text, diff)

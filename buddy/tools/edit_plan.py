@@ -1,4 +1,4 @@
-"""What an edit makes of a file's text: pure, so the approval shows what will be written."""
+"""Pure computation of an edit's result, so that the approval shows exactly what will be written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from buddy.agent.tool import ToolError
 from buddy.tools.elision import refuse_elided
 from buddy.tools.indentation import shifted
-from buddy.tools.matching import MAX_PLACES, Found, Match, Mismatch, Quote, Step, find
+from buddy.tools.matching import MAX_PLACES, Match, MatchedPlaces, Mismatch, Quote, Step, find
 from buddy.tools.refusals import ambiguous, not_found
 from buddy.tools.splice import Blend, keep_typography, kept_apart, spliced, take_new
 from buddy.workspace.content import Content, from_text, with_line_ends
@@ -87,7 +87,7 @@ def _quoted(content: Content, edit: Edit) -> Quote:
     return Quote(old, new, edit.all)
 
 
-def _found(text: str, quote: Quote, shown: str) -> Found:
+def _found(text: str, quote: Quote, shown: str) -> MatchedPlaces:
     try:
         found = find(text, quote)
     except Mismatch as reason:
@@ -100,7 +100,7 @@ def _found(text: str, quote: Quote, shown: str) -> Found:
     return found
 
 
-def _put_in(content: Content, found: Found) -> str:
+def _put_in(content: Content, found: MatchedPlaces) -> str:
     simple = found.step == "exact" and (content.uniform or "\n" not in found.new)
     new = with_line_ends(found.new, content.line_end)
     pieces: list[str] = []
@@ -120,7 +120,7 @@ def _again(content: Content, raw: str) -> Content:
     return from_text(raw, content.encoding, content.bom)
 
 
-def _replacement(content: Content, found: Found, match: Match) -> str:
+def _replacement(content: Content, found: MatchedPlaces, match: Match) -> str:
     """The new text as it is written at one place, keeping what the old and the new text share as it is
     there."""
     start, end = content.raw_offset(match.start), content.raw_offset(match.end)
@@ -143,7 +143,8 @@ _BLENDS: dict[Step, Blend] = {
 
 
 def _line_end_at(content: Content, match: Match) -> str:
-    """How lines end here: as the line the place ends in, the one before it, or most lines of the file."""
+    """Return the line end for new text here: that of the last matched line, else of the line before the
+    match, else the file's most frequent one."""
     if content.uniform:
         return content.line_end
     after = content.text.find("\n", match.end)

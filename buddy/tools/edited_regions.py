@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from buddy.workspace.linediff import Comparison, LineChange, Window
+from buddy.workspace.linediff import Comparison, LineChange, LineWindow
 
 CONTEXT_LINES = 2
 MAX_REGION_LINES = 40
@@ -34,7 +34,7 @@ def _span(change: LineChange) -> str:
     return f"line {first}" if first == last else f"lines {first}–{last}"
 
 
-def _regions(changes: Sequence[LineChange], window: Window) -> str:
+def _regions(changes: Sequence[LineChange], window: LineWindow) -> str:
     shown: list[str] = []
     last = -1
     for change in changes:

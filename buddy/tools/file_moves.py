@@ -12,12 +12,12 @@ from buddy.agent.counting import counted
 from buddy.agent.display import Diff, Display, FileDiff, Plain
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, Located, locate
-from buddy.tools.changing import FileChange, Loader, Plan, change, existing, located, preview
+from buddy.tools.changing import ChangePlan, FileChange, Loader, change, existing, located, preview
 from buddy.tools.near_names import missing
 from buddy.workspace.approved import Approved
 from buddy.workspace.files import explained, refuse_irregular, status_of
 from buddy.workspace.locks import FileLocks, in_thread
-from buddy.workspace.renames import Renamed, rename
+from buddy.workspace.renames import RenamedPath, rename
 from buddy.workspace.trash import Trash
 from buddy.workspace.undo import UndoLog
 from buddy.workspace.views import FileViews
@@ -49,12 +49,14 @@ def _free(target: Located) -> None:
         )
 
 
-def _plan_copy(ctx: ToolContext, targets: Any, loader: Loader) -> Plan:
+def _plan_copy(ctx: ToolContext, targets: Any, loader: Loader) -> ChangePlan:
     source, target = targets[0], _into(ctx, targets[0], targets[1])
     before = existing(ctx, source, loader(source))
     _free(target)
     made = FileChange(target, None, before.data, whole=False, mode=before.mode & 0o777)
-    return Plan((made,), f"{source.shown}: copied to {target.shown}, {counted(len(before.data), 'byte')}")
+    return ChangePlan(
+        (made,), f"{source.shown}: copied to {target.shown}, {counted(len(before.data), 'byte')}"
+    )
 
 
 def _copy_access(arguments: Any) -> Access:
@@ -88,7 +90,8 @@ def _move_access(arguments: Any) -> Access:
 
 
 def _found(ctx: ToolContext, target: Located) -> os.stat_result:
-    """What is to be moved or deleted: a regular file, a folder, or a link (which itself is meant then)."""
+    """Return the status of the entry to move or delete: a regular file, a folder, or a link (the link
+    itself)."""
     status = status_of(_itself(ctx.service(Boundary), target))
     if status is None:
         raise ToolError(missing(target, ctx.service(Boundary)))
@@ -149,7 +152,7 @@ async def move_file(ctx: ToolContext, source: str, target: str) -> ToolResult:
             raise ToolError(f"{start.shown} cannot be moved into itself")
         with ctx.service(FileLocks).holding(origin, end.real), explained(f"move {start.shown}"):
             _free(end)
-            _logged(ctx, "move_file", Renamed(origin, end.real), lambda: rename(origin, end.real))
+            _logged(ctx, "move_file", RenamedPath(origin, end.real), lambda: rename(origin, end.real))
         ctx.service(FileViews).moved(origin, end.real)
         kind = "folder" if stat.S_ISDIR(status.st_mode) else "file"
         shown = Diff((FileDiff(start.shown, "move", "", 0, 0, new_path=end.shown),))
@@ -158,7 +161,7 @@ async def move_file(ctx: ToolContext, source: str, target: str) -> ToolResult:
     return await in_thread(work)
 
 
-def _logged(ctx: ToolContext, tool: str, renamed: Renamed, act: Callable[[], T]) -> T:
+def _logged(ctx: ToolContext, tool: str, renamed: RenamedPath, act: Callable[[], T]) -> T:
     """Move something, with the way back on disk before it is moved."""
     log = ctx.service(UndoLog)
     entry = log.prepare_renames(ctx.task_id, ctx.call_id, tool, [renamed])
@@ -223,7 +226,7 @@ async def delete_file(ctx: ToolContext, path: str) -> ToolResult:
                 trashed = _logged(
                     ctx,
                     "delete_file",
-                    Renamed(origin, place, trashed=True),
+                    RenamedPath(origin, place, trashed=True),
                     lambda: trash.take(origin, ctx.task_id, place),
                 )
             except shutil.Error as error:

@@ -13,7 +13,7 @@ from buddy.agent.display import FileList
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary
 from buddy.safety.sanitise import visible
-from buddy.tools.search import Place, place_of, search_run
+from buddy.tools.search import SearchPlace, place_of, search_run
 from buddy.workspace.globs import below, glob_matcher
 from buddy.workspace.search_run import stoppable
 from buddy.workspace.walk import walk
@@ -67,7 +67,7 @@ async def find_files(
 
 
 def _answer(
-    place: Place, pattern: str, matches: Callable[[str], bool], limit: int, stopped: Callable[[], bool]
+    place: SearchPlace, pattern: str, matches: Callable[[str], bool], limit: int, stopped: Callable[[], bool]
 ) -> ToolResult:
     top, prefix = place.corpus.top, place.prefix
 
@@ -97,7 +97,7 @@ def _answer(
     return ToolResult(text, FileList(summary, paths, total))
 
 
-def _near(place: Place, pattern: str) -> list[str]:
+def _near(place: SearchPlace, pattern: str) -> list[str]:
     """Names that contain what was asked for, where it has no wildcards."""
     wanted = pattern.strip("*/").lower()
     if not wanted or any(sign in wanted for sign in "*?[{"):
@@ -107,8 +107,8 @@ def _near(place: Place, pattern: str) -> list[str]:
     return [f"{len(near)} with {visible(wanted)} in the path: {shown}"] if near else []
 
 
-def _ignored(place: Place, matches: Callable[[str], bool], stopped: Callable[[], bool]) -> list[str]:
-    """How many ignored files match."""
+def _ignored(place: SearchPlace, matches: Callable[[str], bool], stopped: Callable[[], bool]) -> list[str]:
+    """Note the number of ignored files that match, with some of their names; no note where there are none."""
     found: list[str] = []
     whole = True
     for name in place.walked.ignored:

@@ -19,7 +19,7 @@ from buddy.workspace.approved import confinement_of
 from buddy.workspace.files import status_of
 from buddy.workspace.git import GitRun, Repository, RepositoryTrust, find_repository, run_git
 from buddy.workspace.git_diff import parse_diff
-from buddy.workspace.processes import ChildProcesses, Finished
+from buddy.workspace.processes import ChildProcesses, FinishedCommand
 
 MAX_REF_CHARS = 250
 PLAIN_REF = pattern(r"HEAD(?:[~^][0-9]*)*")
@@ -45,7 +45,8 @@ def repository_of(ctx: ToolContext) -> Repository:
 
 
 def git_run(ctx: ToolContext) -> GitRun:
-    """Who runs git for this call. Raises `ToolError` where the repository leads git outside."""
+    """Build the settings for running git in this call. Raises `ToolError` where the repository leads git
+    outside."""
     repository, trusted = repository_of(ctx), is_trusted(ctx)
     _, git_dir = repository_around(repository.cwd)
     outside = led_outside(ctx.service(Boundary), repository.top, git_dir, trusted=trusted)
@@ -104,7 +105,8 @@ def path_arguments(ctx: ToolContext, paths: tuple[str, ...], repository: Reposit
 
 
 def nothing(ctx: ToolContext, said: str, path: str) -> str:
-    """What is said where git found nothing. A path that is not there may be misspelled, or a pattern."""
+    """Extend the sentence for an empty git result when the path does not exist: it may be misspelled, or a
+    pattern."""
     if path:
         boundary = ctx.service(Boundary)
         found = locate(boundary, path)
@@ -113,7 +115,7 @@ def nothing(ctx: ToolContext, said: str, path: str) -> str:
     return said
 
 
-def succeeded(finished: Finished) -> str:
+def succeeded(finished: FinishedCommand) -> str:
     """git's output. Raises `ToolError` with its words when it failed."""
     if finished.ok:
         return finished.text
@@ -121,8 +123,8 @@ def succeeded(finished: Finished) -> str:
     raise ToolError(f"git failed ({code}): {finished.text.strip()[:4000] or 'it said nothing'}")
 
 
-def remarked(text: str, done: Finished) -> str:
-    """What a model reads: git's answer, and what it warned of (its advice and traces are nobody's here)."""
+def remarked(text: str, done: FinishedCommand) -> str:
+    """Append git's warnings and errors to its answer for the model; its advice and traces are left out."""
     said = [line for line in done.remarks.splitlines() if line.startswith(("warning: ", "error: "))]
     if not said:
         return text
@@ -287,7 +289,7 @@ async def git_branch(ctx: ToolContext, remotes: bool = False) -> ToolResult:
     return ToolResult(told, Plain(counted(count, "branch", "branches"), text))
 
 
-def diff_result(ctx: ToolContext, done: Finished, *, named: str, empty: str) -> ToolResult:
+def diff_result(ctx: ToolContext, done: FinishedCommand, *, named: str, empty: str) -> ToolResult:
     """A diff as a result. Files that hold secrets are shown only when they were named."""
     boundary = ctx.service(Boundary)
     top = repository_of(ctx).top

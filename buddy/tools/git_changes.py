@@ -100,7 +100,7 @@ def _entry(index: int) -> str:
 
 
 def _stash_arguments(arguments: Any) -> tuple[str, ...]:
-    """What `git stash` is given for a call, as the approval shows it."""
+    """Return git's arguments for a stash call, as the approval shows them."""
     match arguments.action:
         case "push":
             return ("stash", "push", *((f"--message={arguments.message}",) if arguments.message else ()))

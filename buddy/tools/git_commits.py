@@ -21,14 +21,14 @@ from buddy.workspace.git_staging import (
     put_entries,
     staged_changes,
 )
-from buddy.workspace.staging_record import Change, Entry, StagingRecord
+from buddy.workspace.staging_record import IndexEntry, StagedFile, StagingRecord
 from buddy.workspace.undo import UndoLog
 
 MOST_NAMES = 20
 
 
 class Done(msgspec.Struct, frozen=True):
-    """What git said, and what the model should know besides."""
+    """Git's output, and notes for the model."""
 
     text: str
     seconds: float
@@ -109,7 +109,7 @@ class TaskCommits:
         paths = await committed_paths(self._run)
         self._record.committed(self._top, self._ctx.task_id, paths, whole=True)
 
-    async def _bring_over(self, before: Mapping[str, Change], mine: Mapping[str, Entry]) -> None:
+    async def _bring_over(self, before: Mapping[str, StagedFile], mine: Mapping[str, IndexEntry]) -> None:
         """Forget what was committed, and take what a hook added to the commit into the shared index: there
         it would look like a change that undoes it."""
         paths = await committed_paths(self._run)

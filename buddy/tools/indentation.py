@@ -1,4 +1,5 @@
-"""How far a block's indentation in a file is from the way a model quoted it, and text moved by as much: pure.
+"""Difference between a block's indentation in a file and as a model quoted it, and its application to text.
+Pure.
 
 The difference is one for all lines: the same blanks more or less, or a tab for a number of spaces on every
 level. Anything else would nest the lines in another way, which in many languages is another program.
@@ -25,7 +26,7 @@ class Shift(msgspec.Struct, frozen=True):
     becomes: str = ""
 
     def fits(self, line: str) -> bool:
-        """Whether the line is indented far enough."""
+        """Tell whether the line is indented far enough."""
         return self.converted(line).startswith(self.remove)
 
     def converted(self, line: str) -> str:
@@ -84,7 +85,8 @@ def shift_between(lines: Sequence[str], old_lines: Sequence[str], new_lines: Seq
 
 
 def _uniform(ours: list[str], theirs: list[str]) -> Shift | None:
-    """What all of their indentations have to lose and to get at the start."""
+    """Find the one change at the start of every indentation that turns theirs into ours; None when there is
+    none."""
     remove, add = _common_start(theirs), _common_start(ours)
     if any(mine[len(add) :] != other[len(remove) :] for mine, other in zip(ours, theirs, strict=True)):
         return None
@@ -104,8 +106,7 @@ def _common_start(texts: list[str]) -> str:
 
 
 def _other_kind(ours: list[str], quoted: list[str]) -> bool:
-    """Whether the file is indented with tabs here and the model indents with spaces, or the other way
-    round."""
+    """Tell whether one side is indented with tabs and the other with spaces."""
     mine, other = "".join(ours), "".join(quoted)
     return (mine[:1] == "\t" and other[:1] == " ") or (mine[:1] == " " and other[:1] == "\t")
 
@@ -119,7 +120,7 @@ def _levels(indents: list[str]) -> list[int]:
 
 
 def _units(ours: list[str], theirs: list[str], new: list[str]) -> Iterator[tuple[str, str]]:
-    """What a level may be as quoted and in the file, the likeliest first."""
+    """Yield pairs of indentation units, as quoted and in the file, the likeliest first."""
     quoted = [*theirs, *new]
     if any("\t" in indent for indent in quoted):
         if not any("\t" in indent for indent in ours) and not any(" " in indent for indent in quoted):

@@ -12,7 +12,7 @@ from buddy.agent.tool import ToolContext, ToolError, ToolResult, any_access, no_
 from buddy.tools.shell import ending_note, serves_inside, shown
 from buddy.workspace.jobs import Job, Jobs, JobStatus
 from buddy.workspace.output import from_character, whole_characters
-from buddy.workspace.terminal_job import Terminal
+from buddy.workspace.terminal_job import JobTerminal
 
 READ_BYTES = 50_000
 LONGEST_WAIT_S = 60.0
@@ -161,7 +161,7 @@ async def capture_pane(ctx: ToolContext, job: int) -> ToolResult:
     return ToolResult(text, Plain(f"screen of job {job}", screen))
 
 
-def _terminal(ctx: ToolContext, number: int) -> Terminal:
+def _terminal(ctx: ToolContext, number: int) -> JobTerminal:
     found = ctx.service(Jobs).get(number)
     if found.terminal is None:
         raise ToolError(_no_terminal(found))

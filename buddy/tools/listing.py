@@ -25,8 +25,7 @@ MAX_LOOKED_AT = 100_000
 
 
 class IgnoreRules(msgspec.Struct, frozen=True):
-    """What a listing leaves out, where the host decides it: real path and whether it is a folder →
-    ignored."""
+    """The host's ignore rules for listings. The arguments are a real path and whether it is a folder."""
 
     ignored: Callable[[str, bool], bool]
 
@@ -34,7 +33,7 @@ class IgnoreRules(msgspec.Struct, frozen=True):
 NO_RULES = IgnoreRules(lambda _path, _folder: False)
 
 
-class Entry(msgspec.Struct, frozen=True):
+class FolderEntry(msgspec.Struct, frozen=True):
     """One thing in a folder."""
 
     name: str
@@ -60,14 +59,14 @@ def list_folder(ctx: ToolContext, target: Located) -> ToolResult:
     return ToolResult("\n".join([where, *lines]), FileList(where, paths, len(entries)))
 
 
-def _entries(ctx: ToolContext, target: Located) -> tuple[list[Entry], int, bool]:
+def _entries(ctx: ToolContext, target: Located) -> tuple[list[FolderEntry], int, bool]:
     """The entries that are not ignored, how many are, and whether there are more than were looked at. A
     folder that is itself ignored was asked for by name: then nothing in it is left out."""
     own = IgnoreRules(IgnoreTree(ctx.service(Boundary).root).ignored)
     rules = cast(IgnoreRules, ctx.services.get(IgnoreRules, own))
     if rules.ignored(target.real, True):
         rules = NO_RULES
-    found: list[Entry] = []
+    found: list[FolderEntry] = []
     ignored = 0
     with os.scandir(target.real) as entries:
         for entry in entries:
@@ -80,21 +79,21 @@ def _entries(ctx: ToolContext, target: Located) -> tuple[list[Entry], int, bool]
     return found, ignored, False
 
 
-def _entry(entry: os.DirEntry[str]) -> Entry:
+def _entry(entry: os.DirEntry[str]) -> FolderEntry:
     try:
         status = entry.stat(follow_symlinks=False)
     except OSError:
-        return Entry(entry.name, "gone", 0)
+        return FolderEntry(entry.name, "gone", 0)
     if stat.S_ISLNK(status.st_mode):
-        return Entry(entry.name, f"link to {visible(os.readlink(entry.path))}", 0)
+        return FolderEntry(entry.name, f"link to {visible(os.readlink(entry.path))}", 0)
     if stat.S_ISDIR(status.st_mode):
-        return Entry(entry.name, "folder", 0)
+        return FolderEntry(entry.name, "folder", 0)
     if stat.S_ISREG(status.st_mode):
-        return Entry(entry.name, "file", status.st_size)
-    return Entry(entry.name, "special", 0)
+        return FolderEntry(entry.name, "file", status.st_size)
+    return FolderEntry(entry.name, "special", 0)
 
 
-def _line(entry: Entry) -> str:
+def _line(entry: FolderEntry) -> str:
     match entry.kind:
         case "folder":
             return f"{visible(entry.name)}/"

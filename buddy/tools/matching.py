@@ -1,4 +1,4 @@
-"""Where in a file the text a model quotes stands: five steps, the first with a match decides.
+"""Search for the text a model quotes in a file: five steps, the first with a match decides.
 
 1. exact; 2. blanks at line ends differ; 3. typography differs (quotes, dashes, no-break spaces); 4. the whole
 block is indented differently, by the same amount on every line; 5. the quoted text was copied from our
@@ -50,7 +50,7 @@ class Match(msgspec.Struct, frozen=True):
     shift: Shift = NO_SHIFT
 
 
-class Found(msgspec.Struct, frozen=True):
+class MatchedPlaces(msgspec.Struct, frozen=True):
     """All places of the deciding step, never empty. `old` and `new` are what was compared and what is to be
     put there (without line numbers in step 5; without the last newline where the file lacks it). `complete`:
     there are no more places."""
@@ -67,15 +67,15 @@ class Mismatch(Exception):
 
 
 class Quote(msgspec.Struct, frozen=True):
-    """What a model says stands in a file (`old`, not empty) and what is to stand there instead. `everywhere`:
-    at every place, which then do not overlap; otherwise one place is meant."""
+    """The text a model quotes from a file (`old`, not empty) and its replacement. `everywhere`: replace every
+    occurrence (occurrences do not overlap then); otherwise exactly one is meant."""
 
     old: str
     new: str
     everywhere: bool
 
 
-def find(text: str, quote: Quote) -> Found | None:
+def find(text: str, quote: Quote) -> MatchedPlaces | None:
     """The places in `text`, None when there is none in any step; where one is meant, no more than
     `MAX_PLACES` are looked for, overlapping ones included. Raises `Mismatch`."""
     exact = _exact(text, quote)
@@ -84,12 +84,12 @@ def find(text: str, quote: Quote) -> Found | None:
     return _tolerant(text, quote) or _composed_alike(text, quote) or _without_blank_edges(text, quote)
 
 
-def _exact(text: str, quote: Quote) -> Found | None:
+def _exact(text: str, quote: Quote) -> MatchedPlaces | None:
     places = tuple(Match(start, start + len(quote.old)) for start in _occurrences(text, quote.old, quote))
-    return Found("exact", places, quote.old, quote.new) if places else None
+    return MatchedPlaces("exact", places, quote.old, quote.new) if places else None
 
 
-def _tolerant(text: str, quote: Quote) -> Found | None:
+def _tolerant(text: str, quote: Quote) -> MatchedPlaces | None:
     """Try steps 2 to 5."""
     lines_stand = all(line.strip(BLANKS) in text for line in quote.old.split("\n"))
     return (
@@ -101,7 +101,8 @@ def _tolerant(text: str, quote: Quote) -> Found | None:
 
 
 def _occurrences(text: str, wanted: str, quote: Quote, *, shared: int = 0) -> Iterator[int]:
-    """Where `wanted` stands. `shared`: how many characters neighbours have in common without overlapping."""
+    """Yield the positions of `wanted`. `shared`: number of characters that neighbouring occurrences may have
+    in common and still not overlap."""
     step = len(wanted) - shared if quote.everywhere else 1
     at, count = text.find(wanted), 0
     while at >= 0 and (quote.everywhere or count < MAX_PLACES):
@@ -134,7 +135,7 @@ def _file_lines(text: str) -> list[str]:
 
 
 def line_starts(text: str) -> list[int]:
-    """Where each line begins."""
+    """Return the position at which each line begins."""
     ends = accumulate(map(len, text.split("\n")))
     starts = [0, *map(add, ends, counting(1))]
     starts.pop()
@@ -147,15 +148,15 @@ def _lines_span(text: str, starts: list[int], line: int, count: int, *, with_end
     return Match(starts[line], min(end, len(text)) if with_end else end - 1)
 
 
-def _fitted(found: list[tuple[Match, int, int]], step: Step, quote: Quote) -> Found | None:
-    return Found(step, tuple(match for match, _, _ in found), quote.old, quote.new) if found else None
+def _fitted(found: list[tuple[Match, int, int]], step: Step, quote: Quote) -> MatchedPlaces | None:
+    return MatchedPlaces(step, tuple(match for match, _, _ in found), quote.old, quote.new) if found else None
 
 
 def _block(old: str) -> str:
     return old.removesuffix("\n")
 
 
-def _without_trailing_blanks(text: str, quote: Quote) -> Found | None:
+def _without_trailing_blanks(text: str, quote: Quote) -> MatchedPlaces | None:
     keyed = _without_ends(_file_lines(text))
     old_key = _without_ends(_block(quote.old).split("\n"))
     return _fitted(_whole_lines(text, keyed, old_key, quote), "trailing blanks", quote)
@@ -165,23 +166,23 @@ def _without_ends(lines: list[str]) -> list[str]:
     return [line.rstrip(BLANKS) for line in lines]
 
 
-def _without_typography(text: str, quote: Quote) -> Found | None:
+def _without_typography(text: str, quote: Quote) -> MatchedPlaces | None:
     if text.isascii() and quote.old.isascii():
         return None
     return _as_compared(text, text.translate(TYPOGRAPHY), quote.old.translate(TYPOGRAPHY), quote)
 
 
-def _as_compared(text: str, plain: str, wanted: str, quote: Quote) -> Found | None:
+def _as_compared(text: str, plain: str, wanted: str, quote: Quote) -> MatchedPlaces | None:
     """Find `wanted` in `plain`, which is `text` character by character. The end of a file without final
     newline counts as a line end: an equal block there is a second place."""
     if wanted.endswith("\n") and not plain.endswith("\n"):
         plain += "\n"
     places = _occurrences(plain, wanted, quote)
     matches = tuple(Match(at, min(at + len(wanted), len(text))) for at in places)
-    return Found("typography", matches, quote.old, quote.new) if matches else None
+    return MatchedPlaces("typography", matches, quote.old, quote.new) if matches else None
 
 
-def _indented(text: str, quote: Quote) -> Found | None:
+def _indented(text: str, quote: Quote) -> MatchedPlaces | None:
     old_lines, new_lines = _block(quote.old).split("\n"), quote.new.split("\n")
     keyed = [line.strip(BLANKS) for line in _file_lines(text)]
     places: list[tuple[Match, int, int]] = []
@@ -226,7 +227,7 @@ def _check_shifted(shift: Shift, quote: Quote) -> None:
         )
 
 
-def _without_numbers(text: str, quote: Quote) -> Found | None:
+def _without_numbers(text: str, quote: Quote) -> MatchedPlaces | None:
     block = _block(quote.old)
     keyed: list[str] = []
     for form in FORMS:
@@ -254,8 +255,8 @@ def _new_without_numbers(new: str, copied: Copied | None) -> str:
     return new
 
 
-def _composed_alike(text: str, quote: Quote) -> Found | None:
-    """What is the same to a reader and to Unicode: é in one character or in two."""
+def _composed_alike(text: str, quote: Quote) -> MatchedPlaces | None:
+    """Find the quote under another Unicode composition: é as one character or as two."""
     if text.isascii() or quote.old.isascii():
         return None
     for form in ("NFC", "NFD"):
@@ -269,7 +270,7 @@ def _composed_alike(text: str, quote: Quote) -> Found | None:
     return None
 
 
-def _without_blank_edges(text: str, quote: Quote) -> Found | None:
+def _without_blank_edges(text: str, quote: Quote) -> MatchedPlaces | None:
     """Whole lines, without the blank lines the quote has before and behind them, which the new text then does
     not bring either."""
     old, head, tail = _without_edges(quote.old, len(quote.old), len(quote.old))

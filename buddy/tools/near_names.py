@@ -1,4 +1,4 @@
-"""What to say when a file is not there: names like it, nearby and elsewhere."""
+"""Sentences about a missing file: similar names, nearby and elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tools a model is offered. Pure."""
+"""Selection of the tools a model is offered. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ PATCHERS = pattern(r"(?:^|/)(?:gpt-5|gpt-6|codex|o3|o4)|codex", re.IGNORECASE)
 
 
 def prefers_patches(model: str) -> bool:
-    """Whether a model, by the name that is sent or litellm's, was trained on `apply_patch`."""
+    """Tell whether a model, by the name that is sent or litellm's, was trained on `apply_patch`."""
     return PATCHERS().search(model) is not None
 
 
 def is_offered(tool: Tool, model: str, only: Collection[str] | None, never: Collection[str]) -> bool:
-    """Whether a model gets this tool. `only`: the names chosen for a subagent, None for all."""
+    """Tell whether a model gets this tool. `only`: the names chosen for a subagent, None for all."""
     other = "edit_file" if prefers_patches(model) else "apply_patch"
     if tool.name == other or tool.name in never:
         return False

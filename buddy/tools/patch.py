@@ -13,7 +13,7 @@ from buddy.agent.counting import counted
 from buddy.agent.display import Diff
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Located
-from buddy.tools.changing import FileChange, Loader, Plan, change, existing, preview
+from buddy.tools.changing import ChangePlan, FileChange, Loader, change, existing, preview
 from buddy.tools.edited_regions import summary
 from buddy.tools.elision import refuse_elided
 from buddy.tools.patch_apply import patched
@@ -40,7 +40,7 @@ from buddy.tools.write import (
     require_not_taken_away,
 )
 from buddy.workspace.content import decode, line_count
-from buddy.workspace.files import Loaded
+from buddy.workspace.files import LoadedFile
 from buddy.workspace.linediff import compared
 from buddy.workspace.undo import UndoLog
 from buddy.workspace.views import FileViews, changed_lines
@@ -56,13 +56,13 @@ def _sections(patch: str) -> tuple[Section, ...]:
     return parse_patch(text)
 
 
-class _Planner:
+class _PatchPlanner:
     """Plans all sections; used by the preview and by the write alike."""
 
     def __init__(self, sections: tuple[Section, ...]) -> None:
         self._sections = sections
 
-    def __call__(self, ctx: ToolContext, targets: Sequence[Located], loader: Loader) -> Plan:
+    def __call__(self, ctx: ToolContext, targets: Sequence[Located], loader: Loader) -> ChangePlan:
         named = {target.given: target for target in targets}
         _refuse_twice(self._sections, named)
         changes: list[FileChange] = []
@@ -71,7 +71,7 @@ class _Planner:
             made, text = self._section(ctx, section, named, loader)
             changes.extend(made)
             told.append(text)
-        return Plan(tuple(changes), "\n".join(told))
+        return ChangePlan(tuple(changes), "\n".join(told))
 
     def _section(
         self, ctx: ToolContext, section: Section, named: dict[str, Located], loader: Loader
@@ -119,7 +119,7 @@ def _refuse_link(target: Located, instead: str) -> None:
         )
 
 
-def _refuse_other_content(target: Located, before: Loaded, section: DeleteFile) -> None:
+def _refuse_other_content(target: Located, before: LoadedFile, section: DeleteFile) -> None:
     """Raise `ToolError` where a diff says what the file holds that goes, and it holds something else."""
     content = decode(before.data)
     if section.lines is None or content is None:
@@ -136,7 +136,7 @@ def _refuse_other_content(target: Located, before: Loaded, section: DeleteFile) 
 
 
 def _added(
-    ctx: ToolContext, target: Located, before: Loaded | None, content: str
+    ctx: ToolContext, target: Located, before: LoadedFile | None, content: str
 ) -> tuple[list[FileChange], str]:
     if before is not None and before.data:
         require_known(target, before, ctx.service(FileViews).get(target.real), "replacing it whole")
@@ -149,7 +149,7 @@ def _added(
     return [FileChange(target, before, data, whole=True)], text
 
 
-def _updated(ctx: ToolContext, target: Located, before: Loaded, section: UpdateFile) -> tuple[bytes, str]:
+def _updated(ctx: ToolContext, target: Located, before: LoadedFile, section: UpdateFile) -> tuple[bytes, str]:
     content = decode(before.data)
     if content is None:
         if section.hunks:
@@ -179,7 +179,7 @@ def _updated(ctx: ToolContext, target: Located, before: Loaded, section: UpdateF
 def _moved(
     ctx: ToolContext,
     source: Located,
-    before: Loaded,
+    before: LoadedFile,
     after: bytes,
     text: str,
     target: Located,
@@ -204,7 +204,7 @@ def _access(arguments: Any) -> Access:
 
 def _preview(ctx: ToolContext, arguments: Any) -> Diff:
     sections = _sections(arguments.patch)
-    return preview(ctx, patch_paths(sections), _Planner(sections))
+    return preview(ctx, patch_paths(sections), _PatchPlanner(sections))
 
 
 @tool(
@@ -226,5 +226,5 @@ async def apply_patch(
     not unique. Hunks stand in the order of the file.
     """
     sections = _sections(patch)
-    text, diff = await change(ctx, "apply_patch", patch_paths(sections), _Planner(sections))
+    text, diff = await change(ctx, "apply_patch", patch_paths(sections), _PatchPlanner(sections))
     return ToolResult(text, diff)

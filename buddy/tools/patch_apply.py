@@ -132,7 +132,8 @@ def patched(content: Content, hunks: Sequence[Hunk], shown: str) -> Patched:
 
 
 def _is_open(last: Sequence[Hunk], *, was_open: bool) -> bool:
-    """Whether the new last line has no line end. `last`: the hunks that reach the end of the file."""
+    """Tell whether the file's new last line has no line end. `last`: the hunks that reach the end of the
+    file."""
     if any(hunk.open_end for hunk in last):
         return True
     if not was_open:
@@ -212,7 +213,7 @@ def _anchored(keys: _Keys, anchor: str, start: int) -> int | None:
 
 
 def _goes_on(line: str, begin: str) -> bool:
-    """Whether a line starts with these whole words."""
+    """Tell whether a line starts with these whole words."""
     return line.startswith(begin) and not (_is_word(begin[-1]) and _is_word(line[len(begin)]))
 
 
@@ -341,9 +342,9 @@ def _new_lines(lines: Sequence[Line], at: int, hunk: Hunk, line_end: str) -> tup
 
 
 def _shift_at(lines: Sequence[Line], at: int, hunk: Hunk) -> Shift | None:
-    """How the file's indentation differs from the hunk's, None when its lines are nested in another way. A
-    context line that is one space short has lost its sign; a hunk without any indentation has lost that, and
-    the removed lines say where the added ones go."""
+    """Return the difference between the file's indentation and the hunk's, None when the lines are nested
+    differently. A context line that is one space short has lost its sign; a hunk without any indentation gets
+    it from the removed lines."""
     ours = [lines[at + n][0] for n in range(len(hunk.old))]
     signs = [sign for sign, _ in hunk.lines if sign != "+"]
     theirs = [

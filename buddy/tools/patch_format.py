@@ -45,7 +45,7 @@ class Hunk(msgspec.Struct, frozen=True):
 
     @property
     def old(self) -> tuple[str, ...]:
-        """What stands in the file."""
+        """The hunk's lines as they should be in the file: context and removed lines."""
         return tuple(text for sign, text in self.lines if sign != "+")
 
 
@@ -128,7 +128,7 @@ def unwrapped(text: str) -> str:
 
 
 def between_markers(text: str) -> str:
-    """What stands between the two markers of a patch; all of it where they are missing."""
+    """Return the text between the two markers of a patch; all of it where they are missing."""
     first, _, rest = text.strip().partition("\n")
     inside, _, last = rest.rpartition("\n")
     return inside if (first.strip(), last.strip()) == (_BEGIN, _END) else text

@@ -25,7 +25,7 @@ _MAX_WORDS = 200
 
 
 def is_unified(text: str) -> bool:
-    """Whether a text is a unified diff, perhaps with words before it, not a patch with markers."""
+    """Tell whether a text is a unified diff, perhaps after some prose, and not a patch with markers."""
     return _first_header(text.split("\n", _MAX_WORDS)) is not None
 
 
@@ -39,16 +39,16 @@ def _first_header(lines: list[str]) -> int | None:
 
 
 def _names_file(lines: list[str], at: int) -> bool:
-    """Whether the two lines that name a file stand here."""
+    """Tell whether the two lines that name a file begin here."""
     return lines[at].startswith("--- ") and at + 1 < len(lines) and lines[at + 1].startswith("+++ ")
 
 
 def parse_unified(text: str) -> tuple[Section, ...]:
     """The sections of a unified diff. Raises `ToolError` that names the line."""
-    return _Reader(text.replace("\r\n", "\n").strip("\n").split("\n")).sections()
+    return _PatchReader(text.replace("\r\n", "\n").strip("\n").split("\n")).sections()
 
 
-class _Reader:
+class _PatchReader:
     """Reads the lines once, from top to bottom."""
 
     def __init__(self, lines: list[str]) -> None:
@@ -86,13 +86,13 @@ class _Reader:
         return self._made(old, new, self._hunks())
 
     def _signed(self) -> bool:
-        """Whether the end of a mail is reached: two dashes and git's version."""
+        """Tell whether only a mail signature is left: two dashes and git's version."""
         rest = self._lines[self._at :]
         return len(rest) == 2 and rest[0].rstrip() == "--" and _VERSION().match(rest[1]) is not None
 
     def _git_headers(self, old: str, new: str) -> tuple[tuple[str, str], bool]:
-        """What git says between its first line and the file names: new and deleted files, and renames (true
-        where there is one)."""
+        """Parse git's header lines before the file names; return the two names, corrected for new and deleted
+        files, and whether it is a rename."""
         renamed = False
         while self._at < len(self._lines) and not self._starts("--- ", "diff --git ", "@@"):
             line = self._lines[self._at]

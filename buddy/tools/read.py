@@ -23,14 +23,14 @@ from buddy.tools.read_pictures import picture
 from buddy.tools.read_text import (
     MAX_LINES,
     MAX_WHOLE_BYTES,
-    Page,
+    FilePage,
     numbered,
     page_of_file,
     page_of_text,
     position,
 )
 from buddy.workspace.content import BINARY_PROBE_BYTES, UTF_16_BOMS, Content, decode, is_binary
-from buddy.workspace.files import Loaded, explained, open_to_read, stamp_of, status_of
+from buddy.workspace.files import LoadedFile, explained, open_to_read, stamp_of, status_of
 from buddy.workspace.locks import in_thread
 from buddy.workspace.views import FileViews, ShownLines, View
 
@@ -94,7 +94,7 @@ def _read(ctx: ToolContext, path: str, offset: int, limit: int) -> ToolResult:
                     return _answer(page, target, offset, "")
             # Asked for its size and not for the limit: that much memory would be set aside first.
             data = _whole(file.read(min(status.st_size + BINARY_PROBE_BYTES, MAX_PARSED_BYTES + 1)), target)
-    loaded = Loaded(data, stat.S_IMODE(status.st_mode), stamp_of(status), status.st_nlink)
+    loaded = LoadedFile(data, stat.S_IMODE(status.st_mode), stamp_of(status), status.st_nlink)
     return _of_kind(ctx, target, loaded, kind, offset, limit)
 
 
@@ -119,7 +119,7 @@ def _binary(target: Located, size: int) -> ToolError:
 
 
 def _of_kind(
-    ctx: ToolContext, target: Located, loaded: Loaded, kind: Kind, offset: int, limit: int
+    ctx: ToolContext, target: Located, loaded: LoadedFile, kind: Kind, offset: int, limit: int
 ) -> ToolResult:
     match kind:
         case "text":
@@ -143,7 +143,7 @@ def _of_kind(
 _NAMED: dict[Kind, str] = {"office": "an Office document", "archive": "an archive", "program": "a program"}
 
 
-def _notebook(ctx: ToolContext, target: Located, loaded: Loaded, offset: int, limit: int) -> ToolResult:
+def _notebook(ctx: ToolContext, target: Located, loaded: LoadedFile, offset: int, limit: int) -> ToolResult:
     """The cells; of what is named like a notebook and is none the lines, so that it can be repaired."""
     try:
         cells = notebook_text(loaded.data)
@@ -162,7 +162,7 @@ def _notebook(ctx: ToolContext, target: Located, loaded: Loaded, offset: int, li
 
 
 def _text(
-    ctx: ToolContext, target: Located, loaded: Loaded, offset: int, limit: int, remark: str = ""
+    ctx: ToolContext, target: Located, loaded: LoadedFile, offset: int, limit: int, remark: str = ""
 ) -> ToolResult:
     content = decode(loaded.data)
     if content is None:
@@ -180,15 +180,17 @@ def _text(
     return _answer(page, target, offset, _remark(content) + remark)
 
 
-def _seen_already(view: View, loaded: Loaded, page: Page) -> bool:
-    """Whether the model has these lines already. Asked for a second time it gets them: it may not find them
-    any more."""
+def _seen_already(view: View, loaded: LoadedFile, page: FilePage) -> bool:
+    """Tell whether the model already has these lines. A second request for the same lines returns them
+    anyway: the model may no longer find them."""
     if not page.lines or view.digest != loaded.digest or view.answered == (page.first, page.last):
         return False
     return any(first <= page.first and page.last <= last for first, last in view.shown)
 
 
-def _remember(views: FileViews, target: Located, loaded: Loaded, content: Content, page: Page) -> None:
+def _remember(
+    views: FileViews, target: Located, loaded: LoadedFile, content: Content, page: FilePage
+) -> None:
     total = page.total or 0
     if page.lines or total == 0:
         last = page.last if page.lines else 0
@@ -204,21 +206,21 @@ def _remark(content: Content) -> str:
     return f"\n[{', '.join(odd)}; kept when the file is edited]" if odd else ""
 
 
-def _answer(page: Page, target: Located, offset: int, remark: str) -> ToolResult:
+def _answer(page: FilePage, target: Located, offset: int, remark: str) -> ToolResult:
     where = position(page, target.shown, offset)
     body = numbered(page)
     text = f"{body}\n{where}{remark}" if body else f"{where}{remark}"
     return ToolResult(text, Plain(where.strip("[]"), "\n".join(page.lines)))
 
 
-def _office(loaded: Loaded, target: Located, offset: int, limit: int) -> ToolResult:
+def _office(loaded: LoadedFile, target: Located, offset: int, limit: int) -> ToolResult:
     from buddy.tools.read_office import office_text  # archives and XML cost 8 ms at every start
 
     page = page_of_text(office_text(loaded.data, target.shown), offset, limit)
     return _answer(page, target, offset, "\nThis is its text; the file itself is an Office document.")
 
 
-def _pages(loaded: Loaded, target: Located, offset: int) -> ToolResult:
+def _pages(loaded: LoadedFile, target: Located, offset: int) -> ToolResult:
     from buddy.tools.read_pdf import pdf_pages  # only needed where there is a PDF, and imports what costs
 
     pages = pdf_pages(loaded.data, target.shown, offset)

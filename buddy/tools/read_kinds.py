@@ -28,8 +28,8 @@ class NotANotebook(Exception):
 
 
 def kind_of(head: bytes, name: str) -> Kind:
-    """What a file is, from its first bytes; the name only tells notebooks apart. Where a picture's or an
-    archive's first letters may as well begin a text (`GIF89a`, `BZh`), what follows decides."""
+    """Classify a file by its first bytes; only notebooks are recognised by name. Where the signature of a
+    picture or an archive may also begin a text (`GIF89a`, `BZh`), the bytes after it decide."""
     with_nul = b"\0" in head
     if media_type_of(head) and not (head.isascii() and not with_nul and len(head) > _MAX_MARK_BYTES):
         return "image"

@@ -35,7 +35,7 @@ _IMAGES: tuple[tuple[bytes, str], ...] = (
 )
 
 
-class Picture(msgspec.Struct, frozen=True):
+class EncodedPicture(msgspec.Struct, frozen=True):
     """A picture ready to send, and one line about it."""
 
     image: Image
@@ -56,7 +56,7 @@ def png_size(data: bytes) -> tuple[int, int] | None:
     return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
 
 
-def picture(data: bytes, shown: str) -> Picture:
+def picture(data: bytes, shown: str) -> EncodedPicture:
     """A picture, made smaller where it is large. Raises `ToolError` when it cannot be sent."""
     pillow = optional("PIL.Image")
     media_type, before = media_type_of(data), len(data)
@@ -76,7 +76,7 @@ def picture(data: bytes, shown: str) -> Picture:
                 "shell command."
             )
     encoded = base64.b64encode(data).decode("ascii")
-    return Picture(Image(media_type, encoded), f"{shown}: {media_type}, {len(data):,} bytes{note}")
+    return EncodedPicture(Image(media_type, encoded), f"{shown}: {media_type}, {len(data):,} bytes{note}")
 
 
 def _checked(pillow: Any, data: bytes, media_type: str, shown: str) -> tuple[bytes, str, str]:

@@ -20,7 +20,7 @@ MAX_COUNTED_BYTES = 2_000_000_000
 """Lines of larger files are not counted to the end: that takes seconds."""
 
 
-class Page(msgspec.Struct, frozen=True):
+class FilePage(msgspec.Struct, frozen=True):
     """Some lines of a file. `first` is the number of the first one (0 when that is not known, or there are
     none); `total` is None when it was not counted. `cut`: lines were too long to be shown whole."""
 
@@ -35,7 +35,7 @@ class Page(msgspec.Struct, frozen=True):
         return self.first + len(self.lines) - 1
 
 
-def page_of_text(text: str, offset: int, limit: int) -> Page:
+def page_of_text(text: str, offset: int, limit: int) -> FilePage:
     """Lines of a text that is in memory. `offset` counts from 1; a negative one from the end."""
     lines = text.split("\n")
     if not lines[-1]:
@@ -45,7 +45,7 @@ def page_of_text(text: str, offset: int, limit: int) -> Page:
     return _page(lines[start : start + limit], start + 1, total)
 
 
-def _page(lines: list[str], first: int, total: int | None, *, broken_off: bool = False) -> Page:
+def _page(lines: list[str], first: int, total: int | None, *, broken_off: bool = False) -> FilePage:
     """`broken_off`: of the last one of these lines there is more than was read."""
     kept: list[str] = []
     size = cut = 0
@@ -59,10 +59,10 @@ def _page(lines: list[str], first: int, total: int | None, *, broken_off: bool =
         if size > MAX_BYTES and kept:
             break
         kept.append(shown)
-    return Page(tuple(kept), first if kept else 0, total, cut)
+    return FilePage(tuple(kept), first if kept else 0, total, cut)
 
 
-def page_of_file(file: BinaryIO, size: int, offset: int, limit: int) -> Page:
+def page_of_file(file: BinaryIO, size: int, offset: int, limit: int) -> FilePage:
     """Lines of a file too big to hold: only the wanted part is kept in memory."""
     page = _tail(file, size, -offset, limit) if offset < 0 else _from_start(file, size, offset, limit)
     if page.first == 1 and page.lines[0].startswith("\ufeff"):
@@ -70,12 +70,12 @@ def page_of_file(file: BinaryIO, size: int, offset: int, limit: int) -> Page:
     return page
 
 
-def _from_start(file: BinaryIO, size: int, offset: int, limit: int) -> Page:
+def _from_start(file: BinaryIO, size: int, offset: int, limit: int) -> FilePage:
     start = max(0, offset - 1)
     file.seek(0)
     position = _skip_lines(file, start)
     if position is None:
-        return Page((), 0, _count_lines(file, size), 0)
+        return FilePage((), 0, _count_lines(file, size), 0)
     file.seek(position)
     lines, broken_off = _take_lines(file, limit)
     return _page(lines, start + 1, _count_lines(file, size), broken_off=broken_off)
@@ -132,7 +132,7 @@ def _count_lines(file: BinaryIO, size: int) -> int | None:
     return count + (last != b"\n")
 
 
-def _tail(file: BinaryIO, size: int, wanted: int, limit: int) -> Page:
+def _tail(file: BinaryIO, size: int, wanted: int, limit: int) -> FilePage:
     """The last lines, found from the end where that is not too far."""
     file.seek(max(0, size - 1))
     ends = file.read(1) == b"\n"
@@ -162,15 +162,15 @@ def _tail(file: BinaryIO, size: int, wanted: int, limit: int) -> Page:
     return _page(kept, 0 if total is None else max(1, total - wanted + 1), total)
 
 
-def numbered(page: Page) -> str:
+def numbered(page: FilePage) -> str:
     """The lines as the model reads them: number, tab, text."""
     if not page.first:
         return "\n".join(f"     ?\t{line}" for line in page.lines)
     return "\n".join(f"{page.first + at:>6}\t{line}" for at, line in enumerate(page.lines))
 
 
-def position(page: Page, shown: str, offset: int) -> str:
-    """Where the lines are in the file, and how to get the next ones."""
+def position(page: FilePage, shown: str, offset: int) -> str:
+    """Describe the lines' position in the file, and how to get the next ones."""
     total = "many" if page.total is None else f"{page.total:,}"
     if not page.lines:
         if page.total == 0:

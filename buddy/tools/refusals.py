@@ -1,4 +1,4 @@
-"""What a model reads when an edit cannot be made: always with what it needs to make the next call right.
+"""Messages to the model when an edit cannot be made, always with what it needs to get the next call right.
 
 Nearest text is found by votes: every word of the quoted text that stands in the file votes for the place
 where the quoted text would begin. Cheap, bounded, and only ever shown, never written.
@@ -103,8 +103,8 @@ def _head(lines: list[str]) -> str:
 
 
 def _left_out(lines: list[str], quoted: list[str], first: int, after: int) -> tuple[list[str], list[str]]:
-    """What stands around the nearest text, back to the first quoted line and on to the last one, where these
-    are near: the lines between were left out."""
+    """Return the lines between the nearest text and the first or last quoted line, where that is near: the
+    model left them out of its quote."""
     most = MAX_SHOWN_LINES - (after - first)
     head, tail = quoted[0].strip(), quoted[-1].strip()
     above = [line.strip() for line in reversed(lines[max(0, first - most) : first])]
@@ -142,7 +142,7 @@ def _without_fence(lines: list[str]) -> str:
 
 
 def _without_signs(lines: list[str]) -> str:
-    """What a diff says was there before."""
+    """Return the old text from lines of a diff; "" when they are none."""
     there = [line for line in lines if not line.startswith(("+", "@@"))]
     signed = all(line[:1] in {"-", " ", ""} for line in there) and any(line[:1] == "-" for line in there)
     return "\n".join(line[1:] for line in there) if signed else ""
@@ -198,7 +198,7 @@ def _nearest(text: str, old: str) -> int | None:
 
 
 def _alike(text: str, starts: list[int], old_lines: list[str], first: int) -> int:
-    """How many signs the lines from `first` on share with the quoted ones, at their starts and ends."""
+    """Count the characters the lines from `first` on share with the quoted ones, at their starts and ends."""
     shared = 0
     for begin, old in zip(
         starts[max(0, first) :], old_lines[max(0, -first) :][:MAX_SHOWN_LINES], strict=False
@@ -254,6 +254,6 @@ def ambiguous(text: str, matches: Sequence[Match], shown: str, most: int) -> str
 
 
 def stale(shown: str, changes: tuple[str, ...], *, whole: bool) -> str:
-    """What changed since the task saw the file."""
+    """Describe the changes to a file since the task read it."""
     more = "" if whole else "\n… (more; read it again)"
     return f"{shown} changed since you read it:\n" + "\n".join(changes) + more

@@ -14,7 +14,7 @@ from buddy.safety.paths import Boundary, locate
 from buddy.tools.shell import ending_note, runs_in, shown
 from buddy.workspace.approved import confinement_of
 from buddy.workspace.limits import NO_LIMITS, ProcessLimits
-from buddy.workspace.processes import ChildProcesses, Finished, Request
+from buddy.workspace.processes import ChildProcesses, CommandRequest, FinishedCommand
 from buddy.workspace.progress import ProgressFeed
 from buddy.workspace.suite_results import ResultReader, SuiteCounts
 from buddy.workspace.suites import ENVIRONMENT, Suite, SuiteName, find_suite
@@ -72,7 +72,7 @@ async def run_tests(
     limit_s = min(timeout, LONGEST_S) if timeout > 0 else LONGEST_S
     try:
         done = await children.run(
-            Request(suite.argv, folder, ctx.task_id, env=ENVIRONMENT, confinement=confinement_of(ctx)),
+            CommandRequest(suite.argv, folder, ctx.task_id, env=ENVIRONMENT, confinement=confinement_of(ctx)),
             timeout_s=limit_s,
             cancelled=ctx.cancelled,
             listener=listen,
@@ -91,7 +91,7 @@ def _folder(boundary: Boundary, cwd: str) -> str:
     return located.real
 
 
-def _result(suite: Suite, done: Finished, counts: SuiteCounts, limits: ProcessLimits) -> ToolResult:
+def _result(suite: Suite, done: FinishedCommand, counts: SuiteCounts, limits: ProcessLimits) -> ToolResult:
     summary = summary_line(suite.name, done, counts, limits)
     failures = "".join(f"  {name}\n" for name in counts.failures[:NAMED_FAILURES])
     more = len(counts.failures) - NAMED_FAILURES
@@ -107,7 +107,9 @@ def _result(suite: Suite, done: Finished, counts: SuiteCounts, limits: ProcessLi
     return ToolResult(f"{summary}\n{listed}\n{done.text}", display, ok=done.ok, blocked=done.blocked)
 
 
-def summary_line(name: str, done: Finished, counts: SuiteCounts, limits: ProcessLimits = NO_LIMITS) -> str:
+def summary_line(
+    name: str, done: FinishedCommand, counts: SuiteCounts, limits: ProcessLimits = NO_LIMITS
+) -> str:
     """The outcome in one line."""
     said = f"{counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped"
     if not counts.known:

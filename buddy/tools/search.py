@@ -13,17 +13,17 @@ from msgspec import Meta
 
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, Located, is_beneath
-from buddy.safety.protected import Places, is_plain_name, secret_reason
+from buddy.safety.protected import ProtectedPlaces, is_plain_name, secret_reason
 from buddy.tools.changing import located
 from buddy.tools.near_names import missing
-from buddy.tools.search_text import Answer, Asked, rendered
+from buddy.tools.search_text import Asked, SearchScope, rendered
 from buddy.workspace.files import status_of
 from buddy.workspace.globs import below, glob_matcher
 from buddy.workspace.ignore import IgnoreTree
 from buddy.workspace.processes import ChildProcesses
 from buddy.workspace.search_extract import Found, nothing
 from buddy.workspace.search_pattern import SearchPattern, prepare
-from buddy.workspace.search_run import Corpus, SearchRun, SearchSettings, Wanted, find, stoppable
+from buddy.workspace.search_run import Corpus, SearchLimits, SearchRun, SearchSettings, find, stoppable
 from buddy.workspace.search_tokens import PatternError
 from buddy.workspace.walk import Walked, walk
 
@@ -34,8 +34,8 @@ IGNORED_S = 0.5
 """Spent at most on counting what ignored files hold."""
 
 
-class Place(msgspec.Struct, frozen=True):
-    """What a search looks at. `prefix` is what paths are shown with; `walked` also tells what was left out;
+class SearchPlace(msgspec.Struct, frozen=True):
+    """Files a search covers. `prefix` is put before displayed paths; `walked` also lists what was left out;
     `named` is True for one file."""
 
     located: Located
@@ -60,7 +60,7 @@ def search_run(ctx: ToolContext) -> SearchRun:
 
 def place_of(
     ctx: ToolContext, path: str, wanted: Callable[[str], bool] | None, stopped: Callable[[], bool]
-) -> Place:
+) -> SearchPlace:
     """The files to search. Raises `ToolError`."""
     boundary = ctx.service(Boundary)
     target = located(ctx, path)
@@ -72,7 +72,7 @@ def place_of(
             raise ToolError(f"{target.shown} is neither a file nor a folder; nothing in it can be searched")
         top, name = os.path.split(target.real)
         corpus = Corpus(top, (name,))
-        return Place(target, _prefix(boundary, top), corpus, Walked(files=[name]), (), named=True)
+        return SearchPlace(target, _prefix(boundary, top), corpus, Walked(files=[name]), (), named=True)
     rules = IgnoreTree(boundary.root)
     ruled = not rules.ignored(target.real, True)
     found = walk(target.real, rules if ruled else None, stopped)
@@ -85,13 +85,13 @@ def place_of(
         left_out = frozenset(secret)
         names = [name for name in names if name not in left_out]
     corpus = Corpus(target.real, tuple(names))
-    return Place(target, prefix, corpus, found, secret, named=False)
+    return SearchPlace(target, prefix, corpus, found, secret, named=False)
 
 
 def secrets_among(boundary: Boundary, top: str, names: list[str]) -> list[str]:
     """The paths that look like secret files: never searched unless named. Where names alone decide, each
     folder is judged once and most names at a glance: judging every path would cost as much as the walk."""
-    places = Places(boundary.home, boundary.own, boundary.trees)
+    places = ProtectedPlaces(boundary.home, boundary.own, boundary.trees)
     if _place_matters(boundary, top) or secret_reason(f"{top}/x", places):
         return [name for name in names if secret_reason(f"{top}/{name}", places)]
     plain = {"": True}
@@ -116,8 +116,8 @@ def secrets_among(boundary: Boundary, top: str, names: list[str]) -> list[str]:
 
 
 def _place_matters(boundary: Boundary, top: str) -> bool:
-    """Whether a file below may be secret for where it is, not only for a name on the way to it: at home, and
-    outside of the workspace."""
+    """Tell whether the location of a folder can make a file in it secret, apart from the names on the way to
+    it: in the home folder, and outside the workspace."""
     root, home = boundary.root, boundary.home
     if not is_beneath(top, root) or is_beneath(home, root):
         return True
@@ -125,7 +125,7 @@ def _place_matters(boundary: Boundary, top: str) -> bool:
 
 
 def _prefix(boundary: Boundary, folder: str) -> str:
-    """What stands before a path below a folder, so that it can be given to other tools."""
+    """Return the prefix that makes a path below a folder usable in other tools."""
     if folder == boundary.cwd:
         return ""
     if is_beneath(folder, boundary.root) or is_beneath(boundary.cwd, folder):
@@ -142,7 +142,7 @@ def checked_pattern(pattern: str, *, literal: bool, ignore_case: bool, multiline
 
 
 def wanted_names(glob: str, cwd: str) -> Callable[[str], bool] | None:
-    """Which paths a glob below `cwd` lets through; "!…" lets the others through; None: all."""
+    """Return a predicate for the paths a glob below `cwd` selects; "!…" selects all others; None: all."""
     if not glob:
         return None
     if glob.startswith("!"):
@@ -213,24 +213,24 @@ async def grep(
     if not found.total and place.walked.ignored:
         ignored = await _in_ignored(ctx, run, prepared, place, wanted)
     asked = Asked(pattern, glob, kind, limit, offset, context)
-    answer = Answer(asked, place.located.shown, place.prefix, place.corpus, place.walked, place.secret)
+    answer = SearchScope(asked, place.located.shown, place.prefix, place.corpus, place.walked, place.secret)
     return await stoppable(run, lambda _stopped: rendered(answer, found, ignored))
 
 
-def _wanted(mode: str, first: int, last: int) -> Wanted:
+def _wanted(mode: str, first: int, last: int) -> SearchLimits:
     if mode == "content":
-        return Wanted(first, last, max(last, MAX_COUNTED))
-    return Wanted(once=mode == "files")
+        return SearchLimits(first, last, max(last, MAX_COUNTED))
+    return SearchLimits(once=mode == "files")
 
 
 async def _in_ignored(
     ctx: ToolContext,
     run: SearchRun,
     pattern: SearchPattern,
-    place: Place,
+    place: SearchPlace,
     wanted: Callable[[str], bool] | None,
 ) -> Found:
-    """What the files that were left out hold: only counted, in little time."""
+    """Count the matches in ignored files, within a short time limit."""
     deadline = min(run.deadline, time.monotonic() + IGNORED_S)
     run = msgspec.structs.replace(run, deadline=deadline)
     top = place.corpus.top
@@ -251,7 +251,7 @@ async def _in_ignored(
     names, whole = await stoppable(run, work)
     try:
         corpus = Corpus(top, names)
-        found = await find(run, pattern, corpus, Wanted(enough=MAX_COUNTED))
+        found = await find(run, pattern, corpus, SearchLimits(enough=MAX_COUNTED))
     except ToolError:  # too slow for the little time: then it is told that they were not searched
         return nothing(done=False)
     return found._replace(done=found.done and whole)

@@ -24,7 +24,7 @@ NAMED = 5
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What the call wants."""
+    """Parameters of a search call."""
 
     pattern: str
     glob: str
@@ -34,8 +34,8 @@ class Asked(msgspec.Struct, frozen=True):
     context: int | None
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """What a search was about: `shown` names the place, `prefix` stands before paths."""
+class SearchScope(msgspec.Struct, frozen=True):
+    """Context for rendering a search result: `shown` names the place, `prefix` stands before paths."""
 
     asked: Asked
     shown: str
@@ -49,7 +49,7 @@ class Answer(msgspec.Struct, frozen=True):
         return visible(self.prefix + name)
 
 
-def rendered(answer: Answer, found: Found, ignored: Found) -> ToolResult:
+def rendered(answer: SearchScope, found: Found, ignored: Found) -> ToolResult:
     """Text and display. Reads the files of the matches again for the lines around them."""
     notes = _notes(answer, found, ignored)
     if not found.total:
@@ -91,7 +91,7 @@ def _position(asked: Asked, upto: int, total: int, found: Found) -> str:
     return f"shown {asked.offset + 1:,}–{upto:,} of {least}{total:,} {unit}{rest}{hint}{more}"
 
 
-def _nothing(answer: Answer, found: Found, notes: list[str]) -> ToolResult:
+def _nothing(answer: SearchScope, found: Found, notes: list[str]) -> ToolResult:
     searched = counted(found.searched, "file")
     glob = f" that match {visible(answer.asked.glob)}" if answer.asked.glob else ""
     pattern = visible(answer.asked.pattern)
@@ -104,8 +104,8 @@ def _nothing(answer: Answer, found: Found, notes: list[str]) -> ToolResult:
     return ToolResult("\n".join([summary, *(f"[{note}]" for note in notes)]), Plain(summary))
 
 
-def _notes(answer: Answer, found: Found, ignored: Found) -> list[str]:
-    """What was not searched, and why."""
+def _notes(answer: SearchScope, found: Found, ignored: Found) -> list[str]:
+    """List the files that were not searched, with the reasons."""
     notes: list[str] = []
     if not found.done:
         count = len(answer.corpus.files)
@@ -129,7 +129,7 @@ def _notes(answer: Answer, found: Found, ignored: Found) -> list[str]:
     return notes
 
 
-def _ignored_notes(answer: Answer, ignored: Found) -> list[str]:
+def _ignored_notes(answer: SearchScope, ignored: Found) -> list[str]:
     if ignored.total:
         matches = "match" if ignored.total == 1 else "matches"
         folders = [name for name, _ in ignored.files]
@@ -140,11 +140,11 @@ def _ignored_notes(answer: Answer, ignored: Found) -> list[str]:
     return [] if ignored.done else ["ignored files were not searched: too many for the time"]
 
 
-def _files(names: Sequence[str], answer: Answer, what: str) -> str:
+def _files(names: Sequence[str], answer: SearchScope, what: str) -> str:
     return f"{counted(len(names), what)} ({_list(names, answer)})"
 
 
-def _list(names: Sequence[str], answer: Answer) -> str:
+def _list(names: Sequence[str], answer: SearchScope) -> str:
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
     return ", ".join(answer.path(name) for name in names[:NAMED]) + more
 
@@ -152,7 +152,7 @@ def _list(names: Sequence[str], answer: Answer) -> str:
 # Lines
 
 
-def _content(answer: Answer, found: Found) -> tuple[list[str], int]:
+def _content(answer: SearchScope, found: Found) -> tuple[list[str], int]:
     """The lines, grouped by file, and the number of the last match that found room."""
     context = answer.asked.context
     if context is None:

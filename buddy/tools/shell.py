@@ -20,7 +20,7 @@ from buddy.workspace.child import Child, Exit
 from buddy.workspace.jobs import Job, Jobs
 from buddy.workspace.launch import TerminalSize, shell_argv
 from buddy.workspace.limits import NO_LIMITS, ProcessLimits, reached
-from buddy.workspace.processes import ChildProcesses, Request
+from buddy.workspace.processes import ChildProcesses, CommandRequest
 from buddy.workspace.progress import ProgressFeed
 
 DURATION = pattern(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|sec|m|min|h)?\s*", re.IGNORECASE)
@@ -31,7 +31,7 @@ FIRST_LOOK_S = 0.3
 
 
 class ShellSettings(msgspec.Struct, frozen=True):
-    """How long a command may keep a conversation waiting: unless it says otherwise, and at most."""
+    """Time limits for a command: the default, and the longest a call may ask for."""
 
     time_limit_s: float = 120.0
     longest_s: float = 3600.0
@@ -103,7 +103,7 @@ async def run_shell(
         approved.check_path(ctx.call_id, cwd, folder)
     if isinstance(approved, Approved):
         await asyncio.to_thread(approved.check_scripts, ctx.call_id, boundary)
-    request = Request(
+    request = CommandRequest(
         shell_argv(command), folder, ctx.task_id, env=_demanded(ctx), confinement=confinement_of(ctx)
     )
     if pty:
@@ -113,7 +113,7 @@ async def run_shell(
 
 
 def _demanded(ctx: ToolContext) -> Mapping[str, str]:
-    """What the environment must hold for the judgement on this call to be true."""
+    """Return the environment variables this call's command must run with, so that its judgement holds."""
     approved = ctx.services.get(Approved)
     return approved.environment(ctx.call_id) if isinstance(approved, Approved) else {}
 
@@ -151,7 +151,7 @@ def duration_s(text: str) -> float:
     return float(found[1]) * UNITS[(found[2] or "").lower()]
 
 
-async def _run(ctx: ToolContext, request: Request, command: str, limit_s: float) -> ToolResult:
+async def _run(ctx: ToolContext, request: CommandRequest, command: str, limit_s: float) -> ToolResult:
     children, jobs = ctx.service(ChildProcesses), ctx.service(Jobs)
     child = children.start(request)
     feed = ProgressFeed(ctx.progress)
@@ -175,7 +175,7 @@ def _ended(command: str, child: Child, ended: Exit, limits: ProcessLimits) -> To
 
 
 def ending_note(ended: Exit, limits: ProcessLimits = NO_LIMITS, text: str = "") -> str:
-    """How a command ended, in words; with its output, also which limit it seems to have come to."""
+    """Describe how a command ended; given its output, also the limit it seems to have reached."""
     how = f"exit code {ended.code}" if ended.code is not None else f"ended by {ended.signal or 'nobody'}"
     why = ""
     if ended.stopped_for == "output limit":
@@ -225,7 +225,7 @@ def serves_inside(job: Job) -> str:
 
 
 async def _on_terminal(
-    ctx: ToolContext, request: Request, command: str, settings: ShellSettings
+    ctx: ToolContext, request: CommandRequest, command: str, settings: ShellSettings
 ) -> ToolResult:
     env = {**request.env, "TERM": "xterm-256color"}
     with_terminal = msgspec.structs.replace(request, terminal=settings.terminal, env=env)
@@ -244,7 +244,7 @@ async def _on_terminal(
 
 
 def shown(text: str) -> str:
-    """What a person sees of an output: its end, when it is long."""
+    """Shorten an output for display: its end, when it is long."""
     if len(text) <= SHOWN_CHARS:
         return text
     return f"[… {counted(len(text) - SHOWN_CHARS, 'character')} before this …]\n{text[-SHOWN_CHARS:]}"

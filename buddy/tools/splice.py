@@ -58,12 +58,13 @@ def spliced(original: str, old: str, new: str, line_end: str, blend: Blend = tak
 
 
 def _compared(lines: list[str]) -> list[str]:
-    """What is behind the last line end is no blank line: the blanks of one would get before the next line."""
+    """Mark the empty text after the last line end as no blank line, so that it is not matched with one."""
     return lines if lines[-1] else [*lines[:-1], "\n"]
 
 
 def _end_at(kept: list[tuple[str, str]], index: int, line_end: str) -> str:
-    """How a line at this place ends: as the one that stood there, or the one before it."""
+    """Return the line end for a line at this place: that of the original line there, or of the nearest one
+    before it."""
     for at in range(min(index, len(kept) - 1), -1, -1):
         if kept[at][1]:
             return kept[at][1]

@@ -1,4 +1,4 @@
-"""What one task changed and has not been taken back, from the undo log. Blocks; call it in a thread."""
+"""Changes of one task that have not been taken back, from the undo log. Blocks; call it in a thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from buddy.agent.display import Diff, FileDiff
 from buddy.agent.tool import ToolError
 from buddy.tools.changing import difference
 from buddy.workspace.files import load
-from buddy.workspace.renames import Renamed
+from buddy.workspace.renames import RenamedPath
 from buddy.workspace.undo import UndoEntry, UndoLog
 from buddy.workspace.versions import NOTHING, FileVersions
 
@@ -39,7 +39,7 @@ def diff_of(log: UndoLog, entries: Sequence[UndoEntry], cwd: str) -> Diff:
     return Diff((*files, *moved))
 
 
-def _moved(one: Renamed, cwd: str) -> FileDiff:
+def _moved(one: RenamedPath, cwd: str) -> FileDiff:
     source = os.path.relpath(one.source, cwd)
     if not one.trashed:
         return FileDiff(source, "move", "", 0, 0, new_path=os.path.relpath(one.target, cwd))

@@ -27,7 +27,7 @@ MAX_CACHED_PAGES = 20
 MAX_HITS = 20
 
 
-class Hit(msgspec.Struct, frozen=True):
+class WebResult(msgspec.Struct, frozen=True):
     """One result of a search."""
 
     title: str
@@ -38,7 +38,7 @@ class Hit(msgspec.Struct, frozen=True):
 class WebSearch(Protocol):
     """Whoever answers searches. Raises `ToolError` with the reason when it cannot."""
 
-    async def search(self, query: str, limit: int) -> list[Hit]:
+    async def search(self, query: str, limit: int) -> list[WebResult]:
         """The best results, best first."""
         ...
 

@@ -1,4 +1,4 @@
-"""Who answers web searches: the ddgs package, an endpoint the person configured, or nobody."""
+"""Backends for web searches: the ddgs package, an endpoint the user configured, or none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from buddy.llm.direct import Answer
 from buddy.llm.http_client import EngineClient
 from buddy.llm.proxies import proxy_for
 from buddy.safety.sanitise import one_line
-from buddy.tools.web import Hit, WebSearch
+from buddy.tools.web import WebResult, WebSearch
 
 SEARCH_SECONDS = 20.0
 MAX_ANSWER_BYTES = 2_000_000
@@ -30,7 +30,7 @@ _SUMMARIES = ("content", "body", "snippet", "description", "summary", "text")
 class NoSearch:
     """Nobody answers; says what to do."""
 
-    async def search(self, query: str, limit: int) -> list[Hit]:
+    async def search(self, query: str, limit: int) -> list[WebResult]:
         """Raises `ToolError`."""
         raise ToolError(
             f"there is no web search here, so {one_line(query)!r} was not looked up. "
@@ -46,7 +46,7 @@ class DdgsSearch:
         self._package = package
         self._seconds = seconds
 
-    async def search(self, query: str, limit: int) -> list[Hit]:
+    async def search(self, query: str, limit: int) -> list[WebResult]:
         """Search in a thread: the package blocks. Raises `ToolError`."""
         try:
             async with asyncio.timeout(self._seconds):
@@ -72,7 +72,7 @@ class EndpointSearch:
         self._headers = headers
         self._seconds = seconds
 
-    async def search(self, query: str, limit: int) -> list[Hit]:
+    async def search(self, query: str, limit: int) -> list[WebResult]:
         """Ask the endpoint. Raises `ToolError`."""
         url = self._address.replace("{query}", quote(query, safe=""))
         try:
@@ -125,10 +125,10 @@ def configured_search(address: str, headers: Mapping[str, str]) -> WebSearch:
     return DdgsSearch() if importlib.util.find_spec("ddgs") else NoSearch()
 
 
-def hits_in(answer: Any) -> Iterator[Hit]:
+def hits_in(answer: Any) -> Iterator[WebResult]:
     """Results in the shapes search services give them: a list, or one inside an object."""
     for row in _rows(answer):
-        hit = Hit(_first(row, _TITLES), _first(row, _ADDRESSES), _first(row, _SUMMARIES))
+        hit = WebResult(_first(row, _TITLES), _first(row, _ADDRESSES), _first(row, _SUMMARIES))
         if hit.url:
             yield hit
 

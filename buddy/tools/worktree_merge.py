@@ -15,18 +15,18 @@ from buddy.agent.display import Diff, FileDiff
 from buddy.agent.tool import ToolContext, ToolError
 from buddy.safety.paths import Boundary, Located, locate
 from buddy.safety.sanitise import visible
-from buddy.tools.changing import FileChange, Loader, Plan, change, difference, load_file
-from buddy.workspace.files import Loaded
+from buddy.tools.changing import ChangePlan, FileChange, Loader, change, difference, load_file
+from buddy.workspace.files import LoadedFile
 from buddy.workspace.merge import Conflict, merge_bytes
 from buddy.workspace.undo import UndoLog
-from buddy.workspace.worktree_states import Changes, FileChanged
+from buddy.workspace.worktree_states import FileChanged, WorktreeChanges
 
 MAX_NAMED = 20
 _PROTECTED = "look at it, then /worktree merge N protected brings such files too"
 _ANY_EXECUTE = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
 
 
-async def bring(ctx: ToolContext, changes: Changes, *, protected: bool = False) -> Diff:
+async def bring(ctx: ToolContext, changes: WorktreeChanges, *, protected: bool = False) -> Diff:
     """Make the changes of a worktree in the main tree, whose services `ctx` has; the files that became
     different there. `protected`: also those with names that are dangerous to write. Raises `ToolError`: where
     both changed the same lines, with all such places; then nothing has changed."""
@@ -35,16 +35,16 @@ async def bring(ctx: ToolContext, changes: Changes, *, protected: bool = False) 
     root = ctx.service(Boundary).root
     paths = [f"{root}/{one.path}" for one in changes.files]
 
-    def plan(_ctx: ToolContext, targets: Sequence[Located], load: Loader) -> Plan:
+    def plan(_ctx: ToolContext, targets: Sequence[Located], load: Loader) -> ChangePlan:
         return _plan(changes.files, targets, load, protected=protected)
 
     _text, diff = await change(ctx, "worktree merge", paths, plan)
     return diff
 
 
-def is_there(ctx: ToolContext, changes: Changes) -> bool:
-    """Whether nothing would be lost with a worktree: the main tree has all of it, or it was brought over by
-    the call of the same id and that stands, whatever was made of the lines since. Blocks."""
+def is_there(ctx: ToolContext, changes: WorktreeChanges) -> bool:
+    """Tell whether removing a worktree loses nothing: the main tree contains its changes, or this call has
+    already brought them over and that still stands, however the lines were edited since. Blocks."""
     if changes.left_out:
         return False
     log = ctx.service(UndoLog)
@@ -53,7 +53,7 @@ def is_there(ctx: ToolContext, changes: Changes) -> bool:
     return _has_all(ctx, changes)
 
 
-def _has_all(ctx: ToolContext, changes: Changes) -> bool:
+def _has_all(ctx: ToolContext, changes: WorktreeChanges) -> bool:
     boundary = ctx.service(Boundary)
     try:
         return all(
@@ -64,12 +64,14 @@ def _has_all(ctx: ToolContext, changes: Changes) -> bool:
         return False
 
 
-def shown_changes(changes: Changes) -> Diff:
-    """What became different in a worktree, for the person."""
+def shown_changes(changes: WorktreeChanges) -> Diff:
+    """Return the diff of a worktree's changes for display."""
     return Diff(tuple(_shown(one) for one in changes.files))
 
 
-def _plan(files: Sequence[FileChanged], targets: Sequence[Located], load: Loader, *, protected: bool) -> Plan:
+def _plan(
+    files: Sequence[FileChanged], targets: Sequence[Located], load: Loader, *, protected: bool
+) -> ChangePlan:
     made: list[FileChange] = []
     problems: list[str] = []
     for one, target in zip(files, targets, strict=True):
@@ -86,7 +88,7 @@ def _plan(files: Sequence[FileChanged], targets: Sequence[Located], load: Loader
         more = len(problems) - MAX_NAMED
         lines = [*problems[:MAX_NAMED], *([f"… and {counted(more, 'more file')}"] if more > 0 else [])]
         raise ToolError("nothing was brought over; these can't be merged:\n" + "\n".join(lines))
-    return Plan(tuple(made), "")
+    return ChangePlan(tuple(made), "")
 
 
 def _merged(one: FileChanged, target: Located, load: Loader) -> FileChange | None:
@@ -105,7 +107,7 @@ def _merged(one: FileChanged, target: Located, load: Loader) -> FileChange | Non
 
 
 def _content(one: FileChanged, ours: bytes | None) -> bytes | None:
-    """What the main tree's file becomes. Raises `ToolError`."""
+    """Return the new content of the main tree's file. Raises `ToolError`."""
     if ours in (one.before, one.after):
         return one.after
     if one.before is None:
@@ -122,7 +124,7 @@ def _content(one: FileChanged, ours: bytes | None) -> bytes | None:
     return merged
 
 
-def _mode(one: FileChanged, now: Loaded | None) -> int | None:
+def _mode(one: FileChanged, now: LoadedFile | None) -> int | None:
     """The permissions to give, None for those it has or a new file gets by itself. Only whether it can be run
     is brought over: the rest is the main tree's."""
     can_run = bool(one.modes[1] & _ANY_EXECUTE)

@@ -1,4 +1,4 @@
-"""What models put around a file's whole content that is no part of it: a code fence, line numbers.
+"""Wrappers that models put around a file's whole content: a code fence, line numbers.
 
 Only where the content cannot be meant that way: in the source of a language in which it would be an error;
 numbers also before lines that the file has without them. Pure.
@@ -47,13 +47,14 @@ def _numbered(content: str, known: str, name: str) -> str:
 
 
 def _repeats(lines: list[str], known: str) -> bool:
-    """Whether a line of the file stands behind one of the numbers: in data a first column may count, too."""
+    """Tell whether a line of the file follows one of the numbers: in data, numbers in the first column may be
+    content."""
     there = {line for line in known.split("\n") if line.strip()}
     return any(line.partition("\t")[2] in there for line in lines)
 
 
 def _has_numbers(lines: list[str]) -> bool:
-    """Whether lines are numbered as `read_file` does it, one after the other."""
+    """Tell whether the lines carry consecutive numbers as `read_file` prints them."""
     found = _NUMBER().match(lines[0])
     if found is None or len(found.group(1)) < 6:
         return False

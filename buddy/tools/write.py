@@ -11,14 +11,14 @@ from buddy.agent.counting import counted
 from buddy.agent.display import Diff
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Located
-from buddy.tools.changing import FileChange, Loader, Plan, change, preview
+from buddy.tools.changing import ChangePlan, FileChange, Loader, change, preview
 from buddy.tools.edited_regions import summary
 from buddy.tools.elision import refuse_elided
 from buddy.tools.read_kinds import never_whole
 from buddy.tools.refusals import stale
 from buddy.tools.wrapped import refuse_wrapped
 from buddy.workspace.content import EMPTY, Content, decode, line_count, with_line_ends
-from buddy.workspace.files import Loaded
+from buddy.workspace.files import LoadedFile
 from buddy.workspace.linediff import compared
 from buddy.workspace.merge import Merged, merge
 from buddy.workspace.undo import UndoLog
@@ -34,7 +34,7 @@ ALIASES = {
 }
 
 
-def require_known(target: Located, before: Loaded, view: View | None, doing: str) -> None:
+def require_known(target: Located, before: LoadedFile, view: View | None, doing: str) -> None:
     """Refuse to replace or drop what the model has not seen. Raises `ToolError`."""
     unseen = never_whole(before.data, target.path) if view is None or not view.whole else ""
     if unseen:
@@ -56,7 +56,7 @@ def require_known(target: Located, before: Loaded, view: View | None, doing: str
         )
 
 
-def require_current(target: Located, before: Loaded, view: View, doing: str) -> None:
+def require_current(target: Located, before: LoadedFile, view: View, doing: str) -> None:
     """Refuse to replace or drop what changed since the model saw it. Raises `ToolError`."""
     if view.digest != before.digest:
         lines, whole = changed_lines(view, before)
@@ -77,7 +77,7 @@ def require_not_taken_away(target: Located, views: FileViews, log: UndoLog) -> N
         )
 
 
-def new_bytes(content: str, before: Loaded | None) -> tuple[bytes, Content]:
+def new_bytes(content: str, before: LoadedFile | None) -> tuple[bytes, Content]:
     """The whole new content as bytes of the same kind as the old ones: encoding, byte order mark, line
     ends."""
     old = EMPTY if before is None else decode(before.data)
@@ -89,7 +89,7 @@ def new_bytes(content: str, before: Loaded | None) -> tuple[bytes, Content]:
     return old.encode(raw), old
 
 
-def refuse_unfinished(content: str, before: Loaded | None, target: Located) -> None:
+def refuse_unfinished(content: str, before: LoadedFile | None, target: Located) -> None:
     """Raise `ToolError` where a file's whole content has lines that stand for others, or something around it
     that is no part of it."""
     old = EMPTY if before is None else decode(before.data) or EMPTY
@@ -98,7 +98,7 @@ def refuse_unfinished(content: str, before: Loaded | None, target: Located) -> N
         refuse_elided(content, old.text, old.text)
 
 
-def _merged(target: Located, before: Loaded, view: View | None, content: str) -> Plan | None:
+def _merged(target: Located, before: LoadedFile, view: View | None, content: str) -> ChangePlan | None:
     """The plan where somebody else changed other lines of a file the model has seen whole: both changes. None
     where the file is as it was seen, or where nothing can be merged."""
     if view is None or not view.whole or view.text is None or view.digest == before.digest:
@@ -117,16 +117,16 @@ def _merged(target: Located, before: Loaded, view: View | None, content: str) ->
         f"Note: {target.shown} had changed since you read it, in other lines than yours. Both changes are in "
         "it now. The other one was:\n" + "\n".join(lines)
     )
-    return Plan((FileChange(target, before, data, whole=False),), text)
+    return ChangePlan((FileChange(target, before, data, whole=False),), text)
 
 
-class _Planner:
+class _WritePlanner:
     """Plans the write; used by the preview and by the write alike."""
 
     def __init__(self, content: str) -> None:
         self._content = content
 
-    def __call__(self, ctx: ToolContext, targets: Sequence[Located], loader: Loader) -> Plan:
+    def __call__(self, ctx: ToolContext, targets: Sequence[Located], loader: Loader) -> ChangePlan:
         target = targets[0]
         before = loader(target)
         if before is None:
@@ -147,7 +147,7 @@ class _Planner:
             text = f"{target.shown}: created, {counted(lines, 'line')}, {counted(len(data), 'byte')}"
         else:
             text = summary(target.shown, compared(old.text, "" if now is None else now.text))
-        return Plan((FileChange(target, before, data, whole=True),), text)
+        return ChangePlan((FileChange(target, before, data, whole=True),), text)
 
 
 def _access(arguments: Any) -> Access:
@@ -155,7 +155,7 @@ def _access(arguments: Any) -> Access:
 
 
 def _preview(ctx: ToolContext, arguments: Any) -> Diff:
-    return preview(ctx, [arguments.path], _Planner(arguments.content))
+    return preview(ctx, [arguments.path], _WritePlanner(arguments.content))
 
 
 @tool(
@@ -171,5 +171,5 @@ async def write_file(
 ) -> ToolResult:
     """Create a file with this content, or replace the whole content of a file you have read completely.
     Missing folders are created. To change parts of a file use edit_file: it is shorter and safer."""
-    text, diff = await change(ctx, "write_file", [path], _Planner(content))
+    text, diff = await change(ctx, "write_file", [path], _WritePlanner(content))
     return ToolResult(text, diff)

@@ -1,1 +1,1 @@
-"""Where it works: files, ignore rules, versions, child processes."""
+"""File access, ignore rules, file versions and child processes."""

@@ -1,5 +1,4 @@
-"""What was looked at when a call was judged: which real file, which version. The tool demands the same when
-it runs.
+"""The real paths and file versions a call was judged by; the tool checks them again when it runs.
 
 The preview of a tool fills this in, and whoever judges a call may (`remember`); between that moment and the
 write a link can be swapped or the file can change, and then nothing is written.
@@ -82,11 +81,11 @@ class Approved:
                 )
 
     def environment(self, call_id: str) -> Mapping[str, str]:
-        """What the environment of this call's command must hold."""
+        """Return the environment variables this call's command must run with."""
         return self._environments.get(call_id, {})
 
     def only_reads(self, call_id: str) -> bool:
-        """Whether the command of this call was judged to change nothing."""
+        """Tell whether this call's command was judged to change nothing."""
         return bool(self.environment(call_id))
 
     def check_path(self, call_id: str, given: str, real: str) -> None:

@@ -64,7 +64,7 @@ class PrivateGit(msgspec.Struct, frozen=True):
     config: str
 
     def run(self, arguments: Sequence[str], *, limit_s: float, given: bytes = b"") -> bytes:
-        """What a command says. Raises `CheckpointError`."""
+        """Run a git command and return its output. Raises `CheckpointError`."""
         with self.started(arguments) as said:
             return said(limit_s, given)
 
@@ -203,8 +203,8 @@ def _regular_text(path: str) -> str | None:
 
 
 class _Theirs(msgspec.Struct, frozen=True):
-    """What is read of the person's repository. `may_seed`: its index knows files as they are on disk, byte
-    for byte, so that a copy of it saves reading them all."""
+    """Facts read from the user's repository. `may_seed`: its index describes files byte for byte as they are
+    on disk, so a copy of it saves reading them all."""
 
     objects: str
     index: str
@@ -247,7 +247,7 @@ def _asked(argv: Sequence[str], root: str, env: dict[str, str]) -> str:
 
 
 def _is_plain_index(path: str) -> bool:
-    """Whether an index lists whole paths and no tracked file says how others are converted."""
+    """Tell whether an index stores full paths (version 2 or 3) and tracks no `.gitattributes`."""
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -258,7 +258,7 @@ def _is_plain_index(path: str) -> bool:
 
 
 def _converts(root: str, settings: tuple[Setting, ...], excluded: str, variables: dict[str, str]) -> bool:
-    """Whether what git keeps of a file may differ from the file."""
+    """Tell whether git may store a file with other bytes than it has on disk."""
     values = {setting.key.lower(): setting.value.strip().lower() for setting in settings}
     config = variables.get("XDG_CONFIG_HOME") or os.path.join(variables.get("HOME", ""), ".config")
     attributes = (
@@ -289,7 +289,7 @@ def _lay_out(directory: str, theirs: _Theirs | None, root: str, variables: dict[
 
 
 def _ignored(theirs: _Theirs | None, variables: dict[str, str]) -> str:
-    """What the person ignores here and everywhere, and buddy's own folder."""
+    """Return the user's ignore rules, global and of this repository, and a rule for buddy's own folder."""
     home = variables.get("HOME", "")
     config = variables.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
     everywhere = os.path.join(config, "git/ignore")

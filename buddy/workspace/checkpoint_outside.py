@@ -1,4 +1,4 @@
-"""What git does not keep of a working tree: permissions, and folders, empty ones too."""
+"""Parts of a working tree that git does not store: permissions, and folders, including empty ones."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def usual_mode(git_mode: int) -> int:
 
 
 def only_folders(real: str) -> bool:
-    """Whether there is nothing below a folder but folders; one that can't be read may hold anything."""
+    """Tell whether a folder holds only folders, at every depth; False when one of them can't be read."""
     try:
         with os.scandir(real) as entries:
             return all(entry.is_dir(follow_symlinks=False) and only_folders(entry.path) for entry in entries)

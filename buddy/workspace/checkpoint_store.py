@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import msgspec
 
-from buddy.safety.protected import Places, secret_reason
+from buddy.safety.protected import ProtectedPlaces, secret_reason
 from buddy.workspace.checkpoint_git import CheckpointError, PrivateGit
 from buddy.workspace.checkpoint_outside import Outside, Outsides, folders_below, only_folders, usual_mode
 
@@ -31,8 +31,8 @@ _MAX_READ = 100
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """How much one state may add. A file over `max_file_bytes` is left out; more files or bytes than the
-    others end checkpoints for the session, and so does a look that takes longer than `limit_s`."""
+    """Limits on the growth per state. A file over `max_file_bytes` is left out. More than `max_files` or
+    `max_bytes`, or a scan longer than `limit_s`, ends checkpoints for the session."""
 
     max_file_bytes: int = 20_000_000
     max_files: int = 20_000
@@ -68,7 +68,7 @@ class CheckpointStore:
     """The states of one working tree. Files whose names say that they hold secrets are left out: no copy of
     them is made."""
 
-    def __init__(self, git: PrivateGit, places: Places, bounds: Bounds | None = None) -> None:
+    def __init__(self, git: PrivateGit, places: ProtectedPlaces, bounds: Bounds | None = None) -> None:
         self._git = git
         self._places = places
         self._bounds = bounds or Bounds()
@@ -125,8 +125,8 @@ class CheckpointStore:
         return State(self._tree, tuple(left_out), outside)
 
     def _look_through_index(self, until: float) -> None:
-        """What the index knows: an index that is a copy may say of files not to look at them, or not to have
-        them in the tree, or be in the middle of a merge; one without that is made then."""
+        """Read the known paths from the index. Rebuild it first when it was copied with flags that hide files
+        (assume-unchanged, skip-worktree) or in the middle of a merge; drop its submodules."""
         listed = self._run(("ls-files", "-z", "-s", "-v"), until).split(b"\0")
         entries = [line.partition(b"\t") for line in listed if line]
         if any(facts[:1] != b"H" or facts[-1:] != b"0" for facts, _, _ in entries):
@@ -281,7 +281,7 @@ def _within(folders: Sequence[str]) -> tuple[str, ...]:
 
 
 def _parsed(said: bytes, before: State, after: State) -> list[Difference]:
-    """What git says of two trees."""
+    """Parse git's comparison of two trees."""
     fields = said.split(b"\0")
     found: list[Difference] = []
     for what, name in zip(fields[::2], fields[1::2], strict=False):

@@ -20,7 +20,7 @@ from contextlib import suppress
 import msgspec
 
 from buddy.agent.tool import ToolError
-from buddy.safety.protected import Places
+from buddy.safety.protected import ProtectedPlaces
 from buddy.safety.seal import Seal, random_seal
 from buddy.workspace.checkpoint_git import CheckpointError, private_git
 from buddy.workspace.checkpoint_store import Bounds, CheckpointStore, Difference, State
@@ -47,7 +47,8 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """What a call did: the trees around it, the entry of its effects (0: none), what to tell the person."""
+    """Result of a call: the trees before and after it, the undo entry of its effects (0: none), and notes for
+    the user."""
 
     before: str
     after: str
@@ -156,14 +157,14 @@ class Checkpoints:
         if self._store is None:
             self._store = CheckpointStore(
                 private_git(self._folder, self._root, self._variables, self._seal),
-                Places(self._variables.get("HOME", "")),
+                ProtectedPlaces(self._variables.get("HOME", "")),
                 self._bounds,
             )
         return self._store
 
     def _effects(self, store: CheckpointStore, found: Sequence[Difference], mark: Mark) -> list[Effect]:
-        """What is different and not already in the log: edits that other tasks, or this call itself, made
-        meanwhile are there."""
+        """Return the changes that are not in the undo log yet; edits made meanwhile by other tasks, or by
+        this call itself, already are."""
         logged = {file.real: file for file in self._log.since(mark.position)}
         names = [one.content for change in found for one in (change.before, change.after) if one is not None]
         contents = store.contents(names)
@@ -193,7 +194,8 @@ class Checkpoints:
         return found
 
     def _beyond(self, effect: Effect, known: FileVersions) -> Effect | None:
-        """What an effect changed besides the last logged edit of its file; None where that was all."""
+        """Return the part of an effect that follows the last logged edit of its file; None when there is
+        none."""
         with suppress(ToolError):
             edited = self._log.content(known.after)
             if edited == effect.after:

@@ -38,8 +38,9 @@ NAMESPACE_POLL_S = 0.002
 
 
 class Exit(msgspec.Struct, frozen=True):
-    """How a command's shell ended. `code` is None when a signal ended it (`signal` names it). `left_running`:
-    processes it started are still there. `stopped_for`: why buddy ended it, "" when it did not."""
+    """Outcome of a command's shell. `code` is None when a signal ended it (`signal` names it).
+    `left_running`: processes it started still run. `stopped_for`: the reason buddy ended it, "" when it did
+    not."""
 
     code: int | None
     signal: str
@@ -57,7 +58,7 @@ class Launched(msgspec.Struct, frozen=True):
 
 
 class ConfinedChild(Protocol):
-    """What the sandbox knows of one command."""
+    """The sandbox's view of one command."""
 
     def blocked(self) -> Blocked:
         """Return what the sandbox refused it so far."""
@@ -113,22 +114,22 @@ class Child:
 
     @property
     def exit(self) -> Exit | None:
-        """How the shell ended; None while it runs or its last output is waited for."""
+        """Outcome of the shell; None while it runs or its last output is still being read."""
         return self._settled.result() if self._settled.done() else None
 
     @property
     def seconds(self) -> float:
-        """How long it ran, or has been running."""
+        """Running time of the shell in seconds, final once it ended."""
         return self._seconds or time.monotonic() - self._begin
 
     @property
     def age_s(self) -> float:
-        """How long anything of it has existed."""
+        """Seconds since the start; stops counting when the last process of the command has ended."""
         return (self._closed_at or time.monotonic()) - self._begin
 
     @property
     def blocked(self) -> Blocked:
-        """What the sandbox refused it so far; nothing for a command outside of it."""
+        """Accesses the sandbox has refused so far; nothing for a command outside of it."""
         return self._confined.blocked() if self._confined else NOTHING_BLOCKED
 
     @property

@@ -1,4 +1,4 @@
-"""What a file's bytes mean as text, and how text becomes the same kind of bytes again.
+"""Decoding of a file's bytes to text, and encoding of text to the same kind of bytes.
 
 Text is looked at with every line end as a newline (`text`); positions in it lead back to the untouched
 original (`raw`), so that an edit replaces only what it names and every other byte stays as it is.
@@ -72,7 +72,7 @@ EMPTY = Content("", "", (), "\n", uniform=True, encoding="utf-8", bom=b"")
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether the bytes are not text: a NUL near the start, and no UTF-16 mark to explain it."""
+    """Tell whether the bytes are binary: a NUL near the start and no UTF-16 byte-order mark, or UTF-32."""
     head = data[:BINARY_PROBE_BYTES]
     if head.startswith(_UTF_32_BOMS):
         return True
@@ -138,5 +138,5 @@ def split_ends(raw: str) -> list[tuple[str, str]]:
 
 
 def line_count(text: str) -> int:
-    """How many lines a text has; a final line end does not start another one."""
+    """Return the number of lines of a text; a final line end does not start another one."""
     return text.count("\n") + (not text.endswith("\n") and text != "")

@@ -1,4 +1,4 @@
-"""How definitions are written, language by language: regular expressions over one line."""
+"""Regular expressions over one line that recognise definitions, language by language."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def extension_of(path: str) -> str:
 
 
 def defines(path: str, line: str, name: str) -> bool:
-    """Whether a line of a file looks like the definition of a name."""
+    """Tell whether a line of a file looks like the definition of a name."""
     if _NOT_A_DEFINITION().match(line):
         return False
     templates = BY_EXTENSION.get(extension_of(path), ())

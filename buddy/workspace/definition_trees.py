@@ -132,7 +132,8 @@ class Trees:
         self._parsers: dict[str, Parser | None] = {}
 
     def definitions(self, extension: str, source: bytes, name: str) -> list[Defined] | None:
-        """Where a text of this kind of file defines a name; None when it cannot be told."""
+        """Find the places where a source text defines a name; None when this kind of file cannot be
+        parsed."""
         parser = self._parser(extension)
         if parser is None or len(source) > MAX_FILE_BYTES:
             return None
@@ -161,7 +162,7 @@ def _made(module: str, function: str) -> Parser | None:
 
 
 def _kind(leaf: Node) -> str:
-    """What the node that is this name, or stands around it, defines; "" when it only uses the name."""
+    """Return the kind of definition a name node belongs to; "" when it only uses the name."""
     node = leaf
     while node.parent is not None and node.parent.type in WRAPPED and _is_last(node, node.parent):
         node = node.parent
@@ -198,7 +199,7 @@ def _is_last(node: Node, parent: Node) -> bool:
 
 
 def _is_member(node: Node) -> bool:
-    """Whether a function stands in a class (Python writes both alike)."""
+    """Tell whether a function is a method of a class (Python's grammar has one node type for both)."""
     block = node.parent.parent if node.parent and node.parent.type == "decorated_definition" else node.parent
     return block is not None and block.parent is not None and block.parent.type == "class_definition"
 
@@ -216,7 +217,8 @@ def _variable(declarator: Node) -> str:
 
 
 def _assigned(node: Node, parent: Node) -> str:
-    """What is given a name by an assignment: constants of modules and classes, functions as values."""
+    """Return the kind of thing an assignment defines: a constant of a module or class, or a function; "" for
+    none."""
     if parent.type == "member_expression" and parent.child_by_field_name("object") == node:
         return ""
     if parent.type in ("member_expression", *SEVERAL) and parent.parent is not None:
@@ -248,7 +250,7 @@ def _assigned(node: Node, parent: Node) -> str:
 
 
 def _declared(node: Node, parent: Node) -> str:
-    """What a declarator of C or C++ names."""
+    """Return the kind of thing a C or C++ declarator defines; "" when it does not define the name."""
     is_function = False
     while parent.type in DECLARATORS or parent.type in ("init_declarator", "reference_declarator"):
         if parent.child_by_field_name("declarator") != node and parent.type not in BRACKETS:

@@ -12,8 +12,8 @@ from buddy.workspace.swap import exchange
 
 
 class Disk(msgspec.Struct, frozen=True):
-    """How bytes reach a descriptor, how they are made to last, how a file takes another's place (source name,
-    target name, folder descriptor), how two names change places (False: not here)."""
+    """Replaceable disk operations: write bytes to a descriptor, flush it, rename a file over another one
+    (source name, target name, folder descriptor), exchange two names (False: not supported here)."""
 
     write: Callable[[int, memoryview], int]
     sync: Callable[[int], None]

@@ -35,7 +35,8 @@ GIVE_UP_S = 3.0
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """How a tree ended. `forced`: something had to be killed. `survivors`: ids the system would not end."""
+    """Outcome of ending a process tree. `forced`: something had to be killed. `survivors`: process ids that
+    could not be ended."""
 
     forced: bool
     survivors: tuple[int, ...]
@@ -123,8 +124,8 @@ class Tree:
         return found
 
     def left_running(self) -> bool:
-        """Whether anything of a command whose shell ended still runs. Orphans are handed to buddy, so its
-        own children are all there is to look at."""
+        """Tell whether any process of a command whose shell ended still runs. Orphans become buddy's own
+        children, so only those are examined."""
         if not LINUX:
             return _group_exists(self.pid)
         found = False
@@ -143,7 +144,8 @@ class Tree:
 
 
 def _is_dying(pid: int, members_seen: dict[int, ProcessInfo]) -> bool:
-    """Whether a zombie's parent is about to leave it to us."""
+    """Tell whether a zombie's parent (`pid`) will leave the zombie to buddy: it is a member of the tree,
+    gone, or dead itself."""
     parent = read_process(pid)
     return pid in members_seen or parent is None or not parent.alive
 

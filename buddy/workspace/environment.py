@@ -34,9 +34,9 @@ CAPTURED = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PR
 
 
 class ChildEnvironment(msgspec.Struct, frozen=True):
-    """What children may see. `variables` is the environment buddy was started with; `allowed` are further
-    names the person lets through; `forbidden` are names that hold keys (of the configured providers) and
-    are dropped even then."""
+    """Filter for the environment of child processes. `variables` is the environment buddy was started with;
+    `allowed` are further names the user lets through; `forbidden` are names that hold keys (of the configured
+    providers) and are dropped even then."""
 
     variables: Mapping[str, str]
     session_id: str
@@ -44,7 +44,7 @@ class ChildEnvironment(msgspec.Struct, frozen=True):
     forbidden: frozenset[str] = frozenset()
 
     def passes(self, name: str) -> bool:
-        """Whether a variable of buddy's own environment reaches a child."""
+        """Tell whether a variable of buddy's own environment is passed to a child."""
         if name in self.forbidden or SECRET_NAME().search(name):
             return False
         return name in ALLOWED or name in self.allowed or name in ALLOWED_BY_STANDARDS

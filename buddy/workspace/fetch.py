@@ -19,7 +19,14 @@ import msgspec
 from buddy.agent.tool import ToolError
 from buddy.safety.addresses import Network
 from buddy.safety.sanitise import one_line
-from buddy.safety.url_guard import Judged, Refused, Resolver, judge_url, resolve_and_judge, system_resolver
+from buddy.safety.url_guard import (
+    JudgedAddress,
+    Refused,
+    Resolver,
+    judge_url,
+    resolve_and_judge,
+    system_resolver,
+)
 
 MAX_BODY_BYTES = 5_000_000
 MAX_SECONDS = 30.0
@@ -28,7 +35,7 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 class FetchLimits(msgspec.Struct, frozen=True):
-    """How much of a page is taken: decoded bytes, seconds for all of it, redirects followed."""
+    """Limits for fetching a page: decoded bytes, total seconds, redirects followed."""
 
     body_bytes: int = MAX_BODY_BYTES
     seconds: float = MAX_SECONDS
@@ -75,7 +82,7 @@ class RawAnswer(Protocol):
 class Transport(Protocol):
     """Opens an answer. Raises `ConnectionError` with a sentence for the person."""
 
-    async def open(self, judged: Judged, addresses: Sequence[str]) -> RawAnswer:
+    async def open(self, judged: JudgedAddress, addresses: Sequence[str]) -> RawAnswer:
         """Ask for an address over a connection to one of the given ones."""
         ...
 
@@ -104,7 +111,7 @@ class Fetcher:
         self._limits = limits or FetchLimits()
         self._make_transport = transport
 
-    def judge(self, url: str) -> Judged:
+    def judge(self, url: str) -> JudgedAddress:
         """The address as it would be asked for. Raises `ToolError` for one that is refused."""
         judged = judge_url(url, self._exceptions)
         if isinstance(judged, Refused):
@@ -125,7 +132,7 @@ class Fetcher:
         except ConnectionError as error:
             raise ToolError(f"{judged.shown} cannot be fetched: {one_line(str(error), 300)}") from error
 
-    async def _follow(self, judged: Judged, transport: Transport) -> Page | Moved:
+    async def _follow(self, judged: JudgedAddress, transport: Transport) -> Page | Moved:
         for _ in range(self._limits.redirects + 1):
             answer = await transport.open(judged, await self._addresses(judged))
             try:
@@ -144,7 +151,7 @@ class Fetcher:
             judged = following
         raise ToolError(f"{judged.shown} redirects more than {self._limits.redirects} times")
 
-    async def _addresses(self, judged: Judged) -> Sequence[str]:
+    async def _addresses(self, judged: JudgedAddress) -> Sequence[str]:
         if judged.address:
             return (judged.address,)
         found = await resolve_and_judge(judged.host, judged.port, self._resolver, self._exceptions)
@@ -152,7 +159,7 @@ class Fetcher:
             raise ToolError(found.reason)
         return found
 
-    async def _page(self, judged: Judged, answer: RawAnswer) -> Page:
+    async def _page(self, judged: JudgedAddress, answer: RawAnswer) -> Page:
         length = answer.header("content-length")
         content_type = answer.header("content-type")
         body, cut = b"", False
@@ -163,7 +170,7 @@ class Fetcher:
 
 
 def is_text_type(content_type: str) -> bool:
-    """Whether a content type is worth reading as text; one that was not given may be."""
+    """Tell whether a content type can be read as text; a missing one counts as text."""
     kind = content_type.partition(";")[0].strip().lower()
     major, _, minor = kind.partition("/")
     return not kind or major == "text" or _is_text_subtype(minor)
@@ -186,7 +193,7 @@ def _is_text_subtype(minor: str) -> bool:
     return minor in known or minor.endswith(("+json", "+xml", "+yaml"))
 
 
-def _same_place(judged: Judged, following: Judged) -> bool:
+def _same_place(judged: JudgedAddress, following: JudgedAddress) -> bool:
     """The same host, give or take "www.", not from https back to http, on the usual port or the same."""
     if judged.host.removeprefix("www.") != following.host.removeprefix("www."):
         return False

@@ -18,7 +18,7 @@ _CAREFULLY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def file_bytes(path: str) -> bytes | Literal["large", "unreadable"]:
-    """What a regular file holds; why not, where it cannot be had."""
+    """Read a regular file; return the reason when it is too large or cannot be read."""
     try:
         descriptor = os.open(path, _CAREFULLY)
         try:
@@ -36,7 +36,8 @@ def file_bytes(path: str) -> bytes | Literal["large", "unreadable"]:
 
 
 def _quick_size(descriptor: int) -> int:
-    """How long a file is, in a fifth of the time a status takes; 0 or too much for most of what is none."""
+    """Return a file's size, five times faster than `fstat`; 0, or an implausible size, for most things that
+    are not regular files."""
     try:
         return os.lseek(descriptor, 0, os.SEEK_END)
     except OSError:  # some of /proc, a pipe
@@ -62,24 +63,24 @@ def _all(descriptor: int, size: int) -> bytes:
     return data
 
 
-class Text(NamedTuple):
-    """What a file's bytes say, as UTF-8 with newlines only; a binary file's bytes as if they were latin-1."""
+class DecodedText(NamedTuple):
+    """A file's content as UTF-8 bytes with newlines only; a binary file is read as latin-1."""
 
     data: bytes
     ascii: bool
     binary: bool
 
 
-def text_of(data: bytes) -> Text:
+def text_of(data: bytes) -> DecodedText:
     """The text of a file. Invalid UTF-8 is read as `content.decode` reads it."""
     if data.isascii() and data.find(0, 0, PROBE_BYTES) < 0:
         if b"\r" in data:
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        return Text(data, True, False)  # by place: this is done for every file of a search
+        return DecodedText(data, True, False)  # by place: this is done for every file of a search
     text = decoded(data)
     if text is None:
-        return Text(data.decode("latin-1").encode(), data.isascii(), binary=True)
-    return Text(text.encode(), text.isascii(), binary=False)
+        return DecodedText(data.decode("latin-1").encode(), data.isascii(), binary=True)
+    return DecodedText(text.encode(), text.isascii(), binary=False)
 
 
 def decoded(data: bytes) -> str | None:

@@ -21,9 +21,9 @@ SLICE = 1_000
 
 
 def score(path: str, text: str) -> int:
-    """How well a path fits, higher is better; both in lower case, the letters of `text` in order in it. In
-    the name beats in the folders, at the beginning of a word beats inside, together beats apart, short beats
-    long."""
+    """Score a path for a query, higher is better; both are in lower case, and the path contains the letters
+    of `text` in order. A match in the name ranks above one in the folders, at the start of a word above
+    inside it, contiguous above scattered, short paths above long ones."""
     name_at = path.rfind("/") + 1
     at = path.find(text, name_at)
     if at < 0:
@@ -91,7 +91,7 @@ def _in_order(paths: Paths, wanted: str) -> list[int]:
 
 
 def _slices(paths: Paths) -> Iterator[tuple[int, int]]:
-    """Where each `SLICE` paths begin and end in the joined text, without the line end after them."""
+    """Yield start and end in the joined text of each group of `SLICE` paths, without the last line end."""
     for first in range(0, len(paths.paths), SLICE):
         after = min(first + SLICE, len(paths.paths))
         yield paths.starts[first], paths.starts[after] - 1

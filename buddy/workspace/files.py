@@ -22,7 +22,7 @@ from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
 from buddy.safety.sanitise import visible
 from buddy.workspace.disk import DISK, Disk, write_all
-from buddy.workspace.taking_place import Held, Place, take_away, take_place
+from buddy.workspace.taking_place import FileContent, TargetName, take_away, take_place
 
 MAX_EDIT_BYTES = 50_000_000
 _GROWN_BYTES = 65_536
@@ -41,7 +41,7 @@ _KINDS = (
 
 
 class Stamp(msgspec.Struct, frozen=True):
-    """What a file looks like from outside; equal stamps mean the content was not touched."""
+    """Identity, size and times of a file; equal stamps mean the content was not touched."""
 
     device: int
     inode: int
@@ -50,7 +50,7 @@ class Stamp(msgspec.Struct, frozen=True):
     changed_ns: int
 
 
-class Loaded(msgspec.Struct, frozen=True, dict=True):
+class LoadedFile(msgspec.Struct, frozen=True, dict=True):
     """A file's bytes, with what must survive replacing it. `links`: how many names the file has."""
 
     data: bytes
@@ -151,7 +151,7 @@ def _step(parent: int, name: str, flags: int, *, create: bool) -> int:
 
 
 def status_of(real: str) -> os.stat_result | None:
-    """What stands at a real path, links not followed; None when nothing does."""
+    """Return the status of a real path, not following links; None when nothing exists there."""
     try:
         return os.stat(real, follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError):
@@ -181,7 +181,7 @@ def open_to_read(real: str, shown: str) -> int:
     return descriptor
 
 
-def load(real: str, shown: str, *, max_bytes: int = MAX_EDIT_BYTES) -> Loaded | None:
+def load(real: str, shown: str, *, max_bytes: int = MAX_EDIT_BYTES) -> LoadedFile | None:
     """A file's bytes, None when there is no such file."""
     try:
         descriptor = open_to_read(real, shown)
@@ -197,7 +197,7 @@ def load(real: str, shown: str, *, max_bytes: int = MAX_EDIT_BYTES) -> Loaded | 
         data = file.read(min(status.st_size + _GROWN_BYTES, max_bytes + 1))
         if len(data) > max_bytes:
             raise ToolError(f"{shown} grew past {max_bytes:,} bytes while it was read")
-        return Loaded(data, stat.S_IMODE(status.st_mode), stamp_of(status), status.st_nlink)
+        return LoadedFile(data, stat.S_IMODE(status.st_mode), stamp_of(status), status.st_nlink)
 
 
 class Replacement(msgspec.Struct, frozen=True):
@@ -208,7 +208,7 @@ class Replacement(msgspec.Struct, frozen=True):
     real: str
     shown: str
     data: bytes
-    was: Loaded | None
+    was: LoadedFile | None
     mode: int | None = None
     temporary: str = ""
     read_only_too: bool = False
@@ -243,7 +243,7 @@ def _write_beside(folder: int, name: str, temporary: str, new: Replacement, disk
             elif new.mode is not None:
                 os.fchmod(descriptor, new.mode & 0o777)
             write_all(disk, descriptor, new.data)
-            place = Place(folder, name, temporary, new.shown)
+            place = TargetName(folder, name, temporary, new.shown)
             _put_in_place(place, stat.S_IMODE(os.fstat(descriptor).st_mode), new, disk)
             return stamp_of(os.fstat(descriptor))
     finally:
@@ -281,7 +281,7 @@ def _copy_attributes(real: str, descriptor: int) -> None:
                 os.setxattr(descriptor, attribute, os.getxattr(real, attribute, follow_symlinks=False))
 
 
-def _put_in_place(place: Place, mode: int, new: Replacement, disk: Disk) -> None:
+def _put_in_place(place: TargetName, mode: int, new: Replacement, disk: Disk) -> None:
     if new.was is None:
         _put_where_nothing_is(place, disk)
         return
@@ -293,12 +293,12 @@ def _put_in_place(place: Place, mode: int, new: Replacement, disk: Disk) -> None
                 f"{new.shown} was changed by something else while it was being edited; nothing was written. "
                 "Read it again."
             )
-        take_place(place, Held(new.was.data, new.was.mode), Held(new.data, mode), disk)
+        take_place(place, FileContent(new.was.data, new.was.mode), FileContent(new.data, mode), disk)
     except FileNotFoundError as error:
         raise ToolError(gone) from error
 
 
-def _put_where_nothing_is(place: Place, disk: Disk) -> None:
+def _put_where_nothing_is(place: TargetName, disk: Disk) -> None:
     """A new file must not take the place of one that appeared meanwhile: a link is refused then, a rename is
     not."""
     folder, name, temporary = place.folder, place.name, place.temporary
@@ -316,9 +316,13 @@ def _put_where_nothing_is(place: Place, disk: Disk) -> None:
     os.unlink(temporary, dir_fd=folder)
 
 
-def remove(real: str, shown: str, was: Loaded, disk: Disk = DISK, *, temporary: str = "") -> None:
+def remove(real: str, shown: str, was: LoadedFile, disk: Disk = DISK, *, temporary: str = "") -> None:
     """Delete a file that still is what it was. `temporary`: its name while it goes."""
     with folder_of(real) as (folder, name):
         if stamp_of(os.stat(name, dir_fd=folder, follow_symlinks=False)) != was.stamp:
             raise ToolError(f"{shown} was changed by something else meanwhile; it was not deleted")
-        take_away(Place(folder, name, temporary or temporary_name(), shown), Held(was.data, was.mode), disk)
+        take_away(
+            TargetName(folder, name, temporary or temporary_name(), shown),
+            FileContent(was.data, was.mode),
+            disk,
+        )

@@ -74,7 +74,7 @@ def already_there(gone: Iterable[str], changed: Sequence[FolderVersions]) -> tup
 
 
 def merged_mode(now: int, before: int, after: int) -> int:
-    """What is there now, with the permissions that differ between before and after as they are after."""
+    """Apply to the current mode the permission bits that differ between `before` and `after`."""
     changed = before ^ after
     return now & ~changed | after & changed
 
@@ -98,7 +98,7 @@ class FolderSwitch:
 
     @property
     def changed(self) -> tuple[FolderVersions, ...]:
-        """What became of the folders, as it turned out."""
+        """Folders that really changed, with their modes before and after."""
         now = {real: _mode_of(real) for real in self._modes}
         return tuple(
             FolderVersions(real, before, now[real])
@@ -107,7 +107,7 @@ class FolderSwitch:
         )
 
     def will_go(self, real: str) -> bool:
-        """Whether a path is a folder now that shall not be one."""
+        """Tell whether a path is a folder that this switch will remove."""
         return any(folder.real == real and not folder.after for folder in self._folders)
 
     def open(self) -> None:

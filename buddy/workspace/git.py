@@ -26,7 +26,7 @@ from buddy.workspace.git_config import (
 )
 from buddy.workspace.launch import trusted_program
 from buddy.workspace.output import OutputBounds
-from buddy.workspace.processes import ChildProcesses, Finished, Request
+from buddy.workspace.processes import ChildProcesses, CommandRequest, FinishedCommand
 from buddy.workspace.sandbox.profile import Confinement
 from buddy.workspace.staging_record import StagingRecord
 
@@ -38,7 +38,7 @@ FINISH_S: dict[GitKind, float] = {"read": 0.0, "write": 3.0, "network": 1.0, "in
 
 
 class RepositoryTrust(msgspec.Struct, frozen=True):
-    """Whether the person trusts the folder, so that hooks and filters its repository brings may run."""
+    """The user's trust in the folder: hooks and filters of its repository may run only when it is trusted."""
 
     trusted: bool
 
@@ -62,8 +62,8 @@ class GitLock:
 
 
 class Repository(msgspec.Struct, frozen=True):
-    """Where git works. `top` holds `.git`; `cwd` is beneath it; `workspace` is what may be seen of it; `main`
-    is the tree it is a worktree of, "" for none."""
+    """A repository and the place in it where git runs. `top` holds `.git`; `cwd` is beneath it; `workspace`
+    limits the visible part; `main` is the main tree when this is a worktree, "" otherwise."""
 
     top: str
     cwd: str
@@ -78,10 +78,10 @@ class Repository(msgspec.Struct, frozen=True):
 
 
 class GitRun(msgspec.Struct, frozen=True):
-    """Who runs git, and how it is stopped; `trusted`: hooks and filters of the repository may run; `bounds`:
-    how much of what it says is kept, where that is not the usual; `index`: the index file, where it is not
-    that of the working tree; `stays_inside`: git is not run where the configuration makes it read files
-    outside; `confinement`: how a git that runs programs of the repository is confined."""
+    """Settings for running git: the child processes and the event that stops it. `trusted`: hooks and filters
+    of the repository may run; `bounds`: limits on its output, None for the usual ones; `index`: an index file
+    other than the working tree's; `stays_inside`: git is not run when the configuration makes it read files
+    outside; `confinement`: the sandbox for a git that runs programs of the repository."""
 
     children: ChildProcesses
     repository: Repository
@@ -103,7 +103,7 @@ def find_repository(cwd: str, workspace: str, main: str = "") -> Repository:
     return Repository(folder, cwd, workspace, main)
 
 
-async def run_git(run: GitRun, arguments: tuple[str, ...], kind: GitKind) -> Finished:
+async def run_git(run: GitRun, arguments: tuple[str, ...], kind: GitKind) -> FinishedCommand:
     """Run one git command to its end. What one that reads says on the side is in `remarks`, and in the text
     only when it failed. Raises `ToolError` when git is missing or takes too long."""
     git = _program(run)
@@ -164,8 +164,8 @@ async def _configuration(run: GitRun, git: str) -> str:
     return listing.text
 
 
-async def _run(run: GitRun, argv: tuple[str, ...], kind: GitKind, limit_s: float) -> Finished:
-    request = Request(
+async def _run(run: GitRun, argv: tuple[str, ...], kind: GitKind, limit_s: float) -> FinishedCommand:
+    request = CommandRequest(
         argv,
         run.repository.cwd,
         run.task_id,
@@ -191,7 +191,7 @@ async def _run(run: GitRun, argv: tuple[str, ...], kind: GitKind, limit_s: float
     return working.result()
 
 
-async def _finished(working: asyncio.Future[Finished], stop: asyncio.Event, within_s: float) -> None:
+async def _finished(working: asyncio.Future[FinishedCommand], stop: asyncio.Event, within_s: float) -> None:
     """Let a git that writes come to its end before it is ended."""
     await asyncio.wait({working}, timeout=within_s)
     if not working.done():

@@ -74,12 +74,12 @@ class Setting(msgspec.Struct, frozen=True):
 
     @property
     def is_own(self) -> bool:
-        """Whether the repository itself decides it."""
+        """Tell whether the setting comes from the repository's own configuration."""
         return self.scope in OWN_SCOPES
 
     @property
     def runs_something(self) -> bool:
-        """Whether the value is a command line, or decides which one is run."""
+        """Tell whether the value is a command line, or decides which one is run."""
         return starts_program(self.key, self.value)
 
 

@@ -25,7 +25,7 @@ class Section(msgspec.Struct, frozen=True):
 
 
 class ParsedDiff(msgspec.Struct, frozen=True):
-    """What stands before the first file (a commit's header), and the files."""
+    """A diff split into the text before the first file (a commit's header) and the files."""
 
     prelude: str
     sections: tuple[Section, ...]
@@ -36,12 +36,12 @@ class ParsedDiff(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What a model reads."""
+        """The diff as a model reads it."""
         return self.prelude + "".join(section.raw for section in self.sections)
 
     @property
     def files(self) -> tuple[FileDiff, ...]:
-        """What a person sees."""
+        """The diff of each file, for display."""
         return tuple(section.file for section in self.sections)
 
 

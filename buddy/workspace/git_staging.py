@@ -17,8 +17,8 @@ from buddy.agent.tool import ToolError
 from buddy.safety.git_files import git_folders
 from buddy.workspace.git import GitRun, run_git
 from buddy.workspace.output import OutputBounds
-from buddy.workspace.processes import Finished
-from buddy.workspace.staging_record import NO_MODE, Change, Entry
+from buddy.workspace.processes import FinishedCommand
+from buddy.workspace.staging_record import NO_MODE, IndexEntry, StagedFile
 
 UNFINISHED = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply")
 """In the folder of git while a commit must hold the whole index."""
@@ -26,7 +26,7 @@ LISTING = OutputBounds(head_bytes=32 * 1024 * 1024)
 ENTRIES_AT_ONCE = 500
 
 
-async def staged_changes(run: GitRun, arguments: tuple[str, ...] = ()) -> dict[str, Change]:
+async def staged_changes(run: GitRun, arguments: tuple[str, ...] = ()) -> dict[str, StagedFile]:
     """The staged files, by their path from the top of the working tree; `arguments`: the ones to look at,
     after `--`. Raises `ToolError`."""
     plain = ("diff-index", "--cached", "--raw", "-z", "--no-renames", "--abbrev=64", "HEAD", *arguments)
@@ -56,7 +56,7 @@ def is_merging(top: str) -> bool:
 
 @asynccontextmanager
 async def index_of(
-    run: GitRun, changes: Mapping[str, Change], wanted: Mapping[str, Entry]
+    run: GitRun, changes: Mapping[str, StagedFile], wanted: Mapping[str, IndexEntry]
 ) -> AsyncGenerator[GitRun]:
     """A git with an index of its own: the shared one, in which of the staged files only `wanted` are."""
     import shutil  # here: 2 ms, with the compressors it knows, that a start need not pay
@@ -80,7 +80,7 @@ async def index_of(
                 os.unlink(path)
 
 
-async def put_entries(run: GitRun, entries: Mapping[str, Entry]) -> None:
+async def put_entries(run: GitRun, entries: Mapping[str, IndexEntry]) -> None:
     """Write versions of files into the index. Raises `ToolError`."""
     top = msgspec.structs.replace(
         run, repository=msgspec.structs.replace(run.repository, cwd=run.repository.top)
@@ -94,7 +94,7 @@ async def put_entries(run: GitRun, entries: Mapping[str, Entry]) -> None:
             raise ToolError(f"git cannot prepare the commit: {done.text.strip()[:500]}")
 
 
-def _index_arguments(path: str, entry: Entry) -> tuple[str, ...]:
+def _index_arguments(path: str, entry: IndexEntry) -> tuple[str, ...]:
     if entry.mode == NO_MODE:
         return ("--force-remove", path)
     return ("--add", "--cacheinfo", f"{entry.mode},{entry.blob},{path}")
@@ -110,7 +110,7 @@ async def _has_commit(run: GitRun) -> bool:
     return (await run_git(run, ("rev-parse", "--verify", "--quiet", "HEAD^{commit}"), "read")).ok
 
 
-async def _read(run: GitRun, command: tuple[str, ...]) -> Finished:
+async def _read(run: GitRun, command: tuple[str, ...]) -> FinishedCommand:
     done = await run_git(msgspec.structs.replace(run, bounds=LISTING), command, "read")
     if not done.ok:
         raise ToolError(f"git failed: {done.text.strip()[:500]}")
@@ -119,18 +119,18 @@ async def _read(run: GitRun, command: tuple[str, ...]) -> Finished:
     return done
 
 
-def _raw_changes(text: str) -> Iterator[tuple[str, Change]]:
+def _raw_changes(text: str) -> Iterator[tuple[str, StagedFile]]:
     """`:MODE MODE BLOB BLOB STATUS`, path, and so on, as `diff-index --raw -z` writes them."""
     fields = iter(text.split("\0"))
     for head in fields:
         if head:
             old_mode, mode, old_blob, blob, _ = head[1:].split(" ")
-            yield next(fields), Change(Entry(old_mode, old_blob), Entry(mode, blob))
+            yield next(fields), StagedFile(IndexEntry(old_mode, old_blob), IndexEntry(mode, blob))
 
 
-def _first_entries(text: str) -> Iterator[tuple[str, Change]]:
+def _first_entries(text: str) -> Iterator[tuple[str, StagedFile]]:
     """`MODE BLOB STAGE<TAB>PATH`, as `ls-files --stage -z` writes them; nothing is in HEAD yet."""
     for line in filter(None, text.split("\0")):
         facts, _, path = line.partition("\t")
         mode, blob, _ = facts.split(" ")
-        yield path, Change(Entry(NO_MODE, "0" * len(blob)), Entry(mode, blob))
+        yield path, StagedFile(IndexEntry(NO_MODE, "0" * len(blob)), IndexEntry(mode, blob))

@@ -1,4 +1,4 @@
-"""What a change to a repository would bring, found out by plumbing before it is judged: the files a checkout
+"""Survey of a change to a repository, made with git plumbing before the call is judged: the files a checkout
 or a stash would write, and the programs the repository makes git run. Nothing of the repository runs."""
 
 from __future__ import annotations
@@ -135,8 +135,8 @@ class _Look:
         return found
 
     def _meanings(self, ref: str, kind: str, *, required: bool = True) -> list[str]:
-        """What a name leads to: other commands prefer a tag to a branch of the same name, checkout does
-        not."""
+        """Return the objects a name may mean: checkout prefers a branch to a tag of the same name, other
+        commands prefer the tag."""
         found = filter(None, (self._peeled(f"refs/heads/{ref}", kind), self._peeled(ref, kind)))
         names = list(dict.fromkeys(found))
         if required and not names:

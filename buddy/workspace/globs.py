@@ -15,8 +15,9 @@ _INNERMOST = pattern(r"\{([^{}]*,[^{}]*)\}")
 
 
 def glob_matcher(pattern: str) -> Callable[[str], bool]:
-    """Whether a relative path matches: a pattern without a slash is about the name, anywhere; with one
-    ("./*.py" too) about the whole path. Raises `ToolError` for a pattern that cannot match anything."""
+    """Return a predicate for relative paths: a pattern without a slash matches the name in any folder, one
+    with a slash ("./*.py" too) the whole path. Raises `ToolError` for a pattern that cannot match
+    anything."""
     regexes: list[re.Pattern[str]] = []
     for one in braces(pattern):
         text = one.removeprefix("./").removeprefix("/")

@@ -1,4 +1,4 @@
-"""What is left out of listings and searches: `.gitignore` exactly as git reads it, and `.buddyignore`.
+"""Ignore rules for listings and searches: `.gitignore` exactly as git reads it, and `.buddyignore`.
 
 Deeper files win over higher ones, in one folder `.buddyignore` over `.gitignore`, `.git/info/exclude` comes
 last; the person's global excludes are not read, so that everybody gets the same answers. Nothing below an
@@ -14,7 +14,7 @@ from collections.abc import Collection
 
 from buddy.safety.git_files import git_folders
 from buddy.workspace.file_bytes import regular_bytes
-from buddy.workspace.ignore_pattern import Rule, parse_ignore_file
+from buddy.workspace.ignore_pattern import IgnoreRule, parse_ignore_file
 
 ALWAYS = frozenset({".git", ".buddyx"})
 MAX_BYTES = 1_000_000
@@ -25,7 +25,7 @@ class RuleFile:
     `exact_names`, `suffixes` and `other_names` (regular expressions) are what its patterns without a slash
     match."""
 
-    def __init__(self, base: str, rules: tuple[Rule, ...], *, own: bool) -> None:
+    def __init__(self, base: str, rules: tuple[IgnoreRule, ...], *, own: bool) -> None:
         self.cut = len(base.rstrip("/")) + 1
         self.own = own
         self._rules = rules
@@ -48,12 +48,12 @@ class RuleFile:
         self._folders = {path[: path.rfind("/") + 1] for path in self._paths}
 
     def concerns(self, folder: str) -> bool:
-        """Whether a pattern with a slash may match an entry of a folder (with a final slash)."""
+        """Tell whether a pattern with a slash may match an entry of a folder (given with a final slash)."""
         below = folder[self.cut :]
         return below in self._folders or bool(self._wild_paths and self._in_folder(below))
 
     def verdict(self, path: str, name: str, folder: bool) -> bool | None:
-        """Whether the last matching pattern ignores an entry; None when no pattern matches it."""
+        """Tell whether the last matching pattern ignores an entry; None when no pattern matches it."""
         found = self._names.get(name)
         if found is None:
             found = self._names[name] = self._by_name(name)
@@ -106,7 +106,7 @@ class RuleFile:
 
 
 class Names:
-    """What several ignore files say about names alone: a quick answer for most of them."""
+    """Combined name patterns of several ignore files: a fast answer for most entries."""
 
     def __init__(self, files: tuple[RuleFile, ...]) -> None:
         self.files = files
@@ -117,8 +117,8 @@ class Names:
 
 
 class FolderRules:
-    """What is ignored among the entries of one folder, the folder not being so. The first of its ignore files
-    that has an opinion wins."""
+    """Ignore rules for the entries of one folder that is not ignored itself. The first ignore file with a
+    matching pattern decides."""
 
     def __init__(self, folder: str, names: Names) -> None:
         self.names = names
@@ -126,7 +126,7 @@ class FolderRules:
         self._by_path = any(file.concerns(self._folder) for file in names.files)
 
     def ignored(self, name: str, folder: bool) -> bool:
-        """Whether an entry is ignored."""
+        """Tell whether an entry is ignored."""
         names = self.names
         if (
             not self._by_path
@@ -156,7 +156,7 @@ class IgnoreTree:
         self._known: dict[str, FolderRules] = {}
 
     def ignored(self, path: str, folder: bool) -> bool:
-        """Whether a real path, or a folder it lies in, is ignored."""
+        """Tell whether a real path, or a folder it lies in, is ignored."""
         top = self._top_of(path)
         at = len(top.rstrip("/"))
         if path == top:

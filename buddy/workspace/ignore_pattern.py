@@ -32,7 +32,7 @@ _SPECIAL = pattern(rb"[*?\[\\]")
 NEVER = pattern(rb"(?!)")
 
 
-class Rule(msgspec.Struct, frozen=True):
+class IgnoreRule(msgspec.Struct, frozen=True):
     """A pattern. `by_name`: it is about the last component alone, else about the path from the ignore file's
     folder. `literal` is the whole name or path where nothing in it is special, else None and `regex` decides;
     `beginning` is what every path it matches begins with."""
@@ -46,14 +46,14 @@ class Rule(msgspec.Struct, frozen=True):
     regex: re.Pattern[bytes]
 
 
-def parse_ignore_file(data: bytes) -> tuple[Rule, ...]:
+def parse_ignore_file(data: bytes) -> tuple[IgnoreRule, ...]:
     """The patterns of an ignore file, in order."""
     data = data.removeprefix(b"\xef\xbb\xbf")
     lines = (line.removesuffix(b"\r") for line in data.split(b"\n"))
     return tuple(rule for line in lines if (rule := parse_rule(line)) is not None)
 
 
-def parse_rule(line: bytes) -> Rule | None:
+def parse_rule(line: bytes) -> IgnoreRule | None:
     """The pattern of one line, None for blank lines and comments."""
     if not line or line.startswith(b"#"):
         return None
@@ -71,7 +71,9 @@ def parse_rule(line: bytes) -> Rule | None:
     tail = pattern[1:]
     suffix = os.fsdecode(tail) if by_name and pattern[:1] == b"*" and not _SPECIAL().search(tail) else None
     beginning = os.fsdecode(pattern[: special.start()] if special else pattern)
-    return Rule(negated, only_folders, by_name, literal, suffix, beginning, _regex(pattern, special, by_name))
+    return IgnoreRule(
+        negated, only_folders, by_name, literal, suffix, beginning, _regex(pattern, special, by_name)
+    )
 
 
 def _regex(pattern: bytes, special: re.Match[bytes] | None, by_name: bool) -> re.Pattern[bytes]:
@@ -128,7 +130,8 @@ def wild(pattern: bytes, *, slashes: bool, before: bytes = b"") -> re.Pattern[by
 
 
 def _stars(pattern: bytes, at: int, end: int, many: bytes) -> tuple[bytes, int]:
-    """What a run of stars matches, and where the pattern goes on."""
+    """Translate a run of stars to a regular expression; return it and the position where the pattern
+    continues."""
     after = pattern[end : end + 1]
     bounded = at == 0 or pattern[at - 1 : at] == b"/"
     if end - at < 2 or not bounded or not (after in (b"", b"/") or pattern[end : end + 2] == b"\\/"):

@@ -13,8 +13,8 @@ from buddy.agent.tool import ToolError
 from buddy.workspace.child import Child, Exit
 from buddy.workspace.ending import Ending
 from buddy.workspace.output import OutputLog
-from buddy.workspace.processes import ChildProcesses, Request
-from buddy.workspace.terminal_job import Terminal
+from buddy.workspace.processes import ChildProcesses, CommandRequest
+from buddy.workspace.terminal_job import JobTerminal
 
 KEPT_ENDED = 50
 """Jobs that ended and are still listed."""
@@ -41,7 +41,7 @@ class Job:
     """One command that was left running, and its terminal when it has one."""
 
     def __init__(
-        self, number: int, task_id: int, command: str, child: Child, terminal: Terminal | None
+        self, number: int, task_id: int, command: str, child: Child, terminal: JobTerminal | None
     ) -> None:
         self.id = number
         self.task_id = task_id
@@ -51,11 +51,11 @@ class Job:
 
     @property
     def log(self) -> OutputLog:
-        """What it wrote."""
+        """Log of the job's output."""
         return self.child.log
 
     def status(self) -> JobStatus:
-        """How it stands."""
+        """Return the job's current status."""
         state: JobState = "running"
         if self.child.is_closed:
             state = "ended"
@@ -109,13 +109,13 @@ class Jobs:
         """Make a running command a job."""
         return self._add(child, command, task_id, None)
 
-    def start(self, request: Request, *, command: str) -> Job:
+    def start(self, request: CommandRequest, *, command: str) -> Job:
         """Start a command as a job, on a terminal when the request says so. Raises `ToolError`."""
         child = self._children.start(request)
-        terminal = None if request.terminal is None else Terminal(child, request.terminal)
+        terminal = None if request.terminal is None else JobTerminal(child, request.terminal)
         return self._add(child, command, request.task_id, terminal)
 
-    def _add(self, child: Child, command: str, task_id: int, terminal: Terminal | None) -> Job:
+    def _add(self, child: Child, command: str, task_id: int, terminal: JobTerminal | None) -> Job:
         self._last += 1
         job = Job(self._last, task_id, command, child, terminal)
         self._jobs[job.id] = job

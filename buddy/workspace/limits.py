@@ -40,7 +40,8 @@ NO_LIMITS = ProcessLimits()
 
 
 class _Sign(msgspec.Struct, frozen=True):
-    """How a limit shows: the signal and the shell's exit code for it, or what programs say."""
+    """Evidence that a limit was reached: its signal and the shell's exit code for it, or words in a program's
+    output."""
 
     field: str
     setting: str
@@ -118,8 +119,8 @@ def _at_most(value: int, kind: int) -> int:
 
 
 def reached(limits: ProcessLimits, code: int | None, signal: str, text: str) -> str:
-    """What the settings allow of that which a command that failed seems to have run out of, "" for nothing:
-    known by how it ended, and by what programs say of it at the end of what they wrote."""
+    """Name the limit of the settings that a failed command seems to have reached, "" for none: recognised by
+    how it ended, and by messages at the end of its output."""
     if code == 0 or limits == NO_LIMITS:
         return ""
     end = text[-_LOOKED_AT_CHARS:]

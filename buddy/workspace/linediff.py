@@ -32,8 +32,8 @@ class LineChange(msgspec.Struct, frozen=True):
 
 
 class Middle(msgspec.Struct, frozen=True):
-    """What is left of two texts without the lines they start and end with alike: positions in both, on line
-    borders, and how many lines come before."""
+    """The middle of two texts without the lines that are equal at their start and end: positions in both, on
+    line borders, and the number of lines before."""
 
     head: int
     old_stop: int
@@ -41,7 +41,7 @@ class Middle(msgspec.Struct, frozen=True):
     lines_before: int
 
 
-class Window(msgspec.Struct, frozen=True):
+class LineWindow(msgspec.Struct, frozen=True):
     """Some lines of a text with their line ends; `start` is the number of the first, from 0."""
 
     start: int
@@ -57,7 +57,7 @@ class Window(msgspec.Struct, frozen=True):
         return self.start + len(self.lines)
 
 
-def _window(text: str, middle: Middle, stop: int, context: int) -> Window:
+def _window(text: str, middle: Middle, stop: int, context: int) -> LineWindow:
     """The lines from where two texts begin to differ to `stop`, and so many around them."""
     start, first = middle.head, middle.lines_before
     while first > 0 and middle.lines_before - first < context:
@@ -65,7 +65,7 @@ def _window(text: str, middle: Middle, stop: int, context: int) -> Window:
         first -= 1
     for _ in range(context):
         stop = text.find("\n", stop) + 1 or len(text)
-    return Window(first, _lines(text[start:stop]))
+    return LineWindow(first, _lines(text[start:stop]))
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -76,11 +76,11 @@ class Comparison(msgspec.Struct, frozen=True):
     changes: tuple[LineChange, ...]
     middle: Middle
 
-    def old_lines(self, context: int) -> Window:
+    def old_lines(self, context: int) -> LineWindow:
         """The lines of the old text that changed, and so many around them."""
         return _window(self.before, self.middle, self.middle.old_stop, context)
 
-    def new_lines(self, context: int) -> Window:
+    def new_lines(self, context: int) -> LineWindow:
         """The lines of the new text that changed, and so many around them."""
         return _window(self.after, self.middle, self.middle.new_stop, context)
 
@@ -95,7 +95,8 @@ def compared(before: str, after: str) -> Comparison:
 
 
 def line_changes(before: str, after: str) -> tuple[LineChange, ...]:
-    """What changed, in order; empty when nothing did. A missing final newline makes its last line differ."""
+    """Return the changed lines in order; empty when nothing changed. A missing final newline makes the last
+    line differ."""
     return compared(before, after).changes
 
 
@@ -251,7 +252,7 @@ def _grouped(changes: tuple[LineChange, ...], context: int) -> list[list[LineCha
     return groups
 
 
-def _hunk(window: Window, group: list[LineChange], context: int) -> list[str]:
+def _hunk(window: LineWindow, group: list[LineChange], context: int) -> list[str]:
     first, last = group[0], group[-1]
     start = max(window.start, first.old_start - context)
     stop = min(window.stop, last.old_start + len(last.old) + context)

@@ -1,4 +1,4 @@
-"""What a command wrote: beginning and end in memory, the whole on disk once it is long.
+"""Log of a command's output: beginning and end in memory, the whole on disk once it is long.
 
 Memory stays bounded however much arrives. The file is written only when head and tail together no longer
 hold everything; up to a cap, after which whoever owns the process is told to stop it. Secrets are painted
@@ -19,7 +19,7 @@ CAP_BYTES = 50 * 1000 * 1000
 
 
 class OutputBounds(msgspec.Struct, frozen=True):
-    """How much of a command's output is kept: in memory at both ends, and on disk."""
+    """Limits on the output that is kept: in memory at both ends, and on disk."""
 
     head_bytes: int = HEAD_BYTES
     tail_bytes: int = TAIL_BYTES
@@ -40,12 +40,12 @@ class OutputLog:
 
     @property
     def over_cap(self) -> bool:
-        """Whether more arrived than is kept on disk."""
+        """Tell whether more output arrived than is kept on disk."""
         return self.total > self._bounds.cap_bytes
 
     @property
     def spilled(self) -> bool:
-        """Whether there is a file with the whole (up to the cap)."""
+        """Tell whether a file holds the whole output (up to the cap)."""
         return self._file.size > 0 and not self.trouble
 
     def add(self, data: bytes) -> None:
@@ -87,8 +87,8 @@ class OutputLog:
         self._file.give_up()
 
     def text(self) -> str:
-        """What a model reads: everything, or both ends with a line between them that says what is missing
-        and where the whole is."""
+        """Return the output for a model: all of it, or both ends with a line between them that states what is
+        missing and where the whole is."""
         return render(bytes(self._head), bytes(self._tail), self.total, self._bounds, self._where())
 
     def _where(self) -> str:

@@ -58,7 +58,7 @@ _MARKUP = re.compile(r"(?i)\s*(?:<!--.{0,2000}?-->\s*)*<(?:!doctype\s+html|html|
 
 
 def is_binary(body: bytes) -> bool:
-    """Whether bytes that came without a type are no text."""
+    """Tell whether bytes without a content type are binary."""
     return b"\0" in body[:8192] and not body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
 
 

@@ -12,7 +12,7 @@ from typing import cast
 
 import httpcore2
 
-from buddy.safety.url_guard import Judged
+from buddy.safety.url_guard import JudgedAddress
 
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 30.0
@@ -83,7 +83,7 @@ class PinnedTransport:
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self._tls = tls
 
-    async def open(self, judged: Judged, addresses: Sequence[str]) -> PinnedAnswer:
+    async def open(self, judged: JudgedAddress, addresses: Sequence[str]) -> PinnedAnswer:
         """Ask for a judged address. Raises `ConnectionError`."""
         pool = httpcore2.AsyncConnectionPool(
             ssl_context=self._tls,

@@ -21,5 +21,5 @@ class ProcessInfo(msgspec.Struct, frozen=True):
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs; a zombie does not."""
+        """Tell whether the process still runs; a zombie does not."""
         return self.state not in DEAD

@@ -1,4 +1,4 @@
-"""What psutil knows of processes, for systems without `/proc`: macOS above all."""
+"""Process information from psutil, for systems without `/proc`, mainly macOS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the system knows of processes: who descends from whom, and whose tag they carry.
+"""The system's process tree: ancestry of processes, and the tags of the commands they belong to.
 
 Linux tells through `/proc`; elsewhere psutil does.
 """
@@ -95,7 +95,8 @@ def own_children() -> tuple[int, ...]:
 
 
 def has_tag(pid: int, tag: Tag) -> bool:
-    """Whether a process descends from the command with this tag: by its limit, or by its environment."""
+    """Tell whether a process descends from the command with this tag, by its resource limit or its
+    environment."""
     return tag_number(pid) == tag.number or variables_of(pid).get(TAG_VARIABLE) == tag.text
 
 

@@ -34,7 +34,7 @@ from buddy.workspace.remarks import Remarks
 from buddy.workspace.sandbox.profile import Confinement
 
 
-class Request(msgspec.Struct, frozen=True):
+class CommandRequest(msgspec.Struct, frozen=True):
     """A command to run. `env` is added by buddy's own code; `terminal` asks for a terminal instead of a
     pipe; `confinement` is how the sandbox confines it, None for what runs outside of it; `kept` is
     False where a listener takes the output and nobody reads it again: it never goes to the disk. `limited` is
@@ -53,7 +53,7 @@ class Request(msgspec.Struct, frozen=True):
     bounds: OutputBounds | None = None
 
 
-class Finished(msgspec.Struct, frozen=True):
+class FinishedCommand(msgspec.Struct, frozen=True):
     """A command that ran to its end. `text` has both ends of its output; `timed_out`: it was ended at its
     time limit; `remarks`: what it said on stderr, where that is kept apart; `blocked`: what the sandbox
     refused it."""
@@ -67,13 +67,13 @@ class Finished(msgspec.Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether it ended by itself with exit code 0."""
+        """Tell whether the command ended by itself with exit code 0."""
         return self.exit.code == 0 and not self.timed_out
 
 
 class ProcessSettings(msgspec.Struct, frozen=True):
-    """How children are run. `spill_folder` (made with mode 0700) takes long outputs, without what
-    `find_secrets` finds; `grace_s` is the time between TERM and KILL."""
+    """Settings for running child processes. `spill_folder` (made with mode 0700) stores long outputs, with
+    the spans found by `find_secrets` removed; `grace_s` is the time between TERM and KILL."""
 
     spill_folder: str
     limits: ProcessLimits = NO_LIMITS
@@ -87,7 +87,7 @@ class ConfinedLaunch(ConfinedChild, Protocol):
 
     @property
     def launch(self) -> Launch:
-        """What to start."""
+        """The launch to carry out."""
         ...
 
     def start(self, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
@@ -96,7 +96,8 @@ class ConfinedLaunch(ConfinedChild, Protocol):
 
 
 class Sandboxing(Protocol):
-    """What confines commands: `buddy.workspace.sandbox.sandbox.Sandbox`, loaded after the start."""
+    """Interface of the sandbox that confines commands (`buddy.workspace.sandbox.sandbox.Sandbox`, loaded
+    after startup)."""
 
     def confine(self, launch: Launch, confinement: Confinement, tag: Tag) -> ConfinedLaunch:
         """Put a command into the sandbox. Raises `ToolError` where that can't be done."""
@@ -139,7 +140,7 @@ class ChildProcesses:
             await to_the_end(asyncio.ensure_future(asyncio.wait(endings)))
         self._reap_strays()
 
-    def start(self, request: Request, *, errors: int = -1) -> Child:
+    def start(self, request: CommandRequest, *, errors: int = -1) -> Child:
         """Start a command; about a millisecond, on the loop's thread. `errors`: a descriptor for its stderr,
         which is part of its output otherwise. Raises `ToolError`."""
         if not self._adopting:
@@ -165,7 +166,7 @@ class ChildProcesses:
         self._children = [*(child for child in self._children if not child.is_closed), child]
         return child
 
-    def _launch(self, request: Request, tag: Tag) -> Launch:
+    def _launch(self, request: CommandRequest, tag: Tag) -> Launch:
         argv = request.argv
         limits = self.settings.limits if request.limited else NO_LIMITS
         if limits != NO_LIMITS or sys.platform != "linux":
@@ -213,20 +214,20 @@ class ChildProcesses:
 
     async def run(
         self,
-        request: Request,
+        request: CommandRequest,
         *,
         timeout_s: float | None,
         cancelled: asyncio.Event,
         listener: Callable[[bytes], None] | None = None,
-    ) -> Finished:
+    ) -> FinishedCommand:
         """Run a command to its end, or to its time limit; nothing it started survives. Raises `ToolError`
         when it cannot be started."""
         child = self.start(request)
         return await self._to_its_end(child, timeout_s, cancelled, listener)
 
     async def run_apart(
-        self, request: Request, *, timeout_s: float | None, cancelled: asyncio.Event
-    ) -> Finished:
+        self, request: CommandRequest, *, timeout_s: float | None, cancelled: asyncio.Event
+    ) -> FinishedCommand:
         """The same for a program whose answer is taken apart: what it says on stderr is no part of it."""
         with Remarks() as remarks:
             child = self.start(request, errors=remarks.writing)
@@ -240,14 +241,14 @@ class ChildProcesses:
         timeout_s: float | None,
         cancelled: asyncio.Event,
         listener: Callable[[bytes], None] | None,
-    ) -> Finished:
+    ) -> FinishedCommand:
         if listener is not None:
             child.listeners.append(listener)
         exit_ = await self.attend(child, timeout_s=timeout_s, cancelled=cancelled)
         if exit_ is None or exit_.left_running:
             await child.end("time limit" if exit_ is None else "left running")
         ended = exit_ or await child.wait()
-        return Finished(
+        return FinishedCommand(
             child.log.text(),
             ended,
             timed_out=exit_ is None,
@@ -264,7 +265,7 @@ class ConfinedProcesses(ChildProcesses):
         self._owner = owner
         self._confinement = confinement
 
-    def start(self, request: Request, *, errors: int = -1) -> Child:
+    def start(self, request: CommandRequest, *, errors: int = -1) -> Child:
         """Start a command in the sandbox."""
         confined = msgspec.structs.replace(request, confinement=request.confinement or self._confinement)
         return self._owner.start(confined, errors=errors)

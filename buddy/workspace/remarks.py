@@ -1,4 +1,4 @@
-"""What a program says on the side (its stderr), kept apart from what it answers."""
+"""Capture of a program's stderr, kept apart from its stdout."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Remarks:
             self.writing = -1
 
     def text(self) -> str:
-        """What was said by now."""
+        """Return the stderr text captured so far."""
         self._read()
         return self._kept.decode("utf-8", "replace")
 

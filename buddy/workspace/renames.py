@@ -15,8 +15,8 @@ from buddy.workspace.swap import rename_to_free
 from buddy.workspace.trash import fill_box, leave_box
 
 
-class Renamed(msgspec.Struct, frozen=True):
-    """What stood at `source` is at `target` now: a place in the trash if `trashed`."""
+class RenamedPath(msgspec.Struct, frozen=True):
+    """A completed rename: `source` is at `target` now, in the trash if `trashed`."""
 
     source: str
     target: str
@@ -29,21 +29,21 @@ def rename(source: str, target: str) -> None:
         rename_to_free(old, old_folder, name, folder)
 
 
-def take_back(renames: Sequence[Renamed]) -> None:
+def take_back(renames: Sequence[RenamedPath]) -> None:
     """Put everything back where it was. Raises `ToolError`; then nothing has changed."""
     _all(tuple(reversed(renames)), back=True)
 
 
-def apply_again(renames: Sequence[Renamed]) -> None:
+def apply_again(renames: Sequence[RenamedPath]) -> None:
     """Move everything again. Raises `ToolError`; then nothing has changed."""
     _all(renames, back=False)
 
 
-def _all(renames: Sequence[Renamed], *, back: bool) -> None:
+def _all(renames: Sequence[RenamedPath], *, back: bool) -> None:
     wanted = [one for one in renames if not _is_so(one, back=back)]
     for one in wanted:
         _check(one, back=back)
-    done: list[Renamed] = []
+    done: list[RenamedPath] = []
     try:
         for one in wanted:
             _one(one, back=back)
@@ -55,13 +55,13 @@ def _all(renames: Sequence[Renamed], *, back: bool) -> None:
         raise ToolError(f"could not move: {error}; nothing was changed") from error
 
 
-def _is_so(one: Renamed, *, back: bool) -> bool:
+def _is_so(one: RenamedPath, *, back: bool) -> bool:
     """A crash came before the move, or the person has put it back already."""
     here, there = (one.source, one.target) if back else (one.target, one.source)
     return os.path.lexists(here) and not os.path.lexists(there)
 
 
-def _check(one: Renamed, *, back: bool) -> None:
+def _check(one: RenamedPath, *, back: bool) -> None:
     start, end = (one.target, one.source) if back else (one.source, one.target)
     if not os.path.lexists(start):
         where = "in the trash any more" if one.trashed and back else "there any more"
@@ -72,7 +72,7 @@ def _check(one: Renamed, *, back: bool) -> None:
         )
 
 
-def _one(one: Renamed, *, back: bool) -> None:
+def _one(one: RenamedPath, *, back: bool) -> None:
     if not one.trashed:
         rename(*((one.target, one.source) if back else (one.source, one.target)))
     elif back:

@@ -12,7 +12,7 @@ from buddy.agent.cleanup import on_failure
 from buddy.agent.tool import ToolError
 from buddy.workspace.disk import Disk
 from buddy.workspace.files import (
-    Loaded,
+    LoadedFile,
     Replacement,
     folder_of,
     load,
@@ -22,7 +22,7 @@ from buddy.workspace.files import (
     temporary_name,
 )
 from buddy.workspace.folders import merged_mode
-from buddy.workspace.taking_place import Held, Place, aside_of, content, take_place
+from buddy.workspace.taking_place import FileContent, TargetName, aside_of, content, take_place
 
 LINK = stat.S_IFLNK
 """In a mode: what is described is a link, its content the target's path."""
@@ -37,7 +37,7 @@ class Move(msgspec.Struct, frozen=True):
 
     real: str
     shown: str
-    now: Loaded | None
+    now: LoadedFile | None
     wanted: bytes | None
     mode: int
     already: bool
@@ -51,31 +51,31 @@ class Move(msgspec.Struct, frozen=True):
         return self.temporary if is_free else temporary_name()
 
 
-def look(real: str, shown: str) -> Loaded | None:
-    """What is at a path: a file, a link (its target as bytes, `LINK` in the mode), or None. Raises
+def look(real: str, shown: str) -> LoadedFile | None:
+    """Load what exists at a path: a file, a link (its target as bytes, `LINK` in the mode), or None. Raises
     `ToolError` for anything else."""
     try:
         with folder_of(real) as (folder, name):
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
             if stat.S_ISLNK(status.st_mode):
                 target = os.readlink(name, dir_fd=folder)
-                return Loaded(os.fsencode(target), LINK, stamp_of(status), status.st_nlink)
+                return LoadedFile(os.fsencode(target), LINK, stamp_of(status), status.st_nlink)
     except (FileNotFoundError, ToolError):  # a file or a link stands where its folder was
         return None
     return load(real, shown)
 
 
 def is_link(mode: int) -> bool:
-    """Whether a mode says that the content is a link's target."""
+    """Tell whether a mode marks the content as a link's target."""
     return stat.S_IFMT(mode) == LINK
 
 
-def same_kind(now: Loaded | None, mode: int) -> bool:
-    """Whether what is there is of a mode's kind: a link, or a file."""
+def same_kind(now: LoadedFile | None, mode: int) -> bool:
+    """Tell whether the current entry is of a mode's kind (link or file); True when nothing is there."""
     return now is None or is_link(now.mode) == is_link(mode)
 
 
-def mode_for(now: Loaded | None, before: int, after: int) -> int:
+def mode_for(now: LoadedFile | None, before: int, after: int) -> int:
     """The mode to write. Of a file that is there only those permissions change that the change was about (or,
     where it isn't known what they were, whether it is executable); the rest is its owner's. A new one is
     never setuid, setgid or sticky."""
@@ -117,7 +117,7 @@ def carry_out(move: Move, disk: Disk) -> None:
     replace(new, disk)
 
 
-def _replace_link(move: Move, link: Loaded, data: bytes, disk: Disk) -> None:
+def _replace_link(move: Move, link: LoadedFile, data: bytes, disk: Disk) -> None:
     """A file where a link is: one of the two is there at every instant."""
     beside = move.beside()
     made = os.path.join(os.path.dirname(move.real), beside)
@@ -127,8 +127,8 @@ def _replace_link(move: Move, link: Loaded, data: bytes, disk: Disk) -> None:
         replace(Replacement(made, move.shown, data, None, move.mode or None, aside_of(beside)), disk)
         with on_failure(_unlink_made, folder, beside, data):
             mode = stat.S_IMODE(os.stat(beside, dir_fd=folder, follow_symlinks=False).st_mode)
-            place = Place(folder, name, beside, move.shown)
-            take_place(place, Held(link.data, link.mode), Held(data, mode), disk)
+            place = TargetName(folder, name, beside, move.shown)
+            take_place(place, FileContent(link.data, link.mode), FileContent(data, mode), disk)
 
 
 def _unlink_made(folder: int, name: str, data: bytes) -> None:
@@ -138,7 +138,7 @@ def _unlink_made(folder: int, name: str, data: bytes) -> None:
             os.unlink(name, dir_fd=folder)
 
 
-def _set_mode(move: Move, now: Loaded) -> None:
+def _set_mode(move: Move, now: LoadedFile) -> None:
     """Only the permissions: the file stays the same one, with all its names."""
     with folder_of(move.real) as (folder, name):
         if stamp_of(os.stat(name, dir_fd=folder, follow_symlinks=False)) != now.stamp:
@@ -159,8 +159,13 @@ def _make_link(move: Move, disk: Disk) -> None:
             raise ToolError(f"{move.shown} was changed by something else meanwhile; nothing was changed")
         beside = move.beside()
         os.symlink(target, beside, dir_fd=folder)
-        made = Held(os.fsencode(target), LINK)
-        take_place(Place(folder, name, beside, move.shown), Held(move.now.data, move.now.mode), made, disk)
+        made = FileContent(os.fsencode(target), LINK)
+        take_place(
+            TargetName(folder, name, beside, move.shown),
+            FileContent(move.now.data, move.now.mode),
+            made,
+            disk,
+        )
 
 
 def reversed_move(move: Move) -> Move:

@@ -50,7 +50,7 @@ class _AnsweringScreen(pyte.Screen):
 
 
 class ScreenModel:
-    """What a terminal of this size shows after everything it was fed."""
+    """Emulated terminal screen of a fixed size."""
 
     def __init__(self, size: TerminalSize) -> None:
         self._screen = _AnsweringScreen(size.columns, size.rows)
@@ -65,7 +65,7 @@ class ScreenModel:
             self._stream = pyte.ByteStream(self._screen)
 
     def take_answers(self) -> tuple[bytes, ...]:
-        """What the program must be told (cursor reports), once."""
+        """Return the terminal's pending answers to the program (cursor reports), and forget them."""
         answers = tuple(answer.encode() for answer in self._screen.answers[:16])
         self._screen.answers.clear()
         return answers
@@ -75,8 +75,8 @@ class ScreenModel:
         return tuple("\n".join(line.rstrip() for line in self._screen.display).rstrip("\n").split("\n"))
 
     def key(self, name: str) -> bytes:
-        """What one key sends: a name (`Enter`, `Up`, `F5`), `C-x` with control, `M-x` with Alt, or the text
-        itself when it is a single character. Raises `ToolError`."""
+        """Return the bytes of one key: a name (`Enter`, `Up`, `F5`), `C-x` with control, `M-x` with Alt, or a
+        single character for itself. Raises `ToolError`."""
         if name in NAMED:
             return NAMED[name].encode()
         if name in ARROWS:

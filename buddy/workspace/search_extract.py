@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol, TypedDict
 
-from buddy.workspace.file_bytes import UTF_16, Text, file_bytes, text_of
+from buddy.workspace.file_bytes import UTF_16, DecodedText, file_bytes, text_of
 
 BYTES_BETWEEN_LOOKS = 64 * 1024
 """Of files that are searched before the next look at the clock."""
@@ -27,10 +27,11 @@ Span = tuple[int, int]
 Stopped = Callable[[], bool]
 
 
-class Job(TypedDict):
-    """What to search: files relative to a folder, a pattern of `re`, ASCII text every match holds, which
-    matches to give in full, counted from 0 over all files in order, after how many the counting may end, and
-    whether one match of a file is enough."""
+class SearchJob(TypedDict):
+    """Parameters of a search: `files` relative to `top`; the pattern `source` for `re`; ASCII text that every
+    match contains (`literal`); the range of matches to give in full, counted from 0 over all files in order
+    (`first`, `last`); the number of matches after which counting may end (`enough`); one match per file is
+    enough (`once`)."""
 
     top: str
     files: list[str]
@@ -47,13 +48,13 @@ class Job(TypedDict):
 class Matcher(Protocol):
     """One way to find matches."""
 
-    def spans(self, text: Text, stopped: Stopped) -> Iterable[Span] | None:
-        """Where matches are, until stopped: at most one a line, or, over lines, one after the other. None:
-        this matcher cannot tell."""
+    def spans(self, text: DecodedText, stopped: Stopped) -> Iterable[Span] | None:
+        """Return the spans of matches, until stopped: at most one per line, or successive ones for a
+        multi-line pattern. None: this matcher cannot tell."""
         ...
 
-    def count(self, text: Text, stopped: Stopped) -> int | None:
-        """How many matches there are; None: that is not known without `spans`."""
+    def count(self, text: DecodedText, stopped: Stopped) -> int | None:
+        """Count the matches; None where that is not known without `spans`."""
         ...
 
 
@@ -68,9 +69,9 @@ class Hit(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What was found. `files` are paths with their number of matches; `searched` counts files looked at, and
-    `done` is False when the search was stopped before the last one. `more`: counting ended with `enough`.
-    `undecided`: files about which the matcher could not tell."""
+    """Result of a search. `files` are paths with their number of matches; `searched` counts the files
+    searched, and `done` is False when the search was stopped before the last one. `more`: counting ended at
+    `enough`. `undecided`: files the matcher could not decide."""
 
     total: int
     files: list[tuple[str, int]]
@@ -89,7 +90,7 @@ def nothing(*, done: bool) -> Found:
     return Found(0, [], [], [], [], [], 0, done=done, more=False, undecided=[])
 
 
-def search(job: Job, matcher: Matcher, stopped: Stopped, at_file: Callable[[int], None]) -> Found:
+def search(job: SearchJob, matcher: Matcher, stopped: Stopped, at_file: Callable[[int], None]) -> Found:
     """Search the files in order. `at_file` is called before each, `stopped` every few files and inside of
     large ones."""
     unlooked = BYTES_BETWEEN_LOOKS
@@ -128,12 +129,12 @@ def search(job: Job, matcher: Matcher, stopped: Stopped, at_file: Callable[[int]
     return found._replace(total=total, searched=len(job["files"]), done=not stopped())
 
 
-def _count(job: Job, matcher: Matcher, text: Text, before: int, stopped: Stopped) -> int | None:
+def _count(job: SearchJob, matcher: Matcher, text: DecodedText, before: int, stopped: Stopped) -> int | None:
     """The matches of a text of which none is to be given in full."""
     return matcher.count(text, stopped) if before >= job["last"] and not job["once"] else None
 
 
-def _collect(job: Job, data: bytes, spans: Iterable[Span], before: int, found: Found) -> int:
+def _collect(job: SearchJob, data: bytes, spans: Iterable[Span], before: int, found: Found) -> int:
     """Count the matches of a text, and keep those that are to be given in full; `before`: how many came
     earlier."""
     count = 0
@@ -147,7 +148,7 @@ def _collect(job: Job, data: bytes, spans: Iterable[Span], before: int, found: F
 
 
 def line_end(data: bytes, at: int) -> int:
-    """Where the line of a place ends."""
+    """Return the end of the line that contains a position."""
     end = data.find(b"\n", at)
     return len(data) if end < 0 else end
 
@@ -177,18 +178,18 @@ class ReMatcher:
     """Python's `re`: it can tell everything, and may take for ever. `beat` is called as long as it gets
     anywhere."""
 
-    def __init__(self, job: Job, beat: Callable[[], None]) -> None:
+    def __init__(self, job: SearchJob, beat: Callable[[], None]) -> None:
         self._regex = re.compile(job["source"], job["flags"])
         self._multiline = job["multiline"]
         self._beat = beat
 
-    def spans(self, text: Text, stopped: Stopped) -> Iterator[Span]:
-        """Where matches are."""
+    def spans(self, text: DecodedText, stopped: Stopped) -> Iterator[Span]:
+        """Return the spans of matches."""
         whole = text.data.decode()
         found = self._over_lines(whole) if self._multiline else self._in_lines(whole, stopped)
         return found if text.ascii else _in_bytes(whole, found)
 
-    def count(self, text: Text, stopped: Stopped) -> int | None:
+    def count(self, text: DecodedText, stopped: Stopped) -> int | None:
         """Not known without `spans`."""
 
     def _over_lines(self, text: str) -> Iterator[Span]:
@@ -227,7 +228,7 @@ def _in_bytes(text: str, spans: Iterator[Span]) -> Iterator[Span]:
 
 
 def found_from(data: dict[str, Any]) -> Found:
-    """What the child process wrote."""
+    """Rebuild the result from the child process's data."""
     files = [(name, count) for name, count in data.pop("files")]
     return Found(files=files, hits=[Hit(*hit) for hit in data.pop("hits")], **data)
 
@@ -236,7 +237,7 @@ def main(job_path: str, answer_path: str, place_path: str) -> None:
     """Search as a program. The file `place_path` changes as long as it gets anywhere: a count of steps and
     the number of the file."""
     with open(job_path, encoding="ascii") as file:
-        job: Job = json.load(file)
+        job: SearchJob = json.load(file)
     place = os.open(place_path, os.O_WRONLY | os.O_CREAT, 0o600)
     steps = number = 0
 

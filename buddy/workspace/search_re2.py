@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from buddy.agent.pattern import pattern
-from buddy.workspace.file_bytes import Text
+from buddy.workspace.file_bytes import DecodedText
 from buddy.workspace.search_extract import Span, Stopped
 from buddy.workspace.search_pattern import SearchPattern
 from buddy.workspace.search_tokens import Token, bounds_of
@@ -60,8 +60,8 @@ class Re2Matcher:
         self._pattern = asked
         self._spans = _over_lines if asked.multiline else _in_lines
 
-    def spans(self, text: Text, stopped: Stopped) -> Iterable[Span] | None:
-        """Where matches are; None when RE2 cannot tell."""
+    def spans(self, text: DecodedText, stopped: Stopped) -> Iterable[Span] | None:
+        """Return the spans of matches; None when RE2 cannot tell."""
         if not text.data:
             return ()
         regex = self._ascii if text.ascii else self._wide
@@ -71,8 +71,8 @@ class Re2Matcher:
         loose = self._loose
         return () if loose is not None and loose.search(text.data) is None else None
 
-    def count(self, text: Text, stopped: Stopped) -> int | None:
-        """How many lines match; None when only a look at each match can tell."""
+    def count(self, text: DecodedText, stopped: Stopped) -> int | None:
+        """Count the matching lines; None when only a look at each match can tell."""
         counter = self._counter if text.ascii else None
         if counter is None:
             return None
@@ -100,7 +100,7 @@ class Re2Matcher:
 
     @functools.cached_property
     def is_sure(self) -> bool:
-        """Whether it can tell for every text."""
+        """Tell whether the matcher can decide every text."""
         return self._ascii is not None and self._wide is not None
 
     @functools.cached_property
@@ -361,7 +361,7 @@ def _is_boundary(tokens: Sequence[Token]) -> bool:
 
 
 def _begins_with_word(tokens: Sequence[Token]) -> bool:
-    """Whether every match begins with a word character; False when unsure."""
+    """Tell whether every match begins with a word character; False when unsure."""
     if not tokens:
         return False
     size = _group_size(tokens)
@@ -373,7 +373,7 @@ def _begins_with_word(tokens: Sequence[Token]) -> bool:
 
 
 def _ends_with_word(tokens: Sequence[Token]) -> bool:
-    """Whether every match ends with a word character; False when unsure."""
+    """Tell whether every match ends with a word character; False when unsure."""
     if tokens and tokens[-1].kind == "repeat":
         if not bounds_of(tokens[-1])[0]:
             return False

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from buddy.agent.tool import ToolError
-from buddy.workspace.processes import ChildProcesses, Request
-from buddy.workspace.search_extract import Found, Hit, Job, found_from, nothing, search
+from buddy.workspace.processes import ChildProcesses, CommandRequest
+from buddy.workspace.search_extract import Found, Hit, SearchJob, found_from, nothing, search
 from buddy.workspace.search_pattern import SearchPattern
 from buddy.workspace.search_re2 import Re2Matcher
 
@@ -30,7 +30,7 @@ GRACE_S = 0.5
 
 
 class SearchSettings(msgspec.Struct, frozen=True):
-    """How searches are run."""
+    """Settings for searches."""
 
     time_limit_s: float = 10
 
@@ -46,7 +46,7 @@ class SearchRun(msgspec.Struct, frozen=True):
 
     @property
     def left_s(self) -> float:
-        """How much time is left."""
+        """Seconds left until the deadline."""
         return max(0.0, self.deadline - time.monotonic())
 
 
@@ -57,9 +57,9 @@ class Corpus(msgspec.Struct, frozen=True):
     files: tuple[str, ...]
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """What is to be told of the matches: those from `first` to `last` in full, how many there are up to
-    `enough`, in a file no more than one when `once`."""
+class SearchLimits(msgspec.Struct, frozen=True):
+    """Matches to report: those from `first` to `last` in full, a count up to `enough`, at most one per file
+    when `once`."""
 
     first: int = 0
     last: int = 0
@@ -102,9 +102,9 @@ def _looked_at(done: asyncio.Future[Any]) -> None:
         done.exception()
 
 
-async def find(run: SearchRun, pattern: SearchPattern, corpus: Corpus, wanted: Wanted) -> Found:
+async def find(run: SearchRun, pattern: SearchPattern, corpus: Corpus, wanted: SearchLimits) -> Found:
     """Search files in the order given. Raises `ToolError` for a pattern that takes for ever."""
-    job = Job(
+    job = SearchJob(
         top=corpus.top,
         files=list(corpus.files),
         source=pattern.source,
@@ -128,9 +128,9 @@ async def find(run: SearchRun, pattern: SearchPattern, corpus: Corpus, wanted: W
     return merged(job["files"], found, rest, wanted)
 
 
-def merged(files: Sequence[str], found: Found, rest: Found, wanted: Wanted) -> Found:
-    """What two searches found, the second in files that the first left undecided, as one search of all files
-    in their order tells it."""
+def merged(files: Sequence[str], found: Found, rest: Found, wanted: SearchLimits) -> Found:
+    """Merge two searches, the second over the files the first left undecided, into the result of one search
+    over all files in order."""
     parts = (found, rest)
     place = {name: number for number, name in enumerate(files)}
     hits: dict[str, list[Hit]] = {}
@@ -169,7 +169,7 @@ _BARE_CHILD = (  # the standard library stays first: nothing that is installed c
 )
 
 
-async def _in_child(run: SearchRun, job: Job) -> Found:
+async def _in_child(run: SearchRun, job: SearchJob) -> Found:
     import tempfile  # here: 3 ms that only such a pattern needs
 
     if run.children is None:
@@ -177,7 +177,7 @@ async def _in_child(run: SearchRun, job: Job) -> Found:
     with tempfile.TemporaryDirectory(prefix=f"buddy-search-{os.getpid()}-") as folder:
         names = [os.path.join(folder, name) for name in ("job", "answer", "place")]
         _write_job(names[0], job)
-        request = Request(
+        request = CommandRequest(
             (sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", _BARE_CHILD, _PACKAGES, *names),
             job["top"],
             run.task_id,
@@ -187,7 +187,7 @@ async def _in_child(run: SearchRun, job: Job) -> Found:
         return _answer(names[1])
 
 
-def _write_job(path: str, job: Job) -> None:
+def _write_job(path: str, job: SearchJob) -> None:
     with open(path, "w", encoding="ascii") as file:
         json.dump(job, file)
 
@@ -199,7 +199,7 @@ def _answer(path: str) -> Found:
 
 
 async def _watched(
-    run: SearchRun, children: ChildProcesses, request: Request, job: Job, place_path: str
+    run: SearchRun, children: ChildProcesses, request: CommandRequest, job: SearchJob, place_path: str
 ) -> None:
     """Wait for the search's end; end it when it gets nowhere. Raises `ToolError`. Looks are counted, not the
     time between them, in which this program, or the whole machine, may have stood still."""
@@ -227,7 +227,7 @@ def _bytes_of(path: str) -> bytes:
         return b""
 
 
-def _too_slow(job: Job, place: bytes, *, stuck: bool) -> str:
+def _too_slow(job: SearchJob, place: bytes, *, stuck: bool) -> str:
     number = int(place.split()[1]) if place else 0
     where = job["files"][number]
     if stuck:

@@ -232,7 +232,7 @@ def in_class(char: str) -> str:
 
 
 def bounds_of(token: Token) -> tuple[int, int]:
-    """How often a quantifier repeats, at the least and at the most."""
+    """Return the smallest and largest number of repeats of a quantifier."""
     match token.value:
         case "*":
             return 0, sys.maxsize

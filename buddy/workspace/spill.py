@@ -39,7 +39,7 @@ class SpillFile:
 
     @property
     def size(self) -> int:
-        """How many bytes of the output it holds, on the disk or on the way there."""
+        """Size of the output in bytes, including what is not written to disk yet."""
         return self._written + len(self._waiting)
 
     def add(self, data: bytes) -> None:

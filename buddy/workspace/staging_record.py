@@ -13,22 +13,22 @@ import msgspec
 NO_MODE = "000000"
 
 
-class Entry(msgspec.Struct, frozen=True):
+class IndexEntry(msgspec.Struct, frozen=True):
     """A version of a file as an index holds it; `NO_MODE`: the file is deleted."""
 
     mode: str
     blob: str
 
 
-class Change(msgspec.Struct, frozen=True):
+class StagedFile(msgspec.Struct, frozen=True):
     """A staged file: the version in HEAD and the one in the index."""
 
-    head: Entry
-    index: Entry
+    head: IndexEntry
+    index: IndexEntry
 
 
 class _Staged(msgspec.Struct, frozen=True):
-    entry: Entry
+    entry: IndexEntry
     order: int
 
 
@@ -39,16 +39,16 @@ class StagingRecord:
         self._staged: dict[tuple[str, int], dict[str, _Staged]] = {}
         self._order = 0
 
-    def add(self, top: str, task_id: int, entries: Mapping[str, Entry]) -> None:
+    def add(self, top: str, task_id: int, entries: Mapping[str, IndexEntry]) -> None:
         """Remember versions that a task staged."""
         self._order += 1
         mine = self._staged.setdefault((top, task_id), {})
         mine.update({path: _Staged(entry, self._order) for path, entry in entries.items()})
 
-    def own(self, top: str, task_id: int, changes: Mapping[str, Change]) -> dict[str, Entry]:
+    def own(self, top: str, task_id: int, changes: Mapping[str, StagedFile]) -> dict[str, IndexEntry]:
         """The versions this task would commit. Where the person staged or unstaged a file since, the index
         decides."""
-        mine: dict[str, Entry] = {}
+        mine: dict[str, IndexEntry] = {}
         for path, staged in self._staged.get((top, task_id), {}).items():
             now = changes.get(path)
             if now is None:
@@ -57,7 +57,7 @@ class StagingRecord:
             mine[path] = staged.entry if now.index in others else now.index
         return mine
 
-    def others(self, top: str, task_id: int, changes: Mapping[str, Change]) -> dict[str, list[int]]:
+    def others(self, top: str, task_id: int, changes: Mapping[str, StagedFile]) -> dict[str, list[int]]:
         """Staged files that other tasks staged, with the numbers of those tasks."""
         found: dict[str, list[int]] = {}
         for path in changes:

@@ -1,4 +1,4 @@
-"""What a test run printed, as counts and names: pytest, unittest, jest, vitest, mocha, node, cargo, go.
+"""Counts and names from the output of a test run: pytest, unittest, jest, vitest, mocha, node, cargo, go.
 
 Read line by line while it runs, so that nothing is missed of an output too long to keep. The runners' lines
 are different enough for one reader to know them all, which is what a `make test` needs.
@@ -63,8 +63,8 @@ FAILED_NAMES = (
 
 
 class SuiteCounts(msgspec.Struct, frozen=True):
-    """How many tests passed, failed (errors included) and were skipped, and which failed (at most 100).
-    `known` is False when the output held no counts."""
+    """Numbers of tests passed, failed (errors included) and skipped, and names of the failed ones (at most
+    100). `known` is False when the output held no counts."""
 
     passed: int
     failed: int
@@ -95,7 +95,7 @@ class ResultReader:
             self._read(ESCAPE().sub("", line[:MAX_LINE_BYTES].decode("utf-8", "replace")).rstrip())
 
     def counts(self) -> SuiteCounts:
-        """What was read, at the end."""
+        """Return the final counts."""
         self.feed(b"\n")
         found = self._counts
         return SuiteCounts(

@@ -1,4 +1,4 @@
-"""What `rename` can't: two names change places in one step, and a name is given only while it is free."""
+"""Atomic exchange and no-replace rename (renameat2, renameatx_np)."""
 
 from __future__ import annotations
 

@@ -23,14 +23,14 @@ from buddy.workspace.disk import Disk
 from buddy.workspace.swap import rename_to_free
 
 
-class Held(msgspec.Struct, frozen=True):
-    """What a name leads to: bytes and permissions, or a link's target and `stat.S_IFLNK`."""
+class FileContent(msgspec.Struct, frozen=True):
+    """Content of a directory entry: bytes and permissions, or a link's target and `stat.S_IFLNK`."""
 
     data: bytes
     mode: int
 
 
-class Place(msgspec.Struct, frozen=True):
+class TargetName(msgspec.Struct, frozen=True):
     """A name in an open folder, and the name of what is to stand there. `shown`: how a person names it."""
 
     folder: int
@@ -44,7 +44,7 @@ def aside_of(temporary: str) -> str:
     return f"{temporary.removesuffix('.tmp')}.old"
 
 
-def take_place(place: Place, was: Held, made: Held, disk: Disk) -> None:
+def take_place(place: TargetName, was: FileContent, made: FileContent, disk: Disk) -> None:
     """Put what was made (it is there, under the temporary name) in the place of what was there. Raises
     `ToolError` when something else was there by then: it still is."""
     if not disk.exchange(place.temporary, place.name, place.folder):
@@ -56,7 +56,7 @@ def take_place(place: Place, was: Held, made: Held, disk: Disk) -> None:
         raise _changed(place.shown)
 
 
-def take_away(place: Place, was: Held, disk: Disk) -> None:
+def take_away(place: TargetName, was: FileContent, disk: Disk) -> None:
     """Delete a file or link. Raises `ToolError` when something else was there by then: it still is."""
     try:
         disk.rename(place.name, place.temporary, place.folder)
@@ -75,11 +75,11 @@ def take_away(place: Place, was: Held, disk: Disk) -> None:
     raise _changed(place.shown)
 
 
-def is_still(folder: int, name: str, was: Held) -> bool:
-    """Whether a name leads to this content with these permissions."""
+def is_still(folder: int, name: str, was: FileContent) -> bool:
+    """Tell whether a name still has this content and these permissions."""
     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if stat.S_ISLNK(status.st_mode):
-        return was == Held(os.fsencode(os.readlink(name, dir_fd=folder)), stat.S_IFLNK)
+        return was == FileContent(os.fsencode(os.readlink(name, dir_fd=folder)), stat.S_IFLNK)
     if (status.st_mode, status.st_size) != (stat.S_IFREG | was.mode, len(was.data)):
         return False
     with suppress(OSError):
@@ -101,7 +101,7 @@ def content_or_target(folder: int, name: str) -> bytes:
     return content(folder, name)
 
 
-def _put_back(place: Place, made: Held, disk: Disk) -> None:
+def _put_back(place: TargetName, made: FileContent, disk: Disk) -> None:
     try:
         disk.exchange(place.temporary, place.name, place.folder)
         if not is_still(place.folder, place.temporary, made):
@@ -112,9 +112,10 @@ def _put_back(place: Place, made: Held, disk: Disk) -> None:
     _gone(place.temporary, place.folder)
 
 
-def _rename_over(place: Place, was: Held, disk: Disk) -> None:
-    """Where names cannot change places: a second name for what was there, looked at afterwards. Who writes
-    into the file is noticed, who renames another one to its name in this moment is not."""
+def _rename_over(place: TargetName, was: FileContent, disk: Disk) -> None:
+    """Replace a file on systems that cannot exchange names: keep a second hard link to the old file and
+    compare it afterwards. A concurrent write to the file is noticed, a concurrent rename onto its name is
+    not."""
     aside, folder = aside_of(place.temporary), place.folder
     try:
         os.link(place.name, aside, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
@@ -131,8 +132,8 @@ def _rename_over(place: Place, was: Held, disk: Disk) -> None:
 
 
 def _gone(name: str, folder: int) -> None:
-    """What was written is in place whether this name goes or not; what is left is swept by the next
-    program."""
+    """Remove a temporary name. A failure is ignored: the new file is in place, and the next program removes
+    leftovers."""
     with suppress(OSError):
         os.unlink(name, dir_fd=folder)
 
@@ -144,7 +145,7 @@ def _changed(shown: str) -> ToolError:
     )
 
 
-def _kept(place: Place) -> ToolError:
+def _kept(place: TargetName) -> ToolError:
     return ToolError(
         f"{place.shown} was changed by something else while it was being edited. What was saved then is in "
         f"{visible(place.temporary)} beside it, and could not be put back."

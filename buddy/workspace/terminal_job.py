@@ -20,7 +20,7 @@ MAX_TYPED_BYTES = 64 * 1024
 TYPING_LIMIT_S = 5.0
 
 
-class Terminal:
+class JobTerminal:
     """The terminal of one job. Output is drawn in small portions; when more arrives than can be drawn, the
     oldest of it is left out and only the end reaches the screen."""
 

@@ -67,7 +67,7 @@ class Trash:
         return fill_box(os.path.dirname(place or self.place()), real, task_id, seal=self._seal)
 
     def list(self) -> tuple[Trashed, ...]:
-        """What is in the trash, newest first."""
+        """Return the contents of the trash, newest first."""
         found = [one for one in self._boxes() if os.path.lexists(self._thing(one.id))]
         return tuple(sorted(found, key=lambda trashed: trashed.deleted_at, reverse=True))
 
@@ -105,8 +105,8 @@ class Trash:
         return tuple(gone)
 
     def _boxes(self) -> Iterator[Trashed]:
-        """What was put into the trash, whether it still is there or not. What a removal left behind that did
-        not come to its end goes."""
+        """Yield everything ever put into the trash, whether it is still there or not. Clear the remains of
+        interrupted removals."""
         try:
             boxes = os.listdir(self._folder)
         except (FileNotFoundError, NotADirectoryError):

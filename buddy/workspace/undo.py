@@ -1,4 +1,4 @@
-"""What edits replaced: enough to take each back, on disk before the edit is.
+"""Undo log: the content that edits replace, stored on disk before each edit is made.
 
 A folder of the session holds `log.jsonl` (one line per entry) and `blobs/` (contents by hash). An entry is
 written before its files are, so after a crash it tells for each file whether it is still the old or already
@@ -18,10 +18,10 @@ from buddy.agent.tool import ToolError
 from buddy.safety.seal import Seal, random_seal
 from buddy.workspace.blobs import BlobStore
 from buddy.workspace.disk import DISK, Disk
-from buddy.workspace.files import TEMPORARY_NAME, Loaded, digest_of, folder_of, temporary_name
+from buddy.workspace.files import TEMPORARY_NAME, LoadedFile, digest_of, folder_of, temporary_name
 from buddy.workspace.folders import FolderVersions, already_there, around, remove_empty, to_be_made
 from buddy.workspace.locks import FileLocks
-from buddy.workspace.renames import Renamed, apply_again, take_back
+from buddy.workspace.renames import RenamedPath, apply_again, take_back
 from buddy.workspace.taking_place import aside_of, content_or_target
 from buddy.workspace.undo_entries import Changes, Dropped, EntryFile, Line, Redone, UndoEntry, Undone
 from buddy.workspace.versions import NOTHING, FileVersions, Switched, content_of, switch
@@ -31,7 +31,7 @@ class Intent(msgspec.Struct, frozen=True):
     """A change about to be made. `after` is None for a deletion, `before` for a new file."""
 
     real: str
-    before: Loaded | None
+    before: LoadedFile | None
     after: bytes | None
 
 
@@ -108,7 +108,9 @@ class UndoLog:
             self._add(entry)
             return entry
 
-    def prepare_renames(self, task_id: int, call_id: str, tool: str, renames: Sequence[Renamed]) -> UndoEntry:
+    def prepare_renames(
+        self, task_id: int, call_id: str, tool: str, renames: Sequence[RenamedPath]
+    ) -> UndoEntry:
         """Put on disk what is about to be moved whole. Raises `OSError`; then nothing may be moved."""
         with self._guard:
             self._load()
@@ -147,7 +149,7 @@ class UndoLog:
             return next((one.id for one in reversed(self._entries.values()) if one.call_id == call_id), 0)
 
     def position(self) -> int:
-        """How many changes of files this program's log has seen; for `since`."""
+        """Number of file changes this program has logged so far; an argument for `since`."""
         with self._guard:
             self._load()
             return self._changes.position
@@ -325,8 +327,8 @@ def _last_of(
 def _known_of(
     known: Sequence[FolderVersions], before: Sequence[FolderVersions], changed: Sequence[FolderVersions]
 ) -> tuple[FolderVersions, ...]:
-    """What became of folders, and whose are somebody else's: what was known, and those that had gone `before`
-    and were there again without a change."""
+    """Combine the folder changes of an entry: those known not to be ours, those that were to be removed
+    `before` and exist again unchanged, and the new ones."""
     return (
         *(one for one in known if one.before == one.after),
         *already_there((one.real for one in before if not one.after), changed),
@@ -335,7 +337,7 @@ def _known_of(
 
 
 def _move(
-    renames: Sequence[Renamed], folders: Sequence[FolderVersions], *, back: bool
+    renames: Sequence[RenamedPath], folders: Sequence[FolderVersions], *, back: bool
 ) -> tuple[FolderVersions, ...]:
     """Move back or again what was moved whole; what became of folders."""
     if back:
@@ -380,7 +382,7 @@ def _sweep(file: FileVersions, blobs: BlobStore) -> None:
 
 
 def _is_known(data: bytes, file: FileVersions, blobs: BlobStore) -> bool:
-    """Whether these bytes are kept, or the beginning of something that is."""
+    """Tell whether these bytes are stored, or are the beginning of stored content."""
     for digest in (file.before, file.after, digest_of(data)):
         with suppress(ToolError):
             if (content_of(blobs, digest) or b"").startswith(data):

@@ -16,7 +16,7 @@ from buddy.safety.seal import Seal
 from buddy.workspace.any_names import decode, encode
 from buddy.workspace.disk import Disk, write_all
 from buddy.workspace.folders import FolderVersions
-from buddy.workspace.renames import Renamed
+from buddy.workspace.renames import RenamedPath
 from buddy.workspace.versions import FileVersions
 
 
@@ -32,7 +32,7 @@ class UndoEntry(msgspec.Struct, frozen=True, tag="edit", tag_field="kind"):
     tool: str
     files: tuple[FileVersions, ...]
     effect: bool = False
-    renames: tuple[Renamed, ...] = ()
+    renames: tuple[RenamedPath, ...] = ()
     folders: tuple[FolderVersions, ...] = ()
     seconds: float = 0.0
 
@@ -119,7 +119,8 @@ class EntryFile:
 
 
 class Changes:
-    """What a program's calls said they changed, in order, for those who look at the tree meanwhile."""
+    """File changes reported by this program's calls, in order, for code that scans the tree at the same
+    time."""
 
     def __init__(self) -> None:
         self._files: list[FileVersions | None] = []
@@ -143,7 +144,7 @@ class Changes:
 
     @property
     def position(self) -> int:
-        """Where the next change will stand."""
+        """Index of the next change."""
         return len(self._files)
 
     def files(self, position: int) -> tuple[FileVersions, ...]:

@@ -15,7 +15,7 @@ from buddy.agent.tool import ToolError
 from buddy.safety.sanitise import visible
 from buddy.workspace.blobs import BlobStore
 from buddy.workspace.disk import Disk
-from buddy.workspace.files import Loaded, digest_of
+from buddy.workspace.files import LoadedFile, digest_of
 from buddy.workspace.folders import FolderSwitch, FolderVersions, to_be_made
 from buddy.workspace.merge import merge_bytes
 from buddy.workspace.restore import Move, carry_out, is_link, look, mode_for, reversed_move, same_kind
@@ -49,7 +49,7 @@ def content_of(blobs: BlobStore, digest: str) -> bytes | None:
 
 
 class Switched(msgspec.Struct, frozen=True):
-    """What was changed, as it turned out."""
+    """The files and folders that really changed."""
 
     files: tuple[FileVersions, ...]
     folders: tuple[FolderVersions, ...]
@@ -86,7 +86,7 @@ def switch(
 
 
 def _carry_out(moves: Sequence[Move], around: FolderSwitch, disk: Disk, done: list[Move]) -> None:
-    """What goes first, so that a file can take the place of a folder and a folder that of a file."""
+    """Carry out the moves, removals first, so that a file can replace a folder and a folder a file."""
     around.open()
     for move in (_again(move) for move in moves if move.wanted is None):
         carry_out(move, disk)
@@ -112,8 +112,8 @@ def _again(move: Move) -> Move:
 
 
 def _move(file: FileVersions, blobs: BlobStore, around: FolderSwitch, *, merging: bool) -> Move:
-    """What to write, after a look at what is there. Storing what is there first makes the step
-    reversible."""
+    """Return the write that restores a version, after reading the current file. The current content is stored
+    first, so that the step is reversible."""
     shown = visible(os.path.relpath(file.real))
     now = None if around.will_go(file.real) else look(file.real, shown)
     found = NOTHING if now is None else now.digest
@@ -138,7 +138,7 @@ def _move(file: FileVersions, blobs: BlobStore, around: FolderSwitch, *, merging
     return Move(file.real, shown, now, wanted, to, already=False, temporary=file.temporary)
 
 
-def _merged(file: FileVersions, now: Loaded | None, wanted: bytes | None, base: bytes | None) -> bytes:
+def _merged(file: FileVersions, now: LoadedFile | None, wanted: bytes | None, base: bytes | None) -> bytes:
     """The wanted content with what somebody else changed since. Raises `ToolError`."""
     shown = os.path.relpath(file.real)
     if now is None or base is None or wanted is None or is_link(now.mode | file.mode):

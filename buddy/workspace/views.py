@@ -1,4 +1,4 @@
-"""What one task has seen of files: which version, how much of it, and what changed since.
+"""One task's view of files: the version it saw, how much of it, and the changes since.
 
 Each task has its own `FileViews`. Keys are real paths. A task's own writes count as seen.
 """
@@ -13,7 +13,7 @@ import msgspec
 
 from buddy.agent.tool import ToolError
 from buddy.workspace.content import decode
-from buddy.workspace.files import Loaded, Stamp, load, stamp_of
+from buddy.workspace.files import LoadedFile, Stamp, load, stamp_of
 from buddy.workspace.linediff import brief_changes
 
 MAX_VIEWS = 500
@@ -50,7 +50,7 @@ class FileViews:
         self._views: OrderedDict[str, View] = OrderedDict()
 
     def get(self, real: str) -> View | None:
-        """What the task knows of a file, None when it has not seen it."""
+        """Return the task's view of a file, None when it has not seen it."""
         return self._views.get(real)
 
     def paths(self) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ class FileViews:
         while len(self._views) > MAX_VIEWS:
             self._views.popitem(last=False)
 
-    def saw(self, real: str, loaded: Loaded, text: str, lines: ShownLines) -> View:
+    def saw(self, real: str, loaded: LoadedFile, text: str, lines: ShownLines) -> View:
         """The model was shown these lines; lines shown in part do not count."""
         digest = loaded.digest
         before = self._views.get(real)
@@ -79,7 +79,7 @@ class FileViews:
         return view
 
     def wrote(
-        self, real: str, before: Loaded | None, data: bytes, digest: str, stamp: Stamp, *, whole: bool
+        self, real: str, before: LoadedFile | None, data: bytes, digest: str, stamp: Stamp, *, whole: bool
     ) -> None:
         """The task changed a file itself: `data`, its hash, its outside. `whole`: the model gave the whole
         content; otherwise it knows as much as it did before."""
@@ -110,7 +110,7 @@ class FileViews:
             self._views[real] = msgspec.structs.replace(view, shown=(), answered=(0, 0))
 
     def copy(self) -> FileViews:
-        """What a task that starts from a copy of the conversation knows."""
+        """Return a copy for a task that starts from a copy of the conversation."""
         twin = FileViews()
         twin._views = self._views.copy()
         return twin
@@ -130,8 +130,8 @@ def _merged(ranges: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
     return tuple(merged)
 
 
-def changed_lines(view: View, loaded: Loaded, max_lines: int = 20) -> tuple[tuple[str, ...], bool]:
-    """What is different from what the task saw, and whether that is all of it."""
+def changed_lines(view: View, loaded: LoadedFile, max_lines: int = 20) -> tuple[tuple[str, ...], bool]:
+    """Return the lines that differ from the version the task saw, and whether these are all."""
     content = decode(loaded.data)
     if view.text is None or content is None:
         return ("(too long or not text: read it again to see what changed)",), False
@@ -141,8 +141,8 @@ def changed_lines(view: View, loaded: Loaded, max_lines: int = 20) -> tuple[tupl
 def changed_since(
     views: FileViews, shown: Callable[[str], str] = os.path.relpath, max_lines: int = 20
 ) -> tuple[str, ...]:
-    """What became different in files the task has seen, at most `max_lines` lines, for the model. Each change
-    is told once. Files whose outside is the same are not opened. Blocks; call it in a thread."""
+    """Describe for the model the changes in files the task has seen, in at most `max_lines` lines. Each
+    change is reported once. Files with an unchanged stamp are not opened. Blocks; call it in a thread."""
     told: list[str] = []
     for real in views.paths():
         view = views.get(real)
@@ -181,7 +181,7 @@ def _told(views: FileViews, real: str, view: View, name: str, room: int) -> list
     return [f"{name} changed since you read it:", *lines][:room]
 
 
-def _remember(views: FileViews, real: str, view: View, now: Loaded, *, whole: bool) -> None:
+def _remember(views: FileViews, real: str, view: View, now: LoadedFile, *, whole: bool) -> None:
     """The model was told: it knows the new version as well as the old one if it saw every changed line.
     Otherwise it is told no more until the file changes again, and does not know it whole."""
     content = decode(now.data)

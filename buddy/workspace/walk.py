@@ -13,10 +13,10 @@ MAX_FILES = 300_000
 
 
 class Walked(msgspec.Struct):
-    """What a walk found, as paths relative to its folder. `ignored` are the files and (with a final slash)
+    """Result of a walk, as paths relative to its folder. `ignored` are the files and (with a final slash)
     folders that rules left out, not entered; `links` and `special` are not among the files; `whole` is False
-    when the walk was stopped or reached its bound. Sizes and times are not asked for: that costs four times
-    as much as the walk."""
+    when the walk was stopped or reached its limit. Sizes and times are not read: that costs four times as
+    much as the walk."""
 
     files: list[str] = []
     ignored: list[str] = []

@@ -12,7 +12,7 @@ from contextlib import suppress
 from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError
 from buddy.safety.descriptors import open_parent, read_beneath, replace_beneath
-from buddy.safety.protected import Places, secret_reason
+from buddy.safety.protected import ProtectedPlaces, secret_reason
 from buddy.workspace.worktrees import Worktree
 
 MAX_FILES = 5_000
@@ -33,7 +33,7 @@ def carry(tree: Worktree, changed: Sequence[str], home: str) -> tuple[str, ...]:
     left_out: list[str] = []
     for code, path in ((entry[:2], entry[3:]) for entry in changed):
         real = os.path.join(tree.main, path)
-        if path.endswith("/") or secret_reason(real, Places(home)) or not _carried(tree, code, path):
+        if path.endswith("/") or secret_reason(real, ProtectedPlaces(home)) or not _carried(tree, code, path):
             left_out.append(path)
     return tuple(left_out)
 

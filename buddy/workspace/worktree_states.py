@@ -1,5 +1,5 @@
-"""What became different in a worktree since it was made: states of it in a private repository beside it, byte
-for byte as the files are, whatever git would convert. Everything here blocks; call it in a thread."""
+"""Changes in a worktree since it was made: states of it in a private repository beside it, byte for byte as
+on disk, whatever conversions git is configured for. Everything here blocks; call it in a thread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import msgspec
 
 from buddy.agent.tool import ToolError
-from buddy.safety.protected import Places
+from buddy.safety.protected import ProtectedPlaces
 from buddy.safety.seal import Seal
 from buddy.workspace.checkpoint_git import CheckpointError, private_git
 from buddy.workspace.checkpoint_outside import Outside
@@ -28,11 +28,11 @@ class FileChanged(msgspec.Struct, frozen=True):
 
     @property
     def is_link(self) -> bool:
-        """Whether a symbolic link is or was there."""
+        """Tell whether a symbolic link is or was there."""
         return LINK_MODE in self.modes
 
 
-class Changes(msgspec.Struct, frozen=True):
+class WorktreeChanges(msgspec.Struct, frozen=True):
     """All that is different. `state` names what the worktree is now; `left_out` are files that no state
     takes: too large, unreadable or secret by their name."""
 
@@ -61,8 +61,8 @@ class WorktreeStates:
             return
         keep(tree, msgspec.structs.replace(kept, state=state))
 
-    def changes(self, tree: Worktree) -> Changes:
-        """What is different since it was made. Raises `ToolError`."""
+    def changes(self, tree: Worktree) -> WorktreeChanges:
+        """Return the changes since the worktree was made. Raises `ToolError`."""
         kept = kept_of(tree)
         if kept is None or not kept.state:
             raise ToolError(
@@ -74,7 +74,7 @@ class WorktreeStates:
         except CheckpointError as error:
             raise ToolError(str(error)) from error
 
-    def _changes(self, tree: Worktree, kept: Kept) -> Changes:
+    def _changes(self, tree: Worktree, kept: Kept) -> WorktreeChanges:
         store = self._store(tree)
         now = store.take()
         found = store.differences(State(kept.state, (), Outside({}, {})), now)
@@ -89,11 +89,11 @@ class WorktreeStates:
             )
             for change in found
         )
-        return Changes(files, now.tree, now.left_out)
+        return WorktreeChanges(files, now.tree, now.left_out)
 
     def _store(self, tree: Worktree) -> CheckpointStore:
         git = private_git(os.path.join(tree.kept, "states"), tree.path, self._variables, self._seal)
-        return CheckpointStore(git, Places(self._variables.get("HOME", "")))
+        return CheckpointStore(git, ProtectedPlaces(self._variables.get("HOME", "")))
 
 
 def _content(contents: Mapping[str, bytes], version: Version | None, path: str) -> bytes | None:

@@ -24,7 +24,7 @@ from buddy.workspace.any_names import decode
 from buddy.workspace.ending import uninterrupted
 from buddy.workspace.git import GitKind, GitLock, GitRun, Repository, run_git
 from buddy.workspace.output import OutputBounds
-from buddy.workspace.processes import ChildProcesses, Finished
+from buddy.workspace.processes import ChildProcesses, FinishedCommand
 
 FOLDERS = (".buddyx", "worktrees")
 BRANCHES = "buddy/"
@@ -61,21 +61,21 @@ class Worktree(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """Where it lies, as people see it from the main tree's top."""
+        """Path of the worktree as displayed, relative to the main tree."""
         return os.path.relpath(self.path, self.main)
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What is known of a worktree: the commit it was made from, and its files at that time as a tree of its
-    private repository ("" where that is not known)."""
+    """Record of a worktree's origin: the commit it was made from, and its files at that time as a tree of its
+    private repository ("" when unknown)."""
 
     commit: str
     state: str = ""
 
 
-class Standing(msgspec.Struct, frozen=True):
-    """How a worktree stands. `changed`: paths that are not committed, with git's two letters; `ahead` and
-    `behind` count commits against the main tree; `own` are the commits that nothing but its branch holds."""
+class WorktreeStanding(msgspec.Struct, frozen=True):
+    """State of a worktree. `changed`: paths that are not committed, with git's two letters; `ahead` and
+    `behind` count commits against the main tree; `own` counts the commits only its branch holds."""
 
     changed: tuple[str, ...]
     ahead: int
@@ -84,7 +84,7 @@ class Standing(msgspec.Struct, frozen=True):
 
     @property
     def is_untouched(self) -> bool:
-        """Whether removing it with its branch loses nothing."""
+        """Tell whether removing the worktree with its branch loses nothing."""
         return not self.changed and not self.own
 
 
@@ -149,8 +149,8 @@ class Worktrees:
                 raise
             return tree
 
-    async def standing(self, tree: Worktree) -> Standing:
-        """How a worktree stands against the main tree. Raises `ToolError`."""
+    async def standing(self, tree: Worktree) -> WorktreeStanding:
+        """Compare a worktree with the main tree. Raises `ToolError`."""
         self._check(tree)
         changed = await self._changed(tree.path)
         if os.path.lexists(os.path.join(git_folders(tree.path)[0], "modules")):
@@ -158,7 +158,7 @@ class Worktrees:
         head = await self._head(self.main)
         counts = await self._said(("rev-list", "--left-right", "--count", f"{head}...HEAD"), tree.path)
         behind, ahead = (int(count) for count in counts.split())
-        return Standing(changed, ahead, behind, await self._own_commits(tree, head))
+        return WorktreeStanding(changed, ahead, behind, await self._own_commits(tree, head))
 
     async def ignored(self, tree: Worktree, paths: Sequence[str]) -> tuple[str, ...]:
         """Those of these paths that are files git ignores. Raises `ToolError`."""
@@ -275,13 +275,15 @@ class Worktrees:
         if not done.ok:
             raise ToolError(_why(done.text))
 
-    def _run(self, arguments: tuple[str, ...], top: str, kind: GitKind) -> Coroutine[Any, Any, Finished]:
+    def _run(
+        self, arguments: tuple[str, ...], top: str, kind: GitKind
+    ) -> Coroutine[Any, Any, FinishedCommand]:
         run = GitRun(self._children, Repository(top, top, self.main), 0, asyncio.Event(), _BOUNDS)
         return run_git(run, arguments, kind)
 
 
 def kept_of(tree: Worktree) -> Kept | None:
-    """What is known of a worktree, None where that is lost."""
+    """Read the record of a worktree's origin, None when it is lost."""
     with suppress(msgspec.MsgspecError, ValueError):
         return decode(read_regular(os.path.join(tree.kept, "made.json"), _MAX_KEPT_BYTES), Kept)
     return None
@@ -298,13 +300,13 @@ def _slug(words: str) -> str:
     return "-".join(found)[:MAX_NAME_CHARS].strip("-") or "task"
 
 
-def _answer(done: Finished) -> str:
-    """What git answered. Entries of a status may begin with a blank."""
+def _answer(done: FinishedCommand) -> str:
+    """Return git's output. Entries of a status may begin with a blank."""
     return done.text.rstrip("\n")
 
 
 def _why(said: str) -> str:
-    """What git says of a worktree, in a sentence."""
+    """Describe git's failure in one sentence."""
     text = said.strip()
     if "is not a git command" in text or text.startswith("usage:") or "unknown option" in text:
         return "this git is too old for worktrees; 2.17 or newer has what is needed"

@@ -39,7 +39,7 @@ def child(mode: str, tasks: int) -> None:
 
     from buddy.agent import events as ev
     from buddy.agent.messages import Text, UserMessage
-    from buddy.repl.app import Settings
+    from buddy.repl.app import AppSettings
     from buddy.repl.intents import Cancel, Intent, Prompt
     from buddy.repl.start import open_repl
     from buddy.repl.style import choose_look
@@ -87,7 +87,7 @@ def child(mode: str, tasks: int) -> None:
         ]
 
     look = choose_look(environ=os.environ, color="auto", theme="default", encoding="utf-8", is_terminal=True)
-    settings = Settings(
+    settings = AppSettings(
         look=look,
         vi=False,
         title=False,

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from buddy.workspace.launch import shell_argv
-from buddy.workspace.processes import Request
+from buddy.workspace.processes import CommandRequest
 from tests.command_desk import processes_with
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
@@ -54,7 +54,7 @@ async def esc() -> None:
             mark, survived, slowest = f"4321.{os.getpid()}{level}", 0, 0.0
             for turn in range(ROUNDS):
                 await desk.sandbox.look_around(desk.boundary)
-                request = Request(
+                request = CommandRequest(
                     shell_argv(STUBBORN.format(mark=mark)), str(desk.work), 1, confinement=desk.confinement()
                 )
                 cancelled = asyncio.Event()

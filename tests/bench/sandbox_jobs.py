@@ -23,7 +23,7 @@ from buddy.safety.paths import Boundary
 from buddy.workspace.environment import ChildEnvironment
 from buddy.workspace.launch import shell_argv
 from buddy.workspace.output import OutputBounds
-from buddy.workspace.processes import ChildProcesses, ProcessSettings, Request
+from buddy.workspace.processes import ChildProcesses, CommandRequest, ProcessSettings
 from buddy.workspace.sandbox.probe import Probed
 from buddy.workspace.sandbox.profile import Confinement, SandboxRules
 from buddy.workspace.sandbox.sandbox import Sandbox
@@ -94,7 +94,7 @@ async def outcome(job: Job, look: Callable[[], Probed]) -> str:
         await sandbox.look_around(boundary)
         async with ChildProcesses(ChildEnvironment(variables, "bench"), settings, sandbox) as children:
             command = job.command.format(python=sys.executable)
-            request = Request(
+            request = CommandRequest(
                 shell_argv(command), str(work), 1, confinement=Confinement("workspace", boundary)
             )
             done = await children.run(request, timeout_s=240, cancelled=asyncio.Event())

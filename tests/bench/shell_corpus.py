@@ -27,7 +27,7 @@ from pathlib import Path
 
 from buddy.safety.shell import archives, files, git_options, machine, packages, search, sed, system, text
 from buddy.safety.shell.hardened import READ_ONLY_ENVIRONMENT
-from buddy.safety.shell.options import Table, known_options
+from buddy.safety.shell.options import OptionTable, known_options
 from tests.safety.test_shell_lists import DANGEROUS, EVERYDAY
 from tests.shell_desk import ShellDesk, lines_of, make_desk
 
@@ -167,7 +167,7 @@ ENDINGS = [
 
 
 def _spec(judge: object, name: str) -> str:
-    if isinstance(judge, Table):
+    if isinstance(judge, OptionTable):
         return judge.options
     known = {
         "ls": files.LS.options,

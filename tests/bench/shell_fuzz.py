@@ -22,7 +22,7 @@ from buddy.safety.paths import Boundary
 from buddy.safety.shell.expand import expand
 from buddy.safety.shell.grammar import Grammar
 from buddy.safety.shell.lexer import read_line
-from buddy.safety.shell.place import Place, RefusedError
+from buddy.safety.shell.place import CommandPlace, RefusedError
 from buddy.safety.shell.verdict import UNRESOLVED
 from buddy.safety.shell.words import Redirect, UnclearError
 
@@ -103,7 +103,7 @@ class Bash:
         return found
 
 
-def understood(command: str, grammar: Grammar, place: Place) -> list[tuple[str, ...]] | None:
+def understood(command: str, grammar: Grammar, place: CommandPlace) -> list[tuple[str, ...]] | None:
     """What the analysis reads in a command line, None when it asks."""
     try:
         line = read_line(command)
@@ -159,7 +159,7 @@ def run(seconds: float, seed: int, at_most: int = 10**9) -> tuple[int, int, list
     problems: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         bash = Bash(Path(folder).resolve())
-        place = Place(Boundary(str(bash.folder), str(bash.folder), bash.home))
+        place = CommandPlace(Boundary(str(bash.folder), str(bash.folder), bash.home))
         end = time.monotonic() + seconds
         while time.monotonic() < end and compared < at_most:
             tried += 1

@@ -14,7 +14,7 @@ from buddy.agent.events import ToolFinished
 from buddy.cli.arguments import UsageError, parse
 from buddy.cli.setup import TEMPLATES, init
 from buddy.config.first_model import first_model
-from buddy.headless.formats import Progress
+from buddy.headless.formats import ProgressLines
 from buddy.repl.words import money
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
@@ -212,7 +212,7 @@ def test_WALK_6_the_reason_of_an_ending_is_kept() -> None:
     said: list[str] = []
     text = "a\nlast\n[exit code 143, 2.0 s; stopped: time limit]"
     shown = Command("sleep", "a\nlast\n", 143, "", 2.0)
-    Progress(said.append).event(ToolFinished("c", "error", text, shown, 2.0, cached=False))
+    ProgressLines(said.append).event(ToolFinished("c", "error", text, shown, 2.0, cached=False))
     assert said == ["  exit code 143 (stopped: time limit): last\n"]
 
 

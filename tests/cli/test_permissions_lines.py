@@ -12,7 +12,7 @@ from typing import BinaryIO, cast
 
 import pytest
 
-from buddy.cli.permissions import MAX_LINE_BYTES, Request, answered, requests
+from buddy.cli.permissions import MAX_LINE_BYTES, PermissionLine, answered, requests
 from buddy.safety.policy_table import Decision
 
 LS = ("allow", "read-only: a shell command that only reads")
@@ -126,7 +126,7 @@ def test_a_fault_in_judging_one_command_asks_about_it_and_says_so(fault: Excepti
         raise fault
 
     expected = ("ask", f"buddy failed to judge it, so it asks: {type(fault).__name__}: {fault}")
-    assert answered(Request(1, "ls"), judge) == expected
+    assert answered(PermissionLine(1, "ls"), judge) == expected
 
 
 def test_an_interrupt_still_ends_the_run() -> None:
@@ -134,7 +134,7 @@ def test_an_interrupt_still_ends_the_run() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        answered(Request(1, "ls"), judge)
+        answered(PermissionLine(1, "ls"), judge)
 
 
 def test_a_line_without_end_is_not_read_into_memory() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tomli_w
 
-from buddy.cli.place import Place
+from buddy.cli.place import LaunchContext
 from buddy.cli.rules import RuleFiles
 from buddy.config.loading import directories, load
 from buddy.safety.paths import Boundary
@@ -26,7 +26,7 @@ def rule_files(folder: Path, *, own: str = "", saved: list[dict[str, object]] | 
         (config / "settings.toml").write_text(tomli_w.dumps({"rule": saved}))
     loaded = load(where=where, workspace=str(folder), trusted=True, environment={}, arguments={})
     boundary = Boundary(str(folder), str(folder), where.home)
-    return RuleFiles(Place(boundary, where, {}, is_repository=False, trusted=True), loaded)
+    return RuleFiles(LaunchContext(boundary, where, {}, is_repository=False, trusted=True), loaded)
 
 
 def on_disk(folder: Path) -> list[dict[str, object]]:

@@ -6,9 +6,9 @@ import io
 
 from buddy.cli.arguments import Options
 from buddy.cli.tables import show
-from buddy.repl.blocks import Table
+from buddy.repl.blocks import TableBlock
 
-TABLE = Table(("model", "context"), (("a\x1b[2J", "1,000"), ("bc", "20")), ("ok", "error"))
+TABLE = TableBlock(("model", "context"), (("a\x1b[2J", "1,000"), ("bc", "20")), ("ok", "error"))
 LINES = ("a  1,000", "bc    20")
 
 
@@ -52,5 +52,5 @@ def test_a_dumb_terminal_gets_no_escape_sequence() -> None:
 
 def test_an_empty_table_is_nothing() -> None:
     stream = Terminal()
-    show(Table(("model",), ()), (), Options(), {"HOME": "/nonexistent"}, stream)
+    show(TableBlock(("model",), ()), (), Options(), {"HOME": "/nonexistent"}, stream)
     assert stream.getvalue() == ""

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from buddy.cli.arguments import Options
-from buddy.cli.place import Place, find_place
+from buddy.cli.place import LaunchContext, find_place
 from buddy.safety.trust import TrustStore, folder_of
 from buddy.safety.trust_things import trusted_things
 from tests.headless.program import Desk
@@ -46,7 +46,7 @@ async def test_buddys_own_folders_are_its_own_wherever_they_were_moved(tmp_path:
     before = os.getcwd()
     os.chdir(desk.repo)
     try:
-        place: Place = find_place(Options(config=str(desk.repo / "my.toml")), variables)
+        place: LaunchContext = find_place(Options(config=str(desk.repo / "my.toml")), variables)
     finally:
         os.chdir(before)
     assert place.boundary.own == (

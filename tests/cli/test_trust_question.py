@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from buddy.cli.arguments import Options
-from buddy.cli.place import Place, place_again
+from buddy.cli.place import LaunchContext, place_again
 from buddy.cli.trust import FolderTrust
 from buddy.config.loading import directories
 from buddy.repl.port import TrustAnswer
@@ -25,12 +25,12 @@ CODE = "x = 1\n"
 TOML = '[agent]\nsystem_prompt = "from the project"\n'
 
 
-def place_of(folder: Path, *, trusted: bool = False, home: bool = False) -> Place:
+def place_of(folder: Path, *, trusted: bool = False, home: bool = False) -> LaunchContext:
     repo = folder / "repo"
     (repo / ".git").mkdir(parents=True, exist_ok=True)
     where = directories({"HOME": str(repo if home else folder / "home")})
     boundary = Boundary(str(repo), str(repo), where.home, (), ())
-    return Place(boundary, where, {}, is_repository=True, trusted=trusted)
+    return LaunchContext(boundary, where, {}, is_repository=True, trusted=trusted)
 
 
 def short(text: str) -> str:

@@ -23,12 +23,12 @@ from buddy.agent.provider import ModelRequest
 from buddy.llm.scripted import Pause, Reply, Say, ScriptedCall
 from buddy.tools.ask_user import Questions
 from buddy.tools.plan import WallClock
-from buddy.tools.web import Hit, WebAccess
+from buddy.tools.web import WebAccess, WebResult
 from buddy.workspace.fetch import Fetcher
 from buddy.workspace.jobs import Jobs
 from buddy.workspace.launch import TerminalSize, shell_argv
 from buddy.workspace.process_tree import own_children
-from buddy.workspace.processes import Request
+from buddy.workspace.processes import CommandRequest
 from buddy.workspace.views import FileViews
 from tests.board_desk import BoardDesk, board_desk, first_text, last_result
 from tests.legal_history import is_legal
@@ -104,7 +104,7 @@ class CancelDesk:
         alive = [one for one in jobs.all() if one.state != "ended"]
         if not alive:
             loop = "while read line; do sleep 0.05; done"
-            request = Request(shell_argv(loop), str(self.root), 1, terminal=TerminalSize())
+            request = CommandRequest(shell_argv(loop), str(self.root), 1, terminal=TerminalSize())
             jobs.start(request, command=loop)
             alive = [one for one in jobs.all() if one.state != "ended"]
         self.job = alive[-1].id
@@ -183,9 +183,9 @@ async def _watched(desk: BoardDesk) -> None:
 class SlowSearch:
     """A web search that takes a while."""
 
-    async def search(self, query: str, limit: int) -> list[Hit]:
+    async def search(self, query: str, limit: int) -> list[WebResult]:
         await asyncio.sleep(0.1)
-        return [Hit(f"about {query}", "https://example.com/", "words")][:limit]
+        return [WebResult(f"about {query}", "https://example.com/", "words")][:limit]
 
 
 def _fill(desk: CancelDesk) -> None:

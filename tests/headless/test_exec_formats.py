@@ -23,7 +23,7 @@ from buddy.agent.events import (
 )
 from buddy.agent.host import Outcome
 from buddy.agent.messages import CANCELLED_TEXT, NO_USAGE, AssistantMessage, Call, Finish, Text, Usage
-from buddy.headless.formats import Progress, RunResult, TextFormat, usage_object
+from buddy.headless.formats import ProgressLines, RunResult, TextFormat, usage_object
 from tests.fake_llm.script import HttpError, Reply, Stall, Tokens, call, failure, reply, think
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import DIRECT, YOLO, Desk, check_golden, running
@@ -293,7 +293,7 @@ def test_RU_5_11_input_tokens_leave_out_what_the_cache_read_and_took() -> None:
 
 def test_calls_that_were_not_begun_share_a_line_of_the_progress() -> None:
     lines: list[str] = []
-    progress = Progress(lines.append)
+    progress = ProgressLines(lines.append)
     for at in range(1000):
         call_id, begun = f"c{at}", at == 0
         progress.event(ToolStarted(Call(call_id, "read_file", "{}"), "low", "read_file a", begun))

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from buddy.agent.messages import Usage
 from buddy.llm.catalog import (
     BOUNDARIES,
+    CatalogMatch,
+    CatalogProvider,
     Catalogue,
     ContextLimit,
-    Match,
     ModelInfo,
     Prices,
-    Provider,
     Tier,
     context_limit,
     cost_usd,
@@ -79,7 +79,7 @@ def found(catalogue: Catalogue, name: str) -> tuple[str, str] | None:
 
 
 def test_a_row_is_read_whole(small: Catalogue) -> None:
-    assert lookup(small, "openai/gpt-6") == Match(
+    assert lookup(small, "openai/gpt-6") == CatalogMatch(
         ModelInfo(
             id="openai/gpt-6",
             provider="openai",
@@ -96,7 +96,7 @@ def test_a_row_is_read_whole(small: Catalogue) -> None:
         "exact",
         "openai/gpt-6",
     )
-    assert small.providers["groqcloud"] == Provider(
+    assert small.providers["groqcloud"] == CatalogProvider(
         "groq", "chat", "https://api.groq.com/openai/v1", "GROQ_API_KEY", ("groqcloud",)
     )
 

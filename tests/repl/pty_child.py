@@ -14,8 +14,8 @@ from collections.abc import AsyncGenerator
 
 from buddy.agent import events as ev
 from buddy.agent.messages import Text, UserMessage
-from buddy.repl.app import Settings
-from buddy.repl.blocks import Note
+from buddy.repl.app import AppSettings
+from buddy.repl.blocks import NoteBlock
 from buddy.repl.intents import Intent, Prompt
 from buddy.repl.leaving import Ending
 from buddy.repl.start import open_repl
@@ -73,7 +73,7 @@ def main(mode: str, log_path: str) -> int:
         if mode == "many":
             for number in range(40):
                 text = f"paragraph {number} says a few words that take more than one line."
-                repl.print(Note("info", text))
+                repl.print(NoteBlock("info", text))
                 await asyncio.sleep(0)
         if mode in ("stream", "clear"):
             prompt = UserMessage("u", (Text("go"),), "prompt")
@@ -91,7 +91,7 @@ def main(mode: str, log_path: str) -> int:
         await asyncio.Event().wait()
 
     look = choose_look(environ=os.environ, color="auto", theme="default", encoding="utf-8", is_terminal=True)
-    settings = Settings(
+    settings = AppSettings(
         look=look,
         vi="VI" in os.environ,
         title=True,

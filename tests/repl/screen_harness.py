@@ -14,7 +14,7 @@ from prompt_toolkit.input import create_pipe_input
 
 from buddy.agent.events import TaskEvent
 from buddy.repl.announce import Notifications
-from buddy.repl.app import Repl, Settings
+from buddy.repl.app import AppSettings, Repl
 from buddy.repl.intents import Intent
 from buddy.repl.output import FrameOutput
 from buddy.repl.style import UNICODE, Look
@@ -63,7 +63,7 @@ class Stage:
         self,
         terminal: FakeTerminal,
         keyboard: object,
-        settings: Settings,
+        settings: AppSettings,
         completer: Completer | None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -169,7 +169,7 @@ async def running_repl(
     clock: Callable[[], float] = time.monotonic,
 ) -> AsyncGenerator[Stage, None]:
     """A REPL that has drawn its first frame; it is ended, and its errors raised, at the end."""
-    settings = Settings(
+    settings = AppSettings(
         look=look or Look("default", UNICODE, ansi=True),
         vi=vi,
         title=False,

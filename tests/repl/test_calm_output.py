@@ -7,7 +7,7 @@ import pytest
 from buddy.agent import events as ev
 from buddy.agent.display import Command, Display, FileList, Plain
 from buddy.agent.messages import AssistantMessage, Call, Message, Text, ToolMessage
-from buddy.repl.blocks import Block, Expanded, Lookups, Markdown, Table, ToolCall, TurnSummary
+from buddy.repl.blocks import Block, Expanded, Lookups, Markdown, TableBlock, ToolCall, TurnSummary
 from buddy.repl.paint import Painter
 from buddy.repl.replay import blocks_of
 from buddy.repl.style import ASCII, THEMES, UNICODE, Look, choose_look
@@ -254,7 +254,7 @@ def test_RU_5_18_columns_stand_as_the_table_marks_them() -> None:
 
 
 def test_RU_5_18_numbers_of_buddys_own_tables_stand_right() -> None:
-    table = Table(
+    table = TableBlock(
         ("model", "tokens", "cost"), (("a", "950", "$0.10"), ("b", "12.3k", ""), ("c", "1,200", "$12.00"))
     )
     assert drawn(table) == [

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from buddy.repl.blocks import Fence, Markdown, Table
+from buddy.repl.blocks import Fence, Markdown, TableBlock
 from buddy.repl.canvas import Canvas, plain_row, row_cells
 from buddy.repl.paint import Painter
 from buddy.repl.style import UNICODE, Look
@@ -17,7 +17,7 @@ LOOKS = [Look(theme, UNICODE, ansi=True, depth="256") for theme in ("default", "
 PLAIN = Canvas(Look("mono", UNICODE, ansi=False))
 
 
-def drawn(block: Markdown | Table, width: int) -> list[str]:
+def drawn(block: Markdown | TableBlock, width: int) -> list[str]:
     return Painter(PLAIN.look).ansi(block, width).split("\n")[:-1]
 
 
@@ -39,7 +39,7 @@ def test_no_row_is_wider_than_its_room(look: Look, width: int) -> None:
     for block in (
         Markdown(f"# {words}\n\n1. {words}\n   - {words}\n\n> > {words}\n\n{table}"),
         Markdown("", fence=Fence("python", f"{' ' * 40}s = '{words}'", "", "whole")),
-        Table(("id", "what"), (("1", words),)),
+        TableBlock(("id", "what"), (("1", words),)),
     ):
         assert max(map(row_cells, painter.rows(block, width))) <= width
 

@@ -14,7 +14,7 @@ from buddy.agent.tool import Access, ToolResult
 from buddy.repl.commands.builtin import builtin_commands
 from buddy.repl.commands.registry import CommandError
 from buddy.repl.commands.talk import help_tables
-from buddy.repl.intents import Answer, Cancel, Prompt, Slash
+from buddy.repl.intents import ApprovalAnswer, Cancel, Prompt, Slash
 from buddy.repl.paint import Painter
 from buddy.repl.style import UNICODE, Look
 from tests.fake_llm.asked import Asked
@@ -141,7 +141,7 @@ async def test_an_approval_of_a_number_without_measure_is_told(tmp_path: Path) -
 
 async def test_an_answer_to_what_is_gone_is_refused(tmp_path: Path) -> None:
     async with sitting(tmp_path, edits) as desk:
-        desk.act(Answer("r", "d", "once"))
+        desk.act(ApprovalAnswer("r", "d", "once"))
         await desk.shows("That request is gone: it was answered or withdrawn.")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from buddy.repl.blocks import Block, Note
+from buddy.repl.blocks import Block, NoteBlock
 from buddy.repl.first_print import FirstPrint
 
 
@@ -45,7 +45,7 @@ class Shown:
 
 
 def notes(*texts: str) -> list[Block]:
-    return [Note("info", text) for text in texts]
+    return [NoteBlock("info", text) for text in texts]
 
 
 async def test_the_first_blocks_wait_for_a_painter_that_is_made_in_another_thread() -> None:
@@ -119,7 +119,7 @@ async def test_what_comes_after_a_painter_could_not_be_made_is_not_kept_back_eit
             await asyncio.sleep(0.003)
     first.print(notes("two"))
     assert shown.blocks[-1:] == notes("two")
-    assert len(shown.blocks) == shown.blocks.count(Note("info", "one")) + 1
+    assert len(shown.blocks) == shown.blocks.count(NoteBlock("info", "one")) + 1
 
 
 @pytest.mark.parametrize("times", [1, 3])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from buddy import __version__
-from buddy.repl.blocks import Table, Welcome
+from buddy.repl.blocks import TableBlock, Welcome
 from buddy.repl.branch import Branch, branch_of
 from buddy.repl.commands.builtin import builtin_commands
 from buddy.repl.commands.talk import short_help
@@ -107,7 +107,7 @@ def test_RU_A7_the_help_fits_a_screen_and_names_the_rest() -> None:
     lines = [line for block in blocks for line in PLAIN.ansi(block, 100).split("\n")[:-1]]
     assert len(lines) <= 40
     assert "/help all lists" in lines[-1]
-    assert sum(isinstance(block, Table) for block in blocks) == 2
+    assert sum(isinstance(block, TableBlock) for block in blocks) == 2
 
 
 async def test_RU_A7_all_commands_are_a_word_away(tmp_path: Path) -> None:

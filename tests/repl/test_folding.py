@@ -16,7 +16,7 @@ from buddy.repl.blocks import Block, TurnSummary
 from buddy.repl.folding import SLICE_CHARS, Folding, slices
 from buddy.repl.markdown import ABSORBED_CHARS, MarkdownStream
 from buddy.repl.view import fold
-from buddy.repl.view_state import NO_DESK, Calling, Thinking, ViewState
+from buddy.repl.view_state import NO_DESK, Calling, ThinkingPhase, ViewState
 from tests.repl.events_for_tests import Tape
 
 LINES = "".join(f"- item {n} \x1b[1mwith\x1b[0m é e\u0301 and a `sign`\r\n  more\n\n" for n in range(2000))
@@ -125,7 +125,7 @@ def test_long_thoughts_and_arguments_show_the_same_in_slices() -> None:
         for one in (*before, *slices(told)):
             fold(sliced, one)
         match whole.task(1).phase, sliced.task(1).phase:
-            case Thinking() as one, Thinking() as other:
+            case ThinkingPhase() as one, ThinkingPhase() as other:
                 assert (one.chars, one.text, one.since) == (other.chars, other.text, other.since)
             case Calling() as one, Calling() as other:
                 first, second = one.so_far, other.so_far

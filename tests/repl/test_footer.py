@@ -8,7 +8,7 @@ import pytest
 
 from buddy.agent import events as ev
 from buddy.agent.messages import Usage
-from buddy.repl.blocks import Note
+from buddy.repl.blocks import NoteBlock
 from buddy.repl.footer import footer_line
 from buddy.repl.style import ASCII, UNICODE, Look
 from buddy.repl.view import fold
@@ -145,13 +145,13 @@ def test_RU_A11_the_first_approval_says_in_words_that_there_is_no_sandbox() -> N
         for number in range(3)
         for event in (tape.tool(f"c{number}"), tape.asked(f"q{number}", f"c{number}"))
         for block in fold(state, event)
-        if isinstance(block, Note)
+        if isinstance(block, NoteBlock)
     ]
     assert said == ["There is no sandbox here: what you approve can do whatever you can."]
     state.desk = DeskFacts(1, "ask", "m", SandboxStatus(3), (), {})
     state.said_no_sandbox = False
     assert not any(
-        isinstance(block, Note)
+        isinstance(block, NoteBlock)
         for block in [*fold(state, tape.tool("d")), *fold(state, tape.asked("r", "d"))]
     )
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from buddy.agent.display import Diff, FileDiff
-from buddy.repl.blocks import ApprovalAsked, Expanded, Markdown, Table
+from buddy.repl.blocks import ApprovalAsked, Expanded, Markdown, TableBlock
 from buddy.repl.paint import Painter
 from buddy.repl.style import UNICODE, Depth, Look
 from tests.safety.terminal_bytes import EVERYTHING, foreign, sequences, text_forms
@@ -22,7 +22,7 @@ def test_hostile_strings_are_inert_on_a_ground(theme: str, depth: Depth) -> None
     for text in (form for data in EVERYTHING[::20] for form in text_forms(data)):
         body = f"@@ -1 +1 @@\n-{text}x\n+{text}y\n"
         asked = ApprovalAsked("q", 1, text, "high", text, Diff((FileDiff("a.py", "update", body, 1, 1),)))
-        for block in (Markdown(text), Table((text,), ((text, "b"),)), Expanded(asked)):
+        for block in (Markdown(text), TableBlock((text,), ((text, "b"),)), Expanded(asked)):
             written = painter.ansi(block, 80).encode("utf-8", "backslashreplace")
             own = {one for one in sequences(written) if OWN.fullmatch(one)}
             assert foreign(written, own) == [], ascii(text)

@@ -7,7 +7,7 @@ import pytest
 from buddy.agent.display import Plain
 from buddy.agent.messages import Call
 from buddy.repl.approvals import TypedLine, Waiting, answer_of, refused
-from buddy.repl.intents import Answer, Line, NewTask, Prompt, ShellLine, Slash, ToTask, parse_line
+from buddy.repl.intents import ApprovalAnswer, Line, NewTask, Prompt, ShellLine, Slash, ToTask, parse_line
 from buddy.repl.view_state import InboxRow
 
 
@@ -74,11 +74,11 @@ def typed(text: str, *, begun_at: float = 11.0, pasted: bool = False, took: floa
 def test_one_letter_answers_the_marked_request() -> None:
     answers = {key: answer_of(typed(key), Waiting([row()])) for key in ("y", "a", "p", "n", " y ")}
     assert answers == {
-        "y": Answer("q7", "digest of q7", "once"),
-        "a": Answer("q7", "digest of q7", "session"),
-        "p": Answer("q7", "digest of q7", "rule"),
-        "n": Answer("q7", "digest of q7", "denied"),
-        " y ": Answer("q7", "digest of q7", "once"),
+        "y": ApprovalAnswer("q7", "digest of q7", "once"),
+        "a": ApprovalAnswer("q7", "digest of q7", "session"),
+        "p": ApprovalAnswer("q7", "digest of q7", "rule"),
+        "n": ApprovalAnswer("q7", "digest of q7", "denied"),
+        " y ": ApprovalAnswer("q7", "digest of q7", "once"),
     }
     assert [answer_of(typed(key), Waiting([row(rule="")])) for key in "pa"] == ["no rule", "no rule"]
 
@@ -99,7 +99,7 @@ def test_SEC_038_an_answer_begun_for_one_request_does_not_answer_the_next() -> N
 
 @pytest.mark.parametrize(("begun_at", "answered"), [(10.05, False), (10.29, False), (10.31, True)])
 def test_SEC_039_a_key_soon_after_the_request_does_not_answer(begun_at: float, answered: bool) -> None:
-    assert isinstance(answer_of(typed("y", begun_at=begun_at), Waiting([row()])), Answer) is answered
+    assert isinstance(answer_of(typed("y", begun_at=begun_at), Waiting([row()])), ApprovalAnswer) is answered
     assert answer_of(typed("y", begun_at=begun_at), Waiting([row(marked_at=None)])) == "too soon"
 
 
@@ -109,7 +109,7 @@ def test_SEC_040_pasted_text_never_answers() -> None:
 
 
 def test_SEC_039_ok_answers_the_marked_request_under_the_same_conditions_as_a_letter() -> None:
-    assert answer_of(typed(" /ok "), Waiting([row()])) == Answer("q7", "digest of q7", "once")
+    assert answer_of(typed(" /ok "), Waiting([row()])) == ApprovalAnswer("q7", "digest of q7", "once")
     assert (
         answer_of(typed("/ok", begun_at=11.0, took=3.0), Waiting([row("q8", marked_at=11.1)])) == "too soon"
     )

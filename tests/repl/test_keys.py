@@ -16,7 +16,7 @@ from prompt_toolkit.document import Document
 
 from buddy.agent.display import Command
 from buddy.repl.intents import (
-    Answer,
+    ApprovalAnswer,
     Cancel,
     DropNote,
     NewTask,
@@ -267,7 +267,7 @@ async def test_SEC_039_a_typed_letter_answers_only_a_request_that_was_seen() -> 
         await stage.shows("came while you typed")
         now[0] += 0.35
         await typed_letter()
-        await stage.until(lambda: stage.intents == [Answer("q1", "dq1", "once")])
+        await stage.until(lambda: stage.intents == [ApprovalAnswer("q1", "dq1", "once")])
         assert stage.repl.editor.text == ""
         await stage.until(lambda: not any("not answered" in row for row in stage.terminal.rows()))
 
@@ -296,7 +296,7 @@ async def test_SEC_039_a_command_says_yes_only_to_requests_that_were_seen() -> N
         await typed_line("/ok all")
         await stage.until(lambda: stage.intents == [Slash("/ok all")])
         await typed_line("/ok")
-        await stage.until(lambda: stage.intents[1:] == [Answer("q1", "dq1", "once")])
+        await stage.until(lambda: stage.intents[1:] == [ApprovalAnswer("q1", "dq1", "once")])
 
 
 async def test_a_request_never_takes_a_key_from_the_line() -> None:

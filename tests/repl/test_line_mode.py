@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from buddy.agent.display import Diff, FileDiff
 from buddy.agent.events import ApprovalRequested, ApprovalResolved, TaskEvent
 from buddy.agent.messages import Call
-from buddy.repl.blocks import Note, Thought
-from buddy.repl.intents import Answer, Cancel, Intent, Prompt, ShellLine, Slash
+from buddy.repl.blocks import NoteBlock, Thought
+from buddy.repl.intents import ApprovalAnswer, Cancel, Intent, Prompt, ShellLine, Slash
 from buddy.repl.line_mode import LineRepl
 from buddy.repl.paint import Painter
 from buddy.repl.style import ASCII, Look
@@ -106,7 +106,7 @@ async def test_REL_062_a_dumb_terminal_reads_from_top_to_bottom_and_says_nothing
         await asyncio.sleep(0.3)
         pipes.queue.put_nowait([tape.text("- a\n- b\n"), tape.reply_done(), tape.done()])
         await pipes.until(lambda: pipes.text.endswith(b"done - 3 s\n> "))
-        pipes.repl.print(Note("info", "something from beside"))
+        pipes.repl.print(NoteBlock("info", "something from beside"))
         await pipes.until(lambda: pipes.text.endswith(b"beside\n> "))
         os.write(pipes.to_us, b"\n")
         await pipes.until(lambda: pipes.text.endswith(b"> > "))
@@ -144,7 +144,7 @@ async def test_a_request_of_any_task_is_announced_in_full_and_a_letter_answers_i
         await pipes.until(lambda: b"Not answered" in pipes.text)
         pipes.now += 0.35
         os.write(pipes.to_us, b"y\n")
-        await pipes.until(lambda: pipes.intents == [Answer("q2", "d2", "once")])
+        await pipes.until(lambda: pipes.intents == [ApprovalAnswer("q2", "d2", "once")])
         pipes.queue.put_nowait([two.event(ApprovalResolved("q2", "once", "you"))])
         await pipes.until(lambda: pipes.text.endswith(b"withdraws this\n> "))
         last = pipes.text.decode().rsplit("[waiting for you]", 1)[1]
@@ -191,7 +191,7 @@ async def test_SEC_040_no_pasted_command_answers_nor_does_what_a_slow_line_bring
         await pipes.until(lambda: pipes.text.count(b"Not answered: pasted") == 5)
         pipes.now += 0.35
         os.write(pipes.to_us, b"y\n")
-        await pipes.until(lambda: isinstance(pipes.intents[-1], Answer))
+        await pipes.until(lambda: isinstance(pipes.intents[-1], ApprovalAnswer))
 
 
 async def test_SEC_039_ok_all_says_no_yes_to_what_came_with_it() -> None:
@@ -282,7 +282,7 @@ async def test_a_terminal_that_was_stopped_holds_up_nothing_but_its_own_output()
     repl = made(pipes.from_us, slave, pipes.intents)
     running = asyncio.ensure_future(repl.run(pipes.events()))
     await asyncio.sleep(0)
-    repl.print(Note("info", "a line of output\n" * 20_000 + "the last one"))
+    repl.print(NoteBlock("info", "a line of output\n" * 20_000 + "the last one"))
     os.write(pipes.to_us, b"still heard\n")
     await pipes.until(lambda: pipes.intents == [Prompt("still heard")])
     os.set_blocking(master, False)

@@ -16,9 +16,9 @@ from buddy.repl.blocks import (
     Expanded,
     Fence,
     Markdown,
-    Note,
+    NoteBlock,
     PlainText,
-    Table,
+    TableBlock,
     TaskHeading,
     Thought,
     ToolCall,
@@ -136,7 +136,7 @@ def test_the_rest_of_the_blocks() -> None:
     assert drawn(ApprovalAnswered("git push", 1, "withdrawn", "turn ended")) == [
         "▸ withdrawn (turn ended): git push"
     ]
-    assert drawn(Note("error", "broken [/x]")) == ["broken [/x]"]
+    assert drawn(NoteBlock("error", "broken [/x]")) == ["broken [/x]"]
     assert drawn(TurnSummary("completed", "", 2, 3, 65.0, 1200, 1, "")) == [
         "done · 1 m 5 s · 3 calls · 1.2k tokens"
     ]
@@ -145,7 +145,7 @@ def test_the_rest_of_the_blocks() -> None:
         "no key",
     ]
     assert drawn(TaskHeading(2, "tests")) == ["── task 2 tests ────────"]
-    assert drawn(Table(("id", "what"), (("1", "one"),))) == ["id │ what", "───┼─────", " 1 │ one"]
+    assert drawn(TableBlock(("id", "what"), (("1", "one"),))) == ["id │ what", "───┼─────", " 1 │ one"]
     assert drawn(PlainText("a\n\nb")) == ["a", "", "b"]
     assert drawn(Markdown("\n\n", continues=True)) == []
 
@@ -159,8 +159,8 @@ def test_no_line_is_wider_than_the_terminal_less_one() -> None:
         call(Command("x", wide, 0, "", 1.0), title=wide),
         UserPrompt(wide, "steer", 0, 3),
         ApprovalAsked("q", 1, wide, "high", wide, Command(wide, "", None, "", 0)),
-        Note("info", wide),
-        Table(tuple("abcdefghij"), (tuple([wide] * 10),)),
+        NoteBlock("info", wide),
+        TableBlock(tuple("abcdefghij"), (tuple([wide] * 10),)),
     ]
     for columns in (12, 30, 80):
         for block in blocks:
@@ -170,7 +170,7 @@ def test_no_line_is_wider_than_the_terminal_less_one() -> None:
 @pytest.mark.parametrize("text", ["[/x]", "[link=http://e]y[/link]", "<b> &", "list[int]", "a\\[b]"])
 def test_SEC_081_markup_in_output_is_shown_literally(text: str) -> None:
     assert drawn(call(Command("x", text, 0, "", 2.0)))[1:] == [f"│ {text}"]
-    assert drawn(Note("info", text)) == [text]
+    assert drawn(NoteBlock("info", text)) == [text]
 
 
 HOSTILE = "a\x1b]52;c;aGk=\x07b\x1b[2Jc\x9b31md\u202ee\u200bf\U000e0041g\x00h"
@@ -189,10 +189,10 @@ HOSTILE = "a\x1b]52;c;aGk=\x07b\x1b[2Jc\x9b31md\u202ee\u200bf\U000e0041g\x00h"
         Thought(HOSTILE, 1.0),
         ApprovalAsked("q", 1, HOSTILE, "high", HOSTILE, Plain(HOSTILE, HOSTILE)),
         ApprovalAnswered(HOSTILE, 1, "rule", HOSTILE),
-        Note("error", HOSTILE),
+        NoteBlock("error", HOSTILE),
         TurnSummary("failed", HOSTILE, 1, 1, 1.0, 1, 1, HOSTILE),
         TaskHeading(1, HOSTILE),
-        Table((HOSTILE,), ((HOSTILE,),)),
+        TableBlock((HOSTILE,), ((HOSTILE,),)),
         PlainText(HOSTILE),
         Markdown("&#x202E;&#27;&#x9b;&#x200b; [a](http://e/\u202e) ![p](\u202e) `&#x202E;`"),
         Markdown("x", fence=Fence("py\x1b[2J", "a", "", "whole")),
@@ -309,7 +309,7 @@ def test_what_the_person_wants_to_see_decides_folding_and_thoughts() -> None:
 
 def test_a_narrow_table_breaks_between_words_or_becomes_labelled_records() -> None:
     rows = (("apply_patch", "medium", "Change several files with one patch"),)
-    table = Table(("tool", "risk", "what it does"), rows)
+    table = TableBlock(("tool", "risk", "what it does"), rows)
     assert drawn(table, 40) == [
         "tool        │ risk   │ what it does",
         "────────────┼────────┼─────────────────",
@@ -328,14 +328,14 @@ def test_a_narrow_table_breaks_between_words_or_becomes_labelled_records() -> No
 
 def test_the_name_of_a_session_stays_in_one_piece_in_a_table() -> None:
     row = ("7b3c-ae61-b107-a2c1", "2026-11-22 09:49", "what does main.py do, and fix the bug")
-    assert drawn(Table((), (row,)), 62) == [
+    assert drawn(TableBlock((), (row,)), 62) == [
         "7b3c-ae61-b107-a2c1 │ 2026-11-22 09:49 │ what does main.py",
         "                    │                  │ do, and fix the bug",
     ]
 
 
 def test_a_table_without_a_header_has_no_rule() -> None:
-    assert drawn(Table((), (("a", "b"),)), 20) == ["a │ b"]
+    assert drawn(TableBlock((), (("a", "b"),)), 20) == ["a │ b"]
 
 
 def test_a_word_ten_times_as_long_takes_about_ten_times_as_long() -> None:

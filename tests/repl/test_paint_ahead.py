@@ -14,9 +14,9 @@ from buddy.repl.blocks import (
     Expanded,
     Fence,
     Markdown,
-    Note,
+    NoteBlock,
     PlainText,
-    Table,
+    TableBlock,
     Thought,
     ToolCall,
     UserPrompt,
@@ -38,7 +38,7 @@ class Canvas:
         self.broken = False
 
     def __call__(self, block: Block, columns: int) -> str:
-        assert isinstance(block, Note)
+        assert isinstance(block, NoteBlock)
         is_main = threading.current_thread() is threading.main_thread()
         if not is_main:
             assert self.may_go_on.wait(60)
@@ -71,7 +71,7 @@ class Ahead:
 
 
 def notes(*texts: str) -> list[Block]:
-    return [Note("info", text) for text in texts]
+    return [NoteBlock("info", text) for text in texts]
 
 
 async def test_a_step_is_as_long_as_a_key_may_wait_and_nothing_is_painted_twice() -> None:
@@ -180,8 +180,8 @@ def called(display: object) -> ToolCall:
         (Markdown("x\n", fence=Fence("py", "x", BIG, "middle")), True),
         (UserPrompt(BIG, "prompt", 0, 0), True),
         (PlainText(BIG), True),
-        (Table((), (("a", "b"),)), False),
-        (Table((), (("a", "b"),) * 1000), True),
+        (TableBlock((), (("a", "b"),)), False),
+        (TableBlock((), (("a", "b"),) * 1000), True),
         (Thought(BIG, 1.0), False),
         (called(Command("make", BIG, 0, "", 1.0)), True),
         (called(Command("make", "ok", 0, "", 1.0)), False),

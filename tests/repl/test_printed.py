@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from prompt_toolkit.data_structures import Size
 
-from buddy.repl.blocks import Block, Note
-from buddy.repl.printed import Printed, wraps_again
+from buddy.repl.blocks import Block, NoteBlock
+from buddy.repl.printed import PrintedBlocks, wraps_again
 from buddy.repl.width import split_at
 
 
 def drawn(block: Block, columns: int) -> str:
     """A note's words, cut at the width less one; a note without words shows nothing."""
-    assert isinstance(block, Note)
+    assert isinstance(block, NoteBlock)
     rest, lines = block.text, ""
     while rest:
         line, rest = split_at(rest, columns - 1)
@@ -22,10 +22,10 @@ def drawn(block: Block, columns: int) -> str:
 
 def printed(
     *texts: str, columns: int = 21, rows: int = 10, application: int = 3, narrowest: int = 1
-) -> Printed:
-    made = Printed(drawn, narrowest)
+) -> PrintedBlocks:
+    made = PrintedBlocks(drawn, narrowest)
     for text in texts:
-        made.wrote(made.add(Note("info", text), columns))
+        made.wrote(made.add(NoteBlock("info", text), columns))
     made.leave_room(rows - application)
     return made
 

@@ -15,7 +15,7 @@ from buddy.agent.messages import (
     ToolMessage,
     UserMessage,
 )
-from buddy.repl.blocks import Markdown, Note, ToolCall, UserPrompt
+from buddy.repl.blocks import Markdown, NoteBlock, ToolCall, UserPrompt
 from buddy.repl.markdown import MarkdownStream
 from buddy.repl.replay import SHOWN_CHARS, SHOWN_MESSAGES, blocks_of
 
@@ -34,10 +34,10 @@ def test_only_a_reply_that_is_the_last_one_can_be_continued() -> None:
     assert blocks_of(history, 0) == [
         UserPrompt("one", "prompt", 0, 0),
         Markdown("begun"),
-        Note("warning", "this reply broke off here"),
+        NoteBlock("warning", "this reply broke off here"),
         UserPrompt("two", "prompt", 0, 0),
         Markdown("begun too"),
-        Note("warning", "this reply broke off here; /continue goes on"),
+        NoteBlock("warning", "this reply broke off here; /continue goes on"),
     ]
 
 
@@ -75,12 +75,12 @@ def test_of_a_long_conversation_only_the_end_is_shown() -> None:
     turn: list[Message] = [UserMessage("u", (Text("more"),), "prompt"), said("x" * SHOWN_CHARS, "stop")]
     history = [*turn, *turn]
     assert blocks_of(history, 0) == [
-        Note("hint", "not shown: 3 earlier messages; /export writes all"),
+        NoteBlock("hint", "not shown: 3 earlier messages; /export writes all"),
         Markdown("x" * SHOWN_CHARS),
     ]
     short: list[Message] = [UserMessage("u", (Text(str(number)),), "prompt") for number in range(100)]
     assert blocks_of(short, 0)[:2] == [
-        Note("hint", f"not shown: {100 - SHOWN_MESSAGES} earlier messages; /export writes all"),
+        NoteBlock("hint", f"not shown: {100 - SHOWN_MESSAGES} earlier messages; /export writes all"),
         UserPrompt(str(100 - SHOWN_MESSAGES), "prompt", 0, 0),
     ]
 
@@ -96,5 +96,5 @@ def test_a_thousand_calls_that_were_cancelled_leave_room_for_what_was_said() -> 
         titles = [block.title for block in blocks if isinstance(block, ToolCall)]
         assert titles == ["read_file f0", "read_file f1", "read_file f2"]
         assert blocks[0] == UserPrompt("read all", "prompt", 0, 0)
-        assert blocks[4] == Note("hint", "997 more calls were cancelled")
+        assert blocks[4] == NoteBlock("hint", "997 more calls were cancelled")
         assert len(blocks) == 5 + len(after)

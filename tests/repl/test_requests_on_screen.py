@@ -12,7 +12,7 @@ from buddy.agent.events import ApprovalRequested
 from buddy.agent.messages import Call
 from buddy.repl.approvals import TypedLine, Waiting, answer_of, refusal, refused
 from buddy.repl.chrome import steer_hint
-from buddy.repl.intents import Answer, Prompt
+from buddy.repl.intents import ApprovalAnswer, Prompt
 from buddy.repl.live import inbox_lines
 from buddy.repl.style import UNICODE, Look
 from buddy.repl.view import fold
@@ -84,7 +84,7 @@ async def test_RU_B1_a_folded_diff_is_approved_only_after_all_of_it_was_printed(
         await stage.seen()
         now[0] += 0.35
         await stage.line_at(now, "y")
-        await stage.until(lambda: stage.intents == [Answer("q1", "dq1", "once")])
+        await stage.until(lambda: stage.intents == [ApprovalAnswer("q1", "dq1", "once")])
 
 
 async def test_RU_B1_a_folded_diff_may_be_denied_at_once() -> None:
@@ -93,7 +93,9 @@ async def test_RU_B1_a_folded_diff_may_be_denied_at_once() -> None:
         await edit_waits(stage, 322)
         now[0] += 0.35
         await stage.line_at(now, "n too much at once")
-        await stage.until(lambda: stage.intents == [Answer("q1", "dq1", "denied", "too much at once")])
+        await stage.until(
+            lambda: stage.intents == [ApprovalAnswer("q1", "dq1", "denied", "too much at once")]
+        )
 
 
 @pytest.mark.parametrize("lines", [10, 60, 61])
@@ -124,7 +126,7 @@ async def test_RU_4_2_a_request_is_seen_and_answered_in_a_low_window(
         await stage.shows("Not answ")
         now[0] += 0.35
         await stage.line_at(now, "y")
-        await stage.until(lambda: stage.intents == [Answer("q1", "dq1", "once")])
+        await stage.until(lambda: stage.intents == [ApprovalAnswer("q1", "dq1", "once")])
 
 
 def asked_state(rule: str = "git push *", question: bool = False) -> ViewState:
@@ -153,15 +155,15 @@ def typed(text: str, *, pasted: bool = False, came: str = "") -> TypedLine:
 @pytest.mark.parametrize(
     ("line", "answer"),
     [
-        ("y", Answer("q1", "dq1", "once")),
-        ("y 3", Answer("q1", "dq1", "once")),
-        ("y 4", Answer("q2", "dq2", "once")),
-        ("a 4", Answer("q2", "dq2", "session")),
-        ("p  4", Answer("q2", "dq2", "rule")),
-        ("n 4", Answer("q2", "dq2", "denied")),
-        ("n use pnpm", Answer("q1", "dq1", "denied", "use pnpm")),
-        ("n 4 use pnpm", Answer("q2", "dq2", "denied", "use pnpm")),
-        ("n 9 of 10 fail", Answer("q1", "dq1", "denied", "9 of 10 fail")),
+        ("y", ApprovalAnswer("q1", "dq1", "once")),
+        ("y 3", ApprovalAnswer("q1", "dq1", "once")),
+        ("y 4", ApprovalAnswer("q2", "dq2", "once")),
+        ("a 4", ApprovalAnswer("q2", "dq2", "session")),
+        ("p  4", ApprovalAnswer("q2", "dq2", "rule")),
+        ("n 4", ApprovalAnswer("q2", "dq2", "denied")),
+        ("n use pnpm", ApprovalAnswer("q1", "dq1", "denied", "use pnpm")),
+        ("n 4 use pnpm", ApprovalAnswer("q2", "dq2", "denied", "use pnpm")),
+        ("n 9 of 10 fail", ApprovalAnswer("q1", "dq1", "denied", "9 of 10 fail")),
         ("y 9", "which"),
         ("y please", None),
         ("no", None),
@@ -185,8 +187,8 @@ def test_pasted_words_behind_an_n_deny_nothing() -> None:
 def test_RU_M7_while_a_question_is_open_a_bare_letter_answers_no_request() -> None:
     those = waiting(asked_state(question=True))
     assert [answer_of(typed(key), those) for key in "yapn"] == ["which"] * 4
-    assert answer_of(typed("y 3"), those) == Answer("q1", "dq1", "once")
-    assert answer_of(typed("n not this"), those) == Answer("q1", "dq1", "denied", "not this")
+    assert answer_of(typed("y 3"), those) == ApprovalAnswer("q1", "dq1", "once")
+    assert answer_of(typed("n not this"), those) == ApprovalAnswer("q1", "dq1", "denied", "not this")
     assert refusal("which", typed("y"), those) == (
         "A request and a question wait. y 3 or n 3 is about the request."
     )
@@ -202,8 +204,8 @@ def test_RU_M7_the_row_names_the_number_that_a_letter_needs() -> None:
 @pytest.mark.parametrize(
     ("line", "came", "answer"),
     [
-        ("y", "y", Answer("q1", "dq1", "once")),
-        ("n", "n", Answer("q1", "dq1", "denied")),
+        ("y", "y", ApprovalAnswer("q1", "dq1", "once")),
+        ("n", "n", ApprovalAnswer("q1", "dq1", "denied")),
         ("a", "a", "pasted"),
         ("p", "p", "pasted"),
         ("y", "\ny", "pasted"),
@@ -268,7 +270,7 @@ async def test_RU_B8_one_esc_says_what_it_would_deny_and_the_row_names_the_keys(
         await stage.shows("Esc again denies task 2: git push")
         assert stage.intents == []
         stage.type("\x1b")
-        await stage.until(lambda: stage.intents == [Answer("q1", "dq1", "denied")])
+        await stage.until(lambda: stage.intents == [ApprovalAnswer("q1", "dq1", "denied")])
 
 
 def test_a_multi_line_command_of_two_lines_names_the_second() -> None:

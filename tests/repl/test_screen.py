@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from buddy.repl.blocks import Note
+from buddy.repl.blocks import NoteBlock
 from buddy.repl.intents import Prompt
 from buddy.repl.view_state import DeskFacts
 from buddy.workspace.sandbox.status import NO_SANDBOX
@@ -85,7 +85,7 @@ async def test_printing_keeps_what_is_typed() -> None:
     async with running_repl() as stage:
         stage.type("draft")
         await stage.shows("draft")
-        stage.repl.print(Note("info", "a note"))
+        stage.repl.print(NoteBlock("info", "a note"))
         await stage.shows("a note")
         assert stage.terminal.rows()[-3:] == ["─" * 59, "❯ draft", "ask · ? keys"]
 
@@ -119,19 +119,19 @@ async def test_after_a_resize_the_last_screenful_is_drawn_again_at_the_new_width
 
 async def test_after_a_suspend_what_was_printed_above_the_shells_lines_is_not_printed_twice() -> None:
     async with running_repl() as stage:
-        stage.repl.print(Note("info", "one"), Note("info", "two"))
+        stage.repl.print(NoteBlock("info", "one"), NoteBlock("info", "two"))
         await stage.shows("two")
         async with stage.repl.screen.lent():
             stage.terminal.write(b"[1]+ Stopped\r\n$ fg\r\n")
         stage.repl.screen.repair()
         await stage.shows_rows("one", "two", "[1]+ Stopped", "$ fg", "─" * 59, "❯", "ask · ? keys")
-        stage.repl.print(Note("info", "three"))
+        stage.repl.print(NoteBlock("info", "three"))
         await stage.shows_rows("one", "two", "[1]+ Stopped", "$ fg", "three", "─" * 59, "❯", "ask · ? keys")
 
 
 async def test_repainting_keeps_what_the_shell_printed_before() -> None:
     async with running_repl() as stage:
-        stage.repl.print(Note("info", "one"), Note("info", "two"))
+        stage.repl.print(NoteBlock("info", "one"), NoteBlock("info", "two"))
         await stage.shows("two")
         before = stage.terminal.rows()
         stage.type("\x0c")
@@ -158,7 +158,7 @@ async def test_a_terminal_that_stops_reading_stops_only_its_own_writer() -> None
 
 async def test_every_frame_is_one_write_between_the_marks_of_synchronized_output() -> None:
     async with running_repl() as stage:
-        stage.repl.print(Note("info", "a note"))
+        stage.repl.print(NoteBlock("info", "a note"))
         await stage.shows("a note")
         frames = [data for data in stage.terminal.written if b"a note" in data]
         assert len(frames) == 1
@@ -169,7 +169,7 @@ async def test_every_frame_is_one_write_between_the_marks_of_synchronized_output
 
 async def test_nothing_is_asked_of_the_terminal_and_no_screen_is_switched() -> None:
     async with running_repl() as stage:
-        stage.repl.print(Note("info", "a note"))
+        stage.repl.print(NoteBlock("info", "a note"))
         await stage.line("hello")
         await stage.until(lambda: len(stage.intents) == 1)
         written = b"".join(stage.terminal.written)
@@ -214,7 +214,7 @@ async def test_a_crash_of_a_key_handler_is_raised_after_the_screen_is_gone() -> 
 
 async def test_what_is_printed_last_is_seen_before_it_leaves() -> None:
     async with running_repl(rows=40) as stage:
-        stage.repl.print(*(Note("info", f"note {number}") for number in range(20)))
+        stage.repl.print(*(NoteBlock("info", f"note {number}") for number in range(20)))
         stage.repl.end("left")
         await asyncio.shield(stage.ended)
         assert stage.terminal.rows() == [f"note {number}" for number in range(20)]
@@ -233,7 +233,7 @@ async def test_RU_B21_a_storm_of_sizes_ends_with_what_was_said_on_the_screen(
     sizes: tuple[tuple[int, int], ...],
 ) -> None:
     async with running_repl(rows=20) as stage:
-        stage.repl.print(*(Note("info", text) for text in ("one", "two", "three")))
+        stage.repl.print(*(NoteBlock("info", text) for text in ("one", "two", "three")))
         await stage.shows("three")
         for columns, rows in sizes:
             resize(stage, columns, rows)

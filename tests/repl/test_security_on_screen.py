@@ -8,7 +8,7 @@ import codecs
 from buddy.agent.display import Command
 from buddy.agent.events import ApprovalResolved, Notice, ToolCallDelta, ToolProgress, ToolStarted
 from buddy.agent.messages import Call
-from buddy.repl.intents import Answer, Cancel
+from buddy.repl.intents import ApprovalAnswer, Cancel
 from buddy.repl.view_state import DeskFacts, QueueRow
 from buddy.workspace.sandbox.status import SandboxStatus
 from tests.repl.events_for_tests import Tape
@@ -39,9 +39,9 @@ async def test_SEC_041_esc_denies_one_of_two_requests_only() -> None:
         stage.type("\x1b")
         await stage.shows("Esc again denies task 2: git push")
         stage.type("\x1b")
-        await stage.until(lambda: stage.intents == [Answer("q2", "dq2", "denied")])
+        await stage.until(lambda: stage.intents == [ApprovalAnswer("q2", "dq2", "denied")])
         await asyncio.sleep(0.3)
-        assert stage.intents == [Answer("q2", "dq2", "denied")]
+        assert stage.intents == [ApprovalAnswer("q2", "dq2", "denied")]
 
 
 async def test_SEC_041_esc_twice_does_not_deny_the_second_request_unseen() -> None:
@@ -52,20 +52,20 @@ async def test_SEC_041_esc_twice_does_not_deny_the_second_request_unseen() -> No
         stage.type("\x1b")
         await stage.shows("Esc again denies task 2")
         stage.type("\x1b")
-        await stage.until(lambda: stage.intents == [Answer("q2", "dq2", "denied")])
+        await stage.until(lambda: stage.intents == [ApprovalAnswer("q2", "dq2", "denied")])
         two = Tape(2, at=None)
         stage.send(two.event(ApprovalResolved("q2", "denied", "you")))
         await stage.shows("▸ 1 task 3 high rm x")
         await stage.seen()
         stage.type("\x1b")
         await stage.shows("Not denied")
-        assert stage.intents == [Answer("q2", "dq2", "denied")]
+        assert stage.intents == [ApprovalAnswer("q2", "dq2", "denied")]
         now[0] += 0.35
         stage.type("\x1b")
         await stage.shows("Esc again denies task 3: rm x")
-        assert stage.intents == [Answer("q2", "dq2", "denied")]
+        assert stage.intents == [ApprovalAnswer("q2", "dq2", "denied")]
         stage.type("\x1b")
-        await stage.until(lambda: stage.intents[1:] == [Answer("q3", "dq3", "denied")])
+        await stage.until(lambda: stage.intents[1:] == [ApprovalAnswer("q3", "dq3", "denied")])
 
 
 async def test_SEC_041_esc_on_a_line_with_text_denies_nothing_and_keeps_the_text() -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from buddy.agent.messages import Text, UserMessage, text_of
 from buddy.cli.screen_surface import ScreenSurface
-from buddy.extend.mentions import Expanded
+from buddy.extend.mentions import ExpandedPrompt
 from buddy.repl.at_desk import AtDesk
 from buddy.repl.controller import Controller
 from buddy.repl.intents import Cancel, Intent, Prompt, Queue, Slash, ToTask
@@ -44,10 +44,10 @@ class SlowFiles:
         assert isinstance(at_desk, AtDesk)
         at_desk.context = replace(at_desk.context, desk=replace(at_desk.context.desk, expand=self._expand))
 
-    async def _expand(self, number: int, text: str) -> Expanded:
+    async def _expand(self, number: int, text: str) -> ExpandedPrompt:
         self.reading.append(text)
         await self.may_go_on.wait()
-        return Expanded((Text(text),), ())
+        return ExpandedPrompt((Text(text),), ())
 
 
 def said(desk: Sitting) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.repl.blocks import Note
+from buddy.repl.blocks import NoteBlock
 from buddy.repl.style import UNICODE, Look
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import Desk
@@ -56,7 +56,7 @@ async def test_the_screen_is_drawn_again_with_the_colours_of_another_theme() -> 
         def prompt() -> str:
             return colour(UNICODE.prompt)
 
-        stage.repl.print(Note("warning", "mind the gap"))
+        stage.repl.print(NoteBlock("warning", "mind the gap"))
         await stage.shows("mind the gap")
         assert (colour("mind"), prompt()) == ("magenta", "blue")
         stage.repl.restyle(dark)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from buddy.extend.own_tools import OwnTools
-from buddy.repl.blocks import Note, PlainText, Table, ToolCall
+from buddy.repl.blocks import NoteBlock, PlainText, TableBlock, ToolCall
 from buddy.repl.commands import trash, undo, workspace
 from buddy.repl.commands.registry import CommandError
 from buddy.repl.port import Context
@@ -81,7 +81,7 @@ async def test_undo_takes_back_commands_and_edits_and_redo_makes_them_again(tmp_
         await one.desk.call(run_shell, {"command": "echo 3 >> a.txt"})
         said = await one.types("/undo")
         assert said == [
-            Note(
+            NoteBlock(
                 "info",
                 "Undone: a.txt (task 1's command). /redo brings it back. Files git ignores are not covered.",
             )
@@ -89,7 +89,7 @@ async def test_undo_takes_back_commands_and_edits_and_redo_makes_them_again(tmp_
         await one.types("/undo")
         assert (one.root / "a.txt").read_text() == "1\n"
         await one.types("/redo")
-        assert await one.types("/redo") == [Note("info", "Redone: a.txt (task 1's command).")]
+        assert await one.types("/redo") == [NoteBlock("info", "Redone: a.txt (task 1's command).")]
         assert (one.root / "a.txt").read_text() == "2\n3\n"
 
 
@@ -244,18 +244,18 @@ async def test_tools_are_reloaded_and_listed_with_their_source(tmp_path: Path) -
     second.mkdir()
     async with person(second, own=True) as one:
         path = one.root / ".buddyx/ext/a.py"
-        assert await one.types("/tools reload") == [Note("info", "own tools: nothing changed")]
+        assert await one.types("/tools reload") == [NoteBlock("info", "own tools: nothing changed")]
         path.write_text(
             "from buddy.agent.tool import tool\n@tool()\nasync def mine(ctx, x: int) -> str:\n"
             '    """Mine."""\n    return "x"\n'
         )
-        assert await one.types("/tools reload") == [Note("info", "new or changed: mine")]
+        assert await one.types("/tools reload") == [NoteBlock("info", "new or changed: mine")]
         (table,) = await one.types("/tools")
         assert ("mine", "high", "other", str(path), "Mine.") in table.rows
         path.write_text("1 / 0")
         problem, said = await one.types("/tools reload")
         assert f"{path}:1: not loaded: ZeroDivisionError" in problem.text
-        assert said == Note("info", "gone: mine")
+        assert said == NoteBlock("info", "gone: mine")
 
 
 async def test_undo_names_both_ends_of_a_move_and_what_was_deleted(tmp_path: Path) -> None:
@@ -265,9 +265,9 @@ async def test_undo_names_both_ends_of_a_move_and_what_was_deleted(tmp_path: Pat
         await one.desk.call(delete_file, {"path": "b.txt"})
         said = [await one.types(line) for line in ("/undo", "/undo @1", "/redo")]
         assert said == [
-            [Note("info", "Undone: b.txt (task 1's deletion). /redo brings it back.")],
-            [Note("info", "Undone: a.txt, b.txt (task 1's move). /redo brings it back.")],
-            [Note("info", "Redone: a.txt, b.txt (task 1's move).")],
+            [NoteBlock("info", "Undone: b.txt (task 1's deletion). /redo brings it back.")],
+            [NoteBlock("info", "Undone: a.txt, b.txt (task 1's move). /redo brings it back.")],
+            [NoteBlock("info", "Redone: a.txt, b.txt (task 1's move).")],
         ]
         assert (one.root / "b.txt").read_text() == "1\n"
 
@@ -276,7 +276,7 @@ async def test_names_that_are_no_text_are_shown_visibly(tmp_path: Path) -> None:
     async with person(tmp_path) as one:
         await one.desk.call(run_shell, {"command": "echo x > $'a\\xff\\033[31m'"})
         assert await one.types("/undo") == [
-            Note(
+            NoteBlock(
                 "info",
                 "Undone: a⟨U+DCFF⟩⟨U+001B⟩[31m (task 1's command). /redo brings it back. "
                 "Files git ignores are not covered.",
@@ -294,7 +294,7 @@ async def test_restore_lists_the_trash_and_puts_back_by_name_path_or_the_last(tm
             (one.root / name).write_text(name)
             await one.desk.call(delete_file, {"path": name})
         (listed,) = await one.types("/restore list")
-        assert isinstance(listed, Table)
+        assert isinstance(listed, TableBlock)
         assert {row[1:4] for row in listed.rows} == {
             (name, "task 1", f"{len(name)} B") for name in ("a.txt", "sub/b.txt", "c.txt")
         }

@@ -12,7 +12,7 @@ from buddy.repl.blocks import (
     ApprovalAsked,
     Block,
     Markdown,
-    Note,
+    NoteBlock,
     TaskHeading,
     Thought,
     ToolCall,
@@ -80,8 +80,8 @@ def test_calls_that_were_not_begun_share_a_line(count: int, words: str) -> None:
         *not_begun(tape, count, "cancelled"),
         tape.done("cancelled"),
     )
-    assert [type(block) for block in blocks] == [ToolCall, Note, TurnSummary]
-    assert blocks[1] == Note("hint", words)
+    assert [type(block) for block in blocks] == [ToolCall, NoteBlock, TurnSummary]
+    assert blocks[1] == NoteBlock("hint", words)
     assert isinstance(blocks[2], TurnSummary)
     assert blocks[2].calls == 1
 
@@ -91,7 +91,7 @@ def test_calls_not_begun_for_new_instructions_stand_before_these() -> None:
     folded(state, tape.turn(), tape.reply(), tape.reply_done())
     steered = tape.event(ev.SteeringAccepted(UserMessage("u2", (Text("no"),), "steer")))
     blocks = folded(state, *not_begun(tape, 2, "skipped"), steered, tape.done())
-    assert blocks[:2] == [Note("hint", "2 calls were not begun"), UserPrompt("no", "steer", 0, 0)]
+    assert blocks[:2] == [NoteBlock("hint", "2 calls were not begun"), UserPrompt("no", "steer", 0, 0)]
     assert len(blocks) == 3
 
 
@@ -167,11 +167,11 @@ def test_steering_and_notices_come_after_the_text_before_them() -> None:
     ]
     instructions = UserMessage("u3", (Text("# AGENTS.md\nuse tabs"),), "instructions")
     assert folded(state, tape.event(ev.SteeringAccepted(instructions))) == [
-        Note("hint", "instructions added: # AGENTS.md use tabs")
+        NoteBlock("hint", "instructions added: # AGENTS.md use tabs")
     ]
-    assert folded(state, tape.event(ev.Notice("warning", "low disk"))) == [Note("warning", "low disk")]
+    assert folded(state, tape.event(ev.Notice("warning", "low disk"))) == [NoteBlock("warning", "low disk")]
     assert folded(state, tape.event(ev.ContextCompacted(9000, 3000, 4, 9))) == [
-        Note("info", "context compacted: 9.0k to 3.0k tokens, 9 messages shortened")
+        NoteBlock("info", "context compacted: 9.0k to 3.0k tokens, 9 messages shortened")
     ]
 
 
@@ -185,7 +185,7 @@ def test_steering_and_notices_come_after_the_text_before_them() -> None:
 def test_an_answer_that_did_not_end_by_itself_says_so(finish: str, text: str) -> None:
     state, tape = ViewState(), Tape()
     blocks = folded(state, tape.turn(), tape.reply(), tape.text("part"), tape.reply_done(finish=finish))
-    assert blocks[1:] == [Markdown("part"), Note("warning", text)]
+    assert blocks[1:] == [Markdown("part"), NoteBlock("warning", text)]
 
 
 def test_a_background_task_is_live_and_prints_only_its_end() -> None:

@@ -23,7 +23,7 @@ from buddy.safety.rules import Rule, RuleSet
 from buddy.safety.rules_save import rules_to_save
 from buddy.safety.sanitise import Sanitiser, clean, visible
 from buddy.safety.suspicious import suspicious_url
-from buddy.safety.url_guard import Judged, Refused, judge_url, resolve_and_judge
+from buddy.safety.url_guard import JudgedAddress, Refused, judge_url, resolve_and_judge
 from tests.shell_desk import ShellDesk, make_desk
 
 
@@ -172,7 +172,7 @@ def test_a_link_may_say_its_way_oddly_and_be_long(tmp_path: Path) -> None:
 )
 def test_ports_and_numbers_are_read_to_their_ends(url: str, host: str, port: int) -> None:
     judged = judge_url(url)
-    assert isinstance(judged, Judged)
+    assert isinstance(judged, JudgedAddress)
     assert (judged.host, judged.port) == (host, port)
 
 

@@ -11,7 +11,7 @@ import pytest
 from buddy.safety.outside_writes import MOST_PLACES, OutsideWrites, outside_writes
 from buddy.safety.paths import Boundary
 from buddy.safety.shell.analysis import Analyser
-from buddy.safety.shell.place import TRUSTED_PATH, Place
+from buddy.safety.shell.place import TRUSTED_PATH, CommandPlace
 from buddy.safety.shell.targets import targets
 
 
@@ -31,7 +31,7 @@ def home(tmp_path: Path) -> Path:
 
 def judged(command: str, home: Path, own: tuple[str, ...] = ()) -> OutsideWrites:
     boundary = Boundary(str(home / "work"), str(home / "work"), str(home), own=own)
-    analysis = Analyser().analyse(command, Place(boundary, TRUSTED_PATH))
+    analysis = Analyser().analyse(command, CommandPlace(boundary, TRUSTED_PATH))
     return outside_writes(analysis.writes, boundary, own_tmp=True)
 
 
@@ -110,7 +110,7 @@ def test_WALK_S1_a_folder_in_tmp_that_exists_is_opened(home: Path) -> None:
     # The folder of this test lies in /tmp, and another home folder makes it one of anybody's.
     walk = home / "other"
     boundary = Boundary("/srv/work", "/srv/work", "/srv/home")
-    place = Place(boundary, TRUSTED_PATH)
+    place = CommandPlace(boundary, TRUSTED_PATH)
     analysis = Analyser().analyse(f"cd {walk} && touch outside.txt", place)
     found = outside_writes(analysis.writes, boundary, own_tmp=True)
     assert found.places == (str(walk),)
@@ -134,14 +134,14 @@ def test_WALK_S4_neighbour_settings_of_another_home_folder_stay_closed(
     folder = Path(tempfile.mkdtemp(dir=home)) / name
     folder.mkdir(parents=True)
     boundary = Boundary("/srv/work", "/srv/work", "/srv/home")
-    analysis = Analyser().analyse(f"touch {folder}/x", Place(boundary, TRUSTED_PATH))
+    analysis = Analyser().analyse(f"touch {folder}/x", CommandPlace(boundary, TRUSTED_PATH))
     places = outside_writes(analysis.writes, boundary, own_tmp=True).places
     assert places == ((str(folder),) if is_opened else ())
 
 
 def test_WALK_S1_without_a_tmp_of_its_own_nothing_is_said_of_it(home: Path) -> None:
     boundary = Boundary(str(home / "work"), str(home / "work"), str(home))
-    analysis = Analyser().analyse("touch /tmp/x-of-nobody", Place(boundary, TRUSTED_PATH))
+    analysis = Analyser().analyse("touch /tmp/x-of-nobody", CommandPlace(boundary, TRUSTED_PATH))
     assert outside_writes(analysis.writes, boundary, own_tmp=False) == OutsideWrites()
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from buddy.safety.paths import Boundary, locate
-from buddy.safety.protected import Places, is_plain_name, protected_reason, secret_reason
+from buddy.safety.protected import ProtectedPlaces, is_plain_name, protected_reason, secret_reason
 from buddy.safety.protected_names import SECRET_ANYWHERE
 
 HOME = "/home/ann"
@@ -263,7 +263,7 @@ def test_examples_public_keys_and_ordinary_files_do_not(path: str) -> None:
 )
 def test_no_secret_name_passes_as_plain(name: str) -> None:
     assert not is_plain_name(name)
-    assert secret_reason(f"/w/{name}", Places("/nonexistent"))
+    assert secret_reason(f"/w/{name}", ProtectedPlaces("/nonexistent"))
 
 
 @settings(max_examples=500, deadline=None)
@@ -281,7 +281,7 @@ def test_no_secret_name_passes_as_plain(name: str) -> None:
 )
 def test_a_name_that_is_plain_never_looks_secret(name: str) -> None:
     if is_plain_name(name):
-        assert not secret_reason(f"/w/{name}", Places("/nonexistent"))
+        assert not secret_reason(f"/w/{name}", ProtectedPlaces("/nonexistent"))
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ def test_a_name_that_is_plain_never_looks_secret(name: str) -> None:
     ],
 )
 def test_RU_L8_names_that_run_something_are_protected(name: str) -> None:
-    assert protected_reason(f"/work/{name}", Places("/home/u", workspace=("/work",)))
+    assert protected_reason(f"/work/{name}", ProtectedPlaces("/home/u", workspace=("/work",)))
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_RU_L8_names_that_run_something_are_protected(name: str) -> None:
     ["cargo.toml", "npmrc", "run", "mise", "code-workspace", "helix/x", "docs/lefthook.md", "tool-versions"],
 )
 def test_RU_L8_names_that_only_look_like_them_are_not(name: str) -> None:
-    assert protected_reason(f"/work/{name}", Places("/home/u", workspace=("/work",))) == ""
+    assert protected_reason(f"/work/{name}", ProtectedPlaces("/home/u", workspace=("/work",))) == ""
 
 
 @pytest.mark.parametrize(
@@ -330,14 +330,14 @@ def test_RU_L8_names_that_only_look_like_them_are_not(name: str) -> None:
     ],
 )
 def test_RU_L3_names_that_ntfs_takes_for_protected_ones_are_protected(path: str) -> None:
-    assert protected_reason(f"/work/{path}", Places("/home/u"))
+    assert protected_reason(f"/work/{path}", ProtectedPlaces("/home/u"))
 
 
 @pytest.mark.parametrize("path", ["a~1", "src/main.py:12", "notes:x", "git~x", "legit~1", "x~12/y"])
 def test_RU_L3_ordinary_names_with_those_signs_are_not(path: str) -> None:
-    assert not protected_reason(f"/work/{path}", Places("/home/u"))
+    assert not protected_reason(f"/work/{path}", ProtectedPlaces("/home/u"))
 
 
 @pytest.mark.parametrize("path", ["SSH~1/id", ".ssh::$INDEX_ALLOCATION/x", ".netrc::$DATA", "NETRC~1"])
 def test_RU_L3_secrets_by_their_ntfs_names_are_secret(path: str) -> None:
-    assert secret_reason(f"/work/{path}", Places("/home/u"))
+    assert secret_reason(f"/work/{path}", ProtectedPlaces("/home/u"))

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from buddy.safety.shell.place import Place
+from buddy.safety.shell.place import CommandPlace
 from tests.shell_desk import ShellDesk, make_desk
 
 
@@ -181,9 +181,9 @@ def test_a_program_of_the_workspace_never_passes_for_a_trusted_one(desk: ShellDe
     fake.write_text("#!/bin/sh\n")
     fake.chmod(0o755)
 
-    first = desk.analyser.analyse("ls", Place(desk.boundary, f"{fake.parent}:/usr/bin:/bin"))
-    relative = desk.analyser.analyse("ls", Place(desk.boundary, "bin:/usr/bin"))
-    last = desk.analyser.analyse("ls", Place(desk.boundary, f"/usr/bin:/bin:{fake.parent}"))
+    first = desk.analyser.analyse("ls", CommandPlace(desk.boundary, f"{fake.parent}:/usr/bin:/bin"))
+    relative = desk.analyser.analyse("ls", CommandPlace(desk.boundary, "bin:/usr/bin"))
+    last = desk.analyser.analyse("ls", CommandPlace(desk.boundary, f"/usr/bin:/bin:{fake.parent}"))
 
     assert first.reason == f"ls would be the workspace's own {fake}"
     assert relative.reason == f"ls would be the workspace's own {fake}"

@@ -11,7 +11,7 @@ from buddy.safety.paths import Boundary
 from buddy.safety.shell.compound import read_sequence
 from buddy.safety.shell.expand import expand
 from buddy.safety.shell.grammar import Grammar
-from buddy.safety.shell.place import Place
+from buddy.safety.shell.place import CommandPlace
 from buddy.safety.shell.words import UnclearError
 from tests.bench.shell_fuzz import Bash
 from tests.shell_desk import ShellDesk, make_desk
@@ -253,7 +253,7 @@ FRAMES = [
 
 def test_a_seeded_sample_of_odd_compounds_starts_in_bash_what_was_read(tmp_path: Path) -> None:
     bash, grammar, chance = Bash(tmp_path), Grammar(), random.Random(11)
-    place = Place(Boundary(str(bash.folder), str(bash.folder), bash.home))
+    place = CommandPlace(Boundary(str(bash.folder), str(bash.folder), bash.home))
     compared = 0
     while compared < 60:
         parts = [" ".join(chance.choices(WORDS, k=chance.randint(1, 6))) for _ in range(2)]

@@ -17,7 +17,7 @@ from buddy.safety.policy_command import judge_command
 from buddy.safety.policy_facts import Facts
 from buddy.safety.rules import RuleSet
 from buddy.safety.shell.hardened import READ_ONLY_ENVIRONMENT
-from buddy.safety.shell.place import Place
+from buddy.safety.shell.place import CommandPlace
 from tests.shell_desk import ShellDesk, make_desk
 
 
@@ -257,8 +257,8 @@ def test_RU_H4_ordinary_settings_start_nothing() -> None:
         assert not starts_program(key, value), key
 
 
-def _with_path(desk: ShellDesk, folder: Path) -> Place:
-    return Place(desk.boundary, f"{folder}:/usr/bin:/bin")
+def _with_path(desk: ShellDesk, folder: Path) -> CommandPlace:
+    return CommandPlace(desk.boundary, f"{folder}:/usr/bin:/bin")
 
 
 def _program(path: Path, text: str = "\x7fELF") -> None:
@@ -372,7 +372,7 @@ def test_RU_H7_a_folder_in_front_makes_names_harmless(desk: ShellDesk) -> None:
 def test_RU_H8_nothing_runs_unasked_in_a_folder_outside(desk: ShellDesk) -> None:
     (desk.root / ".ssh").mkdir()
     for folder in (desk.root.parent / "other", desk.home, Path("/proc/self"), desk.root / ".ssh"):
-        place = Place(msgspec.structs.replace(desk.boundary, cwd=str(folder)))
+        place = CommandPlace(msgspec.structs.replace(desk.boundary, cwd=str(folder)))
         for command in (
             "ls",
             "rg -a x",

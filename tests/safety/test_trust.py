@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from buddy.safety.trust import Change, Folder, Standing, TrustStore, folder_of, not_storable
+from buddy.safety.trust import Folder, TrustChange, TrustStanding, TrustStore, folder_of, not_storable
 from buddy.safety.trust_things import MAX_THINGS, trusted_things
 from tests.safety.hostile_repositories.repositories import REPOSITORIES, Trap, git, write
 
-NEW = Standing(trusted=False, asked=False, reason="the folder is new")
-TRUSTED = Standing(trusted=True, asked=True, reason="")
+NEW = TrustStanding(trusted=False, asked=False, reason="the folder is new")
+TRUSTED = TrustStanding(trusted=True, asked=True, reason="")
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_a_new_folder_is_not_trusted_until_the_person_says_so(store: TrustStore,
     assert store.remember(folder, {}, trusted=True, now=1.0) == ""
     assert store.standing(folder) == TRUSTED
     assert store.remember(folder, {}, trusted=False, now=2.0) == ""
-    assert store.standing(folder) == Standing(
+    assert store.standing(folder) == TrustStanding(
         trusted=False, asked=True, reason="the person does not trust it"
     )
 
@@ -104,8 +104,8 @@ def test_SEC_048_a_changed_tool_is_shown_and_asked_about(store: TrustStore, repo
     write(repo, ".buddyx/ext/a.py", "id\n")
     (repo / "buddy.toml").unlink()
     assert store.changes(folder, trusted_things(str(repo))) == (
-        Change(".buddyx/ext/a.py", "new", "--- trusted\n+++ now\n@@ -0,0 +1 @@\n+id"),
-        Change(
+        TrustChange(".buddyx/ext/a.py", "new", "--- trusted\n+++ now\n@@ -0,0 +1 @@\n+id"),
+        TrustChange(
             ".buddyx/ext/x.py",
             "changed",
             "--- trusted\n+++ now\n@@ -1 +1 @@\n-one = 1\n+two = 2",
@@ -120,8 +120,8 @@ def test_a_change_of_a_big_or_odd_thing_is_noticed_without_a_difference(
     store.remember(folder, {"big": "x" * 100_000, "odd": "\ud800"}, trusted=True, now=1.0)
     assert store.changes(folder, {"big": "x" * 100_000, "odd": "\ud800"}) == ()
     assert store.changes(folder, {"big": "x" * 100_001, "odd": "\ud801"}) == (
-        Change("big", "changed", ""),
-        Change("odd", "changed", ""),
+        TrustChange("big", "changed", ""),
+        TrustChange("odd", "changed", ""),
     )
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from buddy.safety.suspicious import suspicious_url
 from buddy.safety.url_guard import (
-    Judged,
+    JudgedAddress,
     Refused,
     canonical_host,
     judge_url,
@@ -198,19 +198,19 @@ def test_SEC_072_what_can_be_read_in_two_ways_is_refused(url: str) -> None:
 )
 def test_ordinary_addresses_are_shown_as_they_are_asked(url: str, shown: str) -> None:
     judged = judge_url(url)
-    assert isinstance(judged, Judged)
+    assert isinstance(judged, JudgedAddress)
     assert (judged.shown, judged.url) == (shown, shown)
 
 
 def test_SEC_071_a_host_is_compared_whole() -> None:
     judged = judge_url("https://docs.python.org.evil.example/")
-    assert isinstance(judged, Judged)
+    assert isinstance(judged, JudgedAddress)
     assert judged.host == "docs.python.org.evil.example"
 
 
 def test_SEC_073_a_look_alike_is_shown_in_punycode() -> None:
     judged = judge_url("https://pаypal.com/")  # the second letter is Cyrillic
-    assert isinstance(judged, Judged)
+    assert isinstance(judged, JudgedAddress)
     assert judged.shown == "https://xn--pypal-4ve.com/"
     assert canonical_host("Bücher.example.") == "xn--bcher-kva.example"
     assert canonical_host("xn--bcher-kva.example") == "xn--bcher-kva.example"
@@ -243,10 +243,10 @@ LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
 
 
 def test_a_caller_can_allow_a_network() -> None:
-    assert judge_url("http://127.0.0.1:8000/x", LOOPBACK) == Judged(
+    assert judge_url("http://127.0.0.1:8000/x", LOOPBACK) == JudgedAddress(
         "http", "127.0.0.1", 8000, "/x", "127.0.0.1"
     )
-    assert judge_url("http://localhost/", LOOPBACK) == Judged("http", "localhost", 80, "/", "")
+    assert judge_url("http://localhost/", LOOPBACK) == JudgedAddress("http", "localhost", 80, "/", "")
     assert isinstance(judge_url("http://10.0.0.1/", LOOPBACK), Refused)
 
 
@@ -310,7 +310,7 @@ async def test_the_system_resolver_answers_with_numbers() -> None:
 def test_any_text_is_judged_without_a_crash(text: str) -> None:
     for url in (text, f"http://{text}"):
         judged = judge_url(url)
-        if isinstance(judged, Judged):
+        if isinstance(judged, JudgedAddress):
             assert judge_url(judged.url) == judged
             assert judged.host.isascii()
 
@@ -321,7 +321,7 @@ def test_no_address_that_the_standard_library_calls_private_passes(
     address: ipaddress.IPv4Address | ipaddress.IPv6Address,
 ) -> None:
     text = f"[{address}]" if address.version == 6 else str(address)
-    if isinstance(judge_url(f"http://{text}/"), Judged):
+    if isinstance(judge_url(f"http://{text}/"), JudgedAddress):
         assert address.is_global
 
 

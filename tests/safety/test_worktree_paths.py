@@ -14,7 +14,7 @@ from buddy.safety.policy_table import Mode
 from buddy.safety.rules import Rule, RuleSet
 from buddy.safety.rules_save import rules_to_save
 from buddy.safety.shell.analysis import Analyser
-from buddy.safety.shell.place import Place
+from buddy.safety.shell.place import CommandPlace
 
 
 @pytest.fixture
@@ -149,10 +149,10 @@ def test_a_program_of_the_main_tree_is_not_trusted_in_the_worktree(boundary: Bou
     folder.mkdir()
     (folder / "cat").write_text("#!/bin/sh\n")
     (folder / "cat").chmod(0o755)
-    place = Place(boundary, f"{folder}:/usr/bin:/bin")
+    place = CommandPlace(boundary, f"{folder}:/usr/bin:/bin")
 
     assert not Analyser().analyse("cat src/a.py", place).read_only
-    assert Analyser().analyse("cat src/a.py", Place(boundary, "/usr/bin:/bin")).read_only
+    assert Analyser().analyse("cat src/a.py", CommandPlace(boundary, "/usr/bin:/bin")).read_only
 
 
 @pytest.mark.parametrize("target", ["{main}", "{main}/.git", ".git", ".", ".."])
@@ -160,6 +160,6 @@ def test_deleting_the_main_tree_or_its_repository_is_a_catastrophe_from_a_worktr
     boundary: Boundary, main: Path, target: str
 ) -> None:
     command = f"rm -rf {target.format(main=main)}"
-    analysis = Analyser().analyse(command, Place(boundary, "/usr/bin:/bin"))
+    analysis = Analyser().analyse(command, CommandPlace(boundary, "/usr/bin:/bin"))
 
     assert analysis.catastrophic

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from buddy.agent.messages import UserMessage
-from buddy.safety.protected import Places
+from buddy.safety.protected import ProtectedPlaces
 from buddy.sessions.files import JournalFiles
 from buddy.sessions.folder import FolderError
 from buddy.sessions.identity import load_signer
@@ -293,7 +293,7 @@ def test_RU_H12_the_log_is_not_written_through_a_link(tmp_path: Path):
 def states(root: Path, *, seal: bool = True) -> CheckpointStore:
     variables = {"PATH": os.environ["PATH"], "HOME": str(root)}
     git = private_git(str(root / ".buddyx/cp"), str(root), variables, SEAL if seal else None)
-    return CheckpointStore(git, Places(str(root)))
+    return CheckpointStore(git, ProtectedPlaces(str(root)))
 
 
 def plant(root: Path, config: str) -> None:

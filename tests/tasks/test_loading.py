@@ -7,7 +7,7 @@ import asyncio
 from buddy.agent.events import LibraryLoading
 from buddy.agent.messages import Text, UserMessage
 from buddy.agent.provider import Finished, ModelRequest, TextPiece
-from buddy.headless.formats import Progress
+from buddy.headless.formats import ProgressLines
 from buddy.llm.litellm_import import LitellmLibrary
 from buddy.llm.scripted import Say, ScriptedProvider
 from buddy.tasks.turns import LoadingProvider
@@ -58,11 +58,11 @@ async def test_RU_A16_a_library_that_cannot_be_imported_is_told_by_the_request()
 
 async def test_RU_A16_exec_names_a_library_only_when_it_takes_long() -> None:
     loop, lines = asyncio.get_running_loop(), list[str]()
-    progress = Progress(lines.append)
+    progress = ProgressLines(lines.append)
     progress.event(LibraryLoading("litellm", loaded=False))
     progress.event(LibraryLoading("litellm", loaded=True))
     assert lines == []
-    progress = Progress(lines.append, loading_told_s=0)
+    progress = ProgressLines(lines.append, loading_told_s=0)
     progress.event(LibraryLoading("litellm", loaded=False))
     told = loop.create_future()
     loop.call_later(0.01, told.set_result, None)

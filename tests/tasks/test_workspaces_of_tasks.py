@@ -13,7 +13,7 @@ from buddy.tasks.parts import Workspace, WorktreeParts
 from buddy.tasks.windows import TestWindows
 from buddy.tools.cache import ToolCache
 from buddy.tools.write import write_file
-from buddy.workspace.worktrees import Standing, Worktree, Worktrees
+from buddy.workspace.worktrees import Worktree, Worktrees, WorktreeStanding
 from tests.agent.laws import says
 from tests.tasks.board_desk import board_desk
 from tests.undo_logs import SEAL
@@ -69,9 +69,9 @@ class SlowTrees(Worktrees):
     def missing(self, tree: Worktree) -> str:
         return ""
 
-    async def standing(self, tree: Worktree) -> Standing:
+    async def standing(self, tree: Worktree) -> WorktreeStanding:
         if self.asked.is_set():
-            return Standing((), ahead=0, behind=0, own=1)
+            return WorktreeStanding((), ahead=0, behind=0, own=1)
         self.asked.set()
         await asyncio.Event().wait()
         raise AssertionError

@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from buddy.workspace.search_extract import Job
+from buddy.workspace.search_extract import SearchJob
 from buddy.workspace.search_pattern import SearchPattern
 
 
-def job_of(folder: Path, asked: SearchPattern, **changed: Any) -> Job:
+def job_of(folder: Path, asked: SearchPattern, **changed: Any) -> SearchJob:
     """The first ten matches in full, unless a field of the job is `changed`."""
-    job = Job(
+    job = SearchJob(
         top=str(folder),
         files=sorted(os.listdir(folder)),
         source=asked.source,
@@ -25,4 +25,4 @@ def job_of(folder: Path, asked: SearchPattern, **changed: Any) -> Job:
         enough=sys.maxsize,
         once=False,
     )
-    return Job(**{**job, **changed})
+    return SearchJob(**{**job, **changed})

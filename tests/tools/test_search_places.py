@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from buddy.workspace.file_bytes import MAX_FILE_BYTES, file_bytes
-from buddy.workspace.search_extract import BYTES_BETWEEN_LOOKS, BYTES_PER_FILE, Job, ReMatcher, search
+from buddy.workspace.search_extract import BYTES_BETWEEN_LOOKS, BYTES_PER_FILE, ReMatcher, SearchJob, search
 from buddy.workspace.search_pattern import prepare
 from buddy.workspace.search_re2 import Re2Matcher
 from tests.tools.search_jobs import job_of
@@ -58,7 +58,7 @@ def text_of(chance: random.Random) -> bytes:
     return chance.choice((b"", b"", b"", b"\0", b"\xff")) + text.encode(encoding, "replace")
 
 
-def re_matcher(job: Job) -> ReMatcher:
+def re_matcher(job: SearchJob) -> ReMatcher:
     return ReMatcher(job, lambda: None)
 
 

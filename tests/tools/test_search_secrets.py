@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from buddy.safety.paths import Boundary
-from buddy.safety.protected import Places, secret_reason
+from buddy.safety.protected import ProtectedPlaces, secret_reason
 from buddy.tools.search import secrets_among
 
 COMPONENTS = st.sampled_from(
@@ -45,7 +45,7 @@ PLACES = (
 @settings(max_examples=80, deadline=None)
 @given(names=NAMES)
 def test_many_names_are_judged_as_each_is_alone(root: str, home: str, top: str, names: list[str]) -> None:
-    places = Places(home, (), (root,))
+    places = ProtectedPlaces(home, (), (root,))
 
     found = secrets_among(Boundary(root, root, home), top, names)
 

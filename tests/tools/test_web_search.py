@@ -12,7 +12,7 @@ import pytest
 
 from buddy.agent.display import Plain
 from buddy.agent.tool import ToolContext, ToolError, ToolResult
-from buddy.tools.web import Hit, WebAccess, WebSearch, web_search
+from buddy.tools.web import WebAccess, WebResult, WebSearch, web_search
 from buddy.tools.web_searches import DdgsSearch, EndpointSearch, NoSearch, configured_search, hits_in
 from buddy.workspace.fetch import Fetcher
 from tests.tools.web_server import answering, reply, serving
@@ -120,16 +120,16 @@ async def test_an_endpoint_that_says_nothing_meets_the_deadline() -> None:
 @pytest.mark.parametrize(
     ("answer", "hits"),
     [
-        ([{"title": "t", "href": "u", "body": "b"}], [Hit("t", "u", "b")]),
-        ({"web": {"results": [{"title": "t", "url": "u", "description": "d"}]}}, [Hit("t", "u", "d")]),
-        ({"organic": [{"title": "t", "link": "u", "snippet": "s"}]}, [Hit("t", "u", "s")]),
-        ({"results": [], "data": [{"name": "t", "url": "u"}]}, [Hit("t", "u", "")]),
+        ([{"title": "t", "href": "u", "body": "b"}], [WebResult("t", "u", "b")]),
+        ({"web": {"results": [{"title": "t", "url": "u", "description": "d"}]}}, [WebResult("t", "u", "d")]),
+        ({"organic": [{"title": "t", "link": "u", "snippet": "s"}]}, [WebResult("t", "u", "s")]),
+        ({"results": [], "data": [{"name": "t", "url": "u"}]}, [WebResult("t", "u", "")]),
         ({"results": [{"title": "no address"}, 3, None]}, []),
         ({"results": "x"}, []),
         (3, []),
     ],
 )
-def test_results_are_found_in_the_shapes_services_use(answer: object, hits: list[Hit]) -> None:
+def test_results_are_found_in_the_shapes_services_use(answer: object, hits: list[WebResult]) -> None:
     assert list(hits_in(answer)) == hits
 
 

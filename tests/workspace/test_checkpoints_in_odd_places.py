@@ -12,7 +12,7 @@ import pytest
 
 from buddy.workspace.checkpoints import Checkpoints, Mark, Taken
 from buddy.workspace.locks import FileLocks
-from buddy.workspace.renames import Renamed
+from buddy.workspace.renames import RenamedPath
 from tests.undo_logs import undo_log
 
 ENVIRONMENT = {
@@ -272,7 +272,7 @@ async def test_what_a_command_does_to_what_was_moved_before_it_is_taken_back(tmp
     root = made(tmp_path / "work", {"a.txt": "a\n"})
     place = Watched(tmp_path, root, root / ".git")
     from_, to = str(root / "a.txt"), str(root / "b.txt")
-    place.log.prepare_renames(1, "move", "move_file", [Renamed(from_, to)])
+    place.log.prepare_renames(1, "move", "move_file", [RenamedPath(from_, to)])
     os.rename(from_, to)
     taken = await place.shell("echo more >> b.txt")
     assert taken.paths == ("b.txt",)

@@ -25,7 +25,7 @@ from buddy.workspace.process_tree import (
     read_process,
     tag_number,
 )
-from buddy.workspace.processes import Request
+from buddy.workspace.processes import CommandRequest
 from tests.capabilities import requires
 from tests.command_desk import desk, until
 
@@ -146,20 +146,20 @@ async def test_a_start_up_file_of_the_home_is_not_read(tmp_path: Path) -> None:
     ("request_", "words"),
     [
         (
-            Request(("/dev/null/nowhere/program",), "/", 1),
+            CommandRequest(("/dev/null/nowhere/program",), "/", 1),
             "program could not be started: Not a directory",
         ),
-        (Request(("/etc/passwd",), "/", 1), "passwd could not be started: Permission denied"),
+        (CommandRequest(("/etc/passwd",), "/", 1), "passwd could not be started: Permission denied"),
         (
-            Request(shell_argv("true"), "/dev/null/nowhere", 1),
+            CommandRequest(shell_argv("true"), "/dev/null/nowhere", 1),
             "expected a folder to work in, found none at /dev/null/nowhere",
         ),
-        (Request(shell_argv("x" * 3_000_000), "/", 1), "too long for one process"),
+        (CommandRequest(shell_argv("x" * 3_000_000), "/", 1), "too long for one process"),
     ],
     ids=["no program", "not executable", "no folder", "too long"],
 )
 async def test_what_cannot_start_says_why_and_leaks_nothing(
-    tmp_path: Path, request_: Request, words: str
+    tmp_path: Path, request_: CommandRequest, words: str
 ) -> None:
     async with desk(tmp_path) as here:
         await here.run("true")

@@ -12,7 +12,7 @@ from buddy.agent.tool import ToolError
 from buddy.tools.edit import edit_file
 from buddy.tools.file_moves import copy_file, delete_file, move_file
 from buddy.tools.task_diff import task_diff
-from buddy.workspace.renames import Renamed
+from buddy.workspace.renames import RenamedPath
 from tests.files_desk import Desk
 from tests.undo_logs import undo_log
 
@@ -113,8 +113,8 @@ async def test_REL_065_a_crash_before_the_move_leaves_an_entry_that_changes_noth
     assert tree(desk) == {"a.txt": b"x"}
 
 
-def _renamed(source: Path, target: Path) -> Renamed:
-    return Renamed(str(source), str(target))
+def _renamed(source: Path, target: Path) -> RenamedPath:
+    return RenamedPath(str(source), str(target))
 
 
 async def test_the_diff_of_a_task_shows_moves_and_deletions(desk: Desk) -> None:

@@ -16,9 +16,9 @@ import pytest
 from buddy.agent.tool import ToolError
 from buddy.workspace.child import Child
 from buddy.workspace.git import GitLock
-from buddy.workspace.processes import ChildProcesses, Request
+from buddy.workspace.processes import ChildProcesses, CommandRequest
 from buddy.workspace.worktree_carry import carry
-from buddy.workspace.worktrees import Kept, Standing, Worktrees, kept_of
+from buddy.workspace.worktrees import Kept, Worktrees, WorktreeStanding, kept_of
 from tests.command_desk import desk, until
 from tests.tools.test_git_hostile import MARK, config, git, program
 
@@ -44,7 +44,7 @@ class OtherGit(ChildProcesses):
         super().__init__(like.environment, like.settings)
         self._script = script
 
-    def start(self, request: Request, *, errors: int = -1) -> Child:
+    def start(self, request: CommandRequest, *, errors: int = -1) -> Child:
         if {"worktree", "add"} <= set(request.argv):
             argv = ("/bin/sh", "-c", self._script, "sh", *request.argv)
             request = msgspec.structs.replace(request, argv=argv)
@@ -294,7 +294,7 @@ async def test_what_git_warns_of_is_no_part_of_its_answers(tmp_path: Path) -> No
         (Path(tree.path) / "a.txt").write_text("two\n")
         (main / "a.txt").write_text("mine\n")
 
-        assert await trees.standing(tree) == Standing((" M a.txt",), ahead=0, behind=0, own=0)
+        assert await trees.standing(tree) == WorktreeStanding((" M a.txt",), ahead=0, behind=0, own=0)
         assert await trees.uncommitted() == (" M a.txt",)
         assert await trees.remove(tree, discard=True) == git(main, "rev-parse", "refs/heads/main").strip()
 

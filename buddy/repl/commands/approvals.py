@@ -7,7 +7,7 @@ import re
 import time
 
 from buddy.agent.typed_number import whole_number
-from buddy.repl.blocks import Note, PlainText, Table
+from buddy.repl.blocks import NoteBlock, PlainText, TableBlock
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.commands.tasks import duration_s
 from buddy.repl.port import Context
@@ -66,7 +66,7 @@ async def approve(context: Context, argument: str) -> None:
     policy = context.desk.policy
     word = argument.strip()
     if not word:
-        context.stage.print(Note("info", _standing(policy.approvals)))
+        context.stage.print(NoteBlock("info", _standing(policy.approvals)))
         return
     if word in ("ask", "all", "none"):
         policy.approve("ask" if word == "ask" else "all" if word == "all" else "none")
@@ -74,11 +74,11 @@ async def approve(context: Context, argument: str) -> None:
         policy.approve("all", time.time() + duration_s(word.removeprefix("all").strip()))
     context.board.inbox.reconsider()
     level = "info" if policy.approvals.kind == "ask" else "warning"
-    context.stage.print(Note(level, _standing(policy.approvals)))
+    context.stage.print(NoteBlock(level, _standing(policy.approvals)))
 
 
 def _standing(approvals: Approvals) -> str:
-    """What becomes of requests from now on."""
+    """Say what becomes of requests from now on."""
     until = "this session" if approvals.until is None else f"until {_clock(approvals.until)}"
     return {
         "ask": "Requests wait for your answer.",
@@ -146,14 +146,14 @@ def _list(context: Context) -> None:
         for number, one in enumerate(removable, 1)
     ]
     for error in policy.rules.errors:
-        context.stage.print(Note("error", error))
+        context.stage.print(NoteBlock("error", error))
     if rows:
-        context.stage.print(Table(("number", "from", "rule", "why"), tuple(rows)))
+        context.stage.print(TableBlock(("number", "from", "rule", "why"), tuple(rows)))
     if removable:
-        context.stage.print(Note("hint", "/permissions remove NUMBER deletes a grant or a saved rule"))
-    context.stage.print(Note("info", f"Mode {policy.mode}. {_standing(policy.approvals)}"))
+        context.stage.print(NoteBlock("hint", "/permissions remove NUMBER deletes a grant or a saved rule"))
+    context.stage.print(NoteBlock("info", f"Mode {policy.mode}. {_standing(policy.approvals)}"))
     for line in context.desk.sandbox().lines():
-        context.stage.print(Note("info", f"sandbox: {line}"))
+        context.stage.print(NoteBlock("info", f"sandbox: {line}"))
 
 
 def _removable(policy: Policy) -> tuple[Grant | Rule, ...]:
@@ -174,7 +174,7 @@ def _log(context: Context) -> None:
     rows = tuple((_at(one), _decision(one), one.tool, one.subject, one.verdict.reason) for one in entries)
     if not rows:
         raise CommandError("nothing was decided yet")
-    context.stage.print(Table(("at", "decision", "tool", "about", "why"), rows))
+    context.stage.print(TableBlock(("at", "decision", "tool", "about", "why"), rows))
 
 
 def _decision(entry: LogEntry) -> str:
@@ -220,11 +220,11 @@ def _remove(context: Context, text: str) -> None:
     one = removable[number - 1]
     if isinstance(one, Grant):
         policy.revoke(one)
-        context.stage.print(Note("info", f"removed for this session: {one.rule.shown}"))
+        context.stage.print(NoteBlock("info", f"removed for this session: {one.rule.shown}"))
         return
     context.board.parts.forget_rule(one)
     policy.unlearn(one)
-    context.stage.print(Note("info", f"removed from your saved rules: {one.shown}"))
+    context.stage.print(NoteBlock("info", f"removed from your saved rules: {one.shown}"))
 
 
 COMMANDS = (ok, no, approve, mode, plan, permissions)

@@ -10,7 +10,7 @@ from buddy.agent.provider import ModelRequest, ProviderError
 from buddy.agent.reply import ReplyAssembler
 from buddy.agent.typed_number import whole_number
 from buddy.llm.governor import GovernedProvider
-from buddy.repl.blocks import Note
+from buddy.repl.blocks import NoteBlock
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.markdown import closed_blocks
 from buddy.repl.port import Context
@@ -37,11 +37,11 @@ async def btw(context: Context, argument: str) -> None:
         try:
             answer = await run_cancellable(_answer(context, task, question), work.cancelled)
         except TurnCancelled:
-            context.stage.print(Note("info", f"btw: {question}: not answered, you ended it"))
+            context.stage.print(NoteBlock("info", f"btw: {question}: not answered, you ended it"))
             return
         except ProviderError as error:
             raise CommandError(f"the question on the side was not answered: {error.message}") from error
-    context.stage.print(Note("info", f"btw: {question}"), *closed_blocks(answer))
+    context.stage.print(NoteBlock("info", f"btw: {question}"), *closed_blocks(answer))
 
 
 async def _answer(context: Context, task: Task, question: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from buddy.repl.blocks import Note, PlainText
+from buddy.repl.blocks import NoteBlock, PlainText
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.port import Context
 
@@ -65,11 +65,11 @@ async def editor(context: Context, argument: str) -> None:
 async def theme(context: Context, argument: str) -> None:
     """Choose the colours: for a dark or a light background, by it (auto), or none (plain)"""
     if argument in THEMES:
-        context.stage.print(Note("info", await context.stage.theme(argument)))
+        context.stage.print(NoteBlock("info", await context.stage.theme(argument)))
         return
     if argument:
         raise CommandError(f"expected {', '.join(THEMES[:-1])} or {THEMES[-1]}, found {argument[:40]!r}")
-    context.stage.print(Note("info", f"{await context.stage.theme('')}; themes: {', '.join(THEMES)}"))
+    context.stage.print(NoteBlock("info", f"{await context.stage.theme('')}; themes: {', '.join(THEMES)}"))
 
 
 @command(family="screen")

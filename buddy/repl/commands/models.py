@@ -8,7 +8,7 @@ from buddy.agent.budget import Budget
 from buddy.agent.typed_number import whole_number
 from buddy.config.settings import MOST_DOLLARS
 from buddy.repl import words
-from buddy.repl.blocks import Note, Table
+from buddy.repl.blocks import NoteBlock, TableBlock
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.port import Context
 from buddy.tasks.board import TaskBoard, TaskError
@@ -33,7 +33,7 @@ async def model(context: Context, argument: str) -> None:
         for name in context.desk.served(board.task(board.focus).model)[:MAX_SERVED]:
             if name not in listed:
                 rows.append(("", name, "on the same server"))
-        context.stage.print(Table(("", "profile", "model"), tuple(rows)))
+        context.stage.print(TableBlock(("", "profile", "model"), tuple(rows)))
         return
     if len(argument.split()) > 1:
         raise CommandError(f"expected one profile or model, found {argument!r}; /models lists what there is")
@@ -66,9 +66,9 @@ async def models(context: Context, argument: str) -> None:
         )
         for info in found[:40]
     )
-    context.stage.print(Table(("model", "context", "in / M", "out / M"), rows))
+    context.stage.print(TableBlock(("model", "context", "in / M", "out / M"), rows))
     if len(found) > 40:
-        context.stage.print(Note("hint", f"{len(found) - 40} more; /models TEXT narrows it down"))
+        context.stage.print(NoteBlock("hint", f"{len(found) - 40} more; /models TEXT narrows it down"))
 
 
 @command(family="models", essential=True)
@@ -88,15 +88,15 @@ async def cost(context: Context, argument: str) -> None:
                 task.title,
             )
         )
-    context.stage.print(Table(("task", "in", "of it cached", "out", "cost", "what"), tuple(rows)))
+    context.stage.print(TableBlock(("task", "in", "of it cached", "out", "cost", "what"), tuple(rows)))
     dollars, known = session_cost(context.board)
     unknown = "" if known else " (+: and what has no known price)" if dollars else " is known"
     said = f"session: {words.tokens(context.board.spent()[1])} tokens, {words.cost(dollars, known=known)}"
-    context.stage.print(Note("info", said + unknown))
+    context.stage.print(NoteBlock("info", said + unknown))
 
 
 def session_cost(board: TaskBoard) -> tuple[float, bool]:
-    """What all tasks have cost, and whether the price of all they used is known."""
+    """Return the cost of all tasks, and whether the price of everything they used is known."""
     meters = [task.meter for task in board.tasks.values()]
     used = [meter for meter in meters if meter.total.input_tokens or meter.total.output_tokens]
     return board.spent()[0], all(meter.cost_known for meter in used or meters)
@@ -123,7 +123,7 @@ async def budget(context: Context, argument: str) -> None:
         context.board.set_budget(number, wanted)
     except TaskError as error:
         raise CommandError(str(error)) from error
-    context.stage.print(Note("info", f"budget of {_owner(number)}: {_limits(wanted)}"))
+    context.stage.print(NoteBlock("info", f"budget of {_owner(number)}: {_limits(wanted)}"))
 
 
 def _budget(given: list[str], now: Budget) -> Budget:
@@ -165,7 +165,7 @@ def _show_budget(context: Context, number: int, now: Budget) -> None:
     else:
         dollars, tokens = context.board.spent()
     used = f"used so far: {words.money(dollars)}, {tokens:,} tokens"
-    context.stage.print(Note("info", f"budget of {_owner(number)}: {_limits(now)}; {used}"))
+    context.stage.print(NoteBlock("info", f"budget of {_owner(number)}: {_limits(now)}; {used}"))
 
 
 def _owner(number: int) -> str:

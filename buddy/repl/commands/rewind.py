@@ -13,7 +13,7 @@ from buddy.agent.counting import counted
 from buddy.agent.display import Diff
 from buddy.agent.messages import AssistantMessage, Call, UserMessage, calls_of
 from buddy.agent.tool import ToolError
-from buddy.repl.blocks import Note, Table, ToolCall
+from buddy.repl.blocks import NoteBlock, TableBlock, ToolCall
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.own_words import own_words
 from buddy.repl.port import Context
@@ -66,7 +66,7 @@ async def rewind(context: Context, argument: str) -> None:
             raise CommandError(f"task {task.number} was sent something meanwhile; the conversation stays")
         await _go_back(context, task, at)
         stay = "; files stay as they are" if what == "conversation" and changed else ""
-        context.stage.print(Note("info", f"back to before prompt {number}{stay}"))
+        context.stage.print(NoteBlock("info", f"back to before prompt {number}{stay}"))
 
 
 def _list(context: Context, task: Task, points: Sequence[int], entries: Sequence[UndoEntry]) -> None:
@@ -78,7 +78,7 @@ def _list(context: Context, task: Task, points: Sequence[int], entries: Sequence
         )
         for number, at in enumerate(points, 1)
     ]
-    context.stage.print(Table(("", "prompt", "changed since"), tuple(rows[-SHOWN:])))
+    context.stage.print(TableBlock(("", "prompt", "changed since"), tuple(rows[-SHOWN:])))
     context.stage.hint("/rewind N goes back to before that prompt, and puts it into the line again")
 
 
@@ -98,7 +98,7 @@ async def _offer(context: Context, number: int, changed: tuple[UndoEntry, ...]) 
     context.stage.print(_block(context, shown, f"changed since prompt {number}"))
     count = counted(len(_paths(changed)), "file")
     context.stage.print(
-        Note(
+        NoteBlock(
             "info",
             f"{count} changed since prompt {number}. Nothing is undone yet. /rewind {number} both · "
             f"/rewind {number} conversation (files stay) · /rewind {number} files (the conversation stays)",
@@ -129,7 +129,7 @@ async def _take_back(context: Context, task: Task, number: int, changed: tuple[U
     more = len(paths) - MAX_NAMED
     named = ", ".join(paths[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
     times = "/redo" if len(undone) == 1 else f"/redo, {len(undone)} times,"
-    context.stage.print(Note("info", f"Undone since prompt {number}: {named}. {times} brings it back."))
+    context.stage.print(NoteBlock("info", f"Undone since prompt {number}: {named}. {times} brings it back."))
 
 
 def _paths(entries: Sequence[UndoEntry]) -> list[str]:
@@ -143,7 +143,7 @@ async def _go_back(context: Context, task: Task, at: int) -> None:
 
 
 def prompts_of(task: Task) -> list[int]:
-    """Where in the history the person's own prompts stand."""
+    """Return the positions of the user's own prompts in the history."""
     return [
         at
         for at, message in enumerate(task.history)
@@ -152,7 +152,7 @@ def prompts_of(task: Task) -> list[int]:
 
 
 def prompt_text(task: Task, at: int) -> str:
-    """What the person typed: the text without attached notes and files."""
+    """Return a prompt as typed, without attached notes and files."""
     message = task.history[at]
     return own_words(message)[0].strip() if isinstance(message, UserMessage) else ""
 

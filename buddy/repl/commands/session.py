@@ -12,7 +12,7 @@ from buddy.agent.cancel import TurnCancelled, run_cancellable
 from buddy.agent.counting import counted
 from buddy.agent.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from buddy.repl import words
-from buddy.repl.blocks import Note, PlainText, Table, TaskHeading
+from buddy.repl.blocks import NoteBlock, PlainText, TableBlock, TaskHeading
 from buddy.repl.commands.models import session_cost
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.port import Context
@@ -57,10 +57,10 @@ async def session(context: Context, argument: str) -> None:
 async def _list(context: Context) -> None:
     found = await asyncio.to_thread(context.desk.store.list)
     rows = tuple(_row(one, here=one.session_id == context.desk.memory.session_id) for one in found[:30])
-    context.stage.print(Table(("", "session", "last", "tasks", "what"), rows))
+    context.stage.print(TableBlock(("", "session", "last", "tasks", "what"), rows))
     context.stage.hint("/session resume ID goes to one")
     for _what, where in _worktrees(context):
-        context.stage.print(Note("hint", f"this session works in the worktree {where} too"))
+        context.stage.print(NoteBlock("hint", f"this session works in the worktree {where} too"))
 
 
 def _row(one: SessionSummary, *, here: bool) -> tuple[str, ...]:
@@ -130,7 +130,7 @@ async def _show(context: Context, reference: str) -> None:
             *blocks_of(kept.history, kept.number, kept.receipt, copied=copied, copy_of=copy_of)
         )
     context.stage.print(
-        Note(
+        NoteBlock(
             "info", f"That was session {reference}, shown only. /session resume {reference} goes on with it."
         )
     )
@@ -152,7 +152,7 @@ async def _fork(context: Context, reference: str) -> None:
 def _new(context: Context) -> None:
     is_begun = any(task.history for task in context.board.tasks.values())
     back = f"; /session resume {context.desk.memory.session_id} goes back to the one before"
-    context.stage.print(Note("info", f"a new session{back if is_begun else ''}"))
+    context.stage.print(NoteBlock("info", f"a new session{back if is_begun else ''}"))
     _leave_for(context, "")
 
 
@@ -161,7 +161,7 @@ def _leave_for(context: Context, reference: str) -> None:
     if running:
         numbers = ", ".join(map(str, running))
         context.stage.print(
-            Note("warning", f"Cancelled: task {numbers}. After a resume, /continue goes on with it.")
+            NoteBlock("warning", f"Cancelled: task {numbers}. After a resume, /continue goes on with it.")
         )
     context.stage.switch_session(reference)
 
@@ -176,7 +176,7 @@ async def _delete(context: Context, reference: str) -> None:
         await asyncio.to_thread(context.desk.store.delete, reference)
     except (SessionError, LockedError) as error:
         raise CommandError(str(error)) from error
-    context.stage.print(Note("info", f"session {os.path.basename(folder)} is deleted"))
+    context.stage.print(NoteBlock("info", f"session {os.path.basename(folder)} is deleted"))
 
 
 @command(family="session", usage="[ID]")
@@ -214,7 +214,7 @@ async def reset(context: Context, argument: str) -> None:
     context.board.reset(task.number)
     task.not_run = ()
     task.services.forget_shown()
-    context.stage.print(Note("info", "Conversation emptied. The model starts without it."))
+    context.stage.print(NoteBlock("info", "Conversation emptied. The model starts without it."))
 
 
 @command(family="session", usage="[FOCUS|show|undo]", essential=True)
@@ -223,7 +223,7 @@ async def compact(context: Context, argument: str) -> None:
     board, number = context.board, context.focus
     if argument == "undo":
         await uncompact_task(board, number)
-        context.stage.print(Note("info", "Compaction undone: the whole conversation is sent again."))
+        context.stage.print(NoteBlock("info", "Compaction undone: the whole conversation is sent again."))
         return
     if argument == "show":
         _show_compaction(context, shortened(board.task(number)))
@@ -233,7 +233,7 @@ async def compact(context: Context, argument: str) -> None:
             await run_cancellable(compact_task(board, number, argument), work.cancelled)
         except TurnCancelled:
             context.stage.print(
-                Note("info", "Not compacted: you cancelled it. The whole conversation is sent.")
+                NoteBlock("info", "Not compacted: you cancelled it. The whole conversation is sent.")
             )
             return
     _show_compaction(context, shortened(board.task(number)))
@@ -245,7 +245,7 @@ def _show_compaction(context: Context, seen: Shortened) -> None:
         f"{seen.tokens_after:,} tokens. {counted(seen.kept, 'message')} (your words, the last turns) stay as "
         "they were. /compact undo reverses it."
     )
-    context.stage.print(Note("info", said))
+    context.stage.print(NoteBlock("info", said))
     context.stage.print(
         PlainText(seen.summary or "No summary was needed: only old tool results were left out.")
     )
@@ -272,15 +272,15 @@ async def context_(context: Context, argument: str) -> None:
     ]
     rows.append(("in use", words.tokens(used), f"{used / limit:.1%}"))
     rows.append(("limit" + (" (a guess)" if meter.window.guessed else ""), words.tokens(limit), ""))
-    context.stage.print(Table(("what", "tokens", "of the window"), tuple(rows)))
+    context.stage.print(TableBlock(("what", "tokens", "of the window"), tuple(rows)))
     counted = "The total is what the model counted; the rows are estimates."
-    context.stage.print(Note("hint", counted if meter.context_tokens else "All numbers are estimates."))
+    context.stage.print(NoteBlock("hint", counted if meter.context_tokens else "All numbers are estimates."))
     for name in context.desk.instructions:
-        context.stage.print(Note("hint", f"instructions: {name}"))
+        context.stage.print(NoteBlock("hint", f"instructions: {name}"))
     kept = parts.cache.statistics()
     if kept.hits or kept.misses:
         said = f"tool results: {kept.hits:,} from the cache, {kept.misses:,} looked up"
-        context.stage.print(Note("hint", said))
+        context.stage.print(NoteBlock("hint", said))
 
 
 def _shared(total: int, estimates: list[float]) -> list[int]:
@@ -312,7 +312,7 @@ async def export(context: Context, argument: str) -> None:
     state = context.desk.memory.state()
     text = await asyncio.to_thread(exported, state, kinds[ending], context.board.parts.redact_text)
     await _write_new(target, text)
-    context.stage.print(Note("info", f"written: {path}"))
+    context.stage.print(NoteBlock("info", f"written: {path}"))
 
 
 async def _write_new(target: str, text: str) -> None:
@@ -351,7 +351,7 @@ async def status(context: Context, argument: str) -> None:
         ("tools", str(len(board.parts.tools.list_all()))),
         ("jobs", str(len(desk.jobs.all()))),
     )
-    context.stage.print(Table((), rows))
+    context.stage.print(TableBlock((), rows))
 
 
 def _worktrees(context: Context) -> tuple[tuple[str, str], ...]:
@@ -372,7 +372,7 @@ def _filled(meter: TokenMeter) -> str:
 
 
 def _used(board: TaskBoard) -> str:
-    """What the session has used; dollars as far as prices are known."""
+    """Describe the session's usage; dollars as far as prices are known."""
     dollars, known = session_cost(board)
     return f"{words.tokens(board.spent()[1])} tokens, {words.cost(dollars, known=known)}"
 

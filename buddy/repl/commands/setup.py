@@ -11,7 +11,7 @@ import msgspec
 from buddy.config.settings import Settings
 from buddy.extend.prompt import rendered
 from buddy.extend.templates import template_text
-from buddy.repl.blocks import Note, PlainText
+from buddy.repl.blocks import NoteBlock, PlainText
 from buddy.repl.commands.registry import CommandError, SlashCommand, command
 from buddy.repl.port import Context
 
@@ -108,14 +108,14 @@ async def login(context: Context, argument: str) -> None:
     said = (
         f"keys are not typed here, where they would reach the history: run  buddy login {argument}".rstrip()
     )
-    context.stage.print(Note("info", f"{said}  in another terminal; it counts from the next request on"))
+    context.stage.print(NoteBlock("info", f"{said}  in another terminal; it counts from the next request on"))
 
 
 @command(family="setup", only_explains=True)
 async def logout(context: Context, argument: str) -> None:
     """Say where keys are kept"""
     said = "keys come from the environment, the keyring, or credentials.json in buddy's data folder"
-    context.stage.print(Note("info", f"{said}; buddy doctor shows what is used"))
+    context.stage.print(NoteBlock("info", f"{said}; buddy doctor shows what is used"))
 
 
 def _missing(name: str, what: str, instead: str) -> SlashCommand:

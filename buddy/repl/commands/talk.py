@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from buddy.repl.blocks import Block, Note, PlainText, Table
+from buddy.repl.blocks import Block, NoteBlock, PlainText, TableBlock
 from buddy.repl.commands.registry import Commands, SlashCommand, command
 from buddy.repl.keys import KEY_HELP
 from buddy.repl.port import Context
@@ -40,16 +40,16 @@ def short_help(commands: Commands) -> tuple[Block, ...]:
     rows = tuple((one.line(), one.help) for one in commands.all() if one.essential)
     others = len(_present(commands)) - len(rows)
     more = f"/help all lists {others} more · /help COMMAND explains one · ? and Enter lists the keys"
-    return PlainText(FIRST_WORDS), Table((), EXAMPLES), Table((), rows), Note("hint", more)
+    return PlainText(FIRST_WORDS), TableBlock((), EXAMPLES), TableBlock((), rows), NoteBlock("hint", more)
 
 
-def help_tables(commands: Commands) -> tuple[Table, ...]:
+def help_tables(commands: Commands) -> tuple[TableBlock, ...]:
     """All commands that do something, generated from the registry, one table a family."""
-    tables: list[Table] = []
+    tables: list[TableBlock] = []
     for family, title in _FAMILIES.items():
         rows = tuple((one.line(), one.help) for one in _present(commands) if one.family == family)
         if rows:
-            tables.append(Table((title, ""), rows))
+            tables.append(TableBlock((title, ""), rows))
     return tuple(tables)
 
 
@@ -84,7 +84,7 @@ def help_command(commands: Callable[[], Commands]) -> SlashCommand:
 @command(family="talk")
 async def keys(context: Context, argument: str) -> None:
     """List the keys"""
-    context.stage.print(Table((), KEY_HELP))
+    context.stage.print(TableBlock((), KEY_HELP))
 
 
 @command(family="talk", aliases=("exit", "q"), destructive=True, essential=True)

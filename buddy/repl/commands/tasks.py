@@ -9,7 +9,7 @@ from buddy.agent.messages import Message, UserMessage
 from buddy.agent.typed_number import whole_number
 from buddy.config.settings import LONGEST_S
 from buddy.repl import words
-from buddy.repl.blocks import Note, Table
+from buddy.repl.blocks import NoteBlock, TableBlock
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.port import Context
 from buddy.repl.replay import blocks_of
@@ -56,7 +56,7 @@ async def ps(context: Context, argument: str) -> None:
         for task in board.tasks.values()
         if not task.closed or argument in ("-a", "a", "all")
     ]
-    context.stage.print(Table(("task", "state", "tokens", "cost", "what"), tuple(rows)))
+    context.stage.print(TableBlock(("task", "state", "tokens", "cost", "what"), tuple(rows)))
 
 
 def _row(context: Context, task: Task, now: float) -> tuple[str, ...]:
@@ -85,7 +85,7 @@ def _waits_for(context: Context, task: Task) -> str:
 
 
 def _apart(task: Task) -> list[str]:
-    """What sets a task apart from those the person started in the project's own tree."""
+    """Describe how a task differs from those the user started in the project's own tree."""
     tree = task.workspace.worktree
     apart = [f"subagent of {task.parent}"] if task.parent else []
     if tree is None:
@@ -141,7 +141,7 @@ async def bg(context: Context, argument: str) -> None:
         task.background = True
         expanded = await context.desk.expand(task.number, argument)
         board.submit(task.number, expanded.parts)
-        context.stage.print(Note("info", f"task {task.number} started in the background: {task.title}"))
+        context.stage.print(NoteBlock("info", f"task {task.number} started in the background: {task.title}"))
         return
     left = board.task(board.focus)
     if not left.running:
@@ -150,7 +150,7 @@ async def bg(context: Context, argument: str) -> None:
     left.background = True
     board.set_focus(fresh.number)
     context.stage.print(
-        Note("info", f"task {left.number} goes on in the background; this is task {fresh.number}")
+        NoteBlock("info", f"task {left.number} goes on in the background; this is task {fresh.number}")
     )
 
 
@@ -170,7 +170,7 @@ async def kill(context: Context, argument: str) -> None:
     task = board.task(number)
     gone = await board.places.settled(task)
     left = f"; {task.left or gone}" if task.left or gone else ""
-    context.stage.print(Note("info", f"task {number} is closed{left}"))
+    context.stage.print(NoteBlock("info", f"task {number} is closed{left}"))
 
 
 def _which_to_kill(context: Context, number: int) -> str:
@@ -201,7 +201,7 @@ async def wait(context: Context, argument: str) -> None:
     number = task_number(context, argument)
     outcome = await context.board.wait(number)
     said = words.state(outcome.outcome) if outcome is not None else "not running"
-    context.stage.print(Note("info", f"task {number}: {said}"))
+    context.stage.print(NoteBlock("info", f"task {number}: {said}"))
 
 
 @command(family="tasks", usage="TEXT", sends=True)

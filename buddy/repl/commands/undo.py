@@ -16,7 +16,7 @@ import msgspec
 from buddy.agent.messages import Call
 from buddy.agent.tool import ToolError
 from buddy.agent.typed_number import whole_number
-from buddy.repl.blocks import Note, ToolCall
+from buddy.repl.blocks import NoteBlock, ToolCall
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.commands.tasks import task_number
 from buddy.repl.port import Context
@@ -42,8 +42,8 @@ _DEEDS = {
 
 
 class _Wanted(msgspec.Struct, frozen=True):
-    """What to take back: of which task (None: of any), all of it, the number of the change that was shown
-    (0: none was), without which files."""
+    """Parameters of `/undo`: the task (None: any), whether to take back all of it, the number of the change
+    that was shown (0: none was), and the files to leave out."""
 
     number: int | None
     everything: bool
@@ -52,7 +52,7 @@ class _Wanted(msgspec.Struct, frozen=True):
 
     @property
     def command(self) -> str:
-        """What was typed, as far as it says what is meant."""
+        """The command as typed, as far as it selects the change."""
         return "/undo" + (f" @{self.number}" if self.number else "") + (" all" if self.everything else "")
 
 
@@ -113,7 +113,7 @@ async def _offer(context: Context, wanted: _Wanted, entries: Sequence[UndoEntry]
     longest = max(entries, key=lambda entry: entry.seconds)
     leave_out = "" if wanted.everything else f" · {wanted.command} without FILE … keeps files as they are"
     context.stage.print(
-        Note(
+        NoteBlock(
             "info",
             f"Nothing is undone yet. The {_deed(longest)} ran for {seconds(longest.seconds)}: files you "
             f"saved meanwhile count as its changes. {wanted.command} yes {entries[-1].id} undoes it"
@@ -135,7 +135,7 @@ async def _take_back(context: Context, wanted: _Wanted) -> None:
         hint = f" /undo @{last[-1].task_id} undoes its lines alone." if by_hunks else ""
         raise CommandError(f"{error}{hint}") from error
     said = f"Undone: {_named(context, undone, wanted.without)}. /redo brings it back."
-    context.stage.print(Note("info", said + (NOT_COVERED if undone.effect else "")))
+    context.stage.print(NoteBlock("info", said + (NOT_COVERED if undone.effect else "")))
 
 
 def _refuse_strangers(context: Context, wanted: _Wanted, standing: Sequence[UndoEntry]) -> None:
@@ -158,12 +158,12 @@ async def redo(context: Context, argument: str) -> None:
         redone = await asyncio.to_thread(log.redo, locks, number, merging=number is not None)
     except ToolError as error:
         raise CommandError(str(error)) from error
-    context.stage.print(Note("info", f"Redone: {_named(context, redone)}."))
+    context.stage.print(NoteBlock("info", f"Redone: {_named(context, redone)}."))
 
 
 async def _forget_lost(context: Context) -> None:
     for said in await asyncio.to_thread(context.board.places.forget_lost):
-        context.stage.print(Note("warning", said))
+        context.stage.print(NoteBlock("warning", said))
 
 
 def _said(context: Context, entries: Sequence[UndoEntry]) -> str:
@@ -185,7 +185,7 @@ def _deed(entry: UndoEntry) -> str:
 
 
 def _elsewhere(context: Context, entry: UndoEntry) -> str:
-    """Which tree was changed, where it is not the one the task in front works in."""
+    """Name the tree that was changed when it is not the foreground task's; "" otherwise."""
     here = context.boundary
     for tree in {task.workspace.worktree for task in context.board.tasks.values()}:
         if tree is not None and all(is_beneath(path, tree.path) for path in entry.paths):

@@ -10,7 +10,7 @@ from buddy.agent.display import Diff
 from buddy.agent.messages import Call
 from buddy.agent.tool import ToolContext, ToolError
 from buddy.extend.own_tools import OwnTools
-from buddy.repl.blocks import Note, PlainText, Table, ToolCall
+from buddy.repl.blocks import NoteBlock, PlainText, TableBlock, ToolCall
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.commands.tasks import task_number
 from buddy.repl.port import Context
@@ -41,18 +41,18 @@ async def diff(context: Context, argument: str) -> None:
     new = [line[3:] for line in status.text.splitlines() if line.startswith("?? ")]
     call = Call("", "git_diff", "{}")
     if new:
-        context.stage.print(Note("info", f"new, not in git yet: {', '.join(new)}"))
+        context.stage.print(NoteBlock("info", f"new, not in git yet: {', '.join(new)}"))
     if added.files:
         context.stage.print(
             ToolCall(call, "new files", "low", "ok", "", added, 0.0, cached=False, task_id=context.focus)
         )
     if more:
-        context.stage.print(Note("hint", f"{counted(more, 'more new file')}: /diff PATH shows them"))
+        context.stage.print(NoteBlock("hint", f"{counted(more, 'more new file')}: /diff PATH shows them"))
     if isinstance(result.display, Diff) and not result.display.files:
         if not new:
             missing = argument and not os.path.lexists(os.path.join(context.boundary.cwd, argument))
             why = f"there is no {argument}, and " if missing else ""
-            context.stage.print(Note("info", f"{why}nothing changed since the last commit"))
+            context.stage.print(NoteBlock("info", f"{why}nothing changed since the last commit"))
         return
     context.stage.print(
         ToolCall(
@@ -107,7 +107,7 @@ async def tools(context: Context, argument: str) -> None:
         (tool.name, tool.risk, tool.category, tool.source, _first_sentence(tool.description))
         for tool in context.board.parts.tools.list_all()
     )
-    context.stage.print(Table(("tool", "risk", "category", "from", "what"), rows))
+    context.stage.print(TableBlock(("tool", "risk", "category", "from", "what"), rows))
 
 
 def _first_sentence(text: str) -> str:
@@ -122,12 +122,12 @@ async def _reload_tools(context: Context) -> None:
         raise CommandError("there are no own tools here")
     done = await asyncio.to_thread(own.load)
     for problem in done.problems:
-        context.stage.print(Note("warning", problem))
+        context.stage.print(NoteBlock("warning", problem))
     if not own.trusted:
         raise CommandError(f"{own.folder} is not loaded until you trust this folder (/trust)")
     said = [f"new or changed: {', '.join(done.added)}"] if done.added else []
     said += [f"gone: {', '.join(done.removed)}"] if done.removed else []
-    context.stage.print(Note("info", "; ".join(said) or "own tools: nothing changed"))
+    context.stage.print(NoteBlock("info", "; ".join(said) or "own tools: nothing changed"))
 
 
 @command(family="workspace", usage="[show|once|always|no]", choices=("show", "once", "always", "no"))
@@ -143,7 +143,7 @@ async def trust(context: Context, argument: str) -> None:
     running = [str(task.number) for task in context.board.tasks.values() if task.running]
     if running:
         said = f"task {', '.join(running)} is running, so it holds from the next session on (/new)"
-        context.stage.print(Note("info", said))
+        context.stage.print(NoteBlock("info", said))
     else:
         context.stage.reopen(answer.changes == "once")
 
@@ -166,7 +166,7 @@ async def jobs(context: Context, argument: str) -> None:
         (f"left{number}", "left by an earlier run", "", "", f"{one.command} ({one.pids})")
         for number, one in enumerate(left, 1)
     )
-    context.stage.print(Table(("job", "state", "for", "output", "command"), rows))
+    context.stage.print(TableBlock(("job", "state", "for", "output", "command"), rows))
 
 
 async def _stop_job(context: Context, argument: str, left: tuple[LeftCommand, ...]) -> None:
@@ -183,7 +183,7 @@ async def _stop_job(context: Context, argument: str, left: tuple[LeftCommand, ..
     survivors = await end_left(names[name])
     if survivors is not None:
         raise CommandError(f"the system does not end {survivors.pids}: {survivors.command}")
-    context.stage.print(Note("info", f"ended: {names[name].command}"))
+    context.stage.print(NoteBlock("info", f"ended: {names[name].command}"))
 
 
 @command(family="workspace")

@@ -11,7 +11,7 @@ from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolContext, ToolError
 from buddy.agent.typed_number import whole_number
 from buddy.config.settings import ConfigError
-from buddy.repl.blocks import Note, Table, ToolCall
+from buddy.repl.blocks import NoteBlock, TableBlock, ToolCall
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.port import Context
 from buddy.safety.paths import Boundary
@@ -20,7 +20,7 @@ from buddy.tasks.places import jobs_in
 from buddy.tasks.task import Task
 from buddy.tools.worktree_merge import bring, is_there, main_tree, shown_changes
 from buddy.workspace.views import FileViews
-from buddy.workspace.worktree_states import Changes
+from buddy.workspace.worktree_states import WorktreeChanges
 from buddy.workspace.worktrees import Worktree
 
 _ABOUT = pattern(r"(diff|merge|drop)(?:\s+@?([A-Za-z0-9][\w-]*))?(?:\s+(discard|protected))?")
@@ -76,10 +76,10 @@ async def _started(context: Context, text: str) -> None:
     task.background = True
     expanded = await context.desk.expand(task.number, words)
     for note in expanded.notes:
-        context.stage.print(Note("warning", note))
+        context.stage.print(NoteBlock("warning", note))
     board.submit(task.number, expanded.parts)
     said = f"task {task.number} started in the background in {tree.shown}, on the branch {tree.branch}"
-    context.stage.print(Note("info", f"{said}; {more}" if more else said))
+    context.stage.print(NoteBlock("info", f"{said}; {more}" if more else said))
 
 
 async def _listed(context: Context) -> None:
@@ -100,14 +100,14 @@ async def _listed(context: Context) -> None:
         except ToolError as error:
             rows.append((numbers, tree.shown, tree.branch, visible(str(error)), ""))
     head = ("task", "worktree", "branch", "not committed", "commits")
-    context.stage.print(Table(head, tuple(rows)))
+    context.stage.print(TableBlock(head, tuple(rows)))
 
 
 async def _diff(context: Context, tree: Worktree) -> None:
     states = context.board.places.states()
     changes = await asyncio.to_thread(states.changes, tree)
     if changes.left_out:
-        context.stage.print(Note("warning", _left_out(changes.left_out)))
+        context.stage.print(NoteBlock("warning", _left_out(changes.left_out)))
     if not changes.files:
         raise CommandError(f"No changes in {tree.shown}.")
     _show(context, f"diff of {tree.shown}", shown_changes(changes))
@@ -122,13 +122,13 @@ async def _merge(context: Context, tree: Worktree, task: Task | None, *, protect
     diff = await bring(call, changes, protected=protected)
     board.parts.cache.clear()
     if changes.left_out:
-        context.stage.print(Note("warning", _left_out(changes.left_out)))
+        context.stage.print(NoteBlock("warning", _left_out(changes.left_out)))
     if diff.files:
         _show(context, f"merge of {tree.shown}", diff)
     what = counted(len(diff.files), "file") if diff.files else "nothing: the main tree has all of it"
     back = f"; /undo @{number} undoes it" if diff.files else ""
     said = f"Merged, not committed: {what}{back}; /worktree drop {tree.name} removes the worktree"
-    context.stage.print(Note("info", said))
+    context.stage.print(NoteBlock("info", said))
 
 
 async def _drop(context: Context, tree: Worktree, task: Task | None, *, discard: bool) -> None:
@@ -147,7 +147,7 @@ async def _drop(context: Context, tree: Worktree, task: Task | None, *, discard:
     if missing:
         await trees.forget(tree)
         await asyncio.to_thread(places.forget_changes, tree)
-        context.stage.print(Note("info", f"{missing}; forgotten"))
+        context.stage.print(NoteBlock("info", f"{missing}; forgotten"))
         return
     standing = await trees.standing(tree)
     if standing.changed and not discard and not await _is_there(context, tree):
@@ -163,7 +163,7 @@ async def _drop(context: Context, tree: Worktree, task: Task | None, *, discard:
         said += f"; its {counted(standing.own, 'commit')} stay on the branch {tree.branch}"
     elif standing.own:
         said += f"; git branch {tree.branch} {tip[:12]} brings its {counted(standing.own, 'commit')} back"
-    context.stage.print(Note("info", said))
+    context.stage.print(NoteBlock("info", said))
 
 
 async def _is_there(context: Context, tree: Worktree) -> bool:
@@ -174,7 +174,7 @@ async def _is_there(context: Context, tree: Worktree) -> bool:
     return await asyncio.to_thread(is_there, _call(context, context.focus, tree, changes), changes)
 
 
-def _call(context: Context, number: int, tree: Worktree, changes: Changes) -> ToolContext:
+def _call(context: Context, number: int, tree: Worktree, changes: WorktreeChanges) -> ToolContext:
     """A call of the person's in the main tree, known by what it brings over."""
     main = context.board.places.main
     services = {

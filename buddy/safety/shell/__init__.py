@@ -1,1 +1,1 @@
-"""What a shell command would do, judged from its parsed argv, never from its text."""
+"""Analysis of a shell command's effects from its parsed argv, never from its text."""

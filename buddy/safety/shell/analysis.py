@@ -30,11 +30,11 @@ from buddy.safety.shell.grammar import Grammar
 from buddy.safety.shell.lexer import NOT_FOLLOWED, read_line
 from buddy.safety.shell.lookalikes import lookalike
 from buddy.safety.shell.network import uses_network
-from buddy.safety.shell.place import Feed, Judged, Place, RefusedError
+from buddy.safety.shell.place import CommandPlace, Feed, JudgedCommand, RefusedError
 from buddy.safety.shell.scavenge import inner_commands, scavenge, written, written_inside
 from buddy.safety.shell.targets import targets
 from buddy.safety.shell.verdict import UNRESOLVED, Analysis, Level, Subcommand, weakest
-from buddy.safety.shell.words import MAX_CHARS, Line, Redirect, Simple, UnclearError, Word
+from buddy.safety.shell.words import MAX_CHARS, CommandLine, Redirect, Simple, UnclearError, Word
 from buddy.safety.shell.wrappers import check_assignment
 
 MAX_COMMANDS = 20
@@ -57,8 +57,8 @@ class Analyser:
         self._grammar = Grammar()
         self._programs = Programs(self._judge_text)
 
-    def analyse(self, command: str, place: Place) -> Analysis:
-        """What a command line would do at a place. Never raises."""
+    def analyse(self, command: str, place: CommandPlace) -> Analysis:
+        """Analyse the effects of a command line at a place. Never raises."""
         analysis = self._analyse(command, place)
         reason = lookalike(command[:MAX_CHARS]) or _place_reason(place)
         if not reason:
@@ -67,14 +67,14 @@ class Analyser:
             reason = f"{reason}; {analysis.reason}"
         return msgspec.structs.replace(analysis, level="ask", reason=reason)
 
-    def _analyse(self, command: str, place: Place) -> Analysis:
+    def _analyse(self, command: str, place: CommandPlace) -> Analysis:
         try:
             line = self._parse(command)
         except UnclearError as unclear:
             return self._compound(command, place, unclear)
         return _LineJudge(self._programs, command, place).judge(line)
 
-    def _parse(self, command: str) -> Line:
+    def _parse(self, command: str) -> CommandLine:
         """The line as both parsers read it. Raises `UnclearError`."""
         _check_text(command)
         line = read_line(command)
@@ -84,7 +84,7 @@ class Analyser:
             raise UnclearError(f"more than {MAX_COMMANDS} commands", construct=True)
         return line
 
-    def _compound(self, command: str, place: Place, unclear: UnclearError) -> Analysis:
+    def _compound(self, command: str, place: CommandPlace, unclear: UnclearError) -> Analysis:
         """The verdict on what is no plain line: that of its tree, when all of it only reads."""
         asked = _unclear(command, place, unclear)
         if not unclear.construct or not _COMPOUND.search(command):
@@ -108,7 +108,7 @@ class Analyser:
             writes=analysis.writes,
         )
 
-    def _judge_text(self, judged: Judged, text: str) -> None:
+    def _judge_text(self, judged: JudgedCommand, text: str) -> None:
         """Judge the text a shell is given. Raises `RefusedError`."""
         try:
             line = self._parse(text)
@@ -125,7 +125,7 @@ def only_in_a_sandbox(construct: str) -> str:
     return f"{construct} runs unasked only in a sandbox"
 
 
-def _place_reason(place: Place) -> str:
+def _place_reason(place: CommandPlace) -> str:
     """Why nothing runs unasked in a working directory, "" for one in the workspace: without an operand most
     programs read there."""
     boundary = place.boundary
@@ -152,7 +152,7 @@ def _check_text(command: str) -> None:
             raise UnclearError(f"an invisible or unusual character, U+{ord(char):04X}")
 
 
-def _unclear(command: str, place: Place, unclear: UnclearError) -> Analysis:
+def _unclear(command: str, place: CommandPlace, unclear: UnclearError) -> Analysis:
     """The verdict on what was not followed. Whatever might be a command in it is still looked at by deny
     rules and the hard floor."""
     boundary = place.boundary
@@ -203,7 +203,7 @@ def _after_each(seen: list[tuple[str, ...]], boundary: Boundary) -> list[Boundar
 
 
 def _moved(argv: tuple[str, ...], boundary: Boundary) -> Boundary:
-    """Where the hard floor stands after a `cd`, as far as its words tell."""
+    """Return the boundary for the hard floor after a `cd`, as far as its words tell."""
     folders = [word for word in argv[1:] if not word.startswith("-")]
     if argv[:1] not in (("cd",), ("pushd",)) or len(folders) > 1 or any(UNRESOLVED in one for one in folders):
         return boundary
@@ -214,14 +214,14 @@ def _moved(argv: tuple[str, ...], boundary: Boundary) -> Boundary:
 
 
 def _may_move(argv: tuple[str, ...]) -> bool:
-    """Whether a command may change the folder of those after it."""
+    """Tell whether a command may change the working directory of those after it."""
     return bool(argv) and (argv[0] in _MOVERS or UNRESOLVED in argv[0])
 
 
 class _LineJudge:
     """Judges the commands of one line from left to right; a first `cd` moves the place of the rest."""
 
-    def __init__(self, programs: Programs, command: str, place: Place) -> None:
+    def __init__(self, programs: Programs, command: str, place: CommandPlace) -> None:
         self._programs = programs
         self._command = command
         self._place = place
@@ -239,11 +239,11 @@ class _LineJudge:
         self._upstream: tuple[str, ...] | None = None
         """The words of the commands whose output the next one gets, None when no pipe leads to it."""
 
-    def judge(self, line: Line) -> Analysis:
+    def judge(self, line: CommandLine) -> Analysis:
         self._commands(line)
         return self._verdict()
 
-    def _commands(self, line: Line) -> None:
+    def _commands(self, line: CommandLine) -> None:
         feed: Feed | None = None
         for position, simple in enumerate(line.commands):
             if line.connectors[position] != "|":
@@ -323,16 +323,16 @@ class _LineJudge:
             return self._upstream
         return (*(self._upstream or ()), *(_shown(one.word) for one in given if one.sign in ("<", "<>")))
 
-    def _expanded(self, words: tuple[Word, ...], feed: Feed | None) -> tuple[Judged, bool, str]:
+    def _expanded(self, words: tuple[Word, ...], feed: Feed | None) -> tuple[JudgedCommand, bool, str]:
         """The command with its words expanded, whether all of them are known, and why not."""
         try:
             expanded = expand(words, self._place)
         except UnclearError as unclear:
             argv = tuple(_shown(word) for word in words)
-            return Judged(self._place, argv), False, unclear.reason
+            return JudgedCommand(self._place, argv), False, unclear.reason
         except RefusedError as refused:
-            return Judged(self._place, tuple(_shown(word) for word in words)), False, str(refused)
-        judged = Judged(
+            return JudgedCommand(self._place, tuple(_shown(word) for word in words)), False, str(refused)
+        judged = JudgedCommand(
             self._place,
             expanded.argv,
             opaque=expanded.opaque,
@@ -344,7 +344,7 @@ class _LineJudge:
             judged.widen(f"a command with ${expanded.odd_variable}")
         return judged, not expanded.opaque, ""
 
-    def _surroundings(self, simple: Simple, words: tuple[Word, ...], judged: Judged) -> None:
+    def _surroundings(self, simple: Simple, words: tuple[Word, ...], judged: JudgedCommand) -> None:
         """Assignments and redirections. Raises `RefusedError` for what does more than read."""
         refused: RefusedError | None = None
         for redirect in simple.redirects:
@@ -359,7 +359,7 @@ class _LineJudge:
         if not words:
             raise RefusedError("it sets variables or redirects without a command")
 
-    def _redirect(self, redirect: Redirect, judged: Judged) -> None:
+    def _redirect(self, redirect: Redirect, judged: JudgedCommand) -> None:
         sign = redirect.sign
         if sign in ("<<", "<<-"):
             return
@@ -395,7 +395,7 @@ class _LineJudge:
             if not located.inside and path not in _DEVICES and UNRESOLVED not in path:
                 self._writes.append(located)
 
-    def _by_program(self, judged: Judged, *, may_move: bool) -> str:
+    def _by_program(self, judged: JudgedCommand, *, may_move: bool) -> str:
         """Why the command is not known to only read, "" when it is."""
         try:
             if judged.argv[0] == "cd":
@@ -406,7 +406,7 @@ class _LineJudge:
             return str(refused)
         return ""
 
-    def _move(self, judged: Judged, *, may_move: bool) -> None:
+    def _move(self, judged: JudgedCommand, *, may_move: bool) -> None:
         folders = [word for word in judged.argv[1:] if word != "--"]
         if len(folders) != 1 or folders[0].startswith("-") or judged.opaque or not folders[0]:
             raise RefusedError("cd without one known folder")

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 
 from buddy.safety.shell.names import words
-from buddy.safety.shell.options import Table, parse
-from buddy.safety.shell.place import Judged, RefusedError
+from buddy.safety.shell.options import OptionTable, parse
+from buddy.safety.shell.place import JudgedCommand, RefusedError
 
 _TAR_LONG = words(
     "--list --verbose --gzip --bzip2 --xz --zstd --auto-compress --numeric-owner --full-time --wildcards "
@@ -17,7 +17,7 @@ _TAR_LONG = words(
 _TAR_LETTERS = frozenset("tvzjJaf")
 
 
-def tar(judged: Judged) -> None:
+def tar(judged: JudgedCommand) -> None:
     """tar: only -t. An archive's name with a colon is one on another machine, reached by rsh; long options
     may be abbreviated, so only whole known ones pass."""
     rest = list(judged.argv[1:])
@@ -42,7 +42,9 @@ def tar(judged: Judged) -> None:
     judged.read(archives[0])
 
 
-def _tar_cluster(judged: Judged, word: str, rest: list[str], archives: list[str], *, is_old: bool) -> str:
+def _tar_cluster(
+    judged: JudgedCommand, word: str, rest: list[str], archives: list[str], *, is_old: bool
+) -> str:
     """The letters of one word; the archive's name is the rest of it behind -f, or the next word."""
     letters = word if is_old else word[1:]
     before, f, after = letters.partition("f")
@@ -58,7 +60,7 @@ def _tar_cluster(judged: Judged, word: str, rest: list[str], archives: list[str]
     return before + after
 
 
-def unzip(judged: Judged) -> None:
+def unzip(judged: JudgedCommand) -> None:
     """unzip: -l, -v, -t and -Z only look; zipinfo does nothing else."""
     name = judged.argv[0]
     rest = judged.argv[1:]
@@ -72,11 +74,12 @@ def unzip(judged: Judged) -> None:
     judged.read(names[0])
 
 
-def unpacks_with(options: str, *, by_itself: bool = False) -> Callable[[Judged], None]:
-    """What unpacks to standard output, lists or tests; `by_itself`: it never does anything else."""
+def unpacks_with(options: str, *, by_itself: bool = False) -> Callable[[JudgedCommand], None]:
+    """Return a judge that accepts unpacking to standard output, listing and testing; `by_itself`: the program
+    does nothing else."""
 
-    def judge(judged: Judged) -> None:
-        given = Table(options).check(judged)
+    def judge(judged: JudgedCommand) -> None:
+        given = OptionTable(options).check(judged)
         prints = by_itself or given.has("-c", "--stdout", "--to-stdout")
         looks = given.has("-l", "--list", "-t", "--test")
         unpacks = given.has("-d", "--decompress")
@@ -91,10 +94,10 @@ def unpacks_with(options: str, *, by_itself: bool = False) -> Callable[[Judged],
 _PACK = "-cdklqtv --stdout --to-stdout --decompress --list --quiet --test --verbose --keep"
 
 
-def binutil(options: str) -> Callable[[Judged], None]:
+def binutil(options: str) -> Callable[[JudgedCommand], None]:
     """A program of binutils: an operand that starts with @ names a file with more options."""
 
-    def judge(judged: Judged) -> None:
+    def judge(judged: JudgedCommand) -> None:
         given = parse(judged, options)
         if any(word.startswith("@") for word in judged.argv[1:]):
             raise RefusedError(f"{judged.argv[0]} reads options from a file that starts with @")
@@ -104,7 +107,7 @@ def binutil(options: str) -> Callable[[Judged], None]:
     return judge
 
 
-def cxxfilt(judged: Judged) -> None:
+def cxxfilt(judged: JudgedCommand) -> None:
     """c++filt: symbols, no files."""
     given = parse(
         judged, "-_ntprivs -s:text --no-verbose --strip-underscore --no-strip-underscore --no-params --types"
@@ -113,7 +116,7 @@ def cxxfilt(judged: Judged) -> None:
         raise RefusedError("c++filt reads options from a file that starts with @")
 
 
-def addr2line(judged: Judged) -> None:
+def addr2line(judged: JudgedCommand) -> None:
     """addr2line: addresses in one file."""
     given = parse(
         judged,
@@ -123,7 +126,7 @@ def addr2line(judged: Judged) -> None:
         raise RefusedError("addr2line with something that is no address")
 
 
-ARCHIVES: dict[str, Callable[[Judged], None]] = {
+ARCHIVES: dict[str, Callable[[JudgedCommand], None]] = {
     "tar": tar,
     "unzip": unzip,
     "zipinfo": unzip,

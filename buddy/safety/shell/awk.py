@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from buddy.safety.shell.names import words
 from buddy.safety.shell.options import parse
-from buddy.safety.shell.place import Judged, RefusedError
+from buddy.safety.shell.place import JudgedCommand, RefusedError
 
 _FORBIDDEN = words("system getline ENVIRON ARGV ARGC ARGIND PROCINFO SYMTAB FUNCTAB")
 _STATEMENTS = words("if while for do else return print printf in delete exit getline case switch")
@@ -29,7 +29,7 @@ _REGEX = re.compile(r"/((?:[^/\\\n\[]|\\.|\[\^?\]?(?:[^\]\n/\\]|\\.)*\])+)/")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 
-def awk(judged: Judged) -> None:
+def awk(judged: JudgedCommand) -> None:
     """Judge one awk command."""
     given = parse(judged, "-F:text -v:text", stop_at_operand=True)
     for name, value in given.options:

@@ -1,6 +1,6 @@
-"""What no mode runs without asking: deletes of everything, writing over disks, stopping the machine, and
-writing to protected files. Looked for in every command that can be seen, also where the line could not be
-followed."""
+"""Catastrophic commands that no mode runs without asking: deletes of everything, writing over disks, stopping
+the machine, and writing to protected files. Every visible command is examined, also where the line could not
+be parsed."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def catastrophe_across(commands: list[tuple[str, ...]], boundary: Boundary) -> s
 
 
 def _reads_commands(argv: tuple[str, ...]) -> bool:
-    """Whether a command is a shell that takes what it runs from a pipe."""
+    """Tell whether a command is a shell that reads its commands from a pipe."""
     names = [posixpath.basename(word) for word in argv]
     shells = [at for at, name in enumerate(names) if name in SHELLS]
     return bool(shells) and all(word.startswith("-") for word in argv[shells[-1] + 1 :]) and "-c" not in argv
@@ -161,7 +161,8 @@ def _hits_too_much(name: str, rest: tuple[str, ...], boundary: Boundary) -> str:
 
 
 def _too_much(operand: str, boundary: Boundary) -> str:
-    """Which place that holds everything an operand means, "" for any other."""
+    """Name the place an operand means if deleting it would delete everything (workspace, home, system folder,
+    .git); "" for any other."""
     text, operand = operand, shown(operand)
     stem = re.sub(r"(?:/|\A)(?:\*|\.\*|\.\[!\.\]\*|\{[^}]*\*[^}]*\})\Z", "", text) if text != "/" else text
     if stem != text:

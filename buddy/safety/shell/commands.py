@@ -17,7 +17,7 @@ from buddy.safety.shell.jq import jq
 from buddy.safety.shell.machine import MACHINE
 from buddy.safety.shell.names import SHOWS_NO_CONTENT, words
 from buddy.safety.shell.packages import PACKAGES
-from buddy.safety.shell.place import Judged, RefusedError
+from buddy.safety.shell.place import JudgedCommand, RefusedError
 from buddy.safety.shell.search import SEARCH
 from buddy.safety.shell.sed import sed
 from buddy.safety.shell.shims import manager_of, program_path, version_file
@@ -36,7 +36,7 @@ from buddy.safety.shell.wrappers import (
     xargs_with,
 )
 
-Judge = Callable[[Judged], None]
+Judge = Callable[[JudgedCommand], None]
 _SYSTEM_FOLDERS = frozenset({"/bin", "/usr/bin"})
 _BUILTINS = words(
     "echo printf test [ true false : exit set pwd type command umask ulimit time builtin cd "
@@ -47,7 +47,7 @@ _BUILTINS = words(
 class Programs:
     """The table of programs. `judge_text` judges the command line a shell is given after -c."""
 
-    def __init__(self, judge_text: Callable[[Judged, str], None]) -> None:
+    def __init__(self, judge_text: Callable[[JudgedCommand, str], None]) -> None:
         self._known: dict[str, Judge] = {
             **FILES,
             **TEXT,
@@ -75,7 +75,7 @@ class Programs:
             "sh": shell_with(judge_text),
         }
 
-    def judge(self, judged: Judged) -> None:
+    def judge(self, judged: JudgedCommand) -> None:
         """Judge one command by its program. Raises `RefusedError`."""
         name = judged.argv[0]
         folder, base = posixpath.split(name)
@@ -104,11 +104,11 @@ class Programs:
         judge(judged)
 
 
-def _takes_unknown(judged: Judged) -> bool:
+def _takes_unknown(judged: JudgedCommand) -> bool:
     return any(UNRESOLVED in word for word in judged.argv)
 
 
-def _look_up(judged: Judged, name: str) -> None:
+def _look_up(judged: JudgedCommand, name: str) -> None:
     """Refuse a program that the PATH would find in the workspace, or that a file of the workspace chooses."""
     boundary, search_path = judged.place.boundary, judged.place.search_path
     path = program_path(name, search_path, boundary.cwd)

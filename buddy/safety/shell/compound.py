@@ -59,7 +59,8 @@ class Sequence(msgspec.Struct, frozen=True):
 
 
 def is_loop_variable(name: str) -> bool:
-    """Whether a variable of this name is the loop's alone: setting it changes no program's environment."""
+    """Tell whether a variable of this name belongs to the loop alone: setting it changes no program's
+    environment."""
     return (
         bool(_NAME.fullmatch(name)) and name not in READ_ONLY_ENVIRONMENT and not _MEANINGFUL.fullmatch(name)
     )

@@ -1,4 +1,4 @@
-"""What a delete would hit, counted on the real files: "214 files under build/, 3 not in git"."""
+"""Effects of a delete, counted on the real files: "214 files under build/, 3 not in git"."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class Deletion(msgspec.Struct, frozen=True):
 
 
 def deletions(analysis: Analysis, boundary: Boundary, at_most: int = MAX_COUNTED) -> tuple[Deletion, ...]:
-    """What the deletes of a command would hit, as far as its folders and words are known. Reads folders and
-    the git index; for showing, not for judging."""
+    """Count the files the deletes of a command would remove, as far as its folders and words are known. Reads
+    folders and the git index; for display, not for judging."""
     targets: dict[str, Located] = {}
     for command in analysis.commands:
         for operand in _known_operands(command):

@@ -13,7 +13,7 @@ import msgspec
 from buddy.agent.tool import ToolError
 from buddy.safety.paths import locate
 from buddy.safety.shell.names import words
-from buddy.safety.shell.place import Place, glob_expression, is_public
+from buddy.safety.shell.place import CommandPlace, glob_expression, is_public
 from buddy.safety.shell.verdict import UNRESOLVED
 from buddy.safety.shell.words import SUM, Piece, UnclearError, Word, word_of
 
@@ -42,7 +42,7 @@ _SPLITS = re.compile(r"[\s*?\[\]\\]")
 _CLASS = re.compile(r"!?[A-Za-z0-9_.,-]+")
 
 
-class Expanded(msgspec.Struct, frozen=True):
+class ExpandedWords(msgspec.Struct, frozen=True):
     """The words of a command after expansion. `opaque`: positions whose value is not fully known; `splits`:
     those of them that the shell may split into any number of words; `globbed`: positions that came from a
     pattern; `variables`: the names of the variables used."""
@@ -59,7 +59,7 @@ class Expanded(msgspec.Struct, frozen=True):
         return min(self.variables - _CORE_VARIABLES, default="")
 
 
-def expand(line: tuple[Word, ...], place: Place) -> Expanded:
+def expand(line: tuple[Word, ...], place: CommandPlace) -> ExpandedWords:
     """All words of a command. Raises `UnclearError`."""
     argv: list[str] = []
     opaque: set[int] = set()
@@ -81,12 +81,12 @@ def expand(line: tuple[Word, ...], place: Place) -> Expanded:
     variables = {
         piece.text for word in line for piece in word.pieces if piece.kind in ("variable", "quoted variable")
     }
-    return Expanded(
+    return ExpandedWords(
         tuple(argv), frozenset(opaque), frozenset(globbed), frozenset(splits), frozenset(variables)
     )
 
 
-def expand_one(word: Word, place: Place) -> str:
+def expand_one(word: Word, place: CommandPlace) -> str:
     """A word that must stay one, and be known: the target of a redirection. Raises `UnclearError`."""
     expanded = expand((word,), place)
     if len(expanded.argv) != 1 or expanded.opaque:
@@ -120,7 +120,7 @@ def _braces(word: Word) -> Iterator[Word]:
 
 
 def _alternatives(piece: Piece) -> list[Piece]:
-    """What one stretch of a word becomes."""
+    """Return the brace alternatives of one piece of a word."""
     if piece.kind != "bare":
         return [piece]
     texts = [""]
@@ -149,7 +149,7 @@ def _sequence(text: str) -> list[str]:
     return [str(number) for number in range(first, last + step, step)]
 
 
-def _resolved(word: Word, place: Place) -> tuple[list[Piece], bool, bool]:
+def _resolved(word: Word, place: CommandPlace) -> tuple[list[Piece], bool, bool]:
     """A word with its tilde and variables replaced; whether some value stays unknown, and whether the shell
     may split it."""
     pieces: list[Piece] = []
@@ -178,7 +178,7 @@ def _resolved(word: Word, place: Place) -> tuple[list[Piece], bool, bool]:
     return pieces, is_opaque, is_split
 
 
-def _tilde(piece: Piece, word: Word, position: int, place: Place) -> list[Piece]:
+def _tilde(piece: Piece, word: Word, position: int, place: CommandPlace) -> list[Piece]:
     text = piece.text
     if re.search(r"[=:]~", text) or (position and text.startswith("~")):
         raise UnclearError("a tilde in an odd place", construct=True)
@@ -190,8 +190,9 @@ def _tilde(piece: Piece, word: Word, position: int, place: Place) -> list[Piece]
     return [Piece(place.boundary.home, "quoted"), Piece(text[1:], "bare")]
 
 
-def _globbed(pieces: list[Piece], place: Place) -> list[str] | None:
-    """What a pattern matches now, sorted; None for a word that is no pattern or matches nothing."""
+def _globbed(pieces: list[Piece], place: CommandPlace) -> list[str] | None:
+    """Return the sorted current matches of a pattern; None for a word that is no pattern or matches
+    nothing."""
     if not any(piece.kind == "bare" and re.search(r"[*?\[]", piece.text) for piece in pieces):
         return None
     if sum(len(piece.text) for piece in pieces) > MAX_PATTERN:
@@ -204,7 +205,7 @@ def _globbed(pieces: list[Piece], place: Place) -> list[str] | None:
     return found or None
 
 
-def _check_start(pattern: list[list[tuple[str, bool]]], place: Place) -> None:
+def _check_start(pattern: list[list[tuple[str, bool]]], place: CommandPlace) -> None:
     """A pattern may only list folders of the workspace, whoever prints the names. Raises `UnclearError`."""
     plain = itertools.takewhile(lambda component: not any(special for _, special in component), pattern)
     start = "/".join("".join(part for part, _ in component) for component in plain)

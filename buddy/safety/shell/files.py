@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 
-from buddy.safety.shell.options import Table, parse
-from buddy.safety.shell.place import Judged, RefusedError
+from buddy.safety.shell.options import OptionTable, parse
+from buddy.safety.shell.place import JudgedCommand, RefusedError
 from buddy.safety.shell.verdict import UNRESOLVED
 from buddy.safety.shell.walk import check_links, check_secrets
 
@@ -14,7 +14,7 @@ _SUMS = (
     "-bctwzUp0 -a:num --algorithm:num --binary --check --tag --text --zero --ignore-missing --quiet --status "
     "--strict --warn"
 )
-LS = Table(
+LS = OptionTable(
     "-aAbBcCdfFgGhHiklLmnNopqQrRsStuUvxXZ1 -I:text -T:num -w:num --all --almost-all --author --escape "
     "--block-size:text --ignore-backups --color? --directory --classify? --file-type --format:text "
     "--full-time "
@@ -25,7 +25,7 @@ LS = Table(
     "--sort:text --time:text --time-style:text --tabsize:num --width:num --context --zero --dereference",
     operands="name",
 )
-DIFF = Table(
+DIFF = OptionTable(
     "-abBcdeEfiHnNpqrstTuwyZ -C:num -U:num -W:num -x:text -I:text -L:text -F:text -NUM --brief --text "
     "--context? "
     "--report-identical-files --unified? --ed --normal --rcs --side-by-side --width:num --left-column "
@@ -38,7 +38,7 @@ DIFF = Table(
     "--ignore-all-space --ignore-blank-lines --ignore-matching-lines:text --strip-trailing-cr --minimal "
     "--horizon-lines:num --speed-large-files --color? --palette:text"
 )
-DU = Table(
+DU = OptionTable(
     "-0aAbcDhHklLmPsSx -B:text -d:num -t:text -X:read --all --apparent-size --block-size:text --bytes "
     "--total "
     "--dereference-args --max-depth:num --human-readable --inodes --null --no-dereference "
@@ -47,11 +47,11 @@ DU = Table(
     "--exclude-from:read --one-file-system",
     operands="name",
 )
-FILE = Table(
+FILE = OptionTable(
     "-bihkLnN0rvE -e:text -F:text --brief --mime --mime-type --mime-encoding --dereference --no-dereference "
     "--keep-going --no-pad --no-buffer --print0 --raw --exclude:text --separator:text --extension --apple",
 )
-TREE = Table(
+TREE = OptionTable(
     "-adfilxpsugDFQNqrtcUhAnCSJXv -L:num -P:text -I:text --noreport --dirsfirst --filesfirst --du --si "
     "--prune "
     "--inodes --device --matchdirs --ignore-case --charset:text --filelimit:num --sort:text --gitignore "
@@ -60,7 +60,7 @@ TREE = Table(
 )
 
 
-def ls(judged: Judged) -> None:
+def ls(judged: JudgedCommand) -> None:
     """ls: a recursive listing that follows links must stay inside."""
     if any(re.fullmatch(r"-[A-Za-z1]*d[A-Za-z1]*|--directory", word) for word in judged.argv[1:]):
         # The parent folder that `.*` may match is not looked into.
@@ -72,13 +72,13 @@ def ls(judged: Judged) -> None:
         check_links(judged, given.operands)
 
 
-def diff(judged: Judged) -> None:
+def diff(judged: JudgedCommand) -> None:
     """diff: it compares more than its operands where one of them is a folder."""
     given = DIFF.check(judged)
     check_compared(judged, given.operands, shows=not given.has("-q", "--brief"))
 
 
-def check_compared(judged: Judged, operands: tuple[str, ...], *, shows: bool) -> None:
+def check_compared(judged: JudgedCommand, operands: tuple[str, ...], *, shows: bool) -> None:
     """Refuse what diff may not open for its operands. It follows links in two folders, and compares a file
     with the one of the same name in a folder. `shows`: it prints what differs."""
     if any(UNRESOLVED in operand for operand in operands):
@@ -96,7 +96,7 @@ def check_compared(judged: Judged, operands: tuple[str, ...], *, shows: bool) ->
                 judged.read(os.path.join(folder, os.path.basename(other)))
 
 
-def sums(judged: Judged) -> None:
+def sums(judged: JudgedCommand) -> None:
     """md5sum and its like: with -c they open the files a list names."""
     given = parse(judged, _SUMS)
     if given.has("-c", "--check"):
@@ -105,14 +105,14 @@ def sums(judged: Judged) -> None:
         judged.read(operand)
 
 
-def du(judged: Judged) -> None:
+def du(judged: JudgedCommand) -> None:
     """du."""
     given = DU.check(judged)
     if given.has("-L", "--dereference"):
         check_links(judged, given.operands)
 
 
-def tree(judged: Judged) -> None:
+def tree(judged: JudgedCommand) -> None:
     """tree: `-Io x y` is -I x and -o y to it, so values are never read as attached."""
     if any(re.match(r"-[A-Za-z]*[LPI].", word) for word in judged.argv[1:]):
         raise RefusedError("tree options with attached values are read differently by its versions")
@@ -121,7 +121,7 @@ def tree(judged: Judged) -> None:
         check_links(judged, given.operands)
 
 
-def xxd(judged: Judged) -> None:
+def xxd(judged: JudgedCommand) -> None:
     """xxd: it compares options by their first letters, and a second operand is the output."""
     operands: list[str] = []
     words = list(judged.argv[1:])
@@ -142,7 +142,7 @@ def xxd(judged: Judged) -> None:
         judged.read(operand)
 
 
-def strings(judged: Judged) -> None:
+def strings(judged: JudgedCommand) -> None:
     """strings: an operand that starts with @ names a file with more options."""
     given = parse(judged, "-a -n:num -t:text -e:text -NUM --all --bytes:num --radix:text --encoding:text")
     for operand in given.operands:
@@ -154,29 +154,29 @@ def strings(judged: Judged) -> None:
 FILES = {
     "ls": ls,
     "dir": ls,
-    "cat": Table(
+    "cat": OptionTable(
         "-AbeEnstTuv --show-all --number-nonblank --show-ends --number --squeeze-blank --show-tabs "
         "--show-nonprinting"
     ),
-    "stat": Table(
+    "stat": OptionTable(
         "-Lft -c:text --dereference --file-system --format:text --printf:text --terse", operands="name"
     ),
     "file": FILE,
     "du": du,
-    "df": Table(
+    "df": OptionTable(
         "-ahHiklPT -B:text -t:text -x:text --all --block-size:text --human-readable --si --inodes --local "
         "--portability --print-type --type:text --exclude-type:text --output? --total --no-sync",
         operands="text",
     ),
-    "basename": Table("-az -s:text --multiple --suffix:text --zero", operands="text"),
-    "dirname": Table("-z --zero", operands="text"),
-    "realpath": Table(
+    "basename": OptionTable("-az -s:text --multiple --suffix:text --zero", operands="text"),
+    "dirname": OptionTable("-z --zero", operands="text"),
+    "realpath": OptionTable(
         "-eEmLPqsz --canonicalize-existing --canonicalize-missing --logical --physical --quiet --strip "
         "--no-symlinks "
         "--zero --relative-to:name --relative-base:name",
         operands="name",
     ),
-    "readlink": Table(
+    "readlink": OptionTable(
         "-femnqsvz --canonicalize --canonicalize-existing --canonicalize-missing --no-newline --quiet "
         "--silent "
         "--verbose --zero",
@@ -184,17 +184,19 @@ FILES = {
     ),
     "tree": tree,
     "diff": diff,
-    "cmp": Table(
+    "cmp": OptionTable(
         "-bls -i:text -n:num --print-bytes --ignore-initial:text --verbose --bytes:num --quiet --silent",
         at_most=4,
     ),
     "xxd": xxd,
-    "od": Table(
+    "od": OptionTable(
         "-abcdfhiloOsvx -A:text -j:num -N:num -S:num -t:text -w? --address-radix:text --skip-bytes:num "
         "--read-bytes:num --format:text --strings? --output-duplicates --width? --endian:text"
     ),
-    "hexdump": Table("-bcCdovx -n:num -s:num -e:text --canonical --length:num --skip:num --no-squeezing"),
-    "hd": Table("-bcCdovx -n:num -s:num"),
+    "hexdump": OptionTable(
+        "-bcCdovx -n:num -s:num -e:text --canonical --length:num --skip:num --no-squeezing"
+    ),
+    "hd": OptionTable("-bcCdovx -n:num -s:num"),
     "strings": strings,
     "md5sum": sums,
     "sha1sum": sums,
@@ -204,7 +206,7 @@ FILES = {
     "sha512sum": sums,
     "b2sum": sums,
     "shasum": sums,
-    "cksum": Table("-a:text -z --algorithm:text --zero --tag --untagged --debug"),
-    "sum": Table("-rs --sysv"),
-    "md5": Table("-qrn -s:text"),
+    "cksum": OptionTable("-a:text -z --algorithm:text --zero --tag --untagged --debug"),
+    "sum": OptionTable("-rs --sysv"),
+    "md5": OptionTable("-qrn -s:text"),
 }

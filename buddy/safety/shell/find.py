@@ -11,7 +11,7 @@ from buddy.safety.shell.picks import Filter, all_of, any_of, glob_filter
 from buddy.safety.shell.place import (
     FOUND_NAME,
     Feed,
-    Judged,
+    JudgedCommand,
     RefusedError,
     expression_names_secret,
     pattern_names_secret,
@@ -36,10 +36,10 @@ _BY_PATH = words("-path -ipath -wholename -iwholename")
 EXECUTES = words("-exec -execdir -ok -okdir")
 
 
-def find_with(judge_inner: Callable[[Judged], None]) -> Callable[[Judged], None]:
+def find_with(judge_inner: Callable[[JudgedCommand], None]) -> Callable[[JudgedCommand], None]:
     """A judge of find that hands what it executes to `judge_inner`."""
 
-    def find(judged: Judged) -> None:
+    def find(judged: JudgedCommand) -> None:
         rest = list(judged.argv[1:])
         follows = False
         while rest and rest[0] in ("-H", "-L", "-P"):
@@ -61,7 +61,7 @@ def find_with(judge_inner: Callable[[Judged], None]) -> Callable[[Judged], None]
 
 
 class _Scope(msgspec.Struct, frozen=True):
-    """What is known about a file when the expression comes to some place."""
+    """Knowledge about a file at one point of the expression."""
 
     filters: tuple[Filter, ...] = ()
     no_links: bool = False
@@ -77,7 +77,7 @@ class _Group:
         self.branches: list[_Scope] = []
 
     def after(self, last: _Scope) -> _Scope:
-        """What is known behind the group."""
+        """Return the knowledge after the group."""
         if self.negated:
             return self.before
         branches = [*self.branches, last]
@@ -91,7 +91,7 @@ class _Expression:
     """Reads an expression from left to right."""
 
     def __init__(
-        self, judged: Judged, starts: tuple[str, ...], judge_inner: Callable[[Judged], None]
+        self, judged: JudgedCommand, starts: tuple[str, ...], judge_inner: Callable[[JudgedCommand], None]
     ) -> None:
         self._judged = judged
         self._starts = starts
@@ -168,7 +168,7 @@ class _Expression:
         self._judge_inner(inner)
 
 
-def _value(judged: Judged, word: str, rest: list[str]) -> str:
+def _value(judged: JudgedCommand, word: str, rest: list[str]) -> str:
     if word not in _NAMES and word not in _VALUED and word not in _FILES:
         raise RefusedError(f"find {word} is not known to only read")
     if not rest:
@@ -179,7 +179,7 @@ def _value(judged: Judged, word: str, rest: list[str]) -> str:
     return value
 
 
-def _picks_secret(judged: Judged, pattern: str) -> bool:
+def _picks_secret(judged: JudgedCommand, pattern: str) -> bool:
     if pattern_names_secret(pattern.rsplit("/", 1)[-1]):
         return True
     try:
@@ -189,7 +189,7 @@ def _picks_secret(judged: Judged, pattern: str) -> bool:
     return False
 
 
-def _executed(judged: Judged, rest: list[str], word: str) -> tuple[str, ...]:
+def _executed(judged: JudgedCommand, rest: list[str], word: str) -> tuple[str, ...]:
     """The command after -exec, the name of a found file standing for `{}`. What find hands over starts with a
     start folder, so it cannot be an option. -execdir would run the command in every
     folder, where names mean other files."""

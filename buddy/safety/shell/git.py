@@ -25,7 +25,7 @@ from buddy.safety.shell.picks import (
     no_hidden,
     searched,
 )
-from buddy.safety.shell.place import Feed, Judged, RefusedError
+from buddy.safety.shell.place import Feed, JudgedCommand, RefusedError
 from buddy.safety.shell.search import dialect_of, values
 from buddy.safety.shell.verdict import UNRESOLVED
 from buddy.safety.shell.walk import check_search
@@ -48,7 +48,7 @@ _REVISION = re.compile(r"(?:HEAD|main|master|origin/.*|[0-9a-f]{7,40}|.*\.\..*)(
 _CONFIG_KEY = re.compile(r"[A-Za-z][\w-]*(?:\.[^\s]+)?\.[A-Za-z][\w-]*")
 
 
-def git(judged: Judged) -> None:
+def git(judged: JudgedCommand) -> None:
     """Judge one git command."""
     position = 1
     argv = judged.argv
@@ -81,7 +81,7 @@ def git(judged: Judged) -> None:
     judged.lists = inner.lists
 
 
-def _subcommand(judged: Judged, name: str) -> None:
+def _subcommand(judged: JudgedCommand, name: str) -> None:
     match name:
         case "branch":
             _branch(judged)
@@ -115,7 +115,7 @@ def _subcommand(judged: Judged, name: str) -> None:
             raise RefusedError(f"git {name} is not known to only read")
 
 
-def _plain(judged: Judged, name: str) -> None:
+def _plain(judged: JudgedCommand, name: str) -> None:
     given = parse(judged, READ_ONLY[name])
     _check_values(judged, given)
     check_shown_secrets(judged, name, given)
@@ -132,7 +132,7 @@ def _plain(judged: Judged, name: str) -> None:
     _take_up(judged, name, given, operands)
 
 
-def _outside_work_tree(judged: Judged, operands: tuple[str, ...]) -> bool:
+def _outside_work_tree(judged: JudgedCommand, operands: tuple[str, ...]) -> bool:
     """Tell whether git diff compares its operands like diff, because one lies in no working tree."""
     cwd = judged.place.boundary.cwd
     work_tree, _ = repository_around(cwd)
@@ -140,8 +140,8 @@ def _outside_work_tree(judged: Judged, operands: tuple[str, ...]) -> bool:
     return not work_tree or not all(is_beneath(path, work_tree) for path in paths)
 
 
-def _take_up(judged: Judged, name: str, given: Given, operands: tuple[str, ...]) -> None:
-    """What `git grep` may show, and the names that it, ls-files and diff hand on."""
+def _take_up(judged: JudgedCommand, name: str, given: Given, operands: tuple[str, ...]) -> None:
+    """Check the content `git grep` may show, and set the names that it, ls-files and diff pass on."""
     filters: list[Filter] = []
     if not given.has("-o", "--others", "-i", "--ignored", "--untracked", "--recurse-submodules"):
         filters.append(_tracked(judged.place.boundary.cwd))
@@ -184,7 +184,7 @@ def _pathspec(operand: str) -> Filter | None:
     return any_of((glob_filter(operand, on_path=True), glob_filter(f"{operand.rstrip('/')}/*", on_path=True)))
 
 
-def _check_values(judged: Judged, given: Given) -> None:
+def _check_values(judged: JudgedCommand, given: Given) -> None:
     """A signature in a format is verified by gpg, which writes to its own folder; `-L 1,5:path` shows a
     file."""
     shows_ranges = not judged.argv[0].endswith(("blame", "annotate"))
@@ -202,7 +202,7 @@ def _check_values(judged: Judged, given: Given) -> None:
             raise RefusedError("it searches the history for secrets")
 
 
-def _judge_operands(judged: Judged, operands: tuple[str, ...]) -> None:
+def _judge_operands(judged: JudgedCommand, operands: tuple[str, ...]) -> None:
     """An operand may be a revision, `revision:path`, or a path: whatever could be a path is judged as one."""
     for operand in operands:
         text = operand
@@ -213,12 +213,12 @@ def _judge_operands(judged: Judged, operands: tuple[str, ...]) -> None:
         judged.read(text or ".")
 
 
-def _exactly(judged: Judged, shapes: set[tuple[str, ...]]) -> None:
+def _exactly(judged: JudgedCommand, shapes: set[tuple[str, ...]]) -> None:
     if judged.argv[1:] not in shapes:
         raise RefusedError(f"{' '.join(judged.argv)} is not known to only read")
 
 
-def _branch(judged: Judged) -> None:
+def _branch(judged: JudgedCommand) -> None:
     given = parse(judged, BRANCH)
     _check_values(judged, given)
     # Before git 2.20, -l made the branch's log instead of listing.
@@ -227,7 +227,7 @@ def _branch(judged: Judged) -> None:
         raise RefusedError("git branch with a name makes a branch")
 
 
-def _tag(judged: Judged) -> None:
+def _tag(judged: JudgedCommand) -> None:
     given = parse(judged, TAG)
     _check_values(judged, given)
     listing = given.has(
@@ -237,7 +237,7 @@ def _tag(judged: Judged) -> None:
         raise RefusedError("git tag with a name makes a tag")
 
 
-def _notes(judged: Judged) -> None:
+def _notes(judged: JudgedCommand) -> None:
     rest = judged.argv[1:]
     if (
         not rest
@@ -248,12 +248,12 @@ def _notes(judged: Judged) -> None:
         raise RefusedError("git notes may write notes")
 
 
-def _inner(judged: Judged, options: str) -> Given:
+def _inner(judged: JudgedCommand, options: str) -> Given:
     """The options after a second subcommand."""
     return parse(judged, options, start=2)
 
 
-def _stash(judged: Judged) -> None:
+def _stash(judged: JudgedCommand) -> None:
     action = judged.argv[1] if len(judged.argv) > 1 else ""
     if action == "list":
         given = _inner(judged, LOG)
@@ -269,7 +269,7 @@ def _stash(judged: Judged) -> None:
         raise RefusedError(f"git stash {action} changes files")
 
 
-def _remote(judged: Judged) -> None:
+def _remote(judged: JudgedCommand) -> None:
     rest = judged.argv[1:]
     if rest in ((), ("-v",), ("--verbose",), ("show",)):
         return
@@ -278,7 +278,7 @@ def _remote(judged: Judged) -> None:
     raise RefusedError(f"git remote {rest[0]} may change remotes or use the network")
 
 
-def _reflog(judged: Judged) -> None:
+def _reflog(judged: JudgedCommand) -> None:
     action = judged.argv[1] if len(judged.argv) > 1 else ""
     if action in ("expire", "delete", "drop", "write", "exists"):
         raise RefusedError(f"git reflog {action} is not known to only read")
@@ -288,7 +288,7 @@ def _reflog(judged: Judged) -> None:
     _judge_operands(judged, given.operands)
 
 
-def _config(judged: Judged) -> None:
+def _config(judged: JudgedCommand) -> None:
     scopes = (
         "--global --local --system --worktree --show-origin --show-scope --null -z --includes --name-only"
     )
@@ -306,6 +306,6 @@ def _config(judged: Judged) -> None:
         raise RefusedError(f"git config prints {given.operands[0]}, which may be a secret")
 
 
-def _config_pattern(judged: Judged, rest: list[str]) -> None:
+def _config_pattern(judged: JudgedCommand, rest: list[str]) -> None:
     if len(rest) != 1 or not _CONFIG_PATTERN.fullmatch(rest[0]):
         raise RefusedError("git config --get-regexp may print everything")

@@ -1,4 +1,4 @@
-"""Whether a repository's own configuration would start programs when git only reads.
+"""Detection of repository configuration that would start programs even when git only reads.
 
 A clone does not bring a .git/config, but an unpacked archive or a nested repository does, and git looks for
 one in every folder upwards. Files are read, git is not run.
@@ -142,9 +142,9 @@ def _simple_value(text: str) -> str | None:
 
 
 def _goes_on(value: _Value, text: str) -> _Value | None:
-    """What a value is like at the end of a line if it goes on in the next one, as git decides it: not after
-    a comment, which begins outside quotes and ends with its line, nor after two backslashes. None: what
-    follows is a line of its own."""
+    """Return the state of a value that continues on the next line, by git's rules: it does not continue after
+    a comment (which begins outside quotes and ends with its line), nor after two backslashes. None: the next
+    line is separate."""
     quoted = value.quoted
     at = 0
     while at < len(text):

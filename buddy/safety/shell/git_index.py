@@ -61,12 +61,12 @@ def tracked_by_name(git_dir: str, name: str) -> tuple[str, ...] | None:
 
 
 def _holds_submodules(index: str) -> bool:
-    """Whether the mode of submodules is in a file; it stands there as it is in every version."""
+    """Tell whether an index holds the mode of submodules, which is the same bytes in every version."""
     return _holds(index, _SUBMODULE.to_bytes(4, "big"))
 
 
 def _holds(index: str, sought: bytes) -> bool:
-    """Whether some bytes are in a file. Never waits: what is in the file's place may be a pipe."""
+    """Tell whether some bytes are in a file. Never waits: a pipe may stand in the file's place."""
     try:
         descriptor = os.open(index, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
         try:

@@ -204,7 +204,7 @@ def _mapped(path: str) -> mmap.mmap | None:
 
 
 def _offsets(index: mmap.mmap, part: str, hash_bytes: int) -> list[int] | None:
-    """Where the objects whose hash begins with a part stand in a pack; None for an index of another kind."""
+    """Return the offsets of a pack's objects whose hash begins so; None for an index of another kind."""
     if index[:8] != b"\xfftOc\x00\x00\x00\x02" or len(index) < 8 + 1024:
         return None
     low_hash = bytes.fromhex(part.ljust(2 * hash_bytes, "0"))

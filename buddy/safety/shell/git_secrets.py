@@ -13,7 +13,7 @@ from buddy.safety.shell.git_objects import Objects, revisions
 from buddy.safety.shell.git_options import LISTS_ONLY, SHOWS_CONTENT, SHOWS_DIFFS
 from buddy.safety.shell.names import words
 from buddy.safety.shell.options import Given
-from buddy.safety.shell.place import Judged, RefusedError
+from buddy.safety.shell.place import JudgedCommand, RefusedError
 from buddy.safety.shell.walk import INSTALLED, MAX_ENTRIES
 
 MAX_ATTRIBUTES_BYTES = 200_000
@@ -35,7 +35,7 @@ _ORDINARY_ENDINGS = words(
 _SHOWS_AGAIN = re.compile(rb"(?m)^[^#\n]*\s!?diff(?:=|\s|$)|^\s*\[attr\]|^[^#\n]*\s-binary(?:\s|$)")
 
 
-def check_shown_secrets(judged: Judged, name: str, given: Given) -> None:
+def check_shown_secrets(judged: JudgedCommand, name: str, given: Given) -> None:
     """Refuse a subcommand that would show secret files in spite of the attributes it runs with. Raises
     `RefusedError`."""
     work_tree, git_dir = repository_around(judged.place.boundary.cwd)
@@ -112,8 +112,8 @@ def _attributes_beneath(work_tree: str) -> Iterator[str]:
 
 
 def _concerns_secrets(line: re.Match[bytes]) -> bool:
-    """Whether a line of attributes may be about more than source files: a pattern for one ordinary ending is
-    not."""
+    """Tell whether a line of attributes may concern more than source files: a pattern for one ordinary ending
+    does not."""
     pattern = line.group().split()[0] if line.group().split() else b""
     found = re.fullmatch(rb"(?:\S*/)?\*\.([a-z0-9]+)", pattern)
     return found is None or found[1].decode("ascii") not in _ORDINARY_ENDINGS

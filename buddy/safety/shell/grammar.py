@@ -48,10 +48,10 @@ class Grammar:
         tree = self._parser.parse(source)
         if tree.root_node.has_error:
             raise UnclearError("the grammar finds a syntax error")
-        return _Walk(source, compounds=compounds).program(tree.root_node)
+        return _TreeWalk(source, compounds=compounds).program(tree.root_node)
 
 
-class _Walk:
+class _TreeWalk:
     """Collects commands and redirections of one tree. A node kind it doesn't know is `UnclearError`."""
 
     def __init__(self, source: bytes, *, compounds: bool) -> None:
@@ -225,7 +225,7 @@ class _Words:
         self._source = source
 
     def text(self, node: Node) -> str:
-        """What stands there, as it is written."""
+        """Return the source text of a node."""
         return self._source[node.start_byte : node.end_byte].decode()
 
     def word(self, node: Node) -> Word:
@@ -264,8 +264,8 @@ class _Words:
                 _bare(self.text(child), pieces)
 
     def _string(self, node: Node, pieces: list[Piece]) -> None:
-        """What stands between the expansions is taken from the source: the grammar's own string contents miss
-        leading blanks."""
+        """Append the pieces of a string. The text between expansions is taken from the source, because the
+        grammar's string contents miss leading blanks."""
         pieces.append(Piece("", "quoted"))
         start = node.start_byte + 1
         for child in node.children:

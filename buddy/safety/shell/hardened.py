@@ -1,4 +1,4 @@
-"""What is added to the environment of a command that was judged to only read."""
+"""Environment variables added to a command that was judged to only read."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from buddy.agent.pattern import pattern
 from buddy.safety.paths import is_beneath
 from buddy.safety.shell.names import words
 from buddy.safety.shell.picks import Candidate, Filter
-from buddy.safety.shell.place import Judged, RefusedError
+from buddy.safety.shell.place import JudgedCommand, RefusedError
 
 _HIDDEN = (".env", ".env.production", ".npmrc")
 _SHOWN = ("server.pem", "id_rsa", "secrets.yml", "credentials.json", "config/secrets.toml", "prod.env")
@@ -76,7 +76,7 @@ _TEXT = "\n".join(_SAMPLES)
 
 
 def check_hunt(
-    judged: Judged,
+    judged: JudgedCommand,
     roots: tuple[str, ...],
     patterns: tuple[str, ...],
     expression: re.Pattern[str] | None,
@@ -97,14 +97,14 @@ def check_hunt(
         raise RefusedError("it searches hidden files for secrets")
 
 
-def check_everything(judged: Judged, roots: tuple[str, ...], filters: tuple[Filter, ...]) -> None:
+def check_everything(judged: JudgedCommand, roots: tuple[str, ...], filters: tuple[Filter, ...]) -> None:
     """Refuse to show the content of all files beneath a whole tree, hidden ones too."""
     if is_wide(judged, roots) and _passes(filters, _HIDDEN):
         raise RefusedError("it shows every file of the folder, hidden ones too")
 
 
-def is_wide(judged: Judged, roots: tuple[str, ...]) -> bool:
-    """Whether the folders hold the working directory, or one whose name says that it holds secrets."""
+def is_wide(judged: JudgedCommand, roots: tuple[str, ...]) -> bool:
+    """Tell whether the folders hold the working directory, or one whose name says that it holds secrets."""
     cwd = judged.place.boundary.cwd
     globbed = {judged.argv[place] for place in judged.globbed if place < len(judged.argv)}
     for root in roots or (".",):
@@ -117,7 +117,7 @@ def is_wide(judged: Judged, roots: tuple[str, ...]) -> bool:
 
 
 def hunts(searched: str) -> bool:
-    """Whether a pattern by itself looks for secrets."""
+    """Tell whether a pattern by itself looks for secrets."""
     text = _ONE_LETTER().sub(r"\1", searched)
     if _NAMES().search(text):
         return True
@@ -125,8 +125,8 @@ def hunts(searched: str) -> bool:
 
 
 def _singles_out(expression: re.Pattern[str] | None, patterns: tuple[str, ...]) -> bool:
-    """Whether a pattern, however it is written, fits secrets and no ordinary line. A pattern with capitals is
-    about capitals."""
+    """Tell whether a pattern, however it is written, matches secrets and no ordinary line. A pattern with
+    capitals is matched case-sensitively."""
     if expression is None:
         return False
     loud = any(any(sign.isupper() for sign in re.sub(r"\\[A-Z]", "", one)) for one in patterns)

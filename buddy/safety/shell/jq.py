@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from buddy.safety.shell.names import words
-from buddy.safety.shell.place import Judged, RefusedError
+from buddy.safety.shell.place import JudgedCommand, RefusedError
 
 _FLAGS = frozenset("rcnsSejaMCR")
 _LONG_FLAGS = words(
@@ -16,7 +16,7 @@ _LONG_FLAGS = words(
 _FORBIDDEN = re.compile(r"(?<![.\w])ENV\b|\$__prog|(?<![.\w$])(?:env|import|include|modulemeta)\b")
 
 
-def jq(judged: Judged) -> None:
+def jq(judged: JudgedCommand) -> None:
     """Judge one jq command: a program on the command line, no module, no environment."""
     operands: list[str] = []
     rest = list(judged.argv[1:])

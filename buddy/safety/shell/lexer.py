@@ -13,7 +13,7 @@ from buddy.agent.pattern import pattern
 from buddy.safety.shell.words import (
     ARITHMETIC,
     SUM,
-    Line,
+    CommandLine,
     Piece,
     Redirect,
     Simple,
@@ -59,7 +59,7 @@ class Lexer:
         self._pieces = 0
         self._brackets = 0
 
-    def line(self) -> Line:
+    def line(self) -> CommandLine:
         """All commands of the text."""
         commands: list[Simple] = []
         connectors: list[str] = []
@@ -75,7 +75,7 @@ class Lexer:
             connector = self._connector()
         if self._pending:
             raise UnclearError("a here-document does not end")
-        return Line(tuple(commands), tuple(connectors))
+        return CommandLine(tuple(commands), tuple(connectors))
 
     def _done(self) -> bool:
         return self._at >= len(self._text)
@@ -119,7 +119,7 @@ class Lexer:
                 raise UnclearError("a here-document does not end")
 
     def _connector(self) -> str:
-        """What ends a command: a connector, a line end, or the end of the text ("\\n" too)."""
+        """Read the end of a command: a connector, a line end, or the end of the text ("\\n" too)."""
         self._skip(newlines=False)
         for sign in ("&&", "||"):
             if self._text.startswith(sign, self._at):
@@ -345,6 +345,6 @@ class Lexer:
         return re.sub(r"\\(.)", lambda escape: _ANSI[escape[1]], found[1])
 
 
-def read_line(text: str) -> Line:
+def read_line(text: str) -> CommandLine:
     """The commands of a line. Raises `UnclearError`."""
     return Lexer(text).line()

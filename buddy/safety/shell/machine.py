@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 
 from buddy.safety.shell.names import words
-from buddy.safety.shell.options import Given, Table, parse
-from buddy.safety.shell.place import Judged, RefusedError
+from buddy.safety.shell.options import Given, OptionTable, parse
+from buddy.safety.shell.place import JudgedCommand, RefusedError
 
 _IP_OBJECTS = words("a addr address l link r ro route ru rule n neigh neighbor neighbour maddr maddress")
 _IP_FLAGS = words(
@@ -19,11 +19,11 @@ _IP_FLAGS = words(
 )
 
 
-def _refused(judged: Judged, word: str) -> RefusedError:
+def _refused(judged: JudgedCommand, word: str) -> RefusedError:
     return RefusedError(f"{judged.argv[0]} {word} is not known to only read")
 
 
-def ip(judged: Judged) -> None:
+def ip(judged: JudgedCommand) -> None:
     """ip: what it lists; `get` of a route is a look into a local table."""
     rest = list(judged.argv[1:])
     while rest and rest[0] in _IP_FLAGS:
@@ -34,20 +34,20 @@ def ip(judged: Judged) -> None:
         raise _refused(judged, " ".join(judged.argv[1:]))
 
 
-def ss(judged: Judged) -> None:
+def ss(judged: JudgedCommand) -> None:
     """ss: not -K, which ends connections, -D, which writes a file, -r, which asks for names, -E, which
     waits."""
-    Table(
+    OptionTable(
         "-tuxwlnpaeomisH046O --tcp --udp --unix --raw --listening --numeric --processes --all --extended "
         "--options --memory --info --summary --no-header --ipv4 --ipv6 --oneline",
         operands="text",
     ).check(judged)
 
 
-def statistics_with(options: str) -> Callable[[Judged], None]:
+def statistics_with(options: str) -> Callable[[JudgedCommand], None]:
     """vmstat and its like: an interval without a count goes on for ever."""
 
-    def statistics(judged: Judged) -> None:
+    def statistics(judged: JudgedCommand) -> None:
         given = parse(judged, options)
         numbers = [operand for operand in given.operands if re.fullmatch(r"\d{1,2}", operand)]
         if len(given.operands) not in (0, 2) or len(numbers) != len(given.operands):
@@ -56,13 +56,13 @@ def statistics_with(options: str) -> Callable[[Judged], None]:
     return statistics
 
 
-def mount(judged: Judged) -> None:
+def mount(judged: JudgedCommand) -> None:
     """mount: alone it lists."""
     if judged.argv[1:] not in ((), ("-l",)):
         raise RefusedError("mount with operands mounts")
 
 
-def sysctl(judged: Judged) -> None:
+def sysctl(judged: JudgedCommand) -> None:
     """sysctl: an operand with = sets."""
     given = parse(judged, "-aneNA --all --names --values --ignore")
     for operand in given.operands:
@@ -70,7 +70,7 @@ def sysctl(judged: Judged) -> None:
             raise _refused(judged, operand)
 
 
-def journalctl(judged: Judged) -> None:
+def journalctl(judged: JudgedCommand) -> None:
     """journalctl: what is in the journal, with an end; nothing that rotates, follows or reads other files."""
     given = parse(
         judged,
@@ -86,22 +86,22 @@ def journalctl(judged: Judged) -> None:
         raise _refused(judged, given.operands[0])
 
 
-def _exactly(*shapes: str) -> Callable[[Judged], None]:
+def _exactly(*shapes: str) -> Callable[[JudgedCommand], None]:
     """A program of which only a few lines are known."""
 
-    def exact(judged: Judged) -> None:
+    def exact(judged: JudgedCommand) -> None:
         if " ".join(judged.argv[1:]) not in shapes:
             raise _refused(judged, " ".join(judged.argv[1:]))
 
     return exact
 
 
-def _no_operand(given: Given, judged: Judged) -> None:
+def _no_operand(given: Given, judged: JudgedCommand) -> None:
     if given.operands:
         raise _refused(judged, given.operands[0])
 
 
-def dmesg(judged: Judged) -> None:
+def dmesg(judged: JudgedCommand) -> None:
     """dmesg: not -c, -C, -n, -D and -E, which change the kernel's log, nor -w, which waits."""
     _no_operand(
         parse(
@@ -113,7 +113,7 @@ def dmesg(judged: Judged) -> None:
     )
 
 
-MACHINE: dict[str, Callable[[Judged], None]] = {
+MACHINE: dict[str, Callable[[JudgedCommand], None]] = {
     "ip": ip,
     "ss": ss,
     "vmstat": statistics_with("-admswtf -S:text"),
@@ -121,31 +121,31 @@ MACHINE: dict[str, Callable[[Judged], None]] = {
     "sysctl": sysctl,
     "journalctl": journalctl,
     "dmesg": dmesg,
-    "lsblk": Table(
+    "lsblk": OptionTable(
         "-abdfimnpstJlSTrOP -o:text -e:text -I:text --all --fs --json --list --paths --noheadings "
         "--output:text "
         "--nodeps --bytes --ascii --perms --topology --output-all",
         operands="text",
     ),
-    "findmnt": Table(
+    "findmnt": OptionTable(
         "-lnJrDhaRPAs -t:text -o:text -T:name --list --json --raw --df --all --noheadings --output:text "
         "--types:text "
         "--target:name --fstab --submounts",
         operands="text",
     ),
-    "lsmod": Table(operands="none"),
-    "lspci": Table("-vntmkD -s:text -d:text", operands="none"),
-    "lsusb": Table("-vt -s:text -d:text", operands="none"),
-    "last": Table("-NUM -n:num -axFRw --limit:num --fulltimes --nohostname", operands="text"),
-    "users": Table(operands="none"),
+    "lsmod": OptionTable(operands="none"),
+    "lspci": OptionTable("-vntmkD -s:text -d:text", operands="none"),
+    "lsusb": OptionTable("-vt -s:text -d:text", operands="none"),
+    "last": OptionTable("-NUM -n:num -axFRw --limit:num --fulltimes --nohostname", operands="text"),
+    "users": OptionTable(operands="none"),
     "stty": _exactly("", "-a", "size"),
     "tput": _exactly("cols", "lines", "colors", "longname"),
     "ldconfig": _exactly("-p"),
     "dirs": _exactly("", "-v", "-p"),
     "times": _exactly(""),
     "hash": _exactly(""),
-    "getfacl": Table("-acdeEnpRst --absolute-names --recursive --tabular --numeric", operands="name"),
-    "lsattr": Table("-adlpvRV", operands="name"),
-    "namei": Table("-lmnovx --long --modes --owners --vertical", operands="name"),
-    "pstree": Table("-aAcgGhlnpsSTuU", operands="text"),
+    "getfacl": OptionTable("-acdeEnpRst --absolute-names --recursive --tabular --numeric", operands="name"),
+    "lsattr": OptionTable("-adlpvRV", operands="name"),
+    "namei": OptionTable("-lmnovx --long --modes --owners --vertical", operands="name"),
+    "pstree": OptionTable("-aAcgGhlnpsSTuU", operands="text"),
 }

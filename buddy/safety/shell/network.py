@@ -1,4 +1,4 @@
-"""Which commands use the network. They ask even where a sandbox would let anything run."""
+"""Commands that use the network. They ask even where a sandbox would let anything run."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SUBCOMMANDS: dict[str, frozenset[str]] = {
 
 
 def uses_network(argv: tuple[str, ...]) -> bool:
-    """Whether a command would talk to another machine, as far as its words tell."""
+    """Tell whether a command would connect to another machine, as far as its words tell."""
     if not argv:
         return False
     name = argv[0].rpartition("/")[2]

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from buddy.safety.shell.place import Judged, RefusedError
+from buddy.safety.shell.place import JudgedCommand, RefusedError
 
 ValueKind = Literal["", "num", "text", "read", "name", "optional"]
 Operands = Literal["read", "name", "text", "none"]
@@ -31,7 +31,7 @@ class Given(msgspec.Struct, frozen=True):
     after_dashes: int = 0
 
     def has(self, *names: str) -> bool:
-        """Whether one of these options is given."""
+        """Tell whether one of these options is given."""
         return any(name in names for name, _ in self.options)
 
     def value(self, *names: str) -> str | None:
@@ -40,7 +40,7 @@ class Given(msgspec.Struct, frozen=True):
         return found[-1] if found else None
 
 
-class Table(msgspec.Struct, frozen=True):
+class OptionTable(msgspec.Struct, frozen=True):
     """A program that only reads as long as its options are known. `at_most` operands; `prints`: it only
     prints its arguments, so they need not be known."""
 
@@ -50,11 +50,11 @@ class Table(msgspec.Struct, frozen=True):
     at_most: int = 10_000
     prints: bool = False
 
-    def __call__(self, judged: Judged) -> None:
+    def __call__(self, judged: JudgedCommand) -> None:
         """Judge a command by this table. Raises `RefusedError`."""
         self.check(judged)
 
-    def check(self, judged: Judged) -> Given:
+    def check(self, judged: JudgedCommand) -> Given:
         """The same, giving back what was parsed."""
         given = parse(judged, self.options)
         if not self.at_least <= len(given.operands) <= self.at_most:
@@ -68,7 +68,7 @@ class Table(msgspec.Struct, frozen=True):
         return given
 
 
-def judge_value(judged: Judged, kind: str, value: str) -> None:
+def judge_value(judged: JudgedCommand, kind: str, value: str) -> None:
     """Judge one operand or option value by its kind. Raises `RefusedError`."""
     match kind:
         case "read":
@@ -101,7 +101,7 @@ def known_options(spec: str) -> dict[str, ValueKind]:
     return found
 
 
-def parse(judged: Judged, spec: str, *, stop_at_operand: bool = False, start: int = 1) -> Given:
+def parse(judged: JudgedCommand, spec: str, *, stop_at_operand: bool = False, start: int = 1) -> Given:
     """Options and operands of a command, as getopt would find them. Raises `RefusedError` for an option that
     is not in the table."""
     known = known_options(spec)
@@ -125,12 +125,12 @@ def parse(judged: Judged, spec: str, *, stop_at_operand: bool = False, start: in
     return Given(tuple(options), tuple(operands))
 
 
-def _unknown(judged: Judged, option: str) -> RefusedError:
+def _unknown(judged: JudgedCommand, option: str) -> RefusedError:
     return RefusedError(f"{judged.argv[0]} {option} is not known to only read")
 
 
 def _long(
-    judged: Judged, known: dict[str, ValueKind], word: str, words: list[str], *, is_late: bool
+    judged: JudgedCommand, known: dict[str, ValueKind], word: str, words: list[str], *, is_late: bool
 ) -> tuple[str, str | None]:
     name, equals, value = word.partition("=")
     kind = known.get(name)
@@ -145,7 +145,7 @@ def _long(
 
 
 def _cluster(
-    judged: Judged, known: dict[str, ValueKind], word: str, words: list[str], *, is_late: bool
+    judged: JudgedCommand, known: dict[str, ValueKind], word: str, words: list[str], *, is_late: bool
 ) -> list[tuple[str, str | None]]:
     found: list[tuple[str, str | None]] = []
     letters = word[1:]
@@ -167,7 +167,7 @@ def _cluster(
     return found
 
 
-def _next(judged: Judged, option: str, words: list[str], *, is_late: bool) -> str:
+def _next(judged: JudgedCommand, option: str, words: list[str], *, is_late: bool) -> str:
     if not words:
         raise RefusedError(f"{judged.argv[0]} {option} needs a value")
     value = words.pop(0)

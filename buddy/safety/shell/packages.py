@@ -1,5 +1,4 @@
-"""What is installed and what runs: package managers, toolchains – only what they tell from local
-data.
+"""Judges of package managers and toolchains: only questions they answer from local data.
 
 A tool that would run code of the project, write a file of its own or ask the network to answer is left out:
 cargo, go list, npm view, make -n, python -m pip.
@@ -11,8 +10,8 @@ import re
 from collections.abc import Callable
 
 from buddy.safety.shell.names import words
-from buddy.safety.shell.options import Table, parse
-from buddy.safety.shell.place import Judged, RefusedError, found_above
+from buddy.safety.shell.options import OptionTable, parse
+from buddy.safety.shell.place import JudgedCommand, RefusedError, found_above
 
 _NAME = re.compile(r"[A-Za-z0-9@][\w.@/+:-]*")
 _OPENSSL_FLAGS = words(
@@ -21,14 +20,14 @@ _OPENSSL_FLAGS = words(
 )
 
 
-def _refused(judged: Judged) -> RefusedError:
+def _refused(judged: JudgedCommand) -> RefusedError:
     return RefusedError(f"{' '.join(judged.argv[:3])} is not known to only read")
 
 
-def _subcommands(tables: dict[str, str]) -> Callable[[Judged], None]:
+def _subcommands(tables: dict[str, str]) -> Callable[[JudgedCommand], None]:
     """A tool with subcommands: those that only read, with their options. Operands are names, not files."""
 
-    def judge(judged: Judged) -> None:
+    def judge(judged: JudgedCommand) -> None:
         for length in (2, 1):
             options = tables.get(" ".join(judged.argv[1 : 1 + length]))
             if options is not None and len(judged.argv) > length:
@@ -52,7 +51,7 @@ _PIP = _subcommands(
 )
 
 
-def npm(judged: Judged) -> None:
+def npm(judged: JudgedCommand) -> None:
     """npm: what is installed. A .npmrc of the project may name files to run and folders to write logs to."""
     if any(found_above(judged, ".npmrc")):
         raise RefusedError("npm reads the project's .npmrc, which may start programs")
@@ -78,7 +77,7 @@ _NPM_LIST = (
 )
 
 
-def go(judged: Judged) -> None:
+def go(judged: JudgedCommand) -> None:
     """go env: settings of the toolchain; -w and -u write them."""
     if any(found_above(judged, "go.mod")) or any(found_above(judged, "go.work")):
         raise RefusedError("go may first fetch the toolchain that go.mod or go.work names")
@@ -87,7 +86,7 @@ def go(judged: Judged) -> None:
         raise _refused(judged)
 
 
-def dpkg(judged: Judged) -> None:
+def dpkg(judged: JudgedCommand) -> None:
     """dpkg and dpkg-query: questions about packages."""
     rest = judged.argv[1:]
     asks = words("-l -L -s -S -p --list --listfiles --status --search --print-avail --print-architecture")
@@ -99,7 +98,7 @@ def dpkg(judged: Judged) -> None:
         raise _refused(judged)
 
 
-def rpm(judged: Judged) -> None:
+def rpm(judged: JudgedCommand) -> None:
     """rpm: -q with what it shows; a macro or a pipe could start a program."""
     rest = judged.argv[1:]
     if (
@@ -113,7 +112,7 @@ def rpm(judged: Judged) -> None:
             judged.name(word)
 
 
-def openssl(judged: Judged) -> None:
+def openssl(judged: JudgedCommand) -> None:
     """openssl: certificates and digests; its long options have one dash."""
     rest = list(judged.argv[2:])
     if judged.argv[1:2] not in (("x509",), ("req",), ("crl",), ("dgst",), ("version",)):
@@ -138,12 +137,12 @@ def openssl(judged: Judged) -> None:
         raise RefusedError(f"openssl {judged.argv[1]} without -in waits for input")
 
 
-def bat(judged: Judged) -> None:
+def bat(judged: JudgedCommand) -> None:
     """bat: files, with colours; a pager is a program of its own."""
     shown = tuple(word for word in judged.argv if word not in ("--paging=never", "-P", "--no-pager"))
     plain = judged.again(shown)
     plain.opaque, plain.globbed = judged.opaque, judged.globbed
-    Table(
+    OptionTable(
         "-pnAu -l:text -r:text -H:text --plain --number --show-all --style:text --color:text "
         "--decorations:text "
         "--theme:text --line-range:text --highlight-line:text --language:text --wrap:text --tabs:num "
@@ -151,7 +150,7 @@ def bat(judged: Judged) -> None:
     ).check(plain)
 
 
-EZA = Table(
+EZA = OptionTable(
     "-1laATRhgGHimrSUuxdDfBF -s:text -L:num -I:text -t:text --long --all --tree --recurse --level:num "
     "--header "
     "--group --grid --oneline --sort:text --reverse --group-directories-first --only-dirs --only-files "
@@ -162,18 +161,18 @@ EZA = Table(
 )
 
 
-def version_facts(shapes: str) -> Callable[[Judged], None]:
+def version_facts(shapes: str) -> Callable[[JudgedCommand], None]:
     """A tool of which a few whole lines are known, separated by bars."""
     known = {tuple(shape.split()) for shape in shapes.split("|")}
 
-    def judge(judged: Judged) -> None:
+    def judge(judged: JudgedCommand) -> None:
         if judged.argv[1:] not in known:
             raise _refused(judged)
 
     return judge
 
 
-def rustc(judged: Judged) -> None:
+def rustc(judged: JudgedCommand) -> None:
     """rustc: facts about the compiler; rustup takes another one where the project names it."""
     if any(any(found_above(judged, name)) for name in ("rust-toolchain", "rust-toolchain.toml")):
         raise RefusedError("rustup may first install what rust-toolchain names")
@@ -182,7 +181,7 @@ def rustc(judged: Judged) -> None:
     )(judged)
 
 
-def dotnet(judged: Judged) -> None:
+def dotnet(judged: JudgedCommand) -> None:
     """dotnet: what is installed; global.json may name a folder to start another one from."""
     if any(found_above(judged, "global.json")):
         raise RefusedError("dotnet may start what global.json names")
@@ -195,14 +194,14 @@ _PKG_CONFIG = re.compile(
 )
 
 
-def pkg_config(judged: Judged) -> None:
+def pkg_config(judged: JudgedCommand) -> None:
     """pkg-config: flags of installed libraries."""
     for word in judged.argv[1:]:
         if not _PKG_CONFIG.fullmatch(word):
             raise _refused(judged)
 
 
-PACKAGES: dict[str, Callable[[Judged], None]] = {
+PACKAGES: dict[str, Callable[[JudgedCommand], None]] = {
     "pip": _PIP,
     "pip3": _PIP,
     "npm": npm,

@@ -1,4 +1,4 @@
-"""Which files a command would take up: by their names, and by what a search finds in them.
+"""Selection of files by a command: by their names, and by what a search finds in them.
 
 Everything here answers "may it be taken up?" and says yes when it cannot tell.
 """
@@ -44,7 +44,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
     @property
     def spellings(self) -> tuple[str, str]:
-        """How commands may spell it."""
+        """The two ways commands may write the path."""
         plain = self.shown.removeprefix("./")
         return plain, f"./{plain}"
 
@@ -66,8 +66,8 @@ def glob_filter(pattern: str, *, on_path: bool = False) -> Filter | None:
 
 
 def any_of(filters: Iterable[Filter | None]) -> Filter | None:
-    """What comes through one of several tests; None when one of them lets everything through, or there is
-    none."""
+    """Combine tests so that a file passes when one of them accepts it; None when one of them accepts
+    everything, or there is none."""
     known = list(filters)
     tests = [one for one in known if one is not None]
     if not tests or len(tests) < len(known):
@@ -76,7 +76,7 @@ def any_of(filters: Iterable[Filter | None]) -> Filter | None:
 
 
 def all_of(filters: tuple[Filter, ...]) -> Filter | None:
-    """What comes through all of several tests; None when there is none."""
+    """Combine tests so that a file passes when all of them accept it; None when there is none."""
     return (lambda file: all(test(file) for test in filters)) if filters else None
 
 
@@ -86,7 +86,7 @@ def no_hidden(file: Candidate) -> bool:
 
 
 def line_filter(expression: re.Pattern[str] | None) -> Filter | None:
-    """What a search through the lines of a list of names lets through."""
+    """Return a test that accepts the names a line search matches; None for an unknown search."""
     if expression is None:
         return None
     return lambda file: any(map(expression.search, file.spellings))
@@ -115,13 +115,13 @@ def _may_match(expression: re.Pattern[str], path: str) -> bool:
 
 
 def hunts_secrets(expression: re.Pattern[str] | None) -> bool:
-    """Whether a search is for what secret files usually hold, or for everything."""
+    """Tell whether a search looks for what secret files usually hold, or for everything."""
     return expression is None or _HUNTED.search(expression.pattern) is not None
 
 
 def searched(patterns: tuple[str, ...], dialect: str) -> re.Pattern[str] | None:
-    """What a search would find, or more than that; None when that cannot be told. `dialect`: "basic",
-    "extended", "perl" or "fixed"."""
+    """Return an expression for everything a search would find, or more; None when that is unknown. `dialect`:
+    "basic", "extended", "perl" or "fixed"."""
     if not patterns:
         return None
     texts = [_python(line, dialect) for pattern in patterns for line in pattern.split("\n")]

@@ -1,4 +1,4 @@
-"""Where a command would run, and what one simple command of it may look at while it is judged."""
+"""Place where a command would run, and checks of what each simple command of it may read."""
 
 from __future__ import annotations
 
@@ -55,20 +55,20 @@ class RefusedError(Exception):
     """A command is not known to only read. The message is what the person is told."""
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Where a command runs: the workspace's boundary, the PATH its program names are looked up in, and the
-    variables of the loops around it, the innermost first."""
+class CommandPlace(msgspec.Struct, frozen=True):
+    """Surroundings of a command: the workspace's boundary, the PATH its program names are looked up in, and
+    the variables of the loops around it, the innermost first."""
 
     boundary: Boundary
     search_path: str = TRUSTED_PATH
     variables: tuple[tuple[str, str | None], ...] = ()
 
-    def with_variable(self, name: str, value: str | None) -> Place:
+    def with_variable(self, name: str, value: str | None) -> CommandPlace:
         """The same place inside a loop: a variable and its value, None when only the running shell knows
         it."""
         return msgspec.structs.replace(self, variables=((name, value), *self.variables))
 
-    def after_cd(self, folder: str, *, may_miss: bool = False) -> Place:
+    def after_cd(self, folder: str, *, may_miss: bool = False) -> CommandPlace:
         """The same place one `cd` of the shell later. To bash `link/..` is the folder the link stands in, to
         programs the one above where it leads. Raises `RefusedError` where the two readings differ, and
         where `inside` does."""
@@ -83,7 +83,7 @@ class Place(msgspec.Struct, frozen=True):
                 raise RefusedError(f"it changes to {folder}, above where it starts")
         return moved
 
-    def inside(self, folder: str, *, may_miss: bool = False) -> Place:
+    def inside(self, folder: str, *, may_miss: bool = False) -> CommandPlace:
         """The same place in another folder. Raises `RefusedError` for a folder that is not in the workspace,
         or that is not there unless it `may_miss`."""
         located = _located(self.boundary, folder)
@@ -102,9 +102,9 @@ _GIT_OBJECTS = re.compile(
 
 
 class Feed(msgspec.Struct, frozen=True):
-    """What comes through a pipe: names of files beneath `roots`, each ended by a NUL when `nul`. `anchored`:
-    none of them can pass for an option; `no_links`: none of them is a link;
-    `filters`: the tests they came through."""
+    """File names that come through a pipe: names beneath `roots`, each ended by a NUL when `nul`. `anchored`:
+    none of them can be taken for an option; `no_links`: none of them is a link; `filters`: the tests they
+    passed."""
 
     roots: tuple[str, ...]
     anchored: bool
@@ -113,7 +113,7 @@ class Feed(msgspec.Struct, frozen=True):
     filters: tuple[Filter, ...] = ()
 
 
-class Judged:
+class JudgedCommand:
     """One simple command while it is judged: its words after expansion, what feeds it, and the paths it was
     found to read. `splits`: positions of words that the shell may split; `stands_for`: the files of which an
     unresolved word is one; `wide`: why the command is not of level core. Validators raise `RefusedError`;
@@ -121,7 +121,7 @@ class Judged:
 
     def __init__(
         self,
-        place: Place,
+        place: CommandPlace,
         argv: tuple[str, ...],
         *,
         opaque: frozenset[int] = frozenset(),
@@ -170,7 +170,8 @@ class Judged:
         self._inside(given)
 
     def _is_found(self, given: str) -> bool:
-        """Whether a word stands for a file another program found: those are looked at where it found them."""
+        """Tell whether a word stands for a file another program found; those files are judged where they are
+        found."""
         if UNRESOLVED not in given:
             return False
         if given != FOUND_NAME or self.stands_for is None:
@@ -184,21 +185,21 @@ class Judged:
         self.reads.append(located)
         return located
 
-    def again(self, argv: tuple[str, ...], place: Place | None = None) -> Judged:
+    def again(self, argv: tuple[str, ...], place: CommandPlace | None = None) -> JudgedCommand:
         """The command inside a wrapper, or in another place. What it reads counts as read by the whole."""
-        inner = Judged(place or self.place, argv, feed=self.feed, stands_for=self.stands_for)
+        inner = JudgedCommand(place or self.place, argv, feed=self.feed, stands_for=self.stands_for)
         inner.reads = self.reads
         inner.wide = self.wide
         return inner
 
 
 def is_public(path: str) -> bool:
-    """Whether a real path holds the same on every machine, or a fact about this one that tells nothing of its
-    people."""
+    """Tell whether a real path has the same content on every machine, or states a fact about this one that
+    reveals nothing about its users."""
     return path in _PUBLIC_FILES or any(is_beneath(path, tree) for tree in _PUBLIC_TREES)
 
 
-def found_above(judged: Judged, name: str) -> Iterator[str]:
+def found_above(judged: JudgedCommand, name: str) -> Iterator[str]:
     """All files of a name in the folders from the working directory upwards."""
     folder = judged.place.boundary.cwd
     while True:
@@ -212,7 +213,7 @@ def found_above(judged: Judged, name: str) -> Iterator[str]:
 
 
 def _waits(path: str) -> bool:
-    """Whether reading may wait for somebody to write, or never end."""
+    """Tell whether reading may wait for a writer, or never end."""
     try:
         mode = os.stat(path).st_mode
     except OSError:
@@ -221,7 +222,7 @@ def _waits(path: str) -> bool:
 
 
 def _located(boundary: Boundary, given: str) -> Located:
-    """Where a word of an argv leads. The shell has expanded tildes already: what is left of them is a
+    """Locate a word of an argv. The shell has already expanded tildes, so that one left over is part of a
     name."""
     if given.startswith("~"):
         given = f"./{given}"
@@ -232,8 +233,8 @@ def _located(boundary: Boundary, given: str) -> Located:
 
 
 def pattern_names_secret(pattern: str) -> bool:
-    """Whether a glob names secret files in particular: it fits one of their names and no ordinary one, or it
-    is one for hidden files that fits `.env`."""
+    """Tell whether a glob names secret files in particular: it matches one of their names and no ordinary
+    one, or it is a pattern for hidden files that matches `.env`."""
     if not re.search(r"[*?\[]", pattern):
         return False
     expression = glob_expression(pattern)

@@ -19,7 +19,7 @@ from buddy.safety.shell.picks import (
     no_hidden,
     searched,
 )
-from buddy.safety.shell.place import Feed, Judged, RefusedError, expression_names_secret
+from buddy.safety.shell.place import Feed, JudgedCommand, RefusedError, expression_names_secret
 from buddy.safety.shell.verdict import UNRESOLVED
 from buddy.safety.shell.walk import check_ignore_files, check_links, check_search, check_special_files
 
@@ -94,8 +94,8 @@ def values(given: Given, *names: str) -> list[str]:
     return [value for name, value in given.options if name in names and value is not None]
 
 
-def dialect_of(judged: Judged, given: Given, usual: str) -> str:
-    """How the patterns of a grep are written."""
+def dialect_of(judged: JudgedCommand, given: Given, usual: str) -> str:
+    """Return the dialect of a grep's patterns."""
     if judged.argv[0] == "fgrep" or given.has("-F", "--fixed-strings"):
         return "fixed"
     if given.has("-P", "--perl-regexp"):
@@ -103,7 +103,7 @@ def dialect_of(judged: Judged, given: Given, usual: str) -> str:
     return "extended" if judged.argv[0] == "egrep" or given.has("-E", "--extended-regexp") else usual
 
 
-def grep(judged: Judged) -> None:
+def grep(judged: JudgedCommand) -> None:
     """grep, egrep and fgrep."""
     given = parse(judged, GREP)
     if given.has("-V", "--version"):
@@ -135,7 +135,9 @@ def grep(judged: Judged) -> None:
         judged.lists = _filtered(judged, given, patterns, expression)
 
 
-def _check_found(judged: Judged, patterns: tuple[str, ...], expression: re.Pattern[str] | None) -> None:
+def _check_found(
+    judged: JudgedCommand, patterns: tuple[str, ...], expression: re.Pattern[str] | None
+) -> None:
     """The same for files that another program found."""
     found = judged.stands_for
     if found is not None and any(UNRESOLVED in word for word in judged.argv):
@@ -144,7 +146,7 @@ def _check_found(judged: Judged, patterns: tuple[str, ...], expression: re.Patte
 
 
 def _filtered(
-    judged: Judged, given: Given, patterns: tuple[str, ...], expression: re.Pattern[str] | None
+    judged: JudgedCommand, given: Given, patterns: tuple[str, ...], expression: re.Pattern[str] | None
 ) -> Feed | None:
     """Names that come through grep are names still, unless it picks secret ones or parts of lines."""
     if judged.feed is None or not all(name in _KEEP_LINES for name, _ in given.options):
@@ -168,7 +170,7 @@ def _names(
     return Feed(files, anchored, nul, no_links=True, filters=(*filters, *([content] if content else ())))
 
 
-def rg(judged: Judged) -> None:
+def rg(judged: JudgedCommand) -> None:
     """ripgrep: nothing that starts another program (--pre, --search-zip, --hostname-bin)."""
     given = parse(judged, RG)
     if given.has("-V", "--version", "--type-list"):
@@ -214,7 +216,7 @@ def _nothing(_file: Candidate) -> bool:
     return False
 
 
-def fd(judged: Judged) -> None:
+def fd(judged: JudgedCommand) -> None:
     """fd: it may list, not execute."""
     given = parse(judged, FD)
     if given.has("-V", "--version"):

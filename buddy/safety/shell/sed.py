@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from buddy.safety.shell.options import parse
-from buddy.safety.shell.place import Judged, RefusedError
+from buddy.safety.shell.place import JudgedCommand, RefusedError
 
 OPTIONS = (
     "-nErsuz -e:text -l:num --quiet --silent --regexp-extended --separate --unbuffered --null-data "
@@ -16,7 +16,7 @@ _PLAIN = "dDgGhHnNpPxFz="
 _FLAGS = re.compile(r"[gpiIM0-9]*")
 
 
-def sed(judged: Judged) -> None:
+def sed(judged: JudgedCommand) -> None:
     """Judge one sed command."""
     given = parse(judged, OPTIONS)
     scripts = [value for name, value in given.options if name in ("-e", "--expression") and value is not None]
@@ -33,10 +33,10 @@ def sed(judged: Judged) -> None:
 
 def judge_program(program: str) -> None:
     """Refuse a sed program that is not known to only print."""
-    _Program(program).judge()
+    _SedProgram(program).judge()
 
 
-class _Program:
+class _SedProgram:
     """Reads one program from left to right."""
 
     def __init__(self, text: str) -> None:
@@ -175,7 +175,7 @@ class _Program:
             raise RefusedError("a sed program that adds text in an odd way")
 
     def _end(self) -> None:
-        """What may follow a command."""
+        """Check that a command ends here."""
         self._skip(" \t")
         if self._peek() not in ("", ";", "\n", "}", "#"):
             raise RefusedError(f"a sed program with an odd {self._peek()} after a command")

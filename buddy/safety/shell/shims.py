@@ -13,7 +13,7 @@ import shlex
 
 from buddy.safety.git_files import read_regular
 from buddy.safety.shell.names import words
-from buddy.safety.shell.place import Judged, found_above
+from buddy.safety.shell.place import JudgedCommand, found_above
 
 _MANAGERS = words(
     "asdf mise rtx volta volta-shim rustup rustup-init pyenv rbenv nodenv goenv jenv phpenv plenv luaenv "
@@ -88,6 +88,6 @@ def _of_interpreter(text: bytes, search_path: str, cwd: str, steps: int) -> str:
     return manager_of(argv[1], path, search_path, cwd, steps + 1) if path else ""
 
 
-def version_file(judged: Judged) -> str:
+def version_file(judged: JudgedCommand) -> str:
     """A file above the working directory that may name a version for a manager, "" for none."""
     return next((path for name in sorted(_VERSION_FILES) for path in found_above(judged, name)), "")

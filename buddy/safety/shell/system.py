@@ -7,8 +7,8 @@ import re
 
 from buddy.safety.shell.expand import HARMLESS_VARIABLES
 from buddy.safety.shell.names import words
-from buddy.safety.shell.options import Table, parse
-from buddy.safety.shell.place import Judged, RefusedError
+from buddy.safety.shell.options import OptionTable, parse
+from buddy.safety.shell.place import JudgedCommand, RefusedError
 from buddy.safety.shell.verdict import UNRESOLVED
 
 _FILE_TESTS = words("-e -f -d -s -r -w -x -L -h -b -c -p -S -u -g -k -O -G -N")
@@ -33,7 +33,7 @@ _FORMAT = re.compile(
 _SET = re.compile(r"[-+][eux]+")
 
 
-def printf(judged: Judged) -> None:
+def printf(judged: JudgedCommand) -> None:
     """printf: everything but -v and %n, which assign: `printf x%n PATH` would lead to the workspace's
     programs."""
     words_ = list(judged.argv[1:])
@@ -47,11 +47,11 @@ def printf(judged: Judged) -> None:
         raise RefusedError("printf with a format that may assign to a variable")
 
 
-def echo(_judged: Judged) -> None:
+def echo(_judged: JudgedCommand) -> None:
     """echo: it can only print."""
 
 
-def test(judged: Judged) -> None:
+def test(judged: JudgedCommand) -> None:
     """test and [: known operators on plain words (-v would evaluate a subscript). With words that are not
     known, only what is too short to be read in two ways."""
     tokens = list(judged.argv[1:])
@@ -78,7 +78,7 @@ def test(judged: Judged) -> None:
             raise RefusedError(f"test {token} is not known to only look")
 
 
-def _looked_at(judged: Judged, given: str) -> None:
+def _looked_at(judged: JudgedCommand, given: str) -> None:
     if UNRESOLVED not in given:  # such a test tells one bit about a file that only the running shell names
         judged.name(given)
 
@@ -89,7 +89,7 @@ def _comparison(left: str, tokens: list[str]) -> None:
         raise RefusedError(f"test {operator} on something that is no number")
 
 
-def date(judged: Judged) -> None:
+def date(judged: JudgedCommand) -> None:
     """date: an operand that is no format would set the clock."""
     given = parse(
         judged, "-u -R -I? -d:text -r:name --utc --universal --rfc-email --iso-8601? --rfc-3339:text "
@@ -101,7 +101,7 @@ def date(judged: Judged) -> None:
             raise RefusedError("date with an operand that is no format may set the clock")
 
 
-def ps(judged: Judged) -> None:
+def ps(judged: JudgedCommand) -> None:
     """ps: known shapes only. A word without a dash that holds e shows environments, and so does every cluster
     that ps cannot take as it stands, because it then reads the whole line again without the dashes."""
     rest = list(judged.argv[1:])
@@ -132,7 +132,7 @@ def _fields(rest: list[str]) -> None:
             raise RefusedError(f"ps -o {fields} is not known to leave out environments")
 
 
-def printenv(judged: Judged) -> None:
+def printenv(judged: JudgedCommand) -> None:
     """printenv: named variables that hold no secrets."""
     if len(judged.argv) < 2 or not all(
         name in HARMLESS_VARIABLES | {"HOME", "PWD"} for name in judged.argv[1:]
@@ -140,13 +140,13 @@ def printenv(judged: Judged) -> None:
         raise RefusedError("it prints the environment")
 
 
-def sleep(judged: Judged) -> None:
+def sleep(judged: JudgedCommand) -> None:
     """sleep: a while, not for ever."""
     if len(judged.argv) != 2 or not re.fullmatch(r"\d{1,3}(?:\.\d+)?s?", judged.argv[1]):
         raise RefusedError("sleep for so long")
 
 
-def shell_set(judged: Judged) -> None:
+def shell_set(judged: JudgedCommand) -> None:
     """set: only what makes a shell stop earlier or print more; alone it prints all variables."""
     rest = list(judged.argv[1:])
     if not rest:
@@ -160,13 +160,13 @@ def shell_set(judged: Judged) -> None:
             raise RefusedError(f"set {word}")
 
 
-def leave(judged: Judged) -> None:
+def leave(judged: JudgedCommand) -> None:
     """exit."""
     if len(judged.argv) > 2 or not all(re.fullmatch(r"\d+|\0", word) for word in judged.argv[1:]):
         raise RefusedError("exit with an odd operand")
 
 
-_NOTHING = Table(operands="none")
+_NOTHING = OptionTable(operands="none")
 PRINTS = frozenset({"echo", "printf", "test", "[", "true", "false", ":", "exit"})
 """Commands whose arguments need not be known."""
 
@@ -184,41 +184,41 @@ SYSTEM = {
     "date": date,
     "ps": ps,
     "printenv": printenv,
-    "pwd": Table("-LP --logical --physical", operands="none"),
-    "who": Table("-abdHlmqrstTu", operands="none"),
-    "w": Table("-hsfi", operands="none"),
+    "pwd": OptionTable("-LP --logical --physical", operands="none"),
+    "who": OptionTable("-abdHlmqrstTu", operands="none"),
+    "w": OptionTable("-hsfi", operands="none"),
     "whoami": _NOTHING,
     "logname": _NOTHING,
-    "tty": Table("-s", operands="none"),
+    "tty": OptionTable("-s", operands="none"),
     "arch": _NOTHING,
-    "umask": Table("-S", operands="none"),
-    "ulimit": Table("-aSHcdflmnstuv", operands="none"),
-    "uname": Table(
+    "umask": OptionTable("-S", operands="none"),
+    "ulimit": OptionTable("-aSHcdflmnstuv", operands="none"),
+    "uname": OptionTable(
         "-asnrvmpio --all --kernel-name --nodename --kernel-release --kernel-version --machine --processor "
         "--hardware-platform --operating-system",
         operands="none",
     ),
-    "hostname": Table("-sI --short --all-ip-addresses", operands="none"),
-    "id": Table("-gGnruz --group --groups --name --real --user --zero", operands="text"),
-    "groups": Table("", operands="text"),
-    "nproc": Table("--all --ignore:num", operands="none"),
-    "uptime": Table("-ps --pretty --since", operands="none"),
-    "free": Table(
+    "hostname": OptionTable("-sI --short --all-ip-addresses", operands="none"),
+    "id": OptionTable("-gGnruz --group --groups --name --real --user --zero", operands="text"),
+    "groups": OptionTable("", operands="text"),
+    "nproc": OptionTable("--all --ignore:num", operands="none"),
+    "uptime": OptionTable("-ps --pretty --since", operands="none"),
+    "free": OptionTable(
         "-bkmghtlwv --bytes --kibi --mebi --gibi --human --si --lohi --total --wide", operands="none"
     ),
-    "lscpu": Table("-abceJpxy --all --online --offline --json", operands="none"),
-    "locale": Table("-ak --all-locales", operands="text"),
-    "getconf": Table("-a", operands="text"),
-    "which": Table("-as --all", operands="text"),
-    "whereis": Table("-bmsu", operands="text"),
-    "type": Table("-aftpP", operands="text"),
-    "pgrep": Table(
+    "lscpu": OptionTable("-abceJpxy --all --online --offline --json", operands="none"),
+    "locale": OptionTable("-ak --all-locales", operands="text"),
+    "getconf": OptionTable("-a", operands="text"),
+    "which": OptionTable("-as --all", operands="text"),
+    "whereis": OptionTable("-bmsu", operands="text"),
+    "type": OptionTable("-aftpP", operands="text"),
+    "pgrep": OptionTable(
         "-afilnovxc -u:text -U:text -P:text -d:text -t:text --full --list-name --list-full", operands="text"
     ),
-    "pidof": Table("-sx", operands="text"),
-    "expr": Table("-NUM", operands="text"),
-    "factor": Table("", operands="text"),
-    "cal": Table("-13hjmsy -NUM", operands="text"),
-    "help": Table("-dms", operands="text"),
-    "sw_vers": Table("-productName -productVersion", operands="none"),
+    "pidof": OptionTable("-sx", operands="text"),
+    "expr": OptionTable("-NUM", operands="text"),
+    "factor": OptionTable("", operands="text"),
+    "cal": OptionTable("-13hjmsy -NUM", operands="text"),
+    "help": OptionTable("-dms", operands="text"),
+    "sw_vers": OptionTable("-productName -productVersion", operands="none"),
 }

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from buddy.safety.shell.options import Given, Table
-from buddy.safety.shell.place import Judged, RefusedError
+from buddy.safety.shell.options import Given, OptionTable
+from buddy.safety.shell.place import JudgedCommand, RefusedError
 
 _HEAD = "-qvz -n:num -c:num -NUM --lines:num --bytes:num --quiet --silent --verbose --zero-terminated"
-SORT = Table(
+SORT = OptionTable(
     "-bdfgiMhnRrVcCmsuz -k:text -t:text -S:text --ignore-leading-blanks --dictionary-order --ignore-case "
     "--general-numeric-sort --ignore-nonprinting --month-sort --human-numeric-sort --numeric-sort "
     "--random-sort "
@@ -18,17 +18,17 @@ SORT = Table(
     "--unique "
     "--zero-terminated --parallel:num --debug"
 )
-UNIQ = Table(
+UNIQ = OptionTable(
     "-cdDiuz -f:num -s:num -w:num --count --repeated --all-repeated? --group? --ignore-case --unique "
     "--zero-terminated --skip-fields:num --skip-chars:num --check-chars:num",
     at_most=1,
 )
 
 
-def _passes_names(table: Table) -> Callable[[Judged], None]:
+def _passes_names(table: OptionTable) -> Callable[[JudgedCommand], None]:
     """A filter that leaves whole lines as they are hands names of files on."""
 
-    def judge(judged: Judged) -> None:
+    def judge(judged: JudgedCommand) -> None:
         given = table.check(judged)
         if not given.operands and not given.has("-c", "--count", "--bytes"):
             judged.lists = judged.feed
@@ -36,7 +36,7 @@ def _passes_names(table: Table) -> Callable[[Judged], None]:
     return judge
 
 
-def uniq(judged: Judged) -> None:
+def uniq(judged: JudgedCommand) -> None:
     """uniq: where options must come first, one behind the operand is the name of the output."""
     given = UNIQ.check(judged)
     if given.operands and judged.argv[-1] != given.operands[0]:
@@ -45,9 +45,9 @@ def uniq(judged: Judged) -> None:
         judged.lists = judged.feed
 
 
-def tr(judged: Judged) -> None:
+def tr(judged: JudgedCommand) -> None:
     """tr: only the well-known way of separating names by NULs keeps them names."""
-    given = Table(
+    given = OptionTable(
         "-cCdst --complement --delete --squeeze-repeats --truncate-set1",
         operands="text",
         at_least=1,
@@ -57,9 +57,9 @@ def tr(judged: Judged) -> None:
         judged.lists = msgspec.structs.replace(judged.feed, nul=True)
 
 
-def column(judged: Judged) -> None:
+def column(judged: JudgedCommand) -> None:
     """column."""
-    Table(
+    OptionTable(
         "-txJ -s:text -c:num -o:text -N:text -H:text -O:text -R:text -T:text -W:text -E:text --table --json "
         "--separator:text --output-separator:text --table-columns:text --output-width:num --fillrows "
         "--table-right:text --table-hide:text --table-order:text --table-truncate:text --table-wrap:text "
@@ -67,68 +67,68 @@ def column(judged: Judged) -> None:
     ).check(judged)
 
 
-def shuf(judged: Judged) -> None:
+def shuf(judged: JudgedCommand) -> None:
     """shuf: with -e its operands are lines, not files."""
     options = "-ez -i:text -n:num --echo --input-range:text --head-count:num --zero-terminated"
     is_echo = any(word in ("-e", "--echo") for word in judged.argv)
-    Table(options, operands="text" if is_echo else "read").check(judged)
+    OptionTable(options, operands="text" if is_echo else "read").check(judged)
 
 
-def tail(judged: Judged) -> None:
+def tail(judged: JudgedCommand) -> None:
     """tail: following a file never ends, so that is asked about."""
     if any(word in ("-f", "-F", "--follow", "--retry") for word in judged.argv):
         raise RefusedError("tail -f does not end by itself")
-    given = Table(_HEAD).check(judged)
+    given = OptionTable(_HEAD).check(judged)
     if not given.operands and not given.has("-c", "--bytes"):
         judged.lists = judged.feed
 
 
 TEXT = {
-    "head": _passes_names(Table(_HEAD)),
+    "head": _passes_names(OptionTable(_HEAD)),
     "tail": tail,
     "sort": _passes_names(SORT),
     "uniq": uniq,
     "tr": tr,
     "column": column,
     "shuf": shuf,
-    "wc": Table("-clLmw --bytes --chars --lines --words --max-line-length --total:text"),
-    "nl": Table("-p -b:text -d:text -f:text -h:text -i:num -l:num -n:text -s:text -v:num -w:num"),
-    "tac": Table("-br -s:text --before --regex --separator:text"),
-    "rev": Table(""),
-    "comm": Table(
+    "wc": OptionTable("-clLmw --bytes --chars --lines --words --max-line-length --total:text"),
+    "nl": OptionTable("-p -b:text -d:text -f:text -h:text -i:num -l:num -n:text -s:text -v:num -w:num"),
+    "tac": OptionTable("-br -s:text --before --regex --separator:text"),
+    "rev": OptionTable(""),
+    "comm": OptionTable(
         "-123iz --check-order --nocheck-order --output-delimiter:text --total --zero-terminated", at_most=2
     ),
-    "cut": Table(
+    "cut": OptionTable(
         "-nsz -b:text -c:text -d:text -f:text --bytes:text --characters:text --delimiter:text --fields:text "
         "--complement --only-delimited --output-delimiter:text --zero-terminated"
     ),
-    "fold": Table("-bs -w:num -NUM --bytes --spaces --width:num"),
-    "fmt": Table("-cstu -w:num -p:text -NUM --width:num"),
-    "join": Table(
+    "fold": OptionTable("-bs -w:num -NUM --bytes --spaces --width:num"),
+    "fmt": OptionTable("-cstu -w:num -p:text -NUM --width:num"),
+    "join": OptionTable(
         "-iz -1:text -2:text -a:text -e:text -j:text -o:text -t:text -v:text --check-order "
         "--nocheck-order --header "
         "--zero-terminated --ignore-case",
         at_most=2,
     ),
-    "paste": Table("-sz -d:text --serial --delimiters:text --zero-terminated"),
-    "expand": Table("-i -t:text -NUM --initial --tabs:text"),
-    "unexpand": Table("-a -t:text --all --first-only --tabs:text"),
-    "base64": Table("-di -w:num --decode --ignore-garbage --wrap:num", at_most=1),
-    "base32": Table("-di -w:num --decode --ignore-garbage --wrap:num", at_most=1),
-    "seq": Table(
+    "paste": OptionTable("-sz -d:text --serial --delimiters:text --zero-terminated"),
+    "expand": OptionTable("-i -t:text -NUM --initial --tabs:text"),
+    "unexpand": OptionTable("-a -t:text --all --first-only --tabs:text"),
+    "base64": OptionTable("-di -w:num --decode --ignore-garbage --wrap:num", at_most=1),
+    "base32": OptionTable("-di -w:num --decode --ignore-garbage --wrap:num", at_most=1),
+    "seq": OptionTable(
         "-w -s:text -f:text -NUM --equal-width --separator:text --format:text",
         operands="text",
         at_least=1,
         at_most=3,
     ),
-    "tsort": Table(""),
-    "bc": Table("-lqswi --mathlib --quiet --standard --warn"),
-    "pr": Table(
+    "tsort": OptionTable(""),
+    "bc": OptionTable("-lqswi --mathlib --quiet --standard --warn"),
+    "pr": OptionTable(
         "-NUM -acdFfJmrtTv -l:num -w:num -W:num -h:text -o:num -N:num -i? -n? -s? -S? --columns:num "
         "--header:text "
         "--length:num --width:num --omit-header --double-space --merge --across"
     ),
-    "numfmt": Table(
+    "numfmt": OptionTable(
         "-z -d:text --from:text --to:text --from-unit:text --to-unit:text --field:text --format:text "
         "--grouping "
         "--header? --padding:num --round:text --suffix:text --invalid:text --delimiter:text",

@@ -45,7 +45,7 @@ class Subcommand(msgspec.Struct, frozen=True):
 
     @property
     def read_only(self) -> bool:
-        """Whether it only reads, as far as the analysis can tell."""
+        """Tell whether it only reads, as far as the analysis can tell."""
         return self.level != "ask"
 
 
@@ -68,5 +68,5 @@ class Analysis(msgspec.Struct, frozen=True):
 
     @property
     def read_only(self) -> bool:
-        """Whether it only reads, as far as the analysis can tell. Not a permission: see `level`."""
+        """Tell whether it only reads, as far as the analysis can tell. Not a permission: see `level`."""
         return self.level != "ask"

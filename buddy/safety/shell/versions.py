@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from buddy.safety.shell.names import words
-from buddy.safety.shell.place import Judged, found_above
+from buddy.safety.shell.place import JudgedCommand, found_above
 
 _TOOLS = words(
     "python python3 python2 pip pip3 node git java javac ruby gem perl php lua gcc g++ cc c++ "
@@ -62,8 +62,8 @@ _SHORT: dict[str, str] = {
 }
 
 
-def is_version_question(judged: Judged) -> bool:
-    """Whether the command only asks a known tool for its version."""
+def is_version_question(judged: JudgedCommand) -> bool:
+    """Tell whether the command only asks a known tool for its version."""
     if len(judged.argv) != 2:
         return False
     name, word = judged.argv
@@ -79,8 +79,8 @@ def is_version_question(judged: Judged) -> bool:
     return asks and not any(_takes_another(judged, file) for file in _BY_FILES.get(name, ()))
 
 
-def _takes_another(judged: Judged, name: str) -> bool:
-    """Whether a file above says which version of the tool to start."""
+def _takes_another(judged: JudgedCommand, name: str) -> bool:
+    """Tell whether a file in a folder above decides which version of the tool is started."""
     telling = _TELLING.get(name)
     return any(telling is None or telling.search(_beginning(path)) for path in found_above(judged, name))
 

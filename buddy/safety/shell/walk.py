@@ -16,7 +16,7 @@ from buddy.safety.sanitise import visible
 from buddy.safety.shell.git_index import tracked_paths
 from buddy.safety.shell.names import words
 from buddy.safety.shell.picks import Candidate, Filter, content_filter, hunts_secrets
-from buddy.safety.shell.place import Judged, RefusedError, is_public
+from buddy.safety.shell.place import JudgedCommand, RefusedError, is_public
 from buddy.safety.shell.verdict import UNRESOLVED
 
 MAX_ENTRIES = 10_000
@@ -32,7 +32,7 @@ class TooManyError(RefusedError):
     """There is more beneath a folder than is looked at."""
 
 
-def check_links(judged: Judged, roots: tuple[str, ...], filters: tuple[Filter, ...] = ()) -> None:
+def check_links(judged: JudgedCommand, roots: tuple[str, ...], filters: tuple[Filter, ...] = ()) -> None:
     """Refuse when a link beneath the folders that comes through all filters leads somewhere that may not be
     read. Folders that links lead to are looked through as well: what follows one link follows the next."""
     for entry in _entries(judged, roots, follow=True):
@@ -40,7 +40,7 @@ def check_links(judged: Judged, roots: tuple[str, ...], filters: tuple[Filter, .
             judged.read(entry.path)
 
 
-def check_ignore_files(judged: Judged, roots: tuple[str, ...], names: frozenset[str]) -> None:
+def check_ignore_files(judged: JudgedCommand, roots: tuple[str, ...], names: frozenset[str]) -> None:
     """Refuse where a file that says what a search leaves out is a pipe or a device, which the search would
     wait for, or a link of the workspace to what may not be read: the search prints lines of it."""
     cwd = judged.place.boundary.cwd
@@ -58,7 +58,7 @@ def check_ignore_files(judged: Judged, roots: tuple[str, ...], names: frozenset[
             judged.read(path)
 
 
-def check_special_files(judged: Judged, roots: tuple[str, ...]) -> None:
+def check_special_files(judged: JudgedCommand, roots: tuple[str, ...]) -> None:
     """Refuse where a pipe or a device lies beneath the folders of a search that opens whatever it meets."""
     for entry in _entries(judged, roots, follow=True):
         if not (entry.is_file() or entry.is_dir()) and os.path.exists(entry.path):
@@ -66,7 +66,7 @@ def check_special_files(judged: Judged, roots: tuple[str, ...]) -> None:
 
 
 def check_secrets(
-    judged: Judged, roots: tuple[str, ...], filters: tuple[Filter, ...] = (), *, follow: bool = False
+    judged: JudgedCommand, roots: tuple[str, ...], filters: tuple[Filter, ...] = (), *, follow: bool = False
 ) -> None:
     """Refuse when a secret file that comes through all filters lies beneath the folders; with `follow` also
     in folders that links lead to. What package managers put there is not looked through."""
@@ -94,12 +94,12 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _candidate(judged: Judged, entry: os.DirEntry[str]) -> Candidate:
+def _candidate(judged: JudgedCommand, entry: os.DirEntry[str]) -> Candidate:
     return Candidate(os.path.normpath(entry.path), os.path.relpath(entry.path, judged.place.boundary.cwd))
 
 
 def check_search(
-    judged: Judged,
+    judged: JudgedCommand,
     roots: tuple[str, ...],
     expression: re.Pattern[str] | None,
     filters: tuple[Filter, ...],
@@ -118,7 +118,7 @@ def check_search(
             raise
 
 
-def check_names(judged: Judged, roots: tuple[str, ...], separators: str) -> None:
+def check_names(judged: JudgedCommand, roots: tuple[str, ...], separators: str) -> None:
     """Refuse when a name would be split into pieces that may not be read: they are names of their own."""
     cwd = judged.place.boundary.cwd
     for entry in _entries(judged, roots):
@@ -130,7 +130,7 @@ def check_names(judged: Judged, roots: tuple[str, ...], separators: str) -> None
             judged.read(piece)
 
 
-def check_dashes(judged: Judged, program: str) -> None:
+def check_dashes(judged: JudgedCommand, program: str) -> None:
     """Refuse where a name in the working directory begins with a dash: listed without a folder in front, it
     would be an option."""
     cwd = judged.place.boundary.cwd
@@ -145,7 +145,7 @@ def check_dashes(judged: Judged, program: str) -> None:
 
 
 def _entries(
-    judged: Judged, roots: tuple[str, ...], skip: frozenset[str] = frozenset(), *, follow: bool = False
+    judged: JudgedCommand, roots: tuple[str, ...], skip: frozenset[str] = frozenset(), *, follow: bool = False
 ) -> Iterator[os.DirEntry[str]]:
     """Everything beneath the folders, depth first; with `follow` also what lies in folders of the workspace
     that links lead to, each once."""
@@ -174,7 +174,7 @@ def _entries(
             continue  # what cannot be listed cannot be followed either
 
 
-def _is_ours(judged: Judged, real: str) -> bool:
+def _is_ours(judged: JudgedCommand, real: str) -> bool:
     """Tell whether a folder lies in the workspace: links out of it are refused where they are read."""
     boundary = judged.place.boundary
     return any(is_beneath(real, root) for root in (boundary.root, *boundary.extra))

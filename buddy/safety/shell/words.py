@@ -63,7 +63,7 @@ class Simple(msgspec.Struct, frozen=True):
     redirects: tuple[Redirect, ...]
 
 
-class Line(msgspec.Struct, frozen=True):
+class CommandLine(msgspec.Struct, frozen=True):
     """A command line. `connectors[i]` stands before `commands[i]`: "" at the start, `;` (a newline too),
     `&&`, `||` or `|`."""
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 from buddy.safety.shell.names import ONLY_PRINT, words
 from buddy.safety.shell.options import parse
-from buddy.safety.shell.place import FOUND_NAME, Feed, Judged, RefusedError
+from buddy.safety.shell.place import FOUND_NAME, Feed, JudgedCommand, RefusedError
 from buddy.safety.shell.walk import check_dashes, check_links, check_names
 
-Judge = Callable[[Judged], None]
+Judge = Callable[[JudgedCommand], None]
 HARMLESS_ASSIGNMENTS = words(
     "LC_ALL LC_COLLATE LC_CTYPE LC_MESSAGES LC_NUMERIC LC_TIME LANG LANGUAGE TZ COLUMNS LINES NO_COLOR "
     "FORCE_COLOR CLICOLOR "
@@ -56,7 +56,7 @@ def env_with(judge: Judge) -> Judge:
     """env: harmless assignments and another command; alone it prints the environment. No options: -i and -u
     take away what keeps git and npm from starting programs."""
 
-    def env(judged: Judged) -> None:
+    def env(judged: JudgedCommand) -> None:
         rest = list(judged.argv[1:])
         while rest and re.fullmatch(r"[A-Za-z_]\w*=.*", rest[0], re.DOTALL):
             name, _, value = rest.pop(0).partition("=")
@@ -70,7 +70,7 @@ def env_with(judge: Judge) -> Judge:
     return env
 
 
-def _inner(judged: Judged, rest: list[str], judge: Judge) -> None:
+def _inner(judged: JudgedCommand, rest: list[str], judge: Judge) -> None:
     """Judge what is left of a wrapper's words."""
     if not rest or rest[0].startswith("-") or "=" in rest[0]:
         raise RefusedError(f"{judged.argv[0]} {rest[0] if rest else 'without a command'}")
@@ -82,7 +82,7 @@ def _inner(judged: Judged, rest: list[str], judge: Judge) -> None:
 def timeout_with(judge: Judge) -> Judge:
     """timeout."""
 
-    def timeout(judged: Judged) -> None:
+    def timeout(judged: JudgedCommand) -> None:
         given = parse(
             judged, "-v -k:text -s:text --foreground --preserve-status --verbose --kill-after:text "
             "--signal:text",
@@ -98,7 +98,7 @@ def timeout_with(judge: Judge) -> Judge:
 def prefix_with(judge: Judge, options: str) -> Judge:
     """A wrapper whose options come first and whose first operand is the command."""
 
-    def prefix(judged: Judged) -> None:
+    def prefix(judged: JudgedCommand) -> None:
         given = parse(judged, options, stop_at_operand=True)
         _inner(judged, list(given.operands), judge)
 
@@ -108,7 +108,7 @@ def prefix_with(judge: Judge, options: str) -> Judge:
 def command_with(judge: Judge) -> Judge:
     """command: -v and -V only look names up."""
 
-    def command(judged: Judged) -> None:
+    def command(judged: JudgedCommand) -> None:
         if len(judged.argv) > 1 and judged.argv[1] in ("-v", "-V"):
             return
         _inner(judged, list(judged.argv[1:]), judge)
@@ -119,7 +119,7 @@ def command_with(judge: Judge) -> Judge:
 def time_with(judge: Judge) -> Judge:
     """time: to bash it is a word of its own, which knows only -p."""
 
-    def time(judged: Judged) -> None:
+    def time(judged: JudgedCommand) -> None:
         rest = list(judged.argv[1:])
         if rest[:1] == ["-p"]:
             rest.pop(0)
@@ -128,10 +128,10 @@ def time_with(judge: Judge) -> Judge:
     return time
 
 
-def shell_with(judge_text: Callable[[Judged, str], None]) -> Judge:
+def shell_with(judge_text: Callable[[JudgedCommand, str], None]) -> Judge:
     """bash -c and sh -c: the text is judged as a command line of its own."""
 
-    def shell(judged: Judged) -> None:
+    def shell(judged: JudgedCommand) -> None:
         if len(judged.argv) != 3 or judged.argv[1] != "-c":
             raise RefusedError(f"{judged.argv[0]} runs what it is given")
         text = judged.argv[2]
@@ -146,7 +146,7 @@ def shell_with(judge_text: Callable[[Judged, str], None]) -> Judge:
 def xargs_with(judge: Judge) -> Judge:
     """xargs: names from a known source, handed to a command that may read them."""
 
-    def xargs(judged: Judged) -> None:
+    def xargs(judged: JudgedCommand) -> None:
         given = parse(judged, _XARGS, stop_at_operand=True)
         words_ = list(given.operands) or ["echo"]
         judged.widen("xargs")
@@ -169,7 +169,9 @@ def xargs_with(judge: Judge) -> Judge:
     return xargs
 
 
-def _check_source(judged: Judged, feed: Feed, words_: list[str], delimiter: str | None, *, nul: bool) -> None:
+def _check_source(
+    judged: JudgedCommand, feed: Feed, words_: list[str], delimiter: str | None, *, nul: bool
+) -> None:
     """Refuse names that are split in another way than they are given, or may pass for options."""
     program = words_[0]
     if nul != feed.nul or delimiter not in (None, "\\n", "\n"):

@@ -1,4 +1,4 @@
-"""What the sandbox refused one command, from the record of its attempts. Pure."""
+"""Accesses the sandbox refused one command, from the record of its attempts. Pure."""
 
 from __future__ import annotations
 

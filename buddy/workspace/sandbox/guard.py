@@ -19,7 +19,7 @@ import msgspec
 from buddy.safety.paths import Boundary
 from buddy.safety.sanitise import visible
 from buddy.workspace.sandbox.git_data import MAX_FOLDERS, data_folders, is_usual, risky_files
-from buddy.workspace.sandbox.places import Survey, git_folders, names_at_top
+from buddy.workspace.sandbox.places import WorkspaceSurvey, git_folders, names_at_top
 from buddy.workspace.sandbox.profile import is_at_or_below
 
 MAX_COPIES = 2_000
@@ -28,7 +28,7 @@ MAX_COPIED_BYTES = 32_000_000
 QUARANTINE = os.path.join(".buddyx", "quarantine")
 
 
-class Entry(msgspec.Struct, frozen=True):
+class GuardedEntry(msgspec.Struct, frozen=True):
     """A file, folder or link as it was. `content`: its bytes, or where the link leads; None: not kept."""
 
     mode: int
@@ -41,11 +41,11 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     names: frozenset[str]
     git: tuple[str, ...]
-    entries: dict[str, Entry]
+    entries: dict[str, GuardedEntry]
     complete: bool = True
 
 
-def snapshot(boundary: Boundary, known: Survey, *, contents: bool) -> Snapshot:
+def snapshot(boundary: Boundary, known: WorkspaceSurvey, *, contents: bool) -> Snapshot:
     """Look at the protected names. `contents`: keep what they hold, too. Blocks."""
     roots = (boundary.root, *boundary.extra)
     repositories = tuple(dict.fromkeys((*git_folders(boundary, roots), *known.repositories)))
@@ -59,8 +59,8 @@ def snapshot(boundary: Boundary, known: Survey, *, contents: bool) -> Snapshot:
     return Snapshot(wanted, git, entries, known.complete and len(git) < MAX_FOLDERS)
 
 
-def _entries(names: Iterable[str]) -> Iterator[tuple[str, Entry]]:
-    """What is at and below some names, as much as may be kept."""
+def _entries(names: Iterable[str]) -> Iterator[tuple[str, GuardedEntry]]:
+    """Yield the files and folders at and below some names, up to the limits on copies."""
     copied = count = 0
     waiting = list(reversed(list(names)))
     while waiting and count < MAX_COPIES:
@@ -75,7 +75,7 @@ def _entries(names: Iterable[str]) -> Iterator[tuple[str, Entry]]:
             continue
         count += 1
         copied += len(content or b"")
-        yield path, Entry(state.st_mode, content)
+        yield path, GuardedEntry(state.st_mode, content)
 
 
 def _content(path: str, mode: int) -> bytes | None:

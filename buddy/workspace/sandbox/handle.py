@@ -20,7 +20,7 @@ from buddy.workspace.sandbox.status import NO_SANDBOX, SWITCHED_OFF, SandboxStat
 
 
 class LoadedSandbox(Sandboxing, Protocol):
-    """What `buddy.workspace.sandbox.sandbox.Sandbox` does."""
+    """Interface of `buddy.workspace.sandbox.sandbox.Sandbox`."""
 
     @property
     def status(self) -> SandboxStatus:

@@ -41,7 +41,7 @@ class SandboxNetwork:
 
     @property
     def is_open(self) -> bool:
-        """Whether the holder still runs."""
+        """Tell whether the holder process still runs."""
         return self._holder.poll() is None
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from buddy.safety.paths import Boundary
-from buddy.safety.protected import Places, is_plain_name, secret_reason
+from buddy.safety.protected import ProtectedPlaces, is_plain_name, secret_reason
 from buddy.safety.protected_names import (
     PROTECTED_ANYWHERE,
     PROTECTED_AT_HOME,
@@ -40,8 +40,8 @@ CLOCK_TICK_NS = 50_000_000
 _HOME_FOLDERS = ("", ".config", ".cache", ".local/share", "snap", "Library")
 
 
-class Survey(msgspec.Struct, frozen=True):
-    """What a walk over the workspace found: protected names below the top, repositories, secret files."""
+class WorkspaceSurvey(msgspec.Struct, frozen=True):
+    """Result of a walk over the workspace: protected names below the top, repositories, secret files."""
 
     protected: tuple[str, ...] = ()
     repositories: tuple[str, ...] = ()
@@ -68,14 +68,14 @@ class Surveyor:
 
     def __init__(self, roots: Sequence[str], home: str) -> None:
         self._roots = tuple(roots)
-        self._places = Places(home, (), self._roots)
+        self._places = ProtectedPlaces(home, (), self._roots)
         self._known: dict[str, _Folder] = {}
         self._lock = threading.Lock()
-        self.survey = Survey()
+        self.survey = WorkspaceSurvey()
         self.walked_at = float("-inf")
         self.took_s = 0.0
 
-    def look(self) -> Survey:
+    def look(self) -> WorkspaceSurvey:
         """Walk. Blocks: call it in a thread."""
         with self._lock:
             begin = time.monotonic()
@@ -84,7 +84,7 @@ class Surveyor:
             self.took_s = self.walked_at - begin
             return self.survey
 
-    def _walk(self) -> Survey:
+    def _walk(self) -> WorkspaceSurvey:
         before, self._known = self._known, {}
         found: list[_Folder] = []
         entries = 0
@@ -150,8 +150,8 @@ class Surveyor:
         )
 
 
-def _survey(found: Sequence[_Folder], *, complete: bool) -> Survey:
-    return Survey(
+def _survey(found: Sequence[_Folder], *, complete: bool) -> WorkspaceSurvey:
+    return WorkspaceSurvey(
         tuple(path for one in found for path in one.protected),
         tuple(path for one in found for path in one.repositories),
         tuple(path for one in found for path in one.secrets),
@@ -162,7 +162,7 @@ def _survey(found: Sequence[_Folder], *, complete: bool) -> Survey:
 def profile_for(
     kind: Kind,
     boundary: Boundary,
-    known: Survey,
+    known: WorkspaceSurvey,
     *,
     writable: Sequence[str],
     hidden: Sequence[str],
@@ -252,7 +252,7 @@ def git_folders(boundary: Boundary, roots: Sequence[str]) -> Iterator[str]:
 
 
 def _inside_git(repositories: Sequence[str], places: Sequence[str]) -> Iterator[str]:
-    """What must not change of git's own folders; a `.git` file is kept as a whole."""
+    """Yield the paths inside git folders that must not change; a `.git` file is protected as a whole."""
     yield from (os.path.realpath(path) for path in repositories if not os.path.isdir(path))
     for folder in data_folders(repositories, places):
         yield from protected_entries(folder)

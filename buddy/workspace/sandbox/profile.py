@@ -95,7 +95,7 @@ def is_at_or_below(path: str, place: str) -> bool:
 
 
 class Confinement(msgspec.Struct, frozen=True):
-    """How one command is to be confined. `hosts` and `writable` are open for this command alone,
+    """The confinement of one command. `hosts` and `writable` are open for this command alone,
     and of what is `writable` all but `closed`."""
 
     kind: Kind
@@ -116,7 +116,7 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 class SandboxRules(msgspec.Struct, frozen=True):
-    """What the person opened. `writable`: places besides the workspace; `hosts`: names the proxy lets
+    """The openings the person made. `writable`: places besides the workspace; `hosts`: names the proxy lets
     through; `networks`: private networks those names may lead to, in CIDR notation. `hidden`: the person's
     files with credentials at unusual places. `permitted`: protected
     paths that calls were allowed to change; `left`: how many calls were allowed to run outside so far."""

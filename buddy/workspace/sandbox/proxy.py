@@ -147,7 +147,7 @@ class SandboxProxy:
         holder.note(made)
         await _pass_on(request, reader, writer, *opened)
 
-    async def _judge(self, request: _Request, holder: Pass) -> tuple[str, ...] | Refused:
+    async def _judge(self, request: _ProxyRequest, holder: Pass) -> tuple[str, ...] | Refused:
         """Return where a request's host leads, or why it is not reached."""
         if not request.host:
             return Refused(request.fault or "the host cannot be read")
@@ -166,11 +166,11 @@ class SandboxProxy:
             return (judged.address,)
         return await resolve_and_judge(judged.host, request.port, self._resolver, networks)
 
-    def _is_open(self, request: _Request, holder: Pass) -> bool:
+    def _is_open(self, request: _ProxyRequest, holder: Pass) -> bool:
         return is_allowed(request.host, request.port, (*holder.hosts, *self._allowed()))
 
 
-class _Request(msgspec.Struct, frozen=True):
+class _ProxyRequest(msgspec.Struct, frozen=True):
     """The head of a request. `forward` is what a plain http request becomes for its host, b"" for a tunnel;
     `body_bytes` follow it. `fault`: why it is not passed on, wherever it leads."""
 
@@ -185,7 +185,7 @@ class _Request(msgspec.Struct, frozen=True):
 
 
 async def _pass_on(
-    request: _Request,
+    request: _ProxyRequest,
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
     far_reader: asyncio.StreamReader,
@@ -220,7 +220,7 @@ def is_allowed(host: str, port: int, rules: Sequence[str]) -> bool:
     return False
 
 
-def _parse(head: bytes) -> _Request:
+def _parse(head: bytes) -> _ProxyRequest:
     """Read the request line and the password; whatever cannot be read is empty."""
     line, *fields = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     method, _, rest = line.partition(" ")
@@ -228,14 +228,14 @@ def _parse(head: bytes) -> _Request:
     given = next((text for text in fields if text.lower().startswith("proxy-authorization:")), "")
     name, password = _credentials(given.partition(":")[2].strip())
     if method != "CONNECT":
-        return _plain(line, fields, _Request(visible(target[:200]), "", 0, name, password))
+        return _plain(line, fields, _ProxyRequest(visible(target[:200]), "", 0, name, password))
     host, _, port = target.rpartition(":")
     number = int(port) if port.isascii() and port.isdecimal() and len(port) < 6 else 0
     known = host[1:-1] if host.startswith("[") else canonical_host(host)
-    return _Request(target, known if 0 < number < 65536 else "", number, name, password)
+    return _ProxyRequest(target, known if 0 < number < 65536 else "", number, name, password)
 
 
-def _plain(line: str, fields: Sequence[str], asked: _Request) -> _Request:
+def _plain(line: str, fields: Sequence[str], asked: _ProxyRequest) -> _ProxyRequest:
     """Read a request for an http:// address and make the one that its host gets: for one address, one host,
     one body of a known length and one answer, so that no two programs read it differently."""
     found = _PLAIN_LINE().fullmatch(line)
@@ -280,7 +280,7 @@ def _credentials(text: str) -> tuple[str, str]:
     return name, password
 
 
-def _where(request: _Request) -> str:
+def _where(request: _ProxyRequest) -> str:
     return request.host if request.port == _HTTPS else f"{request.host}:{request.port}"
 
 

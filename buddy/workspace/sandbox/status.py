@@ -1,4 +1,4 @@
-"""What the sandbox does here, as everybody who shows or judges it needs to know. Pure."""
+"""Capabilities of the sandbox on this machine, for code that displays or judges them. Pure."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ class SandboxStatus(msgspec.Struct, frozen=True):
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """What it does not protect, a sentence each."""
+        """Gaps in its protection, one sentence each."""
         return (*_GAPS[self.level], *((_SIGNALS,) if self.signals_reach_out else ()))
 
     @property
     def is_missing(self) -> bool:
-        """Whether it was looked for and there is none."""
+        """Tell whether a sandbox was looked for and not found."""
         return self.level == 0 and self.reason != NOT_LOOKED_FOR
 
     @property
     def is_working(self) -> bool:
-        """Whether commands run confined at all."""
+        """Tell whether commands run confined at all."""
         return self.level > 0
 
     @property
     def has_read_only(self) -> bool:
-        """Whether it has a profile in which a command can change nothing and see no secrets."""
+        """Tell whether it has a profile in which a command can change nothing and see no secrets."""
         return self.level == 3
 
     @property
