@@ -642,7 +642,7 @@ def test_SEC_087_a_child_cannot_read_the_environment_of_buddy() -> None:
 CONFINED_VICTIM = textwrap.dedent("""
     import asyncio, sys
     from buddy.workspace.launch import shell_argv
-    from buddy.workspace.processes import Request
+    from buddy.workspace.processes import CommandRequest
     from tests.sandbox_desk import LOOKS, sandbox_desk
 
     async def main(level, command, count):
@@ -651,7 +651,8 @@ CONFINED_VICTIM = textwrap.dedent("""
             await here.sandbox.look_around(here.boundary)
             print("ready", flush=True)
             for _ in range(count):
-                request = Request(shell_argv(command), str(here.work), 1, confinement=here.confinement())
+                confinement = here.confinement()
+                request = CommandRequest(shell_argv(command), str(here.work), 1, confinement=confinement)
                 here.children.start(request)
                 await asyncio.sleep(0)
             await asyncio.sleep(60)

@@ -23,12 +23,12 @@ OWN_TOOL = f"""
 import asyncio
 from buddy.agent.tool import ToolContext, tool
 from buddy.workspace.launch import shell_argv
-from buddy.workspace.processes import ChildProcesses, Request
+from buddy.workspace.processes import ChildProcesses, CommandRequest
 
 @tool(risk="low")
 async def own(ctx: ToolContext) -> str:
     "Run something."
-    request = Request(shell_argv({ESCAPE!r}), {{folder!r}}, ctx.task_id)
+    request = CommandRequest(shell_argv({ESCAPE!r}), {{folder!r}}, ctx.task_id)
     done = await ctx.service(ChildProcesses).run(request, timeout_s=30, cancelled=asyncio.Event())
     return done.text
 """
