@@ -117,7 +117,9 @@ async def sandbox_desk(
     top = Path(os.path.realpath(tempfile.mkdtemp(prefix=".buddy-sandbox-test-", dir=parent)))
     try:
         work, home, outside = lay_out(top)
-        sandbox = Sandbox(rules, cache=str(top / cache), look=look, resolver=resolver)
+        sandbox = Sandbox(
+            rules, cache=str(top / cache), records=str(top / "records"), look=look, resolver=resolver
+        )
         variables = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8"}
         settings = ProcessSettings(str(top / "spill"), bounds=OutputBounds())
         try:

@@ -12,6 +12,7 @@ from buddy.safety.openings import openings
 from buddy.safety.paths import Boundary
 from buddy.safety.policy import Facts
 from buddy.safety.policy_state import Policy
+from buddy.tasks.sandboxing import put_back_note
 from buddy.workspace.approved import Approved
 from buddy.workspace.sandbox.handle import SandboxHandle
 from buddy.workspace.sandbox.profile import Confinement, SandboxRules
@@ -30,7 +31,8 @@ class RunSandbox:
         self._permitted: dict[str, None] = {}
         self._left = 0
         cache = os.path.join(place.where.cache, "sandbox", place.boundary.root.strip("/").replace("/", "-"))
-        self.handle = SandboxHandle(self._rules, cache)
+        records = os.path.join(place.where.state, "sandbox")
+        self.handle = SandboxHandle(self._rules, cache=cache, records=records)
 
     @property
     def status(self) -> SandboxStatus:
@@ -63,6 +65,11 @@ class RunSandbox:
     def take_put_back(self) -> tuple[str, ...]:
         """Return what was done about protected names that commands changed, a sentence each, once."""
         return self.handle.take_put_back()
+
+    async def judge_left(self) -> tuple[str, ...]:
+        """Put back what commands of a killed session did to protected names; return notes for the person."""
+        told = await self.handle.judge_left(self._boundary.root)
+        return tuple(f"in a session that was killed, {put_back_note(one)}" for one in told)
 
     def _rules(self) -> SandboxRules:
         boundary, settings, policy = self._boundary, self._settings, self._policy

@@ -104,6 +104,7 @@ async def open_desk(
         run = Run(place, loaded, models, wanted, session, policy, _instructions(place, loaded.settings))
         tools, news = _tools(loaded.settings), JobNews(session.writer)
         held = await stack.enter_async_context(_held(run, tools, news, trash))
+        behind = await held.sandbox.judge_left()
         own_problems = (await asyncio.to_thread(held.own.load)).problems
         board = await stack.enter_async_context(TaskBoard(board_parts(run, held, tools, rules)))
         news.tell = board.hub.emit
@@ -122,7 +123,7 @@ async def open_desk(
             except ConfigError as error:
                 problems_saving = (f"the choice of model can't be saved: {error}",)
         unused = filter(None, (held.undo.unused() if wanted.session else "",))
-        problems = (*own_problems, *session.loaded.problems, *unused, *problems_saving)
+        problems = (*behind, *own_problems, *session.loaded.problems, *unused, *problems_saving)
         yield _desk(run, held, store, board, (*said, *problems, *left))
 
 

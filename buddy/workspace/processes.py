@@ -103,6 +103,10 @@ class Sandboxing(Protocol):
         """Put a command into the sandbox. Raises `ToolError` where that can't be done."""
         ...
 
+    async def judge(self) -> None:
+        """Look at what running commands did to protected names."""
+        ...
+
 
 def _nothing() -> None:
     return
@@ -222,6 +226,7 @@ class ChildProcesses:
     ) -> FinishedCommand:
         """Run a command to its end, or to its time limit; nothing it started survives. Raises `ToolError`
         when it cannot be started."""
+        await self._judge_others(request)
         child = self.start(request)
         return await self._to_its_end(child, timeout_s, cancelled, listener)
 
@@ -229,11 +234,17 @@ class ChildProcesses:
         self, request: CommandRequest, *, timeout_s: float | None, cancelled: asyncio.Event
     ) -> FinishedCommand:
         """The same for a program whose answer is taken apart: what it says on stderr is no part of it."""
+        await self._judge_others(request)
         with Remarks() as remarks:
             child = self.start(request, errors=remarks.writing)
             remarks.given()
             done = await self._to_its_end(child, timeout_s, cancelled, None)
             return msgspec.structs.replace(done, remarks=remarks.text())
+
+    async def _judge_others(self, request: CommandRequest) -> None:
+        """Let nothing outside of the sandbox, as buddy's own git, act on what a running command planted."""
+        if self.sandbox is not None and request.confinement is None:
+            await self.sandbox.judge()
 
     async def _to_its_end(
         self,

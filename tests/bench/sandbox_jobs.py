@@ -86,7 +86,7 @@ async def outcome(job: Job, look: Callable[[], Probed]) -> str:
     work.mkdir()
     networks = tuple(os.environ.get("BUDDY_BENCH_NETWORKS", "").split())
     rules = SandboxRules(hosts=job.hosts, networks=networks)
-    sandbox = Sandbox(lambda: rules, cache=str(top / "cache"), look=look)
+    sandbox = Sandbox(lambda: rules, cache=str(top / "cache"), records=str(top / "records"), look=look)
     variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     settings = ProcessSettings(str(top / "spill"), bounds=OutputBounds())
     boundary = Boundary(str(work), str(work), home)

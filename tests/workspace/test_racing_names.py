@@ -176,9 +176,8 @@ def test_what_the_person_allowed_meanwhile_stays(tmp_path: Path) -> None:
     (tmp_path / "work/.mcp.json").write_text("{}")
     after = snapshot(boundary, surveyor.look(), contents=False)
 
-    told = guard.put_back(
-        after, (f"{boundary.root}/.vscode/tasks.json", f"{boundary.root}/.vscode"), touch=True
-    )
+    allowed = (f"{boundary.root}/.vscode/tasks.json", f"{boundary.root}/.vscode")
+    told = guard.put_back(guard.changed(after, allowed), after, touch=True)
 
     assert [one.partition(" ")[0] for one in told] == [".mcp.json"]
     assert (tmp_path / "work/.vscode").exists()
@@ -189,7 +188,7 @@ def test_beside_a_command_outside_it_is_only_told(tmp_path: Path) -> None:
     (tmp_path / "work/.envrc").write_text("x")
     after = snapshot(boundary, surveyor.look(), contents=False)
 
-    (told,) = guard.put_back(after, (), touch=False)
+    (told,) = guard.put_back(guard.changed(after, ()), after, touch=False)
     assert told.endswith("while something ran outside of the sandbox, so it was left")
     assert (tmp_path / "work/.envrc").exists()
 
@@ -203,7 +202,7 @@ def test_a_link_on_the_way_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "victim/.zed").mkdir(parents=True)
     (tmp_path / "work/deep").symlink_to(tmp_path / "victim")
 
-    (told,) = guard.put_back(after, (), touch=True)
+    (told,) = guard.put_back(guard.changed(after, ()), after, touch=True)
 
     assert told.startswith("deep/.zed was created, and could not be put back: ")
     assert (tmp_path / "victim/.zed").exists()

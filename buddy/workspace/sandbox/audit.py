@@ -90,11 +90,13 @@ class FilterRefusedError(Exception):
 class Attempts:
     """Paths one command tried to change and addresses it tried to reach, in the order of the first try.
 
-    `refuses` tells which paths it must not change.
+    `refuses` tells which paths it must not change; `changing` is called for every try to change one, by the
+    thread that reads the reports.
     """
 
-    def __init__(self, refuses: Callable[[str], bool]) -> None:
+    def __init__(self, refuses: Callable[[str], bool], changing: Callable[[], None]) -> None:
         self.refuses = refuses
+        self._changing = changing
         self._paths: dict[str, None] = {}
         self._addresses: dict[str, None] = {}
 
@@ -110,6 +112,7 @@ class Attempts:
 
     def add_path(self, path: str) -> None:
         """Note a path."""
+        self._changing()
         if len(self._paths) < MAX_PATHS:
             self._paths.setdefault(path)
 

@@ -35,7 +35,8 @@ _FILES = (
 )
 """Files of a repository that make git run programs or look elsewhere. Its hooks are found by their folder."""
 _FILES_OF_WORKTREE = ("commondir", "config.worktree")
-_REBASE = "rebase-merge/git-rebase-todo"
+REBASE = "rebase-merge/git-rebase-todo"
+"""The steps of a rebase. `git rebase -x` has commands in it while it runs."""
 _RUNS_COMMAND = pattern(rb"(?m)^[ \t]*(?:exec|x)[ \t]")
 
 
@@ -66,7 +67,7 @@ def risky_files(folder: str) -> Iterator[str]:
     """Yield the files of a folder of `data_folders` that make git run programs or look elsewhere."""
     names = _FILES_OF_WORKTREE if _is_worktree(folder) else _FILES
     yield from (path for name in names if os.path.lexists(path := os.path.join(folder, name)))
-    if _RUNS_COMMAND().search(read_regular(rebase := os.path.join(folder, _REBASE), _MAX_CONFIG_BYTES)):
+    if _RUNS_COMMAND().search(read_regular(rebase := os.path.join(folder, REBASE), _MAX_CONFIG_BYTES)):
         yield rebase
     hooks = os.path.join(folder, "hooks")
     try:

@@ -93,24 +93,30 @@ class Guard:
     def __init__(self, boundary: Boundary, before: Snapshot) -> None:
         self._before = before
         self._boundary = boundary
+        self._told: set[str] = set()
 
-    def put_back(self, after: Snapshot, permitted: Sequence[str], *, touch: bool) -> tuple[str, ...]:
-        """Undo what was done to protected names; return a sentence for each. Blocks.
+    def changed(self, after: Snapshot, permitted: Sequence[str]) -> tuple[str, ...]:
+        """Return the outermost protected paths that came to be, or differ, but for what is permitted."""
+        return tuple(
+            path
+            for path in self._changed(after)
+            if not any(is_at_or_below(path, place) for place in permitted)
+        )
+
+    def put_back(self, paths: Iterable[str], after: Snapshot, *, touch: bool) -> tuple[str, ...]:
+        """Undo what was done to some of the `changed` paths; return a sentence for each. Blocks.
 
         `touch` is False where something outside of the sandbox ran at the same time and may have done it:
-        then it is only told.
+        then it is only told. No sentence is told twice.
         """
-        told: list[str] = []
-        for path in self._changed(after):
-            if any(is_at_or_below(path, place) for place in permitted):
-                continue
-            told.append(self._undo(path) if touch else self._only_tell(path))
+        told = [self._undo(path) if touch else self._only_tell(path) for path in paths]
         if self._before.complete and not after.complete:
             told.append("the workspace has become too big to be looked through for protected names")
-        return tuple(told)
+        new = tuple(one for one in told if one not in self._told)
+        self._told.update(new)
+        return new
 
     def _changed(self, after: Snapshot) -> Iterator[str]:
-        """The outermost paths that came to be, or differ."""
         before = self._before
         seen: list[str] = []
         new_git = set(after.git) - set(before.git)

@@ -15,6 +15,7 @@ from buddy.safety.paths import Boundary
 from buddy.workspace.launch import Launch
 from buddy.workspace.process_tree import Tag
 from buddy.workspace.processes import ConfinedLaunch, Sandboxing
+from buddy.workspace.sandbox.left_behind import records_of
 from buddy.workspace.sandbox.profile import Confinement, SandboxRules
 from buddy.workspace.sandbox.status import NO_SANDBOX, SWITCHED_OFF, SandboxStatus
 
@@ -35,6 +36,10 @@ class LoadedSandbox(Sandboxing, Protocol):
         """Walk the workspace."""
         ...
 
+    async def judge(self) -> None:
+        """Look at what running commands did to protected names."""
+        ...
+
     def take_put_back(self) -> tuple[str, ...]:
         """Return what was done about protected names, once."""
         ...
@@ -45,12 +50,13 @@ class LoadedSandbox(Sandboxing, Protocol):
 
 
 class SandboxHandle:
-    """Makes the sandbox once. `cache` is a folder for what build tools cache; `rules` is asked again for each
-    command."""
+    """Makes the sandbox once. `cache` is a folder for what build tools cache, `records` one where no command
+    can write; `rules` is asked again for each command."""
 
-    def __init__(self, rules: Callable[[], SandboxRules], cache: str) -> None:
+    def __init__(self, rules: Callable[[], SandboxRules], *, cache: str, records: str) -> None:
         self._rules = rules
         self._cache = cache
+        self._records = records
         self._sandbox: LoadedSandbox | None = None
         self._loading: asyncio.Task[LoadedSandbox] | None = None
 
@@ -80,6 +86,20 @@ class SandboxHandle:
         except OSError as error:
             raise ToolError(f"the command could not be put into the sandbox: {error}") from error
 
+    async def judge(self) -> None:
+        """Look at what running commands did to protected names: before a program runs that acts on them."""
+        if self._sandbox is not None:
+            await self._sandbox.judge()
+
+    async def judge_left(self, root: str) -> tuple[str, ...]:
+        """Put back what commands of a killed buddy did to protected names of a workspace; a sentence each."""
+        found = records_of(self._records, root)
+        if not found:
+            return ()
+        from buddy.workspace.sandbox.watch import judge_left  # the walk and git's data: hardly ever needed
+
+        return await asyncio.to_thread(judge_left, found)
+
     def take_put_back(self) -> tuple[str, ...]:
         """Return what was done about protected names that commands changed, a sentence each, once."""
         return self._sandbox.take_put_back() if self._sandbox else ()
@@ -99,4 +119,4 @@ class SandboxHandle:
     def _load(self) -> LoadedSandbox:
         from buddy.workspace.sandbox.sandbox import Sandbox  # ctypes, the proxy, the tables: see above
 
-        return Sandbox(self._rules, cache=self._cache)
+        return Sandbox(self._rules, cache=self._cache, records=self._records)

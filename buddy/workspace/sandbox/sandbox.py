@@ -10,10 +10,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from ipaddress import ip_network
 
 import msgspec
 
+from buddy.agent.cleanup import on_failure
 from buddy.agent.tool import Blocked
 from buddy.safety.paths import Boundary
 from buddy.safety.url_guard import Resolver, system_resolver
@@ -22,7 +24,6 @@ from buddy.workspace.process_tree import Tag
 from buddy.workspace.sandbox.audit import Attempts, FilterRefusedError, Recorder
 from buddy.workspace.sandbox.blocked import blocked_of
 from buddy.workspace.sandbox.bubblewrap import bubblewrap_argv
-from buddy.workspace.sandbox.guard import Guard, snapshot
 from buddy.workspace.sandbox.landlock import landlock_argv, landlock_rules
 from buddy.workspace.sandbox.network import SandboxNetwork, open_network
 from buddy.workspace.sandbox.places import Surveyor, open_sockets, profile_for
@@ -34,6 +35,7 @@ from buddy.workspace.sandbox.seccomp import attempts, refusals
 from buddy.workspace.sandbox.served import served_ports
 from buddy.workspace.sandbox.status import NO_SANDBOX, SWITCHED_OFF, SandboxStatus
 from buddy.workspace.sandbox.tether import Tether
+from buddy.workspace.sandbox.watch import Watch
 
 SURVEY_LASTS_S = 20.0
 """How old the walk over a big workspace may be that a command is confined by."""
@@ -64,12 +66,13 @@ class Confined:
         tether: Tether,
         number: int,
         inspect: Callable[[], None],
+        stir: Callable[[], None],
         release: Callable[[], None],
     ) -> None:
         self.launch = launch
         self._profile = profile
         self._recorder = recorder
-        self._attempts = Attempts(lambda path: is_reserved(profile, path))
+        self._attempts = Attempts(lambda path: is_reserved(profile, path), stir)
         self._holder = holder
         self._tether = tether
         self._number = number
@@ -123,6 +126,7 @@ class Sandbox:
         rules: Callable[[], SandboxRules],
         *,
         cache: str,
+        records: str,
         resolver: Resolver = system_resolver,
         look: Callable[[], Probed] = probe,
     ) -> None:
@@ -136,9 +140,9 @@ class Sandbox:
         self._server: asyncio.Server | None = None
         self._proxy: SandboxProxy | None = None
         self._recorder: Recorder | None = None
-        self._tether = Tether()
+        self._tether = Tether(records)
         self._surveyors: dict[tuple[str, ...], Surveyor] = {}
-        self._put_back: list[str] = []
+        self._watch = Watch(rules, records, self._tether)
         self._ready: asyncio.Task[SandboxStatus] | None = None
 
     @property
@@ -179,6 +183,7 @@ class Sandbox:
     async def look_around(self, boundary: Boundary) -> None:
         """Walk the workspace where the last walk is too old; call it before `confine`."""
         await self.ready()
+        await self.judge()
         surveyor = self._surveyor(boundary)
         age_s = time.monotonic() - surveyor.walked_at
         if self.status.is_working and (surveyor.took_s <= QUICK_WALK_S or age_s > SURVEY_LASTS_S):
@@ -192,8 +197,12 @@ class Sandbox:
 
     def take_put_back(self) -> tuple[str, ...]:
         """Return what was done about protected names that commands changed, a sentence each, once."""
-        taken, self._put_back = tuple(self._put_back), []
-        return taken
+        return self._watch.take_told()
+
+    async def judge(self) -> None:
+        """Look at what running commands did to protected names: before something runs that may act on it."""
+        if self._watch.is_watching:
+            await asyncio.to_thread(self._watch.judge)
 
     def confine(self, launch: Launch, confinement: Confinement, tag: Tag) -> Confined:
         """Put a command into the sandbox; `tag` is the command's own. Raises `OSError`."""
@@ -206,13 +215,20 @@ class Sandbox:
         }
         wrapped, descriptors = self._wrap(_with_variables(launch, extra), profile)
 
+        watch, watched = self._watch, None
+        with on_failure(_close, descriptors):
+            self._tether.tie(tag.number)  # before the command starts: buddy may be killed at any moment
+            if confinement.kind != "read-only":
+                surveyor, contents = self._surveyor(confinement.boundary), self.status.level == 2
+                watched = watch.begin(confinement.boundary, surveyor, contents=contents)
+
         def release() -> None:
-            for descriptor in descriptors:
-                os.close(descriptor)
+            if watched is not None:
+                watch.end(watched)
+            _close(descriptors)
             if self._proxy is not None:
                 self._proxy.dismiss(tag.text)
 
-        self._tether.tie(tag.number)  # before the command starts: buddy may be killed at any moment
         return Confined(
             wrapped,
             profile,
@@ -220,25 +236,10 @@ class Sandbox:
             holder=holder,
             tether=self._tether,
             number=tag.number,
-            inspect=self._inspection(confinement),
+            inspect=partial(watch.judge, watched) if watched is not None else _nothing,
+            stir=watch.stir if watched is not None else _nothing,
             release=release,
         )
-
-    def _inspection(self, confinement: Confinement) -> Callable[[], None]:
-        """Look at the protected names now; return what looks again and puts back what changed."""
-        if confinement.kind == "read-only":
-            return _nothing
-        boundary, surveyor = confinement.boundary, self._surveyor(confinement.boundary)
-        contents = self.status.level == 2  # where nothing keeps them from being changed
-        guard = Guard(boundary, snapshot(boundary, surveyor.survey, contents=contents))
-        left_before = self._rules().left
-
-        def inspect() -> None:
-            after = snapshot(boundary, surveyor.look(), contents=contents)
-            rules = self._rules()
-            self._put_back += guard.put_back(after, rules.permitted, touch=rules.left == left_before)
-
-        return inspect
 
     def _profile(self, confinement: Confinement) -> SandboxProfile:
         boundary, rules = confinement.boundary, self._rules()
@@ -311,6 +312,11 @@ class Sandbox:
 
 def _nothing() -> None:
     """Do nothing: a command that can change nothing needs no look afterwards."""
+
+
+def _close(descriptors: Sequence[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def _with_variables(launch: Launch, variables: Mapping[str, str]) -> Launch:

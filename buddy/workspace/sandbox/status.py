@@ -16,7 +16,7 @@ _GAPS: dict[Level, tuple[str, ...]] = {
         'an allow rule with sandbox = "off" runs its command outside',
     ),
     2: (
-        "settings of editors, agents and git in the workspace can be changed until a command ends; "
+        "settings of editors, agents and git in the workspace can be changed for about a second; "
         "then that is undone and told",
         "names of other processes are visible",
         "there is no network at all: no server on localhost works, and no host can be allowed",

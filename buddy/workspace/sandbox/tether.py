@@ -28,9 +28,8 @@ for one in $tied; do
     m*) marks="$marks${marks:+|}${one#m}" ;;
   esac
 done
-[ "$marks" ] || exit 0
 seen=' '
-new=1
+new=$marks
 while [ "$new" ]; do
   new=
   for path in $(grep -lsE "^Max realtime timeout +($marks) " /proc/[0-9]*/limits); do
@@ -42,15 +41,19 @@ while [ "$new" ]; do
     new=1
   done
 done
+for one in $tied; do
+  case $one in e*) : > "$1/${one#e}.ended" ;; esac
+done
 """
 """`kill -9 -- -GROUP` would be shorter, and dash refuses it. Processes that were forked while others were
 killed are found by looking again until nobody new is found."""
 
 
 class Tether:
-    """The shell and the pipe to it. It starts with the first command."""
+    """The shell and the pipe to it. It starts with the first command. `records`: the folder of records."""
 
-    def __init__(self) -> None:
+    def __init__(self, records: str) -> None:
+        self._records = records
         self._shell: subprocess.Popen[bytes] | None = None
 
     def tie(self, number: int) -> None:
@@ -58,7 +61,7 @@ class Tether:
         outside of `marked`: the shell itself must not carry the mark."""
         if self._shell is None:
             self._shell = subprocess.Popen(
-                ("/bin/sh", "-c", _SCRIPT),
+                ("/bin/sh", "-c", _SCRIPT, "tether", self._records),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -71,6 +74,14 @@ class Tether:
     def tie_group(self, group: int) -> None:
         """End this process group as well."""
         self._send(f"+ g{group}\n")
+
+    def tie_record(self, name: str) -> None:
+        """Put a file `NAME.ended` beside this record when buddy is gone and so are the commands."""
+        self._send(f"+ e{name}\n")
+
+    def untie_record(self, name: str) -> None:
+        """The record is gone."""
+        self._send(f"- e{name}\n")
 
     def untie(self, number: int, group: int) -> None:
         """The command has ended. `group`: 0 where it never started."""
