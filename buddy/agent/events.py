@@ -124,7 +124,7 @@ class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):
 class ApprovalRequested(msgspec.Struct, frozen=True, tag="approval_requested"):
     """The person is asked about one call. An answer counts only with this id and this digest of what was
     shown. `rule` is what "always" would cover, `session` what "this session" would, in words; "" when nothing
-    can be remembered that long."""
+    can be remembered that long. `number` names the request in this session, in commands too (`/ok 3`)."""
 
     request_id: str
     call: Call
@@ -134,6 +134,7 @@ class ApprovalRequested(msgspec.Struct, frozen=True, tag="approval_requested"):
     rule: str
     digest: str
     session: str = ""
+    number: int = 0
 
 
 class ApprovalResolved(msgspec.Struct, frozen=True, tag="approval_resolved"):

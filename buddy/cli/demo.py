@@ -219,7 +219,9 @@ async def _journey(desk: Desk) -> None:
             if one.task_id == 1 or isinstance(one.event, TurnFinished):
                 shown.event(one.event)
             if isinstance(one.event, ApprovalRequested):
-                _say(f"  approval for task {one.task_id}: {one.event.call.name}; answered: y\n")
+                _say(
+                    f"  request {one.event.number} (task {one.task_id}): {one.event.call.name}; answered: y\n"
+                )
                 board.inbox.answer(one.event.request_id, one.event.digest, "once")
         finished = [one.task_id for one in events if isinstance(one.event, TurnFinished)]
         if 1 in finished and not other:

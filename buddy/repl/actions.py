@@ -186,9 +186,8 @@ class Actions:
                 self._send_line()
 
     def _waiting(self) -> Waiting:
-        desk = self._state.desk
-        asks = any(row.kind == "question" for row in desk.queue)
-        return Waiting(self._state.inbox, desk.numbers, question=asks)
+        asks = any(row.kind == "question" for row in self._state.desk.queue)
+        return Waiting(self._state.inbox, question=asks)
 
     def _doubt(self, line: TypedLine, waiting: Waiting) -> str:
         """Why a line is sent only by a second Enter; "" for most."""
@@ -264,7 +263,7 @@ class Actions:
                 self._act(answer)
             case ApprovalAnswer():
                 self._denied, self._denied_at = row.request_id, now
-                self._stage.hint(f"Esc again denies task {row.task_id}: {visible(row.title)}")
+                self._stage.hint(f"Esc again denies {row.name}: {visible(row.title)}")
             case _:
                 self._stage.hint("Not denied: that request has only just come. Esc twice denies it.")
 

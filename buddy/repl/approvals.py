@@ -14,7 +14,7 @@ bracket pastes are not trusted with it, and a pasted `y` and line feed holds no 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -28,7 +28,7 @@ SEEN_BEFORE_S = 0.3
 HUMAN_S = 0.012
 """Key and Enter within this time came in one piece: a paste through a terminal without paste mode."""
 
-_KEYS: Mapping[str, ApprovalKey] = {"y": "once", "a": "session", "p": "rule", "n": "denied"}
+_KEYS: dict[str, ApprovalKey] = {"y": "once", "a": "session", "p": "rule", "n": "denied"}
 _LETTER = pattern(r"(?P<key>[yapn])(?:\s+(?P<number>\d{1,9}))?")
 _REASONED = pattern(r"n\s+(?:(?P<number>\d{1,9})\s+)?(?P<words>\S.*)")
 _TOGETHER = ("y", "n")
@@ -49,20 +49,14 @@ class TypedLine(msgspec.Struct, frozen=True):
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """Open requests and questions: the requests, the oldest first, their numbers by id, and whether a model's
-    question is open."""
+    """Open requests, the oldest first, and whether a model's question is open."""
 
     rows: Sequence[InboxRow]
-    numbers: Mapping[str, int] = {}
     question: bool = False
-
-    def number_of(self, row: InboxRow) -> int:
-        """The number that a person types for a request."""
-        return self.numbers.get(row.request_id, self.rows.index(row) + 1)
 
     def numbered(self, number: str) -> InboxRow | None:
         """The request of a number."""
-        return next((row for row in self.rows if str(self.number_of(row)) == number), None)
+        return next((row for row in self.rows if str(row.number) == number), None)
 
 
 Refused = Literal["too soon", "pasted", "no rule", "folded", "which"]
@@ -190,10 +184,10 @@ def refusal(why: Refused, line: TypedLine, waiting: Waiting) -> str:
             row = next((row for row in waiting.rows if row.folded), waiting.rows[0])
             return f"Not approved: {counted(row.folded, 'line')} not shown. Ctrl+O shows them, then answer."
         case "which" if waiting.question:
-            number = waiting.number_of(waiting.rows[0])
+            number = waiting.rows[0].number
             return f"A request and a question wait. y {number} or n {number} is about the request."
         case "which":
-            numbers = ", ".join(str(waiting.number_of(row)) for row in waiting.rows)
+            numbers = ", ".join(str(row.number) for row in waiting.rows)
             return f"No request has that number. Waiting: {numbers}"
 
 

@@ -34,6 +34,7 @@ from buddy.repl.shell_lines import run_shell_line
 from buddy.repl.view_state import DeskFacts, QueueRow
 from buddy.safety.policy_table import MODE_WORDS
 from buddy.sessions.journal import NotSavedError
+from buddy.sessions.records import Note
 from buddy.tasks.board import TaskError
 from buddy.tasks.inbox import AnswerRefused
 from buddy.tools.ask_user import Unanswered
@@ -183,7 +184,7 @@ class AtDesk:
         for task in board.tasks.values():
             rows += [QueueRow("steer", task.number, text_of(message)) for message in task.steering]
             rows += [QueueRow("queue", task.number, text_of(message)) for message in task.queued]
-        rows += [QueueRow("note", note.task_number, note.title) for note in board.notes.waiting]
+        rows += [QueueRow("note", note.task_number, _named(note)) for note in board.notes.waiting]
         return DeskFacts(
             focus=board.focus,
             mode=desk.policy.mode,
@@ -193,7 +194,6 @@ class AtDesk:
             names={task.number: task.title for task in board.tasks.values()},
             extra=self._extra(context),
             own=context.own.rows(),
-            numbers={one.event.request_id: one.number for one in board.inbox.waiting()},
             usage=board.task(board.focus).meter.report(),
             untrusted=desk.trust_is_asked(),
             branch=desk.branch.shown,
@@ -265,3 +265,8 @@ def typed_text(intent: Intent) -> str:
             | Rewind()
         ):
             return ""
+
+
+def _named(note: Note) -> str:
+    """A note as the person knows it; a `!` command stands there as it was typed."""
+    return f"task {note.answer_of}'s answer ({note.title})" if note.answer_of else note.title

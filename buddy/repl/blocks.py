@@ -88,11 +88,17 @@ class ApprovalAsked(msgspec.Struct, frozen=True, tag="asked"):
     """A request for approval in full: its preview is printed into the scrollback."""
 
     request_id: str
+    number: int
     task_id: int
     title: str
     risk: RiskName
     reason: str
     preview: Display
+
+
+def request_name(number: int, task_id: int) -> str:
+    """A request's number, which answers it, and that of the task that asks."""
+    return f"request {number} (task {task_id})"
 
 
 class QuestionAsked(msgspec.Struct, frozen=True, tag="question"):

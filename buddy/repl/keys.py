@@ -76,7 +76,7 @@ KEY_HELP: tuple[tuple[str, str], ...] = (
     ("Ctrl+G", "open $EDITOR"),
     ("Shift+Tab", "next permission mode"),
     ("Ctrl+L Ctrl+Z", "repaint, suspend"),
-    ("y a p n", "answer the marked request: once, session, rule, no"),
+    ("y a p n", "answer the marked request: yes, this session, always, no"),
 )
 
 

@@ -49,7 +49,7 @@ text \\    the line goes on after Enter
 text &    new background task
 @3 text   to task 3; @3? asks on the side
 / ! !!    command, shell, private shell
-y a p n   answer the announced request: once, session, rule, no
+y a p n   answer the announced request: yes, this session, always, no
 Ctrl+C    cancel; twice when idle: exit
 Ctrl+D    exit
 /help     lists the commands; /more shows folded output in full"""
@@ -247,9 +247,8 @@ class LineRepl:
         now = self._clock()
         given = text.split("\n")[0] if letters_only(text) else text
         typed = TypedLine(given, pasted, now, now + 1.0)
-        desk = self.state.desk
-        asks = any(row.kind == "question" for row in desk.queue)
-        waiting = Waiting(self.state.inbox, desk.numbers, question=asks)
+        asks = any(row.kind == "question" for row in self.state.desk.queue)
+        waiting = Waiting(self.state.inbox, question=asks)
         doubted, self._doubted = self._doubted, ""
         match answer_of(typed, waiting) or refused(typed, waiting):
             case "too soon" | "pasted" | "no rule" | "folded" | "which" as why:
@@ -333,7 +332,7 @@ def _announced(row: InboxRow) -> str:
     covered = "" if row.rule == row.session else f": {visible(row.session)}"
     session = f", a = this session{covered}" if row.session else ""
     rule = f", p = always: {visible(row.rule)}" if row.rule else ""
-    what = f"task {row.task_id}, {row.risk}: {visible(row.title)}"
-    keys = f"y = once{session}{rule}, n = no (n WORDS says why)"
+    what = f"{row.name}, {row.risk}: {visible(row.title)}"
+    keys = f"y = yes{session}{rule}, n = no (n WORDS says why)"
     other = f"another line goes to task {row.task_id} and withdraws this"
     return f"[waiting for you] {what}\n{keys}; {other}\n"

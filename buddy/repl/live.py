@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from buddy.agent.counting import counted
-from buddy.agent.display import Command, Display
+from buddy.agent.display import Command, Diff, Display
 from buddy.repl import words
 from buddy.repl.arriving import Colour, arriving_lines, arriving_words, uncoloured
 from buddy.repl.blocks import Markdown
@@ -27,7 +27,6 @@ from buddy.repl.view_state import (
     Calling,
     InboxRow,
     Loading,
-    QueueRow,
     Retrying,
     TaskView,
     ThinkingPhase,
@@ -49,6 +48,7 @@ RENDERED_CHARS = 4000
 """More text of a single open block is shown plain: parsing it 30 times a second would cost too much."""
 PLAIN_CHARS = 4096
 """Of such a block at least so much of the end is shown, and at most twice as much is wrapped."""
+DROPS_NOTE = " (Backspace drops it)"
 
 Prose = Callable[[Markdown, int], list[Line]]
 """Markdown that is still being written, as lines of a width."""
@@ -232,8 +232,8 @@ def inbox_lines(state: ViewState, now: float, columns: int, look: Look, room: in
         return []
     marked = _marked(state, now, width, look)
     lines: list[Line] = next(form for form in marked if len(form) <= room)
-    for index, row in enumerate(state.inbox[1 : QUEUE_ROWS + 1], start=1):
-        head = _head(state, row, index, now, look, width)
+    for row in state.inbox[1 : QUEUE_ROWS + 1]:
+        head = _head(row, now, look, width, is_marked=False)
         lines = [*lines, fit_line(head, width, look.glyphs.ellipsis)]
     missing = len(state.inbox) - QUEUE_ROWS - 1
     if missing > 0:
@@ -244,16 +244,15 @@ def inbox_lines(state: ViewState, now: float, columns: int, look: Look, room: in
 def _marked(state: ViewState, now: float, width: int, look: Look) -> Iterator[list[Line]]:
     """The forms of the marked row, the longest first; the last one is a single line."""
     row, ellipsis = state.inbox[0], look.glyphs.ellipsis
-    head = _head(state, row, 0, now, look, width)
+    head = _head(row, now, look, width, is_marked=True)
     title = wrap(head, width)
     if len(title) > APPROVAL_LINES:
         missing = counted(len(title) - APPROVAL_LINES + 1, "more line")
         title = [*title[: APPROVAL_LINES - 1], [("warning", f"  {missing} above in the scrollback")]]
-    reason = [fit_line([("muted", "  " + visible(row.reason))], width, ellipsis)] if row.reason else []
     choices = _choices(state, row, brief=False)
-    yield [*title, *reason, *_answer_rows(choices, width, look)]
+    yield [*title, *_answer_rows(choices, width, look, _question_about(row.preview))]
     brief = _answer_rows(_choices(state, row, brief=True), width, look)
-    yield [*title, *reason, *brief]
+    yield [*title, *brief]
     first = fit_line(head, width, ellipsis)
     above: Line = fit_line([("muted", "  scroll up: all of it stands there")], width, ellipsis)
     yield [first, above, *brief]
@@ -263,19 +262,15 @@ def _marked(state: ViewState, now: float, width: int, look: Look) -> Iterator[li
     yield [fit_line([*sign, ("", visible(row.title))], width, ellipsis)]
 
 
-def _head(state: ViewState, row: InboxRow, index: int, now: float, look: Look, width: int) -> Line:
-    """A request's number, its task where there are several, and what it wants."""
-    marked = index == 0
-    number = state.desk.numbers.get(row.request_id, index + 1)
-    is_named = len(state.tasks) > 1 or row.task_id != state.focus
+def _head(row: InboxRow, now: float, look: Look, width: int, *, is_marked: bool) -> Line:
+    """A request's number, its task, and what it wants."""
     shown = visible(row.title)
     size = len(row.preview.command) if isinstance(row.preview, Command) else len(row.title)
     length = f" [{size:,} characters]" if size > width else ""
     return [
-        ("marked" if marked else "muted", f"{look.glyphs.marked if marked else ' '} {number} "),
-        ("", f"task {row.task_id} " if is_named else ""),
+        ("marked" if is_marked else "muted", f"{look.glyphs.marked if is_marked else ' '} {row.name} "),
         (f"risk.{row.risk}", row.risk),
-        ("bold" if marked else "", f" {shown}"),
+        ("bold" if is_marked else "", f" {shown}"),
         *_last_line(row.preview, look),
         ("muted", f"{length} {look.glyphs.dot} {words.elapsed(now - row.since)}"),
     ]
@@ -298,14 +293,27 @@ def _last_line(preview: Display, look: Look) -> Line:
     ]
 
 
-def _answer_rows(choices: Sequence[tuple[str, str]], width: int, look: Look) -> list[Line]:
-    """Return the lines with the keys that answer the row; a key and its meaning stay on one line."""
-    lines: list[Line] = [[]]
-    for key, meaning in choices:
+def _question_about(preview: Display) -> str:
+    """The question that a yes answers."""
+    match preview:
+        case Diff(files=files):
+            return "apply this edit?" if len(files) == 1 else "apply these edits?"
+        case Command():
+            return "run this?"
+        case _:
+            return "allow this?"
+
+
+def _answer_rows(
+    choices: Sequence[tuple[str, str]], width: int, look: Look, question: str = ""
+) -> list[Line]:
+    """Return the question and the keys that answer it; a key and its meaning stay on one line."""
+    lines: list[Line] = [[("", f"  {question}")] if question else []]
+    for at, (key, meaning) in enumerate(choices):
         choice: Line = [("key", key), ("muted", f" {meaning}")]
         if lines[-1] and line_cells([*lines[-1], *choice]) + 3 > width:
             lines.append([])
-        lines[-1] += [("muted", f" {look.glyphs.dot} " if lines[-1] else "  "), *choice]
+        lines[-1] += [("muted", f" {look.glyphs.dot} " if at and lines[-1] else "  "), *choice]
     return [part for line in lines for part in wrap(line, width)]
 
 
@@ -313,11 +321,11 @@ def _choices(state: ViewState, row: InboxRow, *, brief: bool) -> list[tuple[str,
     """The keys that answer the marked request, and what each does. While a question is open as well, a letter
     needs the request's number."""
     asks = any(one.kind == "question" for one in state.desk.queue)
-    number = f" {state.desk.numbers.get(row.request_id, 1)}" if asks else ""
+    number = f" {row.number}" if asks else ""
     no = (f"n{number}", "no" if brief else f"no (n{number} WORDS says why)")
     if row.folded:
         return [("Ctrl+O", f"shows {counted(row.folded, 'more line')}, then y"), no]
-    choices = [(f"y{number}", "once")]
+    choices = [(f"y{number}", "yes")]
     if row.session:
         covered = "" if row.rule == row.session else f": {visible(row.session)}"
         choices.append((f"a{number}", "session" if brief else f"this session{covered}"))
@@ -330,27 +338,30 @@ def _choices(state: ViewState, row: InboxRow, *, brief: bool) -> list[tuple[str,
 
 
 def queue_lines(state: ViewState, columns: int, look: Look) -> list[Line]:
-    """Questions that wait for an answer, and text that waits to be sent."""
+    """Questions that wait for an answer, and what waits to be sent."""
     width = max(columns - 1, 10)
     rows = state.desk.queue
+    notes = [row for row in rows if row.kind == "note"]
     lines: list[Line] = []
     for row in rows[:QUEUE_ROWS]:
         if row.kind == "question":
-            lines.append(_question(row, width, look))
+            text, _, how = one_line(row.text, 300).rpartition(" (/answer ")
+            asks: Line = [("marked", "? "), ("", f"task {row.task_id} "), ("bold", text)]
+            lines.append(_ended(asks, f" (/answer {how}", width, look))
             continue
-        kind = {"steer": "next", "queue": "queued", "note": "note"}[row.kind]
         where = f" @{row.task_id}" if row.task_id != state.focus else ""
-        line: Line = [("muted", f"{look.glyphs.arrow} {kind}{where}: "), ("", one_line(row.text, 300))]
-        lines.append(fit_line(line, width, look.glyphs.ellipsis))
+        kind = {"steer": f"next{where}", "queue": f"queued{where}", "note": "goes with your next prompt"}
+        line: Line = [
+            ("muted", f"{look.glyphs.arrow} {kind[row.kind]}: "),
+            ("", one_line(row.text, 300)),
+        ]
+        lines.append(_ended(line, DROPS_NOTE if notes and row is notes[-1] else "", width, look))
     if len(rows) > QUEUE_ROWS:
         lines.append([("muted", f"  and {len(rows) - QUEUE_ROWS} more")])
     return lines
 
 
-def _question(row: QueueRow, width: int, look: Look) -> Line:
-    """A question names its task; how it is answered stays readable however long it is."""
-    text, _, how = one_line(row.text, 300).rpartition(" (/answer ")
-    how = f" (/answer {how}"
-    head: Line = [("marked", "? "), ("", f"task {row.task_id} "), ("bold", text)]
-    shown = fit_line(head, max(width - cells(how), 10), look.glyphs.ellipsis)
-    return fit_line([*shown, ("muted", how)], width, look.glyphs.ellipsis)
+def _ended(line: Line, end: str, width: int, look: Look) -> Line:
+    """Fit a line whose end stays readable however long the rest is."""
+    shown = fit_line(line, max(width - cells(end), 10), look.glyphs.ellipsis)
+    return fit_line([*shown, ("muted", end)], width, look.glyphs.ellipsis)

@@ -32,6 +32,7 @@ from buddy.repl.blocks import (
     TurnSummary,
     UserPrompt,
     Welcome,
+    request_name,
 )
 from buddy.repl.canvas import Canvas, Row
 from buddy.repl.displays import (
@@ -223,7 +224,7 @@ class Painter:
 
     def _asked(self, block: ApprovalAsked, width: int, *, fold: bool) -> list[Row]:
         head: Line = [
-            ("marked", f"{self.look.glyphs.marked} approval for task {block.task_id} "),
+            ("marked", f"{request_name(block.number, block.task_id)} "),
             (f"risk.{block.risk}", block.risk),
             ("", " " + visible(block.title)),
         ]

@@ -347,6 +347,7 @@ def _asked(state: ViewState, task: TaskView, event: ev.ApprovalRequested, at: fl
     state.inbox.append(
         InboxRow(
             request_id=event.request_id,
+            number=event.number,
             digest=event.digest,
             task_id=task.task_id,
             call=event.call,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -11,7 +10,7 @@ import msgspec
 from buddy.agent.display import Display
 from buddy.agent.events import RiskName, TokenUsage
 from buddy.agent.messages import Call
-from buddy.repl.blocks import ApprovalAsked, Block, Foldable, ToolCall
+from buddy.repl.blocks import ApprovalAsked, Block, Foldable, ToolCall, request_name
 from buddy.repl.markdown import MarkdownStream
 from buddy.tools.arguments_so_far import ArgumentsSoFar
 from buddy.workspace.sandbox.status import NO_SANDBOX, SandboxStatus
@@ -41,11 +40,11 @@ class OwnRow(msgspec.Struct, frozen=True):
 class DeskFacts(msgspec.Struct, frozen=True):
     """Facts for the screen that do not arrive as events. `focus` is the foreground task; `names` are the
     titles of tasks; `extra` are further words for the footer (a budget, a warning); `own` is the work the
-    user started beside the tasks; `numbers` are the numbers of requests for approval, by their ids; `usage`
-    is the usage of the foreground task, including earlier runs of the program; `untrusted`: the question
-    whether this folder is trusted is open; `coming`: a turn of the foreground task runs or is on its way,
-    though no event may have reported it yet; `branch` is the workspace's, with a star where files are
-    changed; `enter_queues`: by setting, text for a running task waits for the end of its turn."""
+    user started beside the tasks; `usage` is the usage of the foreground task, including earlier runs of the
+    program; `untrusted`: the question whether this folder is trusted is open; `coming`: a turn of the
+    foreground task runs or is on its way, though no event may have reported it yet; `branch` is the
+    workspace's, with a star where files are changed; `enter_queues`: by setting, text for a running task
+    waits for the end of its turn."""
 
     focus: int
     mode: str
@@ -55,7 +54,6 @@ class DeskFacts(msgspec.Struct, frozen=True):
     names: dict[int, str]
     extra: tuple[str, ...] = ()
     own: tuple[OwnRow, ...] = ()
-    numbers: Mapping[str, int] = {}
     usage: TokenUsage | None = None
     untrusted: bool = False
     coming: bool = False
@@ -171,6 +169,7 @@ class InboxRow(msgspec.Struct):
     first was there as the marked row; None while it was not. `folded`: lines of it that were not printed."""
 
     request_id: str
+    number: int
     digest: str
     task_id: int
     call: Call
@@ -185,9 +184,16 @@ class InboxRow(msgspec.Struct):
     session: str = ""
     folded: int = 0
 
+    @property
+    def name(self) -> str:
+        """The request as people read it: `/ok` takes its number, `@` that of its task."""
+        return request_name(self.number, self.task_id)
+
     def block(self) -> ApprovalAsked:
         """Return the block that is printed about the request."""
-        return ApprovalAsked(self.request_id, self.task_id, self.title, self.risk, self.reason, self.preview)
+        return ApprovalAsked(
+            self.request_id, self.number, self.task_id, self.title, self.risk, self.reason, self.preview
+        )
 
     def shown_in_full(self) -> None:
         """All of it is being printed: it counts as seen from when that is on the screen."""

@@ -20,15 +20,18 @@ from buddy.safety.rules import Rule
 
 
 class OpenRequest(msgspec.Struct, frozen=True):
-    """A question that waits. `number` is what the person types (`/ok 3`); `since` is seconds on the board's
-    clock."""
+    """A question that waits. `since` is seconds on the board's clock."""
 
-    number: int
     task_id: int
     since: float
     event: ApprovalRequested
     facts: Facts
     verdict: Verdict
+
+    @property
+    def number(self) -> int:
+        """The number that a person types for it (`/ok 3`)."""
+        return self.event.number
 
 
 class AnswerRefused(Exception):
@@ -71,7 +74,8 @@ class Inbox:
     async def ask(self, task_id: int, event: ApprovalRequested, facts: Facts, verdict: Verdict) -> Decision:
         """Put a question and wait for its answer. Cancelling withdraws it."""
         self._count += 1
-        request = OpenRequest(self._count, task_id, self._now(), event, facts, verdict)
+        event = msgspec.structs.replace(event, number=self._count)
+        request = OpenRequest(task_id, self._now(), event, facts, verdict)
         await self._record(task_id, event)
         self._futures[event.request_id] = asyncio.get_running_loop().create_future()
         self._open[event.request_id] = request

@@ -69,7 +69,7 @@ def desk_of(folder: Path, server: FakeLLM) -> Desk:
 
 async def allowed(terminal: Terminal) -> None:
     """Even with all permissions it is asked about."""
-    await terminal.shows("it starts itself without end", "y once")
+    await terminal.shows("it starts itself without end", "y yes")
     await asyncio.sleep(SEEN_S)
     await terminal.line("y")
 

@@ -58,19 +58,19 @@ async def test_SEC_038_an_answer_begun_for_a_request_that_went_away_does_not_ans
             await terminal.shows("sandbox")
             for number, name in ((2, "first"), (3, "second")):
                 await terminal.line(f"make {name} &")
-                await terminal.shows(f"task {number} high run_shell touch {name}")
+                await terminal.shows(f"(task {number}) high run_shell touch {name}")
             await terminal.line("/timeout 2 7s")
             await terminal.until(lambda: terminal.input_line() == "", "sent")
             await asyncio.sleep(SEEN_S)
             await terminal.type("y")
             await terminal.until(lambda: terminal.input_line() == "y", "typed")
-            await terminal.shows("▸ 1 task 2 high run_shell touch first")
+            await terminal.shows("▸ request 1 (task 2) high run_shell touch first")
             await terminal.shows("withdrawn (the task ended): run_shell touch first")
-            await terminal.shows("▸ 2 task 3 high run_shell touch second")
+            await terminal.shows("▸ request 2 (task 3) high run_shell touch second")
             await asyncio.sleep(SEEN_S)
             await enter(terminal)
             await terminal.shows(TOO_SOON)
-            await terminal.shows("1 approval waiting", "▸ 2 task 3 high run_shell touch second")
+            await terminal.shows("1 approval waiting", "▸ request 2 (task 3) high run_shell touch second")
             await answered_anew(terminal, "y")
             await terminal.has_shown("task 3 make second: done")
         assert not (desk.repo / "first").exists()
@@ -101,10 +101,10 @@ async def test_SEC_039_a_key_that_comes_right_after_the_request_does_not_answer_
                 if not file.exists():
                     break
                 assert took_s > GUARD_S, "from before it was asked until after the key was there"
-                await terminal.shows_not("y once")
+                await terminal.shows_not("y yes")
             else:
                 return  # this machine is too slow to type so soon
-            assert said(terminal, "y once")
+            assert said(terminal, "y yes")
             await answered_anew(terminal, "y")
             await terminal.until(file.exists, "the command ran")
 
@@ -121,8 +121,8 @@ async def test_SEC_039_a_letter_that_was_there_before_the_request_does_not_answe
             await terminal.line("make file")
             await terminal.type("y")
             await terminal.until(lambda: terminal.input_line() == "y", "typed")
-            assert "y once" not in "\n".join(terminal.rows())
-            await terminal.shows("high run_shell touch file", "y once")
+            assert "y yes" not in "\n".join(terminal.rows())
+            await terminal.shows("high run_shell touch file", "y yes")
             await asyncio.sleep(SEEN_S)
             await enter(terminal)
             await terminal.shows(TOO_SOON)

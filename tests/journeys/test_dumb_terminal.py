@@ -55,7 +55,7 @@ async def test_a_sitting_on_a_dumb_terminal_reads_as_one_text(tmp_path: Path) ->
             await said(
                 terminal,
                 "push it\n",
-                "[waiting for you] task 1, high: run_shell touch x",
+                "[waiting for you] request 1 (task 1), high: run_shell touch x",
                 "withdraws this\n> ",
             )
             await asyncio.sleep(0.4)
@@ -75,7 +75,7 @@ async def test_a_sitting_on_a_dumb_terminal_reads_as_one_text(tmp_path: Path) ->
             assert text.startswith("buddy ")
             assert "\n> a short one\nThat was short.\n\ndone - " in text
             assert "> push it\nThere is no sandbox here: " in text
-            assert "\n! approval for task 1 high run_shell touch x\n" in text
+            assert "\nrequest 1 (task 1) high run_shell touch x\n" in text
             assert "> y\n! approved once: run_shell touch x\n" in text
             assert "\n> \n> " not in text, "a prompt that nobody answered stands there twice"
             assert text.rstrip("\n").split("\n")[-1].startswith("resume with: buddy resume ")

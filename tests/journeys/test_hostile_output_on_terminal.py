@@ -184,7 +184,7 @@ async def test_SEC_085_title_and_notification_hold_short_plain_text_alone(tmp_pa
             terminal.keys(f"\x1b[200~{hostile}\x1b[201~")
             await terminal.until(lambda: "long" in terminal.input_line(), "pasted")
             await terminal.line("")
-            await terminal.shows("y once")
+            await terminal.shows("y yes")
             await terminal.until(lambda: b"\x1b]9;buddy" in terminal.output, "a notification")
             texts = re.findall(rb"\x1b\](?:[029]|777|99);(.*?)(?:\x07|\x1b\\)", terminal.output, re.DOTALL)
             assert any(b"task 1 asks" in text for text in texts)

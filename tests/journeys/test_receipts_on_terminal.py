@@ -35,8 +35,12 @@ async def test_E10_a_task_ends_with_a_receipt_that_a_resume_shows_again(tmp_path
         desk.files(main__py="print(1)\n")
         async with on_terminal(desk) as terminal:
             await terminal.line("print 2")
-            for title in ("edit_file main.py", "run_shell python3 main.py"):
-                await terminal.shows("approval for task 1 ", title)
+            previews = {
+                "edit_file main.py": "│ edit main.py",
+                "run_shell python3 main.py": "│ python3 main.py",
+            }
+            for title, preview in previews.items():
+                await terminal.shows(preview)
                 await asyncio.sleep(SEEN_S)
                 await terminal.line("y")
                 await terminal.has_shown(f"approved once: {title}")

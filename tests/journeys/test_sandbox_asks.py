@@ -50,7 +50,7 @@ async def test_a_blocked_folder_is_opened_by_one_answer(folder: Path) -> None:
 
 def requests(terminal: Terminal) -> list[str]:
     """The headings of the questions so far."""
-    return [row for row in terminal.everything() if "approval for task" in row]
+    return [row for row in terminal.everything() if row.startswith("request ")]
 
 
 def ended(terminal: Terminal) -> bool:

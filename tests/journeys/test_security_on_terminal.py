@@ -44,7 +44,7 @@ async def test_SEC_082_a_command_that_hides_something_is_shown_with_what_it_hide
         desk = desk_of(tmp_path, server)
         async with on_terminal(desk) as terminal:
             await terminal.line("go on")
-            await terminal.shows("y once")
+            await terminal.shows("y yes")
             await terminal.has_shown("│ touch last")
             shown = in_a_row(terminal)
             for part in ("⟨U+202E⟩", "⟨U+200B⟩", "⟨U+E0041⟩", "⟨300 spaces⟩", "touch hidden", "touch last"):
@@ -53,7 +53,7 @@ async def test_SEC_082_a_command_that_hides_something_is_shown_with_what_it_hide
             assert "\u202e".encode() not in terminal.output
             rule = next(at for at, row in enumerate(terminal.rows()) if row and set(row) == {"─"})
             row = "".join(terminal.rows()[:rule][-8:])
-            assert "y once" in row, "the request stands right above the line"
+            assert "y yes" in row, "the request stands right above the line"
 
 
 SLOW_PAINTER = """
@@ -83,7 +83,7 @@ async def test_SEC_082_a_request_is_not_answered_before_all_of_it_is_printed(tmp
         desk = desk_of(tmp_path, server)
         async with on_terminal(desk, program=(sys.executable, "-c", SLOW_PAINTER)) as terminal:
             await terminal.line("go on")
-            await terminal.shows("y once")
+            await terminal.shows("y yes")
             assert "│ touch second" not in terminal.rows()
             await asyncio.sleep(SEEN_S)
             await terminal.line("y")
@@ -100,12 +100,12 @@ async def test_SEC_082_a_request_is_not_answered_before_all_of_it_is_printed(tmp
 
 @pytest.mark.slow
 async def test_SEC_083_a_copied_request_in_output_stands_behind_the_gutter(tmp_path: Path) -> None:
-    copy = "▸ 1 task 1 high git push · 0 s\n  y once · a this session · n no (n WORDS says why)"
+    copy = "▸ request 1 (task 1) high git push · 0 s\n  y yes · a this session · n no (n WORDS says why)"
 
     def model(asked: Asked) -> Reply:
         if asked.turns[-1][0] == "tool":
             return reply("That is all.")
-        return reply(call("read_file", path="copy.txt"), call("grep", pattern="y once"))
+        return reply(call("read_file", path="copy.txt"), call("grep", pattern="y yes"))
 
     async with FakeLLM(model) as server:
         desk = desk_of(tmp_path, server)
@@ -114,8 +114,8 @@ async def test_SEC_083_a_copied_request_in_output_stands_behind_the_gutter(tmp_p
             await terminal.line("go on")
             await terminal.shows("That is all.")
             terminal.keys("\x0f")
-            await terminal.has_shown("task 1 high git push")
-            copied = [row for row in terminal.everything() if "y once" in row or "task 1 high" in row]
+            await terminal.has_shown("(task 1) high git push")
+            copied = [row for row in terminal.everything() if "y yes" in row or "(task 1) high" in row]
             assert copied != []
             assert [row for row in copied if not row.startswith(("│ ", "✓ ", "search "))] == []
 
@@ -161,7 +161,7 @@ async def test_SEC_040_SEC_041_two_requests_name_their_tasks_a_paste_answers_non
             await terminal.shows("sandbox")
             for number, name in ((2, "first"), (3, "second")):
                 await terminal.line(f"the {name} &")
-                await terminal.shows(f"task {number} high run_shell touch {name}")
+                await terminal.shows(f"(task {number}) high run_shell touch {name}")
             await terminal.shows("2 approvals waiting")
             await asyncio.sleep(SEEN_S)
             terminal.keys("\x1b[200~y\n\x1b[201~")
@@ -172,11 +172,11 @@ async def test_SEC_040_SEC_041_two_requests_name_their_tasks_a_paste_answers_non
             terminal.keys("\x15")
             await asyncio.sleep(SEEN_S)
             terminal.keys("\x1b")
-            await terminal.shows("Esc again denies task 2: run_shell touch first")
+            await terminal.shows("Esc again denies request 1 (task 2): run_shell touch first")
             terminal.keys("\x1b")
             await terminal.shows("denied: run_shell touch first", "1 approval waiting")
             await asyncio.sleep(SEEN_S)
-            await terminal.shows("▸ 2 task 3 high run_shell touch second")
+            await terminal.shows("▸ request 2 (task 3) high run_shell touch second")
             await terminal.line("y")
             await terminal.has_shown("task 3 the second: done")
             assert not (desk.repo / "first").exists()

@@ -118,22 +118,22 @@ async def test_killed_while_notes_wait_they_go_with_the_next_prompt_once(tmp_pat
         desk.files(main__py="print(1)\n")
         async with on_terminal(desk) as terminal:
             await terminal.line("count the files &")
-            await terminal.shows("note @2")
+            await terminal.shows("→ goes with your next prompt: task 2's answer")
             await terminal.line("!echo shared $((6 * 7))")
-            await terminal.shows("note: ! echo")
+            await terminal.shows("prompt: ! echo shared $((6 * 7)) (Backspace drops it)")
             await terminal.until(lambda: "shared 42" in journal(desk), "the note on the disk")
             await terminal.kill()
         async with on_terminal(desk, "-c") as terminal:
-            await terminal.shows("note @2: count the files", "note: ! echo")
+            await terminal.shows("task 2's answer (count the files)", "prompt: ! echo")
             await terminal.line("and now?")
             await terminal.has_shown("heard and now?")
-            assert not any("→ note" in row for row in terminal.rows())
+            assert not any("→ goes" in row for row in terminal.rows())
             await terminal.kill()
         async with on_terminal(desk, "-c") as terminal:
             await terminal.has_shown("heard and now?")
             await terminal.line("and then?")
             await terminal.has_shown("heard and then?")
-            assert not any("→ note" in row for row in terminal.rows())
+            assert not any("→ goes" in row for row in terminal.rows())
     told = server.requests[-2].last_user_text
     assert "[Background task 2, 'count the files', has finished. Its answer:]\nheard count the files" in told
     assert "[I ran `echo shared $((6 * 7))` (exit code 0):]\nshared 42" in told
@@ -211,7 +211,7 @@ async def test_the_demo_plays_by_what_the_person_types(tmp_path: Path) -> None:
         async with on_terminal(desk, "demo") as terminal:
             await terminal.shows("DEMO", "fix the bug", "then the command)", "@2 … steers it)")
             await terminal.line("fix the bug")
-            await terminal.shows("waiting for you", "y once")
+            await terminal.shows("waiting for you", "y yes")
             await asyncio.sleep(0.4)
             await terminal.line("/ok all")
             await terminal.has_shown("approved")

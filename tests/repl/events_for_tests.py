@@ -61,6 +61,7 @@ class Tape:
                 "git push *",
                 "d" + request_id,
                 "git push *",
+                int(request_id[1:] or 1),
             )
         )
 

@@ -81,7 +81,7 @@ async def test_a_request_is_notified_once_and_only_while_nobody_types() -> None:
         stage.type("thinking about it")
         await stage.shows("thinking about it")
         stage.send(tape.turn(), tape.tool(title="git push\x1b]0;x\x07"), tape.asked())
-        await stage.shows("y once")
+        await stage.shows("y yes")
         assert sent(stage) == []
         assert b"".join(stage.terminal.written).count(b"\x07") == 1
         clock.ahead = AWAY_S + 1
@@ -118,6 +118,6 @@ async def test_nothing_is_sent_where_it_is_off() -> None:
     async with running_repl() as stage:
         tape = Tape(at=None)
         stage.send(tape.turn(), tape.tool(), tape.asked())
-        await stage.shows("y once")
+        await stage.shows("y yes")
         assert sent(stage) == []
         assert b"\x07" not in b"".join(stage.terminal.written)

@@ -93,8 +93,7 @@ async def test_ok_and_no_answer_by_number_with_words_and_for_a_time(tmp_path: Pa
                     name in one.event.call.arguments for one in desk.context.board.inbox.waiting()
                 )
             )
-        rows = desk.front.controller.facts().numbers
-        assert sorted(rows.values()) == [1, 2, 3]
+        assert [one.number for one in desk.context.board.inbox.waiting()] == [1, 2, 3]
         await desk.said("/ok 9", "No request has the number 9. Waiting: 1, 2, 3.")
         await desk.said("/no 2 use another name", "denied")
         await desk.said("/ok 3", "approved once")

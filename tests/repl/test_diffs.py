@@ -127,14 +127,14 @@ def test_a_line_that_is_none_of_a_diff_is_shown(odd: str) -> None:
 def test_every_line_of_a_change_that_is_approved_is_shown() -> None:
     body = "@@ -1,40 +1,40 @@\n" + "".join(f"{sign}line {n}\n" for n in range(20) for sign in " -+")
     preview = Diff((FileDiff("a.py", "update", body, 20, 20),))
-    asked = ApprovalAsked("q", 1, "edit", "medium", "why", preview)
+    asked = ApprovalAsked("q", 1, 1, "edit", "medium", "why", preview)
     text = Painter(PLAIN).ansi(Expanded(asked), 60)
     assert all(text.count(f"line {n}\n") == 3 for n in range(20))
 
 
 def test_blank_lines_keep_the_numbers_of_a_change_that_is_approved() -> None:
     preview = Diff((FileDiff("a.py", "update", "@@ -1,4 +1,5 @@\n a\n \n \n \n+b\u200b\n", 1, 0),))
-    lines = Painter(PLAIN).ansi(ApprovalAsked("q", 1, "edit", "medium", "why", preview), 60).split("\n")
+    lines = Painter(PLAIN).ansi(ApprovalAsked("q", 1, 1, "edit", "medium", "why", preview), 60).split("\n")
     assert lines[-3:-1] == ["│ 4", "│ 5 +b⟨U+200B⟩"]
 
 

@@ -61,8 +61,8 @@ async def journey(stage: Stage) -> None:
     stage.send(front.asked("q1", "c4"))
     stage.type("meanwhile I type")
     await stage.shows("❯ meanwhile I type")
-    await stage.shows("approval for task 1")
-    await stage.shows("y once")
+    await stage.shows("│ git push")
+    await stage.shows("y yes")
 
 
 async def test_the_journey_on_a_screen() -> None:

@@ -47,7 +47,7 @@ async def asking_turn(stage: Stage) -> None:
     """A turn that waits for the person's answer."""
     tape = await running_turn(stage)
     stage.send(tape.tool(), tape.asked())
-    await stage.shows("y once")
+    await stage.shows("y yes")
     await stage.seen()
 
 
@@ -197,10 +197,10 @@ async def test_keys_that_are_intents() -> None:
 async def test_backspace_on_an_empty_line_drops_the_note() -> None:
     async with running_repl() as stage:
         stage.facts = DeskFacts(
-            1, "ask", "", NO_SANDBOX, (QueueRow("note", 2, "task 2 is done"),), {1: "", 2: ""}
+            1, "ask", "", NO_SANDBOX, (QueueRow("note", 2, "task 2's answer"),), {1: "", 2: ""}
         )
         stage.repl.screen.touch()
-        await stage.shows("note @2: task 2 is done")
+        await stage.shows("goes with your next prompt: task 2'… (Backspace drops it)")
         stage.type("\x7f")
         await stage.until(lambda: stage.intents == [DropNote()])
 
@@ -305,7 +305,7 @@ async def test_a_request_never_takes_a_key_from_the_line() -> None:
         stage.type("half a sen")
         await stage.shows("half a sen")
         stage.send(tape.tool(), tape.asked())
-        await stage.shows("y once")
+        await stage.shows("y yes")
         stage.type("tence y")
         await stage.shows("❯ half a sentence y")
         stage.type("\r")

@@ -131,14 +131,14 @@ async def test_a_request_of_any_task_is_announced_in_full_and_a_letter_answers_i
         call = Call("c2", "edit_file", "{}")
         pipes.queue.put_nowait([two.turn("two"), two.tool("c2", "edit_file a.py")])
         pipes.queue.put_nowait(
-            [two.event(ApprovalRequested("q2", call, "medium", "it edits", diff, "", "d2", "edits"))]
+            [two.event(ApprovalRequested("q2", call, "medium", "it edits", diff, "", "d2", "edits", 2))]
         )
         pipes.queue.put_nowait([three.turn("three"), three.tool("c3", "rm x"), three.asked("q3", "c3")])
         await pipes.until(lambda: pipes.text.endswith(b"| git push\n> "))
         assert pipes.text.count(b"+line") == 90, "nothing of a request is folded: no key unfolds it here"
         assert (
-            b"[waiting for you] task 2, medium: edit_file a.py\ny = once, a = this session: edits, n"
-            in pipes.text
+            b"[waiting for you] request 2 (task 2), medium: edit_file a.py\n"
+            b"y = yes, a = this session: edits, n" in pipes.text
         )
         os.write(pipes.to_us, b"y\n")
         await pipes.until(lambda: b"Not answered" in pipes.text)
@@ -149,8 +149,8 @@ async def test_a_request_of_any_task_is_announced_in_full_and_a_letter_answers_i
         await pipes.until(lambda: pipes.text.endswith(b"withdraws this\n> "))
         last = pipes.text.decode().rsplit("[waiting for you]", 1)[1]
         assert last == (
-            " task 3, high: rm x\n"
-            "y = once, a = this session, p = always: git push *, n = no (n WORDS says why); "
+            " request 3 (task 3), high: rm x\n"
+            "y = yes, a = this session, p = always: git push *, n = no (n WORDS says why); "
             "another line goes to task 3 and withdraws this\n> "
         )
 

@@ -158,7 +158,7 @@ def test_no_line_is_wider_than_the_terminal_less_one() -> None:
         Markdown("", fence=Fence("python", f"s = '{wide}'", "", "whole")),
         call(Command("x", wide, 0, "", 1.0), title=wide),
         UserPrompt(wide, "steer", 0, 3),
-        ApprovalAsked("q", 1, wide, "high", wide, Command(wide, "", None, "", 0)),
+        ApprovalAsked("q", 1, 1, wide, "high", wide, Command(wide, "", None, "", 0)),
         NoteBlock("info", wide),
         TableBlock(tuple("abcdefghij"), (tuple([wide] * 10),)),
     ]
@@ -187,7 +187,7 @@ HOSTILE = "a\x1b]52;c;aGk=\x07b\x1b[2Jc\x9b31md\u202ee\u200bf\U000e0041g\x00h"
         call(Picture(HOSTILE, HOSTILE)),
         UserPrompt(HOSTILE, "prompt", 0, 0),
         Thought(HOSTILE, 1.0),
-        ApprovalAsked("q", 1, HOSTILE, "high", HOSTILE, Plain(HOSTILE, HOSTILE)),
+        ApprovalAsked("q", 1, 1, HOSTILE, "high", HOSTILE, Plain(HOSTILE, HOSTILE)),
         ApprovalAnswered(HOSTILE, 1, "rule", HOSTILE),
         NoteBlock("error", HOSTILE),
         TurnSummary("failed", HOSTILE, 1, 1, 1.0, 1, 1, HOSTILE),
@@ -229,7 +229,7 @@ def test_text_that_is_laid_out_with_blanks_goes_on_below_its_first_word() -> Non
 
 def test_SEC_082_an_approval_shows_what_would_not_be_seen() -> None:
     command = "rm \u202e\u200b\U000e0041" + " " * 300 + "x" + "\n" * 50 + "y"
-    block = ApprovalAsked("q", 1, "run_shell", "high", "because", Command(command, "", None, "", 0))
+    block = ApprovalAsked("q", 1, 1, "run_shell", "high", "because", Command(command, "", None, "", 0))
     text = "\n".join(drawn(block, 70))
     assert all(
         part in text for part in ("⟨U+202E⟩", "⟨U+200B⟩", "⟨U+E0041⟩", "⟨300 spaces⟩", "⟨49 blank lines⟩")
@@ -238,7 +238,7 @@ def test_SEC_082_an_approval_shows_what_would_not_be_seen() -> None:
 
 def test_an_approval_shows_what_a_command_would_delete_below_it() -> None:
     shown = Command("rm -rf build", "deletes 214 files under build/, 3 not in git", None, "", 0)
-    assert drawn(ApprovalAsked("q", 1, "run_shell", "high", "why", shown))[-2:] == [
+    assert drawn(ApprovalAsked("q", 1, 1, "run_shell", "high", "why", shown))[-2:] == [
         "│ rm -rf build",
         "│ deletes 214 files under build/, 3 not in git",
     ]
@@ -246,16 +246,16 @@ def test_an_approval_shows_what_a_command_would_delete_below_it() -> None:
 
 def test_an_approval_shows_what_is_done_and_what_there_is_to_know_about_it() -> None:
     shown = Plain("git commit -m x\u200b", "it runs .git/hooks/pre-commit")
-    assert drawn(ApprovalAsked("q", 1, "git_commit", "medium", "why", shown))[-2:] == [
+    assert drawn(ApprovalAsked("q", 1, 1, "git_commit", "medium", "why", shown))[-2:] == [
         "│ git commit -m x⟨U+200B⟩",
         "│ it runs .git/hooks/pre-commit",
     ]
-    told = ApprovalAsked("q", 1, "delete_file", "high", "why", Plain("delete a.txt (goes to the trash)"))
+    told = ApprovalAsked("q", 1, 1, "delete_file", "high", "why", Plain("delete a.txt (goes to the trash)"))
     assert drawn(told)[-1] == "│ delete a.txt (goes to the trash)"
 
 
 def test_SEC_083_a_copy_of_the_approval_stands_behind_a_gutter() -> None:
-    copy = "\n".join(drawn(ApprovalAsked("q", 1, "git push", "high", "why", Plain(""))))
+    copy = "\n".join(drawn(ApprovalAsked("q", 1, 1, "git push", "high", "why", Plain(""))))
     assert all(line.startswith("│ ") for line in drawn(call(Command("x", copy, 0, "", 2.0)))[1:])
 
 

@@ -76,7 +76,7 @@ async def test_nothing_is_sent_where_it_is_not_taken() -> None:
     async with running_repl() as stage:
         tape = Tape(at=None)
         stage.send(tape.turn(), tape.tool(), tape.asked())
-        await stage.shows("y once")
+        await stage.shows("y yes")
     assert marks(stage) == []
 
 

@@ -31,7 +31,9 @@ def long_diff(lines: int) -> Diff:
 
 def edit_asked(tape: Tape, lines: int, rule: str = "") -> ApprovalRequested:
     call = Call("c1", "edit_file", "{}")
-    return tape.event(ApprovalRequested("q1", call, "medium", "it edits", long_diff(lines), rule, "dq1"))
+    return tape.event(
+        ApprovalRequested("q1", call, "medium", "it edits", long_diff(lines), rule, "dq1", number=1)
+    )
 
 
 async def edit_waits(stage: Stage, lines: int, rule: str = "") -> Tape:
@@ -80,7 +82,7 @@ async def test_RU_B1_a_folded_diff_is_approved_only_after_all_of_it_was_printed(
         assert stage.intents == []
         stage.type("\x0f")
         await stage.until(lambda: "│ 321 +line 321" in stage.terminal.everything())
-        await stage.shows("y once")
+        await stage.shows("y yes")
         await stage.seen()
         now[0] += 0.35
         await stage.line_at(now, "y")
@@ -132,12 +134,13 @@ async def test_RU_4_2_a_request_is_seen_and_answered_in_a_low_window(
 def asked_state(rule: str = "git push *", question: bool = False) -> ViewState:
     state, tape = ViewState(), Tape()
     queue = (QueueRow("question", 1, "Which?"),) if question else ()
-    state.desk = DeskFacts(1, "ask", "m", NO_SANDBOX, queue, {}, numbers={"q1": 3, "q2": 4})
+    state.desk = DeskFacts(1, "ask", "m", NO_SANDBOX, queue, {})
     for event in (tape.turn(), tape.tool("c1", "git push"), tape.tool("c2", "rm x")):
         fold(state, event)
     for number in (1, 2):
         fold(state, tape.asked(f"q{number}", f"c{number}"))
     for row in state.inbox:
+        row.number += 2
         row.drawn_at = row.marked_at = 10.0
         row.rule = row.session = rule
     return state
@@ -145,7 +148,7 @@ def asked_state(rule: str = "git push *", question: bool = False) -> ViewState:
 
 def waiting(state: ViewState) -> Waiting:
     asks = any(row.kind == "question" for row in state.desk.queue)
-    return Waiting(state.inbox, state.desk.numbers, question=asks)
+    return Waiting(state.inbox, question=asks)
 
 
 def typed(text: str, *, pasted: bool = False, came: str = "") -> TypedLine:
@@ -198,7 +201,7 @@ def test_RU_M7_the_row_names_the_number_that_a_letter_needs() -> None:
     state = asked_state(question=True)
     look = Look("mono", UNICODE, ansi=False)
     text = "\n".join("".join(part for _style, part in line) for line in inbox_lines(state, 12.0, 100, look))
-    assert "y 3 once · a 3 this session · p 3 always: git push * · n 3 no (n 3 WORDS says why)" in text
+    assert "y 3 yes · a 3 this session · p 3 always: git push * · n 3 no (n 3 WORDS says why)" in text
 
 
 @pytest.mark.parametrize(
@@ -267,7 +270,7 @@ async def test_RU_B8_one_esc_says_what_it_would_deny_and_the_row_names_the_keys(
         await stage.seen()
         await asyncio.sleep(0.35)
         stage.type("\x1b")
-        await stage.shows("Esc again denies task 2: git push")
+        await stage.shows("Esc again denies request 1 (task 2): git push")
         assert stage.intents == []
         stage.type("\x1b")
         await stage.until(lambda: stage.intents == [ApprovalAnswer("q1", "dq1", "denied")])
@@ -282,7 +285,7 @@ def test_a_multi_line_command_of_two_lines_names_the_second() -> None:
     assert isinstance(preview, Command)
     look = Look("mono", UNICODE, ansi=False)
     head = "".join(part for _style, part in inbox_lines(state, tape.at, 100, look)[0])
-    assert head.startswith("▸ 1 high run_shell cd x … make")
+    assert head.startswith("▸ request 1 (task 1) high run_shell cd x … make")
 
 
 async def test_RU_B7_while_a_request_waits_the_line_says_what_enter_does_to_it() -> None:

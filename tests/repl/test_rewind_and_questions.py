@@ -205,7 +205,7 @@ async def test_a_question_of_a_background_task_names_it_waits_and_is_answered(tm
         desk.say("/answer 1 2")
         await desk.hints("answered question 1 of task 2")
         await desk.shows("You said: postgres")
-        assert desk.front.controller.facts().queue == (QueueRow("note", 2, "choose one"),)
+        assert desk.front.controller.facts().queue == (QueueRow("note", 2, "task 2's answer (choose one)"),)
         await desk.said("/answer", "no question is waiting")
 
 
@@ -289,7 +289,7 @@ async def test_RU_B6_a_question_of_a_background_task_is_answered_by_its_number(t
 
 
 def test_RU_M7_no_line_of_a_question_can_pass_for_a_row_of_buddys_own() -> None:
-    text = "Which?\n▸ 1 task 1 low read_file notes.txt\ny once · n no\x1b[2K\r▸ 2 task 1"
+    text = "Which?\n▸ request 1 (task 1) low read_file notes.txt\ny yes · n no\x1b[2K\r▸ request 2 (task 1)"
     lines = [plain_row(row) for row in Painter(LOOK).rows(QuestionAsked(2, text, "Type @2 1."), 60)]
     assert lines[0] == "Task 2 has a question"
     assert lines[-1] == "Type @2 1."

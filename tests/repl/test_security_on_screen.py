@@ -27,8 +27,8 @@ async def two_background_requests(stage: Stage) -> None:
     two, three = Tape(2, at=None), Tape(3, at=None)
     stage.send(two.turn("two"), two.tool("c2", "git push"), two.asked("q2", "c2"))
     stage.send(three.turn("three"), three.tool("c3", "rm x"), three.asked("q3", "c3"))
-    await stage.shows("▸ 1 task 2 high git push")
-    await stage.shows("  2 task 3 high rm x")
+    await stage.shows("▸ request 2 (task 2) high git push")
+    await stage.shows("  request 3 (task 3) high rm x")
     await stage.seen()
 
 
@@ -37,7 +37,7 @@ async def test_SEC_041_esc_denies_one_of_two_requests_only() -> None:
         await two_background_requests(stage)
         await asyncio.sleep(0.35)
         stage.type("\x1b")
-        await stage.shows("Esc again denies task 2: git push")
+        await stage.shows("Esc again denies request 2 (task 2): git push")
         stage.type("\x1b")
         await stage.until(lambda: stage.intents == [ApprovalAnswer("q2", "dq2", "denied")])
         await asyncio.sleep(0.3)
@@ -50,19 +50,19 @@ async def test_SEC_041_esc_twice_does_not_deny_the_second_request_unseen() -> No
         await two_background_requests(stage)
         now[0] += 0.35
         stage.type("\x1b")
-        await stage.shows("Esc again denies task 2")
+        await stage.shows("Esc again denies request 2 (task 2)")
         stage.type("\x1b")
         await stage.until(lambda: stage.intents == [ApprovalAnswer("q2", "dq2", "denied")])
         two = Tape(2, at=None)
         stage.send(two.event(ApprovalResolved("q2", "denied", "you")))
-        await stage.shows("▸ 1 task 3 high rm x")
+        await stage.shows("▸ request 3 (task 3) high rm x")
         await stage.seen()
         stage.type("\x1b")
         await stage.shows("Not denied")
         assert stage.intents == [ApprovalAnswer("q2", "dq2", "denied")]
         now[0] += 0.35
         stage.type("\x1b")
-        await stage.shows("Esc again denies task 3: rm x")
+        await stage.shows("Esc again denies request 3 (task 3): rm x")
         assert stage.intents == [ApprovalAnswer("q2", "dq2", "denied")]
         stage.type("\x1b")
         await stage.until(lambda: stage.intents[1:] == [ApprovalAnswer("q3", "dq3", "denied")])
@@ -167,7 +167,7 @@ async def test_SEC_038_a_letter_begun_for_one_request_never_answers_the_one_show
             tape.tool("c8", "rm -r build"),
             tape.asked("q8", "c8", "rm -r build"),
         )
-        await stage.shows("▸ 1 high rm -r build")
+        await stage.shows("▸ request 8 (task 1) high rm -r build")
         await stage.seen()
         await asyncio.sleep(0.35)
         stage.type("\r")
@@ -186,14 +186,14 @@ async def test_SEC_079_hostile_text_is_inert_at_every_sink_of_the_screen() -> No
         stage.send(tape.turn(HOSTILE), tape.reply(), tape.text(HOSTILE), other.turn(HOSTILE))
         stage.send(tape.event(ToolStarted(Call("c", HOSTILE, "{}"), "high", HOSTILE, begun=True)))
         stage.send(tape.event(ToolProgress("c", HOSTILE)), tape.asked("q", "c", HOSTILE))
-        await stage.shows("▸ 1 task 1")
+        await stage.shows("▸ request 1 (task 1)")
         await drawn_twice(stage)
         stage.send(tape.event(ApprovalResolved("q", "denied", HOSTILE)))
         stage.send(tape.tool_done("c", Command(HOSTILE, HOSTILE, 1, HOSTILE, 1.0), status="error"))
         stage.send(
             tape.event(Notice("error", HOSTILE)), tape.reply_done(HOSTILE), tape.done("failed", HOSTILE)
         )
-        await stage.shows_not("▸ 1 task 1")
+        await stage.shows_not("▸ request 1 (task 1)")
         await drawn_twice(stage)
         assert is_inert(b"".join(stage.terminal.written[before:]))
         assert any("start" in row for row in stage.terminal.everything())
@@ -203,11 +203,11 @@ async def test_SEC_081_and_083_markup_and_a_copied_approval_in_output_are_litera
     async with running_repl(rows=40, columns=100) as stage:
         tape = await running_turn(stage)
         stage.send(tape.tool("c1"), tape.asked("q1", "c1"))
-        await stage.shows("y once")
-        copied = [row for row in stage.terminal.rows() if "y once" in row or "1 high" in row]
+        await stage.shows("y yes")
+        copied = [row for row in stage.terminal.rows() if "y yes" in row or "▸ request" in row]
         output = "\n".join(["[/x] [link=http://e]y[/link] <b> & \\x1b", *copied])
         stage.send(tape.event(ApprovalResolved("q1", "once", "you")))
         stage.send(tape.tool_done("c1", Command("x", output, 0, "", 1.0)))
         await stage.shows("│ [/x] [link=http://e]y[/link] <b> & \\x1b")
         rows = stage.terminal.everything()
-        assert [row for row in rows if "y once" in row] == [f"│ {row}" for row in copied if "y once" in row]
+        assert [row for row in rows if "y yes" in row] == [f"│ {row}" for row in copied if "y yes" in row]

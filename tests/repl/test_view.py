@@ -230,20 +230,21 @@ def test_SEC_041_two_requests_stand_in_two_rows_that_name_their_tasks() -> None:
     state, one, two = ViewState(), Tape(1), Tape(2)
     folded(state, one.turn(), two.turn(), one.tool("c1", "git push"), two.tool("c2", "rm x"))
     assert folded(state, one.asked("q1", "c1")) == [
-        ApprovalAsked("q1", 1, "git push", "high", "it pushes", Command("git push", "", None, "", 0.0))
+        ApprovalAsked("q1", 1, 1, "git push", "high", "it pushes", Command("git push", "", None, "", 0.0))
     ]
     assert len(folded(state, two.asked("q2", "c2"))) == 1
     lines = [plain(line).rstrip() for line in inbox_lines(state, 112.0, 70, LOOK)]
     assert lines == [
-        "▸ 1 task 1 high git push · 12 s",
-        "  it pushes",
-        "  y once · a this session · p always: git push *",
+        "▸ request 1 (task 1) high git push · 12 s",
+        "  run this?  y yes · a this session · p always: git push *",
         "  n no (n WORDS says why)",
-        "  2 task 2 high rm x · 12 s",
+        "  request 2 (task 2) high rm x · 12 s",
     ]
     narrow = [plain(line).rstrip() for line in inbox_lines(state, 112.0, 56, LOOK)]
-    assert narrow[2:4] == ["  y once · a this session · p always: git push *", "  n no (n WORDS says why)"]
-    assert "  it push…" in map(plain, inbox_lines(state, 112.0, 11, LOOK))
+    assert narrow[1:3] == [
+        "  run this?  y yes · a this session",
+        "  p always: git push * · n no (n WORDS says why)",
+    ]
     assert folded(state, one.event(ev.ApprovalResolved("q1", "denied", "you"))) == [
         ApprovalAnswered("git push", 1, "denied", "you")
     ]
@@ -288,6 +289,20 @@ def test_queued_text_is_listed() -> None:
         "→ queued: do 2 and more",
         "  and 3 more",
     ]
+    notes = (QueueRow("note", 2, "task 2's answer (count the files of it all)"), QueueRow("note", 1, "! ls"))
+    for shown, lines in (
+        (
+            notes,
+            [
+                "→ goes with your next prompt: task 2's answer (count the fi…",
+                "prompt: ! ls (Backspace drops it)",
+            ],
+        ),
+        (notes[:1], ["→ goes with your next prompt: task 2's… (Backspace drops it)"]),
+    ):
+        state.desk = DeskFacts(1, "ask", "m", NO_SANDBOX, shown, {})
+        drawn = [plain(line) for line in queue_lines(state, 61, LOOK)]
+        assert all(line.endswith(end) for line, end in zip(drawn, lines, strict=True)), drawn
     state.desk = NO_DESK
     assert queue_lines(state, 60, LOOK) == []
 
