@@ -65,6 +65,14 @@ def make_sessions_folder(root: str, files: JournalFiles | None = None) -> str:
     return sessions
 
 
+def make_exports_folder(root: str, files: JournalFiles) -> str:
+    """`.buddyx/exports` of a workspace, 0700, never through a link. Raises `FolderError`."""
+    make_sessions_folder(root, files)
+    folder = os.path.join(root, FOLDER, "exports")
+    _make(folder)
+    return folder
+
+
 def check_real(path: str) -> None:
     """Raise `FolderError` unless this is a directory, and not a link to one."""
     try:

@@ -17,6 +17,7 @@ from buddy.sessions.folder import (
     FolderError,
     check_real,
     check_session_folder,
+    make_exports_folder,
     make_session_folder,
     make_sessions_folder,
     new_session_id,
@@ -68,6 +69,10 @@ class SessionStore:
         self._signer = signer
         self._files = files or JournalFiles()
         self._watch = watch or Watch()
+
+    def make_exports_folder(self) -> str:
+        """`.buddyx/exports`, private, ignored by git. Raises `FolderError`."""
+        return make_exports_folder(self.root, self._files)
 
     async def create(self, *, name: str = "", title: str = "", headless: bool = False) -> OpenSession:
         """Create a session, its header on the disk. Raises `OSError`, `FolderError`."""

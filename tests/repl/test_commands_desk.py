@@ -79,7 +79,7 @@ async def test_help_begins_with_what_a_beginner_needs(tmp_path: Path) -> None:
         shown = await desk.said("/help", "Type what you want and press Enter", "/quit")
         assert len(shown.split("\n")[1]) > 20
         assert "also: /h, /?" in await desk.said("/help help", "also:")
-        await desk.said("/help zzz", "there is no /zzz")
+        await desk.said("/help zzz", "there is no /zzz; /help lists them; /help topics lists the pages")
         await desk.said("/keys", "Shift+Tab")
 
 
@@ -261,12 +261,39 @@ async def test_export_writes_three_kinds_and_overwrites_nothing(tmp_path: Path) 
         await desk.said("hello", "an answer")
         await desk.quiet()
         for name in ("talk.md", "talk.html", "talk.json"):
-            await desk.said(f"/export {name}", f"written: {name}")
+            await desk.said(f"/export {name}", f"written: {desk.desk.repo / name}")
             assert "answer" in (desk.desk.repo / name).read_text()
         assert json.loads((desk.desk.repo / "talk.json").read_text())
         await desk.said("/export talk.md", "is there already; give another name")
         await desk.said("/export talk.pdf", "expected a file ending in .md, .html or .json")
         await desk.said("/export no/where.md", "can't be written")
+
+
+async def test_export_without_a_name_writes_to_the_private_folder_and_tells_the_full_path(
+    tmp_path: Path,
+) -> None:
+    async with sitting(tmp_path, lambda _asked: reply("an **answer**")) as desk:
+        await desk.said("hello", "an answer")
+        await desk.quiet()
+        shown = await desk.said("/export", "written: ", "read it before you share it", "/export FILE.html")
+        folder = desk.desk.repo / ".buddyx" / "exports"
+        (written,) = folder.iterdir()
+        assert f"written: {written}" in shown
+        assert written.name.endswith(f"-{desk.context.desk.memory.session_id}.md")
+        assert "an **answer**" in written.read_text()
+        assert (folder.stat().st_mode & 0o777, written.stat().st_mode & 0o777) == (0o700, 0o600)
+        assert not list(desk.desk.repo.glob("buddy-*"))
+
+
+async def test_export_follows_no_link_in_the_place_of_its_folder(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda _asked: reply("an answer")) as desk:
+        await desk.said("hello", "an answer")
+        await desk.quiet()
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        (desk.desk.repo / ".buddyx" / "exports").symlink_to(elsewhere)
+        await desk.said("/export", "exports is a symbolic link; expected a directory")
+        assert list(elsewhere.iterdir()) == []
 
 
 async def test_context_tells_how_many_results_came_from_the_cache(tmp_path: Path) -> None:

@@ -303,16 +303,31 @@ def _kind(message: Message) -> str:
 @command(family="session", usage="[FILE.md|.html|.json]", completes=("path",))
 async def export(context: Context, argument: str) -> None:
     """Write the session to a file, without known secrets"""
-    path = os.path.expanduser(argument or f"buddy-{context.desk.memory.session_id}.md")
-    target = os.path.join(context.boundary.cwd, path)
-    ending = os.path.splitext(path)[1].lower()
     kinds: dict[str, ExportFormat] = {".md": "markdown", ".html": "html", ".json": "json"}
-    if ending not in kinds:
-        raise CommandError(f"expected a file ending in .md, .html or .json, found {path!r}")
-    state = context.desk.memory.state()
-    text = await asyncio.to_thread(exported, state, kinds[ending], context.board.parts.redact_text)
+    kind = kinds.get(os.path.splitext(argument)[1].lower()) if argument else "markdown"
+    if kind is None:
+        raise CommandError(f"expected a file ending in .md, .html or .json, found {argument!r}")
+    session_id = context.desk.memory.session_id
+    if argument:
+        target = os.path.normpath(os.path.join(context.boundary.cwd, os.path.expanduser(argument)))
+    else:
+        folder = await asyncio.to_thread(_exports, context)
+        target = os.path.join(folder, f"{time.strftime('%Y-%m-%d-%H%M%S')}-{session_id}.md")
+    text = await asyncio.to_thread(
+        exported, context.desk.memory.state(), kind, context.board.parts.redact_text
+    )
     await _write_new(target, text)
-    context.stage.print(NoteBlock("info", f"written: {path}"))
+    context.stage.print(NoteBlock("info", f"written: {target}"))
+    more = "" if argument else " /export FILE.html or FILE.json writes another form where you want it."
+    hint = f"Known secrets are left out; read it before you share it.{more}"
+    context.stage.print(NoteBlock("hint", hint))
+
+
+def _exports(context: Context) -> str:
+    try:
+        return context.desk.store.make_exports_folder()
+    except FolderError as error:
+        raise CommandError(str(error)) from error
 
 
 async def _write_new(target: str, text: str) -> None:
