@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-TEMPLATES = sorted(path.name for path in (ROOT / "templates").iterdir() if path.is_file())
+TEMPLATES = sorted(
+    str(path.relative_to(ROOT / "templates")) for path in (ROOT / "templates").rglob("*") if path.is_file()
+)
 ASK = "from buddy.extend.templates import template_path; import sys; print(template_path(sys.argv[1]))"
 
 pytestmark = pytest.mark.slow
@@ -63,7 +65,7 @@ def test_an_sdist_holds_what_a_wheel_is_made_of(built: Path) -> None:
     assert {"buddy/__main__.py", "buddy.toml.example", "README.md", "LICENSE", "pyproject.toml"} <= names
 
 
-@pytest.mark.parametrize("name", TEMPLATES)
+@pytest.mark.parametrize("name", [*(name for name in TEMPLATES if "/" not in name), "help/start.md"])
 def test_templates_are_found_in_a_wheel(installed: Path, name: str) -> None:
     found = Path(_run(sys.executable, "-c", ASK, name, path=str(installed)).strip())
     assert found == installed / "buddy" / "_templates" / name
@@ -100,6 +102,7 @@ def test_the_installed_program_runs(installed: Path) -> None:
     assert version == f"buddy {_field(metadata, 'Version')}"
     assert "gpt-4o" in _run(sys.executable, "-m", "buddy", "models", "gpt-4o", path=str(installed))
     assert (installed / "bin" / "buddy").exists()
+    assert "# Sandbox: " in _run(sys.executable, "-m", "buddy", "help", "sandbox", path=str(installed))
 
 
 def test_the_entry_point_is_buddy(installed: Path) -> None:

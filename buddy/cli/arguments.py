@@ -10,6 +10,7 @@ import msgspec
 from buddy.agent.typed_number import whole_number
 
 COMMANDS = {
+    "help": "the manual: buddy help [topic]",
     "exec": "run one prompt without a terminal: buddy exec PROMPT",
     "resume": "come back to a session: its ID, name, or a choice",
     "demo": "try the whole program with a scripted model, no key",
@@ -166,12 +167,12 @@ def parse(arguments: Sequence[str]) -> Options:
             if word in LATER and not words and not found.keys() & {"print", "help"}:
                 raise UsageError(_later([word, *rest]))
             words.append(word)
-    command = words.pop(0) if words and words[0] in COMMANDS else ""
-    if words and not command and "print" not in found:
-        if words[0] == "help" and len(words) < 3:
-            found["help"] = True
-        elif advice := _mistaken([*words, *literal]):
-            raise UsageError(advice)
+    # `buddy help me understand this` is a prompt: a topic is one word.
+    is_prompt = words[:1] == ["help"] and ("print" in found or len(words) + len(literal) > 2)
+    command = words.pop(0) if words and words[0] in COMMANDS and not is_prompt else ""
+    is_bare = bool(words) and not (command or is_prompt or "print" in found)
+    if is_bare and (advice := _mistaken([*words, *literal])):
+        raise UsageError(advice)
     words.extend(literal)
     _check_together(found, command, words)
     _check_together(found, command, words)
@@ -185,7 +186,7 @@ def parse(arguments: Sequence[str]) -> Options:
 _ALONE = ("init", "sessions", "doctor", "demo")
 """Subcommands that take no words: what follows was meant as a prompt."""
 _JSON_OF_THEIR_OWN = ("sessions", "permissions", "doctor")
-_NOTHING_TO_FORMAT = ("init", "login", "models", "demo")
+_NOTHING_TO_FORMAT = ("help", "init", "login", "models", "demo")
 
 
 def _check_together(found: dict[str, object], command: str, words: Sequence[str]) -> None:

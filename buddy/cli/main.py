@@ -48,6 +48,10 @@ def _dispatched(options: Options, environment: Mapping[str, str]) -> int:
     """Each branch imports what it needs: `buddy exec` must not pay for the terminal, nor the terminal for
     models."""
     match options.command:
+        case "help":
+            from buddy.cli.manual import show_help
+
+            return show_help(options, environment)
         case "init":
             from buddy.cli.setup import init
 

@@ -73,17 +73,16 @@ def mistaken_command(words: Sequence[str], commands: Collection[str]) -> str:
         return f"there is no `buddy {first}`: {_ELSEWHERE[first]}. {_as_prompt(words)}"
     if not behind and first in _INSIDE.split():
         return f"/{first} works inside buddy: start `buddy` and type it there. {_as_prompt(words)}"
-    known = [*commands, "help"]
     import difflib  # here: 1 ms that only such words need
 
-    near = difflib.get_close_matches(first, known, 1, _NEAR) or _transposed(first, known)
+    near = difflib.get_close_matches(first, commands, 1, _NEAR) or _transposed(first, commands)
     if not near or (first in _MAY_BE_ENGLISH and behind > 1 and words[1] not in _TAKES.get(near[0], ())):
         return ""
     meant = shlex.join(["buddy", near[0], *words[1:]])
     return f"there is no `buddy {first}`; did you mean `{meant}`? {_as_prompt(words)}"
 
 
-def _transposed(word: str, known: Sequence[str]) -> list[str]:
+def _transposed(word: str, known: Collection[str]) -> list[str]:
     return [one for one in known if sorted(one) == sorted(word)][:1]
 
 

@@ -1,15 +1,19 @@
-"""Lists of the command line: a table where a person reads it, plain lines where a program does."""
+"""Lists and pages of the command line: painted where a person reads them, plain text where a program does."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
 
 from buddy.cli.arguments import Options
 from buddy.cli.place import find_place, read_settings
 from buddy.config.settings import ConfigError, DisplaySettings
-from buddy.repl.blocks import TableBlock
+from buddy.repl.blocks import Block, TableBlock, gap_before
+
+MAX_COLUMNS = 1_000
+PAGE_COLUMNS = 100
+"""Longer lines of prose are hard to read."""
 
 
 def show(
@@ -17,9 +21,20 @@ def show(
 ) -> None:
     """Print the table on a terminal, elsewhere the lines, whose form does not change with the window."""
     if out.isatty() and table.rows:
-        out.write(_drawn(table, _display(options, environment), environment, out.encoding or "ascii"))
+        out.write(_drawn([table], options, environment, out.encoding or "ascii"))
         return
     out.writelines(line + "\n" for line in lines)
+
+
+def show_page(text: str, options: Options, environment: Mapping[str, str], out: TextIO) -> None:
+    """Print Markdown: painted on a terminal, at most `PAGE_COLUMNS` wide; elsewhere as it is."""
+    encoding = out.encoding or "ascii"
+    if out.isatty():
+        from buddy.repl.markdown import closed_blocks  # here: a pipe does not need it
+
+        out.write(_drawn(closed_blocks(text), options, environment, encoding, PAGE_COLUMNS))
+        return
+    out.write(text.encode(encoding, "replace").decode(encoding))
 
 
 def _display(options: Options, environment: Mapping[str, str]) -> DisplaySettings:
@@ -30,12 +45,24 @@ def _display(options: Options, environment: Mapping[str, str]) -> DisplaySetting
         return DisplaySettings()
 
 
-def _drawn(table: TableBlock, display: DisplaySettings, environment: Mapping[str, str], encoding: str) -> str:
+def _drawn(
+    blocks: Sequence[Block],
+    options: Options,
+    environment: Mapping[str, str],
+    encoding: str,
+    most_columns: int = MAX_COLUMNS,
+) -> str:
     from buddy.repl.paint import Painter  # here: rich costs 60 ms, and a pipe does not need it
     from buddy.repl.style import choose_look
 
+    display = _display(options, environment)
     look = choose_look(
         environ=environment, color=display.color, theme=display.theme, encoding=encoding, is_terminal=True
     )
-    text = Painter(look).ansi(table, shutil.get_terminal_size().columns)
+    painter = Painter(look)
+    columns = min(shutil.get_terminal_size().columns, most_columns)
+    text = "".join(
+        ("\n" if before and gap_before(before, block) else "") + painter.ansi(block, columns)
+        for before, block in zip((None, *blocks), blocks, strict=False)
+    )
     return text.encode(encoding, "replace").decode(encoding)

@@ -1,18 +1,30 @@
-"""Exit codes of runs without a terminal, and how an outcome maps to them."""
+"""Exit codes, and how the outcome of a run without a terminal maps to them. The line below each code is its
+meaning in the manual."""
 
 from __future__ import annotations
 
 from buddy.agent.host import Outcome
 
 OK = 0
+"""done"""
 FAILED = 1
+"""the task failed"""
 USAGE = 2
+"""options or words buddy cannot use"""
 APPROVAL = 3
+"""a call needed an approval and nobody was there; the rest ran"""
 CONFIGURATION = 4
+"""a key, a model's name or the configuration is wrong"""
 LIMIT = 5
+"""a budget or the limit of replies is reached"""
 TRANSIENT = 75
+"""the provider failed: try again later"""
 INTERRUPTED = 130
+"""interrupted (Ctrl+C)"""
+CLOSED_PIPE = 141
+"""the reader closed the pipe, as the shell counts SIGPIPE"""
 TERMINATED = 143
+"""terminated (SIGTERM)"""
 
 _TRANSIENT_ERRORS = ("rate_limit", "overloaded", "server", "cut")
 

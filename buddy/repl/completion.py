@@ -111,9 +111,11 @@ class DeskCompleter(Completer):
             return typed, [Offer(word) for word in command.then if word.startswith(typed)]
         if len(words) != named_at and command.completes != ("path",):
             return "", ()
-        return typed, [
-            offer for kind in command.completes for offer in await self._of_kind(context, kind, typed)
-        ]
+        offers = [offer for kind in command.completes for offer in await self._of_kind(context, kind, typed)]
+        by_text: dict[str, Offer] = {}
+        for offer in offers:  # a topic and a command may have one name
+            by_text.setdefault(offer.text, offer)
+        return typed, tuple(by_text.values())
 
     async def _of_kind(self, context: Context, kind: Kind, typed: str) -> Sequence[Offer]:
         match kind:
@@ -131,6 +133,8 @@ class DeskCompleter(Completer):
                 return prompt_offers(context, typed)
             case "command":
                 return command_offers(self._commands, typed, sign="")
+            case "topic":
+                return await self._looked(lambda: topic_offers(typed))
             case "path":
                 paths = await self._looked(lambda: in_folder(self._cwd(), typed))
                 return [Offer(path) for path in paths if typable(path)]
@@ -165,6 +169,14 @@ def command_offers(commands: Commands, beginning: str, sign: str = "/") -> list[
             rank = 0 if one.essential else 2 if one.only_explains else 1
             offers.append((rank, names[0], Offer(sign + names[0], one.help)))
     return [offer for _rank, _name, offer in sorted(offers, key=lambda ranked: ranked[:2])]
+
+
+def topic_offers(beginning: str) -> list[Offer]:
+    """The pages of the manual whose names begin so."""
+    from buddy.extend.manual import topics  # here: few sessions read the manual
+
+    wanted = beginning.lower()
+    return [Offer(page.name, page.summary) for page in topics() if page.name.startswith(wanted)]
 
 
 def task_offers(context: Context, beginning: str, sign: str) -> list[Offer]:

@@ -77,7 +77,7 @@ def test_WALK_16_every_slash_command_as_a_single_word_is_answered_and_never_sent
     answered = {name for name in names if f"/{name} works inside buddy" in mistaken_command([name], COMMANDS)}
     own_words = {"config", "continue", "status"}  # advice of their own
     assert answered == names - own_words
-    for name in sorted(answered - {*COMMANDS, "help", "agents", "hooks", "mcp", "skills"}):
+    for name in sorted(answered - {*COMMANDS, "agents", "hooks", "mcp", "skills"}):
         with pytest.raises(UsageError, match="works inside buddy"):
             parse([name])
 
@@ -89,9 +89,21 @@ def test_WALK_16_other_words_stay_prompts(words: list[str]) -> None:
     assert parse(words).words == tuple(word for word in words if word != "--")
 
 
-@pytest.mark.parametrize("words", [["help"], ["help", "exec"], ["--help"], ["exec", "-h"]])
+@pytest.mark.parametrize("words", [["--help"], ["exec", "-h"], ["help", "-h"]])
 def test_RU_A15_help_is_help(words: list[str]) -> None:
     assert parse(words).help
+
+
+@pytest.mark.parametrize("words", [["help"], ["help", "exec"], ["help", "mcp"], ["help", "modes"]])
+def test_RU_A15_help_with_at_most_one_word_is_the_manual(words: list[str]) -> None:
+    options = parse(words)
+    assert (options.command, list(options.words)) == ("help", words[1:])
+
+
+@pytest.mark.parametrize("words", [["-p", "help"], ["-p", "help", "me"], ["help", "me", "please"]])
+def test_RU_A15_other_words_behind_help_are_a_prompt(words: list[str]) -> None:
+    options = parse(words)
+    assert (options.command, list(options.words)) == ("", [word for word in words if word != "-p"])
 
 
 def test_RU_A15_exec_takes_every_word_as_its_prompt() -> None:

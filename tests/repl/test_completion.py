@@ -242,3 +242,11 @@ def test_a_path_is_completed_as_in_a_shell(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "link").symlink_to("src")
     assert in_folder(str(tmp_path), "l") == ["link/", "loop"]
+
+
+async def test_topics_of_the_manual_are_offered_with_what_they_are_about(tmp_path: Path) -> None:
+    async with sitting(tmp_path, []) as desk:
+        assert ("/help sandbox", "what commands of the model can reach") in await offered(desk, "/help sand")
+        assert await lines(desk, "/help permiss") == ["/help permissions"], (
+            "a topic and a command of one name"
+        )

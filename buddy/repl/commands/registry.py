@@ -13,7 +13,7 @@ from buddy.repl.port import Context
 
 Family = Literal["talk", "tasks", "approvals", "session", "models", "workspace", "setup", "screen"]
 Run = Callable[[Context, str], Awaitable[None]]
-Kind = Literal["task", "session", "model", "path", "command", "request", "question", "prompt"]
+Kind = Literal["task", "session", "model", "path", "command", "request", "question", "prompt", "topic"]
 """What an argument names: the completion offers what there is of it."""
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
 
 from buddy.repl.blocks import Block, NoteBlock, PlainText, TableBlock
-from buddy.repl.commands.registry import Commands, SlashCommand, command
+from buddy.repl.commands.registry import CommandError, Commands, SlashCommand, command
 from buddy.repl.keys import KEY_HELP
+from buddy.repl.markdown import closed_blocks
 from buddy.repl.port import Context
 
 _FAMILIES = {
@@ -39,7 +42,7 @@ def short_help(commands: Commands) -> tuple[Block, ...]:
     """The help that fits a screen: the commands of every day, and the way to the others."""
     rows = tuple((one.line(), one.help) for one in commands.all() if one.essential)
     others = len(_present(commands)) - len(rows)
-    more = f"/help all lists {others} more · /help COMMAND explains one · ? and Enter lists the keys"
+    more = f"/help all lists {others} more · /help NAME explains one · /help topics is the manual · ?: keys"
     return PlainText(FIRST_WORDS), TableBlock((), EXAMPLES), TableBlock((), rows), NoteBlock("hint", more)
 
 
@@ -58,23 +61,42 @@ def _present(commands: Commands) -> list[SlashCommand]:
     return [one for one in commands.all() if not one.help.endswith("not in this version)")]
 
 
-def help_of(commands: Commands, name: str) -> str:
-    """One command. Raises `CommandError`."""
-    one = commands.find(name.removeprefix("/"))
+def explained(commands: Commands, word: str) -> Sequence[Block]:
+    """The page of a topic, or a command and where the manual says more of it; a topic comes before a command
+    of its name, unless that is written with its slash. Raises `CommandError`."""
+    from buddy.extend.manual import NoSuchTopicError, find_topic  # here: few sessions read the manual
+
+    name = word.removeprefix("/")
+    page = None
+    with contextlib.suppress(NoSuchTopicError):
+        page = find_topic(name)
+    if page is not None and name == word and (name == page.name or name not in commands.names()):
+        return closed_blocks(page.text)
+    try:
+        one = commands.find(name)
+    except CommandError as error:
+        raise CommandError(f"{error}; /help topics lists the pages of the manual") from error
     also = f"\nalso: {', '.join('/' + alias for alias in one.aliases)}" if one.aliases else ""
-    return f"{one.line()}\n  {one.help}{also}"
+    command_ = PlainText(f"{one.line()}\n  {one.help}{also}")
+    return (command_, NoteBlock("hint", f"/help {find_topic(one.name).name} says more"))
 
 
 def help_command(commands: Callable[[], Commands]) -> SlashCommand:
     """`/help` over the finished registry."""
 
-    @command(family="talk", name="help", usage="[all|COMMAND]", aliases=("h", "?"), completes=("command",))
+    @command(
+        family="talk",
+        name="help",
+        usage="[all|TOPIC|COMMAND]",
+        aliases=("h", "?"),
+        completes=("topic", "command"),
+    )
     async def help_(context: Context, argument: str) -> None:
-        """List the commands of every day, all of them, or explain one"""
+        """List the commands of every day or all of them; explain one, or show a page of the manual"""
         if argument == "all":
             context.stage.print(*help_tables(commands()))
         elif argument:
-            context.stage.print(PlainText(help_of(commands(), argument)))
+            context.stage.print(*await asyncio.to_thread(explained, commands(), argument))
         else:
             context.stage.print(*short_help(commands()))
 

@@ -1,0 +1,161 @@
+"""Write the generated parts of `templates/help` from the code: `python .ci/help_pages.py`. With `--check`,
+only compare.
+
+A part stands between `<!-- generated: NAME -->` and `<!-- end -->`; NAME is a key of `PARTS`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+PAGES = ROOT / "templates" / "help"
+_PART = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_SETTING = re.compile(r"(?:# )?(?P<name>[a-z_]+) = (?P<value>.*?)(?:\s+# (?P<about>.*))?")
+_LONG = 48
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A Markdown table whose columns stand below each other in the source too."""
+    every = [header, *rows]
+    last = len(header) - 1
+    widths = [max(len(row[at]) for row in every) if at < last else len(header[at]) for at in range(last + 1)]
+    lines = [
+        "| " + " | ".join(f"{cell:<{widths[at]}}" for at, cell in enumerate(row)) + " |" for row in every
+    ]
+    return [lines[0], "| " + " | ".join("-" * max(width, 3) for width in widths) + " |", *lines[1:]]
+
+
+def commands() -> list[str]:
+    """Every slash command, by family, but those that only say what buddy lacks."""
+    from buddy.repl.commands.builtin import builtin_commands
+    from buddy.repl.commands.talk import help_tables
+
+    lines: list[str] = []
+    for one in help_tables(builtin_commands()):
+        lines += [f"**{one.header[0]}**", "", *(f"- `{line}`: {about}" for line, about in one.rows), ""]
+    return lines[:-1]
+
+
+def keys() -> list[str]:
+    """What `?` lists."""
+    from buddy.repl.keys import KEY_HELP
+
+    return table(("key", "does"), [(f"`{key}`", about) for key, about in KEY_HELP])
+
+
+def options() -> list[str]:
+    """What `buddy --help` prints."""
+    from buddy.cli.arguments import help_text
+
+    return ["```text", *help_text().rstrip("\n").split("\n"), "```"]
+
+
+def settings() -> list[str]:
+    """Every setting of the example file with its default and its comment."""
+    lines: list[str] = []
+    is_wanted = False
+    for line in (ROOT / "buddy.toml.example").read_text(encoding="utf-8").split("\n"):
+        if line.lstrip("# ").startswith("["):
+            section, _, about = line.partition("#") if line.startswith("[") else ("", "", "")
+            is_wanted = bool(section) and not section.startswith("[models.")
+            if is_wanted:
+                title = f"**{section.strip()}**"
+                lines += ["", f"{title} {about.strip()}".rstrip(), ""]
+        elif is_wanted and (found := _SETTING.fullmatch(line)):
+            value = found["value"] if len(found["value"]) < _LONG else "[…]"
+            about = f": {found['about']}" if found["about"] else ""
+            lines.append(f"- `{found['name']} = {value}`{about}")
+    return lines[1:]
+
+
+def exit_codes() -> list[str]:
+    """The constants of `headless/exit_codes.py` with the strings below them."""
+    tree = ast.parse((ROOT / "buddy" / "headless" / "exit_codes.py").read_text(encoding="utf-8"))
+    rows: list[tuple[str, str]] = []
+    for node, below in zip(tree.body, tree.body[1:], strict=False):
+        match node, below:
+            case ast.Assign(value=ast.Constant(value=int(code))), ast.Expr(
+                value=ast.Constant(value=str(text))
+            ):
+                rows.append((str(code), text))
+            case _:
+                pass
+    return table(("code", "means"), rows)
+
+
+def tools() -> list[str]:
+    """The built-in tools: risk and first sentence."""
+    from buddy.tools.builtin import BUILTIN_TOOLS
+
+    rows = [(f"`{one.name}`", one.risk, _sentence(one.description)) for one in BUILTIN_TOOLS]
+    return table(("tool", "risk", "does"), rows)
+
+
+def _sentence(text: str) -> str:
+    """The words up to the first full stop, colon or semicolon outside of brackets."""
+    return re.split(r"[.:;](?=\s|$)(?![^(]*\))", " ".join(text.split()), maxsplit=1)[0]
+
+
+def modes() -> list[str]:
+    """The table of decisions by mode."""
+    from buddy.safety.policy_table import COLUMN_WORDS, MODES, TABLE
+
+    words = {"allow": "runs", "ask": "asks", "deny": "no"}
+    rows = [
+        (about, *(words[TABLE[mode, column]] for mode in MODES)) for column, about in COLUMN_WORDS.items()
+    ]
+    return table(("call", *MODES), rows)
+
+
+def mode_names() -> list[str]:
+    """The modes in words, with the names Claude gives them."""
+    from buddy.safety.policy_table import CLAUDE_NAMES, MODE_WORDS
+
+    return table(
+        ("mode", "Claude's name", "in words"),
+        [(f"`{mode}`", f"`{CLAUDE_NAMES[mode]}`", about) for mode, about in MODE_WORDS.items()],
+    )
+
+
+PARTS: dict[str, Callable[[], list[str]]] = {
+    "commands": commands,
+    "keys": keys,
+    "options": options,
+    "settings": settings,
+    "exit-codes": exit_codes,
+    "tools": tools,
+    "modes": modes,
+    "mode-names": mode_names,
+}
+
+
+def filled(text: str) -> str:
+    """A page with its generated parts as the code has them now."""
+    return _PART.sub(lambda found: f"{found[1]}{chr(10).join(PARTS[found['name']]())}\n{found[3]}", text)
+
+
+def main() -> int:
+    """Write, or compare and name the pages that differ."""
+    stale = [
+        path
+        for path in sorted(PAGES.glob("*.md"))
+        if filled(path.read_text("utf-8")) != path.read_text("utf-8")
+    ]
+    for path in stale:
+        if "--check" in sys.argv:
+            sys.stderr.write(
+                f"{path.relative_to(ROOT)} differs from the code: run python .ci/help_pages.py\n"
+            )
+        else:
+            path.write_text(filled(path.read_text("utf-8")), encoding="utf-8")
+    return 1 if stale and "--check" in sys.argv else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
