@@ -134,7 +134,7 @@ async def _opened(turn: Turn, one: _Prepared) -> Decision | None:
             turn.open_call(one.call, one.tool.risk if one.tool else "high", None)
             return None
         case _Ready():
-            turn.open_call(one.call, one.tool.risk, one.arguments)
+            turn.open_call(one.call, one.tool.risk, one.arguments, one.tool)
             return await turn.host.decide(one.call, one.tool, one.arguments)
 
 

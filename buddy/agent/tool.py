@@ -112,7 +112,7 @@ class Tool(msgspec.Struct, frozen=True):
     may be answered from the cache (0: never); `preview` is what an approval shows. `survey` looks at the disk
     for the policy, given the boundary and the arguments (it blocks: call it in a thread); `risk_in_sandbox`
     is the risk where a working sandbox contains the call (None: the same); `confined`: what it runs goes into
-    the sandbox."""
+    the sandbox; `subject` names what a call is about where the first text of its arguments does not."""
 
     name: str
     description: str
@@ -130,6 +130,7 @@ class Tool(msgspec.Struct, frozen=True):
     survey: Callable[[Any, Any], Survey] | None = None
     risk_in_sandbox: Risk | None = None
     confined: bool = False
+    subject: Callable[[Any], str] | None = None
     function: Callable[..., Any] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -147,8 +148,10 @@ class Tool(msgspec.Struct, frozen=True):
         return decode_arguments(text, self.arguments, self.argument_aliases)
 
 
-def call_title(name: str, arguments: msgspec.Struct | None) -> str:
-    """One short line that names a call: the tool and the first text it was given."""
+def call_title(name: str, arguments: msgspec.Struct | None, tool: Tool | None = None) -> str:
+    """One short line that names a call: the tool, and its subject or the first text it was given."""
+    if tool is not None and tool.subject is not None and arguments is not None:
+        return f"{name} {tool.subject(arguments)}".rstrip()
     for field in arguments.__struct_fields__ if arguments is not None else ():
         value = getattr(arguments, field)
         if isinstance(value, str) and value:
@@ -182,6 +185,7 @@ def tool(
     survey: Callable[[Any, Any], Survey] | None = None,
     risk_in_sandbox: Risk | None = None,
     confined: bool = False,
+    subject: Callable[[Any], str] | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]:
     """Declare a tool: its parameters become the schema the model sees, its docstring the description.
 
@@ -239,6 +243,7 @@ def tool(
             risk_in_sandbox=risk_in_sandbox,
             function=function,
             confined=confined,
+            subject=subject,
         )
 
     return declare

@@ -34,7 +34,7 @@ from buddy.agent.messages import (
     unanswered,
 )
 from buddy.agent.receipt import Receipt
-from buddy.agent.tool import Risk, ToolResult, call_title
+from buddy.agent.tool import Risk, Tool, ToolResult, call_title
 
 
 class End(msgspec.Struct, frozen=True):
@@ -81,11 +81,17 @@ class Turn:
         self.host.emit(Notice("warning", text))
 
     def open_call(
-        self, call: Call, risk: Risk, arguments: msgspec.Struct | None, *, begun: bool = True
+        self,
+        call: Call,
+        risk: Risk,
+        arguments: msgspec.Struct | None,
+        tool: Tool | None = None,
+        *,
+        begun: bool = True,
     ) -> None:
         """A call's life begins, or, not `begun`, is only told of and closed."""
         self._open[call.id] = self.host.now()
-        self.emit(ToolStarted(call, risk, call_title(call.name, arguments), begun))
+        self.emit(ToolStarted(call, risk, call_title(call.name, arguments, tool), begun))
 
     def begin_call(self, call: Call) -> None:
         """It runs from now on: how long the person thought about it is none of its time."""

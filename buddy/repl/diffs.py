@@ -20,6 +20,7 @@ from buddy.agent.counting import counted
 from buddy.agent.display import FileDiff
 from buddy.agent.pattern import pattern
 from buddy.repl.arriving import language_of
+from buddy.repl.blocks import Fence
 from buddy.repl.canvas import Canvas, Row
 from buddy.repl.highlight import highlighted
 from buddy.repl.style import Line
@@ -36,6 +37,7 @@ _HUNK = pattern(r"@@ -(?P<old>\d{1,9})(?:,\d+)? \+(?P<new>\d{1,9})(?:,(?P<lines>
 _WORDS = pattern(r"\w+|\s+|.")
 
 Kind = Literal["context", "added", "removed", "gap", "other"]
+_SIGNS: dict[str, Kind] = {"+": "added", "-": "removed", " ": "context", "": "context"}
 Marks = list[tuple[int, int]]
 """The parts of a line that differ from the line it replaces or is replaced by."""
 
@@ -88,6 +90,21 @@ def diff_lines(lines: Iterable[str]) -> Iterator[DiffLine]:
             old, new = old + bool(end), new + bool(end)
         else:
             yield DiffLine("other", line.removeprefix("\\ "))
+
+
+def fence_rows(canvas: Canvas, fence: Fence, width: int) -> list[Row]:
+    """A diff that stands in an answer. It has no line numbers: those of a model's hunks are often wrong."""
+    before = fence.context.split("\n")
+    lines: list[DiffLine] = []
+    path = next((line for line in reversed(before) if line.startswith("+++ ")), "")
+    code = [*before[-1:], *fence.code.split("\n"), ""]
+    for previous, line, following in zip(code, code[1:], code[2:], strict=False):
+        is_new_name = line.startswith("+++ ") and previous.startswith("--- ")
+        is_old_name = line.startswith("--- ") and following.startswith("+++ ")
+        path = line if is_new_name else path
+        kind: Kind = "other" if is_new_name or is_old_name else _SIGNS.get(line[:1], "other")
+        lines.append(DiffLine(kind, line if kind == "other" else line[1:]))
+    return _Drawing(canvas, lines, language_of(path.partition("\t")[0]), width).rows()
 
 
 class _Drawing:

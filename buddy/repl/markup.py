@@ -15,6 +15,7 @@ from markdown_it.token import Token
 
 from buddy.repl.blocks import Fence, Markdown
 from buddy.repl.canvas import Canvas, Row
+from buddy.repl.diffs import fence_rows
 from buddy.repl.highlight import highlighted
 from buddy.repl.style import Line
 from buddy.repl.table import Align, number_columns, table_rows
@@ -28,6 +29,7 @@ _ALIGNS: dict[str, Align] = {
     "text-align:right": "right",
 }
 _MARKS = {"strong": "bold", "em": "italic", "s": "strike", "link": "link"}
+DIFF_LANGUAGES = ("diff", "patch", "udiff")
 _LEAST = 8
 """However deep lists are nested, their text has so many cells."""
 
@@ -79,8 +81,11 @@ def code_rows(canvas: Canvas, fence: Fence, width: int, *, named: bool) -> list[
     """Code behind a bar, wrapped (never cut) where it is too wide; `named`: below the word for its
     language."""
     language = fence.language.split(" ")[0].split("{")[0]
-    lines = highlighted(fence.code, language.lower(), fence.context)
-    rows = [row for line in lines for row in canvas.wrap_code(line, width - 2)]
+    if language.lower() in DIFF_LANGUAGES:
+        rows = fence_rows(canvas, fence, width - 2)
+    else:
+        lines = highlighted(fence.code, language.lower(), fence.context)
+        rows = [row for line in lines for row in canvas.wrap_code(line, width - 2)]
     if named and language:
         rows = [*canvas.wrap([("muted", clean(language))], width - 2), *rows]
     bar: Line = [("gutter", canvas.look.glyphs.quote), ("", " ")]

@@ -13,6 +13,7 @@ from buddy.agent.counting import counted
 from buddy.agent.display import Diff
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Located
+from buddy.safety.sanitise import one_line
 from buddy.tools.changing import ChangePlan, FileChange, Loader, change, existing, preview
 from buddy.tools.edited_regions import summary
 from buddy.tools.elision import refuse_elided
@@ -46,6 +47,9 @@ from buddy.workspace.undo import UndoLog
 from buddy.workspace.views import FileViews, changed_lines
 
 ALIASES = {"input": "patch", "patch_text": "patch", "patchText": "patch", "diff": "patch"}
+NAMED_FILES = 3
+"""The title of a call names so many files."""
+SUBJECT_CHARS = 120
 
 
 def _sections(patch: str) -> tuple[Section, ...]:
@@ -202,6 +206,29 @@ def _access(arguments: Any) -> Access:
     return Access(reads=paths, writes=paths)
 
 
+def _subject(arguments: Any) -> str:
+    """The files that a patch changes, each with the lines it adds and removes; "" for a broken patch."""
+    try:
+        sections = _sections(arguments.patch)
+    except ToolError:
+        return ""
+    named = ", ".join(map(_section_subject, sections[:NAMED_FILES]))
+    more = len(sections) - NAMED_FILES
+    return one_line(named, SUBJECT_CHARS) + (f" and {counted(more, 'more file')}" if more > 0 else "")
+
+
+def _section_subject(section: Section) -> str:
+    match section:
+        case AddFile():
+            return f"{section.path} +{line_count(section.content)}"
+        case DeleteFile():
+            return f"{section.path} deleted"
+        case UpdateFile():
+            signs = [sign for hunk in section.hunks for sign, _text in hunk.lines]
+            moved = f" → {section.move_to}" if section.move_to else ""
+            return f"{section.path}{moved} +{signs.count('+')} −{signs.count('-')}"
+
+
 def _preview(ctx: ToolContext, arguments: Any) -> Diff:
     sections = _sections(arguments.patch)
     return preview(ctx, patch_paths(sections), _PatchPlanner(sections))
@@ -214,6 +241,7 @@ def _preview(ctx: ToolContext, arguments: Any) -> Diff:
     preview=_preview,
     aliases=("applypatch", "patch"),
     argument_aliases=ALIASES,
+    subject=_subject,
 )
 async def apply_patch(
     ctx: ToolContext, patch: Annotated[str, Meta(description="From *** Begin Patch to *** End Patch")]

@@ -6,7 +6,7 @@ import pytest
 
 from buddy.agent.display import Diff, FileDiff
 from buddy.agent.messages import Call
-from buddy.repl.blocks import ApprovalAsked, Expanded, ToolCall
+from buddy.repl.blocks import ApprovalAsked, Expanded, Fence, Markdown, ToolCall
 from buddy.repl.diffs import diff_lines, differing_words
 from buddy.repl.paint import Painter
 from buddy.repl.style import ASCII, UNICODE, Depth, Look
@@ -148,3 +148,49 @@ def test_the_words_that_differ() -> None:
 def test_lines_that_have_little_in_common_are_not_marked() -> None:
     lines = list(diff_lines(["@@ -1 +1 @@", "-one two three four", "+def completely(other): pass"]))
     assert all(marks == [] for _at, marks in differing_words(lines))
+
+
+FENCE = """--- a/main.py
++++ b/main.py
+@@ -7,2 +7,2 @@ def average():
+     total = 0
+
+-    return total / 3
++    return total / len(values)
+--- a comment of SQL
+\\ No newline at end of file"""
+
+
+def fence_of(code: str = FENCE, context: str = "", language: str = "diff", look: Look = PLAIN) -> list[str]:
+    block = Markdown("", fence=Fence(language, code, context, "whole"))
+    return Painter(look).ansi(block, 60).split("\n")[:-1]
+
+
+def test_a_diff_in_an_answer_is_drawn_as_one_and_nothing_of_it_is_left_out() -> None:
+    assert fence_of() == [
+        "▎ diff",
+        "▎ --- a/main.py",
+        "▎ +++ b/main.py",
+        "▎ @@ -7,2 +7,2 @@ def average():",
+        "▎      total = 0",
+        "▎",
+        "▎ −    return total / 3",
+        "▎ +    return total / len(values)",
+        "▎ −-- a comment of SQL",
+        "▎ \\ No newline at end of file",
+    ]
+
+
+@pytest.mark.parametrize("language", ["diff", "Patch", "udiff", "diff title=x"])
+def test_the_words_that_differ_are_marked_in_a_diff_of_an_answer(language: str) -> None:
+    look = Look("default", UNICODE, ansi=True)
+    removed, added = fence_of("-a = one\n+a = two", language=language, look=look)[1:]
+    assert removed.endswith("\x1b[31m−a = \x1b[0;1;4;31mone\x1b[0m")
+    assert added.endswith("\x1b[32m+a = \x1b[0;1;4;32mtwo\x1b[0m")
+
+
+def test_a_slice_of_a_long_diff_keeps_the_language_of_its_file() -> None:
+    look = Look("default", UNICODE, ansi=True)
+    named = fence_of(" def f():", "--- a/x.py\n+++ b/x.py\n", look=look)
+    assert "\x1b[35mdef" in named[-1]
+    assert "\x1b[35mdef" not in fence_of(" def f():", "a", look=look)[-1]

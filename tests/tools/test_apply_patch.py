@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.display import Diff, FileDiff
-from buddy.agent.tool import ToolError
+from buddy.agent.tool import ToolError, call_title
 from buddy.tools.patch import apply_patch
 from buddy.tools.patch_format import parse_patch
 from buddy.tools.read import read_file
@@ -367,3 +367,28 @@ async def test_context_lines_may_belong_to_two_hunks(desk: Desk) -> None:
     assert "before the hunk above it" in changed
     twice = await applied(desk, "a\nb\nc\nd\nc\nd\n", "@@", " a", "-b", "+B", " c", "@@", " c", "-d", "+D")
     assert "its lines stand at line 3 and again at line 5" in twice
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        (
+            "*** Begin Patch\n*** Update File: a.py\n@@\n x\n-y\n+z\n+w\n*** Add File: b.py\n+1\n+2\n"
+            "*** Delete File: c.py\n*** End Patch",
+            "apply_patch a.py +2 −1, b.py +2, c.py deleted",
+        ),
+        (
+            "*** Begin Patch\n*** Update File: a.py\n*** Move to: d.py\n@@\n-y\n+z\n*** End Patch",
+            "apply_patch a.py → d.py +1 −1",
+        ),
+        ("--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-y\n+z\n", "apply_patch a.py +1 −1"),
+        (
+            "*** Begin Patch\n" + "".join(f"*** Delete File: {n}.py\n" for n in range(5)) + "*** End Patch",
+            "apply_patch 0.py deleted, 1.py deleted, 2.py deleted and 2 more files",
+        ),
+        ("no patch at all", "apply_patch"),
+    ],
+)
+def test_a_patch_is_titled_by_the_files_it_changes(text: str, title: str) -> None:
+    arguments = apply_patch.decode(json.dumps({"patch": text}))
+    assert call_title("apply_patch", arguments, apply_patch) == title
