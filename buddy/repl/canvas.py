@@ -133,12 +133,12 @@ def rich_theme(look: Look) -> Theme:
 
 
 def _rich_style(rule: str, system: ColorSystem) -> Style:
-    """A rule in prompt_toolkit's words (`bold ansibrightblue`, `bg:#0a3018`) as a style of rich's. The ground
-    is one of the terminal's colours already: rich remembers the first terminal a style was drawn for."""
+    """A rule in prompt_toolkit's words (`bold ansibrightblue`, `bg:#0a3018`) as a style of rich's. Its
+    colours are the terminal's already: rich remembers the first terminal a style was drawn for."""
     words = (word.removeprefix("ansi").replace("bright", "bright_") for word in rule.split())
     style = Style.parse(" ".join("on " + word[3:] if word.startswith("bg:") else word for word in words))
-    ground = style.bgcolor
-    return style if ground is None else style + Style(bgcolor=ground.downgrade(system))
+    text, ground = style.color, style.bgcolor
+    return style + Style(color=text and text.downgrade(system), bgcolor=ground and ground.downgrade(system))
 
 
 def _without_end(row: Row) -> Row:
@@ -169,8 +169,8 @@ def row_cells(row: Row) -> int:
 
 
 def live_line(row: Row) -> Line:
-    """A row as a line of the live region, whose styles are prompt_toolkit's. Grounds are left out: the live
-    region is drawn in sixteen colours."""
+    """A row as a line of the live region, whose styles are prompt_toolkit's. Grounds are left out: they would
+    end with the text."""
     return [("" if style is None else _toolkit_words(style), text) for text, style, _control in row]
 
 
@@ -181,5 +181,8 @@ _ATTRIBUTES = ("bold", "dim", "italic", "underline", "strike", "reverse")
 def _toolkit_words(style: Style) -> str:
     words = [name for name in _ATTRIBUTES if getattr(style, name)]
     if style.color is not None:
-        words.append("fg:ansi" + style.color.name.replace("bright_", "bright"))
+        is_fixed = style.color.name.startswith("#")
+        words.append(
+            "fg:" + (style.color.name if is_fixed else "ansi" + style.color.name.replace("bright_", "bright"))
+        )
     return " ".join(words)

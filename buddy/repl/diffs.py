@@ -72,22 +72,24 @@ def file_rows(canvas: Canvas, file: FileDiff, width: int) -> list[Row]:
 def diff_lines(lines: Iterable[str]) -> Iterator[DiffLine]:
     """The lines of a unified diff without file headers. Lines before the first hunk have no number."""
     old = new = end = 0
+    in_hunk = False
     for line in lines:
         hunk = _HUNK().fullmatch(line)
         if hunk is not None:
             old, new = int(hunk["old"]), int(hunk["new"])
-            if end and new > end:
+            if in_hunk and new > end:
                 yield DiffLine("gap", counted(new - end, "line"))
             end = new + int(hunk["lines"] or 1)
+            in_hunk = True
         elif line.startswith("+"):
             yield DiffLine("added", line[1:], new)
-            new += bool(end)
+            new += in_hunk
         elif line.startswith("-"):
             yield DiffLine("removed", line[1:], old)
-            old += bool(end)
-        elif line.startswith(" ") or (end and not line):  # some tools strip the blank of an empty line
+            old += in_hunk
+        elif line.startswith(" ") or (in_hunk and not line):  # some tools strip the blank of an empty line
             yield DiffLine("context", line[1:], new)
-            old, new = old + bool(end), new + bool(end)
+            old, new = old + in_hunk, new + in_hunk
         else:
             yield DiffLine("other", line.removeprefix("\\ "))
 
@@ -143,10 +145,11 @@ class _Drawing:
                 sign, ground = glyphs.minus, "removed.line"
         number = f"{line.number:>{self._digits}} " if self._is_numbered else ""
         text = self._text(at, line, ground)
-        first: Line = [("muted", number), (line.kind, sign)]
+        is_tinted = bool(ground) and self._has_grounds
+        first: Line = [("changed.muted" if is_tinted else "muted", number), (line.kind, sign)]
         rest: Line = [("", " " * (margin + 1))]
         rows = canvas.behind(first, rest, canvas.wrap_text(text, self._width - margin - 1))
-        return [self._tinted(row, ground) for row in rows] if ground and self._has_grounds else rows
+        return [self._tinted(row, ground) for row in rows] if is_tinted else rows
 
     def _text(self, at: int, line: DiffLine, ground: str) -> Text:
         """The text of a line: in the colours of its language where the line stands on a ground or has not
@@ -154,6 +157,14 @@ class _Drawing:
         style = self._canvas.style
         if ground and not self._has_grounds:
             text = Text(line.text, style(ground), end="")
+        elif ground:
+            # What is grey on the terminal's background is unreadable on ours.
+            text = self._canvas.text(
+                [
+                    (names.replace("syntax.comment", "changed.muted"), part)
+                    for names, part in self._coloured[at]
+                ]
+            )
         else:
             text = self._canvas.text(self._coloured[at])
         for start, end in self._marks.get(at, ()):

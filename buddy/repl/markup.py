@@ -177,7 +177,7 @@ class _BlockWalk:
         sides: list[Align] = [
             marked or (numbers[at] if at < len(numbers) else "left") for at, marked in enumerate(aligns)
         ]
-        return table_rows(self._canvas, cells, width, header=True, aligns=sides)
+        return table_rows(self._canvas, cells, width, header=True, aligns=sides, spaced=True)
 
 
 def inline_lines(inline: Token, style: str) -> list[Line]:

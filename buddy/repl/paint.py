@@ -292,17 +292,14 @@ class Painter:
         }
         style, word = outcome[block.outcome]
         who = f"task {block.task_id} {one_line(block.name, 60)}".rstrip() + ": " if block.name else ""
-        facts = [words.seconds(block.seconds)]
+        line: Line = [(style, who + word), ("muted", dot + words.seconds(block.seconds))]
         if block.calls:
-            facts.append(counted(block.calls, "call"))
-            facts[-1] += f", {block.refused} refused" if block.refused else ""
-            facts[-1] += f", {block.failed} failed" if block.failed else ""
+            line.append(("muted", dot + counted(block.calls, "call")))
+            line += [("error", f", {block.refused} refused")] if block.refused else []
+            line += [("warning", f", {block.failed} failed")] if block.failed else []
         if block.output_tokens:
-            facts.append(words.token_count(block.output_tokens))
-        if block.outcome == "completed" and (block.refused or block.failed):
-            style = "error" if block.refused else "warning"
-            return self._wrap([(style, who + word + dot + dot.join(facts))], width)
-        lines = self._wrap([(style, who + word), ("muted", dot + dot.join(facts))], width)
+            line.append(("muted", dot + words.token_count(block.output_tokens)))
+        lines = self._wrap(line, width)
         reason = "" if block.reason == word else block.reason
         return lines + self._text(reason, width, style)
 

@@ -48,6 +48,7 @@ _MONO: Mapping[str, str] = {
     "heading.3": "bold italic",
     "link": "underline",
     "muted": "dim",
+    "changed.muted": "dim",
     "gutter": "dim",
     "quote": "italic",
     "prompt": "bold",
@@ -66,9 +67,9 @@ TASK_COLOURS = 3
 _TASKS = {
     "task.0": "bold ansimagenta",
     "task.1": "bold ansigreen",
-    "task.2": "bold ansired",
+    "task.2": "bold ansicyan",
 }
-"""The headings of tasks, by their numbers."""
+"""The headings of tasks, by their numbers. None is red: that is for alarms."""
 
 _DARK: Mapping[str, str] = {
     **_PLAIN,
@@ -80,6 +81,7 @@ _DARK: Mapping[str, str] = {
     "url": "dim",
     "code": "ansicyan",
     "muted": "dim",
+    "changed.muted": "dim",
     "gutter": "dim",
     "quote": "italic",
     "bullet": "ansicyan",
@@ -126,6 +128,7 @@ _ON_BOTH = {
     "marked": "bold ansimagenta",
     "risk.medium": "ansimagenta",
     "task.1": "ansigreen",
+    "task.2": "bold",
     "syntax.number": "",
     "syntax.function": "bold",
     "syntax.class": "bold",
@@ -150,6 +153,7 @@ THEMES: Mapping[str, Mapping[str, str]] = {
         "phase": "ansiblue",
         "risk.medium": "ansimagenta",
         "task.1": "bold ansiblue",
+        "task.2": "bold ansigreen",
         "syntax.number": "ansired",
         "syntax.builtin": "ansiblue",
     },
@@ -159,18 +163,71 @@ THEMES: Mapping[str, Mapping[str, str]] = {
 cyan, which no palette makes readable on white; "mono" is what NO_COLOR gets: attributes, no colours."""
 
 
+READABLE: Mapping[str, Mapping[str, str]] = {
+    "dark": {
+        "muted": "#949494",
+        "url": "#949494",
+        "changed.muted": "#d0d0d0",
+        "error": "#ff5f5f",
+        "warning": "#ffd75f",
+        "marked": "bold #ffd75f",
+        "risk.medium": "#ffd75f",
+        "risk.high": "bold #ff5f5f",
+        "phase": "#d787ff",
+        "task.0": "bold #d787ff",
+        "added": "#87d787",
+        "removed": "#ff5f5f",
+        "syntax.keyword": "#ffafff",
+        "syntax.string": "#afd787",
+        "syntax.number": "#ffd787",
+        "syntax.comment": "italic #949494",
+        "syntax.function": "#afd7ff",
+        "syntax.class": "bold #afd7ff",
+        "syntax.builtin": "#87d7d7",
+        "syntax.error": "#ffafaf",
+    },
+    "light": {
+        "muted": "#626262",
+        "url": "#626262",
+        "changed.muted": "#585858",
+        "prompt": "bold #0000af",
+        "ok": "#005f00",
+        "error": "#af0000",
+        "warning": "#875f00",
+        "marked": "bold #875f00",
+        "risk.low": "#005f00",
+        "risk.medium": "#875f00",
+        "risk.high": "bold #af0000",
+        "task.0": "bold #870087",
+        "task.1": "bold #0000af",
+        "task.2": "bold #005f00",
+        "added": "#005f00",
+        "removed": "#af0000",
+        "syntax.keyword": "#870087",
+        "syntax.string": "#005f00",
+        "syntax.number": "#af0000",
+        "syntax.comment": "italic #626262",
+        "syntax.function": "#0000af",
+        "syntax.class": "bold #0000af",
+        "syntax.builtin": "#005f87",
+        "syntax.error": "#af0000",
+    },
+}
+"""Colours of the 256, where the theme is known and the terminal has them: for roles whose palette colour is
+unreadable on that background in a common palette, and for all that stands on the grounds below."""
+
 GROUNDS: Mapping[str, Mapping[str, str]] = {
     "dark": {
         "added.line": "bg:#0a3018",
         "removed.line": "bg:#3a1216",
-        "added.word": "bg:#157325",
-        "removed.word": "bg:#7a1f26",
+        "added.word": "bold #ffffff bg:#157325",
+        "removed.word": "bold #ffffff bg:#7a1f26",
     },
     "light": {
         "added.line": "bg:#d9f7df",
         "removed.line": "bg:#fbe0e0",
-        "added.word": "bg:#a9edb0",
-        "removed.word": "bg:#f7b9b9",
+        "added.word": "bold #000000 bg:#a9edb0",
+        "removed.word": "bold #000000 bg:#f7b9b9",
     },
 }
 """Grounds of changed lines and words, where the theme is known and the terminal has 256 colours or more: the
@@ -253,8 +310,8 @@ class Look(msgspec.Struct, frozen=True):
 
     def rules(self) -> dict[str, str]:
         """The theme as style rules: what a name is, in prompt_toolkit's words."""
-        rules = THEMES[self.theme]
-        return dict(rules) if self.italics else {name: _upright(rule) for name, rule in rules.items()}
+        rules = {**THEMES[self.theme], **(READABLE[self.theme] if self.has_grounds else {})}
+        return rules if self.italics else {name: _upright(rule) for name, rule in rules.items()}
 
 
 DUMB = ("dumb", "unknown", "")

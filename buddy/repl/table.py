@@ -18,18 +18,29 @@ from buddy.repl.style import Glyphs, Line
 
 MIN_COLUMN = 4
 WORD = 19
-"""Longer words may be broken; the name of a session is not."""
+"""Longer words are broken before a table becomes records; the name of a session is not."""
 RECORD_RULE = 24
 
 Align = Literal["left", "center", "right"]
-_NUMBER = pattern(r"[-+~$\u2212]?\s?[\d][\d,. ]*\s?(?:%|[kMG]?B?|s|ms)\+?")
+_NUMBER = pattern(
+    r"[-+~\u2212]?\s?[$\u20ac\u00a3]?\s?[-+\u2212]?\d[\d,. ]*\s?(?:%|[kMG]?B?|s|ms|\u20ac|\u00a3)\+?"
+)
+_NO_NUMBER = ("", "-", "\u2013", "\u2014", "n/a")
+"""Cells that say that there is no number."""
 
 
 def table_rows(
-    canvas: Canvas, rows: list[list[Line]], width: int, *, header: bool, aligns: Sequence[Align] = ()
+    canvas: Canvas,
+    rows: list[list[Line]],
+    width: int,
+    *,
+    header: bool,
+    aligns: Sequence[Align] = (),
+    spaced: bool = False,
 ) -> list[Row]:
     """Rows of cells, drawn at most `width` cells wide; a rule stands below the header. Where the columns have
-    no room each row is a record: a cell a line, with the name of its column."""
+    no room each row is a record: a cell a line, with the name of its column. `spaced`: rows stand apart where
+    one of them takes several lines."""
     count = max((len(row) for row in rows), default=0)
     if count == 0:
         return []
@@ -37,9 +48,11 @@ def table_rows(
     widths = _widths(cells, width - 3 * (count - 1))
     if widths is None:
         return _records(canvas, cells, width, header=header)
-    glyphs = canvas.look.glyphs
+    body = cells[1:] if header else cells
+    wraps = any(cell.cell_len > size for row in body for cell, size in zip(row, widths, strict=True))
     table = RichTable(
-        box=_box(glyphs),
+        box=_box(canvas.look.glyphs),
+        show_lines=spaced and wraps,
         show_edge=False,
         pad_edge=False,
         show_header=header,
@@ -51,7 +64,7 @@ def table_rows(
         side = aligns[at] if at < len(aligns) else "left"
         name = cells[0][at] if header else ""
         table.add_column(name, width=size, justify=side, overflow="fold")
-    for row in cells[1:] if header else cells:
+    for row in body:
         table.add_row(*row)
     return canvas.render(table, width)
 
@@ -59,7 +72,8 @@ def table_rows(
 def number_columns(rows: Sequence[Sequence[str]]) -> list[Align]:
     """The side of each column: right where all its cells that hold something are numbers."""
     count = max((len(row) for row in rows), default=0)
-    columns = [[row[at].strip() for row in rows if at < len(row) and row[at].strip()] for at in range(count)]
+    columns = [[row[at].strip() for row in rows if at < len(row)] for at in range(count)]
+    columns = [[cell for cell in column if cell not in _NO_NUMBER] for column in columns]
     return [
         "right" if column and all(_NUMBER().fullmatch(cell) for cell in column) else "left"
         for column in columns
@@ -69,7 +83,7 @@ def number_columns(rows: Sequence[Sequence[str]]) -> list[Align]:
 def _box(glyphs: Glyphs) -> Box:
     body = f"  {glyphs.column} \n"
     head = f" {glyphs.rule}{glyphs.cross} \n"
-    return Box(f"    \n{body}{head}{body}    \n    \n{body}    \n")
+    return Box(f"    \n{body}{head}{body}{body}    \n{body}    \n")
 
 
 def _widths(rows: list[list[Text]], room: int) -> list[int] | None:
@@ -80,10 +94,9 @@ def _widths(rows: list[list[Text]], room: int) -> list[int] | None:
     widths = [max(max(cell.cell_len for cell in column), 1) for column in columns]
     if sum(widths) <= room:
         return widths
-    floors = [
-        min(size, max(MIN_COLUMN, min(WORD, max(map(_longest_word, column)))))
-        for size, column in zip(widths, columns, strict=True)
-    ]
+    words = [min(size, max(map(_longest_word, column))) for size, column in zip(widths, columns, strict=True)]
+    broken = [min(size, max(MIN_COLUMN, min(WORD, word))) for size, word in zip(widths, words, strict=True)]
+    floors = words if sum(words) <= room else broken
     in_one_line = [size if size <= WORD else floor for size, floor in zip(widths, floors, strict=True)]
     if sum(in_one_line) <= room:
         floors = in_one_line

@@ -12,6 +12,12 @@ from buddy.repl.paint import Painter
 from buddy.repl.style import ASCII, UNICODE, Depth, Look
 
 PLAIN = Look("mono", UNICODE, ansi=False)
+KEYWORD = {
+    ("dark", "256"): "38;5;219",
+    ("dark", "true"): "38;2;255;175;255",
+    ("light", "256"): "38;5;90",
+    ("light", "true"): "38;2;135;0;135",
+}
 TWO_HUNKS = """@@ -4,3 +4,3 @@ def average(values):
      total = 0.0
 
@@ -78,9 +84,9 @@ def test_changed_lines_stand_on_a_ground_to_the_edge_in_the_colours_of_the_langu
     ground = "48;5;" if depth == "256" else "48;2;"
     for line in (removed, added):
         assert line.endswith("\x1b[K\x1b[0m")
-        assert f"35;{ground}" in line  # `return`, a keyword
+        assert f"{KEYWORD[theme, depth]};{ground}" in line  # `return`
     assert removed.count("48;") > 1
-    assert "48;" not in gap
+    assert ground not in gap
     grounds = {part.partition("m")[0].partition("48;")[2] for part in added.split("\x1b[") if "48;" in part}
     assert len(grounds) == 2  # the line's, and the one of the words that differ
 
@@ -89,7 +95,7 @@ def test_a_file_that_is_new_has_the_colours_of_its_language() -> None:
     lines = drawn(
         "@@ -0,0 +1,2 @@\n+def f():\n+    return 1\n", Look("dark", UNICODE, ansi=True, depth="256")
     )
-    assert "35;48;5;" in lines[0]
+    assert "38;5;219;48;5;" in lines[0]
     assert len(lines) == 2
 
 
@@ -97,7 +103,17 @@ def test_a_string_over_several_lines_is_coloured_in_each_version() -> None:
     lines = drawn(
         "@@ -1,3 +1,3 @@\n x = '''\n-old\n+new\n '''\n", Look("dark", UNICODE, ansi=True, depth="256")
     )
-    assert all("\x1b[0;32;48;5;" in line for line in lines[1:3])
+    assert all("\x1b[0;38;5;150;48;5;" in line for line in lines[1:3])
+
+
+def test_a_comment_that_changed_is_readable_on_its_ground() -> None:
+    lines = drawn("@@ -1 +1,2 @@\n # as it was\n+# new\n", Look("dark", UNICODE, ansi=True, depth="256"))
+    assert "\x1b[3;38;5;246m# as it was" in lines[0]
+    assert "38;5;251;48;5;22m# new" in lines[1]
+
+
+def test_the_lines_of_a_file_that_goes_are_numbered() -> None:
+    assert drawn("@@ -1,3 +0,0 @@\n-a\n-\n-c\n") == ["│ 1 −a", "│ 2 −", "│ 3 −c"]
 
 
 def test_what_is_wrapped_goes_on_below_its_text() -> None:

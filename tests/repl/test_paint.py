@@ -334,6 +334,40 @@ def test_the_name_of_a_session_stays_in_one_piece_in_a_table() -> None:
     ]
 
 
+def test_words_of_a_table_are_broken_only_where_nothing_else_helps() -> None:
+    row = ("anthropic/claude-sonnet-4-5", "200,000", "cache pdf reasoning tools vision")
+    assert drawn(TableBlock(("model", "context", "can"), (row,)), 60) == [
+        "model                       │ context │ can",
+        "────────────────────────────┼─────────┼────────────────────",
+        "anthropic/claude-sonnet-4-5 │ 200,000 │ cache pdf reasoning",
+        "                            │         │ tools vision",
+    ]
+
+
+def test_money_and_missing_numbers_stand_on_the_right() -> None:
+    rows = (("a", "$1,204.10", "3"), ("b", "-$4.20", "–"), ("c", "€ 3", ""))
+    assert drawn(TableBlock((), rows), 40) == [
+        "a │ $1,204.10 │ 3",
+        "b │    -$4.20 │ –",
+        "c │       € 3 │",
+    ]
+
+
+def test_rows_of_a_written_table_stand_apart_where_one_is_wrapped() -> None:
+    text = "| a | b |\n|---|---|\n| x | y |\n| many words that wrap | z |\n| c | d |\n"
+    assert drawn(Markdown(text), 20) == [
+        "a               │ b",
+        "────────────────┼──",
+        "x               │ y",
+        "                │",
+        "many words that │ z",
+        "wrap            │",
+        "                │",
+        "c               │ d",
+    ]
+    assert len(drawn(Markdown(text), 40)) == 5
+
+
 def test_a_table_without_a_header_has_no_rule() -> None:
     assert drawn(TableBlock((), (("a", "b"),)), 20) == ["a │ b"]
 

@@ -6,13 +6,15 @@ import subprocess
 import sys
 
 import pytest
-from rich.color import ColorSystem
+from prompt_toolkit.output.color_depth import ColorDepth
+from rich.color import Color, ColorSystem, ColorType
 from rich.segment import Segment
 
 from buddy.repl.canvas import Canvas, live_line, rich_theme
+from buddy.repl.fragments import color_depth, toolkit_style
 from buddy.repl.log_stream import streams_to
 from buddy.repl.resize import reflowed_cursor_row, reflowed_rows
-from buddy.repl.style import ASCII, THEMES, UNICODE, Depth, Look, choose_look
+from buddy.repl.style import ASCII, READABLE, THEMES, UNICODE, Depth, Look, choose_look
 from buddy.repl.width import cells, fit, split_at, wrap
 
 
@@ -95,6 +97,114 @@ def test_a_ground_is_the_same_tint_in_256_colours(theme: str, name: str) -> None
     assert color is not None
     red, green, blue = color.downgrade(ColorSystem.EIGHT_BIT).get_truecolor()
     assert (red > max(green, blue)) if name.startswith("removed") else (green > max(red, blue))
+
+
+BACKGROUNDS = {
+    "dark": ("#000000", "#1e1e1e", "#171421"),
+    "light": ("#ffffff", "#fafafa", "#fdf6e3"),
+}
+PALETTES = {
+    # xterm, VS Code, GNOME Terminal, Tango, Terminal of macOS
+    "dark": {
+        "green": ("#00cd00", "#0dbc79", "#26a269", "#4e9a06", "#00a600"),
+        "cyan": ("#00cdcd", "#11a8cd", "#2aa1b3", "#06989a", "#00a6b2"),
+    },
+    "light": {"blue": ("#0000ee", "#0451a5", "#12488b", "#3465a4", "#0000b2")},
+}
+"""The colours of common palettes that themes still take from the palette where they have others."""
+LINES = {"gutter", "rule", "dim"}
+"""Roles of lines that are drawn, not of text; and the attribute itself."""
+
+
+def luminance(color: str) -> float:
+    """Relative luminance as WCAG defines it."""
+    parts = (int(color[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast of two colours as WCAG defines it."""
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def seen(color: Color, theme: str) -> tuple[str, ...]:
+    """A colour as terminals show it: by their palettes, or as it is."""
+    if color.type is ColorType.STANDARD:
+        return PALETTES[theme][color.name]
+    return (color.get_truecolor().hex,)
+
+
+@pytest.mark.parametrize("depth", ["256", "true"])
+@pytest.mark.parametrize("theme", ["dark", "light"])
+def test_every_role_is_readable_on_the_background_of_its_theme(theme: str, depth: Depth) -> None:
+    styles = rich_theme(Look(theme, UNICODE, ansi=True, depth=depth)).styles
+    assert {name for name, style in styles.items() if style.dim} == LINES
+    weak = [
+        (name, shown, background)
+        for name, style in styles.items()
+        if style.color is not None and style.bgcolor is None and name != "changed.muted"
+        for shown in seen(style.color, theme)
+        for background in BACKGROUNDS[theme]
+        if contrast(shown, background) < 4.5
+    ]
+    assert weak == []
+
+
+@pytest.mark.parametrize("depth", ["256", "true"])
+@pytest.mark.parametrize("theme", ["dark", "light"])
+def test_changed_lines_are_readable_on_their_grounds(theme: str, depth: Depth) -> None:
+    styles = rich_theme(Look(theme, UNICODE, ansi=True, depth=depth)).styles
+    code = [name for name in styles if name.startswith("syntax.") and name != "syntax.comment"]
+    for kind in ("added", "removed"):
+        line, word = styles[f"{kind}.line"].bgcolor, styles[f"{kind}.word"]
+        assert line
+        assert word.color
+        assert word.bgcolor
+        assert contrast(word.color.get_truecolor().hex, word.bgcolor.get_truecolor().hex) >= 4.5
+        assert line != word.bgcolor
+        for name in (*code, "changed.muted", kind):
+            color = styles[name].color
+            assert color
+            assert contrast(color.get_truecolor().hex, line.get_truecolor().hex) >= 4.5, name
+
+
+def test_readable_colours_are_the_same_in_256_colours_and_on_the_live_rows() -> None:
+    for theme, rules in READABLE.items():
+        assert set(rules) < set(THEMES[theme])
+        fine, exact = (rich_theme(Look(theme, UNICODE, ansi=True, depth=d)).styles for d in ("256", "true"))
+        live = toolkit_style(Look(theme, UNICODE, ansi=True, depth="256"))
+        for name in rules:
+            color, whole = fine[name].color, exact[name].color
+            assert color
+            assert whole
+            pairs = zip(color.get_truecolor(), whole.get_truecolor(), strict=True)
+            assert all(abs(part - other) <= 10 for part, other in pairs)
+            assert "#" + str(live.get_attrs_for_style_str(f"class:{name}").color) == whole.get_truecolor().hex
+            (row,) = (live_line([Segment("x", fine[name])]),)
+            assert f"fg:{whole.get_truecolor().hex}" in row[0][0]
+
+
+@pytest.mark.parametrize(
+    ("theme", "depth", "expected"),
+    [
+        ("mono", "true", ColorDepth.DEPTH_1_BIT),
+        ("default", "true", ColorDepth.DEPTH_4_BIT),
+        ("dark", "16", ColorDepth.DEPTH_4_BIT),
+        ("dark", "256", ColorDepth.DEPTH_8_BIT),
+        ("light", "true", ColorDepth.DEPTH_24_BIT),
+    ],
+)
+def test_the_live_rows_have_the_colours_of_the_theme(theme: str, depth: Depth, expected: ColorDepth) -> None:
+    assert color_depth(Look(theme, UNICODE, ansi=True, depth=depth)) == expected
+
+
+def test_no_heading_of_a_task_is_red() -> None:
+    rules = [
+        table[name] for table in (*THEMES.values(), *READABLE.values()) for name in table if "task." in name
+    ]
+    assert not any(red in rule for rule in rules for red in ("red", "#ff5f5f", "#af0000"))
 
 
 def test_the_theme_is_the_same_to_rich_as_to_prompt_toolkit() -> None:
