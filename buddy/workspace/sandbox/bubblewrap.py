@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from buddy.workspace.sandbox.profile import SandboxProfile, is_at_or_below
 
@@ -17,6 +17,49 @@ _KERNEL_SETTINGS = (
     *("/proc/mtrr", "/proc/driver", "/proc/latency_stats", "/proc/timer_list"),
 )
 _KERNEL_MEMORY = ("/proc/kcore", "/proc/kmsg", "/proc/keys", "/proc/key-users")
+
+
+FILTER_FD = 9
+"""The descriptor from which a tolerant start reads the filter."""
+_STATUS_FD = 8
+_START = """
+filter=$1 status=$2
+shift 2
+for try in 1 2 3; do
+  "$@" 9<"$filter" 8>"$status"
+  code=$?
+  [ $code = 1 ] || exit $code
+  grep -q exit-code "$status" && exit $code
+  mounts=yes left=$#
+  while [ $left -gt 0 ]; do
+    gone=0
+    case $mounts$1 in
+      yes--) mounts= ;;
+      yes--bind | yes--ro-bind) [ -e "$3" ] || gone=3 ;;
+      yes--tmpfs | yes--remount-ro) [ -e "$2" ] || gone=2 ;;
+    esac
+    if [ $gone -gt 0 ]; then
+      shift $gone
+    else
+      set -- "$@" "$1"
+      shift
+      gone=1
+    fi
+    left=$((left - gone))
+  done
+done
+exit $code
+"""
+"""Starts bubblewrap, which gives up when a place that it is to cover is gone by then, as a socket whose
+service ended. It reports an exit code only where the command itself ran; where it did not, what is gone is
+left out and it starts again."""
+
+
+def tolerant_argv(argv: Sequence[str], filter_file: str, status_file: str) -> tuple[str, ...]:
+    """Return words that start what `bubblewrap_argv` gave with `FILTER_FD`, whatever vanishes meanwhile.
+    Bubblewrap's report goes to `status_file`."""
+    words = (argv[0], "--json-status-fd", str(_STATUS_FD), *argv[1:])
+    return ("/bin/sh", "-c", _START, "sandbox", filter_file, status_file, *words)
 
 
 def bubblewrap_argv(

@@ -198,6 +198,23 @@ def profile_for(
     )
 
 
+def with_places(boundary: Boundary, places: Iterable[str]) -> Boundary:
+    """Return the boundary with the folders among some places a person opened: names in them are protected as
+    in the workspace. Hidden folders of the home folder are left out: they are a program's own, and big."""
+    extra = list(boundary.extra)
+    for place in sorted(map(os.path.realpath, places)):
+        known = any(is_at_or_below(place, root) for root in (boundary.root, *extra))
+        of_a_program = is_at_or_below(place, boundary.home) and "/." in place[len(boundary.home) :]
+        if (
+            not known
+            and not of_a_program
+            and os.path.isdir(place)
+            and not is_at_or_below(boundary.home, place)
+        ):
+            extra.append(place)
+    return msgspec.structs.replace(boundary, extra=tuple(extra))
+
+
 def opened_place(place: str, home: str) -> Opened:
     """Look through a folder or file that is to be opened for a command. Blocks."""
     if not os.path.isdir(place):

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from ipaddress import ip_network
+from pathlib import Path
 
 import msgspec
 
@@ -23,10 +24,10 @@ from buddy.workspace.launch import Launch
 from buddy.workspace.process_tree import Tag
 from buddy.workspace.sandbox.audit import Attempts, FilterRefusedError, Recorder
 from buddy.workspace.sandbox.blocked import blocked_of
-from buddy.workspace.sandbox.bubblewrap import bubblewrap_argv
+from buddy.workspace.sandbox.bubblewrap import FILTER_FD, bubblewrap_argv, tolerant_argv
 from buddy.workspace.sandbox.landlock import landlock_argv, landlock_rules
 from buddy.workspace.sandbox.network import SandboxNetwork, open_network
-from buddy.workspace.sandbox.places import Surveyor, open_sockets, profile_for
+from buddy.workspace.sandbox.places import Surveyor, WorkspaceSurvey, open_sockets, profile_for, with_places
 from buddy.workspace.sandbox.probe import Probed, memory_file, probe
 from buddy.workspace.sandbox.profile import Confinement, SandboxProfile, SandboxRules, is_reserved
 from buddy.workspace.sandbox.proxy import Pass, SandboxProxy
@@ -35,7 +36,7 @@ from buddy.workspace.sandbox.seccomp import attempts, refusals
 from buddy.workspace.sandbox.served import served_ports
 from buddy.workspace.sandbox.status import NO_SANDBOX, SWITCHED_OFF, SandboxStatus
 from buddy.workspace.sandbox.tether import Tether
-from buddy.workspace.sandbox.watch import Watch
+from buddy.workspace.sandbox.watch import CommandWatch
 
 SURVEY_LASTS_S = 20.0
 """How old the walk over a big workspace may be that a command is confined by."""
@@ -142,7 +143,7 @@ class Sandbox:
         self._recorder: Recorder | None = None
         self._tether = Tether(records)
         self._surveyors: dict[tuple[str, ...], Surveyor] = {}
-        self._watch = Watch(rules, records, self._tether)
+        self._watch = CommandWatch(rules, records, self._tether)
         self._ready: asyncio.Task[SandboxStatus] | None = None
 
     @property
@@ -168,8 +169,16 @@ class Sandbox:
                 await self._open_door(probed.bubblewrap)
         if probed.machine is not None and probed.status.is_working:
             self._recorder = Recorder(probed.machine, attempts(probed.machine))
+            Path(self._filter_file).write_bytes(refusals(probed.machine, sockets=True))
         self._probed = probed
         return self.status
+
+    def _status_file(self, name: str) -> str:
+        return os.path.join(self._folder, f"status-{name}")
+
+    @property
+    def _filter_file(self) -> str:
+        return os.path.join(self._folder, "filter")
 
     async def _open_door(self, bubblewrap: str) -> None:
         self._network = await open_network(bubblewrap)
@@ -184,7 +193,7 @@ class Sandbox:
         """Walk the workspace where the last walk is too old; call it before `confine`."""
         await self.ready()
         await self.judge()
-        surveyor = self._surveyor(boundary)
+        surveyor = self._surveyor(with_places(boundary, self._rules().writable))
         age_s = time.monotonic() - surveyor.walked_at
         if self.status.is_working and (surveyor.took_s <= QUICK_WALK_S or age_s > SURVEY_LASTS_S):
             await asyncio.to_thread(surveyor.look)
@@ -206,26 +215,33 @@ class Sandbox:
 
     def confine(self, launch: Launch, confinement: Confinement, tag: Tag) -> Confined:
         """Put a command into the sandbox; `tag` is the command's own. Raises `OSError`."""
-        profile = self._profile(confinement)
+        guarded = looked_at = with_places(confinement.boundary, self._rules().writable)
+        if confinement.kind != "read-only":
+            guarded = with_places(guarded, confinement.writable)
+        surveyor = self._surveyor(guarded)
+        if guarded != looked_at or not surveyor.took_s:
+            surveyor.look()  # a place of this command alone: its folders were read when it was opened
+        profile = self._profile(confinement, guarded, surveyor.survey)
         holder = self._admit(tag.text, confinement) if profile.network else None
         extra = {
             **self._caches(),
             "TMPDIR": self._scratch_inside(),
             **(holder.environment() if holder else {}),
         }
-        wrapped, descriptors = self._wrap(_with_variables(launch, extra), profile)
+        wrapped, descriptors = self._wrap(_with_variables(launch, extra), profile, tag.text)
 
         watch, watched = self._watch, None
         with on_failure(_close, descriptors):
             self._tether.tie(tag.number)  # before the command starts: buddy may be killed at any moment
             if confinement.kind != "read-only":
-                surveyor, contents = self._surveyor(confinement.boundary), self.status.level == 2
-                watched = watch.begin(confinement.boundary, surveyor, contents=contents)
+                watched = watch.begin(guarded, surveyor, contents=self.status.level == 2)
 
         def release() -> None:
             if watched is not None:
                 watch.end(watched)
             _close(descriptors)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._status_file(tag.text))
             if self._proxy is not None:
                 self._proxy.dismiss(tag.text)
 
@@ -241,13 +257,13 @@ class Sandbox:
             release=release,
         )
 
-    def _profile(self, confinement: Confinement) -> SandboxProfile:
-        boundary, rules = confinement.boundary, self._rules()
-        roots = (boundary.root, *boundary.extra)
+    def _profile(self, confinement: Confinement, guarded: Boundary, known: WorkspaceSurvey) -> SandboxProfile:
+        rules = self._rules()
+        roots = (guarded.root, *guarded.extra)
         return profile_for(
             confinement.kind,
-            boundary,
-            self._surveyor(boundary).survey,
+            guarded,
+            known,
             writable=(*rules.writable, *confinement.writable, self._cache_folder()),
             hidden=(*rules.hidden, *(open_sockets(roots) if self.status.level == 3 else ())),
             scratch=os.path.join(self._folder, "tmp"),
@@ -258,14 +274,12 @@ class Sandbox:
     def _admit(self, name: str, confinement: Confinement) -> Pass | None:
         return self._proxy.admit(name, confinement.hosts) if self._proxy is not None else None
 
-    def _wrap(self, launch: Launch, profile: SandboxProfile) -> tuple[Launch, tuple[int, ...]]:
+    def _wrap(self, launch: Launch, profile: SandboxProfile, name: str) -> tuple[Launch, tuple[int, ...]]:
         probed = self._probed
         if probed.status.level == 1 or probed.machine is None:
             return _in_front(launch, seatbelt_argv(profile)), ()
-        bubblewrap = probed.status.level == 3
-        program = refusals(probed.machine, sockets=bubblewrap)
-        seccomp = memory_file(program)
-        if not bubblewrap:
+        if probed.status.level == 2:
+            seccomp = memory_file(refusals(probed.machine, sockets=False))
             rules = memory_file(landlock_rules(profile))
             return _in_front(launch, landlock_argv(rules, seccomp), rules, seccomp), (rules, seccomp)
         network = self._network if profile.network else None
@@ -274,10 +288,11 @@ class Sandbox:
             profile,
             cwd=launch.cwd,
             own_network=network is None,
-            seccomp_fd=seccomp,
+            seccomp_fd=FILTER_FD,
         )
+        started = tolerant_argv(front, self._filter_file, self._status_file(name))
         entered = network.enter_argv(probed.nsenter) if network else ()
-        return _in_front(launch, (*entered, *front), seccomp), (seccomp,)
+        return _in_front(launch, (*entered, *started)), ()
 
     def _scratch_inside(self) -> str:
         return "/tmp" if self.status.level == 3 else os.path.join(self._folder, "tmp")  # noqa: S108 - its own

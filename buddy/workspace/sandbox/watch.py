@@ -55,7 +55,7 @@ class WatchedCommand:
         self.record = record
 
 
-class Watch:
+class CommandWatch:
     """All watched commands of a session. `records` is the folder of their records."""
 
     def __init__(self, rules: Callable[[], SandboxRules], records: str, tether: Tether) -> None:
