@@ -134,11 +134,14 @@ def rich_theme(look: Look) -> Theme:
 
 def _rich_style(rule: str, system: ColorSystem) -> Style:
     """A rule in prompt_toolkit's words (`bold ansibrightblue`, `bg:#0a3018`) as a style of rich's. Its
-    colours are the terminal's already: rich remembers the first terminal a style was drawn for."""
+    colours are the terminal's already: rich remembers the first terminal a style was drawn for. Text has one
+    of 256 colours also where there are more: the sequence takes half the bytes."""
     words = (word.removeprefix("ansi").replace("bright", "bright_") for word in rule.split())
     style = Style.parse(" ".join("on " + word[3:] if word.startswith("bg:") else word for word in words))
     text, ground = style.color, style.bgcolor
-    return style + Style(color=text and text.downgrade(system), bgcolor=ground and ground.downgrade(system))
+    return style + Style(
+        color=text and text.downgrade(ColorSystem.EIGHT_BIT), bgcolor=ground and ground.downgrade(system)
+    )
 
 
 def _without_end(row: Row) -> Row:

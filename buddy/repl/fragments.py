@@ -36,11 +36,8 @@ def toolkit_style(look: Look) -> Style:
     return Style.from_dict(rules)
 
 
-_DEPTHS = {"256": ColorDepth.DEPTH_8_BIT, "true": ColorDepth.DEPTH_24_BIT}
-
-
 def color_depth(look: Look) -> ColorDepth:
-    """All colours of the terminal where the theme has some of its own; else the palette's, or none."""
+    """256 colours where the theme has some of its own; else those of the palette, or none."""
     if look.theme == "mono":
         return ColorDepth.DEPTH_1_BIT
-    return _DEPTHS.get(look.depth, ColorDepth.DEPTH_4_BIT) if look.has_grounds else ColorDepth.DEPTH_4_BIT
+    return ColorDepth.DEPTH_8_BIT if look.has_grounds else ColorDepth.DEPTH_4_BIT

@@ -12,12 +12,7 @@ from buddy.repl.paint import Painter
 from buddy.repl.style import ASCII, UNICODE, Depth, Look
 
 PLAIN = Look("mono", UNICODE, ansi=False)
-KEYWORD = {
-    ("dark", "256"): "38;5;219",
-    ("dark", "true"): "38;2;255;175;255",
-    ("light", "256"): "38;5;90",
-    ("light", "true"): "38;2;135;0;135",
-}
+KEYWORD = {"dark": "38;5;219", "light": "38;5;90"}
 TWO_HUNKS = """@@ -4,3 +4,3 @@ def average(values):
      total = 0.0
 
@@ -84,7 +79,7 @@ def test_changed_lines_stand_on_a_ground_to_the_edge_in_the_colours_of_the_langu
     ground = "48;5;" if depth == "256" else "48;2;"
     for line in (removed, added):
         assert line.endswith("\x1b[K\x1b[0m")
-        assert f"{KEYWORD[theme, depth]};{ground}" in line  # `return`
+        assert f"{KEYWORD[theme]};{ground}" in line  # `return`
     assert removed.count("48;") > 1
     assert ground not in gap
     grounds = {part.partition("m")[0].partition("48;")[2] for part in added.split("\x1b[") if "48;" in part}

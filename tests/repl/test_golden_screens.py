@@ -75,6 +75,8 @@ async def test_the_journey_on_a_screen() -> None:
     ("name", "look"),
     [
         ("blocks-color.txt", Look("default", UNICODE, ansi=True)),
+        ("blocks-dark-256.txt", Look("dark", UNICODE, ansi=True, depth="256")),
+        ("blocks-light-true.txt", Look("light", UNICODE, ansi=True, depth="true")),
         ("blocks-mono.txt", Look("mono", UNICODE, ansi=True)),
         ("blocks-ascii.txt", Look("mono", ASCII, ansi=False)),
     ],
