@@ -112,8 +112,8 @@ PALETTES = {
     "light": {"blue": ("#0000ee", "#0451a5", "#12488b", "#3465a4", "#0000b2")},
 }
 """The colours of common palettes that themes still take from the palette where they have others."""
-LINES = {"gutter", "rule", "dim"}
-"""Roles of lines that are drawn, not of text; and the attribute itself."""
+LINES = ("gutter", "rule")
+"""Roles of lines that are drawn: they need less contrast than text."""
 
 
 def luminance(color: str) -> float:
@@ -140,14 +140,14 @@ def seen(color: Color, theme: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("theme", ["dark", "light"])
 def test_every_role_is_readable_on_the_background_of_its_theme(theme: str, depth: Depth) -> None:
     styles = rich_theme(Look(theme, UNICODE, ansi=True, depth=depth)).styles
-    assert {name for name, style in styles.items() if style.dim} == LINES
+    assert [name for name, style in styles.items() if style.dim] == ["dim"]
     weak = [
         (name, shown, background)
         for name, style in styles.items()
         if style.color is not None and style.bgcolor is None and name != "changed.muted"
         for shown in seen(style.color, theme)
         for background in BACKGROUNDS[theme]
-        if contrast(shown, background) < 4.5
+        if contrast(shown, background) < (3 if name in LINES else 4.5)
     ]
     assert weak == []
 
