@@ -459,8 +459,9 @@ def _with_note(result: ToolResult, request: OpeningRequest, answer: str) -> Tool
 
 
 async def _facts(task: Task, tool: Tool, arguments: msgspec.Struct) -> Facts:
-    """The facts of a call; in a thread where the disk has to be asked. Raises `ToolError`."""
-    if tool.survey is None:
+    """The facts of a call; in a thread where the disk has to be asked: the analysis of a command walks
+    through the workspace. Raises `ToolError`."""
+    if tool.survey is None and not tool.confined:
         return task.workspace.facts(tool, arguments)
     return await asyncio.to_thread(task.workspace.facts, tool, arguments)
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from buddy.safety.shell.git_config import executing_keys
-from buddy.safety.shell.git_index import submodules, tracked_paths
+from buddy.safety.shell.git_index import may_be_tracked, submodules, tracked_paths
 from tests.shell_desk import ShellDesk, make_desk
 
 
@@ -435,3 +435,48 @@ def test_an_index_that_cannot_be_read_tells_nothing(desk: ShellDesk) -> None:
         assert tracked_paths(str(desk.root)) is None
     index.write_bytes(b"DIRC\0\0\0\x04\0\0\0\x01" + b"\0" * 60 + b"\0\4" + b"\x80\x00name\0")
     assert tracked_paths(str(desk.root)) == {str(desk.root / "name")}
+
+
+@pytest.mark.parametrize("kind", ["version 2", "version 3", "version 4", "in parts", "sha256"])
+def test_a_name_is_found_in_every_kind_of_index_and_its_neighbours_are_not(tmp_path: Path, kind: str) -> None:
+    desk = make_desk(tmp_path)
+    desk.git("init", "-q", *(["--object-format=sha256"] if kind == "sha256" else []), ".")
+    long = f"src/{'d' * 200}/{'e' * 200}"
+    (desk.root / long).parent.mkdir(parents=True)
+    for name in (long, "src/.env", "ab", "-dash"):
+        (desk.root / name).write_text("x")
+    desk.git("add", "-f", "src", "--", "-dash")
+    if kind.startswith("version"):
+        if kind == "version 3":
+            desk.git("add", "--intent-to-add", "ab")
+        desk.git("update-index", "--index-version", kind[-1])
+    elif kind == "in parts":
+        desk.git("update-index", "--split-index")
+    git_dir = str(desk.root / ".git")
+
+    tracked = {long, "src/.env", "src/main.py", "-dash", *(["ab"] if kind == "version 3" else [])}
+    asked = (*tracked, ".env", "rc/.env", "src", "b", "ab", "dash", "src/main.p", "main.py", f"{long}e")
+    assert {name for name in asked if may_be_tracked(git_dir, name)} == tracked
+
+
+def test_what_no_index_tells_may_be_tracked(desk: ShellDesk) -> None:
+    git_dir = desk.root / ".git"
+    assert may_be_tracked(str(git_dir), "a")
+    desk.git("add", "b")
+    assert not may_be_tracked(str(git_dir), "a")
+    index = (git_dir / "index").read_bytes()
+    (git_dir / "index").write_bytes(index[:-20] + b"sdir\0\0\0\0" + index[-20:])
+    assert may_be_tracked(str(git_dir), "a"), "a folder may stand for it"
+    (git_dir / "index").write_bytes(b"")
+    assert may_be_tracked(str(git_dir), "a")
+
+
+@pytest.mark.parametrize("command", ["git grep colour", "git grep -n colour", "git grep colour -- ."])
+def test_a_secret_file_in_an_index_in_parts_is_a_tracked_one(desk: ShellDesk, command: str) -> None:
+    (desk.root / ".env").write_text("colour\n")
+    assert desk.reason(command).startswith("it reads .env")  # without an index nothing is told
+    desk.git("add", "a")
+    assert desk.reason(command) == ""
+    desk.git("add", "-f", ".env")
+    desk.git("update-index", "--split-index")
+    assert desk.reason(command).startswith("it reads .env")

@@ -257,6 +257,29 @@ def test_ATTACK3_ordinary_attributes_of_a_folder_do_not_ask(tmp_path: Path, text
     assert tracked_by_name(str(desk.root / ".git"), ".gitattributes") == ("src/.gitattributes",)
 
 
+def test_ATTACK3_attributes_of_folders_that_stand_for_their_files_are_not_told(tmp_path: Path) -> None:
+    desk = make_history(tmp_path, packed=False)
+    index = desk.root / ".git" / "index"
+    assert desk.reason("git log -p") == ""
+    index.write_bytes(index.read_bytes()[:-20] + b"sdir\0\0\0\0" + b"\0" * 20)
+    assert "index can't be read for attributes" in desk.reason("git log -p")
+
+
+@pytest.mark.parametrize("flags", ["--assume-unchanged", "--skip-worktree"])
+@pytest.mark.parametrize("folder", ["src", "d" * 250, f"{'d' * 200}/{'e' * 200}"])
+def test_ATTACK3_attributes_are_found_whatever_their_entry_is_like(
+    tmp_path: Path, folder: str, flags: str
+) -> None:
+    desk = make_history(tmp_path, packed=False)
+    name = f"{folder}/.gitattributes"
+    for path in (name, f"{folder}/x.gitattributes"):
+        (desk.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (desk.root / path).write_text("* text=auto\n")
+    desk.git("add", "-f", "-A")
+    desk.git("update-index", flags, name)
+    assert tracked_by_name(str(desk.root / ".git"), ".gitattributes") == (name,)
+
+
 @pytest.mark.parametrize(
     "name", [".ENV", ".Env.local", "X.KEY", "a.Pem", "ID_rsa", "serviceAccountKey.json", ".env~", ".SSH/x"]
 )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 from buddy.agent.display import Command, Plain
 from buddy.agent.tool import Tool, ToolContext, tool
 from buddy.cli.judge import Judge
 from buddy.safety.paths import Boundary
+from buddy.safety.policy_facts import Facts
 from buddy.tools.shell import run_shell
 from tests.agent.laws import calls, says
 from tests.tasks.board_desk import board_desk
@@ -76,3 +78,25 @@ async def test_a_call_that_has_no_preview_is_shown_with_all_its_arguments(tmp_pa
     given = '{"source": "a", "destination": "b"}'
 
     assert await asked_of(tmp_path / "work", deploy, given) == Plain("", given)
+
+
+async def test_commands_are_judged_beside_the_loop(tmp_path: Path) -> None:
+    """The analysis walks through the workspace, which may be large: keys must be heard meanwhile."""
+    root = tmp_path / "work"
+    root.mkdir()
+    judge = Judge(Boundary(str(root), str(root), str(root.parent / "home")))
+    threads: list[int] = []
+
+    def judged(of: Tool, arguments: object) -> Facts:
+        threads.append(threading.get_ident())
+        return judge.facts(of, arguments)
+
+    async with board_desk(root, run_shell, facts=judged) as desk:
+        desk.script(calls(("c1", "run_shell", '{"command": "rm x"}')), says("ok"))
+        desk.board.submit(1, "remove it")
+        asked = await desk.asked()
+        desk.board.inbox.answer(asked.request_id, asked.digest, "denied")
+        await desk.board.wait(1)
+
+    assert threads
+    assert threading.get_ident() not in threads

@@ -11,7 +11,7 @@ from buddy.safety.git_files import repository_around
 from buddy.safety.paths import is_beneath
 from buddy.safety.shell.files import check_compared
 from buddy.safety.shell.git_config import executing_keys, repositories
-from buddy.safety.shell.git_index import tracked_paths
+from buddy.safety.shell.git_index import may_be_tracked
 from buddy.safety.shell.git_options import BRANCH, DIFF_MERGES, LOG, READ_ONLY, STASH_SHOW, TAG
 from buddy.safety.shell.git_secrets import check_shown_secrets
 from buddy.safety.shell.hunts import check_hunt, hunts
@@ -167,12 +167,13 @@ def _take_up(judged: JudgedCommand, name: str, given: Given, operands: tuple[str
 def _tracked(cwd: str) -> Filter:
     """Only files that git knows. Of those that are only imagined, it may know what is not hidden."""
     work_tree, git_dir = repository_around(cwd)
-    known = tracked_paths(work_tree) if work_tree else None
 
     def is_tracked(file: Candidate) -> bool:
         if file.text is not None:
             return no_hidden(file)
-        return bool(git_dir) and (known is None or file.path in known)
+        if not work_tree:
+            return bool(git_dir)
+        return may_be_tracked(git_dir, os.path.relpath(file.path, work_tree))
 
     return is_tracked
 

@@ -54,7 +54,7 @@ def check_shown_secrets(judged: JudgedCommand, name: str, given: Given) -> None:
         return
     if given.has("-a", "--text", "--binary"):
         raise RefusedError(f"git {name} would show secret files, too, whose diffs are switched off otherwise")
-    for path in _attribute_files(work_tree, git_dir):
+    for path in dict.fromkeys(_attribute_files(work_tree, git_dir)):
         text = read_regular(path, MAX_ATTRIBUTES_BYTES)
         if len(text) == MAX_ATTRIBUTES_BYTES or any(map(_concerns_secrets, _SHOWS_AGAIN.finditer(text))):
             raise RefusedError(f"{path} switches diffs on, which may show secret files")

@@ -6,6 +6,8 @@ which the lexer refuses. Importing it costs 5 ms, so this module is imported lat
 
 from __future__ import annotations
 
+import threading
+
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
@@ -36,16 +38,19 @@ _ANSI = {"t": "\t", "n": "\n", "\\": "\\", "'": "'", '"': '"'}
 
 
 class Grammar:
-    """A parser to keep: making one costs more than a parse."""
+    """A parser to keep: making one costs more than a parse. Commands of several tasks may be judged at once,
+    each in a thread."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._parser = Parser(Language(tree_sitter_bash.language()))
 
     def commands(self, text: str, *, compounds: bool = False) -> tuple[Simple, ...]:
         """The simple commands of a text, in the order they stand there; with `compounds` also those inside
         compound commands, where the head of a for counts as one. Raises `UnclearError`."""
         source = text.encode()
-        tree = self._parser.parse(source)
+        with self._lock:
+            tree = self._parser.parse(source)
         if tree.root_node.has_error:
             raise UnclearError("the grammar finds a syntax error")
         return _TreeWalk(source, compounds=compounds).program(tree.root_node)

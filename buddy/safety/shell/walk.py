@@ -78,13 +78,20 @@ def check_secrets(
     ]
     if roots and len(outside) == len(roots):
         return  # what the system brings
+    telling: dict[str, bool] = {}
     for entry in _entries(judged, roots, skip=INSTALLED, follow=follow):
-        candidate = _candidate(judged, entry)
-        parts = candidate.shown.lower().split("/")
-        if not any(map(_MAY_BE_SECRET.search, parts)) or _is_folder(entry):
+        folder = entry.path[: -len(entry.name)]
+        if folder not in telling:
+            telling[folder] = _may_be_secret(os.path.relpath(folder, judged.place.boundary.cwd))
+        if not (telling[folder] or _MAY_BE_SECRET.search(entry.name.lower())) or _is_folder(entry):
             continue
+        candidate = _candidate(judged, entry)
         if all(test(candidate) for test in filters):
             judged.read(entry.path)
+
+
+def _may_be_secret(path: str) -> bool:
+    return any(map(_MAY_BE_SECRET.search, path.lower().split("/")))
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
