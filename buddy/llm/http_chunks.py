@@ -3,7 +3,10 @@ model server sends one for every token."""
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 MAX_SIZE_LINE = 16
+LINE_END = b"\r\n"
 HEX = frozenset(b"0123456789abcdefABCDEF")
 
 
@@ -30,14 +33,13 @@ class ChunkJoiner:
         self._left = 0
         whole: list[bytes] = []
         while at < len(data):
-            end = data.find(b"\r\n", at, at + MAX_SIZE_LINE)
-            digits = data[at:end] if end > at else b""
+            end = data.find(LINE_END, at, at + MAX_SIZE_LINE)
             if end < 0 and len(data) - at < MAX_SIZE_LINE:
                 self._size_line = data[at:]
                 break
-            size = int(digits, 16) if digits and HEX.issuperset(digits) else 0
+            size = _size_of(data[at:end]) if end > at else 0
             stop = end + 2 + size
-            if not size or not b"\r\n".startswith(data[stop : stop + 2]):
+            if not size or not LINE_END.startswith(data[stop : stop + 2]):
                 self._is_over = True
                 return b"".join((opened, _chunk(whole), data[at:]))
             if stop + 2 > len(data):
@@ -46,6 +48,13 @@ class ChunkJoiner:
             whole.append(data[end + 2 : stop])
             at = stop + 2
         return opened + _chunk(whole)
+
+
+@lru_cache(maxsize=256)
+def _size_of(digits: bytes) -> int:
+    """The number in a size line, 0 when it holds anything else. Most chunks of an answer are about as long
+    as the one before."""
+    return int(digits, 16) if HEX.issuperset(digits) else 0
 
 
 def _chunk(pieces: list[bytes]) -> bytes:

@@ -70,7 +70,8 @@ async def watched(
 ) -> AsyncGenerator[ModelDelta, None]:
     """The same pieces. Raises `ProviderError` of kind `cut` when a limit is exceeded; closes the stream
     inside, however it ends."""
-    watch = _StreamWatch(limits, timer or asyncio.get_running_loop())
+    loop = asyncio.get_running_loop()
+    watch = _StreamWatch(limits, timer or loop, loop)
     try:
         while True:
             watch.resume()
@@ -102,6 +103,7 @@ class _StreamWatch:
         "_has_bytes",
         "_is_asleep",
         "_limits",
+        "_loop",
         "_noted_at",
         "_started_at",
         "_task",
@@ -109,8 +111,9 @@ class _StreamWatch:
         "_waiting",
     )
 
-    def __init__(self, limits: WatchLimits, timer: Timer) -> None:
+    def __init__(self, limits: WatchLimits, timer: Timer, loop: asyncio.AbstractEventLoop) -> None:
         now = timer.time()
+        self._loop = loop
         self._limits = limits
         self._timer = timer
         self._started_at = self._noted_at = self._content_at = now
@@ -128,7 +131,7 @@ class _StreamWatch:
         self._noted_at += away
         self._content_at += away
         self._started_at += away
-        task = asyncio.current_task()
+        task = asyncio.current_task(self._loop)  # without the loop it costs a system call, for every delta
         assert task is not None
         self._task = task
         self._cancelling = task.cancelling()

@@ -108,11 +108,11 @@ class Canvas:
                 continue
             codes = self._codes(style) if style is not None else ""
             if codes != current:
-                parts.append(f"\x1b[0;{codes}m" if current and codes else f"\x1b[{codes or 0}m")
+                parts.append(f"\x1b[0;{codes}m" if current and codes else f"\x1b[{codes}m")
                 current = codes
             parts.append(text or _TO_THE_EDGE)
         if current:
-            parts.append("\x1b[0m")
+            parts.append("\x1b[m")
         return "".join(parts)
 
     def _codes_of(self, style: Style) -> str:

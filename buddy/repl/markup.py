@@ -64,9 +64,9 @@ def clean_tokens(state: StateCore) -> None:
 
 
 def _clean_token(token: Token) -> None:
-    if not _is_clean(token.content):
+    if token.content and not _is_clean(token.content):
         token.content = "\n".join(map(clean, token.content.split("\n")))
-    if not _is_clean(token.info):
+    if token.info and not _is_clean(token.info):
         token.info = clean(token.info)
     for name, value in token.attrs.items():
         if isinstance(value, str) and name in ("href", "src"):

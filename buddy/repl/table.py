@@ -1,20 +1,21 @@
-"""Tables: columns as wide as they need, narrowed where the terminal is narrow, cells wrapped. rich draws
-them.
+"""Tables: columns as wide as they need, narrowed where the terminal is narrow, cells wrapped.
+
+rich wraps the cells; the table around them is put together here. A table of rich's asks for every cell again
+how wide it is and renders it on its own: a small table, of which an answer may hold hundreds, took 2 ms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from rich.box import Box
 from rich.cells import cell_len
-from rich.table import Table as RichTable
-from rich.text import Text
+from rich.segment import Segment
 
 from buddy.agent.pattern import pattern
-from buddy.repl.canvas import Canvas, Row
-from buddy.repl.style import Glyphs, Line
+from buddy.repl.canvas import Canvas, Row, row_cells
+from buddy.repl.style import Line
+from buddy.repl.width import plain
 
 MIN_COLUMN = 4
 WORD = 19
@@ -44,29 +45,52 @@ def table_rows(
     count = max((len(row) for row in rows), default=0)
     if count == 0:
         return []
-    cells = [[*map(canvas.text, row), *(Text() for _ in range(count - len(row)))] for row in rows]
-    widths = _widths(cells, width - 3 * (count - 1))
+    nothing: Line = []
+    cells = [[*row, *[nothing] * (count - len(row))] for row in rows]
+    texts = [list(map(plain, row)) for row in cells]
+    widths = _widths(texts, width - 3 * (count - 1))
     if widths is None:
         return _records(canvas, cells, width, header=header)
-    body = cells[1:] if header else cells
-    wraps = any(cell.cell_len > size for row in body for cell, size in zip(row, widths, strict=True))
-    table = RichTable(
-        box=_box(canvas.look.glyphs),
-        show_lines=spaced and wraps,
-        show_edge=False,
-        pad_edge=False,
-        show_header=header,
-        border_style=canvas.style("gutter"),
-        header_style="",
-        footer_style="",
-    )
-    for at, size in enumerate(widths):
-        side = aligns[at] if at < len(aligns) else "left"
-        name = cells[0][at] if header else ""
-        table.add_column(name, width=size, justify=side, overflow="fold")
-    for row in body:
-        table.add_row(*row)
-    return canvas.render(table, width)
+    glyphs, gutter = canvas.look.glyphs, canvas.style("gutter")
+    between = [Segment(" "), Segment(glyphs.column, gutter), Segment(" ")]
+    sides: list[Align] = [aligns[at] if at < len(aligns) else "left" for at in range(count)]
+    body = texts[1:] if header else texts
+    wraps = any(cell_len(cell) > size for row in body for cell, size in zip(row, widths, strict=True))
+    drawn: list[Row] = []
+    for at, row in enumerate(cells):
+        is_header = header and at == 0
+        if spaced and wraps and at > header:
+            apart: list[Row] = [[] for _ in widths]
+            drawn.append(_joined(apart, widths, sides, between))
+        wrapped = [canvas.wrap(cell, size) for cell, size in zip(row, widths, strict=True)]
+        height = max(map(len, wrapped))
+        for parts in wrapped:  # names stand right above the rule
+            blank: list[Row] = [[] for _ in range(height - len(parts))]
+            parts[:] = [*blank, *parts] if is_header else [*parts, *blank]
+        drawn += [_joined(parts, widths, sides, between) for parts in zip(*wrapped, strict=True)]
+        if is_header:
+            rule = f"{glyphs.rule}{glyphs.cross}{glyphs.rule}".join(glyphs.rule * size for size in widths)
+            drawn.append([Segment(rule, gutter)])
+    return drawn
+
+
+def _joined(parts: Iterable[Row], widths: Sequence[int], sides: Sequence[Align], between: Row) -> Row:
+    line: Row = []
+    for part, size, side in zip(parts, widths, sides, strict=True):
+        line += [*(between if line else ()), *_aligned(part, size, side)]
+    return line
+
+
+def _aligned(part: Row, size: int, side: Align) -> Row:
+    """A row of a cell, filled up to the width of its column. Blanks at its end do not count."""
+    row = list(part)
+    if side != "left":
+        while row and not row[-1].text.strip(" "):
+            row.pop()
+        row[-1:] = [Segment(text.rstrip(" "), style) for text, style, _control in row[-1:]]
+    left = size - row_cells(row)
+    before = {"left": 0, "center": left // 2, "right": left}[side]
+    return [Segment(" " * before), *row, Segment(" " * (left - before))]
 
 
 def number_columns(rows: Sequence[Sequence[str]]) -> list[Align]:
@@ -80,18 +104,11 @@ def number_columns(rows: Sequence[Sequence[str]]) -> list[Align]:
     ]
 
 
-def _box(glyphs: Glyphs) -> Box:
-    body = f"  {glyphs.column} \n"
-    head = f" {glyphs.rule}{glyphs.cross} \n"
-    return Box(f"    \n{body}{head}{body}{body}    \n{body}    \n")
-
-
-def _widths(rows: list[list[Text]], room: int) -> list[int] | None:
+def _widths(rows: list[list[str]], room: int) -> list[int] | None:
     """The widest cell of each column; while they do not fit, the wide columns give way, down to their longest
-    word, columns of short cells last. None when even that is too wide. (rich breaks the words of wide columns
-    before it narrows them all.)"""
+    word, columns of short cells last. None when even that is too wide."""
     columns = [[row[index] for row in rows] for index in range(len(rows[0]))]
-    widths = [max(max(cell.cell_len for cell in column), 1) for column in columns]
+    widths = [max(*map(cell_len, column), 1) for column in columns]
     if sum(widths) <= room:
         return widths
     words = [min(size, max(map(_longest_word, column))) for size, column in zip(widths, columns, strict=True)]
@@ -113,21 +130,20 @@ def _widths(rows: list[list[Text]], room: int) -> list[int] | None:
     return fitted
 
 
-def _longest_word(cell: Text) -> int:
-    return max(map(cell_len, cell.plain.split()), default=0)
+def _longest_word(cell: str) -> int:
+    return max(map(cell_len, cell.split()), default=0)
 
 
-def _records(canvas: Canvas, rows: list[list[Text]], width: int, *, header: bool) -> list[Row]:
+def _records(canvas: Canvas, rows: list[list[Line]], width: int, *, header: bool) -> list[Row]:
     """Too many columns for the terminal: each cell behind the name of its column, a rule between two rows.
     Cells that hold nothing are left out."""
-    names = [cell.plain for cell in rows[0]] if header else [""] * len(rows[0])
+    names = [plain(cell) for cell in rows[0]] if header else [""] * len(rows[0])
     drawn: list[Row] = []
     for row in rows[1:] if header else rows:
         if drawn:
             drawn += canvas.wrap([("gutter", canvas.look.glyphs.rule * min(width, RECORD_RULE))], width)
         for name, cell in zip(names, row, strict=True):
-            if cell.plain.strip():
-                label = (f"{name}: " if name else "", canvas.style("muted"))
-                labelled = canvas.wrap_text(Text.assemble(label, cell, end=""), width - 2)
-                drawn += canvas.behind([], [("", "  ")], labelled)
+            if plain(cell).strip():
+                label = ("muted", f"{name}: " if name else "")
+                drawn += canvas.behind([], [("", "  ")], canvas.wrap([label, *cell], width - 2))
     return drawn

@@ -269,7 +269,7 @@ def test_RU_5_18_numbers_of_buddys_own_tables_stand_right() -> None:
 
 def test_the_three_levels_of_headings_differ_without_colour() -> None:
     levels = [drawn(Markdown("#" * level + " Title"), 60, COLOR) for level in (1, 2, 3)]
-    assert levels == [["\x1b[1;4mTitle\x1b[0m"], ["\x1b[1mTitle\x1b[0m"], ["\x1b[1;3mTitle\x1b[0m"]]
+    assert levels == [["\x1b[1;4mTitle\x1b[m"], ["\x1b[1mTitle\x1b[m"], ["\x1b[1;3mTitle\x1b[m"]]
     mono = Painter(Look("mono", UNICODE, ansi=True))
     assert [drawn(Markdown("#" * level + " Title"), 60, mono) for level in (1, 2, 3)] == levels
 

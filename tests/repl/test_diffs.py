@@ -78,7 +78,7 @@ def test_changed_lines_stand_on_a_ground_to_the_edge_in_the_colours_of_the_langu
     _context, _blank, removed, added, gap, *_ = drawn(TWO_HUNKS, Look(theme, UNICODE, ansi=True, depth=depth))
     ground = "48;5;" if depth == "256" else "48;2;"
     for line in (removed, added):
-        assert line.endswith("\x1b[K\x1b[0m")
+        assert line.endswith("\x1b[K\x1b[m")
         assert f"{KEYWORD[theme]};{ground}" in line  # `return`
     assert removed.count("48;") > 1
     assert ground not in gap
@@ -196,8 +196,8 @@ def test_a_diff_in_an_answer_is_drawn_as_one_and_nothing_of_it_is_left_out() -> 
 def test_the_words_that_differ_are_marked_in_a_diff_of_an_answer(language: str) -> None:
     look = Look("default", UNICODE, ansi=True)
     removed, added = fence_of("-a = one\n+a = two", language=language, look=look)[1:]
-    assert removed.endswith("\x1b[31m−a = \x1b[0;1;4;31mone\x1b[0m")
-    assert added.endswith("\x1b[32m+a = \x1b[0;1;4;32mtwo\x1b[0m")
+    assert removed.endswith("\x1b[31m−a = \x1b[0;1;4;31mone\x1b[m")
+    assert added.endswith("\x1b[32m+a = \x1b[0;1;4;32mtwo\x1b[m")
 
 
 def test_a_slice_of_a_long_diff_keeps_the_language_of_its_file() -> None:

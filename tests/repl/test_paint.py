@@ -71,7 +71,7 @@ def test_a_list_item_of_a_slice_keeps_its_number() -> None:
 def test_code_is_coloured_and_never_cut() -> None:
     fence = Fence("python", "def f(): return 'a long string that does not fit'", "", "whole")
     lines = drawn(Markdown("```", fence=fence), 30, COLOR)
-    assert lines[0] == "\x1b[2m▎\x1b[0m \x1b[2mpython\x1b[0m"
+    assert lines[0] == "\x1b[2m▎\x1b[m \x1b[2mpython\x1b[m"
     assert "\x1b[35mdef" in lines[1]
     named, *code = drawn(Markdown("```", fence=fence), 30)
     assert named == "▎ python"
@@ -82,8 +82,8 @@ def test_code_is_coloured_and_never_cut() -> None:
 def test_a_slice_of_a_fence_is_coloured_as_in_the_whole() -> None:
     fence = Fence("python", "still a string\n'''", "x = '''", "last")
     assert drawn(Markdown("", fence=fence), 40, COLOR) == [
-        "\x1b[2m▎\x1b[0m \x1b[32mstill a string\x1b[0m",
-        "\x1b[2m▎\x1b[0m \x1b[32m'''\x1b[0m",
+        "\x1b[2m▎\x1b[m \x1b[32mstill a string\x1b[m",
+        "\x1b[2m▎\x1b[m \x1b[32m'''\x1b[m",
     ]
 
 
@@ -366,6 +366,17 @@ def test_rows_of_a_written_table_stand_apart_where_one_is_wrapped() -> None:
         "c               │ d",
     ]
     assert len(drawn(Markdown(text), 40)) == 5
+
+
+def test_cells_stand_at_the_side_of_their_column_and_names_right_above_the_rule() -> None:
+    text = "| a number of files | size | what |\n|:-:|--:|---|\n| 1 | `12 kB` | one of the first ones |\n"
+    assert drawn(Markdown(text), 30) == [
+        "a number  │      │",
+        "of files  │ size │ what",
+        "──────────┼──────┼───────────",
+        "    1     │   12 │ one of the",
+        "          │   kB │ first ones",
+    ]
 
 
 def test_a_table_without_a_header_has_no_rule() -> None:

@@ -252,7 +252,7 @@ def test_the_theme_of_the_settings_counts_then_what_the_terminal_says_of_its_bac
 
 
 def test_no_colour_still_has_attributes() -> None:
-    for ansi, shown in ((True, "\x1b[1mx\x1b[0m y\n"), (False, "x y\n")):
+    for ansi, shown in ((True, "\x1b[1mx\x1b[m y\n"), (False, "x y\n")):
         canvas = Canvas(Look("mono", UNICODE, ansi=ansi))
         assert canvas.ansi(canvas.wrap([("heading", "x"), ("", " y  ")], 20)) == shown
 
