@@ -51,9 +51,9 @@ def keys() -> list[str]:
 
 def options() -> list[str]:
     """What `buddy --help` prints."""
-    from buddy.cli.arguments import help_text
+    from buddy.cli.command_help import usage_text
 
-    return ["```text", *help_text().rstrip("\n").split("\n"), "```"]
+    return ["```text", *usage_text().rstrip("\n").split("\n"), "```"]
 
 
 def settings() -> list[str]:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from buddy.cli.arguments import Options, UsageError, help_text, parse
+from buddy import __version__
+from buddy.cli.arguments import Options, UsageError, parse
 from buddy.cli.telling import tell
 
 CONFIGURATION = 4
@@ -28,7 +29,9 @@ def run(arguments: Sequence[str], environment: Mapping[str, str] | None = None) 
     try:
         options = parse(arguments)
         if options.help:
-            sys.stdout.write(help_text())
+            return _helped(options, given, 0)
+        if options.version:
+            sys.stdout.write(f"buddy {__version__}\n")
             return 0
         return _dispatched(options, given)
     except UsageError as error:
@@ -91,8 +94,7 @@ def _worked(options: Options, environment: Mapping[str, str]) -> int:
     is_typed = sys.stdin.isatty()
     if options.command == "exec" or options.print or not (is_typed and sys.stdout.isatty()):
         if options.command != "exec" and not options.print and not options.words and is_typed:
-            sys.stdout.write(help_text())
-            return USAGE
+            return _helped(options, environment, USAGE)
         from buddy.cli.headless import run_headless
 
         return run_headless(options, environment)
@@ -102,6 +104,13 @@ def _worked(options: Options, environment: Mapping[str, str]) -> int:
         from buddy.cli.interactive import run_interactive
 
         return run_interactive(options, environment, modes)
+
+
+def _helped(options: Options, environment: Mapping[str, str], code: int) -> int:
+    from buddy.cli.command_help import show_usage  # here: most starts show none
+
+    show_usage(options, environment)
+    return code
 
 
 def _picked(options: Options, environment: Mapping[str, str]) -> Options:

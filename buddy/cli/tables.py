@@ -10,6 +10,7 @@ from buddy.cli.arguments import Options
 from buddy.cli.place import find_place, read_settings
 from buddy.config.settings import ConfigError, DisplaySettings
 from buddy.repl.blocks import Block, TableBlock, gap_before
+from buddy.repl.style import Line, Look, choose_look
 
 MAX_COLUMNS = 1_000
 PAGE_COLUMNS = 100
@@ -37,12 +38,24 @@ def show_page(text: str, options: Options, environment: Mapping[str, str], out: 
     out.write(text.encode(encoding, "replace").decode(encoding))
 
 
-def _display(options: Options, environment: Mapping[str, str]) -> DisplaySettings:
-    """Return the person's display settings; the defaults where the settings can't be read."""
+def show_lines(lines: Sequence[Line], options: Options, environment: Mapping[str, str], out: TextIO) -> None:
+    """Print lines in their styles on a terminal."""
+    from buddy.repl.canvas import Canvas  # here, as in `_drawn`
+
+    canvas = Canvas(_look(options, environment, encoding := out.encoding or "ascii"))
+    text = canvas.ansi(canvas.wrap_all(lines, min(shutil.get_terminal_size().columns, MAX_COLUMNS) - 1))
+    out.write(text.encode(encoding, "replace").decode(encoding))
+
+
+def _look(options: Options, environment: Mapping[str, str], encoding: str) -> Look:
+    """Return the look by the person's display settings; by the defaults where those can't be read."""
     try:
-        return read_settings(find_place(options, environment), options).settings.display
+        display = read_settings(find_place(options, environment), options).settings.display
     except ConfigError:
-        return DisplaySettings()
+        display = DisplaySettings()
+    return choose_look(
+        environ=environment, color=display.color, theme=display.theme, encoding=encoding, is_terminal=True
+    )
 
 
 def _drawn(
@@ -53,13 +66,8 @@ def _drawn(
     most_columns: int = MAX_COLUMNS,
 ) -> str:
     from buddy.repl.paint import Painter  # here: rich costs 60 ms, and a pipe does not need it
-    from buddy.repl.style import choose_look
 
-    display = _display(options, environment)
-    look = choose_look(
-        environ=environment, color=display.color, theme=display.theme, encoding=encoding, is_terminal=True
-    )
-    painter = Painter(look)
+    painter = Painter(_look(options, environment, encoding))
     columns = min(shutil.get_terminal_size().columns, most_columns)
     text = "".join(
         ("\n" if before and gap_before(before, block) else "") + painter.ansi(block, columns)

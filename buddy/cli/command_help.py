@@ -1,0 +1,66 @@
+"""`buddy --help` and `buddy COMMAND --help`, from the table that the command line is read by."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+
+from buddy.cli.arguments import COMMANDS, OPTIONS, Options
+from buddy.repl.style import Line
+
+_WIDTH, _LEFT = 79, 28
+
+
+def show_usage(options: Options, environment: Mapping[str, str]) -> None:
+    """Print the help of the command, or of buddy itself; painted where a person reads it."""
+    if not sys.stdout.isatty():
+        sys.stdout.write(usage_text(options.command))
+        return
+    from buddy.cli.tables import show_lines  # here: a pipe does not need what it imports
+
+    show_lines(list(_help(options.command)), options, environment, sys.stdout)
+
+
+def usage_text(command: str = "") -> str:
+    """The help as plain text."""
+    return (
+        "".join("".join(text for _style, text in line) + "\n" for line in _help(command)).rstrip("\n") + "\n"
+    )
+
+
+def _help(command: str) -> Iterator[Line]:
+    if command:
+        words, text = COMMANDS[command]
+        yield from _section("usage", [(f"buddy {command} [options] {words}".rstrip(), text)])
+        yield from _section("options", _rows(command))
+        return
+    title = "buddy: a coding assistant for the terminal whose prompt never goes away"
+    yield from _section(title, [("buddy [options] [PROMPT]", "open it, PROMPT being the first message")])
+    commands = ((f"buddy {name} {words}".rstrip(), text) for name, (words, text) in COMMANDS.items())
+    yield from _section("commands", commands)
+    everywhere = _rows("open")
+    yield from _section("options", everywhere)
+    yield from _section("without a terminal", [row for row in _rows("exec") if row not in everywhere])
+
+
+def _rows(command: str) -> list[tuple[str, str]]:
+    return [
+        (f"{', '.join(names.split())}{'' if value[:1] in ('', '[') else ' '}{value}", text)
+        for names, value, takers, text in OPTIONS
+        if command in takers.split()
+    ]
+
+
+def _section(title: str, rows: Iterable[tuple[str, str]]) -> Iterator[Line]:
+    """A title and its rows: a text stands beside what it explains, or below where that is long."""
+    yield [("heading", title)]
+    for name, text in rows:
+        parts = textwrap.wrap(text, _WIDTH - _LEFT)
+        start: Line = [("", "  "), ("code", name)]
+        if len(name) > _LEFT - 3:
+            yield start
+        else:
+            yield [*start, ("", " " * (_LEFT - 2 - len(name)) + parts.pop(0))]
+        yield from ([("", " " * _LEFT + part)] for part in parts)
+    yield [("", "")]
