@@ -21,7 +21,7 @@ def test_hostile_strings_are_inert_on_a_ground(theme: str, depth: Depth) -> None
     painter = Painter(Look(theme, UNICODE, ansi=True, depth=depth))
     for text in (form for data in EVERYTHING[::20] for form in text_forms(data)):
         body = f"@@ -1 +1 @@\n-{text}x\n+{text}y\n"
-        asked = ApprovalAsked("q", 1, text, "high", text, Diff((FileDiff("a.py", "update", body, 1, 1),)))
+        asked = ApprovalAsked("q", 1, 1, text, "high", text, Diff((FileDiff("a.py", "update", body, 1, 1),)))
         for block in (Markdown(text), TableBlock((text,), ((text, "b"),)), Expanded(asked)):
             written = painter.ansi(block, 80).encode("utf-8", "backslashreplace")
             own = {one for one in sequences(written) if OWN.fullmatch(one)}
