@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import sys
 import time
 from collections.abc import Mapping
@@ -27,6 +26,7 @@ from buddy.sessions.listing import SessionSummary
 
 PICKED = 15
 """Sessions that `buddy resume` offers."""
+_SESSION_HEAD = ("session", "last", "tasks", "what")
 
 
 def models(options: Options, environment: Mapping[str, str]) -> int:
@@ -41,7 +41,7 @@ def models(options: Options, environment: Mapping[str, str]) -> int:
     lines = [f"{row[0]:<52} {size:>9}  at {row[2]}" for row, size in zip(served, sizes, strict=True)]
     lines += map(_model_line, found)
     show(
-        TableBlock(("model", "context", "in / M", "out / M", "can"), tuple(rows)),
+        TableBlock(("model", "context", "in/M", "out/M", "can"), tuple(rows)),
         lines,
         options,
         environment,
@@ -132,8 +132,7 @@ def sessions(options: Options, environment: Mapping[str, str]) -> int:
         sys.stdout.write(json.dumps([_session_object(one) for one in listed], indent=1) + "\n")
         return 0
     rows = tuple(map(_session_row, reversed(listed)))
-    head = ("session", "last", "tasks", "what")
-    show(TableBlock(head, rows), (_session_line(one, 0) for one in listed), options, environment, sys.stdout)
+    show(TableBlock(_SESSION_HEAD, rows), map(_session_line, listed), options, environment, sys.stdout)
     left_out = len(found) - len(listed)
     if left_out:
         them = "it" if left_out == 1 else "them"
@@ -152,9 +151,10 @@ def pick_session(options: Options, environment: Mapping[str, str]) -> str:
     listed = [one for one in store.list() if one.matters() and not one.foreign][:PICKED]
     if len(listed) < 2:
         return "last"
-    width = shutil.get_terminal_size().columns - 6
-    for number in range(len(listed), 0, -1):
-        sys.stdout.write(f"{number:>3}  {_session_line(listed[number - 1], width)}\n")
+    newest_last = list(enumerate(listed, 1))[::-1]
+    table = TableBlock(("", *_SESSION_HEAD), tuple((str(at), *_session_row(one)) for at, one in newest_last))
+    lines = (f"{at:>3}  {_session_line(one)}" for at, one in newest_last)
+    show(table, lines, options, environment, sys.stdout)
     while True:
         sys.stdout.write(f"Which one? 1 to {len(listed)}, Enter for 1: ")
         sys.stdout.flush()
@@ -174,14 +174,12 @@ def _session_row(one: SessionSummary) -> tuple[str, ...]:
     return (one.session_id, at, f"{one.tasks}", f"{title} ({marks})" if marks else title)
 
 
-def _session_line(one: SessionSummary, width: int) -> str:
-    """One session in one line of `width` cells, 0 for any length."""
-    at = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.last_at))
+def _session_line(one: SessionSummary) -> str:
+    session_id, at, _tasks, _title = _session_row(one)
     marks = one.marks()
+    title = one_line(one.name or one.title or "", 60)
     tail = f"  ({marks})" if marks else ""
-    head = f"{one.session_id}  {at}  {counted(one.tasks, 'task'):<7}  "
-    room = min(60, width - len(head) - len(tail)) if width else 60
-    return f"{head}{one_line(one.name or one.title or '', max(room, 8))}{tail}".rstrip()
+    return f"{session_id}  {at}  {counted(one.tasks, 'task'):<7}  {title}{tail}".rstrip()
 
 
 def _session_object(one: SessionSummary) -> dict[str, object]:

@@ -45,7 +45,12 @@ async def test_RU_A14_resume_alone_lets_a_person_choose_by_number(tmp_path: Path
         desk = Desk(tmp_path, server.url)
         await _sessions(desk, "the first one", "the second one")
         async with on_terminal(desk, "resume", ready="Which one?") as terminal:
-            await terminal.shows("2  ", "the first one", "1  ", "the second one", "Enter for 1")
+            await terminal.shows("Enter for 1")
+            _head, _rule, *rows, _question = (row.split(" │ ") for row in terminal.rows())
+            assert [(row[0].strip(), row[-1]) for row in rows] == [
+                ("2", "the first one"),
+                ("1", "the second one"),
+            ]
             await terminal.type("2\r")
             await terminal.has_shown("answered: the first one")
             assert await terminal.leaves() == 0

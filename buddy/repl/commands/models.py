@@ -66,7 +66,7 @@ async def models(context: Context, argument: str) -> None:
         )
         for info in found[:40]
     )
-    context.stage.print(TableBlock(("model", "context", "in / M", "out / M"), rows))
+    context.stage.print(TableBlock(("model", "context", "in/M", "out/M"), rows))
     if len(found) > 40:
         context.stage.print(NoteBlock("hint", f"{len(found) - 40} more; /models TEXT narrows it down"))
 
