@@ -9,7 +9,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -56,15 +56,18 @@ def doctor(options: Options, environment: Mapping[str, str]) -> int:
         rows = [{"level": finding.level, "text": finding.text} for finding in findings]
         sys.stdout.write(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
     else:
-        rows = tuple((_MARKS[finding.level].strip(), finding.text) for finding in findings)
-        styles = tuple(_STYLES[finding.level] for finding in findings)
-        show(TableBlock((), rows, styles), _lines(findings), options, environment, sys.stdout)
+        show(_table(findings), _lines(findings), options, environment, sys.stdout)
     return 1 if any(finding.level == "bad" for finding in findings) else 0
 
 
-def report(options: Options, place: LaunchContext) -> tuple[str, ...]:
-    """The report as lines. It looks at the disk and at local servers: not on a running event loop."""
-    return tuple(_lines(map(_inert, _findings(options, place))))
+def report(options: Options, place: LaunchContext) -> TableBlock:
+    """The report. It looks at the disk and at local servers: not on a running event loop."""
+    return _table([_inert(finding) for finding in _findings(options, place)])
+
+
+def _table(findings: Sequence[Finding]) -> TableBlock:
+    rows = tuple((_MARKS[finding.level].strip(), finding.text) for finding in findings)
+    return TableBlock((), rows, tuple(_STYLES[finding.level] for finding in findings))
 
 
 def _lines(findings: Iterable[Finding]) -> Iterator[str]:

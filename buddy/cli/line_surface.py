@@ -14,6 +14,7 @@ class LineSurface:
         self.state = line.state
         self.run = line.run
         self.end = line.end
+        self.leave = line.leave
         self.print = line.print
         self.touch = line.touch
         self._line = line

@@ -16,6 +16,7 @@ class ScreenSurface:
         self.state = repl.state
         self.run = repl.run
         self.end = repl.end
+        self.leave = repl.leave
         self.print = repl.print
         self.hint = repl.hint
         self.touch = repl.screen.touch

@@ -359,7 +359,7 @@ def _stage(front: Front, jobs: set[asyncio.Task[None]], desk: Desk) -> Stage:
         hint=screen.hint,
         redraw=screen.redraw,
         clear=screen.clear,
-        leave=lambda: screen.end("left"),
+        leave=screen.leave,
         put=lambda text: screen.put(text, over=True),
         give_back=lambda text: screen.put(text, over=False),
         edit=screen.edit,

@@ -24,6 +24,10 @@ class Surface(Protocol):
         """Leave; the first reason counts."""
         ...
 
+    def leave(self) -> None:
+        """Leave; while something runs, say first what would end, and leave the second time."""
+        ...
+
     def print(self, *blocks: Block) -> None:
         """Print blocks above the prompt."""
         ...

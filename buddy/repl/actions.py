@@ -121,7 +121,7 @@ class Actions:
             case "interrupt":
                 self._interrupt()
             case "leave":
-                self._leave()
+                self.leave("Ctrl+D")
             case "background":
                 self._act(ToBackground())
             case "suspend":
@@ -280,14 +280,15 @@ class Actions:
             running = self._state.running_names()
             self._stage.hint(leaving_ends(running, "Ctrl+C") if running else "Ctrl+C again exits")
 
-    def _leave(self) -> None:
+    def leave(self, key: str) -> None:
+        """Leave; while something runs, ask first. `key` is what the person pressed or typed."""
         running = self._state.running_names()
         now = self._clock()
         if not running or now - self._left_at < CONFIRM_S:
             self._stage.end("left")
             return
         self._left_at = now
-        self._stage.hint(leaving_ends(running, "Ctrl+D"))
+        self._stage.hint(leaving_ends(running, key))
 
     def expand(self) -> None:
         """Show a folded paste in the line; print a folded request, or the last folded output, in full."""

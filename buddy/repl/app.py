@@ -212,6 +212,10 @@ class Repl:
             self.screen.flush()
             self._app.exit()
 
+    def leave(self) -> None:
+        """Leave, as `/quit` asks for: the first time while something runs, say what would end."""
+        self._actions.leave("/quit")
+
     def redraw(self) -> None:
         """Draw the last screenful again."""
         self.screen.repair()

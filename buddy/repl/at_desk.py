@@ -9,6 +9,7 @@ from buddy.agent.cancel import TurnCancelled, run_cancellable
 from buddy.agent.messages import UserPart, text_of
 from buddy.config.settings import ConfigError
 from buddy.extend.mentions import ExpandedPrompt
+from buddy.repl import words
 from buddy.repl.blocks import CommandEcho, NoteBlock
 from buddy.repl.commands.registry import CommandError, Commands
 from buddy.repl.intents import (
@@ -197,6 +198,11 @@ class AtDesk:
             usage=board.task(board.focus).meter.report(),
             untrusted=desk.trust_is_asked(),
             branch=desk.branch.shown,
+            jobs=tuple(
+                words.running_name(f"job {job.id}", job.command)
+                for job in desk.jobs.all()
+                if job.state != "ended"
+            ),
             enter_queues=desk.settings.display.enter_while_running == "queue",
             coming=self._way.is_any(board.focus) or board.task(board.focus).running,
         )

@@ -10,37 +10,32 @@ from typing import Any, Literal
 
 from buddy.repl.output import RESET_MODES, Terminal
 from buddy.repl.outside import Modes, set_terminal_modes
-from buddy.safety.sanitise import one_line
 
 Ending = Literal["left", "terminated", "hangup", "gone"]
 """Why the screen ended: the person left, SIGTERM or SIGQUIT, SIGHUP, the terminal went away."""
 
 TWICE_S = 2.0
 """Two Ctrl+C within this time exit, where nothing runs."""
-CONFIRM_S = 5.0
-"""A second Ctrl+D within this time exits, whatever runs."""
+CONFIRM_S = 10.0
+"""A second Ctrl+D or /quit within this time exits, whatever runs."""
 
 PUSH_TITLE = "\x1b[22;2t"
 POP_TITLE = "\x1b[23;2t"
 
 
 NAMED_TASKS = 3
-"""As many running tasks are named when the person leaves."""
-TITLE_CHARS = 40
+"""As many running tasks and commands are named when the person leaves."""
 
 
-def leaving_ends(running: Sequence[tuple[int, str]], key: str) -> str:
-    """The question before leaving while tasks run, given by number and title; `key` is the one to press
-    again."""
-    named = [
-        f"{number} ({one_line(title, TITLE_CHARS)})" if title else f"{number}" for number, title in running
-    ]
-    if len(named) == 1:
-        return f"Task {named[0]} is running. {key} again ends it and exits."
+def leaving_ends(running: Sequence[str], key: str) -> str:
+    """The question before leaving while something runs; `key` is what to press or type again."""
+    named = list(running)
     if len(named) > NAMED_TASKS:
         named[NAMED_TASKS:] = [f"{len(named) - NAMED_TASKS} more"]
     *others, last = named
-    return f"Tasks {', '.join(others)} and {last} are running. {key} again ends them and exits."
+    names = f"{', '.join(others)} and {last}" if others else last
+    ends = "are running. {} again ends them" if others else "is running. {} again ends it"
+    return f"{names[0].upper()}{names[1:]} {ends.format(key)} and exits."
 
 
 @contextlib.contextmanager

@@ -120,6 +120,10 @@ class LineRepl:
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(ending)
 
+    def leave(self) -> None:
+        """Leave, as `/quit` asks for: the first time while something runs, say what would end."""
+        self._leave("/quit")
+
     def print(self, *blocks: Block) -> None:
         """Print blocks; the prompt follows when it is quiet."""
         blocks = tuple(block for block in blocks if not isinstance(block, CommandEcho))  # it was typed here
@@ -296,8 +300,11 @@ class LineRepl:
 
     def _input_ended(self) -> None:
         """Ctrl+D on a terminal, which goes on after it; elsewhere the end comes again at once."""
+        self._leave("Ctrl+D")
+
+    def _leave(self, key: str) -> None:
         running = self.state.running_names()
-        ends = leaving_ends(running, "Ctrl+D") + "\n" if running else ""
+        ends = leaving_ends(running, key) + "\n" if running else ""
         said = ends + (NOT_SENT if self._unsent() else "")
         if not said or self._clock() - self._left_at < CONFIRM_S:
             self.end("left")

@@ -12,6 +12,7 @@ from buddy.config.loading import LoadedSettings
 from buddy.config.settings import Settings
 from buddy.extend.mentions import ExpandedPrompt
 from buddy.llm.catalog import Catalogue
+from buddy.repl.blocks import TableBlock
 from buddy.repl.branch import Branch
 from buddy.repl.own_work import OwnWork
 from buddy.safety.paths import Boundary
@@ -39,7 +40,7 @@ class DeskPort(msgspec.Struct, frozen=True):
     """A session ready to work. `expand` attaches mentioned files; `trust` takes the person's answer about
     this folder (once, always, no; it blocks), `trust_is_asked` says whether that question is open; `sandbox`
     is what is known of it by now; `instructions` names the instruction files in force, `log_path` is "" when
-    there is no log; `loaded` says where the settings came from; `doctor` examines this machine, a line each
+    there is no log; `loaded` says where the settings came from; `doctor` examines this machine
     (it blocks: call it in a thread), `problem` says why a model can't be asked, "" when it can; `branch` is
     the workspace's; `remember_model` keeps a chosen model for the next start (it blocks), `served` names the
     models of a model's own server."""
@@ -50,7 +51,7 @@ class DeskPort(msgspec.Struct, frozen=True):
     store: SessionStore
     settings: Settings
     loaded: LoadedSettings
-    doctor: Callable[[], tuple[str, ...]]
+    doctor: Callable[[], TableBlock]
     boundary: Boundary
     catalogue: Callable[[], Catalogue]
     problem: Callable[[str], Awaitable[str]]

@@ -10,6 +10,7 @@ import msgspec
 from buddy.agent.display import Display
 from buddy.agent.events import RiskName, TokenUsage
 from buddy.agent.messages import Call
+from buddy.repl import words
 from buddy.repl.blocks import ApprovalAsked, Block, Foldable, ToolCall, request_name
 from buddy.repl.markdown import MarkdownStream
 from buddy.tools.arguments_so_far import ArgumentsSoFar
@@ -44,7 +45,7 @@ class DeskFacts(msgspec.Struct, frozen=True):
     program; `untrusted`: the question whether this folder is trusted is open; `coming`: a turn of the
     foreground task runs or is on its way, though no event may have reported it yet; `branch` is the
     workspace's, with a star where files are changed; `enter_queues`: by setting, text for a running task
-    waits for the end of its turn."""
+    waits for the end of its turn; `jobs` are the commands that run on beside the tasks."""
 
     focus: int
     mode: str
@@ -59,6 +60,7 @@ class DeskFacts(msgspec.Struct, frozen=True):
     coming: bool = False
     branch: str = ""
     enter_queues: bool = False
+    jobs: tuple[str, ...] = ()
 
 
 NO_DESK = DeskFacts(focus=1, mode="ask", model="", sandbox=NO_SANDBOX, queue=(), names={})
@@ -237,9 +239,12 @@ class ViewState:
         tasks = [task for task in self.tasks.values() if task.is_running]
         return sorted(tasks, key=lambda task: (task.task_id != self.focus, task.task_id))
 
-    def running_names(self) -> list[tuple[int, str]]:
-        """The numbers and titles of the tasks that run, the one in front first."""
-        return [(task.task_id, self.name(task.task_id)) for task in self.running()]
+    def running_names(self) -> list[str]:
+        """Everything that leaving would end: tasks, the one in front first, jobs, the person's commands."""
+        tasks = [
+            words.running_name(f"task {task.task_id}", self.name(task.task_id)) for task in self.running()
+        ]
+        return [*tasks, *self.desk.jobs, *(row.title for row in self.desk.own)]
 
     def name(self, task_id: int) -> str:
         """A task's title, "" when it has none."""

@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from buddy.agent.budget import plain_dollars
+from buddy.safety.sanitise import one_line
+
+TITLE_CHARS = 40
+
+
+def running_name(what: str, title: str) -> str:
+    """Something that runs, with the beginning of its title: `task 2 (write tests)`."""
+    return f"{what} ({one_line(title, TITLE_CHARS)})" if title else what
 
 
 def seconds(value: float) -> str:

@@ -43,7 +43,6 @@ from buddy.tools.write import (
 from buddy.workspace.content import decode, line_count
 from buddy.workspace.files import LoadedFile
 from buddy.workspace.linediff import compared
-from buddy.workspace.undo import UndoLog
 from buddy.workspace.views import FileViews, changed_lines
 
 ALIASES = {"input": "patch", "patch_text": "patch", "patchText": "patch", "diff": "patch"}
@@ -91,7 +90,7 @@ class _PatchPlanner:
                 _refuse_other_content(target, before, section)
                 view = ctx.service(FileViews).get(target.real)
                 if section.lines is None and view is not None:
-                    require_current(target, before, view, "deleting it")
+                    require_current(ctx, target, before, view, "deleting it")
                 return [FileChange(target, before, None, whole=True)], f"{target.shown}: deleted"
             case UpdateFile():
                 before = existing(ctx, target, loaded)
@@ -143,9 +142,9 @@ def _added(
     ctx: ToolContext, target: Located, before: LoadedFile | None, content: str
 ) -> tuple[list[FileChange], str]:
     if before is not None and before.data:
-        require_known(target, before, ctx.service(FileViews).get(target.real), "replacing it whole")
+        require_known(ctx, target, before, "replacing it whole")
     if before is None:
-        require_not_taken_away(target, ctx.service(FileViews), ctx.service(UndoLog))
+        require_not_taken_away(ctx, target)
     refuse_unfinished(content, before, target)
     data, _ = new_bytes(content, before)
     done = "created" if before is None else "replaced"
@@ -192,7 +191,7 @@ def _moved(
     _refuse_link(source, "move_file")
     there = loader(target)
     if there is not None and there.data:
-        require_known(target, there, ctx.service(FileViews).get(target.real), "moving another file over it")
+        require_known(ctx, target, there, "moving another file over it")
     made = [
         FileChange(target, there, after, whole=False, mode=before.mode),
         FileChange(source, before, None, whole=False, moved_to=target.real),

@@ -22,6 +22,7 @@ from buddy.workspace.files import LoadedFile
 from buddy.workspace.linediff import compared
 from buddy.workspace.merge import Merged, merge
 from buddy.workspace.undo import UndoLog
+from buddy.workspace.versions import NOTHING
 from buddy.workspace.views import FileViews, View, changed_lines
 
 ALIASES = {
@@ -34,8 +35,12 @@ ALIASES = {
 }
 
 
-def require_known(target: Located, before: LoadedFile, view: View | None, doing: str) -> None:
+UNDONE = "Note: the user had taken back your last edit of {} with /undo, before this call."
+
+
+def require_known(ctx: ToolContext, target: Located, before: LoadedFile, doing: str) -> None:
     """Refuse to replace or drop what the model has not seen. Raises `ToolError`."""
+    view = ctx.service(FileViews).get(target.real)
     unseen = never_whole(before.data, target.path) if view is None or not view.whole else ""
     if unseen:
         raise ToolError(
@@ -48,7 +53,7 @@ def require_known(target: Located, before: LoadedFile, view: View | None, doing:
             f"{target.shown} exists and you have not read it: read it with read_file before {doing}, or "
             "change parts of it with edit_file. Nothing was changed."
         )
-    require_current(target, before, view, doing)
+    require_current(ctx, target, before, view, doing)
     if not view.whole:
         raise ToolError(
             f"you have seen only a part of {target.shown}: read the rest with read_file before {doing}, or "
@@ -56,20 +61,22 @@ def require_known(target: Located, before: LoadedFile, view: View | None, doing:
         )
 
 
-def require_current(target: Located, before: LoadedFile, view: View, doing: str) -> None:
-    """Refuse to replace or drop what changed since the model saw it. Raises `ToolError`."""
-    if view.digest != before.digest:
+def require_current(ctx: ToolContext, target: Located, before: LoadedFile, view: View, doing: str) -> None:
+    """Refuse to replace or drop what changed since the model saw it. A content that the person's own /undo
+    put back is known: the model made its edit from it. Raises `ToolError`."""
+    if not ctx.service(UndoLog).led_to(target.real, view.digest, before.digest):
         lines, whole = changed_lines(view, before)
         raise ToolError(
             f"{stale(target.shown, lines, whole=whole)}\nNothing was changed. Read it again before {doing}."
         )
 
 
-def require_not_taken_away(target: Located, views: FileViews, log: UndoLog) -> None:
+def require_not_taken_away(ctx: ToolContext, target: Located) -> None:
     """Refuse, once, to bring back what somebody took away since the model saw it; what the person's own /undo
     took away is a new file again. Raises `ToolError`."""
+    views = ctx.service(FileViews)
     view = views.get(target.real)
-    if view is not None and view.text and not log.took_away(target.real, view.digest):
+    if view is not None and view.text and not ctx.service(UndoLog).led_to(target.real, view.digest, NOTHING):
         views.gone(target.real)
         raise ToolError(
             f"{target.shown} was there when you read it: it was deleted or moved since then. Nothing was "
@@ -130,14 +137,14 @@ class _WritePlanner:
         target = targets[0]
         before = loader(target)
         if before is None:
-            require_not_taken_away(target, ctx.service(FileViews), ctx.service(UndoLog))
+            require_not_taken_away(ctx, target)
         refuse_unfinished(self._content, before, target)
         if before is not None and before.data:
             view = ctx.service(FileViews).get(target.real)
             merged = _merged(target, before, view, self._content)
             if merged is not None:
                 return merged
-            require_known(target, before, view, "replacing it whole")
+            require_known(ctx, target, before, "replacing it whole")
         data, old = new_bytes(self._content, before)
         if before is not None and before.data == data:
             raise ToolError(f"{target.shown} already has exactly this content; nothing was changed")
@@ -147,6 +154,9 @@ class _WritePlanner:
             text = f"{target.shown}: created, {counted(lines, 'line')}, {counted(len(data), 'byte')}"
         else:
             text = summary(target.shown, compared(old.text, "" if now is None else now.text))
+            view = ctx.service(FileViews).get(target.real)
+            if before.data and view is not None and view.digest != before.digest:
+                text += f"\n{UNDONE.format(target.shown)}"
         return ChangePlan((FileChange(target, before, data, whole=True),), text)
 
 

@@ -66,7 +66,8 @@ class UndoLog:
         self._taken: dict[int, tuple[FileVersions, ...]] = {}
         self._folders: dict[int, tuple[FolderVersions, ...]] = {}
         self._changes = Changes()
-        self._taken_away: dict[str, str] = {}
+        self._switched: dict[str, dict[str, str]] = {}
+        """Per file the contents that an undo or a redo replaced, and by which."""
         self.switched = 0
         self._last = 0
         self._loaded = False
@@ -169,10 +170,13 @@ class UndoLog:
         with self._guard:
             return self._changes.folders(position)
 
-    def took_away(self, real: str, digest: str) -> bool:
-        """Tell whether an undo or a redo removed this file last, and it had this content then."""
+    def led_to(self, real: str, before: str, after: str) -> bool:
+        """Tell whether undos and redos alone made one content of a file (a hash, `NOTHING`) into another."""
         with self._guard:
-            return bool(digest) and self._taken_away.get(real) == digest
+            switches = self._switched.get(real, {})
+            while before != after and before in switches:
+                before = switches[before]
+            return before == after
 
     def content(self, digest: str) -> bytes | None:
         """A content that was kept, None for `NOTHING`. Raises `ToolError` when it is gone."""
@@ -181,7 +185,7 @@ class UndoLog:
     def _add(self, entry: UndoEntry) -> None:
         self._changes.add(entry, entry.files)
         for file in entry.files:
-            self._taken_away.pop(file.real, None)
+            self._switched.pop(file.real, None)
         self._entries[entry.id] = entry
         # A new edit ends redoing: what was taken back neither comes back nor stands.
         for id_ in [done for done in self._undone if self._entries[done].task_id == entry.task_id]:
@@ -266,9 +270,9 @@ class UndoLog:
             switched = switch(files, folders, self._blobs, self.disk, merging=merging)
         self._changes.add(entry, switched.files, switched.folders)
         for file in switched.files:
-            self._taken_away.pop(file.real, None)
-            if file.after == NOTHING:
-                self._taken_away[file.real] = file.before
+            switches = self._switched.setdefault(file.real, {})
+            switches[file.before] = file.after
+            switches.pop(file.after, None)  # that is what stands there: no circle
         self.switched += 1
         return switched
 

@@ -65,7 +65,9 @@ async def test_a_sitting_on_a_dumb_terminal_reads_as_one_text(tmp_path: Path) ->
             await said(terminal, "stream 3\n", "word3\n")
             await said(terminal, "\x03", "^C\n", "cancelled")
             await said(
-                terminal, "\x04", "Tasks 2 (stream 1) and 3 (stream 2) are running. Ctrl+D again ends them"
+                terminal,
+                "\x04",
+                "Task 2 (stream 1) and task 3 (stream 2) are running. Ctrl+D again ends them",
             )
             await asyncio.sleep(0.2)
             terminal.keys("\x04")

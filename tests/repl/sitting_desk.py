@@ -53,6 +53,9 @@ class Paper:
         self._ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self._painter = Painter(Look("mono", UNICODE, ansi=False))
 
+    def leave(self) -> None:
+        self.end("left")
+
     async def run(self, events: AsyncIterator[list[TaskEvent]]) -> Ending:
         show = asyncio.ensure_future(self._show(events))
         try:

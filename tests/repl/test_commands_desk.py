@@ -377,7 +377,7 @@ async def test_how_it_is_set_up(tmp_path: Path) -> None:
         shown = await desk.said("/config", "buddy.toml", "api.model", "fake-model")
         assert "display.theme" not in shown
         await desk.said("/config all", "display.theme")
-        await desk.said("/doctor", "ok    buddy", "model:")
+        await desk.said("/doctor", "ok   │ buddy", "│ model:")
         await desk.said("/cd ../elsewhere", "This session belongs to", "cd ../elsewhere")
         await desk.said("/add-dir ../lib", "--add-dir ../lib")
         await desk.said("/login openai", "buddy login openai")

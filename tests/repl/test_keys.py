@@ -30,7 +30,7 @@ from buddy.repl.intents import (
     ToBackground,
 )
 from buddy.repl.keys import ESCAPE_S, FAR_ESCAPE_S, escape_s
-from buddy.repl.view_state import NO_DESK, DeskFacts, QueueRow
+from buddy.repl.view_state import NO_DESK, DeskFacts, OwnRow, QueueRow
 from buddy.workspace.sandbox.status import NO_SANDBOX
 from tests.repl.events_for_tests import Tape
 from tests.repl.screen_harness import Stage, running_repl
@@ -172,6 +172,28 @@ async def test_ctrl_c_names_the_background_task_that_leaving_ends() -> None:
         await stage.until(lambda: bool(stage.repl.state.running()))
         stage.type("\x03")
         await stage.shows("Task 2 (write tests) is running. Ctrl+C again")
+
+
+@pytest.mark.parametrize("second", ["/quit", "Ctrl+D"])
+async def test_quit_asks_once_while_a_job_or_a_command_runs(second: str) -> None:
+    async with running_repl() as stage:
+        stage.facts = replace(NO_DESK, jobs=("job 1 (npm run dev)",), own=(OwnRow("! make", 1.0, ""),))
+        stage.repl.screen.touch()
+        await stage.until(lambda: stage.repl.state.desk == stage.facts)
+        stage.repl.leave()
+        await stage.shows("Job 1 (npm run dev) and ! make are running. /quit again")
+        assert not stage.ended.done()
+        if second == "/quit":
+            stage.repl.leave()
+        else:
+            stage.type("\x04")
+        assert await stage.ended == "left"
+
+
+async def test_quit_leaves_at_once_where_nothing_runs() -> None:
+    async with running_repl() as stage:
+        stage.repl.leave()
+        assert await stage.ended == "left"
 
 
 async def test_ctrl_d_exits_when_idle_and_deletes_in_a_line() -> None:

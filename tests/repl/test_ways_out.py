@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from buddy.repl.leaving import leaving_ends
+from buddy.repl.words import running_name
 
 DEADLINE_S = 50.0
 CHILD = Path(__file__).with_name("pty_child.py")
@@ -302,15 +303,20 @@ def test_REL_058_a_storm_of_sizes_leaves_a_whole_screen(
 @pytest.mark.parametrize(
     ("running", "question"),
     [
-        ([(1, "")], "Task 1 is running. Ctrl+D again ends it and exits."),
-        ([(2, "write\ntests")], "Task 2 (write tests) is running. Ctrl+D again ends it and exits."),
+        (["task 1"], "Task 1 is running. Ctrl+D again ends it and exits."),
         (
-            [(1, "a"), (2, "b"), (3, "c"), (4, "d"), (5, "e")],
-            "Tasks 1 (a), 2 (b), 3 (c) and 2 more are running. Ctrl+D again ends them and exits.",
+            [running_name("task 2", "write\ntests")],
+            "Task 2 (write tests) is running. Ctrl+D again ends it and exits.",
+        ),
+        (
+            ["task 2 (a)", "job 1 (b)"],
+            "Task 2 (a) and job 1 (b) are running. Ctrl+D again ends them and exits.",
+        ),
+        (
+            [*(f"task {n}" for n in (1, 2, 3)), "job 1 (d)", "! make"],
+            "Task 1, task 2, task 3 and 2 more are running. Ctrl+D again ends them and exits.",
         ),
     ],
 )
-def test_the_question_before_leaving_names_the_tasks_that_run(
-    running: list[tuple[int, str]], question: str
-) -> None:
+def test_the_question_before_leaving_names_the_tasks_that_run(running: list[str], question: str) -> None:
     assert leaving_ends(running, "Ctrl+D") == question

@@ -13,7 +13,7 @@ from buddy.tools.edit import edit_file
 from buddy.tools.file_moves import move_file
 from buddy.tools.patch import apply_patch
 from buddy.tools.read import read_file
-from buddy.tools.write import write_file
+from buddy.tools.write import UNDONE, write_file
 from tests.files_desk import TOOLS, Desk
 
 
@@ -128,6 +128,32 @@ async def test_WALK_6_a_file_removed_after_a_redo_is_not_the_undo_any_more(desk:
     desk.undo.redo(desk.locks)
     (desk.root / "a.txt").unlink()
     assert "deleted or moved since" in await desk.ask(write_file, **arguments)
+
+
+async def test_a_whole_write_after_an_undo_is_none_over_a_strangers_change(desk: Desk) -> None:
+    desk.put("a.txt", "one\n")
+    await desk.ask(read_file, path="a.txt")
+    for content in ("two\n", "three\n"):
+        await desk.call(write_file, path="a.txt", content=content)
+    for _ in range(2):
+        desk.undo.undo(desk.locks)
+    said = await desk.ask(write_file, path="a.txt", content="four\n")
+    assert said.endswith(UNDONE.format("a.txt"))
+    assert desk.bytes("a.txt") == b"four\n"
+    # What somebody else writes, before or after an undo, is protected as before.
+    desk.undo.undo(desk.locks)
+    desk.put("a.txt", "theirs\n")
+    assert "changed since you read it" in await desk.ask(write_file, path="a.txt", content="five\n")
+    assert desk.bytes("a.txt") == b"theirs\n"
+
+
+async def test_an_undo_makes_nothing_known_that_the_model_had_not_seen(desk: Desk) -> None:
+    desk.put("a.txt", "".join(f"line {n}\n" for n in range(9)))
+    await desk.ask(read_file, path="a.txt", limit=2)
+    await desk.call(edit_file, path="a.txt", old="line 1\n", new="line one\n")
+    desk.undo.undo(desk.locks)
+    assert "seen only a part of" in await desk.ask(write_file, path="a.txt", content="all new\n")
+    assert "changed since you read it" not in await desk.ask(write_file, path="a.txt", content="new\n")
 
 
 @pytest.mark.parametrize("name", ["a.py", "new.py"])

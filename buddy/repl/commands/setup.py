@@ -72,7 +72,7 @@ def _flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object
 @command(family="setup")
 async def doctor(context: Context, argument: str) -> None:
     """Examine what works on this machine and what doesn't"""
-    context.stage.print(PlainText("\n".join(await asyncio.to_thread(context.desk.doctor))))
+    context.stage.print(await asyncio.to_thread(context.desk.doctor))
 
 
 @command(family="setup", usage="[FOCUS]", sends=True, essential=True)

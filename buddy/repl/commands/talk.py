@@ -111,7 +111,7 @@ async def keys(context: Context, argument: str) -> None:
 
 @command(family="talk", aliases=("exit", "q"), destructive=True, essential=True)
 async def quit_(context: Context, argument: str) -> None:
-    """Leave; what runs is cancelled, the session can be resumed"""
+    """Leave; asks first while something runs. The session can be resumed"""
     context.stage.leave()
 
 

@@ -23,6 +23,7 @@ from buddy.repl.port import Context
 from buddy.repl.words import seconds
 from buddy.safety.paths import is_beneath
 from buddy.safety.sanitise import visible
+from buddy.sessions.records import Note
 from buddy.tools.task_diff import diff_of
 from buddy.workspace.undo import UndoEntry
 
@@ -134,7 +135,9 @@ async def _take_back(context: Context, wanted: _Wanted) -> None:
         by_hunks = number is None and last and "after that edit" in str(error)
         hint = f" /undo @{last[-1].task_id} undoes its lines alone." if by_hunks else ""
         raise CommandError(f"{error}{hint}") from error
-    said = f"Undone: {_named(context, undone, wanted.without)}. /redo brings it back."
+    named = _named(context, undone, wanted.without)
+    _tell_model(context, undone, f"/undo I took back {named}", "before")
+    said = f"Undone: {named}. /redo brings it back."
     context.stage.print(NoteBlock("info", said + (NOT_COVERED if undone.effect else "")))
 
 
@@ -158,7 +161,17 @@ async def redo(context: Context, argument: str) -> None:
         redone = await asyncio.to_thread(log.redo, locks, number, merging=number is not None)
     except ToolError as error:
         raise CommandError(str(error)) from error
-    context.stage.print(NoteBlock("info", f"Redone: {_named(context, redone)}."))
+    named = _named(context, redone)
+    _tell_model(context, redone, f"/redo I applied again {named}", "after")
+    context.stage.print(NoteBlock("info", f"Redone: {named}."))
+
+
+def _tell_model(context: Context, entry: UndoEntry, deed: str, side: str) -> None:
+    """Attach to the next prompt that the person took an edit back or applied it again; the newest word about
+    an edit replaces the one before."""
+    title, heading = f"your {deed.partition(' ')[0]} of {_names(context, entry)}", f"With {deed}"
+    text = f"The files are as they were {side} it."
+    context.board.notes.offer(Note(f"undo-{entry.id}", entry.task_id, title, text, heading))
 
 
 async def _forget_lost(context: Context) -> None:
@@ -173,11 +186,15 @@ def _said(context: Context, entries: Sequence[UndoEntry]) -> str:
 
 
 def _named(context: Context, entry: UndoEntry, without: Sequence[str] = ()) -> str:
+    by = f"task {entry.task_id}'s {_deed(entry)}{_elsewhere(context, entry)}"
+    return f"{_names(context, entry, without)} ({by})"
+
+
+def _names(context: Context, entry: UndoEntry, without: Sequence[str] = ()) -> str:
     cwd = context.boundary.cwd
     paths = [visible(os.path.relpath(path, cwd)) for path in entry.paths if path not in without]
-    shown = ", ".join(paths[:MAX_NAMED])
     more = f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else ""
-    return f"{shown}{more} (task {entry.task_id}'s {_deed(entry)}{_elsewhere(context, entry)})"
+    return ", ".join(paths[:MAX_NAMED]) + more
 
 
 def _deed(entry: UndoEntry) -> str:
