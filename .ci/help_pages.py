@@ -53,7 +53,7 @@ def options() -> list[str]:
     """What `buddy --help` prints."""
     from buddy.cli.command_help import usage_text
 
-    return ["```text", *usage_text().rstrip("\n").split("\n"), "```"]
+    return ["```", *usage_text().rstrip("\n").split("\n"), "```"]
 
 
 def settings() -> list[str]:

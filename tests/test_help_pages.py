@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
+import textwrap
 import tomllib
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from buddy.agent.messages import text_of
+from buddy.agent.tool import ToolResult
 from buddy.cli.arguments import COMMANDS, LATER, parse
 from buddy.config.settings import Settings
 from buddy.extend.manual import Topic, find_topic, topics
+from buddy.llm.scripted import Say, ScriptedProvider
 from buddy.repl.commands.builtin import builtin_commands
 from buddy.repl.commands.registry import CommandError
 from buddy.tools.builtin import BUILTIN_TOOLS
@@ -124,3 +130,14 @@ def test_the_settings_a_page_names_exist(page: Topic) -> None:
 def test_the_tools_page_names_every_tool() -> None:
     text = find_topic("tools").text
     assert [tool.name for tool in BUILTIN_TOOLS if f"`{tool.name}`" not in text] == []
+
+
+async def test_the_python_of_the_plug_ins_page_works_as_it_stands() -> None:
+    plug_in, library = re.findall(r"```python\n(.*?)```", find_topic("plug-ins").text, re.DOTALL)
+    names: dict[str, Any] = {"my_provider": ScriptedProvider(((Say("HELLO"),),), sleep=asyncio.sleep)}
+    exec(plug_in, names)
+    assert await names["shout"].run(None, names["shout"].arguments(text="hi")) == ToolResult("HI")
+    body = textwrap.indent(library, "    ")
+    exec(f"async def use():\n{body}\n    return messages", names)
+    *_, last = await names["use"]()
+    assert "HELLO" in text_of(last)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping
+from typing import TextIO
 
 from buddy.cli.arguments import Options, UsageError
-from buddy.cli.tables import show_page
-from buddy.extend.manual import NoSuchTopicError, find_topic
+from buddy.cli.tables import draw
+from buddy.extend.manual import NoSuchTopicError, Topic, find_topic
+
+PAGE_COLUMNS = 100
+"""Longer lines of prose are hard to read."""
 
 
 def show_help(options: Options, environment: Mapping[str, str]) -> int:
@@ -18,5 +22,16 @@ def show_help(options: Options, environment: Mapping[str, str]) -> int:
         page = find_topic(word)
     except NoSuchTopicError as error:
         raise UsageError(f"{error}. To send it as a prompt: buddy -- help {shlex.quote(word)}") from error
-    show_page(page.text, options, environment, sys.stdout)
+    show_page(page, options, environment, sys.stdout)
     return 0
+
+
+def show_page(page: Topic, options: Options, environment: Mapping[str, str], out: TextIO) -> None:
+    """Print a page: painted on a terminal, at most `PAGE_COLUMNS` wide; elsewhere as it is written."""
+    encoding = out.encoding or "ascii"
+    if out.isatty():
+        from buddy.repl.markdown import closed_blocks  # here: a pipe does not need it
+
+        out.write(draw(closed_blocks(page.flowing()), options, environment, encoding, PAGE_COLUMNS))
+        return
+    out.write(page.text.encode(encoding, "replace").decode(encoding))

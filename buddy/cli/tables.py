@@ -1,4 +1,4 @@
-"""Lists and pages of the command line: painted where a person reads them, plain text where a program does."""
+"""Lists of the command line: a table where a person reads it, plain lines where a program does."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from buddy.repl.blocks import Block, TableBlock, gap_before
 from buddy.repl.style import Line, Look, choose_look
 
 MAX_COLUMNS = 1_000
-PAGE_COLUMNS = 100
-"""Longer lines of prose are hard to read."""
 
 
 def show(
@@ -22,25 +20,14 @@ def show(
 ) -> None:
     """Print the table on a terminal, elsewhere the lines, whose form does not change with the window."""
     if out.isatty() and table.rows:
-        out.write(_drawn([table], options, environment, out.encoding or "ascii"))
+        out.write(draw([table], options, environment, out.encoding or "ascii"))
         return
     out.writelines(line + "\n" for line in lines)
 
 
-def show_page(text: str, options: Options, environment: Mapping[str, str], out: TextIO) -> None:
-    """Print Markdown: painted on a terminal, at most `PAGE_COLUMNS` wide; elsewhere as it is."""
-    encoding = out.encoding or "ascii"
-    if out.isatty():
-        from buddy.repl.markdown import closed_blocks  # here: a pipe does not need it
-
-        out.write(_drawn(closed_blocks(text), options, environment, encoding, PAGE_COLUMNS))
-        return
-    out.write(text.encode(encoding, "replace").decode(encoding))
-
-
 def show_lines(lines: Sequence[Line], options: Options, environment: Mapping[str, str], out: TextIO) -> None:
     """Print lines in their styles on a terminal."""
-    from buddy.repl.canvas import Canvas  # here, as in `_drawn`
+    from buddy.repl.canvas import Canvas  # here, as in `draw`
 
     canvas = Canvas(_look(options, environment, encoding := out.encoding or "ascii"))
     text = canvas.ansi(canvas.wrap_all(lines, min(shutil.get_terminal_size().columns, MAX_COLUMNS) - 1))
@@ -58,13 +45,14 @@ def _look(options: Options, environment: Mapping[str, str], encoding: str) -> Lo
     )
 
 
-def _drawn(
+def draw(
     blocks: Sequence[Block],
     options: Options,
     environment: Mapping[str, str],
     encoding: str,
     most_columns: int = MAX_COLUMNS,
 ) -> str:
+    """Return blocks as text for this terminal, for an encoding that may lack characters."""
     from buddy.repl.paint import Painter  # here: rich costs 60 ms, and a pipe does not need it
 
     painter = Painter(_look(options, environment, encoding))

@@ -16,6 +16,7 @@ from buddy.extend.templates import template_path
 
 FIRST = "start"
 CONTENTS = "topics"
+_FENCE = "```"
 _HEAD = pattern(r"# [^:\n]+: (?P<summary>[^\n]+)\n<!-- also: (?P<also>[^\n]*?) ?-->\n")
 _COMMENT = pattern(r"<!--[^\n]*-->\n")
 
@@ -25,12 +26,26 @@ class NoSuchTopicError(Exception):
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """A page of the manual; `text` is its Markdown without comments."""
+    """A page of the manual; `text` is its Markdown as it is written, without comments."""
 
     name: str
     summary: str
     also: tuple[str, ...]
     text: str
+
+    def flowing(self) -> str:
+        """Return the text with every paragraph and list item on one line, for whoever wraps it anew."""
+        lines = [""]
+        in_code = False
+        for line in self.text.split("\n"):
+            is_fence = line.startswith(_FENCE)
+            goes_on = not (in_code or is_fence or line.startswith(("- ", "#", "|", "**")) or not line)
+            if goes_on and lines[-1] and not lines[-1].startswith((_FENCE, "#", "|")):
+                lines[-1] += f" {line.strip()}"
+            else:
+                lines.append(line)
+            in_code ^= is_fence
+        return "\n".join(lines[1:])
 
 
 def topics() -> tuple[Topic, ...]:

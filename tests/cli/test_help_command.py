@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from buddy.cli.arguments import Options
-from buddy.cli.tables import show_page
-from buddy.extend.manual import find_topic, topics
+from buddy.cli.manual import show_page
+from buddy.extend.manual import Topic, find_topic, topics
 from tests.cli.test_tables import Pipe, Terminal
 from tests.headless.program import ROOT, Desk
 
@@ -49,14 +49,14 @@ async def test_an_unknown_topic_is_a_mistake_of_usage(tmp_path: Path, word: str,
     assert told in ran.err
 
 
-def painted(text: str, **environment: str) -> list[str]:
+def painted(topic: str, **environment: str) -> list[str]:
     stream = Terminal()
-    show_page(text, Options(), {"HOME": "/nonexistent", "TERM": "xterm", **environment}, stream)
+    show_page(find_topic(topic), Options(), {"HOME": "/nonexistent", "TERM": "xterm", **environment}, stream)
     return stream.getvalue().split("\n")
 
 
 def test_a_terminal_gets_the_page_painted() -> None:
-    lines = painted(find_topic("permissions").text)
+    lines = painted("permissions")
     assert "\x1b[1" in lines[0]
     assert "Permissions: what runs" in lines[0]
     assert not any(line.startswith(("# ", "| --", "```")) for line in lines)
@@ -65,11 +65,18 @@ def test_a_terminal_gets_the_page_painted() -> None:
 
 def test_a_page_is_no_wider_than_people_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "240")
-    assert max(map(len, painted(find_topic("tasks").text, NO_COLOR="1", TERM="dumb"))) <= 100
+    assert max(map(len, painted("tasks", NO_COLOR="1", TERM="dumb"))) <= 100
 
 
 def test_an_encoding_without_a_character_gets_another_one() -> None:
     stream = Pipe()
     stream.encoding = "ascii"
-    show_page("an arrow → here\n", Options(), {}, stream)
+    show_page(Topic("a", "", (), "an arrow → here\n"), Options(), {}, stream)
     assert stream.getvalue() == "an arrow ? here\n"
+
+
+def test_paragraphs_flow_when_they_are_painted_and_code_stays_as_it_is() -> None:
+    text = "# A: b\n\none\ntwo\n\n- an item\n  goes on\n- another\n\n```sh\nls\n\npwd\n```\n| a |\n| - |\n"
+    assert Topic("a", "b", (), text).flowing() == (
+        "# A: b\n\none two\n\n- an item goes on\n- another\n\n```sh\nls\n\npwd\n```\n| a |\n| - |\n"
+    )

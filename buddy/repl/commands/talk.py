@@ -71,7 +71,7 @@ def explained(commands: Commands, word: str) -> Sequence[Block]:
     with contextlib.suppress(NoSuchTopicError):
         page = find_topic(name)
     if page is not None and name == word and (name == page.name or name not in commands.names()):
-        return closed_blocks(page.text)
+        return closed_blocks(page.flowing())
     try:
         one = commands.find(name)
     except CommandError as error:
