@@ -29,6 +29,7 @@ from buddy.safety.policy_table import (
     mode_named,
     strictest,
 )
+from buddy.safety.protected import pipeline_reason
 from buddy.safety.rules import Rule, RuleSet
 from buddy.safety.rules_match import applies, covers
 from buddy.safety.rules_save import no_place_for_commands, rules_for_session, rules_to_save
@@ -204,10 +205,17 @@ def _columns(facts: Facts) -> tuple[Column, ...]:
         found.append("high")
     elif facts.risk == "medium" or facts.writes or facts.anything:
         # A tool that calls itself harmless and writes is judged by what it does.
-        found.append("medium_inside" if all(path.inside for path in facts.writes) else "medium_outside")
+        near = all(path.inside for path in facts.writes) and not _pipeline(facts)
+        found.append("medium_inside" if near else "medium_outside")
     elif not found:
         found.append("low_inside")
     return tuple(found)
+
+
+def _pipeline(facts: Facts) -> str:
+    """Why an edit of a build server's instructions is asked about like one outside of the workspace."""
+    found = ((path.shown, pipeline_reason(path.real)) for path in facts.writes)
+    return next((f"it changes {shown}: {reason}" for shown, reason in found if reason), "")
 
 
 def _shell_reasons(shell: Analysis) -> list[str]:
@@ -257,6 +265,8 @@ def _detail(facts: Facts, column: Column) -> str:
     """The program, folder or command that a decision is about; "" where it is about paths alone."""
     if facts.programs:
         return facts.programs
+    if column == "medium_outside" and all(path.inside for path in facts.writes):
+        return _pipeline(facts)
     if facts.folder is not None and column == "low_outside" and not facts.folder.inside:
         return f"it runs in {facts.folder.shown}"
     if facts.shell is not None and facts.shell.reason:

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from buddy.agent.pattern import pattern
 from buddy.safety.protected_names import (
+    IN_REASON,
     OWN,
+    PIPELINE,
+    PIPELINES,
+    PIPELINES_IN,
     PROTECTED_ANYWHERE,
     PROTECTED_AT_HOME,
+    PROTECTED_IN,
     SECRET_ANYWHERE,
     SECRET_AT_HOME,
     SECRET_ROOTS,
@@ -66,6 +71,8 @@ def protected_reason(path: str, places: ProtectedPlaces) -> str:
         reason = PROTECTED_ANYWHERE.get(part) or _by_windows_name(part, PROTECTED_ANYWHERE)
         if reason:
             return reason
+    if lies_in(parts, PROTECTED_IN):
+        return IN_REASON
     if parts[-1].endswith(".code-workspace"):
         return "editor settings: they can run commands"
     if _RUN_BY_PYTHON().fullmatch(text):
@@ -74,6 +81,22 @@ def protected_reason(path: str, places: ProtectedPlaces) -> str:
         if _beneath(text, _folded(directory)):
             return OWN
     return _listed(text, PROTECTED_AT_HOME, places.home) or _system(text, places.workspace)
+
+
+def pipeline_reason(path: str) -> str:
+    """Why an edit of this absolute path asks, although it starts nothing on this machine; "" for most."""
+    parts = _folded(path).split("/")
+    named = next((PIPELINES[part] for part in parts if part in PIPELINES), "")
+    return named or (PIPELINE if lies_in(parts, PIPELINES_IN) else "")
+
+
+def lies_in(parts: Sequence[str], names: Mapping[str, Sequence[str]]) -> bool:
+    """Tell whether one of a path's parts, in lower case, has one of the names and lies in a folder that goes
+    with it."""
+    return any(
+        part in names and f"/{'/'.join(parts[:at])}".endswith(tuple(names[part]))
+        for at, part in enumerate(parts)
+    )
 
 
 def secret_reason(path: str, places: ProtectedPlaces) -> str:

@@ -35,7 +35,8 @@ PROTECTED_ANYWHERE: dict[str, str] = {
         """.bashrc .bash_profile .bash_login .bash_logout .bash_aliases .bash_completion .profile .zshrc
         .zshenv .zprofile .zlogin .zlogout .kshrc .mkshrc .cshrc .tcshrc .login .logout .inputrc
         .xinitrc .xprofile .xsession .xsessionrc .xserverrc .bash_history .zsh_history .sh_history
-        .histfile .fish_history .hushlogin .envrc .screenrc .tmux.conf""",
+        .histfile .fish_history .hushlogin .envrc .screenrc .tmux.conf .xonshrc
+        .autoenv .autoenv.zsh .autoenv_leave.zsh""",
         _SHELL,
     ),
     **_each(
@@ -43,7 +44,8 @@ PROTECTED_ANYWHERE: dict[str, str] = {
         .zed .fleet .roo .cline .clinerules .qwen .kimi .amazonq .junie .trae .augment .devcontainer
         .devcontainer.json .aider.conf.yml .vimrc .gvimrc .exrc .nvimrc .nvim.lua .vim .emacs .emacs.d
         .dir-locals.el .dir-locals-2.el .nanorc .gdbinit .lldbinit .helix .run .ycm_extra_conf.py
-        opencode.json opencode.jsonc crush.json .crush.json""",
+        opencode.json opencode.jsonc crush.json .crush.json .kiro .factory .vs .nova .theia
+        .externaltoolbuilders .lite_project.lua""",
         _EDITOR,
     ),
     **_each(
@@ -53,16 +55,47 @@ PROTECTED_ANYWHERE: dict[str, str] = {
         "names what git's hooks run",
     ),
     **_each(
-        """.rprofile .irbrc .pryrc .ghci .sqliterc .psqlrc .pdbrc .pythonstartup .iex.exs .erlang""",
+        """.rprofile .irbrc .pryrc .ghci .sqliterc .psqlrc .pdbrc .pythonstartup .iex.exs .erlang
+        .renviron .octaverc .ocamlinit""",
         "run when an interpreter starts",
     ),
     **_each(
         """mise.toml .mise.toml mise.local.toml .mise.local.toml .mise .tool-versions rust-toolchain
-        rust-toolchain.toml .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .cargo""",
+        rust-toolchain.toml .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .cargo
+        .bazelrc .bazeliskrc .bazelversion .buckconfig .buckconfig.local .pants.rc .pants.bootstrap .mvn
+        .arcconfig .p4config""",
         "decides which programs a tool chain runs",
     ),
 }
 """A component with this name, anywhere in the path."""
+
+PROTECTED_IN: dict[str, tuple[str, ...]] = {
+    "hgrc": ("/.hg",),
+    "hgrc-not-shared": ("/.hg",),
+    "sharedpath": ("/.hg",),
+    "config": ("/.sl", "/.pijul"),
+    "config.toml": ("/.jj/repo",),
+    "workspace-config.toml": ("/.jj",),
+    "defaults": ("/_darcs/prefs",),
+    "releases": ("/.yarn",),
+    "plugins": ("/.yarn",),
+}
+"""A name in a folder whose path ends so. The rest of these folders is what their programs write."""
+IN_REASON = "its program reads it at every start, and it names commands to run"
+
+PIPELINE = "a build server runs it once it is pushed, with the project's keys"
+PIPELINES = _each(
+    """.gitlab-ci.yml .circleci .buildkite .travis.yml azure-pipelines.yml azure-pipelines.yaml
+    .azure-pipelines jenkinsfile .drone.yml .woodpecker.yml .woodpecker.yaml .woodpecker
+    bitbucket-pipelines.yml appveyor.yml .appveyor.yml .cirrus.yml .semaphore .teamcity .tekton
+    cloudbuild.yaml cloudbuild.yml .gitpod.yml .builds .build.yml""",
+    PIPELINE,
+)
+"""A component with this name: the person's normal work, which starts nothing on this machine."""
+PIPELINES_IN = {
+    "workflows": ("/.github", "/.gitea", "/.forgejo"),
+    "actions": ("/.github", "/.gitea", "/.forgejo"),
+}
 
 PROTECTED_AT_HOME: tuple[tuple[str, str], ...] = (
     ("/.config", _PERSONAL),

@@ -9,7 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from buddy.safety.paths import Boundary, locate
-from buddy.safety.protected import ProtectedPlaces, is_plain_name, protected_reason, secret_reason
+from buddy.safety.protected import (
+    ProtectedPlaces,
+    is_plain_name,
+    pipeline_reason,
+    protected_reason,
+    secret_reason,
+)
 from buddy.safety.protected_names import SECRET_ANYWHERE
 
 HOME = "/home/ann"
@@ -63,6 +69,47 @@ def test_SEC_053_git_hooks_and_settings_ask(path: str) -> None:
 def test_SEC_054_settings_of_editors_and_agents_ask(path: str) -> None:
     assert locate(BOUNDARY, path).protected
     assert locate(BOUNDARY, path.upper()).protected
+
+
+RUNS_UNASKED = (
+    *(".hg/hgrc", "sub/.hg/hgrc", ".hg/hgrc-not-shared", ".hg/sharedpath", ".sl/config", ".pijul/config"),
+    *(".jj/repo/config.toml", ".jj/workspace-config.toml", "_darcs/prefs/defaults", ".p4config"),
+    *(".bazelrc", "sub/.bazelrc", ".bazeliskrc", ".bazelversion", ".buckconfig", ".pants.rc", ".arcconfig"),
+    *(".mvn/extensions.xml", ".mvn/jvm.config", ".yarn/releases/yarn-4.cjs", ".yarn/plugins/x.cjs"),
+    *(".envrc", ".mise.toml", ".autoenv", ".vscode/tasks.json", ".idea/runConfigurations/x.xml"),
+    *(".vs/tasks.vs.json", ".nova/Tasks/x.json", ".theia/tasks.json", ".externalToolBuilders/x.launch"),
+    *(".lite_project.lua", ".kiro/hooks/x", ".factory/settings.json", ".Renviron", ".octaverc", ".ocamlinit"),
+)
+"""A program reads them when it starts, for whatever the person starts it, and they name what it runs."""
+RUNS_WHEN_ASKED = (
+    *(".hg/store/data", ".hg/dirstate", ".jj/repo/store/git", ".jj/working_copy/checkout", ".sl/store"),
+    *("config.toml", "src/config", "defaults", "tools/bazel/rules.bzl", "releases/x", "docs/hgrc"),
+    *(".svn/hooks/pre-commit", ".svn/wc.db", ".yarn/cache/x.zip", ".python-version", ".nvmrc"),
+    *("build.gradle", "gradlew", "BUILD.bazel", "justfile", ".rspec", ".editorconfig", ".clangd"),
+)
+"""What their programs write themselves, and what runs only when the person asks for just that."""
+PIPELINE_FILES = (
+    *(".github/workflows/ci.yml", ".GitHub/Workflows/ci.yml", ".github/actions/x/action.yml"),
+    *(".gitea/workflows/x.yml", ".gitlab-ci.yml", ".circleci/config.yml", ".buildkite/pipeline.yml"),
+    *("Jenkinsfile", "azure-pipelines.yml", ".travis.yml", "bitbucket-pipelines.yml", ".builds/x.yml"),
+)
+NO_PIPELINE_FILES = (".github/CODEOWNERS", "workflows/x.py", "src/actions/x.ts", ".github/ISSUE_TEMPLATE.md")
+
+
+@pytest.mark.parametrize("path", RUNS_UNASKED)
+def test_what_starts_programs_unasked_is_protected(path: str) -> None:
+    assert locate(BOUNDARY, path).protected
+    assert locate(BOUNDARY, path.upper()).protected
+
+
+@pytest.mark.parametrize("path", [*RUNS_WHEN_ASKED, *PIPELINE_FILES, *NO_PIPELINE_FILES])
+def test_what_starts_nothing_by_itself_is_an_ordinary_file(path: str) -> None:
+    assert locate(BOUNDARY, path).protected == ""
+
+
+def test_files_of_build_servers_are_known() -> None:
+    known = [path for path in (*PIPELINE_FILES, *NO_PIPELINE_FILES) if pipeline_reason(f"/w/{path}")]
+    assert known == list(PIPELINE_FILES)
 
 
 @pytest.mark.parametrize("path", ["AGENTS.md", "Makefile", "src/git/config.py", ".github/workflows/ci.yml"])

@@ -112,6 +112,23 @@ def test_a_tool_that_calls_itself_harmless_and_writes_is_judged_by_what_it_does(
     assert decide(facts(desk, risk="low", anything=True)).column == "medium_inside"
 
 
+def test_an_edit_of_a_build_servers_file_asks_once_and_says_why(desk: ShellDesk) -> None:
+    given = facts(desk, writes=paths(desk, ".github/workflows/ci.yml"))
+    asked = [decide(given, mode) for mode in MODES]
+
+    assert [verdict.decision for verdict in asked] == ["deny", "ask", "ask", "ask", "allow"]
+    why = "a build server runs it once it is pushed, with the project's keys"
+    assert {verdict.reason for verdict in asked if verdict.decision == "ask"} == {
+        f"it changes .github/workflows/ci.yml: {why}"
+    }
+    assert not any(verdict.floor for verdict in asked)
+    remembered = tuple(Grant(rule, None) for rule in asked[2].rules_for_session)
+    assert decide(given, "edit", grants=remembered).decision == "allow"
+    assert decide(facts(desk, writes=paths(desk, ".github/CODEOWNERS")), "edit").decision == "allow"
+    written = shell(desk, "echo x > .github/workflows/ci.yml", sandboxed=True)
+    assert decide(written, "auto").decision == "allow"
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_protected_files_are_asked_about_in_every_mode_whatever_allows_them(
     desk: ShellDesk, mode: Mode

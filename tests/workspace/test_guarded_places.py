@@ -84,6 +84,55 @@ async def test_what_was_in_an_opened_folder_keeps_its_content(level: int, way: s
         assert (place / name).read_text() == "[core]\n"
 
 
+UNASKED = (".hg/hgrc", "sub/.jj/repo/config.toml", ".bazelrc", ".yarn/releases", ".mvn", ".vs", ".sl/config")
+
+
+@requires("bwrap")
+@pytest.mark.parametrize("name", UNASKED)
+async def test_files_that_start_programs_unasked_are_not_made_in_the_sandbox(name: str) -> None:
+    async with sandbox_desk() as desk:
+        ran = await desk.run(f"mkdir -p {os.path.dirname(name) or '.'}; echo x > {name}", desk.confinement())
+        assert (ran.code, os.path.lexists(desk.work / name)) == (1, False)
+        assert ran.blocked.paths == (str(desk.work / name),)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", UNASKED)
+async def test_files_that_start_programs_unasked_are_put_back(level: int, name: str) -> None:
+    async with sandbox_desk(look=LOOKS[level]) as desk:
+        prepare(desk)
+        (desk.work / "race.py").write_text(RACE)
+        folder = desk.work / os.path.dirname(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        ran = await desk.run(race("open", f"{name}x", name), desk.confinement(), limit_s=120)
+
+        assert "RACED" in ran.text  # otherwise this tests nothing
+        assert not os.path.lexists(desk.work / name)
+        assert len(desk.sandbox.take_put_back()) == 1
+
+
+@requires("bwrap")
+@pytest.mark.parametrize("name", [".hg/hgrc", ".jj/repo/config.toml", ".bazelrc"])
+async def test_one_that_exists_is_read_only(name: str) -> None:
+    async with sandbox_desk() as desk:
+        (desk.work / name).parent.mkdir(parents=True, exist_ok=True)
+        (desk.work / name).write_text("as it was")
+        folder = os.path.dirname(name)
+        command = f"echo x > {name}; mv {folder or name} away; touch {folder or '.'}/beside; true"
+        await desk.run(command, desk.confinement())
+
+        assert (desk.work / name).read_text() == "as it was"
+        assert (desk.work / folder / "beside").exists()
+
+
+@requires("bwrap")
+async def test_files_of_build_servers_are_written_in_the_sandbox() -> None:
+    async with sandbox_desk() as desk:
+        command = "mkdir -p .github/workflows && echo x > .github/workflows/ci.yml && echo x > .gitlab-ci.yml"
+        ran = await desk.run(command, desk.confinement())
+        assert (ran.code, desk.sandbox.take_put_back()) == (0, ()), ran.text
+
+
 def test_a_programs_own_folders_and_the_home_folder_are_not_walked(tmp_path: Path) -> None:
     home = os.path.realpath(tmp_path)
     for name in ("work", ".cache/pip", "other/.git", "other/deep"):

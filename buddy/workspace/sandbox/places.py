@@ -18,6 +18,7 @@ from buddy.safety.protected import ProtectedPlaces, is_plain_name, secret_reason
 from buddy.safety.protected_names import (
     PROTECTED_ANYWHERE,
     PROTECTED_AT_HOME,
+    PROTECTED_IN,
     SECRET_ANYWHERE,
     SECRET_AT_HOME,
     SECRET_ROOTS,
@@ -129,7 +130,7 @@ class Surveyor:
             names.add(name)
             if name == ".git":
                 repositories.append(entry.path)
-            elif is_protected_name(name) and not is_in_package(entry.path):
+            elif _is_protected(entry.path, name) and not is_in_package(entry.path):
                 protected.append(entry.path)
             elif is_folder and name not in SECRET_ANYWHERE:
                 folders.append(entry.path)
@@ -148,6 +149,23 @@ class Surveyor:
             tuple(repositories),
             tuple(secrets),
         )
+
+
+def _is_protected(path: str, name: str) -> bool:
+    if name in PROTECTED_IN:
+        return os.path.dirname(path).lower().endswith(PROTECTED_IN[name])
+    return is_protected_name(name)
+
+
+def _own_folders(path: str) -> Iterator[str]:
+    """Yield the folders a protected path belongs to: none may be moved away from under its protection."""
+    if is_protected_name(os.path.basename(path).lower()):
+        return  # it is refused by its name, wherever it comes to lie
+    tails = PROTECTED_IN.get(os.path.basename(path).lower(), ())
+    folder = os.path.dirname(path)
+    for _ in range(max((tail.count("/") for tail in tails if folder.lower().endswith(tail)), default=0)):
+        yield folder
+        folder = os.path.dirname(folder)
 
 
 def _survey(found: Sequence[_Folder], *, complete: bool) -> WorkspaceSurvey:
@@ -176,7 +194,8 @@ def profile_for(
     repositories = tuple(dict.fromkeys((*git_folders(boundary, roots), *known.repositories)))
     changing = kind == "workspace"
     own_git = [path for path in repositories if os.path.isdir(path) and not os.path.islink(path)]
-    open_places = (*roots, *own_git, *map(os.path.realpath, writable)) if changing else ()
+    own = (*own_git, *(folder for path in known.protected for folder in _own_folders(path)))
+    open_places = (*roots, *own, *map(os.path.realpath, writable)) if changing else ()
     protected = (
         *(os.path.realpath(path) for path in (*names_at_top(roots), *known.protected)),
         *_inside_git(repositories, open_places),

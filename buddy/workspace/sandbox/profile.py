@@ -9,7 +9,8 @@ import msgspec
 
 from buddy.agent.pattern import pattern
 from buddy.safety.paths import Boundary
-from buddy.safety.protected_names import PROTECTED_ANYWHERE
+from buddy.safety.protected import lies_in
+from buddy.safety.protected_names import PROTECTED_ANYWHERE, PROTECTED_IN
 
 _GIT_SETTING = pattern(
     r"/\.git/(?:modules/(?!.*/worktrees/).*/)?(?:hooks/(?![^/]*\.sample$)|(?:commondir|gitdir|config\.worktree)$)"
@@ -72,7 +73,7 @@ def is_reserved(profile: SandboxProfile, path: str) -> bool:
 
 def _has_protected_name(tail: str) -> bool:
     parts = [part for part in tail.split("/") if part]
-    if any(map(is_protected_name, parts)) and not is_in_package(tail):
+    if (any(map(is_protected_name, parts)) or lies_in(parts, PROTECTED_IN)) and not is_in_package(tail):
         return True
     # A repository that is made inside has its own folder, with sample hooks: `git init` and `git clone` work.
     return bool(_GIT_SETTING().search(tail))
