@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple, Protocol, TypedDict
 
 from buddy.workspace.file_bytes import UTF_16, DecodedText, file_bytes, text_of
@@ -115,15 +116,17 @@ def search(job: SearchJob, matcher: Matcher, stopped: Stopped, at_file: Callable
         if literal not in data and data[:2] not in UTF_16:
             continue
         text = text_of(data)
-        spans = matcher.spans(text, stopped)
-        if spans is None:
-            found.undecided.append(name)
-        elif text.binary:
-            if any(True for _ in spans):
-                found.binary.append(name)
-        elif count := _count(job, matcher, text, total, stopped) or _collect(
-            job, text.data, spans, total, found
-        ):
+        count = None if text.binary else _count(job, matcher, text, total, stopped)
+        if count is None:
+            spans = matcher.spans(text, stopped)
+            if spans is None:
+                found.undecided.append(name)
+                continue
+            if text.binary:
+                found.binary.extend(name for _ in islice(spans, 1))
+                continue
+            count = _collect(job, text.data, spans, total, found)
+        if count:
             found.files.append((name, count))
             total += count
     return found._replace(total=total, searched=len(job["files"]), done=not stopped())

@@ -117,7 +117,9 @@ async def find(run: SearchRun, pattern: SearchPattern, corpus: Corpus, wanted: S
         once=wanted.once,
     )
     matcher = Re2Matcher(pattern)
-    if not matcher.is_sure:  # which matches are the first ones is known when the child has answered
+    if (
+        wanted.first and not matcher.is_sure
+    ):  # which matches are the first ones is known when the child has answered
         job["first"] = 0
     found = await stoppable(run, lambda stopped: search(job, matcher, stopped, lambda _number: None))
     if not found.undecided:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.workspace.file_bytes import MAX_FILE_BYTES, file_bytes
+from buddy.workspace.file_bytes import MAX_FILE_BYTES, DecodedText, file_bytes
 from buddy.workspace.search_extract import BYTES_BETWEEN_LOOKS, BYTES_PER_FILE, ReMatcher, SearchJob, search
 from buddy.workspace.search_pattern import prepare
 from buddy.workspace.search_re2 import Re2Matcher
@@ -42,6 +42,14 @@ PATTERNS = (
     r"\bneedle_i+n",
     r"\bx+",
     r"\b ",
+    "alpha [a-z]+",
+    "def f|x ",
+    "be.a x*",
+    "x[^y]",
+    r"=\s",
+    r"alpha\W",
+    "x{2}",
+    "a|",
 )
 ENDS = ("\n", "\r\n", "\r", "\n\n", "")
 
@@ -102,6 +110,27 @@ def test_a_search_finds_the_lines_that_match_one_by_one(tmp_path: Path, pattern:
 
     assert search(job, re_matcher(job), never, nobody).files == expected
     assert quick.files == [entry for entry in expected if entry[0] not in quick.undecided]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_lines_are_counted_as_they_are_found(pattern: str) -> None:
+    chance = random.Random(pattern)
+    matcher = Re2Matcher(prepare(pattern, literal=False, ignore_case=False, multiline=False))
+    for _ in range(30):
+        words = [
+            " ".join(chance.choices(WORDS, k=chance.randint(0, 4))) for _ in range(chance.randint(1, 30))
+        ]
+        data = ("\n".join(words) + chance.choice(("", "\n", "\n\n"))).encode("ascii", "replace")
+        text = DecodedText(data, True, False)
+        spans, count = matcher.spans(text, never), matcher.count(text, never)
+        assert spans is None or count is None or count == len(list(spans))
+
+
+def test_what_is_repeated_before_the_end_is_left_to_the_engine_in_linear_time() -> None:
+    """Tried by `re`, this takes hours."""
+    matcher = Re2Matcher(prepare("a[a-z]*a[a-z]*1", literal=False, ignore_case=False, multiline=False))
+    text = DecodedText(b"a" * 20_000 + b"\n", True, False)
+    assert matcher.count(text, never) == 0
 
 
 def never() -> bool:
