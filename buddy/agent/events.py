@@ -100,11 +100,13 @@ class ToolProgress(msgspec.Struct, frozen=True, tag="tool_progress"):
 
 class MissingApproval(msgspec.Struct, frozen=True):
     """A call that needed an approval where nobody could give it. `reason`: why it needed one; `mode` and
-    `rules`: the permission mode and the rules (in Claude's words) that let it run, empty where none does."""
+    `rules`: the permission mode and the rules (in Claude's words) that let it run, empty where none does;
+    `can_be_saved`: a person who is asked can save a rule for it."""
 
     reason: str
     mode: str
     rules: tuple[str, ...]
+    can_be_saved: bool = False
 
 
 class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):

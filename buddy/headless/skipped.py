@@ -20,9 +20,11 @@ def skipped_line(missing: MissingApproval) -> str:
     ways = _ways(missing.mode, missing.rules)
     if ways:
         return f"Skipped, needs approval. Rerun with {ways}."
-    return (
-        f"Skipped, needs approval: {one_line(missing.reason, 200)}. Only buddy in a terminal can ask for it."
+    saved = "answer p there, and later runs without a terminal do it unasked"
+    asks = (
+        f"Run buddy in this folder: {saved}" if missing.can_be_saved else "Only buddy in a terminal can ask"
     )
+    return f"Skipped, needs approval: {one_line(missing.reason, 200)}. {asks}."
 
 
 def skipped_summary(missing: Sequence[MissingApproval]) -> str:

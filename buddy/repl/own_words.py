@@ -5,7 +5,14 @@ from __future__ import annotations
 from buddy.agent.messages import Text, UserMessage, text_of
 from buddy.safety.sanitise import one_line
 
-_ALONG = ("[I ran ", "[With /", "[Background task ", "[buddy was lost while job ", "\n\n[attached: ")
+_ALONG = (
+    "[I ran ",
+    "[I took back ",
+    "[I applied again ",
+    "[Background task ",
+    "[buddy was lost while job ",
+    "\n\n[attached: ",
+)
 """How the parts begin that are put to a prompt: notes before it, files after it."""
 HEADING_CHARS = 100
 

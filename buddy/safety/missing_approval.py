@@ -25,7 +25,7 @@ def missing_approval(facts: Facts, verdict: Verdict, policy: Policy, now: float)
     mode = "edit" if policy.mode in ("plan", "ask") and _runs(facts, policy, now, mode="edit") else ""
     usable = (entries for entries in (_entries(facts), _entries_of_parts(facts)) if _are_printable(entries))
     rules = next((entries for entries in usable if _runs(facts, policy, now, entries=entries)), ())
-    return MissingApproval(verdict.reason, mode, rules)
+    return MissingApproval(verdict.reason, mode, rules, can_be_saved=bool(verdict.rules_to_save))
 
 
 def _runs(

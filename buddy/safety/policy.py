@@ -134,9 +134,8 @@ def _tightening(facts: Facts, mode: Mode, rules: RuleSet, remembered: tuple[Rule
         if TABLE[mode, column] != "deny":
             continue
         advice = "/mode ask, or --permission-mode ask, asks instead"
-        yield _Opinion(
-            "deny", f"{mode} mode is read-only, and this is {COLUMN_WORDS[column]}; {advice}", "mode"
-        )
+        does = HIGH_WORDS.get(facts.tool, f"this is {COLUMN_WORDS[column]}")
+        yield _Opinion("deny", f"{mode} mode is read-only, and {does}; {advice}", "mode")
 
 
 def _floor(facts: Facts) -> str:

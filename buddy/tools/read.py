@@ -175,7 +175,7 @@ def _text(
         text = (
             f"{target.shown} is unchanged since you read it (lines {page.first}–{page.last} of {page.total})"
         )
-        return ToolResult(text, Plain(text))
+        return ToolResult(text, Plain("unchanged"))
     _remember(views, target, loaded, content, page)
     return _answer(page, target, offset, _remark(content) + remark)
 

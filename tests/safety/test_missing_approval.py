@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from buddy.agent.events import MissingApproval
+from buddy.headless.skipped import skipped_line
 from buddy.safety.missing_approval import missing_approval
 from buddy.safety.policy_facts import Facts
 from buddy.safety.policy_state import Policy
@@ -65,3 +67,25 @@ def test_WALK_8_a_line_of_commands_is_allowed_by_a_rule_for_each(
 )
 def test_WALK_8_no_rule_is_named_where_none_would_be_exact(desk: ShellDesk, text: str) -> None:
     assert named(desk, text) == ()
+
+
+def test_tests_that_were_skipped_name_the_way_that_saves_a_rule(desk: ShellDesk) -> None:
+    tests = Facts(
+        tool="run_tests",
+        risk="high",
+        root=str(desk.root),
+        home=str(desk.home),
+        anything=True,
+        argv=("python3", "-m", "pytest"),
+    )
+    policy = Policy(RuleSet())
+    verdict = policy.consider(tests, 0.0)
+    said = skipped_line(missing_approval(tests, verdict, policy, 0.0))
+    assert said.startswith("Skipped, needs approval: it runs the project's tests. Run buddy in this folder")
+    policy.learn(verdict.rules_to_save)
+    assert policy.consider(tests, 0.0).decision == "allow"
+
+
+def test_a_call_that_no_rule_covers_says_so(desk: ShellDesk) -> None:
+    missing = MissingApproval("it does odd things", "", ())
+    assert skipped_line(missing).endswith("it does odd things. Only buddy in a terminal can ask.")

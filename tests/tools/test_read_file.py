@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.agent.display import Picture
+from buddy.agent.display import Picture, Plain
 from buddy.agent.tool import ToolContext, ToolError
 from buddy.tools.file_moves import delete_file
 from buddy.tools.listing import IgnoreRules, list_files
@@ -87,7 +87,9 @@ async def test_what_makes_a_file_odd_is_told(desk: Desk) -> None:
 async def test_an_unchanged_file_is_answered_in_one_line_once(desk: Desk) -> None:
     path = desk.put("a.txt", "one\n")
     whole = await desk.ask(read_file, path="a.txt")
-    assert await desk.ask(read_file, path="a.txt") == "a.txt is unchanged since you read it (lines 1–1 of 1)"
+    again = await desk.call(read_file, path="a.txt")
+    assert again.text == "a.txt is unchanged since you read it (lines 1–1 of 1)"
+    assert again.display == Plain("unchanged"), "`read a.txt · unchanged` on the screen"
     assert await desk.ask(read_file, path="a.txt") == whole
     assert (await desk.ask(read_file, path="a.txt", task_id=2)) == whole
     path.write_text("two\n")

@@ -136,7 +136,7 @@ async def _take_back(context: Context, wanted: _Wanted) -> None:
         hint = f" /undo @{last[-1].task_id} undoes its lines alone." if by_hunks else ""
         raise CommandError(f"{error}{hint}") from error
     named = _named(context, undone, wanted.without)
-    _tell_model(context, undone, f"/undo I took back {named}", "before")
+    _tell_model(context, undone, "/undo", f"I took back {named} with /undo", "before")
     said = f"Undone: {named}. /redo brings it back."
     context.stage.print(NoteBlock("info", said + (NOT_COVERED if undone.effect else "")))
 
@@ -162,14 +162,14 @@ async def redo(context: Context, argument: str) -> None:
     except ToolError as error:
         raise CommandError(str(error)) from error
     named = _named(context, redone)
-    _tell_model(context, redone, f"/redo I applied again {named}", "after")
+    _tell_model(context, redone, "/redo", f"I applied again {named} with /redo", "after")
     context.stage.print(NoteBlock("info", f"Redone: {named}."))
 
 
-def _tell_model(context: Context, entry: UndoEntry, deed: str, side: str) -> None:
+def _tell_model(context: Context, entry: UndoEntry, command_: str, heading: str, side: str) -> None:
     """Attach to the next prompt that the person took an edit back or applied it again; the newest word about
     an edit replaces the one before."""
-    title, heading = f"your {deed.partition(' ')[0]} of {_names(context, entry)}", f"With {deed}"
+    title = f"your {command_} of {_names(context, entry)}"
     text = f"The files are as they were {side} it."
     context.board.notes.offer(Note(f"undo-{entry.id}", entry.task_id, title, text, heading))
 
