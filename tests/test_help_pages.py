@@ -127,6 +127,15 @@ def test_the_settings_a_page_names_exist(page: Topic) -> None:
         assert name in type(tables[section]).__struct_fields__, f"[{section}] {name}"
 
 
+def test_a_start_reads_nothing_of_the_manual() -> None:
+    code = (
+        "import sys, buddy.cli.interactive, buddy.cli.headless, buddy.repl.start\n"
+        "print('buddy.extend.manual' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ran.stdout == "False\n"
+
+
 def test_the_tools_page_names_every_tool() -> None:
     text = find_topic("tools").text
     assert [tool.name for tool in BUILTIN_TOOLS if f"`{tool.name}`" not in text] == []
