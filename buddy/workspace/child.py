@@ -17,6 +17,7 @@ from buddy.agent.tool import NOTHING_BLOCKED, Blocked
 from buddy.workspace.ending import Ending, Tree, end_tree, to_the_end
 from buddy.workspace.output import OutputLog
 from buddy.workspace.process_tree import Tag
+from buddy.workspace.sandbox.served import served_ports
 
 READ_BYTES = 16 * 1024
 """As much as is looked through for secrets at a time: what a command floods must not hold up the keys."""
@@ -136,6 +137,14 @@ class Child:
     def ports_inside(self) -> tuple[int, ...]:
         """The ports it serves where only sandboxed commands reach them."""
         return self._confined.ports() if self._confined and not self.is_closed else ()
+
+    def ports(self) -> tuple[int, ...]:
+        """Return the TCP ports it serves, wherever that is. Walks over all processes."""
+        if self.is_closed:
+            return ()
+        if self._confined is not None:
+            return self._confined.ports()
+        return served_ports(os.getpid(), self.tree.tag.number)
 
     def duplicate_descriptor(self) -> int:
         """Another descriptor of what the output comes from, for typing into a terminal; the caller's to

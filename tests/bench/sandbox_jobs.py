@@ -48,7 +48,7 @@ ASK = "for i in $(seq 50); do curl -sf http://127.0.0.1:8123/ >page && break; sl
 JOBS = (
     Job("venv, pip install", "python3", "{python} -m venv v && v/bin/pip install -q six && v/bin/python -c 'import six'", PYPI),
     Job("pip install -e", "python3", "{python} -m venv v && printf '[project]\\nname=\"x\"\\nversion=\"1\"\\n[tool.setuptools]\\npy-modules=[\"m\"]' > pyproject.toml && echo a=1 > m.py && v/bin/pip install -q -e . && v/bin/python -c 'import m'", PYPI),
-    Job("pytest", "python3", "printf 'def test_a(tmp_path):\\n    (tmp_path / \"f\").write_text(\"x\")\\n' > test_a.py && {python} -m pytest -q --basetemp=t test_a.py"),
+    Job("pytest", "python3", "printf 'def test_a(tmp_path):\\n    (tmp_path / \"f\").write_text(\"x\")\\n' > test_a.py && {python} -m pytest -q test_a.py"),
     Job("multiprocessing", "python3", "printf 'import multiprocessing as m\\nif __name__ == \"__main__\":\\n    with m.Pool(2) as p: print(p.map(abs, [-1, -2]))\\n' > a.py && {python} a.py"),
     Job("asyncio and sockets in tests", "python3", "{python} -c 'import asyncio\nasync def a():\n s=await asyncio.start_server(lambda r,w: w.close(),\"127.0.0.1\",0)\n await asyncio.open_connection(\"127.0.0.1\",s.sockets[0].getsockname()[1])\nasyncio.run(a())'"),
     Job("sqlite", "python3", "{python} -c 'import sqlite3; c=sqlite3.connect(\"a.db\"); c.execute(\"pragma journal_mode=wal\"); c.execute(\"create table t(a)\"); c.commit()'"),

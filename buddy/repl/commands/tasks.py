@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 
@@ -10,6 +11,7 @@ from buddy.agent.typed_number import whole_number
 from buddy.config.settings import LONGEST_S
 from buddy.repl import words
 from buddy.repl.blocks import NoteBlock, TableBlock
+from buddy.repl.commands.job_table import job_blocks
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.port import Context
 from buddy.repl.replay import blocks_of
@@ -48,7 +50,7 @@ def task_number(context: Context, text: str) -> int:
 
 @command(family="tasks", aliases=("tasks",), usage="[-a]", essential=True)
 async def ps(context: Context, argument: str) -> None:
-    """List the tasks; -a also those that are closed"""
+    """List the tasks and running jobs; -a also tasks that are closed"""
     board = context.board
     now = board.parts.clock.now()
     rows = [
@@ -57,6 +59,9 @@ async def ps(context: Context, argument: str) -> None:
         if not task.closed or argument in ("-a", "a", "all")
     ]
     context.stage.print(TableBlock(("task", "state", "tokens", "cost", "what"), tuple(rows)))
+    running = [job for job in context.desk.jobs.all() if job.state != "ended"]
+    if running:
+        context.stage.print(*await asyncio.to_thread(job_blocks, context.desk.jobs, running))
 
 
 def _row(context: Context, task: Task, now: float) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from buddy.agent.messages import Call
 from buddy.agent.tool import ToolContext, ToolError
 from buddy.extend.own_tools import OwnTools
 from buddy.repl.blocks import NoteBlock, PlainText, TableBlock, ToolCall
+from buddy.repl.commands.job_table import job_blocks
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.commands.tasks import task_number
 from buddy.repl.port import Context
@@ -158,15 +159,7 @@ async def jobs(context: Context, argument: str) -> None:
     found = context.desk.jobs.all()
     if not found and not left:
         raise CommandError("no job is running")
-    rows = tuple(
-        (str(one.id), one.state, f"{one.seconds:.0f} s", f"{one.bytes_written:,} B", one.command)
-        for one in found
-    )
-    rows += tuple(
-        (f"left{number}", "left by an earlier run", "", "", f"{one.command} ({one.pids})")
-        for number, one in enumerate(left, 1)
-    )
-    context.stage.print(TableBlock(("job", "state", "for", "output", "command"), rows))
+    context.stage.print(*await asyncio.to_thread(job_blocks, context.desk.jobs, found, left))
 
 
 async def _stop_job(context: Context, argument: str, left: tuple[LeftCommand, ...]) -> None:
