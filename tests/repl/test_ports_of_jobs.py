@@ -61,9 +61,8 @@ async def test_a_port_outside_is_named_alone() -> None:
 async def test_ps_shows_running_jobs_below_the_tasks(tmp_path: Path) -> None:
     def script(asked: Asked) -> Reply:
         if asked.last_user_text.endswith("serve"):
-            return (
-                reply("Done.") if asked.tool_results else reply(call("run_shell", command=SERVE, background=True))
-            )
+            start = call("run_shell", command=SERVE, background=True)
+            return reply("Done.") if asked.tool_results else reply(start)
         return reply("Hello.")
 
     async with sitting(tmp_path, script, "--permission-mode", "yolo", "--i-know") as desk:
