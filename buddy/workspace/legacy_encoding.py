@@ -45,7 +45,7 @@ def legacy_encoding(data: bytes) -> LegacyEncoding:
 def _guess(sample: bytes) -> LegacyEncoding:
     try:
         from charset_normalizer import from_bytes  # here: 31 ms, and few files are like this
-    except ImportError:  # a search's bare child process has nothing installed
+    except ImportError:  # not installed
         return "latin-1"
     matches = from_bytes(sample, cp_isolation=[*KNOWN, *WESTERN], preemptive_behaviour=False)
     best = matches.best()

@@ -5,6 +5,7 @@ about which RE2 cannot tell.
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import os
 import sys
@@ -166,9 +167,16 @@ def merged(files: Sequence[str], found: Found, rest: Found, wanted: SearchLimits
 
 _PACKAGES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _BARE_CHILD = (  # the standard library stays first: nothing that is installed can take its place
-    "import sys; sys.path.append(sys.argv[1]); "
-    "from buddy.workspace.search_extract import main; main(*sys.argv[2:])"
+    "import sys; sys.path.extend(sys.argv[1:3]); "
+    "from buddy.workspace.search_extract import main; main(*sys.argv[3:])"
 )
+
+
+def _encodings_folder() -> str:
+    """The folder that holds charset-normalizer, with which the child reads old encodings as this program
+    does. Installed as editable, buddy itself lies elsewhere."""
+    spec = importlib.util.find_spec("charset_normalizer")
+    return os.path.dirname(os.path.dirname(spec.origin)) if spec is not None and spec.origin else _PACKAGES
 
 
 async def _in_child(run: SearchRun, job: SearchJob) -> Found:
@@ -179,8 +187,9 @@ async def _in_child(run: SearchRun, job: SearchJob) -> Found:
     with tempfile.TemporaryDirectory(prefix=f"buddy-search-{os.getpid()}-") as folder:
         names = [os.path.join(folder, name) for name in ("job", "answer", "place")]
         _write_job(names[0], job)
+        paths = (_PACKAGES, _encodings_folder())
         request = CommandRequest(
-            (sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", _BARE_CHILD, _PACKAGES, *names),
+            (sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", _BARE_CHILD, *paths, *names),
             job["top"],
             run.task_id,
             limited=False,

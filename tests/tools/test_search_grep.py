@@ -379,3 +379,11 @@ def test_the_index_lists_in_the_background_and_leaves_out_what_is_ignored(tmp_pa
     assert index.wait(10)
     assert index.match("") == [".gitignore", "main.py"]
     index.close()
+
+
+async def test_a_child_reads_old_encodings_as_the_program_does(desk: SearchDesk) -> None:
+    lines = "Съешь же ещё этих мягких французских булок\nда выпей чаю\n" * 4
+    (desk.root / "old.txt").write_bytes(lines.encode("cp1251"))
+    plain = await desk.grep("мягких французских", mode="count")
+    assert "old.txt: 4" in plain
+    assert await desk.grep("мягких(?= французских)", mode="count") == plain
