@@ -25,9 +25,10 @@ def run(arguments: Sequence[str], environment: Mapping[str, str] | None = None) 
     """Run buddy with these arguments. Returns the exit code; tells people what went wrong in one line."""
     _open_closed_streams()
     given = os.environ if environment is None else environment
-    sys.excepthook = _crash_hook(given)
+    sys.excepthook = _crash_hook(given, in_detail=False)
     try:
         options = parse(arguments)
+        sys.excepthook = _crash_hook(given, in_detail=options.debug)
         if options.help:
             return _helped(options, given, 0)
         if options.version:
@@ -164,17 +165,20 @@ _KEY_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
 
 def _crash_hook(
-    environment: Mapping[str, str],
+    environment: Mapping[str, str], *, in_detail: bool
 ) -> Callable[[type[BaseException], BaseException, TracebackType | None], None]:
     """Return a `sys.excepthook` that prints where a crash happened, without variables and without the keys of
-    the environment."""
+    the environment; `in_detail`: with the source around it."""
 
-    def crashed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        from buddy.safety.process_guard import crash_hook  # 10 ms that only a crash pays
+    def crashed(_kind: type[BaseException], error: BaseException, _trace: TracebackType | None) -> None:
+        if in_detail:
+            from buddy.cli.traceback_text import traceback_text as report  # 60 ms that only a crash pays
+        else:
+            from buddy.safety.process_guard import crash_report as report
 
         keys = [value for name, value in environment.items() if name.upper().endswith(_KEY_NAMES)]
         tell("buddy crashed. This is a bug in buddy, not your mistake.\n")
-        crash_hook(tell, keys)(kind, error, trace)
+        tell(report(error, keys))
 
     return crashed
 

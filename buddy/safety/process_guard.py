@@ -6,8 +6,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import traceback
-from collections.abc import Callable, Sequence
-from types import TracebackType
+from collections.abc import Sequence
 
 from buddy.safety.redact import redact
 from buddy.safety.sanitise import clean
@@ -37,14 +36,3 @@ def crash_report(error: BaseException, keys: Sequence[str] = ()) -> str:
     """The traceback of a crash for a log: where it happened, without the values of variables, keys
     redacted."""
     return clean(redact("".join(traceback.format_exception(error)), keys), blank_lines=0)
-
-
-def crash_hook(
-    write: Callable[[str], None], keys: Sequence[str] = ()
-) -> Callable[[type[BaseException], BaseException, TracebackType | None], None]:
-    """Return a `sys.excepthook` that writes the report of an uncaught exception."""
-
-    def report(_kind: type[BaseException], error: BaseException, _trace: TracebackType | None) -> None:
-        write(crash_report(error, keys))
-
-    return report

@@ -1,0 +1,40 @@
+"""The traceback of a crash for `--debug`, laid out by rich: source lines around each frame, no variables."""
+
+from __future__ import annotations
+
+import linecache
+import shutil
+from collections.abc import Sequence
+from io import StringIO
+
+from rich.console import Console
+from rich.traceback import Trace, Traceback
+
+from buddy.safety.process_guard import crash_report
+from buddy.safety.redact import redact
+from buddy.safety.sanitise import clean
+
+_AROUND = 3
+
+
+def traceback_text(error: BaseException, keys: Sequence[str] = ()) -> str:
+    """The traceback as plain text, keys redacted and nothing in it that a terminal would act on."""
+    trace = Traceback.extract(type(error), error, error.__traceback__, show_locals=False)
+    for stack in trace.stacks:
+        stack.exc_value = clean(redact(stack.exc_value, keys))
+        stack.notes = [clean(redact(note, keys)) for note in stack.notes]
+        stack.syntax_error = None  # its line would be printed unredacted
+    if _shows_secret(trace, keys):
+        return crash_report(error, keys)
+    columns = shutil.get_terminal_size().columns
+    console = Console(file=StringIO(), width=columns, color_system=None, legacy_windows=False, emoji=False)
+    with console.capture() as captured:
+        console.print(Traceback(trace, width=columns, show_locals=False, extra_lines=_AROUND))
+    return clean(redact(captured.get(), keys), blank_lines=0)
+
+
+def _shows_secret(trace: Trace, keys: Sequence[str]) -> bool:
+    """Tell whether a source line has a secret: rich crops lines, and half a secret is not recognised."""
+    frames = (frame for stack in trace.stacks for frame in stack.frames)
+    near = (linecache.getlines(one.filename)[max(one.lineno - 9, 0) : one.lineno + 9] for one in frames)
+    return any((text := "".join(lines)) != redact(text, keys) for lines in near)
