@@ -21,6 +21,7 @@ from buddy.agent.messages import (
     ToolMessage,
     UserMessage,
 )
+from buddy.safety.sanitise import clean
 from buddy.sessions.replay import SessionState, TaskRecord
 
 ExportFormat = Literal["markdown", "html", "json"]
@@ -135,7 +136,8 @@ def _line(text: str) -> str:
 
 def _html(state: SessionState, redact: Redact) -> str:
     def safe(text: str) -> str:
-        return html.escape(redact(text))
+        # Redacted again: an escape sequence inside a key hides it until it is gone.
+        return html.escape(redact(clean(redact(text), blank_lines=0)))
 
     parts = [f"<h1>{safe(_title(state))}</h1>"]
     for task in state.tasks:

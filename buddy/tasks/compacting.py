@@ -13,7 +13,7 @@ from buddy.agent.messages import AssistantMessage, UserMessage, text_of
 from buddy.agent.provider import ModelRequest, ProviderError
 from buddy.agent.reply import ReplyAssembler
 from buddy.extend.prompt import rendered
-from buddy.extend.templates import template_text
+from buddy.extend.templates import read_template
 from buddy.llm.governor import GovernedProvider
 from buddy.tasks.board import TaskBoard, TaskError
 from buddy.tasks.task import Task
@@ -107,7 +107,7 @@ def _boundary(task: Task) -> int:
 
 async def _summary(board: TaskBoard, task: Task, through: int, focus: str) -> str:
     old_chars = sum(len(text_of(one)) for one in task.history[:through])
-    message = await _reply(board, task, _request(board, task, through, focus))
+    message = await _reply(board, task, await _request(board, task, through, focus))
     summary = text_of(cast(AssistantMessage, board.parts.redact(message))).strip()
     if not summary:
         raise TaskError("Not compacted: the model's summary is empty.")
@@ -116,9 +116,9 @@ async def _summary(board: TaskBoard, task: Task, through: int, focus: str) -> st
     return summary
 
 
-def _request(board: TaskBoard, task: Task, through: int, focus: str) -> ModelRequest:
+async def _request(board: TaskBoard, task: Task, through: int, focus: str) -> ModelRequest:
     wanted = f"\n\nPay special attention to: {focus}" if focus else ""
-    ask = board.message(rendered(template_text("compaction.md"), {"focus": wanted}), "prompt")
+    ask = board.message(rendered(await read_template("compaction.md"), {"focus": wanted}), "prompt")
     old = applied(task.compaction, task.history[:through])
     # The tools go along although none is to be called: some providers refuse a history with calls without
     # them.

@@ -54,7 +54,7 @@ async def read_job(ctx: ToolContext, job: int, offset: int = 0, wait: float = 0)
     found = jobs.get(job)
     if wait > 0 and offset >= 0:
         await jobs.news(found, offset=offset, wait_s=min(wait, LONGEST_WAIT_S), cancelled=ctx.cancelled)
-    start, data = found.log.read(offset, READ_BYTES)
+    start, data = await found.log.read(offset, READ_BYTES)
     text, start, end = _as_text(start, data, more=start + len(data) < found.log.total)
     total = found.log.total
     status = found.status()

@@ -97,7 +97,7 @@ class OutputLog:
         first = f" (the first {_size(self._bounds.cap_bytes)})" if self.over_cap else ""
         return f"the whole{first} is in {self.path}"
 
-    def read(self, offset: int, limit: int) -> tuple[int, bytes]:
+    async def read(self, offset: int, limit: int) -> tuple[int, bytes]:
         """Up to `limit` bytes from `offset` (negative: from the end), and where they really start: later
         than asked for when the middle was not kept."""
         start = max(0, self.total + offset) if offset < 0 else min(offset, self.total)
@@ -107,12 +107,12 @@ class OutputLog:
         if start >= tail_start:
             return start, bytes(self._tail[start - tail_start :][:limit])
         if self.spilled and start < self._file.size:
-            return start, self._from_file(start, limit)
+            return start, await self._from_file(start, limit)
         return tail_start, bytes(self._tail[:limit])
 
-    def _from_file(self, start: int, limit: int) -> bytes:
+    async def _from_file(self, start: int, limit: int) -> bytes:
         try:
-            return self._file.read(start, limit)
+            return await self._file.read(start, limit)
         except OSError as error:
             return f"[the kept output cannot be read: {error.strerror}]".encode()
 

@@ -76,13 +76,16 @@ class SpillFile:
             os.close(self._file)
             self._file = -1
 
-    def read(self, start: int, limit: int) -> bytes:
+    async def read(self, start: int, limit: int) -> bytes:
         """Up to `limit` bytes from a place in it. Raises `OSError`."""
         if start >= self._written:
             return bytes(self._waiting[start - self._written :][:limit])
-        with open(self.path, "rb") as file:
-            file.seek(start)
-            return file.read(min(limit, self._written - start))
+        import aiofiles  # here: few outputs are read back
+
+        limit = min(limit, self._written - start)  # now: what is written meanwhile stands in both
+        async with aiofiles.open(self.path, "rb") as file:
+            await file.seek(start)
+            return await file.read(limit)
 
     def _write(self, *, last: bool) -> None:
         block = len(self._waiting) if last else self._block

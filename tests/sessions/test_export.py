@@ -65,6 +65,31 @@ def test_html_runs_nothing():
     assert "default-src 'none'" in text
 
 
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "<script>alert(1)</script>",
+        "</pre></title><img src=x onerror=alert(1)>",
+        "&lt;script&gt;",
+        "\x1b[2J\x1b]0;title\x07",
+        "\x9b2J",
+        "\u202egnp.exe",
+        "a\rb\x08\x00",
+        f"{KEY[:6]}\x1b[0m{KEY[6:]}",
+        f"{KEY[:6]}\u200b\u202e{KEY[6:]}",
+    ],
+)
+def test_html_makes_hostile_text_inert_wherever_it_stands(hostile: str):
+    task = TaskRecord(1, TaskChanged(hostile, "idle"), (said("u1", hostile), result("t1", "c1", hostile)))
+    text = exported(SessionState(name=hostile, tasks=(task,)), "html", redact)
+    body = text.partition("<body>")[2]
+    assert not {char for char in text if not (char.isprintable() or char == "\n")}
+    assert KEY not in text
+    tags = {part.partition(">")[0] for part in body.split("<")[1:]}
+    assert tags == {"h1", "/h1", "h2", "/h2", "h3", "/h3", "pre", "/pre", "/body", "/html"}
+    assert text.count("<title>") == 1
+
+
 def test_json_holds_everything():
     data = json.loads(exported(STATE, "json", lambda text: text))
     assert data["tasks"][0]["history"][2]["text"] == f"```\n{KEY}\n```"

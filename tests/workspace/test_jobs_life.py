@@ -29,7 +29,7 @@ async def ended(here: Desk, number: int) -> None:
 
 
 async def has_said(here: Desk, said: bytes) -> None:
-    await until(lambda: said in here.jobs.get(1).log.read(0, 1000)[1])
+    await until(lambda: said.decode() in here.jobs.get(1).log.text())
 
 
 async def test_a_job_is_told_of_when_it_begins_and_when_it_ends(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ async def test_a_program_that_asks_where_its_cursor_is_gets_an_answer(tmp_path: 
         )
         await here.call(run_shell, command=command, pty=True)
         await until(lambda: all(job.state == "ended" for job in here.jobs.all()))
-        assert b"[1;3" in here.jobs.get(1).log.read(0, 1000)[1] if here.jobs.all() else True
+        assert "[1;3" in here.jobs.get(1).log.text() if here.jobs.all() else True
 
 
 async def test_typing_into_a_program_that_does_not_read_ends(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ async def test_typing_in_the_moment_a_job_ends_says_so(tmp_path: Path) -> None:
 async def test_a_flood_on_a_terminal_shows_its_end(tmp_path: Path) -> None:
     async with desk(tmp_path) as here:
         await here.call(run_shell, command="seq 1 60000; echo over; sleep 60", pty=True)
-        await until(lambda: here.jobs.get(1).log.read(-6, 6)[1] == b"over\r\n", within_s=50)
+        await until(lambda: here.jobs.get(1).log.text().endswith("over\r\n"), within_s=50)
         assert "60000\nover" in (await here.call(capture_pane, job=1)).text
 
 

@@ -70,22 +70,22 @@ def test_a_link_where_the_file_should_be_is_not_followed(tmp_path: Path) -> None
     assert (tmp_path / "precious").read_text() == "keep"
 
 
-def test_reading_from_an_offset_reaches_memory_file_and_end(tmp_path: Path) -> None:
+async def test_reading_from_an_offset_reaches_memory_file_and_end(tmp_path: Path) -> None:
     whole = bytes(range(65, 65 + 50))
     made = log(tmp_path, whole[:25], whole[25:])
-    assert made.read(0, 5) == (0, whole[:5])
-    assert made.read(15, 10) == (15, whole[15:25])
-    assert made.read(45, 100) == (45, whole[45:])
-    assert made.read(-3, 100) == (47, whole[47:])
-    assert made.read(999, 5) == (50, b"")
+    assert await made.read(0, 5) == (0, whole[:5])
+    assert await made.read(15, 10) == (15, whole[15:25])
+    assert await made.read(45, 100) == (45, whole[45:])
+    assert await made.read(-3, 100) == (47, whole[47:])
+    assert await made.read(999, 5) == (50, b"")
     made.close()
     (tmp_path / "spill" / "1.out").unlink()
-    assert made.read(15, 10)[1].startswith(b"[the kept output cannot be read")
+    assert (await made.read(15, 10))[1].startswith(b"[the kept output cannot be read")
 
 
-def test_reading_what_was_not_kept_starts_later_and_says_so(tmp_path: Path) -> None:
+async def test_reading_what_was_not_kept_starts_later_and_says_so(tmp_path: Path) -> None:
     made = log(tmp_path, b"x" * 60, b"y" * 60)
-    start, data = made.read(70, 100)
+    start, data = await made.read(70, 100)
     assert (start, data) == (120 - len(data), data)
     assert start > 70
     made.close()

@@ -47,7 +47,7 @@ def found_in(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_SEC_088_no_secret_of_a_long_output_reaches_the_disk(tmp_path: Path, seed: int) -> None:
+async def test_SEC_088_no_secret_of_a_long_output_reaches_the_disk(tmp_path: Path, seed: int) -> None:
     data = flood()
     log = OutputLog(str(tmp_path / "s" / "1.out"), OutputBounds(head_bytes=1000, tail_bytes=1000))
     for piece in pieces(data, seed):
@@ -63,8 +63,8 @@ def test_SEC_088_no_secret_of_a_long_output_reaches_the_disk(tmp_path: Path, see
     changed = [at for at, (one, other) in enumerate(zip(data, kept, strict=True)) if one != other]
     assert {kept[at] for at in changed} == {ord("*")}
     assert kept.count("compiling module ü".encode()) == data.count("compiling module ü".encode())
-    assert log.read(len(data) - 8, 8) == (len(data) - 8, b"the end\n")
-    assert log.read(200_000, 100) == (200_000, kept[200_000:200_100])
+    assert await log.read(len(data) - 8, 8) == (len(data) - 8, b"the end\n")
+    assert await log.read(200_000, 100) == (200_000, kept[200_000:200_100])
 
 
 @pytest.mark.parametrize("name", ["GitHub classic", "AWS id and secret", "RSA key", "JWT"])
@@ -129,14 +129,14 @@ def _tells(line: str, shown: str) -> bool:
     return len(line) > 30 and "PRIVATE KEY" not in line and line in shown
 
 
-def test_what_waits_can_be_read_and_ends_up_in_the_file(tmp_path: Path) -> None:
+async def test_what_waits_can_be_read_and_ends_up_in_the_file(tmp_path: Path) -> None:
     file = SpillFile(str(tmp_path / "1.out"), 10**9)
     file.add(b"ab" * 10)
-    assert (file.read(2, 4), (tmp_path / "1.out").exists()) == (b"abab", False)
+    assert (await file.read(2, 4), (tmp_path / "1.out").exists()) == (b"abab", False)
     file.add(b"c" * BLOCK_BYTES)
     assert not file.catch_up()
     assert 0 < (tmp_path / "1.out").stat().st_size < file.size
-    assert file.read(0, 4) == b"abab"
+    assert await file.read(0, 4) == b"abab"
     file.close()
     assert (tmp_path / "1.out").stat().st_size == file.size == BLOCK_BYTES + 20
 

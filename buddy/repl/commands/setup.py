@@ -10,7 +10,7 @@ import msgspec
 
 from buddy.config.settings import Settings
 from buddy.extend.prompt import rendered
-from buddy.extend.templates import template_text
+from buddy.extend.templates import read_template
 from buddy.repl.blocks import NoteBlock, PlainText
 from buddy.repl.commands.registry import CommandError, SlashCommand, command
 from buddy.repl.port import Context
@@ -79,7 +79,7 @@ async def doctor(context: Context, argument: str) -> None:
 async def init(context: Context, argument: str) -> None:
     """Let the model look at the repository and write an AGENTS.md"""
     focus = f"\n\nPay special attention to: {argument}" if argument else ""
-    text = rendered(template_text("init.md"), {"focus": focus})
+    text = rendered(await read_template("init.md"), {"focus": focus})
     await context.board.steer(context.focus, text)
 
 

@@ -19,14 +19,6 @@ SHOWS_NO_CONTENT = ONLY_PRINT | words(
 """Programs that show of a file at most its size, kind or digest, that look themselves at what they would
 find, or that hand it to another program, which is judged by itself."""
 
-INTERPRETERS = words(
-    "sh bash dash zsh ksh fish csh tcsh ash mksh pwsh python python2 python3 pypy pypy3 node nodejs "
-    "deno bun ruby perl php lua luajit tclsh wish expect osascript R Rscript julia ghci irb iex erl "
-    "scala groovy jshell ipython awk gawk mawk nawk sed jq gdb sqlite3 psql mysql ed ex vi vim nvim "
-    "emacs npx bunx pipx uvx"
-)
-"""Programs whose arguments are code: a prefix of them allows everything."""
-
 WRAPPERS = words(
     "env sudo doas su pkexec runuser gosu chroot unshare nsenter setpriv capsh timeout nice ionice "
     "chrt taskset nohup setsid stdbuf time gtime command builtin exec eval xargs parallel find fd "
