@@ -35,16 +35,28 @@ _SECRET_NAME = pattern(
     | .*\.(?:pem|key|p12|pfx|jks|keystore|kdbx|ppk|keytab|tfvars|agekey)
     | id_(?:rsa|dsa|ecdsa|ed25519|xmss)\d*(?:[_.\-].*)?  # as ssh-keygen names them: id_ed25519_sk, id_rsa.old
     | service[-_]?account.*\.json
-    | secrets?\.(?:ya?ml|json|toml|ini|env|properties)
+    | secrets?\.(?:ya?ml|json|toml|ini|env|properties|txt) | \.secrets?
+    | \.?credentials?(?:\.(?:ya?ml|json|toml|ini|env|properties|txt|csv|xml|db))?
+    | passwords?\.(?:txt|csv) | \.?vault[-_]pass(?:word)?(?:\.txt)?
     | client_secret.*\.json
     """
 )
 # What everything `_SECRET_NAME` matches begins or ends with; blanks and dots at the end do not count.
-_SECRET_BEGINNINGS = (".env", "id_", "service", "secret", "client_secret")
+_SECRET_BEGINNINGS = (
+    *(".env", "id_", "service", "secret", "client_secret"),
+    *(".secret", "credential", ".credential", "password", "vault", ".vault"),
+)
 _SECRET_ENDS = (
     *(" ", ".", ".env", ".pem", ".key", ".p12", ".pfx", ".jks"),
     *(".keystore", ".kdbx", ".ppk", ".keytab", ".tfvars", ".agekey"),
 )
+_SECRET_PATHS = tuple(
+    f"{name}/"
+    for name, _ in SECRET_AT_HOME
+    if name.startswith("/.") and name.count("/") > 1 and name != "/.local/share/buddy"
+)
+"""Places of a home folder that hold secrets in a copy of it, too. buddy's own holds worktrees."""
+_SECRET_LAST = frozenset(path.split("/")[-2] for path in _SECRET_PATHS)
 _EXAMPLE = pattern(
     r"\.env.*[._\-](?:example|sample|template|tmpl|dist|defaults?|schema)|example\.env|.*\.pub"
 )
@@ -112,6 +124,8 @@ def secret_reason(path: str, places: ProtectedPlaces) -> str:
             return reason
     if _SECRET_NAME().fullmatch(name):
         return "its name says that it holds secrets"
+    if "/." in text and any(place in f"{text}/" for place in _SECRET_PATHS):
+        return "holds credentials"
     if _PROCESS_SECRETS().fullmatch(text):
         return "memory or environment of a process"
     return _listed(text, SECRET_AT_HOME, places.home) or _listed(text, SECRET_ROOTS, "")
@@ -147,6 +161,7 @@ def is_plain_name(name: str) -> bool:
         and not text.startswith(_SECRET_BEGINNINGS)
         and not text.endswith(_SECRET_ENDS)
         and text not in SECRET_ANYWHERE
+        and text not in _SECRET_LAST
     )
 
 

@@ -164,7 +164,9 @@ SECRET_ANYWHERE: dict[str, str] = {
     **_each(
         """.ssh .gnupg .aws .azure .netrc _netrc .npmrc .pgpass .my.cnf .pypirc .git-credentials .htpasswd
         .dockercfg .vault-token .password-store .s3cfg .boto credentials.json terraform.tfstate
-        .credentials.json oauth_creds.json application_default_credentials.json kubeconfig .claude.json""",
+        .credentials.json oauth_creds.json application_default_credentials.json kubeconfig .kube .claude.json
+        .authinfo .terraformrc .smbcredentials .msmtprc .fetchmailrc .databrickscfg .dockerconfigjson
+        .rclone.conf rclone.conf htpasswd""",
         "holds credentials",
     ),
     **_each(

@@ -234,6 +234,10 @@ class _LineJudge:
         self._protected = ""
         self._lost = False
         """Whether a command before may have changed to a folder that is not known."""
+        self._unmoved: Boundary | None = None
+        """Where the commands before a `cd` run, None before there is one."""
+        self._may_stay = False
+        """Whether a command runs there, too, if the `cd` fails: behind `;` and `||`."""
         self._all_follow = False
         """Whether nothing of the list runs once its first command fails."""
         self._upstream: tuple[str, ...] | None = None
@@ -251,6 +255,7 @@ class _LineJudge:
             piped = "|" in line.connectors[position : position + 2][:1] or line.connectors[
                 position + 1 : position + 2
             ] == ("|",)
+            self._may_stay = self._may_stay or line.connectors[position] in (";", "||")
             if position == 0:
                 self._all_follow = set(line.connectors[1:]) <= {"&&", "|"}
             feed = self._simple(simple, feed, may_move=position == 0 and not piped)
@@ -276,16 +281,16 @@ class _LineJudge:
     def _simple(self, simple: Simple, feed: Feed | None, *, may_move: bool) -> Feed | None:
         """Judge one command; what it hands on through a pipe."""
         words = simple.words[1:] if simple.words and simple.words[0].plain == "!" else simple.words
-        judged, literal, reason = self._expanded(words, feed)
         folder = "" if self._lost else self._place.boundary.cwd
-        try:
-            self._surroundings(simple, words, judged)
-        except RefusedError as refused:
-            literal, reason = False, reason or str(refused)
-        except UnclearError as unclear:
-            literal, reason = False, reason or unclear.reason
-        if not reason:
-            reason = self._by_program(judged, may_move=may_move)
+        unmoved = self._unmoved if self._may_stay else None
+        judged, literal, reason = self._judged_here(simple, words, feed, may_move=may_move)
+        if not reason and unmoved is not None:
+            place, self._place = self._place, msgspec.structs.replace(self._place, boundary=unmoved)
+            elsewhere, _, reason = self._judged_here(simple, words, feed, may_move=False)
+            self._place = place
+            reason = f"if the cd fails: {reason}" if reason else ""
+            judged.reads.extend(elsewhere.reads)
+            judged.wide.extend(elsewhere.wide)
         level: Level = "ask" if reason else "core"
         if not reason and judged.wide:
             level, reason = "wide", only_in_a_sandbox(judged.wide[0])
@@ -315,6 +320,20 @@ class _LineJudge:
         )
         self._lost = self._lost or (level == "ask" and _may_move(judged.argv))
         return judged.lists
+
+    def _judged_here(
+        self, simple: Simple, words: tuple[Word, ...], feed: Feed | None, *, may_move: bool
+    ) -> tuple[JudgedCommand, bool, str]:
+        """The command as the place reads it, whether all of its words are known, and why it does not only
+        read."""
+        judged, literal, reason = self._expanded(words, feed)
+        try:
+            self._surroundings(simple, words, judged)
+        except RefusedError as refused:
+            return judged, False, reason or str(refused)
+        except UnclearError as unclear:
+            return judged, False, reason or unclear.reason
+        return judged, literal, reason or self._by_program(judged, may_move=may_move)
 
     def _sources(self, simple: Simple) -> tuple[str, ...] | None:
         """The words that may name files a command gets as its input, None without input."""
@@ -412,7 +431,9 @@ class _LineJudge:
             raise RefusedError("cd without one known folder")
         if not may_move:
             raise RefusedError("cd anywhere but at the start is not followed")
+        before = self._place.boundary
         self._place = self._place.after_cd(folders[0], may_miss=self._all_follow)
+        self._unmoved, self._may_stay = before, False
         if ".." in folders[0].split("/") or judged.globbed:
             judged.widen("cd with .. or a pattern")
 
@@ -431,6 +452,7 @@ class _SequenceJudge(_LineJudge):
             before, after = (
                 sequence.connectors[place : place + 1] == ("|",) for place in (position, position + 1)
             )
+            self._may_stay = self._may_stay or sequence.connectors[position] in (";", "||")
             if len(self._found) > MAX_JUDGED:
                 raise RefusedError("a loop over too much")
             if isinstance(item, Compound):
@@ -444,7 +466,7 @@ class _SequenceJudge(_LineJudge):
                 feed = self._simple(item, feed if before else None, may_move=first)
 
     def _compound(self, item: Compound) -> None:
-        place = self._place
+        place, unmoved = self._place, self._unmoved
         if item.kind == "for":
             self._for(item)
         elif item.kind == "while":
@@ -453,7 +475,7 @@ class _SequenceJudge(_LineJudge):
         else:
             for body in item.bodies:
                 self._sequence(body, may_move=item.kind == "subshell")
-        self._place = place
+        self._place, self._unmoved = place, unmoved
 
     def _for(self, item: Compound) -> None:
         place = self._place

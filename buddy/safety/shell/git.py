@@ -100,7 +100,7 @@ def _subcommand(judged: JudgedCommand, name: str) -> None:
         case "submodule":
             _exactly(judged, {(), ("status",), ("status", "--recursive"), ("summary",)})
         case "notes":
-            _notes(judged)
+            _exactly(judged, {("list",), ("list", "HEAD")})
         case "bisect":
             _exactly(judged, {("log",)})
         case "var":
@@ -197,6 +197,10 @@ def _check_values(judged: JudgedCommand, given: Given) -> None:
         sorts = name == "--sort" and value and re.search(r"signature", value)
         if value and (sorts or re.search(r"%[-+ ]?G|%\(\*?(?:contents:)?signature", value)):
             raise RefusedError("git formats with signatures start gpg")
+        if name == "--exclude-per-directory" and value != ".gitignore":
+            raise RefusedError(f"git reads {value} of every folder, wherever links of that name lead")
+        if name == "--notes" and value:
+            raise RefusedError("git notes may be the content of any file")
         if value and re.search(r"%\(\*?raw(?!:size)", value):
             raise RefusedError("git formats with raw objects show the content of any file")
         if name in ("-S", "-G") and value and hunts(value):
@@ -236,17 +240,6 @@ def _tag(judged: JudgedCommand) -> None:
     )
     if given.operands and not listing:
         raise RefusedError("git tag with a name makes a tag")
-
-
-def _notes(judged: JudgedCommand) -> None:
-    rest = judged.argv[1:]
-    if (
-        not rest
-        or rest[0] not in ("list", "show")
-        or len(rest) > 2
-        or any(word.startswith("-") for word in rest)
-    ):
-        raise RefusedError("git notes may write notes")
 
 
 def _inner(judged: JudgedCommand, options: str) -> Given:

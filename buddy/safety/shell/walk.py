@@ -12,6 +12,7 @@ from buddy.safety.git_files import (
     repository_around,
 )
 from buddy.safety.paths import is_beneath
+from buddy.safety.protected import is_plain_name
 from buddy.safety.sanitise import visible
 from buddy.safety.shell.git_index import tracked_paths
 from buddy.safety.shell.names import words
@@ -21,11 +22,6 @@ from buddy.safety.shell.verdict import UNRESOLVED
 
 MAX_ENTRIES = 10_000
 INSTALLED = words(".git node_modules .venv venv site-packages __pycache__ .tox .mypy_cache .ruff_cache")
-_MAY_BE_SECRET = re.compile(
-    r"^\.(?:env|netrc|npmrc|pypirc|aws|ssh|gnupg|git-cred|docker|kube)|^id_|secret|credential|service.?account"
-    r"|\.(?:env|pem|key|p12|pfx|jks|keystore|kdbx|ppk|keytab|tfvars)$"
-)
-"""A cheap first look at a name; whether it really is one is decided with all other paths."""
 
 
 class TooManyError(RefusedError):
@@ -83,7 +79,7 @@ def check_secrets(
         folder = entry.path[: -len(entry.name)]
         if folder not in telling:
             telling[folder] = _may_be_secret(os.path.relpath(folder, judged.place.boundary.cwd))
-        if not (telling[folder] or _MAY_BE_SECRET.search(entry.name.lower())) or _is_folder(entry):
+        if not (telling[folder] or not is_plain_name(entry.name)) or _is_folder(entry):
             continue
         candidate = _candidate(judged, entry)
         if all(test(candidate) for test in filters):
@@ -91,7 +87,7 @@ def check_secrets(
 
 
 def _may_be_secret(path: str) -> bool:
-    return any(map(_MAY_BE_SECRET.search, path.lower().split("/")))
+    return not all(map(is_plain_name, path.replace("..", "").split("/")))
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
