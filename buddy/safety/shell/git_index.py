@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from buddy.safety.git_files import read_regular
@@ -133,7 +133,7 @@ def _holds(index: str, sought: bytes) -> bool:
 
 
 @contextmanager
-def _opened(index: str) -> Iterator[mmap.mmap | None]:
+def _opened(index: str) -> Generator[mmap.mmap | None]:
     """The bytes of a file; None where there is none, or an empty one. Never waits: a pipe may stand in the
     file's place."""
     try:
