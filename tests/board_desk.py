@@ -35,7 +35,6 @@ from buddy.tasks.board import TaskBoard
 from buddy.tasks.events import EventReader
 from buddy.tasks.execution import Surroundings, Writes, execute
 from buddy.tasks.parts import BoardParts, Clock, ModelAccess, TaskServices, Workspace
-from buddy.tasks.sandboxing import Unconfined
 from buddy.tasks.task import Task
 from buddy.tools.ask_user import Questions
 from buddy.tools.builtin import BUILTIN_TOOLS
@@ -53,6 +52,7 @@ from buddy.workspace.trash import Trash
 from buddy.workspace.undo import UndoLog
 from buddy.workspace.views import FileViews, changed_since
 from tests.sessions.desk import store_in
+from tests.unconfined import Unconfined
 from tests.undo_logs import undo_log
 
 Script = Callable[[ModelRequest], Reply]

@@ -87,7 +87,7 @@ OPTIONS = (
     ("--color", "WHEN", "open resume demo models sessions doctor permissions",
      "auto, always, never; NO_COLOR wins over auto"),
     ("--plain", "", "open resume demo", "lines only, for screen readers: nothing moves or is drawn again"),
-    ("--debug", "", _WORK, "write a log; its path is printed"),
+    ("--debug", "", _WORK, "write a log, whose path is printed, and crashes in detail"),
     ("-p --print", "", "init", "show every setting, write nothing"),
     ("--force", "", "init", "replace what buddy init wrote before"),
     ("--all", "", "sessions", "runs of exec and sessions without an answer too"),

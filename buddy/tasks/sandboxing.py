@@ -18,7 +18,7 @@ from buddy.safety.policy_table import Mode
 from buddy.workspace.jobs import Jobs
 from buddy.workspace.processes import ChildProcesses, ConfinedProcesses
 from buddy.workspace.sandbox.profile import Confinement, Opened
-from buddy.workspace.sandbox.status import NO_SANDBOX, SandboxStatus
+from buddy.workspace.sandbox.status import SandboxStatus
 
 
 def confinement_for(
@@ -131,25 +131,3 @@ def put_back_note(sentence: str) -> str:
 def blocked_note(request: OpeningRequest, answer: str) -> str:
     """Return the text the model reads about a blocked call."""
     return f"[the sandbox blocked {request.reason}; {answer}]"
-
-
-class Unconfined:
-    """A run without a sandbox: nothing is looked for, and no call is confined."""
-
-    async def look(self, tool: Tool, boundary: Boundary) -> SandboxStatus:
-        """Say that there is none."""
-        return NO_SANDBOX
-
-    def confine(self, call_id: str, confinement: Confinement | None) -> None:
-        """Ignore how a call would be confined."""
-
-    def confinement(self, call_id: str) -> Confinement | None:
-        """Return that it is not."""
-        return None
-
-    def note_allowed(self, call_id: str, facts: Facts) -> None:
-        """Ignore it: no command is confined."""
-
-    def take_put_back(self) -> tuple[str, ...]:
-        """Return nothing: no command is watched."""
-        return ()

@@ -29,10 +29,10 @@ from buddy.sessions.opened import OpenSession
 from buddy.sessions.store import SessionStore
 from buddy.tasks.board import TaskBoard
 from buddy.tasks.parts import BoardParts, Clock, ModelAccess, TaskServices, Workspace
-from buddy.tasks.sandboxing import Unconfined
 from buddy.tools.cache import ToolCache
 from tests.agent.laws import ScriptedLane, Step
 from tests.sessions.desk import store_in
+from tests.unconfined import Unconfined
 
 
 class BoardDesk:
