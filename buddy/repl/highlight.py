@@ -56,8 +56,9 @@ def _style(kind: _TokenType) -> str:
 
 @lru_cache(maxsize=32)
 def _lexer(language: str) -> Lexer | None:
+    # A last line without its end matches no rule of some lexers (diff), which then try it letter by letter.
     try:
-        return get_lexer_by_name(language, stripnl=False, ensurenl=False)
+        return get_lexer_by_name(language, stripnl=False)
     except ClassNotFound:
         return None
 

@@ -9,6 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from buddy.safety.wildcards import FOLDERS, STAR, wildcard
+
 Decision = Literal["allow", "ask", "deny"]
 Origin = Literal["session", "user", "saved", "project"]
 """`saved`: kept by buddy itself when the person answered "always"."""
@@ -125,11 +127,11 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     pieces: list[str] = []
     for piece in re.findall(r"/\*\*(?:/|$)|\*+|\?|[^*?/]+|/", pattern):
         if piece == "/**/":
-            pieces.append("/(?:.*/)?")
+            pieces += ["/", FOLDERS]
         elif piece == "/**":
             pieces.append("(?:/.*)?")
         elif piece.startswith("*"):
-            pieces.append("[^/]*" if len(piece) == 1 else ".*")
+            pieces += [STAR] if len(piece) == 1 else [FOLDERS, STAR]
         else:
             pieces.append("[^/]" if piece == "?" else re.escape(piece))
-    return re.compile("".join(pieces), re.DOTALL | re.IGNORECASE)
+    return re.compile(wildcard(pieces, "[^/]"), re.DOTALL | re.IGNORECASE)

@@ -13,6 +13,7 @@ import re
 import msgspec
 
 from buddy.agent.pattern import pattern
+from buddy.safety.wildcards import FOLDERS, STAR, wildcard
 
 _CLASSES = {
     b"alnum": b"0-9A-Za-z",
@@ -28,6 +29,7 @@ _CLASSES = {
     b"upper": b"A-Z",
     b"xdigit": b"0-9A-Fa-f",
 }
+_STAR, _FOLDERS = STAR.encode(), FOLDERS.encode()
 _SPECIAL = pattern(rb"[*?\[\\]")
 NEVER = pattern(rb"(?!)")
 
@@ -99,7 +101,7 @@ def wild(pattern: bytes, *, slashes: bool, before: bytes = b"") -> re.Pattern[by
     """A wildcard pattern as a regular expression for the whole text; one that can match nothing if the
     pattern is broken. `slashes`: `*`, `?` and classes do not match a slash, `**` between slashes does."""
     out = [re.escape(before)]
-    one, many = (b"[^/]", b"[^/]*") if slashes else (b".", b".*")
+    one = "[^/]" if slashes else "."
     at = 0
     while at < len(pattern):
         char = pattern[at : at + 1]
@@ -107,10 +109,10 @@ def wild(pattern: bytes, *, slashes: bool, before: bytes = b"") -> re.Pattern[by
             end = at
             while pattern[end : end + 1] == b"*":
                 end += 1
-            piece, at = _stars(pattern, at, end, many) if slashes else (b".*", end)
-            out.append(piece)
+            stars, at = _stars(pattern, at, end) if slashes else ((_STAR,), end)
+            out += stars
         elif char == b"?":
-            out.append(one)
+            out.append(one.encode())
             at += 1
         elif char == b"[":
             found = _bracket(pattern, at, slashes=slashes)
@@ -126,19 +128,19 @@ def wild(pattern: bytes, *, slashes: bool, before: bytes = b"") -> re.Pattern[by
         else:
             out.append(re.escape(char))
             at += 1
-    return re.compile(b"".join(out), re.DOTALL)
+    text = wildcard((piece.decode("latin-1") for piece in out), one)
+    return re.compile(text.encode("latin-1"), re.DOTALL)
 
 
-def _stars(pattern: bytes, at: int, end: int, many: bytes) -> tuple[bytes, int]:
-    """Translate a run of stars to a regular expression; return it and the position where the pattern
-    continues."""
+def _stars(pattern: bytes, at: int, end: int) -> tuple[tuple[bytes, ...], int]:
+    """Translate a run of stars to wildcards; return them and the position where the pattern continues."""
     after = pattern[end : end + 1]
     bounded = at == 0 or pattern[at - 1 : at] == b"/"
     if end - at < 2 or not bounded or not (after in (b"", b"/") or pattern[end : end + 2] == b"\\/"):
-        return many, end
+        return (_STAR,), end
     if after == b"/":
-        return b"(?:.*/)?", end + 1
-    return b".*", end
+        return (_FOLDERS,), end + 1
+    return (_FOLDERS, _STAR), end
 
 
 def _bracket(pattern: bytes, at: int, *, slashes: bool) -> tuple[bytes, int] | None:

@@ -13,7 +13,7 @@ import msgspec
 from buddy.agent.tool import ToolError
 from buddy.safety.paths import locate
 from buddy.safety.shell.names import words
-from buddy.safety.shell.place import CommandPlace, glob_expression, is_public
+from buddy.safety.shell.place import CommandPlace, compiled_glob, glob_pieces, is_public
 from buddy.safety.shell.verdict import UNRESOLVED
 from buddy.safety.shell.words import SUM, Piece, UnclearError, Word, word_of
 
@@ -264,11 +264,12 @@ class _Glob:
             elif not text or os.path.lexists(os.path.join(self._cwd, path)):
                 yield self._counted(path)
             return
-        expression = re.compile(
-            "".join(
-                glob_expression(part).pattern if special else re.escape(part) for part, special in component
-            ),
-            re.DOTALL,
+        expression = compiled_glob(
+            [
+                piece
+                for part, special in component
+                for piece in (glob_pieces(part) if special else [re.escape(part)])
+            ]
         )
         for name in self._names(prefix, dotted=component[0] == (".", False)):
             if not expression.fullmatch(name):

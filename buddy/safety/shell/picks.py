@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from buddy.safety.shell.words import MAX_CHARS
+from buddy.safety.wildcards import STAR, wildcard
 
 MAX_SECRET_BYTES = 65_536
 _LONG_LINE = 500
@@ -58,8 +59,8 @@ def glob_filter(pattern: str, *, on_path: bool = False) -> Filter | None:
     plain."""
     if not _PLAIN_GLOB.fullmatch(pattern):
         return None
-    text = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
-    expression = re.compile(text, re.DOTALL | re.IGNORECASE)
+    pieces = (STAR if char == "*" else "." if char == "?" else re.escape(char) for char in pattern)
+    expression = re.compile(wildcard(pieces), re.DOTALL | re.IGNORECASE)
     if on_path:
         return lambda file: any(map(expression.fullmatch, file.spellings))
     return lambda file: expression.fullmatch(file.name) is not None

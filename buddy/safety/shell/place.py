@@ -14,6 +14,7 @@ from buddy.safety.paths import Boundary, Located, is_beneath, locate
 from buddy.safety.shell.names import words
 from buddy.safety.shell.picks import Filter
 from buddy.safety.shell.verdict import UNRESOLVED
+from buddy.safety.wildcards import STAR, wildcard
 
 TRUSTED_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/homebrew/bin"
 _HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/stdin"})
@@ -257,10 +258,15 @@ def _singles_out(expression: re.Pattern[str], *, whole: bool = True) -> bool:
 
 def glob_expression(pattern: str) -> re.Pattern[str]:
     """A shell glob of one path component as a regular expression."""
+    return compiled_glob(glob_pieces(pattern), re.IGNORECASE)
+
+
+def glob_pieces(pattern: str) -> list[str]:
+    """The pieces of a shell glob of one path component."""
     pieces: list[str] = []
     for piece in re.findall(r"\*+|\?|\[!?[^\]]+\]|.", pattern, re.DOTALL):
         if piece.startswith("*"):
-            pieces.append(".*")
+            pieces.append(STAR)
         elif piece == "?":
             pieces.append(".")
         elif piece.startswith("[") and len(piece) > 1:
@@ -271,7 +277,12 @@ def glob_expression(pattern: str) -> re.Pattern[str]:
             )
         else:
             pieces.append(re.escape(piece))
+    return pieces
+
+
+def compiled_glob(pieces: list[str], flags: int = 0) -> re.Pattern[str]:
+    """The regular expression of a glob in pieces. Raises `RefusedError`."""
     try:
-        return re.compile("".join(pieces), re.DOTALL | re.IGNORECASE)
+        return re.compile(wildcard(pieces), re.DOTALL | flags)
     except re.error as error:  # a range whose ends are the wrong way round
-        raise RefusedError(f"an odd pattern: {pattern}") from error
+        raise RefusedError(f"an odd pattern: {''.join(pieces)}") from error
