@@ -57,7 +57,7 @@ def _section(title: str, rows: Iterable[tuple[str, str]]) -> Iterator[Line]:
     yield [("heading", title)]
     for name, text in rows:
         parts = textwrap.wrap(text, _WIDTH - _LEFT)
-        start: Line = [("", "  "), ("code", name)]
+        start: Line = [("", "  "), ("key", name)]
         if len(name) > _LEFT - 3:
             yield start
         else:

@@ -12,6 +12,7 @@ from buddy.cli.arguments import COMMANDS, LATER, OPTIONS, Options, UsageError, p
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import Desk
+from tests.journeys.terminal import on_terminal
 from tests.repl.sitting_desk import sitting
 
 NOWHERE = "http://127.0.0.1:9"
@@ -110,3 +111,11 @@ async def test_kill_alone_closes_no_task_that_does_not_run(tmp_path: Path) -> No
         await desk.said("/kill", "Task 1 (hello there) is not running. /kill 1 closes it")
         assert not desk.context.board.task(1).closed
         await desk.said("/kill 1", "task 1 is closed")
+
+
+async def test_the_help_marks_names_without_colours(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, NOWHERE)
+    async with on_terminal(desk, "--help", ready="--require-trust", rows=80) as terminal:
+        assert await terminal.exit_code() == 0
+        assert b"\x1b[1m--trust\x1b[m" in terminal.output
+        assert b"\x1b[3" not in terminal.output
