@@ -32,6 +32,8 @@ _CLASSES = {
 _STAR, _FOLDERS = STAR.encode(), FOLDERS.encode()
 _SPECIAL = pattern(rb"[*?\[\\]")
 NEVER = pattern(rb"(?!)")
+MAX_PATH = 4096
+"""Bytes of a path. A pattern that asks for more matches nothing, and would take seconds to compile."""
 
 
 class IgnoreRule(msgspec.Struct, frozen=True):
@@ -110,7 +112,7 @@ def wild(pattern: bytes, *, slashes: bool, before: bytes = b"") -> re.Pattern[by
             while pattern[end : end + 1] == b"*":
                 end += 1
             stars, at = _stars(pattern, at, end) if slashes else ((_STAR,), end)
-            out += stars
+            out += stars if stars != (_FOLDERS,) or out[-1] != _FOLDERS else ()
         elif char == b"?":
             out.append(one.encode())
             at += 1
@@ -128,6 +130,8 @@ def wild(pattern: bytes, *, slashes: bool, before: bytes = b"") -> re.Pattern[by
         else:
             out.append(re.escape(char))
             at += 1
+    if sum(piece not in (_STAR, _FOLDERS) for piece in out) > MAX_PATH:
+        return NEVER()
     text = wildcard((piece.decode("latin-1") for piece in out), one)
     return re.compile(text.encode("latin-1"), re.DOTALL)
 

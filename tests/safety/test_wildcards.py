@@ -18,7 +18,7 @@ from buddy.safety.shell.place import glob_expression
 from buddy.safety.wildcards import FOLDERS, STAR, wildcard
 from buddy.workspace.globs import glob_matcher
 from buddy.workspace.ignore import IgnoreTree
-from buddy.workspace.ignore_pattern import parse_rule
+from buddy.workspace.ignore_pattern import NEVER, parse_rule
 from tests.shell_desk import ShellDesk, make_desk
 
 NAIVE = {STAR: "[^/]*", FOLDERS: "(?:.*/)?"}
@@ -119,6 +119,21 @@ def test_an_ignore_file_with_many_stars_ignores_what_it_matches_alone(tmp_path: 
     ignored = [tree.ignored(f"{tmp_path.resolve()}/{name}", False) for name in ("a" * 200, "a" * 200 + "b")]
 
     assert ignored == [False, True]
+
+
+@pytest.mark.parametrize(("piece", "count"), [(b"a*", 4096), (b"a*", 400_000), (b"[ab]*/", 100_000)])
+def test_a_pattern_longer_than_any_path_matches_nothing(piece: bytes, count: int) -> None:
+    rule = parse_rule(piece * count + b"?")
+
+    assert rule is not None
+    assert rule.regex is NEVER()
+
+
+def test_repeated_folders_are_one_piece() -> None:
+    rule = parse_rule(b"**/" * 100_000 + b"a*b")
+
+    assert rule is not None
+    assert rule.regex.pattern == b"(?:.*/)?a[^/]*b"
 
 
 def test_the_last_line_of_a_diff_is_read_at_once_and_has_its_colour() -> None:
