@@ -34,7 +34,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 def commands() -> list[str]:
     """Every slash command, by family, but those that only say what buddy lacks."""
     from buddy.repl.commands.builtin import builtin_commands
-    from buddy.repl.commands.talk import help_tables
+    from buddy.repl.commands.help import help_tables
 
     lines: list[str] = []
     for one in help_tables(builtin_commands()):
@@ -44,7 +44,7 @@ def commands() -> list[str]:
 
 def keys() -> list[str]:
     """What `?` lists."""
-    from buddy.repl.keys import KEY_HELP
+    from buddy.repl.input.keys import KEY_HELP
 
     return table(("key", "does"), [(f"`{key}`", about) for key, about in KEY_HELP])
 
@@ -104,7 +104,7 @@ def _sentence(text: str) -> str:
 
 def modes() -> list[str]:
     """The table of decisions by mode."""
-    from buddy.safety.policy_table import COLUMN_WORDS, MODES, TABLE
+    from buddy.safety.policy.decide import COLUMN_WORDS, MODES, TABLE
 
     words = {"allow": "runs", "ask": "asks", "deny": "no"}
     rows = [
@@ -115,7 +115,7 @@ def modes() -> list[str]:
 
 def mode_names() -> list[str]:
     """The modes in words, with the names Claude gives them."""
-    from buddy.safety.policy_table import CLAUDE_NAMES, MODE_WORDS
+    from buddy.safety.policy.decide import CLAUDE_NAMES, MODE_WORDS
 
     return table(
         ("mode", "Claude's name", "in words"),

@@ -19,38 +19,37 @@ from buddy.agent.events import AgentUiEvent, TaskEvent
 from buddy.agent.host import Limits, Sampling
 from buddy.agent.messages import Call, Message, ToolMessage, UserMessage, text_of
 from buddy.agent.provider import ModelRequest
-from buddy.agent.registry import ToolRegistry
-from buddy.agent.tool import Tool, ToolResult
-from buddy.cli.board_parts import remember
-from buddy.cli.judge import Judge
+from buddy.agent.tool import Tool, ToolRegistry, ToolResult
+from buddy.app.policy import Judge
+from buddy.app.services import remember
 from buddy.config.settings import ConfigError
-from buddy.llm.governor import Governor
+from buddy.llm.rate_limiter import Governor
 from buddy.llm.scripted import Reply, Say, ScriptedProvider
 from buddy.safety.paths import Boundary
-from buddy.safety.policy_state import Policy
-from buddy.safety.rules import RuleSet
-from buddy.sessions.files import JournalFiles
+from buddy.safety.policy.rules import RuleSet
+from buddy.safety.policy.session import Policy
+from buddy.sessions.file_ops import JournalFiles
 from buddy.sessions.writer import SessionWriter
 from buddy.tasks.board import TaskBoard
-from buddy.tasks.events import EventReader
-from buddy.tasks.execution import Surroundings, Writes, execute
-from buddy.tasks.parts import BoardParts, Clock, ModelAccess, TaskServices, Workspace
+from buddy.tasks.dependencies import BoardParts, Clock, ModelAccess, TaskServices, Workspace
+from buddy.tasks.event_hub import EventReader
 from buddy.tasks.task import Task
+from buddy.tasks.tool_execution import Surroundings, Writes, execute
 from buddy.tools.ask_user import Questions
 from buddy.tools.builtin import BUILTIN_TOOLS
 from buddy.tools.cache import ToolCache
-from buddy.tools.plan import Plan
 from buddy.tools.shell import ShellSettings
-from buddy.workspace.approved import Approved
-from buddy.workspace.checkpoints import Checkpoints
-from buddy.workspace.environment import ChildEnvironment
-from buddy.workspace.git import GitLock
-from buddy.workspace.jobs import Jobs
-from buddy.workspace.locks import FileLocks
-from buddy.workspace.processes import ChildProcesses, ProcessSettings
-from buddy.workspace.trash import Trash
-from buddy.workspace.undo import UndoLog
-from buddy.workspace.views import FileViews, changed_since
+from buddy.tools.todo import Plan
+from buddy.workspace.checkpoints.checkpoints import Checkpoints
+from buddy.workspace.files.approved_versions import Approved
+from buddy.workspace.files.locks import FileLocks
+from buddy.workspace.files.read_tracking import FileViews, changed_since
+from buddy.workspace.git.run import GitLock
+from buddy.workspace.processes.environment import ChildEnvironment
+from buddy.workspace.processes.jobs import Jobs
+from buddy.workspace.processes.pool import ChildProcesses, ProcessSettings
+from buddy.workspace.undo.log import UndoLog
+from buddy.workspace.undo.trash import Trash
 from tests.sessions.desk import store_in
 from tests.unconfined import Unconfined
 from tests.undo_logs import undo_log

@@ -16,13 +16,13 @@ import msgspec
 from buddy.agent.tool import Tool, ToolContext, ToolResult
 from buddy.safety.paths import Boundary
 from buddy.tools.shell import ShellSettings
-from buddy.workspace.environment import ChildEnvironment
-from buddy.workspace.git import GitLock, RepositoryTrust
-from buddy.workspace.jobs import Jobs, JobStatus
-from buddy.workspace.launch import shell_argv
-from buddy.workspace.limits import NO_LIMITS, ProcessLimits
-from buddy.workspace.output import OutputBounds
-from buddy.workspace.processes import (
+from buddy.workspace.git.run import GitLock, RepositoryTrust
+from buddy.workspace.processes.environment import ChildEnvironment
+from buddy.workspace.processes.jobs import Jobs, JobStatus
+from buddy.workspace.processes.launch import shell_argv
+from buddy.workspace.processes.limits import NO_LIMITS, ProcessLimits
+from buddy.workspace.processes.output import OutputBounds
+from buddy.workspace.processes.pool import (
     ChildProcesses,
     CommandRequest,
     FinishedCommand,

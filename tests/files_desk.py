@@ -13,18 +13,18 @@ from buddy.agent.display import Display
 from buddy.agent.schema import ArgumentsError
 from buddy.agent.tool import Tool, ToolContext, ToolError, ToolResult
 from buddy.safety.paths import Boundary
-from buddy.tools.edit import edit_file
-from buddy.tools.file_moves import copy_file, delete_file, move_file
-from buddy.tools.listing import list_files
-from buddy.tools.patch import apply_patch
-from buddy.tools.read import read_file
-from buddy.tools.write import write_file
-from buddy.workspace.approved import Approved
-from buddy.workspace.disk import DISK, Disk
-from buddy.workspace.locks import FileLocks
-from buddy.workspace.trash import Trash
-from buddy.workspace.undo import UndoLog
-from buddy.workspace.views import FileViews
+from buddy.tools.files.edit import edit_file
+from buddy.tools.files.listing import list_files
+from buddy.tools.files.move import copy_file, delete_file, move_file
+from buddy.tools.files.patch import apply_patch
+from buddy.tools.files.read import read_file
+from buddy.tools.files.write import write_file
+from buddy.workspace.files.approved_versions import Approved
+from buddy.workspace.files.atomic_replace import DISK, Disk
+from buddy.workspace.files.locks import FileLocks
+from buddy.workspace.files.read_tracking import FileViews
+from buddy.workspace.undo.log import UndoLog
+from buddy.workspace.undo.trash import Trash
 from tests.undo_logs import undo_log
 
 TOOLS: tuple[Tool, ...] = (

@@ -8,11 +8,11 @@ from contextlib import aclosing
 from buddy.agent.events import TextDelta, ThinkingDelta, ToolCallDelta
 from buddy.agent.messages import AssistantMessage, Message, Text, UserMessage
 from buddy.agent.provider import ModelDelta, ModelRequest, Provider, ProviderError, ToolDefinition
-from buddy.agent.reply import ReplyAssembler
-from buddy.llm.anthropic import Anthropic
-from buddy.llm.direct import Endpoint, HttpClient
-from buddy.llm.http_client import EngineClient
-from buddy.llm.openai_chat import OpenAIChat
+from buddy.agent.reply_assembler import ReplyAssembler
+from buddy.llm.direct.anthropic import Anthropic
+from buddy.llm.direct.lane import Endpoint, HttpClient
+from buddy.llm.direct.openai import OpenAIChat
+from buddy.llm.http.client import EngineClient
 
 
 def connect(endpoint: Endpoint) -> HttpClient:

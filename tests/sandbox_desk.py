@@ -15,10 +15,10 @@ import msgspec
 from buddy.agent.tool import Blocked
 from buddy.safety.paths import Boundary
 from buddy.safety.url_guard import Resolver, system_resolver
-from buddy.workspace.environment import ChildEnvironment
-from buddy.workspace.launch import shell_argv
-from buddy.workspace.output import OutputBounds
-from buddy.workspace.processes import ChildProcesses, CommandRequest, FinishedCommand, ProcessSettings
+from buddy.workspace.processes.environment import ChildEnvironment
+from buddy.workspace.processes.launch import shell_argv
+from buddy.workspace.processes.output import OutputBounds
+from buddy.workspace.processes.pool import ChildProcesses, CommandRequest, FinishedCommand, ProcessSettings
 from buddy.workspace.sandbox.probe import Probed, probe
 from buddy.workspace.sandbox.profile import Confinement, Kind
 from buddy.workspace.sandbox.sandbox import Sandbox, SandboxRules

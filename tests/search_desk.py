@@ -13,11 +13,11 @@ from typing import Any
 from buddy.agent.schema import ArgumentsError
 from buddy.agent.tool import Tool, ToolContext, ToolError
 from buddy.safety.paths import Boundary
-from buddy.tools.search import grep
-from buddy.workspace.approved import Approved
-from buddy.workspace.environment import ChildEnvironment
-from buddy.workspace.processes import ChildProcesses, ProcessSettings
-from buddy.workspace.search_run import SearchSettings
+from buddy.tools.grep import grep
+from buddy.workspace.files.approved_versions import Approved
+from buddy.workspace.processes.environment import ChildEnvironment
+from buddy.workspace.processes.pool import ChildProcesses, ProcessSettings
+from buddy.workspace.search.runner import SearchSettings
 
 
 class SearchDesk:

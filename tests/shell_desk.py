@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from buddy.safety.paths import Boundary, locate
-from buddy.safety.policy_facts import Facts
-from buddy.safety.scripts import script_digests
+from buddy.safety.policy.facts import Facts
 from buddy.safety.shell.analysis import Analyser
-from buddy.safety.shell.place import CommandPlace
-from buddy.safety.shell.verdict import Analysis
+from buddy.safety.shell.context import CommandPlace
+from buddy.safety.shell.result import Analysis
+from buddy.safety.shell.scripts import script_digests
 
 FILES = {
     "a": "one\ntwo\n",

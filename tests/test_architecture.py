@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "buddy"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
-NOT_A_ROOM = ("utils", "helpers", "common", "base", "core", "misc", "manager", "handler", "service")
+NOT_A_ROOM = ("utils", "helpers", "common", "base", "core", "misc", "manager", "handler")
 HEAVY = (
     "litellm",
     "pydantic",
@@ -42,8 +42,16 @@ ONLY_LATE = ("pathlib", "difflib", "shutil", "tempfile", "tomli_w", "secrets")
 """What `buddy exec` does without until its first request: 1 to 3 ms each. Some come with httpcore2 then."""
 
 OTHER_LANES = {
-    "chat": ("buddy.llm.anthropic", "buddy.llm.litellm_provider", "buddy.llm.litellm_import"),
-    "anthropic": ("buddy.llm.openai_chat", "buddy.llm.litellm_provider", "buddy.llm.litellm_import"),
+    "chat": (
+        "buddy.llm.direct.anthropic",
+        "buddy.llm.litellm_lane.provider",
+        "buddy.llm.litellm_lane.loader",
+    ),
+    "anthropic": (
+        "buddy.llm.direct.openai",
+        "buddy.llm.litellm_lane.provider",
+        "buddy.llm.litellm_lane.loader",
+    ),
 }
 
 
@@ -154,17 +162,17 @@ def test_no_type_checking_tricks() -> None:
 
 
 BORDERS = {
-    "agent/calls.py _executed": "a tool call: whatever a tool raises, only its call ends",
+    "agent/tool_calls.py _executed": "a tool call: whatever a tool raises, only its call ends",
     "agent/loop.py _run": "a turn: its last event names what broke it; raised again",
-    "tasks/running.py Running._run": "a task: whatever happens in one, only it fails",
-    "llm/litellm_provider.py LitellmProvider.stream": "a provider lane: providers raise what they like",
-    "llm/litellm_import.py LitellmLibrary._fulfil": "a provider lane: its import fails for whoever awaits it",
-    "llm/litellm_import.py LitellmLibrary._ahead": "as above, for the request that needs it",
-    "extend/own_code.py run_code.guarded": "an extension: code of the person's own",
-    "extend/own_code.py contained.guarded": "an extension: a tool of the person's own",
-    "llm/keyring_store.py Keyring.read": "an extension: backends of the keyring raise what they like",
-    "llm/keyring_store.py Keyring.save": "an extension: as above",
-    "tools/web_searches.py DdgsSearch._blocking": "an extension: the package's errors share no base",
+    "tasks/turn_runner.py Running._run": "a task: whatever happens in one, only it fails",
+    "llm/litellm_lane/provider.py LitellmProvider.stream": "a provider lane: providers raise what they like",
+    "llm/litellm_lane/loader.py LitellmLibrary._fulfil": "a provider lane: its import fails for who awaits it",
+    "llm/litellm_lane/loader.py LitellmLibrary._ahead": "as above, for the request that needs it",
+    "extend/plugins/isolation.py run_code.guarded": "an extension: code of the person's own",
+    "extend/plugins/isolation.py contained.guarded": "an extension: a tool of the person's own",
+    "llm/keys.py Keyring.read": "an extension: backends of the keyring raise what they like",
+    "llm/keys.py Keyring.save": "an extension: as above",
+    "tools/web.py DdgsSearch._blocking": "an extension: the package's errors share no base",
     "cli/interactive.py _sit": "the front end's top level",
     "cli/permissions.py answered": "a front end: one answer of many, and asking is safe",
 }
@@ -270,7 +278,7 @@ async def test_exec_on_the_direct_lane_imports_only_what_it_needs(tmp_path: Path
 
 
 def test_no_regular_expression_is_compiled_while_modules_are_imported() -> None:
-    """They cost 20 ms together: `buddy.agent.pattern` compiles them when they are used."""
+    """They cost 20 ms together: `buddy.agent.lazy_regex` compiles them when they are used."""
     script = (
         "import json, re, sys\n"
         "found, compiled = [], re._compiler.compile\n"
@@ -281,7 +289,7 @@ def test_no_regular_expression_is_compiled_while_modules_are_imported() -> None:
         "    found.append((frame.f_globals['__name__'], frame.f_lineno))\n"
         "    return compiled(text, flags)\n"
         "re._compiler.compile = watched\n"
-        "import buddy.cli.headless, buddy.llm.openai_chat, buddy.llm.anthropic\n"
+        "import buddy.cli.headless, buddy.llm.direct.openai, buddy.llm.direct.anthropic\n"
         "import buddy.cli.interactive, buddy.cli.screen_surface, buddy.repl.start\n"
         "print(json.dumps([one for one in found if one[0].startswith('buddy.')]))"
     )

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TEMPLATES = sorted(
     str(path.relative_to(ROOT / "templates")) for path in (ROOT / "templates").rglob("*") if path.is_file()
 )
-ASK = "from buddy.extend.templates import template_path; import sys; print(template_path(sys.argv[1]))"
+ASK = "from buddy.extend.system_prompt import template_path; import sys; print(template_path(sys.argv[1]))"
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from buddy.agent.tool import Tool
 from buddy.safety.paths import Boundary
-from buddy.safety.policy import Facts
+from buddy.safety.policy.decide import Facts
 from buddy.workspace.sandbox.profile import Confinement
 from buddy.workspace.sandbox.status import NO_SANDBOX, SandboxStatus
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from buddy.safety.seal import Seal
-from buddy.workspace.disk import DISK, Disk
-from buddy.workspace.undo import UndoLog
+from buddy.workspace.files.atomic_replace import DISK, Disk
+from buddy.workspace.undo.log import UndoLog
 
 SEAL = Seal(b"the key of the tests")
 

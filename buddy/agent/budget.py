@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from buddy.agent.events import TokenUsage
+from buddy.agent.lazy_regex import pattern
 from buddy.agent.messages import (
     NO_USAGE,
     AssistantMessage,
@@ -28,7 +29,6 @@ from buddy.agent.messages import (
     Usage,
     UserMessage,
 )
-from buddy.agent.pattern import pattern
 from buddy.agent.provider import ModelRequest, ToolDefinition
 
 WARN_SHARE = 0.8

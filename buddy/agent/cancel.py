@@ -1,10 +1,11 @@
-"""Cancelling by event: one helper that runs work beside a waiter, so that cancelling has one owner."""
+"""Cancellation by event: run work beside a waiter, and clean up only what failed."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import ExitStack, contextmanager
+from typing import Any, ParamSpec, TypeVar
 
 T = TypeVar("T")
 
@@ -115,3 +116,16 @@ async def _first_end(task: asyncio.Task[Any]) -> None:
         await ended
     finally:
         task.remove_done_callback(wake)
+
+
+P = ParamSpec("P")
+
+
+@contextmanager
+def on_failure(clean_up: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> Generator[None]:
+    """Call `clean_up` when the body does not come to its end, whatever it raises, cancellation and interrupt
+    included; what was raised goes on. A body that comes to its end keeps what it made."""
+    with ExitStack() as failing:
+        failing.callback(clean_up, *args, **kwargs)
+        yield
+        failing.pop_all()

@@ -15,8 +15,7 @@ from buddy.agent.events import AgentUiEvent, MissingApproval, TurnOutcome
 from buddy.agent.messages import AssistantMessage, Call, Message, UserMessage
 from buddy.agent.provider import Provider
 from buddy.agent.receipt import Receipt
-from buddy.agent.registry import ToolRegistry
-from buddy.agent.tool import Tool, ToolResult
+from buddy.agent.tool import Tool, ToolRegistry, ToolResult
 
 
 class Limits(msgspec.Struct, frozen=True):

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from buddy.agent.asking import BudgetStop, ask, is_empty
-from buddy.agent.calls import run_calls
 from buddy.agent.cancel import TurnCancelled, uninterrupted
-from buddy.agent.counting import counted
 from buddy.agent.events import SteeringAccepted, TurnFinished, TurnStarted
+from buddy.agent.formatting import counted
 from buddy.agent.host import Agent, Outcome, TurnHost
 from buddy.agent.messages import AssistantMessage, Message, UserMessage, calls_of, unanswered
+from buddy.agent.model_call import BudgetStop, ask, is_empty
 from buddy.agent.provider import ProviderError
+from buddy.agent.tool_calls import run_calls
 from buddy.agent.turn import End, Turn
 
 CANCELLED = End("cancelled", "cancelled")

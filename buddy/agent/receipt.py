@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from buddy.agent.counting import counted
+from buddy.agent.formatting import counted
 
 CheckKind = Literal["tests", "build", "check", "run"]
 Means = Literal["edit", "command"]

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from buddy.agent.typed_number import whole_number
+from buddy.agent.formatting import whole_number
+from buddy.app.options import Options, UsageError
 
 COMMANDS = {
     "help": ("[TOPIC]", "the manual"),
@@ -25,47 +26,6 @@ COMMANDS = {
 
 LATER = frozenset({"mcp", "serve", "acp", "replay"})
 """Commands that a later version will have: nobody means them as a prompt."""
-
-
-class UsageError(Exception):
-    """Arguments buddy can't use; one line for the person, exit code 2."""
-
-
-class Options(msgspec.Struct, frozen=True):
-    """The command line. Empty strings and zeros mean "not given"."""
-
-    command: str = ""
-    words: tuple[str, ...] = ()
-    model: str = ""
-    permission_mode: str = ""
-    permission_prompts: str = "deny"
-    trust: bool = False
-    require_trust: bool = False
-    i_know: bool = False
-    in_worktree: bool = False
-    worktree: str = ""
-    carry: bool = False
-    add_dir: tuple[str, ...] = ()
-    config: str = ""
-    debug: bool = False
-    resume: str = ""
-    resume_last: bool = False
-    fork: bool = False
-    ephemeral: bool = False
-    print: bool = False
-    output_format: str = "text"
-    include_partial_messages: bool = False
-    max_turns: int = 0
-    max_cost: float = 0
-    allow: tuple[str, ...] = ()
-    output: str = ""
-    color: str = ""
-    plain: bool = False
-    json: bool = False
-    all: bool = False
-    force: bool = False
-    help: bool = False
-    version: bool = False
 
 
 _WORK = "open exec resume"
@@ -235,7 +195,7 @@ def resuming(options: Options) -> Options:
 
 def _mode(value: str) -> str:
     """The mode's name in buddy's words: everything that compares modes sees these alone."""
-    from buddy.safety.policy_table import CLAUDE_MODES, MODES, mode_named  # only who gives one pays for it
+    from buddy.safety.policy.decide import CLAUDE_MODES, MODES, mode_named  # only who gives one pays for it
 
     mode = mode_named(value)
     if mode is None:

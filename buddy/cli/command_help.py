@@ -6,8 +6,9 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
-from buddy.cli.arguments import COMMANDS, OPTIONS, Options
-from buddy.repl.style import Line
+from buddy.app.options import Options
+from buddy.cli.arguments import COMMANDS, OPTIONS
+from buddy.repl.render.style import Line
 
 _WIDTH, _LEFT = 79, 28
 

@@ -20,21 +20,20 @@ from buddy.agent.events import ApprovalRequested, TextDelta, TurnFinished
 from buddy.agent.host import Sampling
 from buddy.agent.messages import AssistantMessage, Text, ToolMessage, UserMessage
 from buddy.agent.provider import ModelRequest
-from buddy.cli.arguments import Options
+from buddy.app.launch import LaunchContext, find_place, read_settings, session_store
+from buddy.app.options import Options
+from buddy.app.providers import Models
+from buddy.app.services import LaunchRequest
+from buddy.app.session import Desk, open_desk
 from buddy.cli.collector import collect_from_here
-from buddy.cli.desk import Desk, open_desk
-from buddy.cli.models import Models
-from buddy.cli.place import LaunchContext, find_place, read_settings
-from buddy.cli.run import LaunchRequest
-from buddy.cli.stores import session_store
 from buddy.config.loading import LoadedSettings
 from buddy.config.settings import Settings
-from buddy.extend.templates import template_text
+from buddy.extend.system_prompt import template_text
 from buddy.headless.formats import TextFormat
-from buddy.llm.governor import Governor
+from buddy.llm.rate_limiter import Governor
 from buddy.llm.scripted import Pace, Reply, ScriptedProvider, parse_script
-from buddy.tasks.events import EventReader
-from buddy.tasks.parts import ModelAccess
+from buddy.tasks.dependencies import ModelAccess
+from buddy.tasks.event_hub import EventReader
 
 PROGRAM = """def average(values: list[float]) -> float:
     total = 0.0
@@ -160,7 +159,7 @@ def demo(options: Options, environment: Mapping[str, str], modes: list[Any] | No
                 collect_from_here()
                 return asyncio.run(_plain(options, place, loaded))
             from buddy.cli.interactive import run_screen
-            from buddy.repl.leaving import interrupts_held
+            from buddy.repl.exit import interrupts_held
 
             with interrupts_held():
                 return asyncio.run(run_screen(options, place, loaded, "", modes))

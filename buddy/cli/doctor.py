@@ -15,15 +15,14 @@ from typing import Literal
 import msgspec
 
 from buddy import __version__
-from buddy.cli.arguments import Options
-from buddy.cli.models import Models
-from buddy.cli.place import LaunchContext, find_place, read_settings
-from buddy.cli.stores import session_store
+from buddy.app.launch import LaunchContext, find_place, read_settings, session_store
+from buddy.app.options import Options
+from buddy.app.providers import Models
 from buddy.cli.tables import show
 from buddy.config.loading import LoadedSettings
 from buddy.config.settings import ConfigError
 from buddy.llm.local_servers import LocalServer, find_local_servers
-from buddy.repl.blocks import TableBlock
+from buddy.repl.view.blocks import TableBlock
 from buddy.safety.sanitise import one_line
 from buddy.sessions.folder import FolderError
 from buddy.sessions.store import NoSuchSessionError, SessionError

@@ -9,15 +9,22 @@ import sys
 from collections.abc import Callable, Generator, Mapping
 
 from buddy.agent.messages import Usage
-from buddy.cli.arguments import Options, UsageError, resuming
+from buddy.app.launch import (
+    KEEP_ELSEWHERE,
+    LaunchContext,
+    check_yolo,
+    find_place,
+    read_settings,
+    session_store,
+)
+from buddy.app.options import Options, UsageError
+from buddy.app.policy import mode_of
+from buddy.app.providers import Models
+from buddy.app.services import LaunchRequest
+from buddy.app.session import open_desk
+from buddy.cli.arguments import resuming
 from buddy.cli.collector import collect_from_here
-from buddy.cli.desk import open_desk
 from buddy.cli.log import start_log
-from buddy.cli.models import Models
-from buddy.cli.place import LaunchContext, check_yolo, find_place, read_settings
-from buddy.cli.policy import mode_of
-from buddy.cli.run import LaunchRequest
-from buddy.cli.stores import KEEP_ELSEWHERE, session_store
 from buddy.config.loading import LoadedSettings
 from buddy.config.settings import ConfigError
 from buddy.extend.mentions import ExpandedPrompt
@@ -39,7 +46,7 @@ from buddy.sessions.lock import LockedError
 from buddy.sessions.store import ForeignSessionError, ReadOnlySessionError, SessionError
 from buddy.tasks.board import TaskError
 from buddy.tasks.task import Task
-from buddy.tools.offered import offered
+from buddy.tools.builtin import offered
 
 MAX_STDIN_CHARS = 1_000_000
 NOTHING = ExpandedPrompt((), ())

@@ -18,22 +18,23 @@ from typing import Any
 import msgspec
 
 from buddy.agent.events import TaskEvent
-from buddy.cli.arguments import Options, resuming
+from buddy.app.launch import LaunchContext, check_yolo, find_place, place_again, read_settings
+from buddy.app.options import Options
+from buddy.app.stderr import tell
+from buddy.cli.arguments import resuming
 from buddy.cli.collector import collect_from_here
 from buddy.cli.log import start_log
-from buddy.cli.place import LaunchContext, check_yolo, find_place, place_again, read_settings
 from buddy.cli.surface import Surface
-from buddy.cli.telling import tell
 from buddy.config.loading import LoadedSettings
 from buddy.config.settings import ConfigError, DisplaySettings
-from buddy.llm.giving_way import giving_way
-from buddy.repl.blocks import Block, NoteBlock, ToolCall
-from buddy.repl.controller import Controller
+from buddy.llm.switch_interval import giving_way
+from buddy.repl.exit import Ending, interrupts_held
+from buddy.repl.input.late_completion import LateCompleter
+from buddy.repl.intent_queue import Controller
 from buddy.repl.intents import Prompt
-from buddy.repl.late_completion import LateCompleter
-from buddy.repl.leaving import Ending, interrupts_held
-from buddy.repl.style import ASCII, DUMB, Ground, Look, choose_look
-from buddy.repl.view_state import DeskFacts
+from buddy.repl.render.style import ASCII, DUMB, Ground, Look, choose_look
+from buddy.repl.view.blocks import Block, NoteBlock, ToolCall
+from buddy.repl.view.state import DeskFacts
 from buddy.safety.sanitise import clean
 from buddy.workspace.sandbox.status import NO_SANDBOX
 
@@ -191,7 +192,7 @@ async def _sit(
         await asyncio.sleep(0)
     try:
         with giving_way():
-            sitting = await asyncio.to_thread(importlib.import_module, "buddy.cli.sitting")
+            sitting = await asyncio.to_thread(importlib.import_module, "buddy.cli.session_loop")
         collect_from_here()
         reference: str | None = _reference(options)
         while reference is not None and not front.left:
@@ -288,7 +289,7 @@ def open_surface(
 
 def _plain_lines(look: Look, controller: Controller) -> Surface:
     from buddy.cli.line_surface import LineSurface  # these two as below: a screen does not need them
-    from buddy.repl.line_mode import LineRepl
+    from buddy.repl.plain import LineRepl
 
     line = LineRepl(
         look=msgspec.structs.replace(look, glyphs=ASCII, unfold="/more"),
@@ -319,10 +320,9 @@ def _screen(
     modes: list[Any] | None,
 ) -> Surface:
     from buddy.cli.screen_surface import ScreenSurface  # prompt_toolkit: 60 ms a dumb terminal does not need
-    from buddy.repl.announce import notifications_of
     from buddy.repl.app import AppSettings
-    from buddy.repl.ground import may_be_asked
-    from buddy.repl.progress import progress_taken
+    from buddy.repl.screen.background import may_be_asked
+    from buddy.repl.screen.terminal_status import notifications_of, progress_taken
     from buddy.repl.start import open_repl
 
     display, environ = loaded.settings.display, _without_own_keys(place.environment, loaded)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from buddy.repl.blocks import NoteBlock
-from buddy.repl.line_mode import LineRepl
+from buddy.repl.plain import LineRepl
+from buddy.repl.view.blocks import NoteBlock
 
 
 class LineSurface:

@@ -7,16 +7,16 @@ import os
 import time
 from typing import TextIO
 
-from buddy.cli.telling import tell
+from buddy.app.stderr import tell
 from buddy.config.loading import Directories
-from buddy.safety.descriptors import make_private_folders
+from buddy.safety.paths import make_private_folders
 
 
 class _Redacting(logging.Formatter):
     """Known secret shapes don't reach the log, whatever was logged; tracebacks carry no locals."""
 
     def format(self, record: logging.LogRecord) -> str:
-        from buddy.safety.redact import redact  # 5 ms that a start without a warning need not pay
+        from buddy.safety.secrets.redact import redact  # 5 ms that a start without a warning need not pay
 
         return redact(super().format(record))
 

@@ -11,8 +11,9 @@ from types import TracebackType
 from typing import Any
 
 from buddy import __version__
-from buddy.cli.arguments import Options, UsageError, parse
-from buddy.cli.telling import tell
+from buddy.app.options import Options, UsageError
+from buddy.app.stderr import tell
+from buddy.cli.arguments import parse
 
 CONFIGURATION = 4
 USAGE = 2
@@ -61,15 +62,15 @@ def _dispatched(options: Options, environment: Mapping[str, str]) -> int:
 
             return init(options, environment)
         case "login":
-            from buddy.cli.login import login
+            from buddy.cli.setup import login
 
             return login(options, environment)
         case "models":
-            from buddy.cli.listing import models
+            from buddy.cli.setup import models
 
             return models(options, environment)
         case "sessions":
-            from buddy.cli.listing import sessions
+            from buddy.cli.setup import sessions
 
             return sessions(options, environment)
         case "doctor":
@@ -118,7 +119,7 @@ def _picked(options: Options, environment: Mapping[str, str]) -> Options:
     """The options with the session that the person chose. Raises `UsageError`."""
     import msgspec  # these two where somebody chooses
 
-    from buddy.cli.listing import pick_session
+    from buddy.cli.setup import pick_session
     from buddy.config.settings import ConfigError
 
     try:
@@ -129,7 +130,7 @@ def _picked(options: Options, environment: Mapping[str, str]) -> Options:
 
 def _check_allowed(entries: Sequence[str]) -> None:
     """A rule that cannot be meant ends the run before anything is asked of a model."""
-    from buddy.safety.rules_claude import rules_of_claude  # only who gives one pays for it
+    from buddy.safety.policy.rules_loading import rules_of_claude  # only who gives one pays for it
 
     for problem in rules_of_claude({"allow": list(entries)}, "user", "--allow").errors:
         raise UsageError(problem)
@@ -174,7 +175,7 @@ def _crash_hook(
         if in_detail:
             from buddy.cli.traceback_text import traceback_text as report  # 60 ms that only a crash pays
         else:
-            from buddy.safety.process_guard import crash_report as report
+            from buddy.safety.crash_report import crash_report as report
 
         keys = [value for name, value in environment.items() if name.upper().endswith(_KEY_NAMES)]
         tell("buddy crashed. This is a bug in buddy, not your mistake.\n")

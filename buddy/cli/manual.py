@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import TextIO
 
-from buddy.cli.arguments import Options, UsageError
+from buddy.app.options import Options, UsageError
 from buddy.cli.tables import draw
 from buddy.extend.manual import NoSuchTopicError, Topic, find_topic
 
@@ -30,7 +30,7 @@ def show_page(page: Topic, options: Options, environment: Mapping[str, str], out
     """Print a page: painted on a terminal, at most `PAGE_COLUMNS` wide; elsewhere as it is written."""
     encoding = out.encoding or "ascii"
     if out.isatty():
-        from buddy.repl.markdown import closed_blocks  # here: a pipe does not need it
+        from buddy.repl.render.markdown import closed_blocks  # here: a pipe does not need it
 
         out.write(draw(closed_blocks(page.flowing()), options, environment, encoding, PAGE_COLUMNS))
         return

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Sequence
 
-from buddy.agent.pattern import pattern
+from buddy.agent.lazy_regex import pattern
 
 _WORD = pattern(r"[a-z][a-z-]*")
 _NEAR = 0.8

@@ -18,13 +18,13 @@ from typing import BinaryIO, cast
 import msgspec
 
 from buddy.agent.schema import parse_json
-from buddy.cli.arguments import Options, UsageError
+from buddy.app.options import Options, UsageError
 from buddy.safety.paths import Boundary
-from buddy.safety.policy_command import judge_command
-from buddy.safety.policy_table import Decision
+from buddy.safety.policy.decide import Decision
+from buddy.safety.policy.try_command import judge_command
 from buddy.safety.sanitise import visible
 from buddy.safety.shell.analysis import Analyser
-from buddy.safety.shell.place import TRUSTED_PATH
+from buddy.safety.shell.context import TRUSTED_PATH
 from buddy.sessions.folder import workspace_root
 
 MAX_LINE_BYTES = 1 << 20

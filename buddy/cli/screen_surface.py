@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from buddy.repl.app import Repl
-from buddy.repl.style import Look
+from buddy.repl.render.style import Look
 
 
 class ScreenSurface:

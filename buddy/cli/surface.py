@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from typing import Protocol
 
 from buddy.agent.events import TaskEvent
-from buddy.repl.blocks import Block
-from buddy.repl.leaving import Ending
-from buddy.repl.view_state import ViewState
+from buddy.repl.exit import Ending
+from buddy.repl.view.blocks import Block
+from buddy.repl.view.state import ViewState
 
 
 class Surface(Protocol):

@@ -6,11 +6,11 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
 
-from buddy.cli.arguments import Options
-from buddy.cli.place import find_place, read_settings
+from buddy.app.launch import find_place, read_settings
+from buddy.app.options import Options
 from buddy.config.settings import ConfigError, DisplaySettings
-from buddy.repl.blocks import Block, TableBlock, gap_before
-from buddy.repl.style import Line, Look, choose_look
+from buddy.repl.render.style import Line, Look, choose_look
+from buddy.repl.view.blocks import Block, TableBlock, gap_before
 
 MAX_COLUMNS = 1_000
 
@@ -27,7 +27,7 @@ def show(
 
 def show_lines(lines: Sequence[Line], options: Options, environment: Mapping[str, str], out: TextIO) -> None:
     """Print lines in their styles on a terminal."""
-    from buddy.repl.canvas import Canvas  # here, as in `draw`
+    from buddy.repl.render.console import Canvas  # here, as in `draw`
 
     canvas = Canvas(_look(options, environment, encoding := out.encoding or "ascii"))
     text = canvas.ansi(canvas.wrap_all(lines, min(shutil.get_terminal_size().columns, MAX_COLUMNS) - 1))
@@ -53,7 +53,7 @@ def draw(
     most_columns: int = MAX_COLUMNS,
 ) -> str:
     """Return blocks as text for this terminal, for an encoding that may lack characters."""
-    from buddy.repl.paint import Painter  # here: rich costs 60 ms, and a pipe does not need it
+    from buddy.repl.render.painter import Painter  # here: rich costs 60 ms, and a pipe does not need it
 
     painter = Painter(_look(options, environment, encoding))
     columns = min(shutil.get_terminal_size().columns, most_columns)

@@ -10,9 +10,9 @@ from io import StringIO
 from rich.console import Console
 from rich.traceback import Trace, Traceback
 
-from buddy.safety.process_guard import crash_report
-from buddy.safety.redact import redact
+from buddy.safety.crash_report import crash_report
 from buddy.safety.sanitise import clean
+from buddy.safety.secrets.redact import redact
 
 _AROUND = 3
 

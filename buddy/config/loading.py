@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
-from buddy.agent.cleanup import on_failure
+from buddy.agent.cancel import on_failure
 from buddy.config.first_model import FirstModel, first_model
 from buddy.config.settings import ConfigError, Profile, Settings, ToolSettings
 
@@ -231,7 +231,7 @@ def _converted(merged: Table) -> tuple[Settings, str]:
 
 def _in_section(error: msgspec.ValidationError, merged: Table) -> str:
     """A problem of all settings, named by its section: `[permissions] mode: expected …`."""
-    from buddy.agent.validation import explain  # here: only a mistake needs it
+    from buddy.agent.schema import explain  # here: only a mistake needs it
 
     problem = explain(error, merged, Settings)
     if not problem.names:
@@ -264,7 +264,7 @@ def _convertible(value: Any, record: type[msgspec.Struct], where: str) -> None:
     try:
         msgspec.convert(value, record)
     except msgspec.ValidationError as error:
-        from buddy.agent.validation import explain  # here: only a mistake needs it
+        from buddy.agent.schema import explain  # here: only a mistake needs it
 
         problem = explain(error, value, record)
         colon = "" if problem.names else ":"
@@ -385,7 +385,7 @@ def _variables(merged: Table) -> dict[str, tuple[str, ...]]:
 
 def _mode(value: str) -> str:
     """A permission mode in buddy's words; one that is none is refused with the other settings."""
-    from buddy.safety.policy_table import mode_named  # only who sets one pays for it
+    from buddy.safety.policy.decide import mode_named  # only who sets one pays for it
 
     return mode_named(value) or value
 
@@ -410,6 +410,6 @@ def _typed(text: str, record: type[msgspec.Struct], key: str, name: str) -> Any:
     try:
         return msgspec.convert(given, wanted, strict=False)
     except msgspec.ValidationError as error:
-        from buddy.agent.validation import explain  # here: only a mistake needs it
+        from buddy.agent.schema import explain  # here: only a mistake needs it
 
         raise ConfigError(f"{name}: {explain(error, given, wanted, shown=True).sentence()}") from error

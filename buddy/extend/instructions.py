@@ -1,19 +1,136 @@
-"""Instruction files: AGENTS.md and its kin, found and joined by conventions.md.
-
-From the repository's root down to the working directory one file a directory, after the person's own. Deepest
-last; the size budget is spent from the deepest up. Files are read, nothing is run.
-"""
+"""Instruction files: AGENTS.md and its kin, read as if an enemy had written them, also from folders a tool
+first touches."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from buddy.extend.instruction_text import Unreadable, instruction_text
+from buddy.agent.lazy_regex import pattern
+from buddy.agent.tool import ToolError
+from buddy.safety.paths import is_beneath, read_beneath
+from buddy.safety.protected import ProtectedPlaces, secret_reason
 from buddy.safety.sanitise import visible
+from buddy.workspace.search.ignore import IgnoreTree
+
+MAX_FILE_BYTES = 128 * 1024
+MAX_IMPORT_DEPTH = 5
+MAX_IMPORTS = 50
+MAX_NAMES = 1000  # different names looked up on the disk
+_IMPORT = pattern(r"(?m)^[ \t]*@([^\s@]+)[ \t]*$")
+_MENTION = pattern(r"(?m)(?:(?<=[\s(\[\"'])|^)@([^\s@`]+)")
+_CODE = pattern(r"(?ms)^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*$|\Z)|(`{1,3})[^`\n]+\2")
+_TRAILING = ".,;:!?)]}'\""
+
+
+class Unreadable(Exception):
+    """Why a file is not taken, in words."""
+
+
+def instruction_text(path: str, *, root: str, home: str) -> str:
+    """Return the text of a file beneath `root` with what it imports. An `@path` alone on its line is replaced
+    by the file; one inside a sentence has the file behind the text, under its name; in code it is text.
+    Raises `Unreadable`."""
+    return _InstructionReader(os.path.realpath(root), home).read(path, [])
+
+
+class _InstructionReader:
+    """One instruction file being read: what may be read at all, and how much of it is left."""
+
+    def __init__(self, root: str, home: str) -> None:
+        self._root = root
+        self._places = ProtectedPlaces(home)
+        self._imports_left = MAX_IMPORTS
+        self._found: dict[str, str] = {}
+
+    def read(self, path: str, chain: list[str]) -> str:
+        """A file and what it imports; `chain` are the files that are being read already."""
+        real = os.path.realpath(path)
+        text = without_comments(self._bytes(real).decode("utf-8", "replace").removeprefix("\ufeff"))
+        inside = [*chain, real]
+
+        code = _CodeRanges(text)
+        alone: set[int] = set()
+
+        def replaced(match: re.Match[str]) -> str:
+            if match.start(1) in code:
+                return match[0]
+            alone.add(match.start(1))
+            return self._imported(match[1], real, inside)[1] or match[0]
+
+        body = _IMPORT().sub(replaced, text).strip()
+        behind: dict[str, str] = {}
+        for match in _MENTION().finditer(text):
+            name = match[1].rstrip(_TRAILING)
+            if not name or match.start(1) in alone or match.start(1) in code:
+                continue
+            target, content = self._imported(name, real, inside)
+            if content and target not in behind:
+                behind[target] = f"## {name}\n\n{content}"
+        return "\n\n".join(piece for piece in (body, *behind.values()) if piece)
+
+    def _imported(self, name: str, importer: str, inside: list[str]) -> tuple[str, str]:
+        """The file of a name and its text, two empty strings where there is nothing to import."""
+        if len(inside) > MAX_IMPORT_DEPTH or self._imports_left == 0:
+            return "", ""
+        target = self._find(os.path.join(os.path.dirname(importer), name))
+        if not target or target in inside:
+            return "", ""
+        self._imports_left -= 1
+        try:
+            return target, self.read(target, inside)
+        except Unreadable:
+            return "", ""
+
+    def _find(self, name: str) -> str:
+        """The file behind a name; "" where there is none, and for every new name once too many were seen."""
+        if name not in self._found:
+            if "\0" in name or len(self._found) >= MAX_NAMES:
+                return ""
+            self._found[name] = os.path.realpath(name) if os.path.isfile(name) else ""
+        return self._found[name]
+
+    def _bytes(self, real: str) -> bytes:
+        if not is_beneath(real, self._root):
+            raise Unreadable("it lies outside the folder it belongs to")
+        secret = secret_reason(real, self._places)
+        if secret:
+            raise Unreadable(f"it is not sent to a model unasked: {secret}")
+        try:
+            return read_beneath(self._root, os.path.relpath(real, self._root), MAX_FILE_BYTES)
+        except ToolError as error:
+            raise Unreadable(str(error)) from error
+        except OSError as error:
+            raise Unreadable(error.strerror or type(error).__name__) from error
+
+
+class _CodeRanges:
+    """Code blocks and code spans of a text: `position in ranges`."""
+
+    def __init__(self, text: str) -> None:
+        found = [code.span() for code in _CODE().finditer(text)]
+        self._starts = [start for start, _ in found]
+        self._ends = [end for _, end in found]
+
+    def __contains__(self, position: int) -> bool:
+        index = bisect_right(self._starts, position) - 1
+        return index >= 0 and position < self._ends[index]
+
+
+def without_comments(text: str) -> str:
+    """The text without `<!-- … -->`. By searching, as a pattern takes minutes where many are never closed."""
+    pieces: list[str] = []
+    at = 0
+    while (start := text.find("<!--", at)) >= 0 and (end := text.find("-->", start + 4)) >= 0:
+        pieces.append(text[at:start])
+        at = end + 3
+    return "".join([*pieces, text[at:]])
+
 
 BUDGET_BYTES = 32 * 1024
 
@@ -139,3 +256,76 @@ def _within_budget(found: list[InstructionFile], notes: list[str]) -> Instructio
         left -= len(data)
         kept.append(file)
     return Instructions(tuple(reversed(kept)), tuple(notes))
+
+
+class InstructionPlaces(msgspec.Struct, frozen=True):
+    """The folders in which instruction files are looked for. `root` and `cwd` are real paths; `known` are the
+    files that stand in the system prompt already."""
+
+    root: str
+    cwd: str
+    home: str
+    names: tuple[str, ...]
+    trusted: bool
+    known: tuple[str, ...]
+
+
+class FolderInstructions:
+    """The folders one task has touched. A task that starts from a copy of its conversation gets a copy."""
+
+    def __init__(self, places: InstructionPlaces) -> None:
+        self._places = places
+        self._seen: set[str] = {places.cwd}
+        self._new: list[str] = []
+
+    def copy(self) -> FolderInstructions:
+        """The same knowledge for another task."""
+        twin = FolderInstructions(self._places)
+        twin._seen, twin._new = set(self._seen), list(self._new)
+        return twin
+
+    def touched(self, paths: Iterable[str]) -> None:
+        """A call read or wrote these, as its arguments name them. Looks at no file."""
+        for path in paths:
+            at = os.path.normpath(os.path.join(self._places.cwd, os.path.expanduser(path)))
+            for folder in _below(self._places.cwd, at):
+                if folder not in self._seen:
+                    self._seen.add(folder)
+                    self._new.append(folder)
+
+    def take(self) -> tuple[str, ...]:
+        """The texts of files in folders touched since, the outermost first. Folders that are ignored hold
+        what others wrote: they instruct nobody. Blocks; call it in a thread when `waiting`."""
+        folders, self._new = self._new, []
+        rules = IgnoreTree(self._places.root)
+        files = (self._file(folder, rules) for folder in folders)
+        return tuple(labelled(file, trusted=self._places.trusted) for file in files if file is not None)
+
+    @property
+    def waiting(self) -> bool:
+        """Tell whether folders were touched and not yet searched for instructions. A path that is a file is
+        forgotten here: one stat of what a call has just used, where a thread for nothing would cost a hundred
+        times that."""
+        self._new = [path for path in self._new if os.path.isdir(path)]
+        return bool(self._new)
+
+    def _file(self, folder: str, rules: IgnoreTree) -> InstructionFile | None:
+        places = self._places
+        real = os.path.realpath(folder)
+        if not os.path.isdir(real) or not is_beneath(real, places.root) or rules.ignored(real, True):
+            return None
+        return for_directory(
+            folder, root=places.root, home=places.home, names=places.names, known=places.known
+        )
+
+
+def _below(cwd: str, path: str) -> Sequence[str]:
+    """The path and the folders above it, up to the working directory without it, the outermost first. The
+    path itself may be a folder: whether it is one is looked at later."""
+    if not path.startswith(cwd.rstrip("/") + "/"):
+        return ()
+    found: list[str] = []
+    while path != cwd:
+        found.append(path)
+        path = os.path.dirname(path)
+    return found[::-1]

@@ -11,8 +11,8 @@ import os
 
 import msgspec
 
-from buddy.agent.pattern import pattern
-from buddy.extend.templates import template_path
+from buddy.agent.lazy_regex import pattern
+from buddy.extend.system_prompt import template_path
 
 FIRST = "start"
 CONTENTS = "topics"

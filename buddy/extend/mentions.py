@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import msgspec
 
+from buddy.agent.lazy_regex import pattern
 from buddy.agent.messages import Text, UserPart
-from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolError, ToolResult
 from buddy.safety.sanitise import clean
 

@@ -13,13 +13,12 @@ from typing import Any
 
 import msgspec
 
-from buddy.agent.counting import calls_were
 from buddy.agent.events import MissingApproval, TaskEvent, ToolFinished, ToolStarted
+from buddy.agent.formatting import calls_were
 from buddy.agent.host import Outcome
 from buddy.agent.messages import AssistantMessage, Call, UserPart, text_of
 from buddy.headless.exit_codes import exit_code
-from buddy.headless.formats import Format, RunFacts, RunResult, input_of
-from buddy.headless.skipped import skipped_line, skipped_summary
+from buddy.headless.formats import Format, RunFacts, RunResult, input_of, skipped_line, skipped_summary
 from buddy.sessions.journal import NotSavedError
 from buddy.tasks.board import TaskBoard
 

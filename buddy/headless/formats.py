@@ -1,20 +1,17 @@
-"""Output of a run without a terminal: text, json, stream-json (Claude's shape), sse.
-
-Each format takes the same events and writes to two sinks: `out` is stdout (the answer, or the
-machine-readable stream), `err` is stderr (the progress). Text for `err` has passed the sanitiser; the answer
-passes it only on its way to a terminal.
-"""
+"""Output of a run without a terminal: text, json, stream-json (Claude's shape), sse, with the calls that
+were skipped."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+import re
+import shlex
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
 
 import msgspec
 
-from buddy.agent.counting import calls_were
 from buddy.agent.display import Command
 from buddy.agent.events import (
     AgentUiEvent,
@@ -31,7 +28,9 @@ from buddy.agent.events import (
     ToolStarted,
     TurnFinished,
 )
+from buddy.agent.formatting import calls_were
 from buddy.agent.host import Outcome
+from buddy.agent.lazy_regex import pattern
 from buddy.agent.messages import (
     AssistantMessage,
     Call,
@@ -46,9 +45,46 @@ from buddy.agent.messages import (
 )
 from buddy.agent.receipt import receipt_rows
 from buddy.agent.schema import ArgumentsError, parse_json
-from buddy.headless.skipped import skipped_line
-from buddy.safety.policy_table import CLAUDE_NAMES, Mode
+from buddy.safety.policy.decide import CLAUDE_NAMES, Mode
 from buddy.safety.sanitise import Sanitiser, clean, one_line
+
+_PLAIN_RULE = pattern(r"[\w ./:,()@%+=*~-]+", re.ASCII)
+SHOWN_RULES = 3
+
+
+def skipped_line(missing: MissingApproval) -> str:
+    """The sentence for one call: it was skipped, and what to do."""
+    ways = _ways(missing.mode, missing.rules)
+    if ways:
+        return f"Skipped, needs approval. Rerun with {ways}."
+    saved = "answer p there, and later runs without a terminal do it unasked"
+    asks = (
+        f"Run buddy in this folder: {saved}" if missing.can_be_saved else "Only buddy in a terminal can ask"
+    )
+    return f"Skipped, needs approval: {one_line(missing.reason, 200)}. {asks}."
+
+
+def skipped_summary(missing: Sequence[MissingApproval]) -> str:
+    """The sentence for the end of a run: how many calls were skipped, and what lets all of them run."""
+    start = f"{calls_were(len(missing), 'skipped', more=False)} for want of an approval"
+    mode = "edit" if all(one.mode == "edit" for one in missing) else ""
+    rules = tuple(dict.fromkeys(rule for one in missing for rule in one.rules))
+    covered = bool(rules) and all(one.rules for one in missing) and len(rules) <= SHOWN_RULES
+    ways = _ways(mode, rules if covered else ())
+    return f"{start}. Rerun with {ways}." if ways else f"{start}; what each one needs is said above."
+
+
+def _ways(mode: str, rules: Sequence[str]) -> str:
+    ways = [f"--permission-mode {mode}"] if mode else []
+    if rules:
+        ways.append(" ".join(f"--allow {_quoted(rule)}" for rule in rules))
+    return " or ".join(ways)
+
+
+def _quoted(rule: str) -> str:
+    """The rule as a shell takes it as one word; the model chose some of its characters."""
+    return f'"{rule}"' if _PLAIN_RULE().fullmatch(rule) else shlex.quote(rule)
+
 
 Write = Callable[[str], None]
 HELD_CHARS = 600

@@ -1,22 +1,260 @@
-"""Provider errors: status, headers and body → one `ProviderError`. Every lane uses this.
-
-Status codes and type fields lie (quota under 400, rate limits under "invalid request", auth under 400), so
-words decide first where they are unmistakable, then the status, then the type. What is shown is one sentence:
-never a web page, never a key.
-"""
+"""Provider errors: status, headers and body → one `ProviderError`, with its message and the delay it asks
+for."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
+from buddy.agent.json_codec import items, loads, mapping
 from buddy.agent.provider import ErrorKind, ProviderError
-from buddy.llm.error_body import Told, read_body, told_by
-from buddy.llm.error_words import BY_STATUS, BY_TYPE, WORDS, ErrorRule
-from buddy.llm.loose_json import mapping
-from buddy.llm.retry_after import retry_after_s
+from buddy.llm.error_patterns import BY_STATUS, BY_TYPE, WORDS, ErrorRule
 from buddy.safety.sanitise import clean
+
+TEXT_KEYS = ("message", "msg", "status_msg", "detail", "error_description", "error", "title", "reason")
+NESTED_KEYS = (
+    "error",
+    "base_resp",
+    "errors",
+    "detail",
+    "details",
+    "metadata",
+    "innererror",
+    "inner_error",
+    "raw",
+    "response",
+)
+TYPE_KEYS = ("type", "code", "status_code", "status", "error_code", "errorCode", "reason", "@type", "__type")
+MAX_DEPTH = 6
+PAGE = r"\s*(?:<!doctype html|<html|<head|<\?xml|<body)"
+GATEWAY = r"litellm\.\w+: "
+BYTES = r"""\bb(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+TITLE = r"<(title|h1)[^>]*>(.*?)</\1>"
+
+
+class Told(msgspec.Struct, frozen=True):
+    """`text` for the person; `types` the machine words; `searched` everything in which words are looked for;
+    `status` the HTTP status a body states, 0 when it states none; `delay` a wait it states as a duration."""
+
+    text: str
+    types: tuple[str, ...]
+    searched: str
+    status: int
+    delay: str
+
+
+NOTHING = Told("", (), "", 0, "")
+
+
+def read_body(body: object) -> Told:
+    """Extract the message of an error body. Never raises."""
+    if isinstance(body, bytes | bytearray):
+        return _read_text(bytes(body[:200_000]).decode("utf-8", "replace"))
+    if isinstance(body, str):
+        return _read_text(body[:200_000])
+    if isinstance(body, dict | list):
+        return told_by(body)
+    return NOTHING
+
+
+def told_by(value: Any) -> Told:
+    """Extract the message of a decoded JSON body."""
+    texts: list[str] = []
+    types: list[str] = []
+    numbers: list[int] = []
+    delays: list[str] = []
+    for key, found in _walk(value, "", 0):
+        if isinstance(found, bool):
+            continue
+        if isinstance(found, int | float):
+            if key in ("code", "status", "statusCode", "status_code", "http_code") and 400 <= found < 600:
+                numbers.append(int(found))
+            elif key in TYPE_KEYS:
+                types.append(str(found))
+        elif key == "retryDelay":
+            delays.append(found)
+        elif key in TYPE_KEYS:
+            types.append(found)
+            if key == "code" and found.isdigit() and 400 <= int(found) < 600:
+                numbers.append(int(found))
+        elif key in TEXT_KEYS or not key:
+            texts.append(found)
+    text = next((text for text in texts if text.strip()), "")
+    return Told(
+        text=text,
+        types=tuple(types),
+        searched="\n".join([*types, *texts])[:20_000],
+        status=numbers[0] if numbers else 0,
+        delay=delays[0] if delays else "",
+    )
+
+
+def _read_text(text: str) -> Told:
+    stripped = text.strip()
+    if stripped.startswith(("{", "[")):
+        try:
+            return told_by(loads(stripped.encode("utf-8", "surrogatepass")))
+        except ValueError:
+            pass
+    if re.match(PAGE, text, re.IGNORECASE):
+        return _read_page(text)
+    return Told(stripped, (), stripped[:20_000], 0, "")
+
+
+def _read_page(text: str) -> Told:
+    """A web page: only its title is told, and its words are not evidence of anything else."""
+    found = re.search(TITLE, text, re.IGNORECASE | re.DOTALL)
+    title = " ".join(re.sub(r"<[^>]*>", " ", found[2]).split())[:120] if found else ""
+    said = (
+        f'a web page came instead of an answer ("{title}")'
+        if title
+        else "a web page came instead of an answer"
+    )
+    return Told(said, (), title, 0, "")
+
+
+def _walk(value: Any, key: str, depth: int) -> Iterator[tuple[str, Any]]:
+    """Every interesting leaf, outermost first; strings that hold JSON are opened."""
+    if depth > MAX_DEPTH:
+        return
+    if isinstance(value, list):
+        for item in items(value)[:20]:
+            yield from _walk(item, key, depth + 1)
+        return
+    if isinstance(value, dict):
+        fields: Mapping[str, Any] = mapping(value)
+        for name, item in fields.items():
+            if isinstance(item, str | int | float):
+                yield from _leaf(name, item, depth)
+        for name in NESTED_KEYS:
+            if isinstance(fields.get(name), dict | list):
+                yield from _walk(fields[name], name, depth + 1)
+        return
+    if isinstance(value, str | int | float):
+        yield from _leaf(key if key in TEXT_KEYS else "", value, depth)
+
+
+def _leaf(key: str, value: str | float, depth: int) -> Iterator[tuple[str, Any]]:
+    opened = _opened(value) if isinstance(value, str) and (key in TEXT_KEYS or key == "raw") else None
+    if opened is None:
+        inner = _inner_body(value) if isinstance(value, str) and key in TEXT_KEYS else None
+        if inner is not None:
+            yield from _walk(inner, "", depth + 1)
+        yield key, value
+    else:
+        yield from _walk(opened, "", depth + 1)
+
+
+def _inner_body(text: str) -> Any:
+    """The body of an upstream error that a gateway wrote into its own sentence, as JSON or as the `repr` of
+    bytes; None where there is none."""
+    if not re.match(GATEWAY, text):
+        return None
+    written = re.search(BYTES, text)
+    if written:
+        import ast  # only for errors of gateways
+
+        text = ast.literal_eval(written[0]).decode("utf-8", "replace")
+    start = text.find("{")
+    try:
+        return json.JSONDecoder(strict=False).raw_decode(text, start)[0] if start >= 0 else None
+    except ValueError:
+        return None
+
+
+def _opened(text: str) -> Any:
+    """The JSON a string holds (upstream errors passed on as text), None when it holds none."""
+    stripped = text.strip()
+    if not stripped.startswith("{"):
+        return None
+    try:
+        return loads(stripped.encode("utf-8", "surrogatepass"))
+    except ValueError:
+        return None
+
+
+UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+UNIT = r"(?:milliseconds?|ms|seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|[smhd])"
+# Patterns are text, compiled when an error first needs them: compiling at import would cost every start.
+DURATION = rf"(\d+(?:\.\d+)?)\s*({UNIT})?(?![a-z])"
+WORDING = (
+    r"(?:try again|retry|wait|resets?|available)(?:\s+(?:your request|again|after|in|for|at least|about))*\s+"
+    rf"((?:\d+(?:\.\d+)?\s*{UNIT}[\s,]*(?:and\s+)?)+)"
+)
+
+
+def retry_after_s(headers: Mapping[str, str], told: Told, now: float | None) -> float | None:
+    """Seconds to wait, never negative; None when nothing usable is said. `headers` in lower case."""
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    header = headers.get("retry-after")
+    if header is not None:
+        stated = _number(header)
+        if stated is None:
+            stated = _until(header, headers.get("date"), now)
+        if stated is not None:
+            return stated
+    stated = duration_s(told.delay)
+    if stated is not None:
+        return stated
+    wording = re.search(WORDING, told.searched, re.IGNORECASE)
+    return duration_s(wording[1]) if wording else None
+
+
+def duration_s(text: str) -> float | None:
+    """Seconds of "1.5s", "174ms", "9m38.016s", "2 minutes"; None for anything else."""
+    total, found = 0.0, False
+    for amount, unit in re.findall(DURATION, text, re.IGNORECASE):
+        found = True
+        total += float(amount) * UNITS[_unit(unit)]
+    return total if found else None
+
+
+def _unit(word: str) -> str:
+    word = word.lower()
+    if word.startswith(("ms", "milli")):
+        return "ms"
+    return word[:1] or "s"
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text) if text is not None else None
+    except ValueError:
+        return None
+    if value is None or value != value or value in (float("inf"), float("-inf")):
+        return None
+    return max(0.0, value)
+
+
+def _until(text: str, answered: str | None, now: float | None) -> float | None:
+    """Seconds from now (or from the answer's own date) to an HTTP date."""
+    at = _date(text)
+    if at is None:
+        return None
+    since = datetime.fromtimestamp(now, UTC) if now is not None else _date(answered or "")
+    return max(0.0, (at - (since or datetime.now(UTC))).total_seconds())
+
+
+def _date(text: str) -> datetime | None:
+    """An HTTP date, in any of its three formats; always GMT."""
+    from email.utils import parsedate_tz  # here: 13 ms that only an error with a date needs
+
+    parsed = parsedate_tz(text)
+    if parsed is None:
+        return None
+    year, month, day, hour, minute, second = parsed[:6]
+    try:
+        return datetime(year, month, day, hour, minute, min(second, 59), tzinfo=UTC)
+    except ValueError:
+        return None
+
 
 KEY_REFUSED = "the key was not accepted"
 NO_KEY_SENT = "no key was sent; run `buddy login`, or name api_key_env in the profile"

@@ -1,12 +1,10 @@
-"""Sources of API keys: the profile itself, the environment, keys saved by `buddy login`, the keyring.
-
-Environment and paths are arguments. A key is never logged, never in an error, never in `repr`.
-"""
+"""Sources of API keys: the profile itself, the environment, keys saved by `buddy login`, the keyring."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import os
 import shlex
 import signal
@@ -15,11 +13,66 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
+from typing import Any
 
 import msgspec
 
 from buddy.agent.provider import ProviderError
-from buddy.llm.credentials import CredentialsError, read_credentials
+from buddy.safety.paths import make_private_folders, replace_file
+
+FILE_NAME = "credentials.json"
+
+
+class CredentialsError(Exception):
+    """The file cannot be read or written: one sentence."""
+
+
+def read_credentials(path: str | os.PathLike[str], warn: Callable[[str], None]) -> dict[str, str]:
+    """Provider → key; empty when nothing was saved. Raises `CredentialsError`."""
+    try:
+        with open(path, "rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            content = file.read()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise CredentialsError(f"{path} could not be read ({error.strerror})") from error
+    if mode & 0o077:
+        warn(f"{path} can be read by others (mode {mode:o}): chmod 600 {path}")
+    try:
+        return msgspec.json.decode(content, type=dict[str, str])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CredentialsError(
+            f"{path} is not what buddy wrote there: expected provider names and keys; "
+            "remove it and run `buddy login` again"
+        ) from error
+
+
+def save_credential(path: str | os.PathLike[str], provider: str, key: str) -> None:
+    """Remember a key (or forget it: ""). The file is written beside its place and moved there, so that it is
+    whole at every instant and never readable by others. Raises `CredentialsError`."""
+    saved = read_credentials(path, warn=lambda _: None)
+    saved.pop(provider, None)
+    if key:
+        saved[provider] = key
+    _write(path, saved)
+
+
+def note_keyring(path: str | os.PathLike[str], provider: str) -> None:
+    """Remember that a provider's key is in the keyring, by an empty key: a start can tell without asking a
+    keyring, which may be locked. Raises `CredentialsError`."""
+    saved = read_credentials(path, warn=lambda _: None)
+    if saved.get(provider) != "":
+        _write(path, {**saved, provider: ""})
+
+
+def _write(path: str | os.PathLike[str], saved: dict[str, str]) -> None:
+    try:
+        make_private_folders(os.path.dirname(path))
+        replace_file(path, msgspec.json.format(msgspec.json.encode(dict(sorted(saved.items()))), indent=2))
+    except OSError as error:
+        raise CredentialsError(f"{path} could not be written ({error.strerror})") from error
+
 
 COMMAND_TIMEOUT_S = 30.0
 OPTIONAL_TIMEOUT_S = 5.0
@@ -254,3 +307,36 @@ async def key_for_request(resolve: Key) -> str:
         return await resolve()
     except KeyMissingError as error:
         raise ProviderError("auth", str(error)) from error
+
+
+SERVICE = "buddy"
+
+
+class Keyring:
+    """Keys by their provider. Imported when it is first used: it loads every backend it finds. A keyring that
+    is not there, is locked or fails holds nothing and takes nothing."""
+
+    def __init__(self, importer: Callable[[str], Any] = importlib.import_module) -> None:
+        self._importer = importer
+        self._keyring: Any = None
+
+    def read(self, provider: str) -> str:
+        """The key, "" when there is none."""
+        try:
+            return self._loaded().get_password(SERVICE, provider) or ""
+        except Exception:  # noqa: BLE001 - the border of an extension: backends raise what they like
+            return ""
+
+    def save(self, provider: str, key: str) -> bool:
+        """Save a key and tell whether it is stored. It is read back, because some backends accept a key and
+        store nothing."""
+        try:
+            self._loaded().set_password(SERVICE, provider, key)
+        except Exception:  # noqa: BLE001 - the border of an extension: backends raise what they like
+            return False
+        return self.read(provider) == key
+
+    def _loaded(self) -> Any:
+        if self._keyring is None:
+            self._keyring = self._importer("keyring")
+        return self._keyring

@@ -27,7 +27,7 @@ from typing import cast, get_args
 
 import msgspec
 
-from buddy.agent.counting import counted
+from buddy.agent.formatting import counted
 from buddy.agent.messages import Usage
 from buddy.agent.provider import (
     CallPiece,

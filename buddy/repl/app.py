@@ -1,15 +1,11 @@
-"""The REPL's two sides, side by side: events become blocks and live lines, keys become intents.
-
-START at `Repl.run`. It owns the terminal from the first frame to the last byte, and gives it back as it was
-on every way out.
-"""
+"""The REPL's two sides: events become blocks and live lines, keys become intents."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from itertools import chain
 
 import msgspec
@@ -17,32 +13,55 @@ from prompt_toolkit.completion import Completer
 from prompt_toolkit.input import Input
 
 from buddy.agent.events import TaskEvent
-from buddy.repl import outside
-from buddy.repl.actions import Actions
-from buddy.repl.announce import Announcer, Notifications
-from buddy.repl.bars import Bars
-from buddy.repl.blocks import Block
-from buddy.repl.editor import Editor
-from buddy.repl.first_print import FirstPrint
-from buddy.repl.folding import Folding
-from buddy.repl.ground import GroundQuestion
-from buddy.repl.history import open_history
-from buddy.repl.inline import build_application
+from buddy.repl.exit import Ending, crashes_end, interrupts_held, signals_end, terminal_restored
+from buddy.repl.input.actions import Actions
+from buddy.repl.input.editor import Editor, Pastes
+from buddy.repl.input.history import open_history
+from buddy.repl.input.keys import KeyFacts, bindings, escape_s
 from buddy.repl.intents import Cancel, Intent
-from buddy.repl.jobs import OwnedTasks
-from buddy.repl.keys import KeyFacts, bindings, escape_s
-from buddy.repl.lazy_paint import LazyPainter
-from buddy.repl.leaving import Ending, crashes_end, interrupts_held, signals_end, terminal_restored
-from buddy.repl.log_stream import streams_to
-from buddy.repl.output import RESET_SHAPE, FrameOutput, Terminal
-from buddy.repl.pastes import Pastes
-from buddy.repl.printed import reflow_of
-from buddy.repl.progress import progress_sequence
-from buddy.repl.screen import Screen
-from buddy.repl.style import Ground, Look
-from buddy.repl.vi_signs import cursor_shapes, sign
-from buddy.repl.view import release
-from buddy.repl.view_state import DeskFacts, ViewState
+from buddy.repl.render.style import Ground, Look
+from buddy.repl.screen import external_programs as outside
+from buddy.repl.screen.application import build_application
+from buddy.repl.screen.background import GroundQuestion
+from buddy.repl.screen.layout import cursor_shapes, sign
+from buddy.repl.screen.output import RESET_SHAPE, FrameOutput, Terminal, streams_to
+from buddy.repl.screen.paint_queue import FirstPrint, LazyPainter
+from buddy.repl.screen.screen import Screen
+from buddy.repl.screen.scrollback import reflow_of
+from buddy.repl.screen.terminal_status import Announcer, Notifications, progress_sequence
+from buddy.repl.view.blocks import Block
+from buddy.repl.view.event_pump import Folding
+from buddy.repl.view.state import DeskFacts, ViewState
+from buddy.repl.view.status import Bars
+from buddy.repl.view.view import release
+
+
+class OwnedTasks:
+    """A few tasks with one owner. An error in any of them goes to `crashed`."""
+
+    def __init__(self, crashed: Callable[[BaseException], None]) -> None:
+        self._crashed = crashed
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, job: Coroutine[None, None, None]) -> None:
+        """Run beside everything else."""
+        task = asyncio.get_running_loop().create_task(job)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    async def end(self) -> None:
+        """Cancel and await them all."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._crashed(error)
+
 
 WARM_AFTER_S = 0.4
 ASK_AFTER_S = 0.02

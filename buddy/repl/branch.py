@@ -1,9 +1,14 @@
-"""The branch of the workspace, for the footer and the first screen. Looked at when it may have changed."""
+"""The branch of the workspace, for the footer and the first screen. Refreshed when it may have changed."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+
+from buddy.agent.tool import ToolError
+from buddy.safety.paths import Boundary
+from buddy.workspace.git.run import GitRun, find_repository, run_git
+from buddy.workspace.processes.pool import ChildProcesses
 
 AGAIN_AFTER_S = 2.0
 """In a large tree a look takes a third of a second of a core."""
@@ -61,3 +66,17 @@ def branch_of(status: str) -> str:
     name = commit[:8] if head == "(detached)" else head
     changed = any(line[:2] in ("1 ", "2 ", "u ") for line in lines)
     return f"{name}*" if name and changed else name
+
+
+_STATUS = ("status", "--porcelain=v2", "--branch", "--untracked-files=no", "--ignore-submodules=dirty")
+
+
+async def look_at_branch(children: ChildProcesses, boundary: Boundary) -> str:
+    """The branch as the footer shows it, "" where there is no repository or git can't tell."""
+    try:
+        repository = find_repository(boundary.cwd, boundary.root)
+        run = GitRun(children, repository, 0, asyncio.Event())
+        done = await run_git(run, (*_STATUS, "--", *repository.scope), "read")
+    except (ToolError, RuntimeError):  # RuntimeError: no further thread can be started
+        return ""
+    return branch_of(done.text) if done.ok else ""

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from buddy.agent.pattern import pattern
+from buddy.agent.lazy_regex import pattern
 
 ApprovalKey = Literal["once", "session", "rule", "denied"]
 

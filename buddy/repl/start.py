@@ -13,15 +13,14 @@ from prompt_toolkit.input.vt100 import Vt100Input, raw_mode
 from prompt_toolkit.key_binding.key_processor import KeyPress
 
 from buddy.repl.app import AppSettings, Repl
-from buddy.repl.bursts import FAR_QUIET_S, QUIET_S
-from buddy.repl.countdown import Countdown
-from buddy.repl.ground import GroundQuestion
+from buddy.repl.input.bursts import FAR_QUIET_S, QUIET_S
+from buddy.repl.input.keys import KeyParser, is_far
 from buddy.repl.intents import Intent
-from buddy.repl.key_parser import KeyParser
-from buddy.repl.keys import is_far
-from buddy.repl.output import FrameOutput, TerminalWriter, encoded, terminal_size
-from buddy.repl.outside import Modes
-from buddy.repl.view_state import DeskFacts
+from buddy.repl.screen.background import GroundQuestion
+from buddy.repl.screen.external_programs import Modes
+from buddy.repl.screen.output import FrameOutput, TerminalWriter, encoded, terminal_size
+from buddy.repl.screen.screen import Countdown
+from buddy.repl.view.state import DeskFacts
 
 READ_BYTES = 65536
 _UNBRACKETED = ("linux", "vt", "ansi", "cons", "sun", "screen")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from buddy.agent.pattern import pattern
+from buddy.agent.lazy_regex import pattern
 
 _KEYS = pattern(
     r"""core\.(?:fsmonitor|hookspath|sshcommand|gitproxy|askpass|editor|pager|alternaterefscommand|worktree)

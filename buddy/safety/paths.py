@@ -1,10 +1,5 @@
-"""Resolution of the paths a model writes, and the check that they are inside the workspace.
-
-`locate` follows links one component at a time, keeps the part that does not exist yet, and never raises
-anything but `ToolError`. What it says is true at that instant: whoever opens the file afterwards uses
-`open_beneath` or `read_regular` (buddy.safety.descriptors), which cannot be led elsewhere by a link swapped
-in between.
-"""
+"""Resolution of the paths a model writes, the check that they are inside the workspace, and opens that no
+swapped link, pipe or device can mislead."""
 
 from __future__ import annotations
 
@@ -14,11 +9,203 @@ import stat
 
 import msgspec
 
-from buddy.agent.pattern import pattern
+from buddy.agent.cancel import on_failure
+from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolError
-from buddy.safety.descriptors import open_beneath, open_parent, open_regular, read_regular, replace_beneath
 from buddy.safety.protected import ProtectedPlaces, protected_reason, secret_reason
 from buddy.safety.sanitise import visible
+
+MAX_READ_BYTES = 50_000_000
+# Looked up by name: importing this must work on systems that lack them.
+_DIRECTORY = (
+    getattr(os, "O_DIRECTORY", 0)
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_PATH", os.O_RDONLY)
+)
+_LINK_IN_THE_WAY = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
+_KINDS = (
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISDIR, "a folder"),
+)
+_KERNEL_FILES = pattern(r"/(?:proc|sys|dev)/(?!shm/)")
+
+
+def make_private_folders(path: str) -> None:
+    """Create a folder and its missing parents, each for its owner alone whatever the umask. `os.makedirs`
+    gives its mode to the last of them only. Folders that exist stay as they are. Raises `OSError`."""
+    try:
+        _make_private_folder(path)
+    except FileNotFoundError:
+        parent = os.path.dirname(os.path.abspath(path))
+        if parent == path:
+            raise
+        make_private_folders(parent)
+        _make_private_folder(path)  # /proc has folders in which nothing can be made: one further try, no more
+
+
+def _make_private_folder(path: str) -> None:
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+
+
+def open_beneath(directory: str | int, relative: str, flags: int, mode: int = 0o600) -> int:
+    """Open a file beneath a directory (real path or descriptor) without following any link on the way.
+
+    Returns a descriptor the caller closes. Raises `ToolError` where a link (or a file in place of a folder)
+    stands in the way or the name is not relative, and `OSError` for what the system says otherwise (missing,
+    no permission)."""
+    parent, name = _descend(directory, _components(relative))
+    try:
+        return _step(parent, name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, relative)
+    finally:
+        os.close(parent)
+
+
+def open_parent(directory: str | int, relative: str) -> tuple[int, str]:
+    """The folder of a file beneath a directory, as a descriptor the caller closes, and the file's own name.
+    Raises as `open_beneath` does."""
+    return _descend(directory, _components(relative))
+
+
+def replace_file(path: str | os.PathLike[str], data: bytes, *, mode: int = 0o600, sync: bool = True) -> None:
+    """Write a file whole or not at all: a reader sees the old content or the new one, never a part. A link in
+    its place is replaced, not followed. `sync`: wait until it lasts. Raises `OSError`."""
+    folder, name = os.path.split(path)
+    parent = os.open(folder or ".", os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | os.O_CLOEXEC)
+    try:
+        _replace_in(parent, name, data, mode, sync=sync)
+        if sync:
+            os.fsync(parent)
+    finally:
+        os.close(parent)
+
+
+def replace_beneath(directory: str | int, relative: str, data: bytes, mode: int) -> None:
+    """Write a file whole: temporary file beside it, fsync, rename. Links on the way are refused; a link or a
+    hard link in the file's place is replaced, never written through. Raises as `open_beneath` does."""
+    parent, name = open_parent(directory, relative)
+    try:
+        _replace_in(parent, name, data, mode)
+    finally:
+        os.close(parent)
+
+
+def open_regular(path: str) -> int:
+    """A descriptor on a regular file for reading, never waiting: pipes, sockets, devices and the kernel's own
+    files are refused with `ToolError`. Raises `OSError` for what is missing or not permitted."""
+    _refuse_kernel_file(os.path.realpath(path), path)  # before opening: opening a device may already act
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise ToolError(
+                f"{visible(path)} is a socket or a device; only regular files are read"
+            ) from error
+        raise
+    with on_failure(os.close, descriptor):
+        _demand_regular(descriptor, path)
+        _refuse_kernel_file(_name_of(descriptor), path)
+    return descriptor
+
+
+def read_regular(path: str, max_bytes: int = MAX_READ_BYTES) -> bytes:
+    """The first `max_bytes` of a regular file. Raises as `open_regular` does."""
+    return _read(open_regular(path), max_bytes)
+
+
+def read_beneath(directory: str | int, relative: str, max_bytes: int = MAX_READ_BYTES) -> bytes:
+    """The first `max_bytes` of a regular file beneath a directory. Raises as `open_beneath` and
+    `open_regular` do."""
+    descriptor = open_beneath(directory, relative, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    with on_failure(os.close, descriptor):
+        _demand_regular(descriptor, relative)
+    return _read(descriptor, max_bytes)
+
+
+def _read(descriptor: int, max_bytes: int) -> bytes:
+    """Read an open file and close it."""
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        pieces: list[bytes] = []
+        left = max_bytes
+        while piece := file.read(min(left, 1 << 20)):  # nothing when nothing is left
+            pieces.append(piece)
+            left -= len(piece)
+        return b"".join(pieces)
+
+
+def _components(relative: str) -> list[str]:
+    parts = relative.split("/")
+    if "\0" in relative or any(part in {"", ".", ".."} for part in parts):
+        raise ToolError(f"expected a plain relative path, found {visible(relative[:200])!r}")
+    return parts
+
+
+def _descend(directory: str | int, parts: list[str]) -> tuple[int, str]:
+    current = os.dup(directory) if isinstance(directory, int) else os.open(directory, _DIRECTORY)
+    for part in parts[:-1]:
+        try:
+            following = _step(current, part, _DIRECTORY, 0, "/".join(parts))
+        finally:
+            os.close(current)
+        current = following
+    return current, parts[-1]
+
+
+def _step(parent: int, name: str, flags: int, mode: int, whole: str) -> int:
+    try:
+        return os.open(name, flags, mode, dir_fd=parent)
+    except OSError as error:
+        if error.errno in _LINK_IN_THE_WAY:
+            raise ToolError(
+                f"{visible(name)} in {visible(whole)} is a link or not a folder; it is not followed. "
+                "Name the file it leads to."
+            ) from error
+        raise
+
+
+def _replace_in(parent: int, name: str, data: bytes, mode: int, *, sync: bool = True) -> None:
+    temporary = f".buddy-{os.urandom(8).hex()}.tmp"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(temporary, flags, 0o600, dir_fd=parent)
+    with on_failure(os.unlink, temporary, dir_fd=parent):
+        with os.fdopen(descriptor, "wb", buffering=0) as file:
+            view = memoryview(data)
+            while view:
+                view = view[file.write(view) :]
+            os.fchmod(file.fileno(), mode)
+            if sync:
+                os.fsync(file.fileno())
+        os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+
+
+def _refuse_kernel_file(real: str, given: str) -> None:
+    """/proc/kcore calls itself a regular file, /proc/kmsg as well, and reading it waits."""
+    if _KERNEL_FILES().match(real):
+        raise ToolError(f"{visible(given)} is made by the kernel, not a regular file; it is not read")
+
+
+def _name_of(descriptor: int) -> str:
+    """Return the kernel's path of an open file; "" where it doesn't tell."""
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        return ""
+
+
+def _demand_regular(descriptor: int, path: str) -> None:
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return
+    kind = next((kind for test, kind in _KINDS if test(mode)), "something else")
+    raise ToolError(f"{visible(path)} is {kind}; only regular files are read")
+
 
 __all__ = [
     "Boundary",

@@ -19,8 +19,7 @@ from typing import Literal
 import msgspec
 
 from buddy.agent.tool import ToolError
-from buddy.safety.descriptors import make_private_folders, read_regular, replace_file
-from buddy.safety.paths import is_beneath
+from buddy.safety.paths import is_beneath, make_private_folders, read_regular, replace_file
 
 if sys.platform != "win32":  # pragma: no branch - on Windows through WSL; importing must work everywhere
     import fcntl

@@ -1,8 +1,5 @@
-"""Guard for web addresses: parsed strictly, judged by the addresses they really lead to.
-
-A name is resolved once, every address it has is judged, and the connection goes to a judged address and no
-other; the name stays what the server is asked for. Whoever follows a redirect judges again.
-"""
+"""Guard for web addresses: parsed strictly, judged by the addresses they really lead to and by what they
+may carry away."""
 
 from __future__ import annotations
 
@@ -13,12 +10,67 @@ import socket
 import unicodedata
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
+from urllib.parse import unquote, unquote_plus, urlsplit
 
 import msgspec
 
-from buddy.agent.pattern import pattern
-from buddy.safety.addresses import Address, Network, not_public
+from buddy.agent.lazy_regex import pattern
 from buddy.safety.sanitise import visible
+from buddy.safety.secrets.context import bits
+from buddy.safety.secrets.key_shapes import find_shapes
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_V4: tuple[tuple[str, str], ...] = (
+    ("0.0.0.0/8", "this host"),
+    ("10.0.0.0/8", "a private network"),
+    ("100.64.0.0/10", "a carrier's network"),
+    ("127.0.0.0/8", "this machine"),
+    ("168.63.129.16/32", "a cloud's metadata service"),
+    ("169.254.0.0/16", "the local link or a cloud's metadata service"),
+    ("172.16.0.0/12", "a private network"),
+    ("192.0.0.0/24", "reserved"),
+    ("192.0.2.0/24", "reserved for documentation"),
+    ("192.31.196.0/24", "reserved"),
+    ("192.52.193.0/24", "reserved"),
+    ("192.88.99.0/24", "reserved"),
+    ("192.168.0.0/16", "a private network"),
+    ("192.175.48.0/24", "reserved"),
+    ("198.18.0.0/15", "reserved for measurements"),
+    ("198.51.100.0/24", "reserved for documentation"),
+    ("203.0.113.0/24", "reserved for documentation"),
+    ("224.0.0.0/4", "multicast"),
+    ("240.0.0.0/4", "reserved"),
+)
+_V6_GLOBAL = ipaddress.IPv6Network("2000::/3")
+_V6: tuple[tuple[str, str], ...] = (
+    ("2001::/23", "reserved (Teredo tunnels and others)"),
+    ("2001:db8::/32", "reserved for documentation"),
+    ("2002::/16", "a 6to4 tunnel"),
+    ("2620:4f:8000::/48", "reserved"),
+    ("3fff::/20", "reserved for documentation"),
+)
+_ISATAP = frozenset({0x00005EFE, 0x02005EFE})
+
+
+def not_public(address: Address, exceptions: Sequence[Network] = ()) -> str:
+    """Why an address may not be connected to; "" when it is a public one. `exceptions` are networks the
+    caller allows all the same."""
+    if any(address in network for network in exceptions):
+        return ""
+    if isinstance(address, ipaddress.IPv4Address):
+        return _listed(address, _V4)
+    if address not in _V6_GLOBAL:
+        return "not a public IPv6 address"
+    if (int(address) >> 32) & 0xFFFFFFFF in _ISATAP:
+        return "a tunnel into a private network"
+    return _listed(address, _V6)
+
+
+def _listed(address: Address, table: Sequence[tuple[str, str]]) -> str:
+    return next((reason for network, reason in table if address in ipaddress.ip_network(network)), "")
+
 
 MAX_URL_CHARS = 8192
 MAX_ADDRESSES = 16
@@ -229,3 +281,45 @@ async def system_resolver(host: str, port: int) -> Sequence[str]:
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(entry[4][0]) for entry in found]
+
+
+MAX_QUERY_CHARS = 500
+_VALUE = pattern(r"[A-Za-z0-9+/_=~.-]{20,}")
+_LABEL = pattern(r"[a-z0-9-]{25,}")
+_KNOWN = pattern(r"[0-9a-f]{7,64}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+"""Commit ids, checksums and UUIDs are ordinary in paths."""
+_WORD = pattern(r"[A-Za-z0-9+/=]+")
+_HUMP = pattern(r"[a-z][A-Z]")
+_RANDOM_CHARS = 20
+_RANDOM_BITS = 3.2
+_RANDOM_HUMPS = 5
+
+
+def suspicious_url(url: str) -> str:
+    """Why an address looks as if it carried data away; "" when it doesn't."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        return "it cannot be read"
+    if any(find_shapes(unquote(url))):
+        return "it holds something that looks like a key or token"
+    if len(parts.query) > MAX_QUERY_CHARS:
+        return f"its query is {len(parts.query)} characters long"
+    query = unquote_plus(f"{parts.query}#{parts.fragment}")
+    if any(_is_random(value) for value in _VALUE().findall(query)):
+        return "its query holds a long random text, as a secret would be"
+    path = unquote(parts.path)
+    if any(_is_random(value) for value in re.split(r"[/;,@]", path) if not _KNOWN().fullmatch(value)):
+        return "its path holds a long random text, as a secret would be"
+    if any(_is_random(label) for label in _LABEL().findall(host)):
+        return "its host name holds a long random text, as a secret would be"
+    return ""
+
+
+def _is_random(text: str) -> bool:
+    longest = max(_WORD().findall(text), key=len, default="")
+    if len(longest) < _RANDOM_CHARS or bits(longest) < _RANDOM_BITS:
+        return False
+    mixed = any(sign.isdigit() for sign in longest) and any(sign.isalpha() for sign in longest)
+    return mixed or len(_HUMP().findall(longest)) >= _RANDOM_HUMPS

@@ -8,15 +8,13 @@ import os
 
 import msgspec
 
-from buddy.agent.pattern import pattern
-from buddy.sessions.files import JournalFiles
-from buddy.sessions.folder import SESSION_ID
-from buddy.sessions.identity import Signer
-from buddy.sessions.line import LineError, decode, payload
-from buddy.sessions.load import JOURNAL, load, ownership, read_header
+from buddy.agent.lazy_regex import pattern
+from buddy.sessions.file_ops import JournalFiles
+from buddy.sessions.folder import SESSION_ID, Signer
+from buddy.sessions.line_codec import LineError, decode, last_line, payload
+from buddy.sessions.loading import JOURNAL, load, ownership, read_header
 from buddy.sessions.lock import is_locked
 from buddy.sessions.records import VERSION, Renamed, SessionHeader
-from buddy.sessions.scan import last_line
 
 TAIL_BYTES = 65_536
 _NAMING = pattern(rb'\{"crc":"[0-9a-f]{8}","n":\d+,"kind":"(task|renamed)","task":(\d+),[^\n]*')

@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from buddy.sessions.files import JournalFiles
+from buddy.sessions.file_ops import JournalFiles
 
 NAME = "lock"
 HELD = "lock.held"

@@ -20,8 +20,7 @@ from buddy.agent.messages import (
     Text,
     Thinking,
 )
-from buddy.sessions.records import PartGrowth, PartialGrown
-from buddy.sessions.redacted import redacted_reply
+from buddy.sessions.records import PartGrowth, PartialGrown, redacted_reply
 
 INTERVAL_S = 0.7
 """With the loop's own pause before it, `LINGER_S` and the sync behind it below the second that may be

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from buddy.safety.seal import Seal
-from buddy.sessions.line import encode
+from buddy.sessions.line_codec import encode
 from buddy.sessions.records import (
     Compacted,
     FocusSet,

@@ -1,16 +1,16 @@
-"""Journal records: one class for each kind of line. Kinds and shapes are defined here and nowhere
-else; fields added later need defaults, so that older journals stay readable."""
+"""Journal records: one class for each kind of line, and their redaction."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
 from buddy.agent.compaction import Compaction
 from buddy.agent.events import ApprovalRequested, ApprovalResolved, TokenUsage
-from buddy.agent.messages import AssistantPart, Message, ResultStatus, UserMessage
+from buddy.agent.messages import AssistantMessage, AssistantPart, Message, ResultStatus, UserMessage
 from buddy.agent.receipt import Receipt
+from buddy.safety.secrets.redact import redact, redact_message
 
 VERSION = 2
 """Of the journal's format. A journal with a higher one is opened read-only."""
@@ -212,3 +212,46 @@ KINDS: dict[str, Any] = {
     "receipt": Receipt,
 }
 """The kind of a line and what its data is."""
+
+
+Value = TypeVar("Value")
+
+
+def redacted_record(record: Record) -> Record:
+    """The record as it may be written. Messages of a history come cleaned; sealed and numeric ones stay."""
+    match record:
+        case ApprovalRequested() | TaskChanged() | Renamed() | JobChanged() | Receipt():
+            return _redacted(record)
+        case QueueChanged():
+            return QueueChanged(_messages(record.queued), _messages(record.steering), _redacted(record.notes))
+        case _:
+            return record
+
+
+def redacted_reply(reply: AssistantMessage) -> AssistantMessage:
+    """A reply that is still streaming, as it may be written."""
+    return cast(AssistantMessage, redact_message(reply))
+
+
+def _messages(texts: tuple[UserMessage, ...]) -> tuple[UserMessage, ...]:
+    return tuple(cast(UserMessage, redact_message(text)) for text in texts)
+
+
+def _redacted(value: Value) -> Value:
+    """The same value with every text in it cleaned."""
+    match value:
+        case str():
+            return cast(Value, redact(value))
+        case msgspec.Struct():
+            fields = {name: getattr(value, name) for name in value.__struct_fields__}
+            changed = {name: new for name, old in fields.items() if (new := _redacted(old)) is not old}
+            return msgspec.structs.replace(value, **changed) if changed else value
+        case tuple():
+            return cast(Value, tuple(_redacted(item) for item in cast("tuple[Any, ...]", value)))
+        case list():
+            return cast(Value, [_redacted(item) for item in cast("list[Any]", value)])
+        case dict():
+            items = cast("dict[str, Any]", value).items()
+            return cast(Value, {redact(key): _redacted(item) for key, item in items})
+        case _:
+            return value

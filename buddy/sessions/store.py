@@ -10,11 +10,13 @@ import os
 
 import msgspec
 
+from buddy.safety.seal import Seal
 from buddy.sessions import lock as locking
-from buddy.sessions.files import JournalFiles
+from buddy.sessions.file_ops import JournalFiles
 from buddy.sessions.folder import (
     FOLDER,
     FolderError,
+    Signer,
     check_real,
     check_session_folder,
     make_exports_folder,
@@ -22,14 +24,75 @@ from buddy.sessions.folder import (
     make_sessions_folder,
     new_session_id,
 )
-from buddy.sessions.fork import copy_records
-from buddy.sessions.identity import Signer
 from buddy.sessions.journal import EMPTY
+from buddy.sessions.line_codec import JournalLine, LineError, encode, payload, raw_data, scan
 from buddy.sessions.listing import Brief, SessionSummary, brief, is_blank, last_saved, newest_at, summary
-from buddy.sessions.load import JOURNAL, LoadedSession, load, ownership, read_header
-from buddy.sessions.opened import OpenSession, Watch, open_writer, release_quietly
-from buddy.sessions.records import VERSION, SessionHeader
+from buddy.sessions.loading import JOURNAL, LoadedSession, load, ownership, read_header
+from buddy.sessions.rebuild import records_of
+from buddy.sessions.records import VERSION, GrantChanged, Renamed, SessionHeader
 from buddy.sessions.replay import SessionState
+from buddy.sessions.session import OpenSession, Watch, open_writer, release_quietly
+
+
+def copy_records(
+    source: LoadedSession,
+    directory: str,
+    header: SessionHeader,
+    *,
+    signer: Signer,
+    source_seal: Seal | None,
+    name: str,
+    files: JournalFiles,
+) -> None:
+    """Write the journal of `directory`: `header` (which says where the copy ends, 0 for everything), then
+    the records of `source`, numbered and sealed anew, and the copy's own `name` ("" for none). From a session
+    that is foreign or without seals, grants and approvals are left behind. Raises `OSError`."""
+    seal = signer.session_seal(header.session_id, header.workspace)
+    lines = [encode(1, "session", 0, header.created_at, header, seal)]
+
+    def add(kind: str, task_id: int, at: float, data: object) -> None:
+        lines.append(encode(len(lines) + 1, kind, task_id, at, data, seal))
+
+    if source.rebuild:
+        trusted = not (source.foreign or source.older)
+        for kind, task_id, record in records_of(source.state):
+            if isinstance(record, GrantChanged):
+                record = signer.sealed(header.session_id, record)
+            if kind != "job" and (trusted or kind not in ("grant", "approval")):
+                add(kind, task_id, source.last_at, record)
+    else:
+        data = files.read_all(os.path.join(source.directory, JOURNAL))
+        for found in scan(data, seal=source_seal).lines:
+            line = found.line
+            if header.parent_number and line.number > header.parent_number:
+                break
+            copied = _copied(found, header, signer, source)
+            if copied is not None:
+                add(line.kind, line.task_id, line.at, copied)
+    if name:
+        add("renamed", 0, header.created_at, Renamed(name, source.state.title))
+    files.replace(os.path.join(directory, JOURNAL), b"".join(lines))
+
+
+def _copied(
+    found: JournalLine, header: SessionHeader, signer: Signer, source: LoadedSession
+) -> object | None:
+    """The record as it stands in the copy, None when it stays behind. A seal counts in one session only; a
+    job runs for one."""
+    line = found.line
+    trusted = not (source.foreign or source.older)
+    if line.kind in ("session", "job") or (line.kind in ("grant", "approval") and not trusted):
+        return None
+    if line.kind != "grant":
+        return raw_data(line)
+    try:
+        grant = payload(line, GrantChanged)
+    except LineError:
+        return None
+    if grant.grant is not None and not signer.granted(header.parent, grant):
+        return None
+    return signer.sealed(header.session_id, grant)
+
 
 TICK_S = 0.001
 

@@ -18,9 +18,10 @@ from buddy.agent.events import ApprovalRequested, ApprovalResolved, TokenUsage
 from buddy.agent.messages import AssistantMessage, Message, ResultStatus, UserMessage
 from buddy.agent.receipt import Receipt
 from buddy.safety.seal import Seal
-from buddy.sessions.files import JournalFiles
-from buddy.sessions.identity import Signer
+from buddy.sessions.file_ops import JournalFiles
+from buddy.sessions.folder import Signer
 from buddy.sessions.journal import LINGER_S, Journal, NotSavedError, SaveState
+from buddy.sessions.loading import AgentSessionSnapshot, snapshot_of, write_snapshot
 from buddy.sessions.partial import LINGER_S as PARTIAL_LINGER_S
 from buddy.sessions.partial import Clean, PartialWriter
 from buddy.sessions.records import (
@@ -40,10 +41,10 @@ from buddy.sessions.records import (
     TaskChanged,
     ToolBegun,
     ToolEnded,
+    redacted_record,
+    redacted_reply,
 )
-from buddy.sessions.redacted import redacted_record, redacted_reply
 from buddy.sessions.replay import Replay, SessionState
-from buddy.sessions.snapshot import AgentSessionSnapshot, snapshot_of, write_snapshot
 
 SNAPSHOT_MIN_BYTES = 1_000_000
 Saved = asyncio.Future[int]

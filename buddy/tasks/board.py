@@ -1,35 +1,165 @@
-"""The task board: owns every conversation of a session, its events and its approvals.
-
-An async context manager; leaving it cancels and awaits everything. Every operation works at every time, or
-raises `TaskError` with one sentence that says why it can't.
-"""
+"""The task board: owns every conversation of a session, its events, approvals, notes and spending."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
 import msgspec
+from msgspec.structs import replace
 
-from buddy.agent.budget import Budget
-from buddy.agent.events import AgentUiEvent, ApprovalRequested, ApprovalResolved
+from buddy.agent.budget import Budget, TokenMeter
+from buddy.agent.events import AgentUiEvent, ApprovalRequested, ApprovalResolved, TokenUsage
 from buddy.agent.history import reopened
 from buddy.agent.host import Outcome
 from buddy.agent.messages import AssistantMessage, Origin, Text, UserMessage, UserPart, unanswered
-from buddy.safety.rules import Rule
-from buddy.sessions.load import ResumedTask
-from buddy.tasks.delegation import Delegations
-from buddy.tasks.events import EventHub, EventReader
-from buddy.tasks.execution import Writes
-from buddy.tasks.inbox import Inbox
-from buddy.tasks.notes import Notes
-from buddy.tasks.parts import BoardParts
-from buddy.tasks.places import TaskWorkspaces
-from buddy.tasks.running import Running
-from buddy.tasks.spending import Spending
+from buddy.safety.policy.rules import Rule
+from buddy.sessions.journal import NotSavedError
+from buddy.sessions.loading import ResumedTask
+from buddy.sessions.records import BudgetSet, Note
+from buddy.sessions.writer import SessionWriter
+from buddy.tasks.approvals import Inbox
+from buddy.tasks.dependencies import BoardParts
+from buddy.tasks.event_hub import EventHub, EventReader
+from buddy.tasks.subagents import Delegations
 from buddy.tasks.task import Task, TaskError, restored, title_of
-from buddy.tasks.turns import TurnParts
+from buddy.tasks.tool_execution import Writes
+from buddy.tasks.turn_host import TurnParts
+from buddy.tasks.turn_runner import Running
+from buddy.tasks.workspaces import TaskWorkspaces
+
+
+class Spending:
+    """The one owner of the session's budget. `tasks`: those of the board, by number."""
+
+    def __init__(self, parts: BoardParts, tasks: Mapping[int, Task]) -> None:
+        self._parts = parts
+        self._tasks = tasks
+        self._session = parts.session_budget
+
+    def meter(self, model: str, usage: TokenUsage | None = None) -> TokenMeter:
+        """A counter for a task on this model, going on from what the task has used. Raises `ConfigError`."""
+        access = self._parts.model(model)
+        meter = TokenMeter(
+            window=access.window,
+            price=access.price,
+            budget=self._parts.task_budget,
+            spent=usage.total if usage else None,
+            cost_usd=usage.cost_usd if usage else 0,
+            session=self._session,
+            session_spent=self.spent,
+            day=self._parts.day,
+        )
+        if usage is not None:
+            meter.context_tokens = usage.context_tokens
+            is_used = usage.total.input_tokens or usage.total.output_tokens
+            if is_used:  # the price of another model changes nothing
+                meter.cost_known = usage.cost_known
+        return meter
+
+    def spent(self) -> tuple[float, int]:
+        """Dollars and tokens of the whole session."""
+        meters = [task.meter for task in self._tasks.values()]
+        tokens = sum(meter.total.input_tokens + meter.total.output_tokens for meter in meters)
+        return sum(meter.cost_usd for meter in meters), tokens
+
+    @property
+    def session_budget(self) -> Budget:
+        """The limits of the whole session."""
+        return self._session
+
+    def limit_task(self, task: Task, budget: Budget) -> None:
+        """Limit what one task may use from now on; 0 is no limit."""
+        task.meter.budget = budget
+        self._parts.memory.record_budget(BudgetSet(budget.max_cost_usd, budget.max_tokens), task.number)
+
+    def limit_session(self, budget: Budget) -> None:
+        """Limit what the whole session may use from now on; 0 is no limit."""
+        self._put_session(budget)
+        self._parts.memory.record_budget(BudgetSet(budget.max_cost_usd, budget.max_tokens), 0)
+
+    def restore(self) -> None:
+        """Take up the limits that the journal of a resumed session holds. Of two limits for the session, the
+        journal's and the one this run was started with, the smaller holds."""
+        state = self._parts.memory.state()
+        if state.budget is not None:
+            mine, kept = self._session, state.budget
+            self._put_session(
+                Budget(
+                    _smaller(mine.max_cost_usd, kept.max_cost_usd),
+                    int(_smaller(mine.max_tokens, kept.max_tokens)),
+                )
+            )
+        for record in state.tasks:
+            task = self._tasks.get(record.number)
+            if task is not None and record.budget is not None:
+                task.meter.budget = Budget(record.budget.max_cost_usd, record.budget.max_tokens)
+
+    def _put_session(self, budget: Budget) -> None:
+        self._session = budget
+        for task in self._tasks.values():
+            task.meter.session = budget
+
+
+def _smaller(one: float, other: float) -> float:
+    """The smaller of two limits, where 0 is none."""
+    return min(one, other) if one and other else one or other
+
+
+class Notes:
+    """The notes of a session; `focus` names the task whose line of the journal they go on."""
+
+    def __init__(self, memory: SessionWriter, focus: Callable[[], int]) -> None:
+        self._memory = memory
+        self._focus = focus
+
+    @property
+    def waiting(self) -> tuple[Note, ...]:
+        """Notes that go along with the next prompt in the foreground. A task's own answer is none there: it
+        waits for another task's prompt."""
+        front = self._focus()
+        return tuple(
+            note
+            for note in self._memory.notes
+            if not note.carried_by and (not note.answer_of or note.answer_of != front)
+        )
+
+    def offer(self, note: Note) -> None:
+        """Attach it to the next prompt; one with its id that still waits gives way. Raises `NotSavedError`
+        once the journal is closed."""
+        self._save((*(other for other in self._memory.notes if other.id != note.id), note))
+
+    def drop_last(self) -> None:
+        """Take the last one back that waits. Nothing happens where none does."""
+        for last in self.waiting[-1:]:
+            self._save(note for note in self._memory.notes if note.id != last.id)
+
+    def carried(self, prompt: UserMessage) -> UserMessage:
+        """The prompt with all that waits before its words. They leave the journal when it enters a history;
+        until then a crash leaves them waiting."""
+        notes = self.waiting
+        if not notes:
+            return prompt
+        ids = {note.id for note in notes}
+        self._save(
+            replace(note, carried_by=prompt.id) if note.id in ids else note for note in self._memory.notes
+        )
+        parts = (Text(f"[{note.heading}]\n{note.text}\n\n") for note in notes)
+        return replace(prompt, parts=(*parts, *prompt.parts))
+
+    def not_carried(self, message_id: str = "") -> None:
+        """The message ("": any) will not come, or has come: what it did not take into a history waits
+        again."""
+        notes = self._memory.notes
+        back = [note.id for note in notes if note.carried_by and message_id in ("", note.carried_by)]
+        if back:
+            with contextlib.suppress(NotSavedError):  # the writer was closed first: it has said what is lost
+                self._save(replace(note, carried_by="") if note.id in back else note for note in notes)
+
+    def _save(self, notes: Iterable[Note]) -> None:
+        self._memory.record_notes(self._focus(), tuple(notes))
 
 
 class TaskBoard:

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from buddy.agent.display import Command
 from buddy.agent.events import AgentUiEvent, ToolFinished, ToolStarted
-from buddy.agent.pattern import pattern
+from buddy.agent.lazy_regex import pattern
 from buddy.agent.receipt import (
     CallFacts,
     ChangedFile,
@@ -24,11 +24,10 @@ from buddy.agent.receipt import (
 )
 from buddy.agent.tool import ToolError
 from buddy.safety.sanitise import one_line
-from buddy.tasks.windows import TEST_TOOLS
-from buddy.workspace.suite_results import ResultReader
-from buddy.workspace.undo import UndoLog
-from buddy.workspace.undo_entries import UndoEntry
-from buddy.workspace.versions import NOTHING
+from buddy.tasks.test_windows import TEST_TOOLS
+from buddy.workspace.test_runners import ResultReader
+from buddy.workspace.undo.entries import NOTHING, UndoEntry
+from buddy.workspace.undo.log import UndoLog
 
 MAX_COMMAND_CHARS = 60
 MAX_COUNTED_CHARS = 2_000_000
@@ -223,7 +222,9 @@ class TurnFacts:
         return ChangedFile(self._shown(real), change, added, removed, means)
 
     def _counts(self, before: str, after: str) -> tuple[int | None, int | None]:
-        from buddy.workspace.linediff import line_changes  # here: it loads difflib, which no start needs
+        from buddy.workspace.files.line_diff import (
+            line_changes,  # here: it loads difflib, which no start needs
+        )
 
         assert self._log is not None
         with suppress(ToolError, UnicodeDecodeError, OSError):

@@ -9,14 +9,18 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from buddy.agent.tool import Tool
-from buddy.safety.blocked_calls import OpeningRequest
-from buddy.safety.openings import Openings, opening_rules
-from buddy.safety.outside_writes import NO_WRITES, OutsideWrites, outside_writes
 from buddy.safety.paths import Boundary
-from buddy.safety.policy import Facts, Verdict
-from buddy.safety.policy_table import Mode
-from buddy.workspace.jobs import Jobs
-from buddy.workspace.processes import ChildProcesses, ConfinedProcesses
+from buddy.safety.policy.decide import Facts, Mode, Verdict
+from buddy.safety.sandbox_openings import (
+    NO_WRITES,
+    OpeningRequest,
+    Openings,
+    OutsideWrites,
+    opening_rules,
+    outside_writes,
+)
+from buddy.workspace.processes.jobs import Jobs
+from buddy.workspace.processes.pool import ChildProcesses, ConfinedProcesses
 from buddy.workspace.sandbox.profile import Confinement, Opened
 from buddy.workspace.sandbox.status import SandboxStatus
 

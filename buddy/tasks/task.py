@@ -19,9 +19,9 @@ from buddy.agent.messages import (
     text_of,
 )
 from buddy.agent.receipt import Receipt
-from buddy.sessions.load import ResumedTask
+from buddy.sessions.loading import ResumedTask
 from buddy.sessions.records import TaskChanged
-from buddy.tasks.parts import Workspace
+from buddy.tasks.dependencies import Workspace
 
 TaskState = Literal["idle", "running", "waiting", "paused", "finished", "failed", "cancelled"]
 TITLE_CHARS = 60

@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Meta
 
 from buddy.agent.display import Plain
+from buddy.agent.formatting import whole_number
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, no_access, tool
-from buddy.agent.typed_number import whole_number
 
 MAX_OPTIONS = 8
 

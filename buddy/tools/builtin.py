@@ -1,26 +1,29 @@
-"""The one list of built-in tools."""
+"""The one list of built-in tools, and the selection a model is offered."""
 
 from __future__ import annotations
 
-from buddy.agent.tool import Tool
+import re
+from collections.abc import Collection
+
+from buddy.agent.lazy_regex import pattern
+from buddy.agent.tool import Tool, ToolRegistry
 from buddy.tools.ask_user import ask_user
 from buddy.tools.definitions import find_definition
 from buddy.tools.delegate import delegate
-from buddy.tools.edit import edit_file
-from buddy.tools.file_moves import copy_file, delete_file, move_file
-from buddy.tools.find import find_files
+from buddy.tools.files.edit import edit_file
+from buddy.tools.files.listing import find_files, list_files
+from buddy.tools.files.move import copy_file, delete_file, move_file
+from buddy.tools.files.patch import apply_patch
+from buddy.tools.files.read import read_file
+from buddy.tools.files.write import write_file
 from buddy.tools.git import git_branch, git_diff, git_log, git_show, git_status
-from buddy.tools.git_changes import git_add, git_checkout, git_commit, git_pull, git_push, git_stash
+from buddy.tools.git_write import git_add, git_checkout, git_commit, git_pull, git_push, git_stash
+from buddy.tools.grep import grep
 from buddy.tools.jobs import capture_pane, list_jobs, read_job, send_keys, stop_job, write_job
-from buddy.tools.listing import list_files
-from buddy.tools.patch import apply_patch
-from buddy.tools.plan import time, todo
-from buddy.tools.read import read_file
 from buddy.tools.run_tests import run_tests
-from buddy.tools.search import grep
 from buddy.tools.shell import run_shell
+from buddy.tools.todo import time, todo
 from buddy.tools.web import web_fetch, web_search
-from buddy.tools.write import write_file
 
 BUILTIN_TOOLS: tuple[Tool, ...] = (
     read_file,
@@ -60,3 +63,34 @@ BUILTIN_TOOLS: tuple[Tool, ...] = (
     todo,
     time,
 )
+
+
+PATCHERS = pattern(r"(?:^|/)(?:gpt-5|gpt-6|codex|o3|o4)|codex", re.IGNORECASE)
+"""Models trained on the patch format; the others edit by quoting."""
+
+
+def prefers_patches(model: str) -> bool:
+    """Tell whether a model, by the name that is sent or litellm's, was trained on `apply_patch`."""
+    return PATCHERS().search(model) is not None
+
+
+def is_offered(tool: Tool, model: str, only: Collection[str] | None, never: Collection[str]) -> bool:
+    """Tell whether a model gets this tool. `only`: the names chosen for a subagent, None for all."""
+    other = "edit_file" if prefers_patches(model) else "apply_patch"
+    if tool.name == other or tool.name in never:
+        return False
+    return only is None or tool.name in only or any(alias in only for alias in tool.aliases)
+
+
+def offered(
+    tools: ToolRegistry, model: str, only: Collection[str] | None = None, never: Collection[str] = ()
+) -> ToolRegistry:
+    """The tools of a task on this model. Where one of the two ways to edit is switched off, the other is
+    offered to every model."""
+    both = tools.get("edit_file") is not None and tools.get("apply_patch") is not None
+    return ToolRegistry(
+        tool
+        for tool in tools.list_all()
+        if is_offered(tool, model, only, never)
+        or (not both and tool.name in ("edit_file", "apply_patch") and (only is None or tool.name in only))
+    )

@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from buddy.agent.schedule import conflict
 from buddy.agent.tool import Access, ToolResult
+from buddy.agent.tool_calls import conflict
 
 MAX_ENTRIES = 256
 MAX_CHARS = 8_000_000

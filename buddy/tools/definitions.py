@@ -12,18 +12,18 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from buddy.agent.counting import counted
 from buddy.agent.display import FileList
-from buddy.agent.pattern import pattern
+from buddy.agent.formatting import counted
+from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.sanitise import visible
-from buddy.tools.search import SearchPlace, checked_pattern, place_of, search_run
-from buddy.workspace.definition_patterns import BY_EXTENSION, defines, extension_of
-from buddy.workspace.file_bytes import MAX_FILE_BYTES, regular_bytes
-from buddy.workspace.launch import trusted_program
-from buddy.workspace.processes import CommandRequest
-from buddy.workspace.search_extract import Found
-from buddy.workspace.search_run import SearchLimits, SearchRun, find, stoppable
+from buddy.tools.grep import SearchPlace, checked_pattern, place_of, search_run
+from buddy.workspace.files.bulk_read import MAX_FILE_BYTES, regular_bytes
+from buddy.workspace.processes.launch import trusted_program
+from buddy.workspace.processes.pool import CommandRequest
+from buddy.workspace.search.matcher import Found
+from buddy.workspace.search.runner import SearchLimits, SearchRun, find, stoppable
+from buddy.workspace.symbols import BY_EXTENSION, defines, extension_of
 
 MAX_LINES = 20_000
 MAX_SHOWN = 50
@@ -98,7 +98,7 @@ def _by_trees(
     place: SearchPlace, files: list[str], name: str, stopped: Callable[[], bool]
 ) -> tuple[list[Definition], frozenset[str]]:
     """Find definitions with tree-sitter; also return the files it could parse."""
-    trees = importlib.import_module("buddy.workspace.definition_trees").Trees()  # late: 20 ms, seldom needed
+    trees = importlib.import_module("buddy.workspace.symbol_trees").Trees()  # late: 20 ms, seldom needed
     definitions: list[Definition] = []
     told: set[str] = set()
     room = MAX_PARSED_BYTES

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from buddy.agent.counting import counted
 from buddy.agent.display import Plain
+from buddy.agent.formatting import counted
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, no_access, tool
 
 MAX_REPORT_CHARS = 30_000

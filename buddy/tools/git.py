@@ -7,19 +7,18 @@ from typing import Any
 
 import msgspec
 
-from buddy.agent.counting import counted
 from buddy.agent.display import Diff, Plain
-from buddy.agent.pattern import pattern
+from buddy.agent.formatting import counted
+from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
-from buddy.safety.git_control import led_outside
-from buddy.safety.git_files import repository_around
+from buddy.safety.git_repository import led_outside, repository_around
 from buddy.safety.paths import Boundary, locate
-from buddy.tools.near_names import missing
-from buddy.workspace.approved import confinement_of
-from buddy.workspace.files import status_of
-from buddy.workspace.git import GitRun, Repository, RepositoryTrust, find_repository, run_git
-from buddy.workspace.git_diff import parse_diff
-from buddy.workspace.processes import ChildProcesses, FinishedCommand
+from buddy.tools.files.rejections import missing
+from buddy.workspace.files.approved_versions import confinement_of
+from buddy.workspace.files.store import status_of
+from buddy.workspace.git.diff import parse_diff
+from buddy.workspace.git.run import GitRun, Repository, RepositoryTrust, find_repository, run_git
+from buddy.workspace.processes.pool import ChildProcesses, FinishedCommand
 
 MAX_REF_CHARS = 250
 PLAIN_REF = pattern(r"HEAD(?:[~^][0-9]*)*")

@@ -12,8 +12,8 @@ from buddy.agent.tool import ToolContext, ToolError
 from buddy.safety.paths import Boundary, locate
 from buddy.safety.sanitise import one_line
 from buddy.tools.git import path_arguments, succeeded
-from buddy.workspace.git import GitRun, run_git
-from buddy.workspace.git_staging import (
+from buddy.workspace.git.run import GitRun, run_git
+from buddy.workspace.git.staging import (
     changed_names,
     committed_paths,
     index_of,
@@ -21,8 +21,8 @@ from buddy.workspace.git_staging import (
     put_entries,
     staged_changes,
 )
-from buddy.workspace.staging_record import IndexEntry, StagedFile, StagingRecord
-from buddy.workspace.undo import UndoLog
+from buddy.workspace.git.staging_record import IndexEntry, StagedFile, StagingRecord
+from buddy.workspace.undo.log import UndoLog
 
 MOST_NAMES = 20
 

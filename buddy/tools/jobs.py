@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from buddy.agent.counting import counted
 from buddy.agent.display import Command, Plain
+from buddy.agent.formatting import counted
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, any_access, no_access, tool
 from buddy.tools.shell import ending_note, serves_inside, shown
-from buddy.workspace.jobs import Job, Jobs, JobStatus
-from buddy.workspace.output import from_character, whole_characters
-from buddy.workspace.terminal_job import JobTerminal
+from buddy.workspace.processes.jobs import Job, Jobs, JobStatus
+from buddy.workspace.processes.output import from_character, whole_characters
+from buddy.workspace.processes.terminal import JobTerminal
 
 READ_BYTES = 50_000
 LONGEST_WAIT_S = 60.0

@@ -12,12 +12,11 @@ from buddy.agent.display import Command
 from buddy.agent.tool import Access, Survey, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, locate
 from buddy.tools.shell import ending_note, runs_in, shown
-from buddy.workspace.approved import confinement_of
-from buddy.workspace.limits import NO_LIMITS, ProcessLimits
-from buddy.workspace.processes import ChildProcesses, CommandRequest, FinishedCommand
-from buddy.workspace.progress import ProgressFeed
-from buddy.workspace.suite_results import ResultReader, SuiteCounts
-from buddy.workspace.suites import ENVIRONMENT, Suite, SuiteName, find_suite
+from buddy.workspace.files.approved_versions import confinement_of
+from buddy.workspace.processes.limits import NO_LIMITS, ProcessLimits
+from buddy.workspace.processes.output import ProgressFeed
+from buddy.workspace.processes.pool import ChildProcesses, CommandRequest, FinishedCommand
+from buddy.workspace.test_runners import ENVIRONMENT, ResultReader, Suite, SuiteCounts, SuiteName, find_suite
 
 LONGEST_S = 3600.0
 NAMED_FAILURES = 30

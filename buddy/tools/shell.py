@@ -9,19 +9,19 @@ from typing import Any
 
 import msgspec
 
-from buddy.agent.counting import counted
 from buddy.agent.display import Command
-from buddy.agent.pattern import pattern
+from buddy.agent.formatting import counted
+from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, any_access, tool
 from buddy.safety.paths import Boundary, locate
 from buddy.safety.sanitise import visible
-from buddy.workspace.approved import Approved, confinement_of
-from buddy.workspace.child import Child, Exit
-from buddy.workspace.jobs import Job, Jobs
-from buddy.workspace.launch import TerminalSize, shell_argv
-from buddy.workspace.limits import NO_LIMITS, ProcessLimits, reached
-from buddy.workspace.processes import ChildProcesses, CommandRequest
-from buddy.workspace.progress import ProgressFeed
+from buddy.workspace.files.approved_versions import Approved, confinement_of
+from buddy.workspace.processes.child import Child, Exit
+from buddy.workspace.processes.jobs import Job, Jobs
+from buddy.workspace.processes.launch import TerminalSize, shell_argv
+from buddy.workspace.processes.limits import NO_LIMITS, ProcessLimits, reached
+from buddy.workspace.processes.output import ProgressFeed
+from buddy.workspace.processes.pool import ChildProcesses, CommandRequest
 
 DURATION = pattern(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|sec|m|min|h)?\s*", re.IGNORECASE)
 UNITS = {"ms": 0.001, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "": 1}

@@ -1,25 +1,28 @@
-"""Tools that look at the web: one page, or a search.
-
-What comes back was written by somebody unknown: it is cleaned, and wrapped in a delimiter nobody can close.
-"""
+"""Tools that look at the web: one page, or a search, with the backends for searches."""
 
 from __future__ import annotations
 
 import asyncio
+import importlib
+import importlib.util
+import os
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Annotated, Any, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Protocol, cast
+from urllib.parse import quote
 
 import msgspec
 
-from buddy.agent.counting import counted
 from buddy.agent.display import Plain
+from buddy.agent.formatting import counted
+from buddy.agent.provider import ProviderError
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, no_access, tool
-from buddy.safety.sanitise import clean, one_line, visible
-from buddy.safety.suspicious import suspicious_url
-from buddy.safety.untrusted import new_id, untrusted
-from buddy.safety.url_guard import Refused, judge_url
-from buddy.workspace.fetch import Fetcher, Moved, Page, is_text_type
+from buddy.llm.direct.lane import Answer
+from buddy.llm.http.client import EngineClient
+from buddy.llm.http.proxy import proxy_for
+from buddy.safety.sanitise import clean, new_id, one_line, untrusted, visible
+from buddy.safety.url_guard import Refused, judge_url, suspicious_url
+from buddy.workspace.web import Fetcher, Moved, Page, is_text_type
 
 MAX_SHOWN_CHARS = 40_000
 CACHE_SECONDS = 15 * 60.0
@@ -184,3 +187,132 @@ async def web_search(
         untrusted(text, f"a web search for {query!r}", new_id()),
         Plain(f"{len(lines)} result{'s' if len(lines) != 1 else ''}", text),
     )
+
+
+SEARCH_SECONDS = 20.0
+MAX_ANSWER_BYTES = 2_000_000
+_TITLES = ("title", "name")
+_ADDRESSES = ("url", "href", "link")
+_SUMMARIES = ("content", "body", "snippet", "description", "summary", "text")
+
+
+class NoSearch:
+    """Nobody answers; says what to do."""
+
+    async def search(self, query: str, limit: int) -> list[WebResult]:
+        """Raises `ToolError`."""
+        raise ToolError(
+            f"there is no web search here, so {one_line(query)!r} was not looked up. "
+            "The user can install the ddgs package (pip install ddgs) or set web_search_url "
+            "under [tools] in the user's buddy.toml. An address that is known can be read with web_fetch."
+        )
+
+
+class DdgsSearch:
+    """The optional ddgs package."""
+
+    def __init__(self, package: str = "ddgs", *, seconds: float = SEARCH_SECONDS) -> None:
+        self._package = package
+        self._seconds = seconds
+
+    async def search(self, query: str, limit: int) -> list[WebResult]:
+        """Search in a thread: the package blocks. Raises `ToolError`."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                rows = await asyncio.to_thread(self._blocking, query, limit)
+        except TimeoutError as error:
+            raise ToolError(f"the search did not answer within {self._seconds:g} seconds") from error
+        return list(hits_in(rows))[:limit]
+
+    def _blocking(self, query: str, limit: int) -> Any:
+        module: Any = importlib.import_module(self._package)
+        try:
+            return module.DDGS(timeout=10).text(query, max_results=limit)
+        except Exception as error:  # an extension: the package's errors share no documented base
+            raise ToolError(f"the search failed: {one_line(str(error), 300)}") from error
+
+
+class EndpointSearch:
+    """An address of the person's own that answers in JSON: `{query}` in it is replaced (SearXNG, Brave and
+    the like). `headers` may hold a key."""
+
+    def __init__(self, address: str, headers: Mapping[str, str], *, seconds: float = SEARCH_SECONDS) -> None:
+        self._address = address
+        self._headers = headers
+        self._seconds = seconds
+
+    async def search(self, query: str, limit: int) -> list[WebResult]:
+        """Ask the endpoint. Raises `ToolError`."""
+        url = self._address.replace("{query}", quote(query, safe=""))
+        try:
+            async with asyncio.timeout(self._seconds):
+                body = await _get(url, self._headers)
+        except TimeoutError as error:
+            raise ToolError(f"the search did not answer within {self._seconds:g} seconds") from error
+        try:
+            rows = msgspec.json.decode(body)
+        except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested without end
+            raise ToolError(f"the search answered with something that is not JSON: {error}") from error
+        return list(hits_in(rows))[:limit]
+
+
+async def _get(url: str, headers: Mapping[str, str]) -> bytes:
+    """The body of an answer, which may come through a proxy. Redirects are not followed: the headers may hold
+    a key."""
+    client = EngineClient(SEARCH_SECONDS, proxy=proxy_for(url, os.environ))
+    try:
+        answer = await client.get(url, {"accept": "application/json", **headers})
+        try:
+            return await _bounded(answer)
+        finally:
+            await answer.aclose()
+    except ProviderError as error:
+        reason = str(error.__cause__ or "its address is none: expected http:// or https://host")
+        raise ToolError(f"the search cannot be reached: {one_line(reason, 300)}") from error
+    finally:
+        await client.aclose()
+
+
+async def _bounded(answer: Answer) -> bytes:
+    if answer.status != 200:
+        raise ToolError(f"the search answered with HTTP status {answer.status}")
+    body = bytearray()
+    async for chunk in answer.body():
+        body += chunk
+        if len(body) > MAX_ANSWER_BYTES:
+            raise ToolError(f"the search answered with more than {MAX_ANSWER_BYTES:,} bytes")
+    return bytes(body)
+
+
+def configured_search(address: str, headers: Mapping[str, str]) -> WebSearch:
+    """The search of this installation: the configured address, else ddgs, else none. `address` may go without
+    `{query}`: it is added as `?q=…&format=json`, as SearXNG wants it."""
+    if address:
+        return EndpointSearch(
+            address if "{query}" in address else f"{address}?q={{query}}&format=json", headers
+        )
+    return DdgsSearch() if importlib.util.find_spec("ddgs") else NoSearch()
+
+
+def hits_in(answer: Any) -> Iterator[WebResult]:
+    """Results in the shapes search services give them: a list, or one inside an object."""
+    for row in _rows(answer):
+        hit = WebResult(_first(row, _TITLES), _first(row, _ADDRESSES), _first(row, _SUMMARIES))
+        if hit.url:
+            yield hit
+
+
+def _rows(answer: Any) -> list[dict[str, Any]]:
+    if isinstance(answer, list):
+        return [cast(dict[str, Any], row) for row in cast(list[Any], answer) if isinstance(row, dict)]
+    if isinstance(answer, dict):
+        node = cast(dict[str, Any], answer)
+        for key in ("results", "web", "data", "items", "organic", "organic_results"):
+            rows = _rows(node.get(key))
+            if rows:
+                return rows
+    return []
+
+
+def _first(row: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    return next((value for name in names if isinstance(value := row.get(name), str) and value), "")

@@ -10,16 +10,16 @@ from typing import Literal
 
 import msgspec
 
-from buddy.agent.counting import counted
 from buddy.agent.display import Diff, FileDiff
+from buddy.agent.formatting import counted
 from buddy.agent.tool import ToolContext, ToolError
 from buddy.safety.paths import Boundary, Located, locate
 from buddy.safety.sanitise import visible
-from buddy.tools.changing import ChangePlan, FileChange, Loader, change, difference, load_file
-from buddy.workspace.files import LoadedFile
-from buddy.workspace.merge import Conflict, merge_bytes
-from buddy.workspace.undo import UndoLog
-from buddy.workspace.worktree_states import FileChanged, WorktreeChanges
+from buddy.tools.files.change import ChangePlan, FileChange, Loader, change_files, difference, load_file
+from buddy.workspace.files.line_diff import Conflict, merge_bytes
+from buddy.workspace.files.store import LoadedFile
+from buddy.workspace.undo.log import UndoLog
+from buddy.workspace.worktrees.changes import FileChanged, WorktreeChanges
 
 MAX_NAMED = 20
 _PROTECTED = "look at it, then /worktree merge N protected brings such files too"
@@ -38,7 +38,7 @@ async def bring(ctx: ToolContext, changes: WorktreeChanges, *, protected: bool =
     def plan(_ctx: ToolContext, targets: Sequence[Located], load: Loader) -> ChangePlan:
         return _plan(changes.files, targets, load, protected=protected)
 
-    _text, diff = await change(ctx, "worktree merge", paths, plan)
+    _text, diff = await change_files(ctx, "worktree merge", paths, plan)
     return diff
 
 

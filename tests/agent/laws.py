@@ -23,8 +23,7 @@ from buddy.agent.events import (
 from buddy.agent.host import Agent, Allowed, Decision, TurnHost
 from buddy.agent.messages import Message, Text, UserMessage, text_of, thinking_of
 from buddy.agent.provider import CallPiece, Finished, ModelDelta, ModelRequest, ProviderError, TextPiece
-from buddy.agent.registry import ToolRegistry
-from buddy.agent.tool import Tool, ToolContext, ToolResult
+from buddy.agent.tool import Tool, ToolContext, ToolRegistry, ToolResult
 from tests.legal_history import is_legal
 
 Step = ModelDelta | ProviderError | Callable[[], object]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buddy.agent.alike import alike_at_end, alike_at_start
+from buddy.workspace.files.line_diff import alike_at_end, alike_at_start
 
 
 def counted(one: str, other: str) -> int:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from buddy.agent.cleanup import on_failure
+from buddy.agent.cancel import on_failure
 
 
 def test_a_body_that_comes_to_its_end_keeps_what_it_made() -> None:

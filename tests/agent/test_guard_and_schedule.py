@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buddy.agent.loop_guard import LoopGuard
 from buddy.agent.messages import Call
-from buddy.agent.schedule import MAX_TOGETHER, conflict, groups
 from buddy.agent.tool import Access
+from buddy.agent.tool_calls import MAX_TOGETHER, conflict, groups
+from buddy.agent.turn import LoopGuard
 
 READ, WRITE, ANYTHING = Access(reads=("a",)), Access(writes=("a",)), Access(anything=True)
 

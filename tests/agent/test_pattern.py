@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from buddy.agent.pattern import pattern
+from buddy.agent.lazy_regex import pattern
 
 
 def test_a_pattern_is_compiled_once_with_its_flags() -> None:

@@ -32,7 +32,7 @@ from buddy.agent.provider import (
     ThinkingPiece,
     UsagePiece,
 )
-from buddy.agent.reply import ReplyAssembler
+from buddy.agent.reply_assembler import ReplyAssembler
 
 USAGE = Usage(10, 5, 2, 0, 1, estimated=False)
 CALLS = Finished("calls")

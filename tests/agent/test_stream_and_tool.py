@@ -11,17 +11,16 @@ import pytest
 
 from buddy.agent.events import AgentUiEvent, ReplyFinished, SteeringAccepted, TextDelta, TurnFinished
 from buddy.agent.host import Agent, Allowed, Denied
-from buddy.agent.messages import CANCELLED_TEXT, Call, Text, ToolMessage, UserMessage, text_of
-from buddy.agent.provider import Finished, ModelDelta, ModelRequest, ProviderError, TextPiece
-from buddy.agent.registry import ToolRegistry
-from buddy.agent.stream import (
+from buddy.agent.library import (
     Conversation,
     Ids,
     create_agent_stream,
     start,
     stream_assistant_response,
 )
-from buddy.agent.tool import Access, Tool, ToolContext, ToolError, call_title, tool
+from buddy.agent.messages import CANCELLED_TEXT, Call, Text, ToolMessage, UserMessage, text_of
+from buddy.agent.provider import Finished, ModelDelta, ModelRequest, ProviderError, TextPiece
+from buddy.agent.tool import Access, Tool, ToolContext, ToolError, ToolRegistry, call_title, tool
 from tests.agent.laws import Bench, ScriptedLane, calls, check_laws, says
 from tests.legal_history import is_legal
 

@@ -12,10 +12,9 @@ import pytest
 from pydantic import BaseModel, Field
 
 from buddy.agent.host import Agent, Allowed, Denied
-from buddy.agent.registry import ToolRegistry
+from buddy.agent.library import Conversation
 from buddy.agent.schema import ArgumentsError
-from buddy.agent.stream import Conversation
-from buddy.agent.tool import Tool, ToolContext, ToolError, tool
+from buddy.agent.tool import Tool, ToolContext, ToolError, ToolRegistry, tool
 from tests.agent.laws import ScriptedLane, calls, says
 
 

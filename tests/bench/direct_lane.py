@@ -22,11 +22,11 @@ started = time.perf_counter()
 import asyncio
 from buddy.agent.messages import Text, UserMessage
 from buddy.agent.provider import ModelRequest
-from buddy.agent.reply import ReplyAssembler
-from buddy.llm.direct import Endpoint
-from buddy.llm.http_client import client_for
-from buddy.llm.openai_chat import OpenAIChat
-from buddy.llm.watchdog import WatchedProvider, WatchLimits
+from buddy.agent.reply_assembler import ReplyAssembler
+from buddy.llm.direct.lane import Endpoint
+from buddy.llm.http.client import client_for
+from buddy.llm.direct.openai import OpenAIChat
+from buddy.llm.stall_watchdog import WatchedProvider, WatchLimits
 
 async def main():
     lane = OpenAIChat(Endpoint(sys.argv[1], lambda: "sk-x"), lambda it: client_for(it, {}))
@@ -86,9 +86,9 @@ def turns() -> None:
     """The body of a request whose history grew by one tool turn."""
     from buddy.agent.messages import NO_USAGE, AssistantMessage, Call, Message, Text, ToolMessage, UserMessage
     from buddy.agent.provider import ModelRequest, ToolDefinition
+    from buddy.llm.direct.anthropic_request import AnthropicWire
+    from buddy.llm.direct.openai_request import ChatWire
     from buddy.llm.quirks import AnthropicQuirks, ChatQuirks
-    from buddy.llm.wire_anthropic import AnthropicWire
-    from buddy.llm.wire_chat import ChatWire
 
     tools = tuple(ToolDefinition(f"tool_{n}", "text " * 50, {"type": "object"}) for n in range(30))
     for name, wire in (
@@ -110,7 +110,8 @@ def turns() -> None:
 
 def imports() -> None:
     """What stands between process start and the first request."""
-    code = "import buddy.llm.openai_chat, buddy.llm.http_client, buddy.llm.watchdog, buddy.llm.governor"
+    lane = "buddy.llm.direct.openai, buddy.llm.http.client"
+    code = f"import {lane}, buddy.llm.stall_watchdog, buddy.llm.rate_limiter"
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )

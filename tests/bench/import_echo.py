@@ -32,7 +32,7 @@ P95_MS = 25.0
 KEYS = [chr(code) for code in (*range(0x410, 0x450), *range(0x48A, 0x500))]
 CHILD = """
 import os, sys, time
-from buddy.llm.litellm_import import LitellmLibrary
+from buddy.llm.litellm_lane.loader import LitellmLibrary
 
 def timed(self, _import=LitellmLibrary._import):
     with open(os.environ["BENCH_OUT"], "a") as file:

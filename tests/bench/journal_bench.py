@@ -23,7 +23,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from buddy.sessions.snapshot import NAME as SNAPSHOT
+from buddy.sessions.loading import NAME as SNAPSHOT
 from tests.faults.test_store_faults import mutated
 from tests.sessions.desk import call, replied, result, said, store_in
 

@@ -20,9 +20,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from buddy.sessions.files import JournalFiles
+from buddy.sessions.file_ops import JournalFiles
+from buddy.sessions.line_codec import scan
 from buddy.sessions.records import TaskChanged
-from buddy.sessions.scan import scan
 from tests.faults.scripted_desk import Acked, check, forked, killed_at
 from tests.sessions.desk import said, store_in
 

@@ -14,11 +14,11 @@ from typing import Any
 
 from buddy.agent.messages import calls_of, text_of, thinking_of
 from buddy.agent.provider import Finished, ProviderError
-from buddy.agent.reply import ReplyAssembler
-from buddy.llm.anthropic_decoder import AnthropicDecoder
-from buddy.llm.chat_decoder import ChatDecoder
+from buddy.agent.reply_assembler import ReplyAssembler
+from buddy.llm.direct.anthropic_decoder import AnthropicDecoder
+from buddy.llm.direct.openai_decoder import ChatDecoder
+from buddy.llm.direct.response_reader import Pieces, ReplyReader
 from buddy.llm.errors import classify as classify_error
-from buddy.llm.reply_reader import Pieces, ReplyReader
 
 FINISH = {
     "stop": "stop",

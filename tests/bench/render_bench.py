@@ -41,9 +41,9 @@ def child(mode: str, tasks: int) -> None:
     from buddy.agent.messages import Text, UserMessage
     from buddy.repl.app import AppSettings
     from buddy.repl.intents import Cancel, Intent, Prompt
+    from buddy.repl.render.style import choose_look
     from buddy.repl.start import open_repl
-    from buddy.repl.style import choose_look
-    from buddy.repl.view_state import DeskFacts
+    from buddy.repl.view.state import DeskFacts
 
     facts = DeskFacts(1, "ask", "openai/gpt-5.2", SandboxStatus(3), (), {1: "bench"})
     begin = asyncio.Event()

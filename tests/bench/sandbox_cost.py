@@ -15,8 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from buddy.workspace.launch import shell_argv
-from buddy.workspace.processes import CommandRequest
+from buddy.workspace.processes.launch import shell_argv
+from buddy.workspace.processes.pool import CommandRequest
 from tests.command_desk import processes_with
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM

@@ -20,10 +20,10 @@ from pathlib import Path
 import msgspec
 
 from buddy.safety.paths import Boundary
-from buddy.workspace.environment import ChildEnvironment
-from buddy.workspace.launch import shell_argv
-from buddy.workspace.output import OutputBounds
-from buddy.workspace.processes import ChildProcesses, CommandRequest, ProcessSettings
+from buddy.workspace.processes.environment import ChildEnvironment
+from buddy.workspace.processes.launch import shell_argv
+from buddy.workspace.processes.output import OutputBounds
+from buddy.workspace.processes.pool import ChildProcesses, CommandRequest, ProcessSettings
 from buddy.workspace.sandbox.probe import Probed
 from buddy.workspace.sandbox.profile import Confinement, SandboxRules
 from buddy.workspace.sandbox.sandbox import Sandbox

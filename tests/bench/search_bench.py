@@ -20,14 +20,13 @@ from typing import Any
 
 from buddy.agent.tool import Tool, ToolContext
 from buddy.safety.paths import Boundary
-from buddy.tools.find import find_files
-from buddy.tools.listing import list_files
-from buddy.tools.search import grep
-from buddy.workspace.approved import Approved
-from buddy.workspace.environment import ChildEnvironment
-from buddy.workspace.file_index import Paths, best
-from buddy.workspace.processes import ChildProcesses, ProcessSettings
-from buddy.workspace.search_run import SearchSettings
+from buddy.tools.files.listing import find_files, list_files
+from buddy.tools.grep import grep
+from buddy.workspace.files.approved_versions import Approved
+from buddy.workspace.files.name_index import Paths, best
+from buddy.workspace.processes.environment import ChildEnvironment
+from buddy.workspace.processes.pool import ChildProcesses, ProcessSettings
+from buddy.workspace.search.runner import SearchSettings
 
 WORDS = (
     "alpha",

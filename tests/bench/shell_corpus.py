@@ -25,9 +25,12 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from buddy.safety.shell import archives, files, git_options, machine, packages, search, sed, system, text
 from buddy.safety.shell.hardened import READ_ONLY_ENVIRONMENT
-from buddy.safety.shell.options import OptionTable, known_options
+from buddy.safety.shell.programs import files, git_options, packages, search, system, text
+from buddy.safety.shell.programs import files as archives
+from buddy.safety.shell.programs import sed_awk as sed
+from buddy.safety.shell.programs import system as machine
+from buddy.safety.shell.programs.options import OptionTable, known_options
 from tests.safety.test_shell_lists import DANGEROUS, EVERYDAY
 from tests.shell_desk import ShellDesk, lines_of, make_desk
 

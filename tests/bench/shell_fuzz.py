@@ -19,12 +19,11 @@ import time
 from pathlib import Path
 
 from buddy.safety.paths import Boundary
-from buddy.safety.shell.expand import expand
-from buddy.safety.shell.grammar import Grammar
+from buddy.safety.shell.context import CommandPlace, RefusedError
+from buddy.safety.shell.expansion import expand
 from buddy.safety.shell.lexer import read_line
-from buddy.safety.shell.place import CommandPlace, RefusedError
-from buddy.safety.shell.verdict import UNRESOLVED
-from buddy.safety.shell.words import Redirect, UnclearError
+from buddy.safety.shell.result import UNRESOLVED, Redirect, UnclearError
+from buddy.safety.shell.tree_sitter import Grammar
 
 FRAGMENTS = (
     'a b cc -x --y=1 \'q r\' "d e" \\  \\\' \\" \\\\ \'\' "" $HOME "$HOME" ${PWD} $? "$?" '

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from buddy.app.providers import catalogue
 from buddy.cli.first_run import welcome
-from buddy.cli.models import catalogue
 from buddy.llm.local_servers import USUAL, LocalServer
-from buddy.llm.routes import route
+from buddy.llm.routing import route
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import Desk

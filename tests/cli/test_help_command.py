@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.cli.arguments import Options
+from buddy.app.options import Options
 from buddy.cli.manual import show_page
 from buddy.extend.manual import Topic, find_topic, topics
 from tests.cli.test_tables import Pipe, Terminal

@@ -10,18 +10,17 @@ from pathlib import Path
 
 import msgspec
 
-from buddy.cli.left_running import JobNews, what_was_left
-from buddy.repl.own_words import own_words
-from buddy.sessions.load import JOURNAL
-from buddy.sessions.opened import OpenSession
+from buddy.app.leftovers import JobNews, what_was_left
+from buddy.repl.view.replay import own_words
+from buddy.sessions.loading import JOURNAL
+from buddy.sessions.loading import NAME as SNAPSHOT
 from buddy.sessions.records import JobChanged, Note
-from buddy.sessions.snapshot import NAME as SNAPSHOT
+from buddy.sessions.session import OpenSession
 from buddy.sessions.store import SessionStore
 from buddy.tasks.board import TaskBoard
-from buddy.workspace.environment import TAG_VARIABLE
-from buddy.workspace.jobs import JobState, JobStatus
-from buddy.workspace.process_tree import read_process
-from buddy.workspace.strays import end_left, left_commands
+from buddy.workspace.processes.environment import TAG_VARIABLE
+from buddy.workspace.processes.jobs import JobState, JobStatus
+from buddy.workspace.processes.process_tree import end_left, left_commands, read_process
 from tests.capabilities import requires
 from tests.command_desk import until
 from tests.fake_llm.script import call, reply

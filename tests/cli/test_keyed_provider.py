@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from buddy.agent.provider import Alive, ModelDelta, ModelRequest, ProviderError, TextPiece
-from buddy.cli.keyed_provider import KeyedProvider, ProfileKey
+from buddy.llm.keyed_provider import KeyedProvider, ProfileKey
 from buddy.llm.keys import KeyResolver, KeySource
 
 OWN = "an-own-key-without-any-shape"

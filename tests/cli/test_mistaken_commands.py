@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from buddy.cli.arguments import COMMANDS, UsageError, parse
+from buddy.app.options import UsageError
+from buddy.cli.arguments import COMMANDS, parse
 from buddy.cli.mistaken import mistaken_command
 from buddy.repl.commands.builtin import builtin_commands
 

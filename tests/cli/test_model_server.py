@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from buddy.cli.arguments import Options
-from buddy.cli.models import Models
-from buddy.cli.place import find_place
+from buddy.app.launch import find_place
+from buddy.app.options import Options
+from buddy.app.providers import Models
 from buddy.config.settings import Profile, Settings
 from tests.fake_llm.server import FakeLLM
 

@@ -11,11 +11,12 @@ import pytest
 from buddy.agent.budget import plain_dollars
 from buddy.agent.display import Command
 from buddy.agent.events import ToolFinished
-from buddy.cli.arguments import UsageError, parse
+from buddy.app.options import UsageError
+from buddy.cli.arguments import parse
 from buddy.cli.setup import TEMPLATES, init
 from buddy.config.first_model import first_model
 from buddy.headless.formats import ProgressLines
-from buddy.repl.words import money
+from buddy.repl.render.numbers import money
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import YOLO, Desk

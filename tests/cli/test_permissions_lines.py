@@ -13,7 +13,7 @@ from typing import BinaryIO, cast
 import pytest
 
 from buddy.cli.permissions import MAX_LINE_BYTES, PermissionLine, answered, requests
-from buddy.safety.policy_table import Decision
+from buddy.safety.policy.decide import Decision
 
 LS = ("allow", "read-only: a shell command that only reads")
 BUDDY = [sys.executable, "-m", "buddy", "permissions", "test"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from buddy.repl.footer import footer_line
-from buddy.repl.style import UNICODE, Look
+from buddy.repl.render.style import UNICODE, Look
+from buddy.repl.view.status import footer_line
 from tests.fake_llm.script import Tokens, reply
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import Desk

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import tomli_w
 
-from buddy.cli.place import LaunchContext
-from buddy.cli.rules import RuleFiles
+from buddy.app.launch import LaunchContext
+from buddy.app.policy import RuleFiles
 from buddy.config.loading import directories, load
 from buddy.safety.paths import Boundary
-from buddy.safety.rules import Rule, RuleSet
+from buddy.safety.policy.rules import Rule, RuleSet
 
 OLD = {"tool": "shell", "argv": ["pytest", "*"], "decision": "allow"}
 NEW = {"tool": "shell", "argv": ["make"], "decision": "allow", "project": "/p", "folder": "/p"}

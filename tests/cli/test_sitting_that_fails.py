@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from buddy.app.launch import find_place, read_settings
 from buddy.cli.arguments import parse
 from buddy.cli.interactive import Front
-from buddy.cli.place import find_place, read_settings
-from buddy.cli.sitting import sit
-from buddy.repl.blocks import Block
-from buddy.repl.controller import Controller
-from buddy.repl.late_completion import LateCompleter
-from buddy.repl.view_state import NO_DESK
+from buddy.cli.session_loop import sit
+from buddy.repl.input.late_completion import LateCompleter
+from buddy.repl.intent_queue import Controller
+from buddy.repl.view.blocks import Block
+from buddy.repl.view.state import NO_DESK
 from tests.headless.program import Desk
 from tests.repl.sitting_desk import Paper
 

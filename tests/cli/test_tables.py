@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 
-from buddy.cli.arguments import Options
+from buddy.app.options import Options
 from buddy.cli.tables import show
-from buddy.repl.blocks import TableBlock
+from buddy.repl.view.blocks import TableBlock
 
 TABLE = TableBlock(("model", "context"), (("a\x1b[2J", "1,000"), ("bc", "20")), ("ok", "error"))
 LINES = ("a  1,000", "bc    20")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from buddy.cli.arguments import Options
-from buddy.cli.place import LaunchContext, find_place
+from buddy.app.launch import LaunchContext, find_place
+from buddy.app.options import Options
 from buddy.safety.trust import TrustStore, folder_of
-from buddy.safety.trust_things import trusted_things
+from buddy.safety.trusted_files import trusted_things
 from tests.headless.program import Desk
 from tests.safety.hostile_repositories.repositories import write
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from buddy.cli.arguments import Options
-from buddy.cli.place import LaunchContext, place_again
-from buddy.cli.trust import FolderTrust
+from buddy.app.launch import LaunchContext, place_again
+from buddy.app.options import Options
+from buddy.app.trust import FolderTrust
+from buddy.app.trust_answer import TrustAnswer
 from buddy.config.loading import directories
-from buddy.repl.port import TrustAnswer
 from buddy.safety.paths import Boundary
 from tests.fake_llm.script import Reply, reply
 from tests.fake_llm.server import FakeLLM

@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from buddy.cli.arguments import COMMANDS, LATER, OPTIONS, Options, UsageError, parse
+from buddy.app.options import Options, UsageError
+from buddy.cli.arguments import COMMANDS, LATER, OPTIONS, parse
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import Desk

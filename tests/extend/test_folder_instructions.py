@@ -6,7 +6,7 @@ from pathlib import Path
 
 from buddy.agent.messages import UserMessage, text_of
 from buddy.config.settings import AgentSettings
-from buddy.extend.folder_instructions import FolderInstructions, InstructionPlaces
+from buddy.extend.instructions import FolderInstructions, InstructionPlaces
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import Desk

@@ -10,14 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from buddy.extend.instruction_text import (
+from buddy.extend.instructions import (
+    BUDGET_BYTES,
     MAX_IMPORTS,
     MAX_NAMES,
+    Instructions,
     Unreadable,
+    find,
+    for_directory,
     instruction_text,
     without_comments,
 )
-from buddy.extend.instructions import BUDGET_BYTES, Instructions, find, for_directory
 from tests.safety.secrets_for_tests import SHAPED
 
 NAMES = ("AGENTS.md", "CLAUDE.md")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from buddy.agent.registry import ToolRegistry
-from buddy.extend.own_imports import ImportGuard
-from buddy.extend.own_tools import OwnTools
+from buddy.agent.tool import ToolRegistry
+from buddy.extend.plugins.isolation import ImportGuard
+from buddy.extend.plugins.loader import OwnTools
 
 
 def own_tools(root: Path) -> OwnTools:

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from buddy.agent.registry import ToolRegistry
-from buddy.agent.tool import ToolContext, tool
-from buddy.extend.own_loop import OwnLoop
-from buddy.extend.own_tools import OwnTools, Reloaded, from_entry_points, from_source
+from buddy.agent.tool import ToolContext, ToolRegistry, tool
+from buddy.extend.plugins.isolation import OwnLoop
+from buddy.extend.plugins.loader import OwnTools, Reloaded, from_entry_points, from_source
 
 SHOUT = '''
 from buddy.agent.tool import ToolContext, tool
@@ -167,10 +166,10 @@ def test_a_file_that_broke_takes_its_tools_away_until_it_is_mended(folder: Folde
 
 
 def test_a_tool_that_a_file_only_imports_is_not_its_own(folder: Folder) -> None:
-    from buddy.tools.plan import todo
+    from buddy.tools.todo import todo
 
     folder.registry.register(todo)
-    folder.put("a.py", "from buddy.tools.plan import todo\n" + SHOUT)
+    folder.put("a.py", "from buddy.tools.todo import todo\n" + SHOUT)
     assert folder.own.load() == Reloaded(("shout",), (), ())
 
 

@@ -12,11 +12,10 @@ import pytest
 
 from buddy.agent.display import NOTHING, Plain
 from buddy.agent.messages import ToolMessage
-from buddy.agent.registry import ToolRegistry
-from buddy.agent.tool import Access, Tool, ToolContext, ToolError, ToolResult, tool
-from buddy.extend.own_code import run_code
-from buddy.extend.own_fitness import MAX_RESULT_CHARS, careful
-from buddy.extend.own_tools import OwnTools, Reloaded
+from buddy.agent.tool import Access, Tool, ToolContext, ToolError, ToolRegistry, ToolResult, tool
+from buddy.extend.plugins.isolation import run_code
+from buddy.extend.plugins.loader import OwnTools, Reloaded
+from buddy.extend.plugins.validation import MAX_RESULT_CHARS, careful
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import YOLO, Desk

@@ -22,14 +22,14 @@ from buddy.agent.messages import ToolMessage
 from buddy.agent.provider import ModelRequest
 from buddy.llm.scripted import Pause, Reply, Say, ScriptedCall
 from buddy.tools.ask_user import Questions
-from buddy.tools.plan import WallClock
+from buddy.tools.todo import WallClock
 from buddy.tools.web import WebAccess, WebResult
-from buddy.workspace.fetch import Fetcher
-from buddy.workspace.jobs import Jobs
-from buddy.workspace.launch import TerminalSize, shell_argv
-from buddy.workspace.process_tree import own_children
-from buddy.workspace.processes import CommandRequest
-from buddy.workspace.views import FileViews
+from buddy.workspace.files.read_tracking import FileViews
+from buddy.workspace.processes.jobs import Jobs
+from buddy.workspace.processes.launch import TerminalSize, shell_argv
+from buddy.workspace.processes.pool import CommandRequest
+from buddy.workspace.processes.process_tree import own_children
+from buddy.workspace.web import Fetcher
 from tests.board_desk import BoardDesk, board_desk, first_text, last_result
 from tests.legal_history import is_legal
 from tests.tools.web_server import LOOPBACK, Names, reply, serving

@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 from buddy.agent.tool import ToolError
-from buddy.tools.edit import edit_file
-from buddy.workspace.disk import DISK, Disk
+from buddy.tools.files.edit import edit_file
+from buddy.workspace.files.atomic_replace import DISK, Disk
 from tests.files_desk import Desk
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from buddy.agent.messages import Message, UserMessage
-from buddy.sessions.files import JournalFiles
-from buddy.sessions.load import LoadedSession
+from buddy.sessions.file_ops import JournalFiles
+from buddy.sessions.loading import LoadedSession
 from buddy.sessions.records import TaskChanged
 from tests.legal_history import is_legal
 from tests.sessions.desk import OPERATIONS, call, replied, result, said, store_in

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.tool import ToolError
-from buddy.tools.edit import edit_file
-from buddy.tools.write import write_file
-from buddy.workspace.disk import DISK, Disk
-from buddy.workspace.locks import FileLocks
+from buddy.tools.files.edit import edit_file
+from buddy.tools.files.write import write_file
+from buddy.workspace.files.atomic_replace import DISK, Disk
+from buddy.workspace.files.locks import FileLocks
 from tests.files_desk import Desk
 from tests.undo_logs import undo_log
 

@@ -14,12 +14,12 @@ import pytest
 
 from buddy.agent.display import Diff
 from buddy.agent.tool import Tool, ToolError
-from buddy.tools.edit import edit_file
-from buddy.tools.file_moves import delete_file, move_file
-from buddy.tools.patch import apply_patch
-from buddy.tools.read import read_file
-from buddy.tools.write import write_file
-from buddy.workspace.views import FileViews
+from buddy.tools.files.edit import edit_file
+from buddy.tools.files.move import delete_file, move_file
+from buddy.tools.files.patch import apply_patch
+from buddy.tools.files.read import read_file
+from buddy.tools.files.write import write_file
+from buddy.workspace.files.read_tracking import FileViews
 from tests.files_desk import Desk
 
 FILES = 6

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from buddy.sessions.files import JournalFiles
+from buddy.sessions.file_ops import JournalFiles
 from buddy.sessions.lock import Holder, LockedError, acquire, holder_state, is_locked, take_over
 from tests.sessions.desk import said, store_in
 

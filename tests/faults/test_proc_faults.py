@@ -19,17 +19,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from buddy.safety.redact import secret_spans
-from buddy.safety.secret_shapes import Span
+from buddy.safety.secrets.key_shapes import Span
+from buddy.safety.secrets.redact import secret_spans
 from buddy.tools.jobs import read_job, stop_job
 from buddy.tools.shell import run_shell
-from buddy.workspace.limits import ProcessLimits
-from buddy.workspace.output import OutputBounds
-from buddy.workspace.process_tree import ProcessInfo, all_processes, is_same
-from buddy.workspace.processes import ChildProcesses
+from buddy.workspace.processes.limits import ProcessLimits
+from buddy.workspace.processes.output import BLOCK_BYTES, MOST_BYTES, OutputBounds
+from buddy.workspace.processes.pool import ChildProcesses
+from buddy.workspace.processes.process_tree import ProcessInfo, all_processes, is_same, strays
 from buddy.workspace.sandbox.tether import Tether
-from buddy.workspace.spill import BLOCK_BYTES, MOST_BYTES
-from buddy.workspace.strays import strays
 from tests.capabilities import IN_A_NAMESPACE, IN_LIMITS, NOBODY, requires
 from tests.command_desk import desk, processes_with, sleepers, until, zombie_children
 
@@ -617,7 +615,7 @@ async def test_SEC_086_no_key_reaches_a_child(tmp_path: Path) -> None:
 def test_SEC_087_a_child_cannot_read_the_environment_of_buddy() -> None:
     script = textwrap.dedent("""
         import ctypes, os, subprocess
-        from buddy.safety.process_guard import guard_process
+        from buddy.safety.crash_report import guard_process
 
         def child_reads():
             done = subprocess.run(["cat", f"/proc/{os.getpid()}/environ"], capture_output=True)
@@ -641,8 +639,8 @@ def test_SEC_087_a_child_cannot_read_the_environment_of_buddy() -> None:
 
 CONFINED_VICTIM = textwrap.dedent("""
     import asyncio, sys
-    from buddy.workspace.launch import shell_argv
-    from buddy.workspace.processes import CommandRequest
+    from buddy.workspace.processes.launch import shell_argv
+    from buddy.workspace.processes.pool import CommandRequest
     from tests.sandbox_desk import LOOKS, sandbox_desk
 
     async def main(level, command, count):

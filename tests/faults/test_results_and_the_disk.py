@@ -11,7 +11,7 @@ from pathlib import Path
 from buddy.agent.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from buddy.agent.tool import Tool, ToolContext, tool
 from buddy.llm.scripted import Reply, Say, ScriptedCall, ScriptedProvider
-from buddy.sessions.scan import scan
+from buddy.sessions.line_codec import scan
 from tests.board_desk import BoardDesk, board_desk
 from tests.sessions.desk import Failing, Faults
 

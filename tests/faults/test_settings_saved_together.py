@@ -12,9 +12,9 @@ from tests.headless.program import ROOT
 SAVER = """
 import sys
 from buddy.cli.arguments import Options
-from buddy.cli.place import find_place, read_settings
-from buddy.cli.rules import RuleFiles
-from buddy.safety.rules import Rule
+from buddy.app.launch import find_place, read_settings
+from buddy.app.policy import RuleFiles
+from buddy.safety.policy.rules import Rule
 
 place = find_place(Options(), {"HOME": sys.argv[1]})
 files = RuleFiles(place, read_settings(place, Options()))

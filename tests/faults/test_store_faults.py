@@ -19,13 +19,12 @@ import msgspec
 import pytest
 
 from buddy.agent.messages import Text, UserMessage
-from buddy.sessions.files import JournalFiles
+from buddy.sessions.file_ops import JournalFiles
 from buddy.sessions.journal import NotSavedError, SaveState
-from buddy.sessions.line import encode
-from buddy.sessions.load import load
-from buddy.sessions.opened import OpenSession, Watch
+from buddy.sessions.line_codec import encode, scan
+from buddy.sessions.loading import load
 from buddy.sessions.records import TaskChanged
-from buddy.sessions.scan import scan
+from buddy.sessions.session import OpenSession, Watch
 from buddy.sessions.store import ReadOnlySessionError, SessionStore
 from tests.capabilities import requires
 from tests.faults.scripted_desk import check, play
@@ -198,7 +197,7 @@ async def test_REL_004_a_real_full_file_system(tmp_path: Path):
 import asyncio, sys, os
 from pathlib import Path
 from tests.sessions.desk import store_in, said
-from buddy.sessions.opened import Watch
+from buddy.sessions.session import Watch
 from buddy.sessions.journal import NotSavedError
 async def main():
     root = Path(sys.argv[1])

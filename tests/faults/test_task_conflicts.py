@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.tool import ToolContext, ToolError, tool
-from buddy.tasks.windows import TestWindows
+from buddy.tasks.test_windows import TestWindows
 from buddy.tools.builtin import BUILTIN_TOOLS
-from buddy.tools.edit import edit_file
-from buddy.tools.read import read_file
+from buddy.tools.files.edit import edit_file
+from buddy.tools.files.read import read_file
+from buddy.tools.files.write import write_file
 from buddy.tools.shell import run_shell
-from buddy.tools.write import write_file
-from buddy.workspace.views import FileViews
+from buddy.workspace.files.read_tracking import FileViews
 from tests.board_desk import BoardDesk, board_desk
 from tests.command_desk import until
 

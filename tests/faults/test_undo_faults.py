@@ -10,8 +10,8 @@ from types import FrameType
 
 import pytest
 
-from buddy.workspace.locks import FileLocks
-from buddy.workspace.undo import Effect
+from buddy.workspace.files.locks import FileLocks
+from buddy.workspace.undo.log import Effect
 from tests.faults.undo_victim import AFTER, BEFORE, held
 from tests.undo_logs import undo_log
 

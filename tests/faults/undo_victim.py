@@ -10,10 +10,10 @@ import os
 import sys
 from pathlib import Path
 
-from buddy.workspace.disk import Disk
-from buddy.workspace.locks import FileLocks
-from buddy.workspace.restore import LINK
-from buddy.workspace.undo import Effect
+from buddy.workspace.files.atomic_replace import Disk
+from buddy.workspace.files.locks import FileLocks
+from buddy.workspace.undo.log import Effect
+from buddy.workspace.undo.restore import LINK
 from tests.faults.edit_victim import FaultyDisk
 from tests.undo_logs import undo_log
 

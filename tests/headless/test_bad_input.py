@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from buddy.agent.messages import AssistantMessage, ToolMessage, text_of
-from buddy.sessions.identity import load_signer
+from buddy.sessions.folder import load_signer
 from buddy.sessions.store import SessionStore
 from tests.capabilities import requires
 from tests.fake_llm.script import (

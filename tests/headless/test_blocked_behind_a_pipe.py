@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.tool import Blocked
-from buddy.safety.blocked_calls import mattering
+from buddy.safety.sandbox_openings import mattering
 from buddy.workspace.sandbox.profile import SandboxProfile, is_writable
 from tests.capabilities import requires
 from tests.headless.test_sandboxed_commands import answers, folder

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.messages import INTERRUPTED_TEXT, text_of
-from buddy.workspace.strays import end_left, left_commands, strays
+from buddy.workspace.processes.process_tree import end_left, left_commands, strays
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Fault, Reply, Stall, call, reply
 from tests.fake_llm.server import FakeLLM

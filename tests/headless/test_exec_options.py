@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.messages import text_of
-from buddy.cli.arguments import UsageError, parse
-from buddy.cli.place import check_yolo
-from buddy.safety.policy_table import CLAUDE_MODES
+from buddy.app.launch import check_yolo
+from buddy.app.options import UsageError
+from buddy.cli.arguments import parse
+from buddy.safety.policy.decide import CLAUDE_MODES
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, Stall, Tokens, call, reply
 from tests.fake_llm.server import FakeLLM

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from buddy.cli.models import catalogue
+from buddy.app.providers import catalogue
 from buddy.config.first_model import IN_ORDER, first_model
 from buddy.config.loading import Directories, load, remember_model
-from buddy.llm.credentials import save_credential
-from buddy.llm.routes import route
+from buddy.llm.keys import save_credential
+from buddy.llm.routing import route
 from tests.headless.program import Desk
 
 

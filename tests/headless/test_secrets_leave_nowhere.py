@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.safety.redact import redact
+from buddy.safety.secrets.redact import redact
 from buddy.sessions.export import exported
 from tests.fake_llm.script import Reply, Stall, call, reply, think
 from tests.fake_llm.server import FakeLLM

@@ -22,8 +22,8 @@ ESCAPE = "touch inside; touch ~/outside; grep -c NoNewPrivs:.1 /proc/self/status
 OWN_TOOL = f"""
 import asyncio
 from buddy.agent.tool import ToolContext, tool
-from buddy.workspace.launch import shell_argv
-from buddy.workspace.processes import ChildProcesses, CommandRequest
+from buddy.workspace.processes.launch import shell_argv
+from buddy.workspace.processes.pool import ChildProcesses, CommandRequest
 
 @tool(risk="low")
 async def own(ctx: ToolContext) -> str:

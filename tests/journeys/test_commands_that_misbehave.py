@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.workspace.output import CAP_BYTES
+from buddy.workspace.processes.output import CAP_BYTES
 from tests.capabilities import requires
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, call, reply

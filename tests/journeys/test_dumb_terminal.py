@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.repl.bursts import AFTER_S
+from buddy.repl.input.bursts import AFTER_S
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, call, reply
 from tests.fake_llm.server import FakeLLM

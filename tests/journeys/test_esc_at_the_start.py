@@ -20,7 +20,7 @@ import importlib, os, sys, time
 real = importlib.import_module
 
 def slow(name, *rest):
-    while name == "buddy.cli.sitting" and not os.path.exists(os.environ["GO_ON"]):
+    while name == "buddy.cli.session_loop" and not os.path.exists(os.environ["GO_ON"]):
         time.sleep(0.01)
     return real(name, *rest)
 

@@ -22,7 +22,7 @@ FORBIDDEN = (b"\x1b]52", b"\x1b[31;7m", b"\xc2\x9b", b"\x1bP", "\u202e".encode()
 MARKUP = "[/x] [link=http://e]y[/link] <b> & \\x1b [bold]z[/] {0} %s"
 QUICKLY_AWAY = """
 import sys
-import buddy.repl.announce as announce
+import buddy.repl.screen.terminal_status as announce
 
 announce.AWAY_S = 0.5
 from buddy.__main__ import main

@@ -58,7 +58,7 @@ async def test_SEC_082_a_command_that_hides_something_is_shown_with_what_it_hide
 
 SLOW_PAINTER = """
 import os, sys, time
-from buddy.repl.lazy_paint import LazyPainter
+from buddy.repl.screen.paint_queue import LazyPainter
 warm = LazyPainter.warm
 
 def slowly(self):
@@ -185,7 +185,7 @@ async def test_SEC_040_SEC_041_two_requests_name_their_tasks_a_paste_answers_non
 
 BROKEN = """
 import os, sys
-import buddy.repl.bars as bars
+import buddy.repl.view.status as bars
 footer_line = bars.footer_line
 
 def broken(*given, **named):

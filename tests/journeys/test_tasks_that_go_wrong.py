@@ -20,7 +20,7 @@ from tests.journeys.terminal import on_terminal
 SEEN_S = 0.4
 BREAKS = """
 import sys
-from buddy.tasks.turns import _TaskTurn
+from buddy.tasks.turn_host import _TaskTurn
 steering = _TaskTurn.steering
 
 async def broken(self):
@@ -95,7 +95,7 @@ async def test_REL_053_a_task_that_breaks_fails_alone(tmp_path: Path, error: str
 
 BREAKS_EARLY = """
 import sys
-import buddy.tasks.running as running
+import buddy.tasks.turn_runner as running
 host_of = running.host_of
 
 def broken(shared, task):

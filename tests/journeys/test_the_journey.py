@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.workspace.strays import strays
+from buddy.workspace.processes.process_tree import strays
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, call, reply
 from tests.fake_llm.server import FakeLLM

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from buddy.workspace.files import digest_of
-from buddy.workspace.undo_entries import UndoEntry
-from buddy.workspace.versions import FileVersions
+from buddy.workspace.files.store import digest_of
+from buddy.workspace.undo.entries import FileVersions, UndoEntry
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, call, reply
 from tests.fake_llm.server import FakeLLM

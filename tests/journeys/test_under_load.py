@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.workspace.strays import strays
+from buddy.workspace.processes.process_tree import strays
 from tests.capabilities import requires
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, Stall, call, reply
@@ -27,16 +27,16 @@ STREAM = "".join(f"Line {number} of what **is** streamed, with `code` in it.\n\n
 HEAVY = """
 litellm pydantic mcp httpx rich.markdown tree_sitter markdown_it pygments jinja2
 buddy.tasks.board buddy.sessions.store buddy.llm.catalog buddy.tools.builtin
-pathlib difflib urllib.parse ipaddress buddy.safety.redact buddy.repl.line_mode
+pathlib difflib urllib.parse ipaddress buddy.safety.secrets.redact buddy.repl.plain
 """
 FIRST_FRAME = """
 import os, sys
 from buddy.cli.arguments import parse
 from buddy.cli.interactive import open_surface
-from buddy.cli.place import find_place, read_settings
-from buddy.repl.controller import Controller
-from buddy.repl.late_completion import LateCompleter
-from buddy.repl.view_state import NO_DESK
+from buddy.app.launch import find_place, read_settings
+from buddy.repl.intent_queue import Controller
+from buddy.repl.input.late_completion import LateCompleter
+from buddy.repl.view.state import NO_DESK
 
 options = parse([])
 place = find_place(options, os.environ)
@@ -242,5 +242,5 @@ async def test_nothing_heavy_is_imported_before_the_first_frame(tmp_path: Path) 
         async with on_terminal(desk, program=program, ready="imported", rows=2000) as terminal:
             await terminal.exit_code()
             modules = terminal.rows()
-    assert "buddy.repl.screen" in modules
+    assert "buddy.repl.screen.screen" in modules
     assert [name for name in HEAVY.split() if name in modules] == []

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from buddy.cli.arguments import Options
-from buddy.cli.models import Models
-from buddy.cli.place import find_place, read_settings
+from buddy.app.launch import find_place, read_settings
+from buddy.app.options import Options
+from buddy.app.providers import Models
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import Desk

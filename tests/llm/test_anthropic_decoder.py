@@ -17,8 +17,8 @@ from buddy.agent.provider import (
     ThinkingPiece,
     UsagePiece,
 )
-from buddy.llm.anthropic_decoder import AnthropicDecoder
-from buddy.llm.sse import SseEvent
+from buddy.llm.direct.anthropic_decoder import AnthropicDecoder
+from buddy.llm.direct.response_reader import SseEvent
 
 
 def event(kind: str, **fields: Any) -> SseEvent:

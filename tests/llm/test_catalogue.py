@@ -280,8 +280,8 @@ def test_the_shipped_catalogue_is_what_its_generator_writes() -> None:
 
 def test_looking_up_imports_neither_litellm_nor_httpx() -> None:
     code = (
-        "import sys; from pathlib import Path; from buddy.llm import catalog, routes;"
-        f"c = catalog.read_catalogue(Path({str(SHIPPED)!r})); routes.route(c, 'gemini/gemini-2.5-pro');"
+        "import sys; from pathlib import Path; from buddy.llm import catalog, routing;"
+        f"c = catalog.read_catalogue(Path({str(SHIPPED)!r})); routing.route(c, 'gemini/gemini-2.5-pro');"
         "print([m for m in ('litellm', 'httpx', 'pydantic') if m in sys.modules])"
     )
     answer = subprocess.run(

@@ -18,12 +18,11 @@ from buddy.agent.provider import (
     ThinkingPiece,
     UsagePiece,
 )
-from buddy.agent.reply import ReplyAssembler
-from buddy.llm.chat_decoder import ChatDecoder
-from buddy.llm.chat_usage import usage_of
+from buddy.agent.reply_assembler import ReplyAssembler
+from buddy.llm.direct.openai_decoder import ChatDecoder, usage_of
+from buddy.llm.direct.openai_request import LANE, ChatWire
+from buddy.llm.direct.response_reader import SseEvent
 from buddy.llm.quirks import chat_quirks
-from buddy.llm.sse import SseEvent
-from buddy.llm.wire_chat import LANE, ChatWire
 
 
 def event(data: Any, name: str = "") -> SseEvent:

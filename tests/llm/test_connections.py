@@ -13,12 +13,11 @@ import pytest
 
 from buddy.agent.messages import text_of
 from buddy.agent.provider import ProviderError
-from buddy.llm.direct import Endpoint
-from buddy.llm.http_client import EngineClient, client_for
-from buddy.llm.http_target import target_of
-from buddy.llm.openai_chat import OpenAIChat
-from buddy.llm.proxies import proxy_for
-from buddy.llm.tls_trust import trusting_the_system
+from buddy.llm.direct.lane import Endpoint
+from buddy.llm.direct.openai import OpenAIChat
+from buddy.llm.http.client import EngineClient, client_for
+from buddy.llm.http.limits import target_of
+from buddy.llm.http.proxy import proxy_for, trusting_the_system
 from tests.capabilities import requires
 from tests.certificates import Certificate, certificate_of
 from tests.fake_llm.script import reply

@@ -12,9 +12,9 @@ import pytest
 
 from buddy.agent.messages import Call, Text, Thinking, Usage, text_of
 from buddy.agent.provider import Alive, ProviderError, TextPiece
-from buddy.llm.anthropic import Anthropic
-from buddy.llm.direct import Endpoint
-from buddy.llm.openai_chat import OpenAIChat
+from buddy.llm.direct.anthropic import Anthropic
+from buddy.llm.direct.lane import Endpoint
+from buddy.llm.direct.openai import OpenAIChat
 from tests.fake_llm.script import (
     BadUtf8,
     CleanEnd,

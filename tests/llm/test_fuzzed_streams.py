@@ -9,10 +9,10 @@ import pytest
 
 from buddy.agent.messages import AssistantMessage, Call
 from buddy.agent.provider import ProviderError
-from buddy.agent.reply import ReplyAssembler
-from buddy.llm.anthropic_decoder import AnthropicDecoder
-from buddy.llm.chat_decoder import ChatDecoder
-from buddy.llm.reply_reader import ReplyReader
+from buddy.agent.reply_assembler import ReplyAssembler
+from buddy.llm.direct.anthropic_decoder import AnthropicDecoder
+from buddy.llm.direct.openai_decoder import ChatDecoder
+from buddy.llm.direct.response_reader import ReplyReader
 
 SEED = 28
 STREAMS = 1_000

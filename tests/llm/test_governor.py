@@ -9,7 +9,7 @@ from contextlib import aclosing
 import pytest
 
 from buddy.agent.provider import ErrorKind, Finished, ModelDelta, ModelRequest, ProviderError, TextPiece
-from buddy.llm.governor import CROWD, GovernedProvider, Governor, Ticket
+from buddy.llm.rate_limiter import CROWD, GovernedProvider, Governor, Ticket
 from tests.fake_llm.script import HttpError, Reply, reply
 from tests.fake_llm.server import FakeLLM
 from tests.lane_desk import lane, pieces_of, request

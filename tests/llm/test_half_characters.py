@@ -19,10 +19,9 @@ from buddy.agent.provider import (
     TextPiece,
     ThinkingPiece,
 )
-from buddy.agent.reply import ReplyAssembler
-from buddy.llm.chat_decoder import ChatDecoder
-from buddy.llm.half_characters import HalfCharacters
-from buddy.llm.reply_reader import ReplyReader
+from buddy.agent.reply_assembler import ReplyAssembler
+from buddy.llm.direct.openai_decoder import ChatDecoder
+from buddy.llm.direct.response_reader import HalfCharacters, ReplyReader
 
 HIGH, LOW = "\ud83d", "\ude00"
 STOP = Finished("stop")

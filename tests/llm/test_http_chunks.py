@@ -6,7 +6,7 @@ import h11
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buddy.llm.http_chunks import ChunkJoiner
+from buddy.llm.http.limits import ChunkJoiner
 
 PIECES = st.lists(st.binary(min_size=1, max_size=70), max_size=12)
 ENDS = st.one_of(

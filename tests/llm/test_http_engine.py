@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from buddy.agent.provider import ProviderError
-from buddy.llm.http_client import EngineClient, load_engine
+from buddy.llm.http.client import EngineClient, load_engine
 from tests.capabilities import requires
 from tests.certificates import certificate_of
 from tests.stream_server import stream_server

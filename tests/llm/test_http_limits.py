@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buddy.llm.http_engine import MAX_INTERIM_ANSWERS, HeadGauge
-from buddy.llm.http_limits import UNZIPPED_PIECE, HttpError, unzip_for
+from buddy.llm.http.engine import MAX_INTERIM_ANSWERS, HeadGauge
+from buddy.llm.http.limits import UNZIPPED_PIECE, HttpError, unzip_for
 
 
 @pytest.mark.parametrize("text", [b"", b"H", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 100 Continue\r\n\r\nHTTP"])

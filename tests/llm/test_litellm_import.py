@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from buddy.agent.provider import ModelRequest, ProviderError
-from buddy.llm.giving_way import SWITCH_S, giving_way
-from buddy.llm.litellm_import import (
+from buddy.llm.litellm_lane.loader import (
     BEFORE_IMPORT,
     CLIENTS,
     FIRST_CALL_MODULES,
@@ -25,7 +24,8 @@ from buddy.llm.litellm_import import (
     LATER_MODULES,
     LitellmLibrary,
 )
-from buddy.llm.litellm_provider import LitellmProvider, error_of
+from buddy.llm.litellm_lane.provider import LitellmProvider, error_of
+from buddy.llm.switch_interval import SWITCH_S, giving_way
 from tests.headless.program import Desk
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -197,7 +197,7 @@ def refuse(self, address):
     return connect(self, address)
 socket.socket.connect = refuse
 import sys
-from buddy.llm.litellm_import import LitellmLibrary
+from buddy.llm.litellm_lane.loader import LitellmLibrary
 assert "litellm" not in sys.modules
 asyncio.run(LitellmLibrary().module())
 assert "litellm" in sys.modules and "mcp" in sys.modules
@@ -225,7 +225,7 @@ def test_the_real_import_reads_no_env_file_touches_no_network_and_prints_nothing
 
 def test_the_lane_itself_imports_nothing_heavy() -> None:
     code = (
-        "import sys; import buddy.llm.litellm_provider; "
+        "import sys; import buddy.llm.litellm_lane.provider; "
         "print([m for m in ('litellm', 'httpx', 'openai', 'pydantic', 'mcp') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -36,10 +36,10 @@ from buddy.agent.provider import (
     TextPiece,
     ToolDefinition,
 )
-from buddy.agent.reply import ReplyAssembler
+from buddy.agent.reply_assembler import ReplyAssembler
 from buddy.llm.keys import KeyMissingError
-from buddy.llm.litellm_import import LitellmLibrary
-from buddy.llm.litellm_provider import LitellmProvider, error_of
+from buddy.llm.litellm_lane.loader import LitellmLibrary
+from buddy.llm.litellm_lane.provider import LitellmProvider, error_of
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import (
     CleanEnd,

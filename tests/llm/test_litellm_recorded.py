@@ -18,9 +18,9 @@ import pytest_asyncio
 from buddy.agent.messages import AssistantMessage, UserMessage, calls_of, text_of, thinking_of
 from buddy.agent.messages import Text as MessageText
 from buddy.agent.provider import ModelRequest, ProviderError, ToolDefinition
-from buddy.agent.reply import ReplyAssembler
-from buddy.llm.litellm_import import LitellmLibrary
-from buddy.llm.litellm_provider import LitellmProvider
+from buddy.agent.reply_assembler import ReplyAssembler
+from buddy.llm.litellm_lane.loader import LitellmLibrary
+from buddy.llm.litellm_lane.provider import LitellmProvider
 from tests.capabilities import SHARED, requires
 
 pytestmark = [

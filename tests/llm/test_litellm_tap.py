@@ -9,9 +9,8 @@ import pytest
 
 from buddy.agent.messages import Usage
 from buddy.agent.provider import CallPiece, Finished, ModelDelta, ProviderError, TextPiece, ThinkingPiece
-from buddy.llm.litellm_chunks import ChunkReader, UsageChunks, usage_of
-from buddy.llm.litellm_closing import hang_up, responses_in
-from buddy.llm.litellm_tap import Tap
+from buddy.llm.litellm_lane.chunks import ChunkReader, Tap, UsageChunks, usage_of
+from buddy.llm.litellm_lane.provider import hang_up, responses_in
 
 
 def chunk(**delta: Any) -> Any:

@@ -7,11 +7,9 @@ import json
 import pytest
 
 from buddy.agent.provider import ProviderError
-from buddy.llm.chat_decoder import ChatDecoder
-from buddy.llm.error_body import read_body
-from buddy.llm.errors import classify, redact
-from buddy.llm.reply_reader import ReplyReader
-from buddy.llm.retry_after import duration_s
+from buddy.llm.direct.openai_decoder import ChatDecoder
+from buddy.llm.direct.response_reader import ReplyReader
+from buddy.llm.errors import classify, duration_s, read_body, redact
 from buddy.safety.sanitise import clean
 
 OWN_KEY = "Zq7-vV4pLw9TnB2xKd8R"

@@ -15,9 +15,15 @@ from typing import Any
 
 import pytest
 
-from buddy.llm.credentials import CredentialsError, read_credentials, save_credential
-from buddy.llm.keyring_store import Keyring
-from buddy.llm.keys import KeyMissingError, KeyResolver, KeySource
+from buddy.llm.keys import (
+    CredentialsError,
+    KeyMissingError,
+    KeyResolver,
+    Keyring,
+    KeySource,
+    read_credentials,
+    save_credential,
+)
 
 NEVER = "sk-never-shown-1234567890"
 

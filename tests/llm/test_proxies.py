@@ -13,9 +13,9 @@ import pytest
 
 from buddy.agent.messages import text_of
 from buddy.agent.provider import ProviderError
-from buddy.llm.direct import Endpoint
-from buddy.llm.http_client import client_for
-from buddy.llm.openai_chat import OpenAIChat
+from buddy.llm.direct.lane import Endpoint
+from buddy.llm.direct.openai import OpenAIChat
+from buddy.llm.http.client import client_for
 from tests.capabilities import requires
 from tests.certificates import certificate_of
 from tests.lane_desk import pieces_of, reply_of, request

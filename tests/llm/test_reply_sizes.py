@@ -16,12 +16,12 @@ import pytest_asyncio
 
 from buddy.agent.messages import calls_of, text_of, thinking_of
 from buddy.agent.provider import CallPiece, ModelDelta, ModelRequest, Provider, ProviderError, ServerPiece
-from buddy.agent.reply import MAX_CALLS, MAX_PARTS, ReplyAssembler
-from buddy.llm.direct import ERROR_BODY_S
-from buddy.llm.http_engine import MAX_INTERIM_ANSWERS
-from buddy.llm.litellm_import import LitellmLibrary
-from buddy.llm.litellm_provider import LitellmProvider
-from buddy.llm.watchdog import WatchedProvider, WatchLimits
+from buddy.agent.reply_assembler import MAX_CALLS, MAX_PARTS, ReplyAssembler
+from buddy.llm.direct.lane import ERROR_BODY_S
+from buddy.llm.http.engine import MAX_INTERIM_ANSWERS
+from buddy.llm.litellm_lane.loader import LitellmLibrary
+from buddy.llm.litellm_lane.provider import LitellmProvider
+from buddy.llm.stall_watchdog import WatchedProvider, WatchLimits
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
 from tests.lane_desk import ask, lane, pieces_of, request

@@ -27,9 +27,9 @@ from buddy.agent.messages import (
     UserMessage,
 )
 from buddy.agent.provider import ModelRequest, ToolDefinition
+from buddy.llm.direct.anthropic_request import AnthropicWire
+from buddy.llm.direct.openai_request import ChatWire
 from buddy.llm.quirks import anthropic_quirks, chat_quirks
-from buddy.llm.wire_anthropic import AnthropicWire
-from buddy.llm.wire_chat import ChatWire
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "requests"
 

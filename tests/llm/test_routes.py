@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from buddy.llm.catalog import Catalogue, read_catalogue
-from buddy.llm.routes import UnknownModelError, route
+from buddy.llm.routing import UnknownModelError, route
 
 SHIPPED = Path(__file__).resolve().parents[2] / "templates" / "models.toml"
 OWN = "http://127.0.0.1:9/v1"

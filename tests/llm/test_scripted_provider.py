@@ -6,7 +6,7 @@ import pytest
 
 from buddy.agent.messages import Call, Text, Thinking, Usage
 from buddy.agent.provider import Finished, ModelDelta, ModelRequest, ProviderError, TextPiece
-from buddy.agent.reply import ReplyAssembler
+from buddy.agent.reply_assembler import ReplyAssembler
 from buddy.llm.scripted import (
     Cut,
     Fail,

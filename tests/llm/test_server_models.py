@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from buddy.agent.provider import ProviderError
-from buddy.llm.http_client import EngineClient
-from buddy.llm.server_models import context_of, list_models
+from buddy.llm.http.client import EngineClient
+from buddy.llm.local_servers import context_of, list_models
 from tests.fake_llm.server import FakeLLM
 from tests.stream_server import stream_server
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from buddy.agent.json_codec import dumps
 from buddy.agent.messages import (
     NO_USAGE,
     AssistantMessage,
@@ -23,11 +24,10 @@ from buddy.agent.messages import (
     UserMessage,
 )
 from buddy.agent.provider import ModelRequest
-from buddy.llm.loose_json import dumps
+from buddy.llm.direct.anthropic_request import AnthropicWire
+from buddy.llm.direct.openai_request import MAX_PICTURES, ChatWire
+from buddy.llm.direct.request_cache import KEPT, SettledHistories
 from buddy.llm.quirks import anthropic_quirks, chat_quirks
-from buddy.llm.settled import KEPT, SettledHistories
-from buddy.llm.wire_anthropic import AnthropicWire
-from buddy.llm.wire_chat import MAX_PICTURES, ChatWire
 
 Wire = ChatWire | AnthropicWire
 Encode = Callable[[Any], bytes]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buddy.llm.sse import MAX_EVENT_BYTES, SseError, SseEvent, SseParser
+from buddy.llm.direct.response_reader import MAX_EVENT_BYTES, SseError, SseEvent, SseParser
 
 
 def events(*chunks: bytes) -> list[tuple[str, bytes]]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buddy.agent.provider import TextPiece, ThinkingPiece
-from buddy.llm.think_tags import ThinkTags
+from buddy.llm.direct.openai_decoder import ThinkTags
 
 
 def split(*texts: str) -> tuple[str, str]:

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from buddy.agent.provider import ModelRequest, ToolDefinition
-from buddy.agent.registry import ToolRegistry
-from buddy.llm import litellm_messages
+from buddy.agent.tool import ToolRegistry
+from buddy.llm.direct.anthropic_request import AnthropicWire
+from buddy.llm.direct.openai_request import ChatWire
+from buddy.llm.litellm_lane import messages as litellm_messages
 from buddy.llm.quirks import anthropic_quirks, chat_quirks
-from buddy.llm.wire_anthropic import AnthropicWire
-from buddy.llm.wire_chat import ChatWire
 from buddy.tools.builtin import BUILTIN_TOOLS
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "schemas"

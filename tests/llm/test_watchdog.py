@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 import pytest
 
 from buddy.agent.provider import Alive, Finished, ModelDelta, ProviderError, TextPiece
-from buddy.llm.watchdog import WatchedProvider, WatchLimits, watched
+from buddy.llm.stall_watchdog import WatchedProvider, WatchLimits, watched
 from tests.fake_llm.script import Pings, Stall, reply
 from tests.fake_llm.server import FakeLLM
 from tests.lane_desk import lane, pieces_of, request

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from buddy.agent.json_codec import dumps, loads
 from buddy.agent.messages import (
     NO_USAGE,
     AssistantMessage,
@@ -20,11 +21,10 @@ from buddy.agent.messages import (
     UserMessage,
 )
 from buddy.agent.provider import ModelRequest
-from buddy.llm.loose_json import dumps, loads
+from buddy.llm.direct.anthropic_request import AnthropicWire
+from buddy.llm.direct.openai_request import ChatWire
+from buddy.llm.direct.request_cache import EncodedMessages, alnum9, family, sendable, wire_arguments, wire_id
 from buddy.llm.quirks import ANTHROPIC, CHAT, ChatQuirks, anthropic_quirks, chat_quirks, is_local
-from buddy.llm.wire import EncodedMessages, alnum9, family, sendable, wire_arguments, wire_id
-from buddy.llm.wire_anthropic import AnthropicWire
-from buddy.llm.wire_chat import ChatWire
 
 
 def user(text: str, name: str = "u") -> UserMessage:
@@ -186,7 +186,9 @@ def test_json_is_read_tolerantly_and_written_strictly():
 
 def test_a_direct_lane_imports_no_http_library():
     heavy = "{'httpcore2', 'h11', 'httpx', 'anyio', 'litellm', 'urllib.request', 'email'}"
-    lanes = "buddy.llm.openai_chat, buddy.llm.anthropic, buddy.llm.http_client, buddy.llm.governor"
+    lanes = (
+        "buddy.llm.direct.openai, buddy.llm.direct.anthropic, buddy.llm.http.client, buddy.llm.rate_limiter"
+    )
     code = f"import sys, {lanes}; print(*sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""

@@ -15,12 +15,12 @@ from collections.abc import AsyncGenerator
 from buddy.agent import events as ev
 from buddy.agent.messages import Text, UserMessage
 from buddy.repl.app import AppSettings
-from buddy.repl.blocks import NoteBlock
+from buddy.repl.exit import Ending
 from buddy.repl.intents import Intent, Prompt
-from buddy.repl.leaving import Ending
+from buddy.repl.render.style import choose_look
 from buddy.repl.start import open_repl
-from buddy.repl.style import choose_look
-from buddy.repl.view_state import NO_DESK, DeskFacts
+from buddy.repl.view.blocks import NoteBlock
+from buddy.repl.view.state import NO_DESK, DeskFacts
 
 
 async def three_streams() -> AsyncGenerator[list[ev.TaskEvent], None]:

@@ -13,12 +13,12 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import create_pipe_input
 
 from buddy.agent.events import TaskEvent
-from buddy.repl.announce import Notifications
 from buddy.repl.app import AppSettings, Repl
 from buddy.repl.intents import Intent
-from buddy.repl.output import FrameOutput
-from buddy.repl.style import UNICODE, Look
-from buddy.repl.view_state import NO_DESK, DeskFacts
+from buddy.repl.render.style import UNICODE, Look
+from buddy.repl.screen.output import FrameOutput
+from buddy.repl.screen.terminal_status import Notifications
+from buddy.repl.view.state import NO_DESK, DeskFacts
 from tests.screen_text import everything_of, rows_of
 
 DEADLINE_S = 50.0

@@ -16,21 +16,21 @@ from pathlib import Path
 from typing import Any
 
 from buddy.agent.events import TaskEvent
+from buddy.app.launch import find_place, read_settings
 from buddy.cli.arguments import parse
 from buddy.cli.interactive import Front, begin_with, in_force
-from buddy.cli.place import find_place, read_settings
-from buddy.cli.sitting import sit
-from buddy.repl.at_desk import AtDesk
-from buddy.repl.blocks import Block, TurnSummary
-from buddy.repl.controller import Controller
+from buddy.cli.session_loop import sit
+from buddy.repl.context import Context
+from buddy.repl.dispatcher import AtDesk
+from buddy.repl.exit import Ending
+from buddy.repl.input.late_completion import LateCompleter
+from buddy.repl.intent_queue import Controller
 from buddy.repl.intents import Intent, parse_line
-from buddy.repl.late_completion import LateCompleter
-from buddy.repl.leaving import Ending
-from buddy.repl.paint import Painter
-from buddy.repl.port import Context
-from buddy.repl.style import UNICODE, Look
-from buddy.repl.view import focus, fold
-from buddy.repl.view_state import NO_DESK, ViewState
+from buddy.repl.render.painter import Painter
+from buddy.repl.render.style import UNICODE, Look
+from buddy.repl.view.blocks import Block, TurnSummary
+from buddy.repl.view.state import NO_DESK, ViewState
+from buddy.repl.view.view import focus, fold
 from tests.fake_llm.script import Script
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import Desk

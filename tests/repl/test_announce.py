@@ -7,9 +7,9 @@ import time
 import pytest
 
 from buddy.agent.events import ApprovalResolved
-from buddy.repl.announce import AWAY_S, Notifications, notification, notifications_of
 from buddy.repl.intents import Cancel
-from buddy.repl.view_state import DeskFacts, QueueRow
+from buddy.repl.screen.terminal_status import AWAY_S, Notifications, notification, notifications_of
+from buddy.repl.view.state import DeskFacts, QueueRow
 from buddy.workspace.sandbox.status import NO_SANDBOX
 from tests.repl.events_for_tests import Tape
 from tests.repl.screen_harness import Stage, running_repl

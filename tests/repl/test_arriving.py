@@ -7,12 +7,12 @@ import json
 import pytest
 
 from buddy.agent import events as ev
-from buddy.repl.lazy_paint import LazyPainter
-from buddy.repl.live import live_lines, live_room, phase_text
-from buddy.repl.style import UNICODE, Look
-from buddy.repl.view import fold
-from buddy.repl.view_state import ViewState
-from buddy.repl.width import line_cells, plain
+from buddy.repl.render.style import UNICODE, Look
+from buddy.repl.render.text import line_cells, plain
+from buddy.repl.screen.paint_queue import LazyPainter
+from buddy.repl.view.live import live_lines, live_room, phase_text
+from buddy.repl.view.state import ViewState
+from buddy.repl.view.view import fold
 from tests.repl.events_for_tests import Tape
 from tests.repl.screen_harness import running_repl
 

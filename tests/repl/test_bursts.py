@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prompt_toolkit.keys import Keys
 
-from buddy.repl.bursts import AFTER_S, QUIET_S, Bursts
-from buddy.repl.key_parser import KeyParser
+from buddy.repl.input.bursts import AFTER_S, QUIET_S, Bursts
+from buddy.repl.input.keys import KeyParser
 from buddy.repl.start import brackets_pastes
 
 PASTE, ENTER = str(Keys.BracketedPaste), str(Keys.ControlM)

@@ -7,12 +7,12 @@ import pytest
 from buddy.agent import events as ev
 from buddy.agent.display import Command, Display, FileList, Plain
 from buddy.agent.messages import AssistantMessage, Call, Message, Text, ToolMessage
-from buddy.repl.blocks import Block, Expanded, Lookups, Markdown, TableBlock, ToolCall, TurnSummary
-from buddy.repl.paint import Painter
-from buddy.repl.replay import blocks_of
-from buddy.repl.style import ASCII, THEMES, UNICODE, Look, choose_look
-from buddy.repl.view import fold
-from buddy.repl.view_state import ViewState
+from buddy.repl.render.painter import Painter
+from buddy.repl.render.style import ASCII, THEMES, UNICODE, Look, choose_look
+from buddy.repl.view.blocks import Block, Expanded, Lookups, Markdown, TableBlock, ToolCall, TurnSummary
+from buddy.repl.view.replay import blocks_of
+from buddy.repl.view.state import ViewState
+from buddy.repl.view.view import fold
 from tests.repl.events_for_tests import Tape
 
 PLAIN = Painter(Look("mono", UNICODE, ansi=False))

@@ -7,11 +7,11 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from buddy.repl.blocks import Fence, Markdown, TableBlock
-from buddy.repl.canvas import Canvas, plain_row, row_cells
-from buddy.repl.paint import Painter
-from buddy.repl.style import UNICODE, Look
-from buddy.repl.table import table_rows
+from buddy.repl.render.console import Canvas, plain_row, row_cells
+from buddy.repl.render.painter import Painter
+from buddy.repl.render.style import UNICODE, Look
+from buddy.repl.render.table import table_rows
+from buddy.repl.view.blocks import Fence, Markdown, TableBlock
 
 LOOKS = [Look(theme, UNICODE, ansi=True, depth="256") for theme in ("default", "dark", "light", "mono")]
 PLAIN = Canvas(Look("mono", UNICODE, ansi=False))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from buddy.agent.messages import UserMessage, text_of
 from buddy.repl.intents import Cancel, DropNote, NextMode, RecallQueued, Rewind, TaskPanel, ToBackground
-from buddy.repl.live import phase_text
-from buddy.repl.view_state import Retrying
-from buddy.safety.grants import Approvals
+from buddy.repl.view.live import phase_text
+from buddy.repl.view.state import Retrying
+from buddy.safety.policy.grants import Approvals
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, Stall, call, failure, reply
 from tests.repl.sitting_desk import sitting

@@ -11,11 +11,10 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from buddy.repl.commands.builtin import builtin_commands
-from buddy.repl.completion import DeskCompleter
-from buddy.repl.file_names import found, in_folder
+from buddy.repl.input.completion import DeskCompleter
+from buddy.repl.input.late_completion import LateCompleter
 from buddy.repl.intents import Cancel
-from buddy.repl.late_completion import LateCompleter
-from buddy.workspace.file_index import FileIndex
+from buddy.workspace.files.name_index import FileIndex, found, in_folder
 from tests.fake_llm.script import reply
 from tests.repl.events_for_tests import Tape
 from tests.repl.screen_harness import running_repl

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from buddy.repl.countdown import Countdown
+from buddy.repl.screen.screen import Countdown
 
 
 async def test_it_is_over_once_after_it_was_started_last() -> None:

@@ -6,10 +6,10 @@ import pytest
 
 from buddy.agent.display import Diff, FileDiff
 from buddy.agent.messages import Call
-from buddy.repl.blocks import ApprovalAsked, Expanded, Fence, Markdown, ToolCall
-from buddy.repl.diffs import diff_lines, differing_words
-from buddy.repl.paint import Painter
-from buddy.repl.style import ASCII, UNICODE, Depth, Look
+from buddy.repl.render.diff import diff_lines, differing_words
+from buddy.repl.render.painter import Painter
+from buddy.repl.render.style import ASCII, UNICODE, Depth, Look
+from buddy.repl.view.blocks import ApprovalAsked, Expanded, Fence, Markdown, ToolCall
 
 PLAIN = Look("mono", UNICODE, ansi=False)
 KEYWORD = {"dark": "38;5;219", "light": "38;5;90"}

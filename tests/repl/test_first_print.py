@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from buddy.repl.blocks import Block, NoteBlock
-from buddy.repl.first_print import FirstPrint
+from buddy.repl.screen.paint_queue import FirstPrint
+from buddy.repl.view.blocks import Block, NoteBlock
 
 
 class SlowPainter:

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from buddy import __version__
-from buddy.repl.blocks import TableBlock, Welcome
 from buddy.repl.branch import Branch, branch_of
 from buddy.repl.commands.builtin import builtin_commands
-from buddy.repl.commands.talk import short_help
-from buddy.repl.completion import command_offers
-from buddy.repl.paint import Painter
-from buddy.repl.style import UNICODE, Look
+from buddy.repl.commands.help import short_help
+from buddy.repl.input.completion import command_offers
+from buddy.repl.render.painter import Painter
+from buddy.repl.render.style import UNICODE, Look
+from buddy.repl.view.blocks import TableBlock, Welcome
 from tests.repl.sitting_desk import sitting
 
 PLAIN = Painter(Look("mono", UNICODE, ansi=False))

@@ -12,11 +12,11 @@ import pytest
 from msgspec.structs import replace
 
 from buddy.agent import events as ev
-from buddy.repl.blocks import Block, TurnSummary
-from buddy.repl.folding import SLICE_CHARS, Folding, slices
-from buddy.repl.markdown import ABSORBED_CHARS, MarkdownStream
-from buddy.repl.view import fold
-from buddy.repl.view_state import NO_DESK, Calling, ThinkingPhase, ViewState
+from buddy.repl.render.markdown import ABSORBED_CHARS, MarkdownStream
+from buddy.repl.view.blocks import Block, TurnSummary
+from buddy.repl.view.event_pump import SLICE_CHARS, Folding, slices
+from buddy.repl.view.state import NO_DESK, Calling, ThinkingPhase, ViewState
+from buddy.repl.view.view import fold
 from tests.repl.events_for_tests import Tape
 
 LINES = "".join(f"- item {n} \x1b[1mwith\x1b[0m é e\u0301 and a `sign`\r\n  more\n\n" for n in range(2000))

@@ -8,12 +8,12 @@ import pytest
 
 from buddy.agent import events as ev
 from buddy.agent.messages import Usage
-from buddy.repl.blocks import NoteBlock
-from buddy.repl.footer import footer_line
-from buddy.repl.style import ASCII, UNICODE, Look
-from buddy.repl.view import fold
-from buddy.repl.view_state import DeskFacts, QueueRow, ViewState
-from buddy.repl.width import line_cells, plain
+from buddy.repl.render.style import ASCII, UNICODE, Look
+from buddy.repl.render.text import line_cells, plain
+from buddy.repl.view.blocks import NoteBlock
+from buddy.repl.view.state import DeskFacts, QueueRow, ViewState
+from buddy.repl.view.status import footer_line
+from buddy.repl.view.view import fold
 from buddy.workspace.sandbox.status import SandboxStatus
 from tests.repl.events_for_tests import Tape
 

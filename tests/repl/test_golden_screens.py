@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.display import Checklist, ChecklistItem, Command, Diff, FileDiff, Plain
-from buddy.repl.paint import Painter
-from buddy.repl.style import ASCII, UNICODE, Look
-from buddy.repl.view import fold
-from buddy.repl.view_state import DeskFacts, QueueRow
+from buddy.repl.render.painter import Painter
+from buddy.repl.render.style import ASCII, UNICODE, Look
+from buddy.repl.view.state import DeskFacts, QueueRow
+from buddy.repl.view.view import fold
 from buddy.workspace.sandbox.status import SandboxStatus
 from tests.repl.events_for_tests import Tape
 from tests.repl.screen_harness import Stage, running_repl
@@ -82,7 +82,7 @@ async def test_the_journey_on_a_screen() -> None:
     ],
 )
 def test_blocks_in_each_look(name: str, look: Look) -> None:
-    from buddy.repl.view_state import ViewState
+    from buddy.repl.view.state import ViewState
 
     state, tape, painter = ViewState(), Tape(), Painter(look)
     text = ""

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from prompt_toolkit.document import Document
 from wcwidth import iter_graphemes
 
-from buddy.repl.graphemes import GraphemeDocument, span_at
-from buddy.repl.output import FrameOutput
-from buddy.repl.width import cells
+from buddy.repl.input.graphemes import GraphemeDocument, span_at
+from buddy.repl.render.text import cells
+from buddy.repl.screen.output import FrameOutput
 from tests.repl.screen_harness import running_repl
 
 FAMILY, FLAG, ACCENT, THUMB = "👩\u200d👩\u200d👧", "🇩🇪", "e\u0301", "👍🏽"

@@ -10,9 +10,9 @@ import pytest
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
-from buddy.repl.ground import ANSWER_WITHIN_S, QUESTION, GroundQuestion, may_be_asked, question
-from buddy.repl.key_parser import KeyParser
-from buddy.repl.style import Ground, choose_look
+from buddy.repl.input.keys import KeyParser
+from buddy.repl.render.style import Ground, choose_look
+from buddy.repl.screen.background import ANSWER_WITHIN_S, QUESTION, GroundQuestion, may_be_asked, question
 
 WHITE, BLACK = "\x1b]11;rgb:ffff/ffff/ffff\x1b\\", "\x1b]11;rgb:0000/0000/0000\x07"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from buddy.repl.blocks import Markdown, NoteBlock, PlainText
 from buddy.repl.commands.builtin import builtin_commands
-from buddy.repl.commands.talk import explained
+from buddy.repl.commands.help import explained
+from buddy.repl.view.blocks import Markdown, NoteBlock, PlainText
 from tests.repl.sitting_desk import sitting
 
 COMMANDS = builtin_commands()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from prompt_toolkit.history import History
 
-from buddy.repl.history import AT_ONCE, open_history
+from buddy.repl.input.history import AT_ONCE, open_history
 
 MANY = [f"line {number}" for number in range(AT_ONCE * 20)]
 

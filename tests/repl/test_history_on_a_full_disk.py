@@ -11,7 +11,7 @@ from tests.capabilities import requires
 
 CHILD = textwrap.dedent("""
     import os, resource, signal, sys
-    from buddy.repl.history import LineHistory
+    from buddy.repl.input.history import LineHistory
 
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     told = []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.repl.history import open_history
+from buddy.repl.input.history import open_history
 from tests.safety.secrets_for_tests import SHAPED
 from tests.safety.secrets_published import WHOLE
 

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from buddy.agent.display import Diff, FileDiff
-from buddy.repl.blocks import ApprovalAsked, Expanded, Markdown, TableBlock
-from buddy.repl.paint import Painter
-from buddy.repl.style import UNICODE, Depth, Look
+from buddy.repl.render.painter import Painter
+from buddy.repl.render.style import UNICODE, Depth, Look
+from buddy.repl.view.blocks import ApprovalAsked, Expanded, Markdown, TableBlock
 from tests.safety.terminal_bytes import EVERYTHING, foreign, sequences, text_forms
 
 OWN = re.compile(r"\x1b\[(?:[0-9;]*m|K)")

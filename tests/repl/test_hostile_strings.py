@@ -12,7 +12,7 @@ import pytest
 from buddy.agent import events as ev
 from buddy.agent.display import Checklist, ChecklistItem, Command, Diff, FileDiff, FileList, Plain
 from buddy.agent.messages import Call
-from buddy.repl.view_state import DeskFacts, OwnRow, QueueRow
+from buddy.repl.view.state import DeskFacts, OwnRow, QueueRow
 from buddy.workspace.sandbox.status import SandboxStatus
 from tests.repl.events_for_tests import Tape
 from tests.repl.screen_harness import Stage, running_repl

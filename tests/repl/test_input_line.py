@@ -6,9 +6,9 @@ import pytest
 
 from buddy.agent.display import Plain
 from buddy.agent.messages import Call
-from buddy.repl.approvals import TypedLine, Waiting, answer_of, refused
+from buddy.repl.input.approval_line import TypedLine, Waiting, answer_of, refused
 from buddy.repl.intents import ApprovalAnswer, Line, NewTask, Prompt, ShellLine, Slash, ToTask, parse_line
-from buddy.repl.view_state import InboxRow
+from buddy.repl.view.state import InboxRow
 
 
 @pytest.mark.parametrize(

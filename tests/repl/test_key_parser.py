@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prompt_toolkit.keys import Keys
 
-from buddy.repl.key_parser import KeyParser
+from buddy.repl.input.keys import KeyParser
 
 BEGIN, END = "\x1b[200~", "\x1b[201~"
 

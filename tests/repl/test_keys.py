@@ -15,6 +15,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from buddy.agent.display import Command
+from buddy.repl.input.keys import ESCAPE_S, FAR_ESCAPE_S, escape_s
 from buddy.repl.intents import (
     ApprovalAnswer,
     Cancel,
@@ -29,8 +30,7 @@ from buddy.repl.intents import (
     TaskPanel,
     ToBackground,
 )
-from buddy.repl.keys import ESCAPE_S, FAR_ESCAPE_S, escape_s
-from buddy.repl.view_state import NO_DESK, DeskFacts, OwnRow, QueueRow
+from buddy.repl.view.state import NO_DESK, DeskFacts, OwnRow, QueueRow
 from buddy.workspace.sandbox.status import NO_SANDBOX
 from tests.repl.events_for_tests import Tape
 from tests.repl.screen_harness import Stage, running_repl

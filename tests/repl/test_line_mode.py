@@ -16,12 +16,12 @@ from msgspec.structs import replace
 from buddy.agent.display import Diff, FileDiff
 from buddy.agent.events import ApprovalRequested, ApprovalResolved, TaskEvent
 from buddy.agent.messages import Call
-from buddy.repl.blocks import NoteBlock, Thought
 from buddy.repl.intents import ApprovalAnswer, Cancel, Intent, Prompt, ShellLine, Slash
-from buddy.repl.line_mode import LineRepl
-from buddy.repl.paint import Painter
-from buddy.repl.style import ASCII, Look
-from buddy.repl.view_state import NO_DESK, DeskFacts
+from buddy.repl.plain import LineRepl
+from buddy.repl.render.painter import Painter
+from buddy.repl.render.style import ASCII, Look
+from buddy.repl.view.blocks import NoteBlock, Thought
+from buddy.repl.view.state import NO_DESK, DeskFacts
 from tests.repl.events_for_tests import Tape
 
 

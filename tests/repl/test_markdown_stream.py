@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from buddy.repl.blocks import Markdown
-from buddy.repl.markdown import CONTEXT_LINES, SLICE_LINES, TAB_WIDTH, MarkdownStream
+from buddy.repl.render.markdown import CONTEXT_LINES, SLICE_LINES, TAB_WIDTH, MarkdownStream
+from buddy.repl.view.blocks import Markdown
 from buddy.safety.sanitise import clean
 
 INGREDIENTS = [

@@ -8,7 +8,7 @@ import pty
 
 from prompt_toolkit.data_structures import Size
 
-from buddy.repl.output import FrameOutput, TerminalWriter, encoded
+from buddy.repl.screen.output import FrameOutput, TerminalWriter, encoded
 
 
 def collected() -> tuple[FrameOutput, list[str]]:

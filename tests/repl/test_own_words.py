@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from buddy.agent.messages import Text, UserMessage
-from buddy.repl.own_words import own_words
+from buddy.repl.view.replay import own_words
 from tests.fake_llm.script import reply
 from tests.repl.sitting_desk import sitting
 

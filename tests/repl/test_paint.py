@@ -9,7 +9,10 @@ import pytest
 
 from buddy.agent.display import Checklist, ChecklistItem, Command, Diff, FileDiff, FileList, Picture, Plain
 from buddy.agent.messages import Call
-from buddy.repl.blocks import (
+from buddy.repl.render.painter import Painter
+from buddy.repl.render.style import ASCII, UNICODE, Look
+from buddy.repl.render.text import cells, wrap
+from buddy.repl.view.blocks import (
     ApprovalAnswered,
     ApprovalAsked,
     Block,
@@ -25,9 +28,6 @@ from buddy.repl.blocks import (
     TurnSummary,
     UserPrompt,
 )
-from buddy.repl.paint import Painter
-from buddy.repl.style import ASCII, UNICODE, Look
-from buddy.repl.width import cells, wrap
 
 PLAIN = Painter(Look("mono", UNICODE, ansi=False))
 COLOR = Painter(Look("default", UNICODE, ansi=True))
@@ -288,9 +288,9 @@ def test_without_unicode_the_glyphs_are_ascii() -> None:
 def test_what_the_person_wants_to_see_decides_folding_and_thoughts() -> None:
     from buddy.agent.display import Plain
     from buddy.agent.messages import Call
-    from buddy.repl.blocks import Thought, ToolCall
-    from buddy.repl.paint import Painter
-    from buddy.repl.style import choose_look
+    from buddy.repl.render.painter import Painter
+    from buddy.repl.render.style import choose_look
+    from buddy.repl.view.blocks import Thought, ToolCall
 
     plain = choose_look(
         environ={"TERM": "dumb"}, color="never", theme="auto", encoding="utf-8", is_terminal=True

@@ -9,7 +9,8 @@ import pytest
 
 from buddy.agent.display import Command, Diff, FileDiff, FileList, Plain
 from buddy.agent.messages import Call
-from buddy.repl.blocks import (
+from buddy.repl.screen.paint_queue import AHEAD_BLOCKS, HEAVY_CHARS, KEPT_HEAVY, STEP_S, PaintAhead, is_heavy
+from buddy.repl.view.blocks import (
     Block,
     Expanded,
     Fence,
@@ -21,7 +22,6 @@ from buddy.repl.blocks import (
     ToolCall,
     UserPrompt,
 )
-from buddy.repl.paint_ahead import AHEAD_BLOCKS, HEAVY_CHARS, KEPT_HEAVY, STEP_S, PaintAhead, is_heavy
 from tests.repl.events_for_tests import Tape
 from tests.repl.screen_harness import running_repl
 

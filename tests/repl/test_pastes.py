@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buddy.repl.history import KEPT_CHARS
+from buddy.repl.input.editor import Pastes
+from buddy.repl.input.history import KEPT_CHARS
 from buddy.repl.intents import Intent, Prompt, Queue
-from buddy.repl.pastes import Pastes
 from tests.repl.events_for_tests import Tape
 from tests.repl.screen_harness import Stage, running_repl
 

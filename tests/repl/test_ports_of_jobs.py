@@ -7,11 +7,11 @@ import os
 import sys
 from pathlib import Path
 
-from buddy.repl.blocks import NoteBlock, TableBlock
 from buddy.repl.commands.job_table import INSIDE_ONLY, job_blocks
-from buddy.workspace.jobs import Jobs
-from buddy.workspace.launch import shell_argv
-from buddy.workspace.processes import CommandRequest
+from buddy.repl.view.blocks import NoteBlock, TableBlock
+from buddy.workspace.processes.jobs import Jobs
+from buddy.workspace.processes.launch import shell_argv
+from buddy.workspace.processes.pool import CommandRequest
 from buddy.workspace.sandbox.profile import Confinement
 from tests.capabilities import requires
 from tests.fake_llm.asked import Asked

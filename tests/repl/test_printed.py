@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from prompt_toolkit.data_structures import Size
 
-from buddy.repl.blocks import Block, NoteBlock
-from buddy.repl.printed import PrintedBlocks, wraps_again
-from buddy.repl.width import split_at
+from buddy.repl.render.text import split_at
+from buddy.repl.screen.scrollback import PrintedBlocks, wraps_again
+from buddy.repl.view.blocks import Block, NoteBlock
 
 
 def drawn(block: Block, columns: int) -> str:

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from buddy.agent.events import ApprovalResolved
-from buddy.repl.progress import AGAIN_S, progress_sequence, progress_taken
+from buddy.repl.screen.terminal_status import AGAIN_S, progress_sequence, progress_taken
 from tests.repl.events_for_tests import Tape
 from tests.repl.screen_harness import Stage, running_repl
 

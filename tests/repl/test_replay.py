@@ -15,9 +15,9 @@ from buddy.agent.messages import (
     ToolMessage,
     UserMessage,
 )
-from buddy.repl.blocks import Markdown, NoteBlock, ToolCall, UserPrompt
-from buddy.repl.markdown import MarkdownStream
-from buddy.repl.replay import SHOWN_CHARS, SHOWN_MESSAGES, blocks_of
+from buddy.repl.render.markdown import MarkdownStream
+from buddy.repl.view.blocks import Markdown, NoteBlock, ToolCall, UserPrompt
+from buddy.repl.view.replay import SHOWN_CHARS, SHOWN_MESSAGES, blocks_of
 
 
 def said(text: str, finish: Finish, *calls: Call) -> AssistantMessage:

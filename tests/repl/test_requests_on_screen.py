@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from buddy.agent.display import Command, Diff, FileDiff
 from buddy.agent.events import ApprovalRequested
 from buddy.agent.messages import Call
-from buddy.repl.approvals import TypedLine, Waiting, answer_of, refusal, refused
-from buddy.repl.chrome import steer_hint
+from buddy.repl.input.approval_line import TypedLine, Waiting, answer_of, refusal, refused
 from buddy.repl.intents import ApprovalAnswer, Prompt
-from buddy.repl.live import inbox_lines
-from buddy.repl.style import UNICODE, Look
-from buddy.repl.view import fold
-from buddy.repl.view_state import DeskFacts, QueueRow, ViewState
+from buddy.repl.render.style import UNICODE, Look
+from buddy.repl.view.live import inbox_lines
+from buddy.repl.view.state import DeskFacts, QueueRow, ViewState
+from buddy.repl.view.status import steer_hint
+from buddy.repl.view.view import fold
 from buddy.workspace.sandbox.status import NO_SANDBOX
 from tests.repl.events_for_tests import Tape
 from tests.repl.screen_harness import Stage, running_repl

@@ -13,19 +13,19 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from buddy.agent.messages import text_of
-from buddy.repl.blocks import QuestionAsked
-from buddy.repl.canvas import plain_row
 from buddy.repl.commands.registry import CommandError
 from buddy.repl.commands.rewind import rewind
-from buddy.repl.completion import DeskCompleter
-from buddy.repl.live import inbox_lines, phase_text, queue_lines
-from buddy.repl.paint import Painter
-from buddy.repl.port import Context
-from buddy.repl.style import UNICODE, Look
-from buddy.repl.view_state import QueueRow
-from buddy.repl.width import line_cells, plain
+from buddy.repl.context import Context
+from buddy.repl.input.completion import DeskCompleter
+from buddy.repl.render.console import plain_row
+from buddy.repl.render.painter import Painter
+from buddy.repl.render.style import UNICODE, Look
+from buddy.repl.render.text import line_cells, plain
+from buddy.repl.view.blocks import QuestionAsked
+from buddy.repl.view.live import inbox_lines, phase_text, queue_lines
+from buddy.repl.view.state import QueueRow
 from buddy.tools.ask_user import OpenQuestion, Option, Question
-from buddy.workspace.undo import UndoEntry
+from buddy.workspace.undo.log import UndoEntry
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, ToolCall, call, reply
 from tests.fake_llm.server import FakeLLM

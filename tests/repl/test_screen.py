@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from buddy.repl.blocks import NoteBlock
 from buddy.repl.intents import Prompt
-from buddy.repl.view_state import DeskFacts
+from buddy.repl.view.blocks import NoteBlock
+from buddy.repl.view.state import DeskFacts
 from buddy.workspace.sandbox.status import NO_SANDBOX
 from tests.repl.events_for_tests import Tape
 from tests.repl.screen_harness import resize, running_repl

@@ -9,7 +9,7 @@ from buddy.agent.display import Command
 from buddy.agent.events import ApprovalResolved, Notice, ToolCallDelta, ToolProgress, ToolStarted
 from buddy.agent.messages import Call
 from buddy.repl.intents import ApprovalAnswer, Cancel
-from buddy.repl.view_state import DeskFacts, QueueRow
+from buddy.repl.view.state import DeskFacts, QueueRow
 from buddy.workspace.sandbox.status import SandboxStatus
 from tests.repl.events_for_tests import Tape
 from tests.repl.screen_harness import Stage, running_repl

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from buddy.repl.stack import DrawnLines, row_of, shared
-from buddy.repl.style import Line
+from buddy.repl.render.style import Line
+from buddy.repl.screen.layout import DrawnLines, row_of, shared
 from tests.repl.screen_harness import resize, running_repl
 
 

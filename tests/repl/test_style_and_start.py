@@ -10,12 +10,12 @@ from prompt_toolkit.output.color_depth import ColorDepth
 from rich.color import Color, ColorSystem, ColorType
 from rich.segment import Segment
 
-from buddy.repl.canvas import Canvas, live_line, rich_theme
-from buddy.repl.fragments import color_depth, toolkit_style
-from buddy.repl.log_stream import streams_to
-from buddy.repl.resize import reflowed_cursor_row, reflowed_rows
-from buddy.repl.style import ASCII, READABLE, THEMES, UNICODE, Depth, Look, choose_look
-from buddy.repl.width import cells, fit, split_at, wrap
+from buddy.repl.render.console import Canvas, live_line, rich_theme
+from buddy.repl.render.style import ASCII, READABLE, THEMES, UNICODE, Depth, Look, choose_look
+from buddy.repl.render.text import cells, fit, split_at, wrap
+from buddy.repl.screen.layout import color_depth, toolkit_style
+from buddy.repl.screen.output import streams_to
+from buddy.repl.screen.scrollback import reflowed_cursor_row, reflowed_rows
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from buddy.repl.chrome import key_help
-from buddy.repl.terminal_programs import terminal_program
-from buddy.repl.width import plain
+from buddy.repl.render.text import plain
+from buddy.repl.user_shell import terminal_program
+from buddy.repl.view.status import key_help
 from tests.repl.sitting_desk import sitting
 
 

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from buddy.agent.messages import Text, UserMessage, text_of
 from buddy.cli.screen_surface import ScreenSurface
 from buddy.extend.mentions import ExpandedPrompt
-from buddy.repl.at_desk import AtDesk
-from buddy.repl.controller import Controller
+from buddy.repl.dispatcher import AtDesk
+from buddy.repl.intent_queue import Controller
 from buddy.repl.intents import Cancel, Intent, Prompt, Queue, Slash, ToTask
-from buddy.repl.style import UNICODE, Look
-from buddy.repl.view_state import NO_DESK, DeskFacts
+from buddy.repl.render.style import UNICODE, Look
+from buddy.repl.view.state import NO_DESK, DeskFacts
 from tests.fake_llm.script import Stall, reply
 from tests.repl.screen_harness import running_repl
 from tests.repl.sitting_desk import Sitting, seated, sitting

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from buddy.repl.blocks import NoteBlock
-from buddy.repl.style import UNICODE, Look
+from buddy.repl.render.style import UNICODE, Look
+from buddy.repl.view.blocks import NoteBlock
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import Desk
 from tests.journeys.terminal import on_terminal

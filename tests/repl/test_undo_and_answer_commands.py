@@ -12,18 +12,19 @@ from typing import Any
 
 import pytest
 
-from buddy.extend.own_tools import OwnTools
-from buddy.repl.blocks import NoteBlock, PlainText, TableBlock, ToolCall
-from buddy.repl.commands import trash, undo, workspace
+from buddy.extend.plugins.loader import OwnTools
+from buddy.repl.commands import changes as undo
+from buddy.repl.commands import trash, workspace
 from buddy.repl.commands.registry import CommandError
-from buddy.repl.port import Context
+from buddy.repl.context import Context
+from buddy.repl.view.blocks import NoteBlock, PlainText, TableBlock, ToolCall
 from buddy.tools.ask_user import ask_user
-from buddy.tools.edit import edit_file
-from buddy.tools.file_moves import delete_file, move_file
-from buddy.tools.search import grep
+from buddy.tools.files.edit import edit_file
+from buddy.tools.files.move import delete_file, move_file
+from buddy.tools.grep import grep
 from buddy.tools.shell import run_shell
-from buddy.workspace.locks import FileLocks
-from buddy.workspace.undo import Effect
+from buddy.workspace.files.locks import FileLocks
+from buddy.workspace.undo.log import Effect
 from tests.board_desk import BoardDesk, board_desk
 from tests.command_desk import until
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from buddy.repl.style import ASCII, Look
-from buddy.repl.vi_signs import cursor_shapes
+from buddy.repl.render.style import ASCII, Look
+from buddy.repl.screen.layout import cursor_shapes
 from tests.repl.screen_harness import Stage, resize, running_repl
 
 TERM = {"TERM": "xterm-256color"}

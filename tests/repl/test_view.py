@@ -7,7 +7,10 @@ import pytest
 from buddy.agent import events as ev
 from buddy.agent.display import Command, Plain
 from buddy.agent.messages import Call, Text, UserMessage
-from buddy.repl.blocks import (
+from buddy.repl.render.style import UNICODE, Line, Look
+from buddy.repl.render.text import line_cells, plain
+from buddy.repl.screen.paint_queue import LazyPainter
+from buddy.repl.view.blocks import (
     ApprovalAnswered,
     ApprovalAsked,
     Block,
@@ -19,12 +22,9 @@ from buddy.repl.blocks import (
     TurnSummary,
     UserPrompt,
 )
-from buddy.repl.lazy_paint import LazyPainter
-from buddy.repl.live import inbox_lines, live_lines, live_room, phase_text, queue_lines
-from buddy.repl.style import UNICODE, Line, Look
-from buddy.repl.view import focus, fold
-from buddy.repl.view_state import NO_DESK, DeskFacts, QueueRow, ViewState
-from buddy.repl.width import line_cells, plain
+from buddy.repl.view.live import inbox_lines, live_lines, live_room, phase_text, queue_lines
+from buddy.repl.view.state import NO_DESK, DeskFacts, QueueRow, ViewState
+from buddy.repl.view.view import focus, fold
 from buddy.workspace.sandbox.status import NO_SANDBOX
 from tests.repl.events_for_tests import Tape
 

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from buddy.repl.leaving import leaving_ends
-from buddy.repl.words import running_name
+from buddy.repl.exit import leaving_ends
+from buddy.repl.render.numbers import running_name
 
 DEADLINE_S = 50.0
 CHILD = Path(__file__).with_name("pty_child.py")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from buddy.repl import words
+from buddy.repl.render import numbers as words
 
 
 @pytest.mark.parametrize(

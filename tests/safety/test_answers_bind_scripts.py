@@ -7,15 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from buddy.safety.grants import ASK, Grant
 from buddy.safety.paths import locate
-from buddy.safety.policy import judge
-from buddy.safety.policy_facts import Facts
-from buddy.safety.policy_state import Policy
-from buddy.safety.policy_table import Decision
-from buddy.safety.rules import Rule, RuleSet
-from buddy.safety.rules_save import rules_for_session, rules_to_save
-from buddy.safety.rules_words import coverage
+from buddy.safety.policy.decide import Decision, judge
+from buddy.safety.policy.facts import Facts
+from buddy.safety.policy.grants import ASK, Grant
+from buddy.safety.policy.rule_text import coverage
+from buddy.safety.policy.rules import Rule, RuleSet, rules_for_session, rules_to_save
+from buddy.safety.policy.session import Policy
 from tests.shell_desk import ShellDesk, make_desk, shell_facts
 
 

@@ -13,17 +13,13 @@ from typing import Any
 import pytest
 
 from buddy.agent.tool import ToolError
-from buddy.safety.descriptors import open_beneath, replace_beneath
-from buddy.safety.grants import ASK
-from buddy.safety.paths import MAX_LINKS, Boundary, locate
-from buddy.safety.policy import Verdict, judge
-from buddy.safety.policy_facts import Facts
-from buddy.safety.policy_table import Mode
-from buddy.safety.rules import Rule, RuleSet
-from buddy.safety.rules_save import rules_to_save
+from buddy.safety.paths import MAX_LINKS, Boundary, locate, open_beneath, replace_beneath
+from buddy.safety.policy.decide import Mode, Verdict, judge
+from buddy.safety.policy.facts import Facts
+from buddy.safety.policy.grants import ASK
+from buddy.safety.policy.rules import Rule, RuleSet, rules_to_save
 from buddy.safety.sanitise import Sanitiser, clean, visible
-from buddy.safety.suspicious import suspicious_url
-from buddy.safety.url_guard import JudgedAddress, Refused, judge_url, resolve_and_judge
+from buddy.safety.url_guard import JudgedAddress, Refused, judge_url, resolve_and_judge, suspicious_url
 from tests.shell_desk import ShellDesk, make_desk
 
 

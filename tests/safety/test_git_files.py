@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from buddy.safety.git_files import IN_FOLDERS, IN_GIT_FOLDER, files_that_wait, read_regular
-from buddy.safety.shell.git_config import executing_keys
+from buddy.safety.git_configuration import executing_keys
+from buddy.safety.git_repository import IN_FOLDERS, IN_GIT_FOLDER, files_that_wait, read_regular
 
 
 @pytest.fixture

@@ -10,15 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from buddy.safety.grants import ASK, Grant
 from buddy.safety.paths import locate
-from buddy.safety.policy import Verdict, judge
-from buddy.safety.policy_facts import Facts
-from buddy.safety.policy_table import MODES, Mode
-from buddy.safety.rules import Rule, RuleSet
-from buddy.safety.rules_load import as_table, rules_of_tables
-from buddy.safety.rules_save import rules_for_session, rules_to_save
-from buddy.safety.rules_words import coverage
+from buddy.safety.policy.decide import MODES, Mode, Verdict, judge
+from buddy.safety.policy.facts import Facts
+from buddy.safety.policy.grants import ASK, Grant
+from buddy.safety.policy.rule_text import coverage
+from buddy.safety.policy.rules import Rule, RuleSet, rules_for_session, rules_to_save
+from buddy.safety.policy.rules_loading import as_table, rules_of_tables
 from tests.shell_desk import ShellDesk, make_desk, shell_facts
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.events import MissingApproval
-from buddy.headless.skipped import skipped_line
-from buddy.safety.missing_approval import missing_approval
-from buddy.safety.policy_facts import Facts
-from buddy.safety.policy_state import Policy
-from buddy.safety.rules import RuleSet
-from buddy.safety.rules_claude import rules_of_claude
+from buddy.headless.formats import skipped_line
+from buddy.safety.policy.facts import Facts
+from buddy.safety.policy.missing_approval import missing_approval
+from buddy.safety.policy.rules import RuleSet
+from buddy.safety.policy.rules_loading import rules_of_claude
+from buddy.safety.policy.session import Policy
 from tests.shell_desk import ShellDesk, make_desk
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from buddy.safety.moved_secrets import moved_secrets
+from buddy.safety.protected import moved_secrets
 
 NAMED = {
     "aws": ({"AWS_SHARED_CREDENTIALS_FILE": "/x/aws"}, "/x/aws"),

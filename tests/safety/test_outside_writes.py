@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from buddy.safety.outside_writes import MOST_PLACES, OutsideWrites, outside_writes
 from buddy.safety.paths import Boundary
+from buddy.safety.sandbox_openings import MOST_PLACES, OutsideWrites, outside_writes
 from buddy.safety.shell.analysis import Analyser
-from buddy.safety.shell.place import TRUSTED_PATH, CommandPlace
-from buddy.safety.shell.targets import targets
+from buddy.safety.shell.context import TRUSTED_PATH, CommandPlace
+from buddy.safety.shell.write_targets import targets
 
 
 @pytest.fixture

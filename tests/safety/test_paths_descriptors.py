@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.tool import ToolError
-from buddy.safety.descriptors import replace_file
-from buddy.safety.paths import open_beneath, open_parent, replace_beneath
+from buddy.safety.paths import open_beneath, open_parent, replace_beneath, replace_file
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from buddy.safety.paths import Boundary, locate
 from buddy.safety.protected import (
+    SECRET_ANYWHERE,
     ProtectedPlaces,
     is_plain_name,
     pipeline_reason,
     protected_reason,
     secret_reason,
 )
-from buddy.safety.protected_names import SECRET_ANYWHERE
 
 HOME = "/home/ann"
 BOUNDARY = Boundary("/home/ann/repo", "/home/ann/repo", HOME)

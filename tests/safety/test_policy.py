@@ -11,17 +11,15 @@ import pytest
 from buddy.agent.display import Plain
 from buddy.agent.messages import Call
 from buddy.agent.tool import Access, ToolContext, ToolResult, tool
-from buddy.safety.grants import ASK, Approvals, Grant
 from buddy.safety.paths import Boundary, Located, locate
-from buddy.safety.policy import Verdict, judge
-from buddy.safety.policy_answers import digest, is_answer_to
-from buddy.safety.policy_command import judge_command
-from buddy.safety.policy_facts import Facts, HookOpinion, facts_of
-from buddy.safety.policy_state import LOG_LENGTH, Policy
-from buddy.safety.policy_table import MODES, Mode, mode_named, strictest
-from buddy.safety.rules import Rule, RuleSet
+from buddy.safety.policy.decide import MODES, Mode, Verdict, judge, mode_named, strictest
+from buddy.safety.policy.facts import Facts, HookOpinion, facts_of
+from buddy.safety.policy.grants import ASK, Approvals, Grant
+from buddy.safety.policy.rules import Rule, RuleSet
+from buddy.safety.policy.session import LOG_LENGTH, Policy, digest, is_answer_to
+from buddy.safety.policy.try_command import judge_command
 from buddy.safety.shell.analysis import Analyser
-from buddy.safety.shell.verdict import Analysis, Subcommand
+from buddy.safety.shell.result import Analysis, Subcommand
 from tests.shell_desk import ShellDesk, make_desk
 
 NOTHING = RuleSet()

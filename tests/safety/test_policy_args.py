@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from buddy.agent.registry import ToolRegistry
 from buddy.agent.schema import ArgumentsError
-from buddy.agent.tool import Access, Tool, ToolContext, ToolError, ToolResult, tool
+from buddy.agent.tool import Access, Tool, ToolContext, ToolError, ToolRegistry, ToolResult, tool
 from buddy.safety.paths import Boundary
-from buddy.safety.policy_facts import facts_of
+from buddy.safety.policy.facts import facts_of
 
 
 def reading_tool() -> Tool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from buddy.safety.process_guard import crash_report
-from buddy.safety.untrusted import new_id, untrusted
+from buddy.safety.crash_report import crash_report
+from buddy.safety.sanitise import new_id, untrusted
 from tests.capabilities import requires
 from tests.safety.secrets_for_tests import SHAPED
 
@@ -15,7 +15,7 @@ from tests.safety.secrets_for_tests import SHAPED
 def test_SEC_087_the_process_is_not_dumpable_and_leaves_no_core() -> None:
     script = (
         "import os, ctypes, resource\n"
-        "from buddy.safety.process_guard import guard_process\n"
+        "from buddy.safety.crash_report import guard_process\n"
         "dumpable = ctypes.CDLL(None).prctl\n"
         "print(guard_process(), dumpable(3, 0, 0, 0, 0), resource.getrlimit(resource.RLIMIT_CORE))\n"
         "print(os.stat('/proc/self/environ').st_uid)"

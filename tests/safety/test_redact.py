@@ -22,7 +22,7 @@ from buddy.agent.messages import (
     ToolMessage,
     UserMessage,
 )
-from buddy.safety.redact import redact, redact_message
+from buddy.safety.secrets.redact import redact, redact_message
 from tests.safety.secrets_for_tests import HARMLESS, PEM_LINES, PLACED, PRIVATE_KEYS, SHAPED
 
 SECRET = SHAPED["GitHub"]

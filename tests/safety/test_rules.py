@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 import tomli_w
 
-from buddy.safety.grants import ASK
 from buddy.safety.paths import Boundary, locate
-from buddy.safety.policy import judge
-from buddy.safety.policy_facts import Facts
-from buddy.safety.rules import Rule, RuleSet, matches_argv, matches_host, matches_path
-from buddy.safety.rules_claude import rules_of_claude
-from buddy.safety.rules_load import as_table, rules_of_tables, unreadable
-from buddy.safety.rules_save import rules_to_save
+from buddy.safety.policy.decide import judge
+from buddy.safety.policy.facts import Facts
+from buddy.safety.policy.grants import ASK
+from buddy.safety.policy.rules import Rule, RuleSet, matches_argv, matches_host, matches_path, rules_to_save
+from buddy.safety.policy.rules_loading import as_table, rules_of_claude, rules_of_tables, unreadable
 from tests.shell_desk import ShellDesk, make_desk, shell_facts
 
 EXAMPLE = """

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from buddy.safety.secret_shapes import SHAPES, UNMARKED, find_shapes
+from buddy.safety.secrets.key_shapes import SHAPES, UNMARKED, find_shapes
 from tests.safety.secrets_for_tests import SHAPED
 from tests.safety.secrets_published import WHOLE
 

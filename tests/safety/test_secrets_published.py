@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.safety.redact import painted_over, redact, secret_spans
+from buddy.safety.secrets.redact import painted_over, redact, secret_spans
 from tests.safety.secrets_published import IN_PLACE, SERVICE_ACCOUNT, WHOLE, made, uuid
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.safety.scripts import script_digests
+from buddy.safety.shell.scripts import script_digests
 from tests.shell_desk import ShellDesk, make_desk
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from buddy.safety.shell.place import CommandPlace
+from buddy.safety.shell.context import CommandPlace
 from tests.shell_desk import ShellDesk, make_desk
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from buddy.safety.paths import Boundary
 from buddy.safety.shell.compound import read_sequence
-from buddy.safety.shell.expand import expand
-from buddy.safety.shell.grammar import Grammar
-from buddy.safety.shell.place import CommandPlace
-from buddy.safety.shell.words import UnclearError
+from buddy.safety.shell.context import CommandPlace
+from buddy.safety.shell.expansion import expand
+from buddy.safety.shell.result import UnclearError
+from buddy.safety.shell.tree_sitter import Grammar
 from tests.bench.shell_fuzz import Bash
 from tests.shell_desk import ShellDesk, make_desk
 

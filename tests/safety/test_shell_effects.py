@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from buddy.safety.shell.effects import deletions
-from buddy.safety.shell.network import uses_network
-from buddy.safety.shell.scavenge import inner_commands, scavenge
-from buddy.safety.shell.verdict import UNRESOLVED
+from buddy.safety.shell.delete_preview import deletions
+from buddy.safety.shell.fallback_scan import inner_commands, scavenge
+from buddy.safety.shell.programs.names import uses_network
+from buddy.safety.shell.result import UNRESOLVED
 from tests.shell_desk import ShellDesk, lines_of, make_desk
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.safety.shell.verdict import Level
+from buddy.safety.shell.result import Level
 from tests.shell_desk import ShellDesk, make_desk
 
 COMMANDS = (Path(__file__).parent / "everyday_commands.txt").read_text().splitlines()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from buddy.safety.shell import walk
-from buddy.safety.shell.place import expression_names_secret, glob_expression, pattern_names_secret
+from buddy.safety.shell import secret_search as walk
+from buddy.safety.shell.context import expression_names_secret, glob_expression, pattern_names_secret
 from tests.shell_desk import ShellDesk, lines_of, make_desk
 
 READS = r"""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from buddy.safety.paths import Boundary
-from buddy.safety.policy_command import judge_command
+from buddy.safety.policy.try_command import judge_command
 from buddy.safety.shell.analysis import Analyser
 
 

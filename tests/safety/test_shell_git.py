@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from buddy.safety.shell.git_config import executing_keys
-from buddy.safety.shell.git_index import may_be_tracked, submodules, tracked_paths
+from buddy.safety.git_configuration import executing_keys
+from buddy.safety.git_repository import may_be_tracked, submodules, tracked_paths
 from tests.shell_desk import ShellDesk, make_desk
 
 

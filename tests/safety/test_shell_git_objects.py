@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.safety.shell.git_index import tracked_by_name
+from buddy.safety.git_repository import tracked_by_name
 from buddy.safety.shell.git_objects import Objects, revisions
 from buddy.safety.shell.hardened import READ_ONLY_ENVIRONMENT
 from tests.shell_desk import ShellDesk, make_desk

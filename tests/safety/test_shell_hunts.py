@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.safety.shell.hunts import hunts
+from buddy.safety.shell.secret_search import hunts
 from tests.shell_desk import ShellDesk, lines_of, make_desk
 
 HUNTING = r"""

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from buddy.safety.shell.expand import MAX_ENTRIES, MAX_MATCHES, expand
-from buddy.safety.shell.grammar import Grammar
+from buddy.safety.shell.context import RefusedError
+from buddy.safety.shell.expansion import MAX_ENTRIES, MAX_MATCHES, expand
 from buddy.safety.shell.lexer import read_line
-from buddy.safety.shell.place import RefusedError
-from buddy.safety.shell.words import Piece, Redirect, Simple, UnclearError, Word
+from buddy.safety.shell.result import Piece, Redirect, Simple, UnclearError, Word
+from buddy.safety.shell.tree_sitter import Grammar
 from tests.bench import shell_corpus, shell_fuzz
 from tests.capabilities import requires
 from tests.shell_desk import ShellDesk, make_desk

@@ -8,8 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from buddy.safety.shell import walk
-from buddy.safety.shell.picks import Candidate, content_filter, glob_filter, line_filter, no_hidden, searched
+from buddy.safety.shell import secret_search as walk
+from buddy.safety.shell.file_selection import (
+    Candidate,
+    content_filter,
+    glob_filter,
+    line_filter,
+    no_hidden,
+    searched,
+)
 from tests.shell_desk import ShellDesk, make_desk
 
 TAKES_SECRETS = r"""

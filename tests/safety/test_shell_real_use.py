@@ -9,15 +9,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from buddy.safety.git_files import find_git_folders, is_git_folder, repository_around
 from buddy.safety.git_keys import starts_program
-from buddy.safety.grants import ASK
-from buddy.safety.policy import judge
-from buddy.safety.policy_command import judge_command
-from buddy.safety.policy_facts import Facts
-from buddy.safety.rules import RuleSet
+from buddy.safety.git_repository import find_git_folders, is_git_folder, repository_around
+from buddy.safety.policy.decide import judge
+from buddy.safety.policy.facts import Facts
+from buddy.safety.policy.grants import ASK
+from buddy.safety.policy.rules import RuleSet
+from buddy.safety.policy.try_command import judge_command
+from buddy.safety.shell.context import CommandPlace
 from buddy.safety.shell.hardened import READ_ONLY_ENVIRONMENT
-from buddy.safety.shell.place import CommandPlace
 from tests.shell_desk import ShellDesk, make_desk
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buddy.safety.shell.scavenge import scavenge
+from buddy.safety.shell.fallback_scan import scavenge
 from tests.shell_desk import make_desk
 
 PIECES = st.sampled_from(

@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from buddy.safety.protected import ProtectedPlaces, is_plain_name, secret_reason
-from buddy.safety.protected_names import SECRET_ANYWHERE, SECRET_AT_HOME
+from buddy.safety.protected import (
+    SECRET_ANYWHERE,
+    SECRET_AT_HOME,
+    ProtectedPlaces,
+    is_plain_name,
+    secret_reason,
+)
 from buddy.safety.shell.hardened import READ_ONLY_ENVIRONMENT
 from tests.shell_desk import lines_of, make_desk
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from buddy.safety.trust import Folder, TrustChange, TrustStanding, TrustStore, folder_of, not_storable
-from buddy.safety.trust_things import MAX_THINGS, trusted_things
+from buddy.safety.trusted_files import MAX_THINGS, trusted_things
 from tests.safety.hostile_repositories.repositories import REPOSITORIES, Trap, git, write
 
 NEW = TrustStanding(trusted=False, asked=False, reason="the folder is new")

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from buddy.safety.suspicious import suspicious_url
 from buddy.safety.url_guard import (
     JudgedAddress,
     Refused,
     canonical_host,
     judge_url,
     resolve_and_judge,
+    suspicious_url,
     system_resolver,
 )
 

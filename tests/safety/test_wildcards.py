@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from buddy.repl.highlight import highlighted
-from buddy.safety.rules import Rule, matches_path
-from buddy.safety.shell.picks import Candidate, glob_filter
-from buddy.safety.shell.place import glob_expression
+from buddy.repl.render.code import highlighted
+from buddy.safety.policy.rules import Rule, matches_path
+from buddy.safety.shell.context import glob_expression
+from buddy.safety.shell.file_selection import Candidate, glob_filter
 from buddy.safety.wildcards import FOLDERS, STAR, wildcard
-from buddy.workspace.globs import glob_matcher
-from buddy.workspace.ignore import IgnoreTree
-from buddy.workspace.ignore_pattern import NEVER, parse_rule
+from buddy.workspace.search.ignore import NEVER, IgnoreTree, parse_rule
+from buddy.workspace.search.walk import glob_matcher
 from tests.shell_desk import ShellDesk, make_desk
 
 NAIVE = {STAR: "[^/]*", FOLDERS: "(?:.*/)?"}

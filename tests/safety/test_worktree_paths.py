@@ -6,15 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from buddy.safety.grants import ASK
 from buddy.safety.paths import Boundary, locate
-from buddy.safety.policy import judge
-from buddy.safety.policy_facts import Facts
-from buddy.safety.policy_table import Mode
-from buddy.safety.rules import Rule, RuleSet
-from buddy.safety.rules_save import rules_to_save
+from buddy.safety.policy.decide import Mode, judge
+from buddy.safety.policy.facts import Facts
+from buddy.safety.policy.grants import ASK
+from buddy.safety.policy.rules import Rule, RuleSet, rules_to_save
 from buddy.safety.shell.analysis import Analyser
-from buddy.safety.shell.place import CommandPlace
+from buddy.safety.shell.context import CommandPlace
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from buddy.agent.messages import (
     ToolMessage,
     UserMessage,
 )
-from buddy.sessions.files import JournalFiles
-from buddy.sessions.identity import load_signer
-from buddy.sessions.opened import Watch
+from buddy.sessions.file_ops import JournalFiles
+from buddy.sessions.folder import load_signer
+from buddy.sessions.session import Watch
 from buddy.sessions.store import SessionStore
 
 OPERATIONS = ("write", "sync", "truncate", "rename", "open", "link", "unlink", "sync_directory")

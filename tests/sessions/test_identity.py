@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from buddy.sessions.files import JournalFiles
-from buddy.sessions.identity import KEY_BYTES, Signer, load_signer
+from buddy.sessions.file_ops import JournalFiles
+from buddy.sessions.folder import KEY_BYTES, Signer, load_signer
 from buddy.sessions.records import VERSION, GrantChanged, SessionHeader
 
 HEADER = SessionHeader(VERSION, "aaaa-bbbb-cccc-dddd", 5.0, "/work", "")
@@ -29,7 +29,7 @@ def test_the_key_is_made_once_and_private(tmp_path: Path):
 def test_processes_that_start_together_get_the_same_key(tmp_path: Path):
     code = (
         "import sys\n"
-        "from buddy.sessions.identity import load_signer\n"
+        "from buddy.sessions.folder import load_signer\n"
         "print(load_signer(sys.argv[1]).key.hex())\n"
     )
     children = [

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from buddy.sessions.appender import Appender
-from buddy.sessions.files import JournalFiles
-from buddy.sessions.journal import LINGER_S, Journal, NotSavedError, SaveState
-from buddy.sessions.scan import scan
+from buddy.sessions.file_ops import JournalFiles
+from buddy.sessions.journal import LINGER_S, Appender, Journal, NotSavedError, SaveState
+from buddy.sessions.line_codec import scan
 from tests.sessions.desk import Failing, Faults
 
 KIND = "renamed"

@@ -12,12 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buddy.sessions.appender import Appender
-from buddy.sessions.files import JournalFiles
+from buddy.sessions.file_ops import JournalFiles
 from buddy.sessions.folder import FolderError, check_real, make_sessions_folder
-from buddy.sessions.line import LineError, decode, encode
+from buddy.sessions.journal import Appender
+from buddy.sessions.line_codec import LineError, decode, encode, first_line, last_line, scan
 from buddy.sessions.lock import LockedError, acquire, is_locked
-from buddy.sessions.scan import first_line, last_line, scan
 from tests.sessions.desk import add_bytes, replied, said, store_in
 
 

@@ -5,8 +5,16 @@ from __future__ import annotations
 from buddy.agent.display import Command
 from buddy.agent.events import ApprovalRequested
 from buddy.agent.messages import NO_USAGE, AssistantMessage, Call, Text, Thinking, UserMessage
-from buddy.sessions.records import BudgetSet, JobChanged, QueueChanged, Renamed, TaskChanged, ToolBegun
-from buddy.sessions.redacted import redacted_record, redacted_reply
+from buddy.sessions.records import (
+    BudgetSet,
+    JobChanged,
+    QueueChanged,
+    Renamed,
+    TaskChanged,
+    ToolBegun,
+    redacted_record,
+    redacted_reply,
+)
 from tests.safety.secrets_published import WHOLE
 
 KEY = WHOLE["GitHub classic"]

@@ -10,11 +10,11 @@ from buddy.agent.compaction import Compaction
 from buddy.agent.display import NOTHING
 from buddy.agent.events import ApprovalRequested, ApprovalResolved, TokenUsage
 from buddy.agent.messages import INTERRUPTED_TEXT, NO_USAGE, NOT_RUN_TEXT, Call, ToolMessage
-from buddy.sessions.line import encode
-from buddy.sessions.load import UNFINISHED_REASON, LoadedSession
-from buddy.sessions.opened import OpenSession
+from buddy.sessions.line_codec import encode
+from buddy.sessions.loading import NAME as SNAPSHOT
+from buddy.sessions.loading import UNFINISHED_REASON, LoadedSession
 from buddy.sessions.records import BudgetSet, CheckpointTaken, JobChanged, Note, TaskChanged
-from buddy.sessions.snapshot import NAME as SNAPSHOT
+from buddy.sessions.session import OpenSession
 from buddy.sessions.store import SessionStore
 from tests.legal_history import is_legal
 from tests.sessions.desk import call, replied, result, said, store_in

@@ -13,21 +13,19 @@ import pytest
 
 from buddy.agent.messages import UserMessage
 from buddy.safety.protected import ProtectedPlaces
-from buddy.sessions.files import JournalFiles
-from buddy.sessions.folder import FolderError
-from buddy.sessions.identity import load_signer
-from buddy.sessions.line import encode
-from buddy.sessions.load import LoadedSession
-from buddy.sessions.opened import OpenSession
+from buddy.sessions.file_ops import JournalFiles
+from buddy.sessions.folder import FolderError, load_signer
+from buddy.sessions.line_codec import encode
+from buddy.sessions.loading import LoadedSession
 from buddy.sessions.records import SessionHeader
+from buddy.sessions.session import OpenSession
 from buddy.sessions.store import ForeignSessionError, SessionStore
-from buddy.workspace.checkpoint_git import private_git
-from buddy.workspace.checkpoint_store import CheckpointStore
-from buddy.workspace.files import digest_of
-from buddy.workspace.locks import FileLocks
-from buddy.workspace.undo import Effect, UndoLog
-from buddy.workspace.undo_entries import UndoEntry
-from buddy.workspace.versions import FileVersions
+from buddy.workspace.checkpoints.private_git import private_git
+from buddy.workspace.checkpoints.snapshots import CheckpointStore
+from buddy.workspace.files.locks import FileLocks
+from buddy.workspace.files.store import digest_of
+from buddy.workspace.undo.entries import FileVersions, UndoEntry
+from buddy.workspace.undo.log import Effect, UndoLog
 from tests.sessions.desk import add_bytes, replied, said, store_in
 from tests.undo_logs import SEAL
 

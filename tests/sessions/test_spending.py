@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from buddy.sessions.spending import DaySpending
+from buddy.sessions.daily_spending import DaySpending
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
 from tests.headless.program import Desk
 
 ADD = """
 import sys
-from buddy.sessions.spending import DaySpending
+from buddy.sessions.daily_spending import DaySpending
 one = DaySpending(sys.argv[1], lambda: "2026-01-02")
 for _ in range(200):
     one.add(0.001)
@@ -24,7 +24,7 @@ for _ in range(200):
 
 FULL = """
 import resource, sys
-from buddy.sessions.spending import DaySpending
+from buddy.sessions.daily_spending import DaySpending
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 one = DaySpending(sys.argv[1], lambda: "2026-01-02")
 one.add(0.25)

@@ -10,10 +10,10 @@ import pytest
 from buddy.agent.display import NOTHING
 from buddy.agent.events import ApprovalRequested
 from buddy.sessions.folder import FolderError, workspace_root
-from buddy.sessions.line import encode
+from buddy.sessions.line_codec import encode
 from buddy.sessions.lock import LockedError
-from buddy.sessions.opened import Watch
 from buddy.sessions.records import JobChanged, TaskChanged
+from buddy.sessions.session import Watch
 from buddy.sessions.store import ForeignSessionError, SessionError
 from tests.sessions.desk import Faults, add_bytes, call, replied, said, store_in
 

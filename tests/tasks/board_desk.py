@@ -16,19 +16,18 @@ from buddy.agent.budget import Budget, Window
 from buddy.agent.events import AgentUiEvent, ApprovalRequested, TurnFinished
 from buddy.agent.host import Limits, Sampling
 from buddy.agent.messages import Message, text_of
-from buddy.agent.registry import ToolRegistry
-from buddy.agent.tool import Tool
+from buddy.agent.tool import Tool, ToolRegistry
 from buddy.config.settings import ConfigError
-from buddy.llm.governor import Governor
+from buddy.llm.rate_limiter import Governor
 from buddy.safety.paths import Boundary
-from buddy.safety.policy_facts import facts_of
-from buddy.safety.policy_state import Policy
-from buddy.safety.redact import redact, redact_message
-from buddy.safety.rules import Rule, RuleSet
-from buddy.sessions.opened import OpenSession
+from buddy.safety.policy.facts import facts_of
+from buddy.safety.policy.rules import Rule, RuleSet
+from buddy.safety.policy.session import Policy
+from buddy.safety.secrets.redact import redact, redact_message
+from buddy.sessions.session import OpenSession
 from buddy.sessions.store import SessionStore
 from buddy.tasks.board import TaskBoard
-from buddy.tasks.parts import BoardParts, Clock, ModelAccess, TaskServices, Workspace
+from buddy.tasks.dependencies import BoardParts, Clock, ModelAccess, TaskServices, Workspace
 from buddy.tools.cache import ToolCache
 from tests.agent.laws import ScriptedLane, Step
 from tests.sessions.desk import store_in

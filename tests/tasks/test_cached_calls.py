@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.tool import ToolError
-from buddy.tools.find import find_files
+from buddy.tools.files.listing import find_files, list_files
+from buddy.tools.files.write import write_file
 from buddy.tools.git import git_status
+from buddy.tools.grep import grep
 from buddy.tools.jobs import stop_job
-from buddy.tools.listing import list_files
-from buddy.tools.search import grep
 from buddy.tools.shell import run_shell
-from buddy.tools.write import write_file
-from buddy.workspace.locks import FileLocks
+from buddy.workspace.files.locks import FileLocks
 from tests.board_desk import BoardDesk, board_desk
 
 

@@ -12,7 +12,7 @@ from buddy.agent.compaction import Compaction
 from buddy.agent.messages import text_of
 from buddy.agent.provider import Finished, ProviderError, TextPiece, ThinkingPiece
 from buddy.tasks.board import TaskError
-from buddy.tasks.compacting import compact_task, shortened, uncompact_task
+from buddy.tasks.summarise import compact_task, shortened, uncompact_task
 from tests.agent.laws import Step, says
 from tests.tasks.board_desk import BoardDesk, board_desk, gate
 

@@ -27,8 +27,8 @@ from buddy.agent.events import (
 from buddy.agent.messages import ToolMessage, text_of
 from buddy.agent.provider import Finished, TextPiece
 from buddy.agent.tool import Access, ToolContext, ToolError, tool
-from buddy.tasks.events import HIGH_WATER_CHARS, EventHub
-from buddy.tasks.inbox import AnswerRefused
+from buddy.tasks.approvals import AnswerRefused
+from buddy.tasks.event_hub import HIGH_WATER_CHARS, EventHub
 from tests.agent.laws import calls, says
 from tests.tasks.board_desk import BoardDesk, board_desk, until
 

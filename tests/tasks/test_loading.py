@@ -8,9 +8,9 @@ from buddy.agent.events import LibraryLoading
 from buddy.agent.messages import Text, UserMessage
 from buddy.agent.provider import Finished, ModelRequest, TextPiece
 from buddy.headless.formats import ProgressLines
-from buddy.llm.litellm_import import LitellmLibrary
+from buddy.llm.litellm_lane.loader import LitellmLibrary
 from buddy.llm.scripted import Say, ScriptedProvider
-from buddy.tasks.turns import LoadingProvider
+from buddy.tasks.turn_host import LoadingProvider
 
 ASKED = ModelRequest("m", "", (UserMessage("u", (Text("hi"),), "prompt"),), ())
 

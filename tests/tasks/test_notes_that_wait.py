@@ -6,9 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from buddy.agent.messages import text_of
-from buddy.sessions.load import JOURNAL
+from buddy.sessions.loading import JOURNAL
+from buddy.sessions.loading import NAME as SNAPSHOT
 from buddy.sessions.records import Note
-from buddy.sessions.snapshot import NAME as SNAPSHOT
 from buddy.sessions.store import SessionStore
 from buddy.tasks.board import TaskBoard
 from tests.agent.laws import says

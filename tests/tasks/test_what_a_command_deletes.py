@@ -7,9 +7,9 @@ from pathlib import Path
 
 from buddy.agent.display import Command, Plain
 from buddy.agent.tool import Tool, ToolContext, tool
-from buddy.cli.judge import Judge
+from buddy.app.policy import Judge
 from buddy.safety.paths import Boundary
-from buddy.safety.policy_facts import Facts
+from buddy.safety.policy.facts import Facts
 from buddy.tools.shell import run_shell
 from tests.agent.laws import calls, says
 from tests.tasks.board_desk import board_desk

@@ -9,8 +9,8 @@ from typing import Any
 
 from buddy.agent.messages import Message, text_of
 from buddy.agent.provider import Finished, TextPiece
-from buddy.sessions.load import JOURNAL
-from buddy.sessions.snapshot import NAME as SNAPSHOT
+from buddy.sessions.loading import JOURNAL
+from buddy.sessions.loading import NAME as SNAPSHOT
 from buddy.sessions.store import SessionStore
 from buddy.tasks.board import TaskBoard
 from tests.agent.laws import says

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from buddy.agent.tool import Access, ToolResult
-from buddy.tasks.parts import Workspace, WorktreeParts
-from buddy.tasks.windows import TestWindows
+from buddy.tasks.dependencies import Workspace, WorktreeParts
+from buddy.tasks.test_windows import TestWindows
 from buddy.tools.cache import ToolCache
-from buddy.tools.write import write_file
-from buddy.workspace.worktrees import Worktree, Worktrees, WorktreeStanding
+from buddy.tools.files.write import write_file
+from buddy.workspace.worktrees.worktrees import Worktree, Worktrees, WorktreeStanding
 from tests.agent.laws import says
 from tests.tasks.board_desk import board_desk
 from tests.undo_logs import SEAL

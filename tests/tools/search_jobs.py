@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from buddy.workspace.search_extract import SearchJob
-from buddy.workspace.search_pattern import SearchPattern
+from buddy.workspace.search.matcher import SearchJob
+from buddy.workspace.search.pattern import SearchPattern
 
 
 def job_of(folder: Path, asked: SearchPattern, **changed: Any) -> SearchJob:

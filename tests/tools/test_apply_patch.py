@@ -11,10 +11,10 @@ import pytest
 
 from buddy.agent.display import Diff, FileDiff
 from buddy.agent.tool import ToolError, call_title
-from buddy.tools.patch import apply_patch
-from buddy.tools.patch_format import parse_patch
-from buddy.tools.read import read_file
-from buddy.workspace.disk import DISK, Disk
+from buddy.tools.files.patch import apply_patch
+from buddy.tools.files.patch_format import parse_patch
+from buddy.tools.files.read import read_file
+from buddy.workspace.files.atomic_replace import DISK, Disk
 from tests.files_desk import Desk
 
 

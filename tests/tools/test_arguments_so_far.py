@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jiter import from_json
 
-from buddy.tools import edit, patch, write
-from buddy.tools.arguments_so_far import KEPT_CHARS, NAMES, ArgumentsSoFar
+from buddy.tools.files import edit, patch, write
+from buddy.tools.streaming_arguments import KEPT_CHARS, NAMES, ArgumentsSoFar
 
 CONTENT = 'print("hi")\n\tx = "\\\\" # ü 😀 漢\r\n{"not": "an argument"}\n'
 WHOLE = json.dumps({"path": "src/ä.py", "content": CONTENT})

@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from buddy.tools.changing import difference
-from buddy.tools.edit import edit_file
-from buddy.tools.find import find_files
+from buddy.tools.files.change import difference
+from buddy.tools.files.edit import edit_file
+from buddy.tools.files.listing import find_files
+from buddy.tools.files.read import read_file
 from buddy.tools.jobs import list_jobs, send_keys, stop_job, write_job
-from buddy.tools.read import read_file
 from buddy.tools.shell import SHOWN_CHARS, run_shell, shown
-from buddy.workspace.git_diff import parse_diff
-from buddy.workspace.output import OutputBounds, OutputLog
-from buddy.workspace.progress import MAX_PIECE_BYTES, ProgressFeed
+from buddy.workspace.git.diff import parse_diff
+from buddy.workspace.processes.output import MAX_PIECE_BYTES, OutputBounds, OutputLog, ProgressFeed
 from tests.command_desk import desk, until
 from tests.files_desk import Desk
 

@@ -10,10 +10,10 @@ import pytest
 
 from buddy.agent.display import Diff, FileDiff
 from buddy.agent.tool import ToolError
-from buddy.tools.edit import edit_file
-from buddy.tools.patch import apply_patch
-from buddy.tools.read import read_file
-from buddy.tools.write import write_file
+from buddy.tools.files.edit import edit_file
+from buddy.tools.files.patch import apply_patch
+from buddy.tools.files.read import read_file
+from buddy.tools.files.write import write_file
 from tests.capabilities import requires
 from tests.files_desk import Desk
 

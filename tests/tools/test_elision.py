@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from buddy.tools.edit import edit_file
-from buddy.tools.elision import elided_line
-from buddy.tools.read import read_file
-from buddy.tools.write import write_file
+from buddy.tools.files.copied_text import elided_line
+from buddy.tools.files.edit import edit_file
+from buddy.tools.files.read import read_file
+from buddy.tools.files.write import write_file
 from tests.files_desk import Desk
 
 

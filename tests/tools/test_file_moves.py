@@ -9,10 +9,10 @@ import pytest
 
 from buddy.agent.display import Plain
 from buddy.agent.tool import ToolError
-from buddy.tools.file_moves import copy_file, delete_file, move_file
-from buddy.tools.read import read_file
-from buddy.tools.write import write_file
-from buddy.workspace.trash import Trash
+from buddy.tools.files.move import copy_file, delete_file, move_file
+from buddy.tools.files.read import read_file
+from buddy.tools.files.write import write_file
+from buddy.workspace.undo.trash import Trash
 from tests.files_desk import Desk
 
 

@@ -14,11 +14,11 @@ import pytest
 from buddy.agent.tool import ToolContext
 from buddy.safety.paths import Boundary
 from buddy.tools.definitions import find_definition
-from buddy.workspace.approved import Approved
-from buddy.workspace.definition_patterns import defines
-from buddy.workspace.definition_trees import GRAMMARS, MAX_FILE_BYTES, Trees
-from buddy.workspace.environment import ChildEnvironment
-from buddy.workspace.processes import ChildProcesses, ProcessSettings
+from buddy.workspace.files.approved_versions import Approved
+from buddy.workspace.processes.environment import ChildEnvironment
+from buddy.workspace.processes.pool import ChildProcesses, ProcessSettings
+from buddy.workspace.symbol_trees import GRAMMARS, MAX_FILE_BYTES, Trees
+from buddy.workspace.symbols import defines
 
 # Behind ⇒, which is cut off, stands what a line defines; other lines only use the name.
 SOURCES: dict[str, tuple[str, str]] = {

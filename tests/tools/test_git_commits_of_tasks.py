@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from buddy.agent.tool import Tool, ToolError, ToolResult
-from buddy.tools.git_changes import git_add, git_commit
-from buddy.tools.write import write_file
-from buddy.workspace.approved import Approved
-from buddy.workspace.locks import FileLocks
-from buddy.workspace.undo import UndoLog
-from buddy.workspace.views import FileViews
+from buddy.tools.files.write import write_file
+from buddy.tools.git_write import git_add, git_commit
+from buddy.workspace.files.approved_versions import Approved
+from buddy.workspace.files.locks import FileLocks
+from buddy.workspace.files.read_tracking import FileViews
+from buddy.workspace.undo.log import UndoLog
 from tests.command_desk import Desk, desk
 from tests.tools.test_git_hostile import config, git, program
 from tests.undo_logs import undo_log

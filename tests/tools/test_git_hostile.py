@@ -12,7 +12,7 @@ import pytest
 
 from buddy.agent.tool import ToolError
 from buddy.tools.git import git_branch, git_diff, git_log, git_show, git_status
-from buddy.workspace.git_config import UNREADABLE, active_hooks, executing_keys
+from buddy.workspace.git.config import UNREADABLE, active_hooks, executing_keys
 from tests.command_desk import desk
 
 MARK = "the-repository-ran-this"

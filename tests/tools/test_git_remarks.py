@@ -11,8 +11,8 @@ import pytest
 from buddy.agent.display import Diff, Display, FileDiff, Plain
 from buddy.agent.tool import ToolError, ToolResult
 from buddy.tools.git import git_branch, git_diff, git_log, git_show, git_status
-from buddy.tools.git_changes import git_add, git_checkout, git_commit, git_stash
-from buddy.workspace.remarks import KEPT_BYTES
+from buddy.tools.git_write import git_add, git_checkout, git_commit, git_stash
+from buddy.workspace.processes.child import KEPT_BYTES
 from tests.command_desk import Desk, desk
 from tests.tools.test_git_hostile import config, git, repository
 

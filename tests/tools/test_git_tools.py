@@ -10,9 +10,9 @@ import pytest
 from buddy.agent.display import Diff, FileDiff, Plain
 from buddy.agent.tool import Access, ToolError
 from buddy.tools.git import file_of_ref, git_branch, git_diff, git_log, git_show, git_status
-from buddy.tools.git_changes import git_add, git_checkout, git_commit, git_pull, git_push, git_stash
-from buddy.workspace.git import GitLock
-from buddy.workspace.git_diff import parse_diff
+from buddy.tools.git_write import git_add, git_checkout, git_commit, git_pull, git_push, git_stash
+from buddy.workspace.git.diff import parse_diff
+from buddy.workspace.git.run import GitLock
 from tests.command_desk import Desk, desk, processes_with, until
 from tests.tools.test_git_hostile import config, git, program, repository
 

@@ -9,18 +9,17 @@ import pytest
 
 from buddy.agent.display import Plain
 from buddy.agent.tool import Tool, ToolError
-from buddy.cli.judge import Judge
-from buddy.safety.grants import ASK, Approvals
+from buddy.app.policy import Judge
 from buddy.safety.paths import Boundary
-from buddy.safety.policy import Verdict, judge
-from buddy.safety.policy_facts import Facts
-from buddy.safety.policy_table import MODES, Mode
-from buddy.safety.rules import RuleSet
+from buddy.safety.policy.decide import MODES, Mode, Verdict, judge
+from buddy.safety.policy.facts import Facts
+from buddy.safety.policy.grants import ASK, Approvals
+from buddy.safety.policy.rules import RuleSet
 from buddy.tools.git import git_diff, git_show
-from buddy.tools.git_changes import git_add, git_checkout, git_commit, git_stash
-from buddy.workspace.git import find_repository
-from buddy.workspace.git_config import Setting, guarded_options
-from buddy.workspace.git_survey import UNKNOWN
+from buddy.tools.git_write import git_add, git_checkout, git_commit, git_stash
+from buddy.workspace.git.config import Setting, guarded_options
+from buddy.workspace.git.run import find_repository
+from buddy.workspace.git.survey import UNKNOWN
 from tests.command_desk import desk
 from tests.tools.test_git_hostile import MARK, config, git, program, repository
 

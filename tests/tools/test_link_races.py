@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.tool import ToolError
-from buddy.tools.edit import edit_file
-from buddy.tools.read import read_file
-from buddy.tools.write import write_file
-from buddy.workspace.files import Replacement, load, replace
+from buddy.tools.files.edit import edit_file
+from buddy.tools.files.read import read_file
+from buddy.tools.files.write import write_file
+from buddy.workspace.files.store import Replacement, load, replace
 from tests.files_desk import Desk
 
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buddy.agent.tool import ToolError
-from buddy.tools.edit_plan import Edit, edited
-from buddy.tools.matching import TYPOGRAPHY
-from buddy.workspace.content import decode, from_text
+from buddy.tools.files.edit_plan import Edit, edited
+from buddy.tools.files.matching import TYPOGRAPHY
+from buddy.workspace.files.content import decode, from_text
 
 
 def applied(text: str, old: str, new: str, *, everywhere: bool = False) -> tuple[str, str]:

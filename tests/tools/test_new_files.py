@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from buddy.tools.new_files import MAX_FILES, MAX_LINES, new_files
+from buddy.tools.files.task_diff import MAX_FILES, MAX_LINES, new_files
 from tests.command_desk import desk
 from tests.tools.test_git_hostile import git, repository
 

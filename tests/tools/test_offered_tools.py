@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from buddy.agent.registry import ToolRegistry
-from buddy.tools.builtin import BUILTIN_TOOLS
-from buddy.tools.offered import offered, prefers_patches
+from buddy.agent.tool import ToolRegistry
+from buddy.tools.builtin import BUILTIN_TOOLS, offered, prefers_patches
 
 ALL = ToolRegistry(BUILTIN_TOOLS)
 

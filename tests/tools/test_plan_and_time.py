@@ -11,7 +11,7 @@ import pytest
 from buddy.agent.display import Checklist, ChecklistItem, Plain
 from buddy.agent.schema import ArgumentsError
 from buddy.agent.tool import Tool, ToolContext, ToolError, ToolResult
-from buddy.tools.plan import MAX_ITEMS, Plan, PlanItem, WallClock, time, todo
+from buddy.tools.todo import MAX_ITEMS, Plan, PlanItem, WallClock, time, todo
 
 AT = datetime(2026, 3, 29, 1, 59, 59, tzinfo=timezone(timedelta(hours=2), "CEST"))
 

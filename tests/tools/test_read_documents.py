@@ -15,8 +15,8 @@ import pypdf
 import pytest
 from PIL import Image as pillow
 
-from buddy.tools.read import read_file
-from buddy.tools.read_pdf import pdf_pages
+from buddy.tools.files.read import read_file
+from buddy.tools.files.read_documents import pdf_pages
 from tests.files_desk import Desk
 
 

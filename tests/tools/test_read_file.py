@@ -15,13 +15,13 @@ import pytest
 
 from buddy.agent.display import Picture, Plain
 from buddy.agent.tool import ToolContext, ToolError
-from buddy.tools.file_moves import delete_file
-from buddy.tools.listing import IgnoreRules, list_files
-from buddy.tools.read import read_file
-from buddy.tools.read_pdf import pdf_pages
-from buddy.tools.read_pictures import png_size
-from buddy.tools.write import write_file
-from buddy.workspace.views import FileViews
+from buddy.tools.files.listing import IgnoreRules, list_files
+from buddy.tools.files.move import delete_file
+from buddy.tools.files.read import read_file
+from buddy.tools.files.read_documents import pdf_pages
+from buddy.tools.files.read_pictures import png_size
+from buddy.tools.files.write import write_file
+from buddy.workspace.files.read_tracking import FileViews
 from tests.files_desk import Desk
 
 PNG = base64.b64decode(

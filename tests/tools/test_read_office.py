@@ -17,8 +17,8 @@ import pytest
 import xlsxwriter
 
 from buddy.agent.tool import ToolError
-from buddy.tools.read import read_file
-from buddy.tools.read_office import office_text
+from buddy.tools.files.read import read_file
+from buddy.tools.files.read_documents import office_text
 from tests.files_desk import Desk
 
 

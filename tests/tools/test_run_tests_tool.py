@@ -11,8 +11,7 @@ import pytest
 
 from buddy.agent.tool import Access, ToolError
 from buddy.tools.run_tests import run_tests
-from buddy.workspace.suite_results import ResultReader, SuiteCounts
-from buddy.workspace.suites import find_suite
+from buddy.workspace.test_runners import ResultReader, SuiteCounts, find_suite
 from tests.capabilities import requires
 from tests.command_desk import desk, processes_with, until
 

@@ -17,10 +17,10 @@ import psutil
 import pytest
 
 from buddy.agent.tool import ToolError
-from buddy.tools.search import grep
-from buddy.workspace import search_re2
-from buddy.workspace.search_extract import Found
-from buddy.workspace.search_run import SearchLimits, SearchRun, merged, stoppable
+from buddy.tools.grep import grep
+from buddy.workspace.search import re2 as search_re2
+from buddy.workspace.search.matcher import Found
+from buddy.workspace.search.runner import SearchLimits, SearchRun, merged, stoppable
 from tests.search_desk import SearchDesk, search_desk
 
 

@@ -16,10 +16,10 @@ import psutil
 import pytest
 
 from buddy.tools.definitions import find_definition
-from buddy.tools.find import find_files
-from buddy.tools.search import grep
-from buddy.workspace.file_index import MAX_SCORED, FileIndex, Paths, best, score
-from buddy.workspace.search_run import STUCK_S, SearchRun, _watched
+from buddy.tools.files.listing import find_files
+from buddy.tools.grep import grep
+from buddy.workspace.files.name_index import MAX_SCORED, FileIndex, Paths, best, score
+from buddy.workspace.search.runner import STUCK_S, SearchRun, _watched
 from tests.search_desk import SearchDesk, search_desk
 
 

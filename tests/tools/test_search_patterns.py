@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from buddy.workspace.file_bytes import regular_bytes, text_of
-from buddy.workspace.search_extract import ReMatcher, search
-from buddy.workspace.search_pattern import SearchPattern, prepare
-from buddy.workspace.search_re2 import Re2Matcher
-from buddy.workspace.search_tokens import PatternError
+from buddy.workspace.files.bulk_read import regular_bytes, text_of
+from buddy.workspace.search.matcher import ReMatcher, search
+from buddy.workspace.search.pattern import SearchPattern, prepare
+from buddy.workspace.search.re2 import Re2Matcher
+from buddy.workspace.search.regex_tokens import PatternError
 from tests.tools.search_jobs import job_of
 
 ATOMS = st.sampled_from(

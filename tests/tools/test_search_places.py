@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from buddy.workspace.file_bytes import MAX_FILE_BYTES, DecodedText, file_bytes
-from buddy.workspace.search_extract import BYTES_BETWEEN_LOOKS, BYTES_PER_FILE, ReMatcher, SearchJob, search
-from buddy.workspace.search_pattern import prepare
-from buddy.workspace.search_re2 import Re2Matcher
+from buddy.workspace.files.bulk_read import MAX_FILE_BYTES, DecodedText, file_bytes
+from buddy.workspace.search.matcher import BYTES_BETWEEN_LOOKS, BYTES_PER_FILE, ReMatcher, SearchJob, search
+from buddy.workspace.search.pattern import prepare
+from buddy.workspace.search.re2 import Re2Matcher
 from tests.tools.search_jobs import job_of
 
 WORDS = ("alpha", "beta", "def f", "needle_in", "é", "x", "  ", "naïve", "", "=")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from buddy.safety.paths import Boundary
 from buddy.safety.protected import ProtectedPlaces, secret_reason
-from buddy.tools.search import secrets_among
+from buddy.tools.grep import secrets_among
 
 COMPONENTS = st.sampled_from(
     (

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.display import Command
-from buddy.agent.registry import ToolRegistry
-from buddy.agent.tool import Access, ToolError
+from buddy.agent.tool import Access, ToolError, ToolRegistry
 from buddy.tools.shell import ShellSettings, duration_s, run_shell
 from tests.command_desk import desk, until
 

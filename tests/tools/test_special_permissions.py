@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from buddy.tools.edit import edit_file
-from buddy.tools.file_moves import copy_file, delete_file, move_file
-from buddy.tools.patch import apply_patch
-from buddy.tools.read import read_file
-from buddy.tools.write import write_file
-from buddy.workspace.trash import Trash
+from buddy.tools.files.edit import edit_file
+from buddy.tools.files.move import copy_file, delete_file, move_file
+from buddy.tools.files.patch import apply_patch
+from buddy.tools.files.read import read_file
+from buddy.tools.files.write import write_file
+from buddy.workspace.undo.trash import Trash
 from tests.capabilities import requires
 from tests.files_desk import Desk
 

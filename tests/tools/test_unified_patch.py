@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.tools.patch import apply_patch
+from buddy.tools.files.patch import apply_patch
 from tests.files_desk import Desk
 
 BEFORE = "import os\n\ndef one():\n    return 1\n\ndef two():\n    return 2\n"

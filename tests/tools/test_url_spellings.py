@@ -13,9 +13,8 @@ import pytest
 
 from buddy.agent.tool import ToolContext, ToolError, ToolResult
 from buddy.safety.url_guard import Resolver
-from buddy.tools.web import WebAccess, web_fetch
-from buddy.tools.web_searches import NoSearch
-from buddy.workspace.fetch import Fetcher, FetchLimits
+from buddy.tools.web import NoSearch, WebAccess, web_fetch
+from buddy.workspace.web import Fetcher, FetchLimits
 from tests.tools.web_server import answering, reply, serving
 
 LOOPBACK_HOSTS = (

@@ -14,10 +14,9 @@ import pytest
 
 from buddy.agent.display import Plain
 from buddy.agent.tool import ToolContext, ToolError, ToolResult
-from buddy.tools.web import WebAccess, web_fetch
-from buddy.tools.web_searches import NoSearch
-from buddy.workspace.fetch import Fetcher, FetchLimits, Moved, Page
-from buddy.workspace.pinned import PinnedBackend, PinnedTransport
+from buddy.tools.web import NoSearch, WebAccess, web_fetch
+from buddy.workspace.pinned_transport import PinnedBackend, PinnedTransport
+from buddy.workspace.web import Fetcher, FetchLimits, Moved, Page
 from tests.capabilities import requires
 from tests.certificates import certificate_of
 from tests.tools.web_server import LOOPBACK, Names, Server, answering, reply, serving

@@ -12,9 +12,18 @@ import pytest
 
 from buddy.agent.display import Plain
 from buddy.agent.tool import ToolContext, ToolError, ToolResult
-from buddy.tools.web import WebAccess, WebResult, WebSearch, web_search
-from buddy.tools.web_searches import DdgsSearch, EndpointSearch, NoSearch, configured_search, hits_in
-from buddy.workspace.fetch import Fetcher
+from buddy.tools.web import (
+    DdgsSearch,
+    EndpointSearch,
+    NoSearch,
+    WebAccess,
+    WebResult,
+    WebSearch,
+    configured_search,
+    hits_in,
+    web_search,
+)
+from buddy.workspace.web import Fetcher
 from tests.tools.web_server import answering, reply, serving
 
 ROW = {"title": "A \x1b[31mtitle", "url": "https://x.example/\u202e", "content": "words\nand more"}

@@ -15,8 +15,8 @@ import pytest
 from buddy.agent.display import Diff
 from buddy.agent.tool import ToolError
 from buddy.tools.worktree_merge import bring, is_there, shown_changes
-from buddy.workspace.worktree_states import WorktreeStates
-from buddy.workspace.worktrees import Worktree
+from buddy.workspace.worktrees.changes import WorktreeStates
+from buddy.workspace.worktrees.worktrees import Worktree
 from tests.files_desk import Desk
 from tests.tools.test_git_hostile import git
 from tests.undo_logs import SEAL

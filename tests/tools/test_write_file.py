@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from buddy.agent.registry import ToolRegistry
-from buddy.agent.tool import Tool
-from buddy.tools.edit import edit_file
-from buddy.tools.file_moves import move_file
-from buddy.tools.patch import apply_patch
-from buddy.tools.read import read_file
-from buddy.tools.write import UNDONE, write_file
+from buddy.agent.tool import Tool, ToolRegistry
+from buddy.tools.files.edit import edit_file
+from buddy.tools.files.move import move_file
+from buddy.tools.files.patch import apply_patch
+from buddy.tools.files.read import read_file
+from buddy.tools.files.write import UNDONE, write_file
 from tests.files_desk import TOOLS, Desk
 
 

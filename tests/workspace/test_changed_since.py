@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from buddy.tools.edit import edit_file
-from buddy.tools.read import read_file
-from buddy.tools.write import write_file
-from buddy.workspace.views import MAX_VIEWS, FileViews, changed_since
+from buddy.tools.files.edit import edit_file
+from buddy.tools.files.read import read_file
+from buddy.tools.files.write import write_file
+from buddy.workspace.files.read_tracking import MAX_VIEWS, FileViews, changed_since
 from tests.files_desk import Desk
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.tool import ToolError
-from buddy.workspace.checkpoint_store import Bounds
-from buddy.workspace.checkpoints import Checkpoints, Mark, Taken
-from buddy.workspace.locks import FileLocks
-from buddy.workspace.undo import Intent
+from buddy.workspace.checkpoints.checkpoints import Checkpoints, Mark, Taken
+from buddy.workspace.checkpoints.snapshots import Bounds
+from buddy.workspace.files.locks import FileLocks
+from buddy.workspace.undo.log import Intent
 from tests.undo_logs import undo_log
 
 ENVIRONMENT = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from buddy.workspace.checkpoints import Checkpoints, Mark, Taken
-from buddy.workspace.locks import FileLocks
-from buddy.workspace.renames import RenamedPath
+from buddy.workspace.checkpoints.checkpoints import Checkpoints, Mark, Taken
+from buddy.workspace.files.locks import FileLocks
+from buddy.workspace.undo.moves import RenamedPath
 from tests.undo_logs import undo_log
 
 ENVIRONMENT = {

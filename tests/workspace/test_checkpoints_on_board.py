@@ -11,15 +11,15 @@ import pytest
 from buddy.agent.events import Notice
 from buddy.agent.tool import ToolError
 from buddy.llm.scripted import Reply, Say, ScriptedCall
-from buddy.tasks.execution import LOOK_EVERY_S
-from buddy.tools.edit import edit_file
-from buddy.tools.file_moves import delete_file, move_file
-from buddy.tools.listing import list_files
-from buddy.tools.read import read_file
+from buddy.tasks.tool_execution import LOOK_EVERY_S
+from buddy.tools.files.edit import edit_file
+from buddy.tools.files.listing import list_files
+from buddy.tools.files.move import delete_file, move_file
+from buddy.tools.files.read import read_file
+from buddy.tools.files.task_diff import task_diff
+from buddy.tools.files.write import write_file
 from buddy.tools.shell import run_shell
-from buddy.tools.task_diff import task_diff
-from buddy.tools.write import write_file
-from buddy.workspace.approved import Approved
+from buddy.workspace.files.approved_versions import Approved
 from tests.board_desk import BoardDesk, board_desk
 from tests.command_desk import until
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from buddy.workspace.ignore import IgnoreTree
-from buddy.workspace.ignore_pattern import parse_rule
+from buddy.workspace.search.ignore import IgnoreTree, parse_rule
 
 GIT_ENV = {
     "PATH": os.environ["PATH"],

@@ -10,10 +10,10 @@ import pytest
 from buddy.agent.tool import ToolError
 from buddy.tools.jobs import capture_pane, list_jobs, read_job, send_keys, stop_job, write_job
 from buddy.tools.shell import run_shell
-from buddy.workspace.jobs import KEPT_ENDED
-from buddy.workspace.launch import TerminalSize
-from buddy.workspace.output import OutputBounds
-from buddy.workspace.screen_model import ScreenModel
+from buddy.workspace.processes.jobs import KEPT_ENDED
+from buddy.workspace.processes.launch import TerminalSize
+from buddy.workspace.processes.output import OutputBounds
+from buddy.workspace.processes.screen_model import ScreenModel
 from tests.command_desk import Desk, desk, until
 
 GO = "until test -e go; do sleep 0.01; done; "

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from buddy.workspace.child import Child
-from buddy.workspace.launch import shell_argv
-from buddy.workspace.processes import CommandRequest
+from buddy.workspace.processes.child import Child
+from buddy.workspace.processes.launch import shell_argv
+from buddy.workspace.processes.pool import CommandRequest
 from buddy.workspace.sandbox.left_behind import ENDED, records_of
 from buddy.workspace.sandbox.watch import judge_left
 from tests.capabilities import requires
@@ -107,9 +107,9 @@ async def test_a_rebase_with_commands_goes_on() -> None:
 KILLED = """
 import asyncio, os, signal, sys
 from buddy.safety.paths import Boundary
-from buddy.workspace.environment import ChildEnvironment
-from buddy.workspace.launch import shell_argv
-from buddy.workspace.processes import ChildProcesses, CommandRequest, ProcessSettings
+from buddy.workspace.processes.environment import ChildEnvironment
+from buddy.workspace.processes.launch import shell_argv
+from buddy.workspace.processes.pool import ChildProcesses, CommandRequest, ProcessSettings
 from buddy.workspace.sandbox.profile import Confinement, SandboxRules
 from buddy.workspace.sandbox.sandbox import Sandbox
 from tests.sandbox_desk import LOOKS

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from buddy.workspace import linediff
-from buddy.workspace.linediff import Unified, brief_changes, compared, line_changes
-from buddy.workspace.linediff import unified as unified_of
+from buddy.workspace.files import line_diff as linediff
+from buddy.workspace.files.line_diff import Unified, brief_changes, compared, line_changes
+from buddy.workspace.files.line_diff import unified as unified_of
 
 TEXTS = st.text(alphabet="ab\n", max_size=20)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from buddy.workspace.merge import Conflict, Merged, merge, merge_bytes
+from buddy.workspace.files.line_diff import Conflict, Merged, merge, merge_bytes
 
 BASE = "one\ntwo\nthree\nfour\nfive\nsix\n"
 texts = st.lists(st.sampled_from(["a", "b", "c", "d", ""]), max_size=8).map("\n".join)

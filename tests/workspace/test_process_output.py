@@ -8,8 +8,14 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buddy.workspace.output import OutputBounds, OutputLog, from_character, whole_characters
-from buddy.workspace.progress import MAX_PIECE_BYTES, ProgressFeed
+from buddy.workspace.processes.output import (
+    MAX_PIECE_BYTES,
+    OutputBounds,
+    OutputLog,
+    ProgressFeed,
+    from_character,
+    whole_characters,
+)
 
 SMALL = OutputBounds(head_bytes=10, tail_bytes=10, cap_bytes=60)
 

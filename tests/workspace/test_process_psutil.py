@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from buddy.workspace import process_psutil, process_tree
-from buddy.workspace.environment import TAG_VARIABLE
-from buddy.workspace.process_info import ProcessInfo
-from buddy.workspace.process_tree import Tag, members, new_tag
+from buddy.workspace.processes import process_psutil, process_tree
+from buddy.workspace.processes.environment import TAG_VARIABLE
+from buddy.workspace.processes.process_info import ProcessInfo
+from buddy.workspace.processes.process_tree import Tag, members, new_tag
 from tests.capabilities import requires
 
 SCRIPT = """

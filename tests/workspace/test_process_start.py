@@ -12,10 +12,11 @@ import msgspec
 import pytest
 
 from buddy.agent.tool import ToolError
-from buddy.workspace.environment import ChildEnvironment
-from buddy.workspace.launch import shell_argv, trusted_program
-from buddy.workspace.limits import NO_LIMITS, RTTIME_FLOOR, ProcessLimits, limited, reached
-from buddy.workspace.process_tree import (
+from buddy.workspace.processes.environment import ChildEnvironment
+from buddy.workspace.processes.launch import shell_argv, trusted_program
+from buddy.workspace.processes.limits import NO_LIMITS, RTTIME_FLOOR, ProcessLimits, limited, reached
+from buddy.workspace.processes.pool import CommandRequest
+from buddy.workspace.processes.process_tree import (
     ProcessInfo,
     all_processes,
     members,
@@ -25,7 +26,6 @@ from buddy.workspace.process_tree import (
     read_process,
     tag_number,
 )
-from buddy.workspace.processes import CommandRequest
 from tests.capabilities import requires
 from tests.command_desk import desk, until
 

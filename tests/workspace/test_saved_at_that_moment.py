@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from buddy.tools.edit import edit_file
-from buddy.tools.file_moves import move_file
-from buddy.tools.patch import apply_patch
-from buddy.workspace.disk import DISK, Disk
-from buddy.workspace.swap import rename_to_free
+from buddy.tools.files.edit import edit_file
+from buddy.tools.files.move import move_file
+from buddy.tools.files.patch import apply_patch
+from buddy.workspace.files.atomic_replace import DISK, Disk, rename_to_free
 from tests.files_desk import Desk
 from tests.undo_logs import undo_log
 

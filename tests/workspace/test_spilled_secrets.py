@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from buddy.safety.redact import secret_spans
-from buddy.workspace.output import OutputBounds, OutputLog
-from buddy.workspace.spill import BLOCK_BYTES, MOST_BYTES, SpillFile
+from buddy.safety.secrets.redact import secret_spans
+from buddy.workspace.processes.output import BLOCK_BYTES, MOST_BYTES, OutputBounds, OutputLog, SpillFile
 from tests.safety.secrets_for_tests import PEM_LINES, PRIVATE_KEYS, SHAPED
 from tests.safety.secrets_published import IN_PLACE, SERVICE_ACCOUNT, WHOLE
 

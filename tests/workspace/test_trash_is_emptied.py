@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.tool import ToolError
-from buddy.workspace.trash import Trash, Trashed, fill_box
+from buddy.workspace.undo.trash import Trash, Trashed, fill_box
 from tests.files_desk import Desk
 
 DAY_S = 86_400.0

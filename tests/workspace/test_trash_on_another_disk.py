@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.tool import ToolError
-from buddy.workspace.trash import Trash, fill_box, leave_box
+from buddy.workspace.undo.trash import Trash, fill_box, leave_box
 from tests.capabilities import requires
 
 pytestmark = requires("two disks")

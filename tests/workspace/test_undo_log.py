@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from buddy.agent.tool import ToolError
-from buddy.tools.edit import edit_file
-from buddy.tools.patch import apply_patch
-from buddy.tools.read import read_file
-from buddy.tools.write import write_file
-from buddy.workspace.disk import DISK
-from buddy.workspace.restore import Move, carry_out, look
+from buddy.tools.files.edit import edit_file
+from buddy.tools.files.patch import apply_patch
+from buddy.tools.files.read import read_file
+from buddy.tools.files.write import write_file
+from buddy.workspace.files.atomic_replace import DISK
+from buddy.workspace.undo.restore import Move, carry_out, look
 from tests.files_desk import Desk
 from tests.undo_logs import undo_log
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.tool import ToolError
-from buddy.tools.file_moves import copy_file, delete_file, move_file
-from buddy.tools.patch import apply_patch
-from buddy.tools.write import write_file
-from buddy.workspace.disk import DISK, Disk
-from buddy.workspace.folders import FolderVersions
-from buddy.workspace.undo import Effect
+from buddy.tools.files.move import copy_file, delete_file, move_file
+from buddy.tools.files.patch import apply_patch
+from buddy.tools.files.write import write_file
+from buddy.workspace.files.atomic_replace import DISK, Disk
+from buddy.workspace.undo.log import Effect
+from buddy.workspace.undo.moves import FolderVersions
 from tests.files_desk import Desk
 from tests.undo_logs import undo_log
 

@@ -9,10 +9,10 @@ import pytest
 
 from buddy.agent.display import Diff, FileDiff
 from buddy.agent.tool import ToolError
-from buddy.tools.edit import edit_file
-from buddy.tools.file_moves import copy_file, delete_file, move_file
-from buddy.tools.task_diff import task_diff
-from buddy.workspace.renames import RenamedPath
+from buddy.tools.files.edit import edit_file
+from buddy.tools.files.move import copy_file, delete_file, move_file
+from buddy.tools.files.task_diff import task_diff
+from buddy.workspace.undo.moves import RenamedPath
 from tests.files_desk import Desk
 from tests.undo_logs import undo_log
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.tool import ToolError
-from buddy.tools.edit import edit_file
-from buddy.tools.file_moves import copy_file, delete_file, move_file
-from buddy.tools.patch import apply_patch
+from buddy.tools.files.edit import edit_file
+from buddy.tools.files.move import copy_file, delete_file, move_file
+from buddy.tools.files.patch import apply_patch
+from buddy.tools.files.write import write_file
 from buddy.tools.shell import run_shell
-from buddy.tools.write import write_file
-from buddy.workspace.locks import FileLocks
+from buddy.workspace.files.locks import FileLocks
 from tests.board_desk import BoardDesk, board_desk
 
 OWN = {".git", ".buddyx"}

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from buddy.workspace.launch import Launch
-from buddy.workspace.process_tree import Tag
-from buddy.workspace.processes import ConfinedLaunch
+from buddy.workspace.processes.launch import Launch
+from buddy.workspace.processes.pool import ConfinedLaunch
+from buddy.workspace.processes.process_tree import Tag
 from buddy.workspace.sandbox.profile import Confinement
 from buddy.workspace.sandbox.sandbox import Sandbox
 from tests.capabilities import requires

@@ -6,8 +6,8 @@ import os
 import time
 from pathlib import Path
 
-from buddy.workspace.ignore import IgnoreTree
-from buddy.workspace.walk import walk
+from buddy.workspace.search.ignore import IgnoreTree
+from buddy.workspace.search.walk import walk
 
 
 def make(root: Path, *names: str) -> str:

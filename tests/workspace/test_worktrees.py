@@ -14,11 +14,11 @@ import msgspec
 import pytest
 
 from buddy.agent.tool import ToolError
-from buddy.workspace.child import Child
-from buddy.workspace.git import GitLock
-from buddy.workspace.processes import ChildProcesses, CommandRequest
-from buddy.workspace.worktree_carry import carry
-from buddy.workspace.worktrees import Kept, Worktrees, WorktreeStanding, kept_of
+from buddy.workspace.git.run import GitLock
+from buddy.workspace.processes.child import Child
+from buddy.workspace.processes.pool import ChildProcesses, CommandRequest
+from buddy.workspace.worktrees.changes import carry
+from buddy.workspace.worktrees.worktrees import Kept, Worktrees, WorktreeStanding, kept_of
 from tests.command_desk import desk, until
 from tests.tools.test_git_hostile import MARK, config, git, program
 

@@ -6,19 +6,19 @@ import os
 import re
 import time
 
-from buddy.agent.typed_number import whole_number
-from buddy.repl.blocks import NoteBlock, PlainText, TableBlock
+from buddy.agent.formatting import whole_number
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.commands.tasks import duration_s
-from buddy.repl.port import Context
-from buddy.safety.grants import Approvals, Grant
-from buddy.safety.policy_command import judge_command
-from buddy.safety.policy_state import LogEntry, Policy
-from buddy.safety.policy_table import MODE_WORDS, MODES, mode_named
-from buddy.safety.rules import Rule
+from buddy.repl.context import Context
+from buddy.repl.view.blocks import NoteBlock, PlainText, TableBlock
+from buddy.safety.policy.decide import MODE_WORDS, MODES, mode_named
+from buddy.safety.policy.grants import Approvals, Grant
+from buddy.safety.policy.rules import Rule
+from buddy.safety.policy.session import LogEntry, Policy
+from buddy.safety.policy.try_command import judge_command
 from buddy.safety.shell.analysis import Analyser
-from buddy.safety.shell.place import TRUSTED_PATH
-from buddy.tasks.inbox import OpenRequest
+from buddy.safety.shell.context import TRUSTED_PATH
+from buddy.tasks.approvals import OpenRequest
 
 _WORDS = re.compile(r"(?:(?P<which>all|\d+)(?!\w|\.\d))?\s*(?P<rest>.*)", re.DOTALL)
 """`10m` and `allow it` name no request."""

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from buddy.repl.commands import (
-    approvals,
-    aside,
-    display,
-    models,
-    rewind,
-    session,
-    setup,
-    talk,
-    tasks,
-    trash,
-    undo,
-    workspace,
-    worktrees,
-)
+from buddy.repl.commands import approvals, models, rewind, session, setup, tasks, trash, workspace, worktrees
+from buddy.repl.commands import btw as aside
+from buddy.repl.commands import changes as undo
+from buddy.repl.commands import help as talk
+from buddy.repl.commands import screen as display
 from buddy.repl.commands.registry import Commands
 
 

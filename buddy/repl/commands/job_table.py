@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from buddy.repl.blocks import NoteBlock, TableBlock
-from buddy.workspace.jobs import Jobs, JobStatus
-from buddy.workspace.strays import LeftCommand
+from buddy.repl.view.blocks import NoteBlock, TableBlock
+from buddy.workspace.processes.jobs import Jobs, JobStatus
+from buddy.workspace.processes.process_tree import LeftCommand
 
 INSIDE_ONLY = (
     "a port inside the sandbox is reached by commands there, not by your browser; an allow rule with "

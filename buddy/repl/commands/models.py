@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from buddy.agent.budget import Budget
-from buddy.agent.typed_number import whole_number
+from buddy.agent.formatting import whole_number
 from buddy.config.settings import MOST_DOLLARS
-from buddy.repl import words
-from buddy.repl.blocks import NoteBlock, TableBlock
 from buddy.repl.commands.registry import CommandError, command
-from buddy.repl.port import Context
+from buddy.repl.context import Context
+from buddy.repl.render import numbers as words
+from buddy.repl.view.blocks import NoteBlock, TableBlock
 from buddy.tasks.board import TaskBoard, TaskError
 
 MAX_SERVED = 30

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from buddy.repl.port import Context
+from buddy.repl.context import Context
 
 Family = Literal["talk", "tasks", "approvals", "session", "models", "workspace", "setup", "screen"]
 Run = Callable[[Context, str], Awaitable[None]]

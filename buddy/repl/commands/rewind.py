@@ -9,18 +9,18 @@ import os
 import re
 from collections.abc import Sequence
 
-from buddy.agent.counting import counted
 from buddy.agent.display import Diff
+from buddy.agent.formatting import counted
 from buddy.agent.messages import AssistantMessage, Call, UserMessage, calls_of
 from buddy.agent.tool import ToolError
-from buddy.repl.blocks import NoteBlock, TableBlock, ToolCall
 from buddy.repl.commands.registry import CommandError, command
-from buddy.repl.own_words import own_words
-from buddy.repl.port import Context
+from buddy.repl.context import Context
+from buddy.repl.view.blocks import NoteBlock, TableBlock, ToolCall
+from buddy.repl.view.replay import own_words
 from buddy.safety.sanitise import one_line, visible
 from buddy.tasks.task import Task
-from buddy.tools.task_diff import diff_of
-from buddy.workspace.undo import UndoEntry
+from buddy.tools.files.task_diff import diff_of
+from buddy.workspace.undo.log import UndoEntry
 
 SHOWN = 20
 MAX_NAMED = 8

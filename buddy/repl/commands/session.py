@@ -9,22 +9,22 @@ from itertools import pairwise
 
 from buddy.agent.budget import TokenMeter, message_tokens
 from buddy.agent.cancel import TurnCancelled, run_cancellable
-from buddy.agent.counting import counted
+from buddy.agent.formatting import counted
 from buddy.agent.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from buddy.repl import words
-from buddy.repl.blocks import NoteBlock, PlainText, TableBlock, TaskHeading
 from buddy.repl.commands.models import session_cost
 from buddy.repl.commands.registry import CommandError, command
-from buddy.repl.port import Context
-from buddy.repl.replay import blocks_of
+from buddy.repl.context import Context
+from buddy.repl.render import numbers as words
+from buddy.repl.view.blocks import NoteBlock, PlainText, TableBlock, TaskHeading
+from buddy.repl.view.replay import blocks_of
 from buddy.sessions.export import ExportFormat, exported
 from buddy.sessions.folder import FolderError
 from buddy.sessions.listing import SessionSummary
 from buddy.sessions.lock import LockedError
 from buddy.sessions.store import SessionError
 from buddy.tasks.board import TaskBoard
-from buddy.tasks.compacting import Shortened, compact_task, shortened, uncompact_task
-from buddy.tasks.parts import ModelAccess
+from buddy.tasks.dependencies import ModelAccess
+from buddy.tasks.summarise import Shortened, compact_task, shortened, uncompact_task
 
 
 @command(

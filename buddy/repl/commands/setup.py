@@ -9,11 +9,10 @@ from typing import Any, cast
 import msgspec
 
 from buddy.config.settings import Settings
-from buddy.extend.prompt import rendered
-from buddy.extend.templates import read_template
-from buddy.repl.blocks import NoteBlock, PlainText
+from buddy.extend.system_prompt import read_template, rendered
 from buddy.repl.commands.registry import CommandError, SlashCommand, command
-from buddy.repl.port import Context
+from buddy.repl.context import Context
+from buddy.repl.view.blocks import NoteBlock, PlainText
 
 _SECRET = frozenset({"api_key", "env", "headers", "api_key_command"})
 _SET = "(set)"

@@ -6,15 +6,15 @@ import asyncio
 import os
 import re
 
+from buddy.agent.formatting import whole_number
 from buddy.agent.messages import Message, UserMessage
-from buddy.agent.typed_number import whole_number
 from buddy.config.settings import LONGEST_S
-from buddy.repl import words
-from buddy.repl.blocks import NoteBlock, TableBlock
 from buddy.repl.commands.job_table import job_blocks
 from buddy.repl.commands.registry import CommandError, command
-from buddy.repl.port import Context
-from buddy.repl.replay import blocks_of
+from buddy.repl.context import Context
+from buddy.repl.render import numbers as words
+from buddy.repl.view.blocks import NoteBlock, TableBlock
+from buddy.repl.view.replay import blocks_of
 from buddy.tasks.task import Task
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)?", re.IGNORECASE)

@@ -6,13 +6,13 @@ import asyncio
 import os
 import time
 
-from buddy.agent.counting import counted, sized
+from buddy.agent.formatting import counted, sized
 from buddy.agent.tool import ToolError
-from buddy.repl.blocks import NoteBlock, TableBlock
 from buddy.repl.commands.registry import CommandError, command
-from buddy.repl.port import Context
-from buddy.repl.words import elapsed
-from buddy.workspace.trash import Trash
+from buddy.repl.context import Context
+from buddy.repl.render.numbers import elapsed
+from buddy.repl.view.blocks import NoteBlock, TableBlock
+from buddy.workspace.undo.trash import Trash
 
 _MAX_LISTED = 50
 DAY_S = 24 * 3600.0

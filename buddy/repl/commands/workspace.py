@@ -5,21 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 
-from buddy.agent.counting import counted
 from buddy.agent.display import Diff
+from buddy.agent.formatting import counted
 from buddy.agent.messages import Call
 from buddy.agent.tool import ToolContext, ToolError
-from buddy.extend.own_tools import OwnTools
-from buddy.repl.blocks import NoteBlock, PlainText, TableBlock, ToolCall
+from buddy.extend.plugins.loader import OwnTools
 from buddy.repl.commands.job_table import job_blocks
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.commands.tasks import task_number
-from buddy.repl.port import Context
+from buddy.repl.context import Context
+from buddy.repl.view.blocks import NoteBlock, PlainText, TableBlock, ToolCall
 from buddy.tools.ask_user import Unanswered
+from buddy.tools.files.task_diff import new_files, task_diff
 from buddy.tools.git import git_diff, git_status
-from buddy.tools.new_files import new_files
-from buddy.tools.task_diff import task_diff
-from buddy.workspace.strays import LeftCommand, end_left, left_commands
+from buddy.workspace.processes.process_tree import LeftCommand, end_left, left_commands
 
 NO_COMMIT = "## No commits yet"
 

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import asyncio
 
-from buddy.agent.counting import counted
 from buddy.agent.display import Diff
+from buddy.agent.formatting import counted, whole_number
+from buddy.agent.lazy_regex import pattern
 from buddy.agent.messages import Call
-from buddy.agent.pattern import pattern
 from buddy.agent.tool import ToolContext, ToolError
-from buddy.agent.typed_number import whole_number
 from buddy.config.settings import ConfigError
-from buddy.repl.blocks import NoteBlock, TableBlock, ToolCall
 from buddy.repl.commands.registry import CommandError, command
-from buddy.repl.port import Context
+from buddy.repl.context import Context
+from buddy.repl.view.blocks import NoteBlock, TableBlock, ToolCall
 from buddy.safety.paths import Boundary
 from buddy.safety.sanitise import visible
-from buddy.tasks.places import jobs_in
 from buddy.tasks.task import Task
+from buddy.tasks.workspaces import jobs_in
 from buddy.tools.worktree_merge import bring, is_there, main_tree, shown_changes
-from buddy.workspace.views import FileViews
-from buddy.workspace.worktree_states import WorktreeChanges
-from buddy.workspace.worktrees import Worktree
+from buddy.workspace.files.read_tracking import FileViews
+from buddy.workspace.worktrees.changes import WorktreeChanges
+from buddy.workspace.worktrees.worktrees import Worktree
 
 _ABOUT = pattern(r"(diff|merge|drop)(?:\s+@?([A-Za-z0-9][\w-]*))?(?:\s+(discard|protected))?")
 

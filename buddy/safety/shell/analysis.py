@@ -14,7 +14,9 @@ import msgspec
 
 from buddy.agent.tool import ToolError
 from buddy.safety.paths import Boundary, Located, is_beneath, locate
-from buddy.safety.shell.catastrophe import (
+from buddy.safety.shell.compound import Compound, Sequence, is_loop_variable, read_sequence
+from buddy.safety.shell.context import CommandPlace, Feed, JudgedCommand, RefusedError
+from buddy.safety.shell.destructive import (
     bomb,
     catastrophe,
     catastrophe_across,
@@ -23,19 +25,28 @@ from buddy.safety.shell.catastrophe import (
     suspicious_text,
     unknown_target,
 )
-from buddy.safety.shell.commands import Programs
-from buddy.safety.shell.compound import Compound, Sequence, is_loop_variable, read_sequence
-from buddy.safety.shell.expand import expand, expand_one
-from buddy.safety.shell.grammar import Grammar
+from buddy.safety.shell.expansion import expand, expand_one
+from buddy.safety.shell.fallback_scan import inner_commands, scavenge, written, written_inside
 from buddy.safety.shell.lexer import NOT_FOLLOWED, read_line
 from buddy.safety.shell.lookalikes import lookalike
-from buddy.safety.shell.network import uses_network
-from buddy.safety.shell.place import CommandPlace, Feed, JudgedCommand, RefusedError
-from buddy.safety.shell.scavenge import inner_commands, scavenge, written, written_inside
-from buddy.safety.shell.targets import targets
-from buddy.safety.shell.verdict import UNRESOLVED, Analysis, Level, Subcommand, weakest
-from buddy.safety.shell.words import MAX_CHARS, CommandLine, Redirect, Simple, UnclearError, Word
-from buddy.safety.shell.wrappers import check_assignment
+from buddy.safety.shell.programs.names import uses_network
+from buddy.safety.shell.programs.registry import Programs
+from buddy.safety.shell.programs.wrappers import check_assignment
+from buddy.safety.shell.result import (
+    MAX_CHARS,
+    UNRESOLVED,
+    Analysis,
+    CommandLine,
+    Level,
+    Redirect,
+    Simple,
+    Subcommand,
+    UnclearError,
+    Word,
+    weakest,
+)
+from buddy.safety.shell.tree_sitter import Grammar
+from buddy.safety.shell.write_targets import targets
 
 MAX_COMMANDS = 20
 MAX_SEEN = 1000

@@ -13,7 +13,7 @@ import msgspec
 
 from buddy.safety.shell.hardened import READ_ONLY_ENVIRONMENT
 from buddy.safety.shell.lexer import Lexer
-from buddy.safety.shell.words import Piece, Simple, UnclearError, Word, word_of
+from buddy.safety.shell.result import Piece, Simple, UnclearError, Word, word_of
 
 MAX_DEPTH = 4
 CompoundKind = Literal["subshell", "group", "for", "if", "while"]

@@ -11,8 +11,8 @@ import re
 import zlib
 from collections.abc import Iterator
 
-from buddy.agent.pattern import pattern
-from buddy.safety.git_files import read_regular, shared_folder
+from buddy.agent.lazy_regex import pattern
+from buddy.safety.git_repository import read_regular, shared_folder
 
 MAX_REFS_BYTES = 50_000_000
 _MAX_FILE_BYTES = 8192

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Never
 
-from buddy.agent.pattern import pattern
-from buddy.safety.shell.words import (
+from buddy.agent.lazy_regex import pattern
+from buddy.safety.shell.result import (
     ARITHMETIC,
     SUM,
     CommandLine,

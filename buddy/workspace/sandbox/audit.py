@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
-from buddy.agent.cleanup import on_failure
+from buddy.agent.cancel import on_failure
 from buddy.workspace.sandbox.seccomp import Architecture
 
 T = TypeVar("T")

@@ -11,10 +11,10 @@ import os
 import subprocess
 from collections.abc import Collection, Iterator, Sequence
 
-from buddy.agent.pattern import pattern
-from buddy.safety.git_files import git_folders, read_regular, shared_folder
+from buddy.agent.lazy_regex import pattern
 from buddy.safety.git_keys import starts_program
-from buddy.workspace.launch import trusted_program
+from buddy.safety.git_repository import git_folders, read_regular, shared_folder
+from buddy.workspace.processes.launch import trusted_program
 from buddy.workspace.sandbox.profile import is_at_or_below
 
 BARE_ENTRIES = frozenset({"head", "objects", "refs"})

@@ -12,9 +12,9 @@ from typing import Protocol
 
 from buddy.agent.tool import ToolError
 from buddy.safety.paths import Boundary
-from buddy.workspace.launch import Launch
-from buddy.workspace.process_tree import Tag
-from buddy.workspace.processes import ConfinedLaunch, Sandboxing
+from buddy.workspace.processes.launch import Launch
+from buddy.workspace.processes.pool import ConfinedLaunch, Sandboxing
+from buddy.workspace.processes.process_tree import Tag
 from buddy.workspace.sandbox.left_behind import records_of
 from buddy.workspace.sandbox.profile import Confinement, SandboxRules
 from buddy.workspace.sandbox.status import NO_SANDBOX, SWITCHED_OFF, SandboxStatus

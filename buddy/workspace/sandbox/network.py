@@ -1,10 +1,4 @@
-"""A session's network namespace: commands of one session reach each other on localhost, and nobody else but
-the proxy.
-
-The namespace has a loopback interface and nothing more. Its door, `127.0.0.1:PORT`, is a listening socket
-that was made inside and handed to buddy, so a connection from inside arrives in buddy's own event loop and no
-process relays it.
-"""
+"""A session's network namespace, and the ports its commands serve in it."""
 
 from __future__ import annotations
 
@@ -16,7 +10,8 @@ import socket
 import subprocess
 import sys
 
-from buddy.agent.cleanup import on_failure
+from buddy.agent.cancel import on_failure
+from buddy.workspace.processes.process_tree import all_processes, tag_number
 
 DOOR_PORT = 3128
 _OPEN_WITHIN_S = 5.0
@@ -99,3 +94,38 @@ def _receive(channel: socket.socket) -> tuple[int, socket.socket]:
 def _end(holder: subprocess.Popen[bytes]) -> None:
     holder.kill()
     holder.wait()
+
+
+_LISTENS = b"0A"
+
+
+def served_ports(leader: int, number: int) -> tuple[int, ...]:
+    """Return the TCP ports that processes with the mark `number` listen on; `leader` is one of them."""
+    listening = _listening(leader)
+    if not listening:
+        return ()
+    sockets = {socket for pid in all_processes() if tag_number(pid) == number for socket in _sockets(pid)}
+    return tuple(sorted({port for socket, port in listening.items() if socket in sockets}))
+
+
+def _listening(pid: int) -> dict[str, int]:
+    """Listening sockets of a process's network namespace: by inode, their ports."""
+    found: dict[str, int] = {}
+    for name in ("tcp", "tcp6"):
+        try:
+            with open(f"/proc/{pid}/net/{name}", "rb") as file:
+                lines = file.read().splitlines()[1:]
+        except OSError:
+            continue
+        for fields in (line.split() for line in lines):
+            if len(fields) > 9 and fields[3] == _LISTENS:
+                found[fields[9].decode()] = int(fields[1].rpartition(b":")[2], 16)
+    return found
+
+
+def _sockets(pid: int) -> set[str]:
+    try:
+        targets = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd")]
+    except OSError:
+        return set()
+    return {target[8:-1] for target in targets if target.startswith("socket:[")}

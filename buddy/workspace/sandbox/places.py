@@ -14,14 +14,16 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from buddy.safety.paths import Boundary
-from buddy.safety.protected import ProtectedPlaces, is_plain_name, secret_reason
-from buddy.safety.protected_names import (
+from buddy.safety.protected import (
     PROTECTED_ANYWHERE,
     PROTECTED_AT_HOME,
     PROTECTED_IN,
     SECRET_ANYWHERE,
     SECRET_AT_HOME,
     SECRET_ROOTS,
+    ProtectedPlaces,
+    is_plain_name,
+    secret_reason,
 )
 from buddy.workspace.sandbox.git_data import data_folders, is_bare, protected_entries
 from buddy.workspace.sandbox.profile import (

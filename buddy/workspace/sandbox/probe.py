@@ -11,7 +11,7 @@ from collections.abc import Generator
 
 import msgspec
 
-from buddy.workspace.launch import trusted_program
+from buddy.workspace.processes.launch import trusted_program
 from buddy.workspace.sandbox import landlock_exec
 from buddy.workspace.sandbox.bubblewrap import bubblewrap_argv
 from buddy.workspace.sandbox.landlock import landlock_argv, landlock_rules

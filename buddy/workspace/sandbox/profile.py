@@ -7,10 +7,9 @@ from typing import Literal
 
 import msgspec
 
-from buddy.agent.pattern import pattern
+from buddy.agent.lazy_regex import pattern
 from buddy.safety.paths import Boundary
-from buddy.safety.protected import lies_in
-from buddy.safety.protected_names import PROTECTED_ANYWHERE, PROTECTED_IN
+from buddy.safety.protected import PROTECTED_ANYWHERE, PROTECTED_IN, lies_in
 
 _GIT_SETTING = pattern(
     r"/\.git/(?:modules/(?!.*/worktrees/).*/)?(?:hooks/(?![^/]*\.sample$)|(?:commondir|gitdir|config\.worktree)$)"

@@ -19,10 +19,9 @@ from ipaddress import ip_network
 
 import msgspec
 
-from buddy.agent.pattern import pattern
-from buddy.safety.addresses import Network
+from buddy.agent.lazy_regex import pattern
 from buddy.safety.sanitise import visible
-from buddy.safety.url_guard import Refused, Resolver, canonical_host, judge_url, resolve_and_judge
+from buddy.safety.url_guard import Network, Refused, Resolver, canonical_host, judge_url, resolve_and_judge
 from buddy.workspace.sandbox.network import DOOR_PORT
 
 MAX_HEAD_BYTES = 8192

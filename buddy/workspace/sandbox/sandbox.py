@@ -16,24 +16,23 @@ from pathlib import Path
 
 import msgspec
 
-from buddy.agent.cleanup import on_failure
+from buddy.agent.cancel import on_failure
 from buddy.agent.tool import Blocked
 from buddy.safety.paths import Boundary
 from buddy.safety.url_guard import Resolver, system_resolver
-from buddy.workspace.launch import Launch
-from buddy.workspace.process_tree import Tag
+from buddy.workspace.processes.launch import Launch
+from buddy.workspace.processes.process_tree import Tag
 from buddy.workspace.sandbox.audit import Attempts, FilterRefusedError, Recorder
 from buddy.workspace.sandbox.blocked import blocked_of
 from buddy.workspace.sandbox.bubblewrap import FILTER_FD, bubblewrap_argv, tolerant_argv
 from buddy.workspace.sandbox.landlock import landlock_argv, landlock_rules
-from buddy.workspace.sandbox.network import SandboxNetwork, open_network
+from buddy.workspace.sandbox.network import SandboxNetwork, open_network, served_ports
 from buddy.workspace.sandbox.places import Surveyor, WorkspaceSurvey, open_sockets, profile_for, with_places
 from buddy.workspace.sandbox.probe import Probed, memory_file, probe
 from buddy.workspace.sandbox.profile import Confinement, SandboxProfile, SandboxRules, is_reserved
 from buddy.workspace.sandbox.proxy import Pass, SandboxProxy
 from buddy.workspace.sandbox.seatbelt import seatbelt_argv
 from buddy.workspace.sandbox.seccomp import attempts, refusals
-from buddy.workspace.sandbox.served import served_ports
 from buddy.workspace.sandbox.status import NO_SANDBOX, SWITCHED_OFF, SandboxStatus
 from buddy.workspace.sandbox.tether import Tether
 from buddy.workspace.sandbox.watch import CommandWatch

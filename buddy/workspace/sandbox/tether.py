@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 
-from buddy.workspace.limits import RTTIME_FLOOR
+from buddy.workspace.processes.limits import RTTIME_FLOOR
 
 _SCRIPT = """
 tied=

@@ -1,0 +1,32 @@
+"""Numbers for people: `1 line`, `1,200 lines`, `1.2 kB`, and whole numbers that a person typed."""
+
+from __future__ import annotations
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """The number with the noun in its form; `plural` where it isn't the noun with an s."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def calls_were(count: int, what: str, *, more: bool) -> str:
+    """Say what became of calls: "3 more calls were not begun"."""
+    return f"{counted(count, 'more call' if more else 'call')} {'was' if count == 1 else 'were'} {what}"
+
+
+def sized(count: int) -> str:
+    """A number of bytes, short."""
+    if count < 1000:
+        return f"{count} B"
+    for power, unit in enumerate(("kB", "MB", "GB"), 1):
+        if count < 1000 ** (power + 1):
+            return f"{count / 1000**power:.1f} {unit}"
+    return f"{count / 1e12:.1f} TB"
+
+
+MOST_DIGITS = 30
+
+
+def whole_number(text: str) -> int | None:
+    """The number that a text of digits is, None for any other text. More digits than anything here can count
+    to are no number either: from 4,300 of them on Python's own conversion is an error."""
+    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None

@@ -1,0 +1,247 @@
+"""The same loop as something to iterate, for programs that use buddy as a library.
+
+    stream = start(["hello"], agent)
+    async for event in stream: ...
+    messages = await stream.result()
+
+`Conversation` keeps a history over several turns, with steering and follow-ups.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from buddy.agent.budget import TokenMeter, Window
+from buddy.agent.compaction import Compaction
+from buddy.agent.events import AgentUiEvent, TurnFinished
+from buddy.agent.host import Agent, Allowed, Decision, Outcome, Progress, TurnHost
+from buddy.agent.loop import agent_loop, agent_loop_continue
+from buddy.agent.messages import AssistantMessage, Call, Message, Origin, Text, UserMessage, calls_of
+from buddy.agent.provider import ModelRequest
+from buddy.agent.reply_assembler import ReplyAssembler
+from buddy.agent.tool import Tool, ToolContext, ToolResult
+
+Delivery = Literal["one", "all"]
+"""Whether waiting texts are handed over one at a time or all at once."""
+Prompt = str | UserMessage
+"""A person's words, or a message made elsewhere (with pictures, for instance)."""
+
+
+class Ids:
+    """Ids no message and no call of a conversation has, also when its history comes from another one: sizes
+    and encoded bytes are kept by id."""
+
+    def __init__(self, history: Sequence[Message] = ()) -> None:
+        self._taken = {message.id for message in history}
+        self._taken.update(
+            call.id
+            for message in history
+            if isinstance(message, AssistantMessage)
+            for call in calls_of(message)
+        )
+        self._count = 0
+
+    def new(self, kind: str) -> str:
+        """The next free one; `kind` is the letter it begins with."""
+        self._count += 1
+        found = f"{kind}{self._count}"
+        return self.new(kind) if found in self._taken else found
+
+    def message(self, prompt: Prompt, origin: Origin = "prompt") -> UserMessage:
+        """A person's words as a message."""
+        if isinstance(prompt, str):
+            return UserMessage(self.new("u"), (Text(prompt),), origin)
+        return prompt
+
+
+class EventStream:
+    """A running turn: iterate its events, await its `result()`. It starts when it is made and needs a running
+    loop."""
+
+    def __init__(self, run: Callable[[Callable[[AgentUiEvent], None]], asyncio.Task[Outcome]]) -> None:
+        self._events: asyncio.Queue[AgentUiEvent] = asyncio.Queue()
+        self._task = run(self._events.put_nowait)
+        self._over = False
+
+    def __aiter__(self) -> AsyncIterator[AgentUiEvent]:
+        return self
+
+    async def __anext__(self) -> AgentUiEvent:
+        if self._over:
+            raise StopAsyncIteration
+        getter = asyncio.ensure_future(self._events.get())
+        await asyncio.wait({getter, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        if not getter.done() and self._events.empty():
+            getter.cancel()
+            self._over = True
+            self._task.result()
+            raise StopAsyncIteration
+        event = await getter
+        self._over = isinstance(event, TurnFinished)
+        return event
+
+    async def outcome(self) -> Outcome:
+        """Return how the turn ended. Raises what the turn raised."""
+        return await asyncio.shield(self._task)
+
+    async def result(self) -> tuple[Message, ...]:
+        """The messages the turn added to the history."""
+        return (await self.outcome()).messages
+
+    async def aclose(self) -> None:
+        """End the turn, as by cancelling it from outside."""
+        self._task.cancel()
+        await asyncio.wait({self._task})
+
+
+Decide = Callable[[Call, Tool, msgspec.Struct], Decision | Awaitable[Decision]]
+"""Judges a call before it runs; plain or async."""
+
+
+class Conversation:
+    """A history, its agent, and the texts that wait: the state a library user keeps between turns. `decide`
+    judges each call, and may be async; without it every call is allowed."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        history: Sequence[Message] = (),
+        *,
+        services: Mapping[type, object] | None = None,
+        decide: Decide | None = None,
+        meter: TokenMeter | None = None,
+        steering: Delivery = "one",
+        follow_ups: Delivery = "one",
+    ) -> None:
+        self.agent = agent
+        self.history = list(history)
+        self.cancelled = asyncio.Event()
+        self._ids = Ids(history)
+        self._services = services or {}
+        self._decide = decide
+        self._meter = meter or TokenMeter(
+            window=Window(8_192, guessed=True, reserve=0), price=lambda _usage: None
+        )
+        self._delivery: dict[str, Delivery] = {"steer": steering, "follow_up": follow_ups}
+        self._waiting: dict[str, deque[UserMessage]] = {"steer": deque(), "follow_up": deque()}
+
+    def steer(self, text: str) -> None:
+        """Text for the running turn, at its next tool boundary."""
+        self._waiting["steer"].append(self._ids.message(text, "steer"))
+
+    def follow_up(self, text: str) -> None:
+        """Text for after the turn."""
+        self._waiting["follow_up"].append(self._ids.message(text, "follow_up"))
+
+    def cancel(self) -> None:
+        """Cancel the running turn."""
+        self.cancelled.set()
+
+    def prompt(self, *prompts: Prompt) -> EventStream:
+        """Start a turn."""
+        messages = [self._ids.message(one) for one in prompts]
+        self.cancelled = asyncio.Event()
+        return EventStream(
+            lambda emit: asyncio.ensure_future(
+                agent_loop(messages, self.agent, self.history, self._host(emit))
+            )
+        )
+
+    def go_on(self) -> EventStream:
+        """Continue a history that waits for the model."""
+        self.cancelled = asyncio.Event()
+        return EventStream(
+            lambda emit: asyncio.ensure_future(
+                agent_loop_continue(self.agent, self.history, self._host(emit))
+            )
+        )
+
+    def _host(self, emit: Callable[[AgentUiEvent], None]) -> TurnHost:
+        async def record(message: Message) -> None:
+            self.history.append(message)
+
+        async def decided(call: Call, tool: Tool, arguments: msgspec.Struct) -> Decision:
+            if self._decide is None:
+                return Allowed()
+            decision = self._decide(call, tool, arguments)
+            return await decision if inspect.isawaitable(decision) else decision
+
+        async def execute(
+            call: Call, tool: Tool, arguments: msgspec.Struct, progress: Progress
+        ) -> ToolResult:
+            context = ToolContext(0, call.id, progress, self.cancelled, self._services)
+            return await tool.run(context, arguments)
+
+        async def no_compaction(_history: Sequence[Message]) -> Compaction | None:
+            return None
+
+        return TurnHost(
+            emit=emit,
+            record=record,
+            partial=lambda _message: None,
+            decide=decided,
+            execute=execute,
+            steering=lambda: self._take("steer"),
+            follow_ups=lambda: self._take("follow_up"),
+            compact=no_compaction,
+            meter=self._meter,
+            sleep=asyncio.sleep,
+            now=asyncio.get_running_loop().time,
+            random=lambda: 0.5,
+            new_id=lambda: self._ids.new("m"),
+            cancelled=self.cancelled,
+        )
+
+    async def _take(self, kind: str) -> tuple[UserMessage, ...]:
+        waiting = self._waiting[kind]
+        count = len(waiting) if self._delivery[kind] == "all" else min(1, len(waiting))
+        return tuple(waiting.popleft() for _ in range(count))
+
+
+def start(
+    prompts: Sequence[Prompt], agent: Agent, history: Sequence[Message] = (), host: TurnHost | None = None
+) -> EventStream:
+    """One turn on a copy of a history; with a `host` of one's own on the history its `record` appends to."""
+    if host is None:
+        return Conversation(agent, history).prompt(*prompts)
+    ids = Ids(history)
+    messages = [ids.message(one) for one in prompts]
+
+    def run(emit: Callable[[AgentUiEvent], None]) -> asyncio.Task[Outcome]:
+        def both(event: AgentUiEvent) -> None:
+            host.emit(event)
+            emit(event)
+
+        heard = msgspec.structs.replace(host, emit=both)
+        return asyncio.ensure_future(agent_loop(messages, agent, history, heard))
+
+    return EventStream(run)
+
+
+create_agent_stream = start
+
+
+async def stream_assistant_response(
+    agent: Agent, history: Sequence[Message], emit: Callable[[AgentUiEvent], None]
+) -> AssistantMessage:
+    """One reply, without running its calls and without retries. Raises `ProviderError`."""
+    ids = Ids(history)
+    assembler = ReplyAssembler(
+        ids.new("r"), model=agent.model, lane=agent.provider.lane, new_id=lambda: ids.new("c")
+    )
+    request = ModelRequest(agent.model, agent.system, tuple(history), agent.tools.list_definitions())
+    stream = agent.provider.stream(request)
+    try:
+        async for delta in stream:
+            event = assembler.feed(delta)
+            if event is not None:
+                emit(event)
+    finally:
+        await stream.aclose()
+    return assembler.finish()

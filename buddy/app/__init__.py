@@ -1,0 +1,1 @@
+"""The composition root: builds a session from settings; knows no front end."""

@@ -1,0 +1,164 @@
+"""The launch context: workspace, directories, trust, settings and the session store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Container, Mapping
+from typing import Any
+
+import msgspec
+
+from buddy.app.options import Options, UsageError
+from buddy.config.loading import Directories, LoadedSettings, directories, load
+from buddy.config.settings import ConfigError, Settings
+from buddy.safety.paths import Boundary
+from buddy.sessions.folder import load_signer, workspace_root
+from buddy.sessions.journal import SaveState
+from buddy.sessions.session import Watch
+from buddy.sessions.store import SessionStore
+
+
+class LaunchContext(msgspec.Struct, frozen=True):
+    """Folders, environment and trust of the place where buddy was started."""
+
+    boundary: Boundary
+    where: Directories
+    environment: Mapping[str, str]
+    is_repository: bool
+    trusted: bool
+    trust_note: str = ""
+
+
+def find_place(options: Options, environment: Mapping[str, str]) -> LaunchContext:
+    """The place of this run. Raises `UsageError` where the working directory is gone."""
+    where = directories(environment)
+    try:
+        cwd = os.path.realpath(os.getcwd())
+    except FileNotFoundError:
+        raise UsageError(
+            "the working directory no longer exists; change to another one and start again"
+        ) from None
+    root = os.path.realpath(workspace_root(cwd))
+    extra = tuple(_directory(path) for path in options.add_dir)
+    trusted, note = _trust(where, root)
+    return LaunchContext(
+        boundary=Boundary(
+            root,
+            cwd,
+            os.path.realpath(where.home),
+            extra,
+            _own(where, options),
+            trusts_repository=options.trust or trusted,
+        ),
+        where=where,
+        environment=environment,
+        is_repository=os.path.lexists(os.path.join(root, ".git")),
+        trusted=options.trust or trusted,
+        trust_note="" if options.trust else note,
+    )
+
+
+def place_again(place: LaunchContext, options: Options) -> LaunchContext:
+    """The same place, with what the person has said about it since."""
+    trusted, note = _trust(place.where, place.boundary.root)
+    trusted = options.trust or trusted
+    return msgspec.structs.replace(
+        place,
+        boundary=msgspec.structs.replace(place.boundary, trusts_repository=trusted),
+        trusted=trusted,
+        trust_note="" if options.trust else note,
+    )
+
+
+def _own(where: Directories, options: Options) -> tuple[str, ...]:
+    """buddy's own folders and the settings file it was started with: protected wherever they lie."""
+    folders = (where.config, where.data, where.state, where.cache)
+    return tuple(os.path.realpath(path) for path in (*folders, options.config) if path)
+
+
+def _trust(where: Directories, root: str) -> tuple[bool, str]:
+    if not os.path.lexists(os.path.join(where.state, "trust.json")):
+        return False, ""
+    from buddy.app.trust_state import (
+        trust_of,
+    )  # most people have trusted nothing yet: 8 ms they need not pay
+
+    return trust_of(where, root)
+
+
+def read_settings(place: LaunchContext, options: Options) -> LoadedSettings:
+    """The settings of this run. Raises `ConfigError`."""
+    arguments: dict[str, Any] = {}
+    if options.model:
+        arguments["agent"] = {"model": options.model}
+    if options.color:
+        arguments["display"] = {"color": options.color}
+    loaded = load(
+        where=place.where,
+        workspace=place.boundary.root,
+        trusted=place.trusted,
+        environment=place.environment,
+        arguments=arguments,
+        user_file=options.config,
+        saved_keys=lambda: saved_keys(place.where),
+    )
+    servers = ", ".join(sorted(loaded.settings.mcp_servers))
+    if not servers:
+        return loaded
+    note = f"[mcp_servers] {servers}: this version connects to no MCP server; their tools are missing"
+    return msgspec.structs.replace(loaded, warnings=(*loaded.warnings, note))
+
+
+def saved_keys(where: Directories) -> Container[str]:
+    """The providers whose key `buddy login` saved, in its file or in the keyring. Raises `ConfigError`."""
+    from buddy.llm.keys import FILE_NAME, CredentialsError, read_credentials  # only without a model
+
+    try:
+        return read_credentials(os.path.join(where.data, FILE_NAME), warn=lambda _: None)
+    except CredentialsError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _directory(path: str) -> str:
+    real = os.path.realpath(path)
+    if not os.path.isdir(real):
+        raise UsageError(f"--add-dir: {path!r} is not a directory")
+    return real
+
+
+def check_yolo(options: Options, environment: Mapping[str, str]) -> None:
+    """Raises `UsageError` for yolo as root where nothing contains what a model may do."""
+    is_container = (
+        os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv") or "container" in environment
+    )
+    if options.permission_mode == "yolo" and os.geteuid() == 0 and not is_container and not options.i_know:
+        raise UsageError(
+            "yolo as root outside a container runs anything the model says; add --i-know if you mean it"
+        )
+
+
+STATE_ELSEWHERE = "set XDG_STATE_HOME to a folder you can write to"
+KEEP_ELSEWHERE = "set BUDDY_SESSION_DIRECTORY (or [session] directory) to a folder you can write to"
+
+
+def session_store(
+    place: LaunchContext, settings: Settings, tell: Callable[[str], None], *, root: str = ""
+) -> SessionStore:
+    """The store of this workspace, or one in `root`. `tell` hears NOT SAVED, and that it is saved again.
+    Raises `ConfigError` where the key of the sessions can't be had, which lies apart from them."""
+
+    root = root or os.path.expanduser(settings.session.directory) or place.boundary.root
+
+    def saving(state: SaveState) -> None:
+        tell("saved again\n" if state.saved else f"NOT SAVED: {state.reason}; {waits}\n")
+
+    waits = f"new messages are held in memory and tools are paused: free space on {root}, or make it writable"
+    watch = Watch(saving=saving, warn=lambda text: tell(f"buddy: {text}\n"))
+    try:
+        signer = load_signer(place.where.state)
+    except OSError as error:
+        why = f"{error.filename or place.where.state}: {error.strerror}" if error.strerror else str(error)
+        raise ConfigError(
+            f"{why}: the key that signs sessions can't be made there; {STATE_ELSEWHERE}"
+        ) from error
+    return SessionStore(root, signer, workspace=place.boundary.root, watch=watch)

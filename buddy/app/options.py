@@ -1,0 +1,46 @@
+"""The options of a run, as the command line or a program states them."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class UsageError(Exception):
+    """Arguments buddy can't use; one line for the person, exit code 2."""
+
+
+class Options(msgspec.Struct, frozen=True):
+    """The command line. Empty strings and zeros mean "not given"."""
+
+    command: str = ""
+    words: tuple[str, ...] = ()
+    model: str = ""
+    permission_mode: str = ""
+    permission_prompts: str = "deny"
+    trust: bool = False
+    require_trust: bool = False
+    i_know: bool = False
+    in_worktree: bool = False
+    worktree: str = ""
+    carry: bool = False
+    add_dir: tuple[str, ...] = ()
+    config: str = ""
+    debug: bool = False
+    resume: str = ""
+    resume_last: bool = False
+    fork: bool = False
+    ephemeral: bool = False
+    print: bool = False
+    output_format: str = "text"
+    include_partial_messages: bool = False
+    max_turns: int = 0
+    max_cost: float = 0
+    allow: tuple[str, ...] = ()
+    output: str = ""
+    color: str = ""
+    plain: bool = False
+    json: bool = False
+    all: bool = False
+    force: bool = False
+    help: bool = False
+    version: bool = False

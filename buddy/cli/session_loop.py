@@ -1,0 +1,395 @@
+"""One session behind the screen: opened, worked with, closed. Imported after the first frame."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import logging
+import os
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any
+
+from buddy import __version__
+from buddy.agent.events import TurnFinished
+from buddy.app.launch import KEEP_ELSEWHERE, LaunchContext, session_store
+from buddy.app.options import Options
+from buddy.app.policy import change_settings, remember
+from buddy.app.providers import Models
+from buddy.app.services import LaunchRequest
+from buddy.app.session import Desk, open_desk
+from buddy.app.trust import FolderTrust
+from buddy.cli.demo import FAREWELL, HINTS, DemoModels
+from buddy.cli.doctor import report
+from buddy.cli.first_run import first_run_text
+from buddy.cli.interactive import Front
+from buddy.config.loading import IGNORED, LoadedSettings
+from buddy.config.settings import ConfigError
+from buddy.llm.scripted import Pace
+from buddy.llm.switch_interval import giving_way
+from buddy.repl.branch import Branch, look_at_branch
+from buddy.repl.commands.builtin import builtin_commands
+from buddy.repl.context import Context, DeskPort, Stage
+from buddy.repl.dispatcher import AtDesk
+from buddy.repl.input.completion import DeskCompleter
+from buddy.repl.user_work import OwnWork
+from buddy.repl.view.blocks import NoteBlock, PlainText, QuestionAsked, Welcome
+from buddy.repl.view.replay import blocks_of
+from buddy.safety.sanitise import one_line
+from buddy.sessions.folder import FolderError
+from buddy.sessions.loading import UNFINISHED_REASON
+from buddy.sessions.lock import LockedError
+from buddy.sessions.store import (
+    ForeignSessionError,
+    NoSuchSessionError,
+    ReadOnlySessionError,
+    SessionError,
+)
+from buddy.tasks.event_hub import EventReader
+from buddy.tasks.task import Task, TaskError
+from buddy.tools.ask_user import OpenQuestion
+from buddy.workspace.files.name_index import FileIndexes
+from buddy.workspace.files.name_index import found as files_found
+
+_log = logging.getLogger(__name__)
+
+USAGE = 2
+LAST_TITLE_CHARS = 60
+WELCOME_WITHIN_S = 0.3
+"""How long the first screen waits for git."""
+PREPARE_AFTER_S = 1.0
+"""What the start itself still does, and the first keys, come before."""
+PROBLEM_WITHIN_S = 0.7
+"""How long what is typed waits for the question whether a key can be had: a keyring or a key command may
+take half a minute, and commands need no key."""
+
+
+async def sit(
+    options: Options,
+    place: LaunchContext,
+    loaded: LoadedSettings,
+    front: Front,
+    reference: str,
+    log_path: str,
+) -> None:
+    """Open a session ("" is a new one), work with it until the person leaves or switches, close it."""
+    models = _models(options, place, loaded, front)
+    # The catalogue, a lane, the prices of a model it does not know: 9 to 24 ms that keys do not wait for.
+    with giving_way():
+        await asyncio.to_thread(models.access_or_explain, options.model)
+    try:
+        store = session_store(
+            place, loaded.settings, lambda text: front.print(NoteBlock("warning", text.strip()))
+        )
+        if options.fork and reference:
+            reference = await asyncio.to_thread(store.fork, reference)
+        async with open_desk(
+            place, loaded, store, models, LaunchRequest(reference, options, attended=True)
+        ) as desk:
+            if not front.previous:
+                _answer_with(desk, options.model)
+            await _work(desk, options, front, log_path)
+        await _closed(desk, front)
+    except (SessionError, LockedError, FolderError, ConfigError, TaskError) as error:
+        front.print(NoteBlock("error", _said(error, reference)))
+        if isinstance(error, NoSuchSessionError) and not front.previous:  # the command line's
+            front.end_without_session(USAGE)
+        elif reference:
+            front.switch_to = front.previous if front.previous != reference else ""
+            front.previous = ""
+            front.controller.take_back()  # it was for this session, not for the one that is opened instead
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        front.print(
+            NoteBlock("error", f"{where}{error.strerror}: the session can't be kept there; {KEEP_ELSEWHERE}")
+        )
+    finally:
+        await front.settle()
+
+
+def _answer_with(desk: Desk, model: str) -> None:
+    """The model of the command line answers in the task in front of the session that was resumed with it; its
+    other tasks, and sessions gone to later, keep theirs."""
+    task = desk.board.task(desk.board.focus)
+    if model and task.model != model and not task.closed:
+        desk.board.change_model(task.number, model)
+
+
+def _said(error: Exception, reference: str) -> str:
+    """Describe an error of a session, and what can be done about it."""
+    match error:
+        case ForeignSessionError() | ReadOnlySessionError() | LockedError():
+            ways = f"/session show {reference} shows it, /session fork {reference} goes on in a copy."
+            return f"{error}. {ways}"
+        case _:
+            return str(error)
+
+
+def _models(options: Options, place: LaunchContext, loaded: LoadedSettings, front: Front) -> Models:
+    if options.command != "demo":
+        return Models(loaded.settings, place)
+    return DemoModels(loaded.settings, place, pace=Pace(characters=6, seconds=0.02))
+
+
+async def _work(desk: Desk, options: Options, front: Front, log_path: str) -> None:
+    reader = desk.board.reader()
+    branch = Branch(partial(look_at_branch, desk.children, desk.place.boundary))
+    pump = asyncio.create_task(_pump(reader, front, branch))
+    jobs: set[asyncio.Task[None]] = set()
+    try:
+        stage = _stage(front, jobs, desk)
+        stage.start(branch.watch(front.screen.touch))
+        await _begin(desk, options, front, stage, log_path, branch)
+        stage.start(_prepare(desk, front))
+        await front.stop.wait()
+    finally:
+        front.controller.close()
+        front.completer.source = None
+        for job in jobs:
+            job.cancel()
+        await desk.board.close()
+        reader.close()
+        await asyncio.wait({pump, *jobs})
+
+
+async def _begin(
+    desk: Desk, options: Options, front: Front, stage: Stage, log_path: str, branch: Branch
+) -> None:
+    """Say what there is to know, and hand the desk what the person types and has typed."""
+    folder = FolderTrust(desk.place)
+    own = OwnWork(desk.board.parts.clock.now, front.screen.touch)
+    context = Context(_port(desk, folder, options, log_path, branch), stage, own)
+    _listen(desk, front)
+    asked, found = await asyncio.to_thread(lambda: (folder.ask(), _found(desk)))
+    await _greet(desk, front, stage, branch, found)
+    for note in desk.notes:
+        if not (asked and note in (IGNORED, desk.place.trust_note)):
+            front.print(NoteBlock("warning", note))
+    if asked:
+        front.print(PlainText(asked))
+    commands = builtin_commands()
+    files = FileIndexes()
+    front.completer.source = DeskCompleter(
+        commands,
+        context,
+        lambda: context.boundary.cwd,
+        lambda text: files_found(files.of(context.boundary.cwd), text),
+    )
+    if not front.left:
+        front.controller.open(AtDesk(context, commands))
+    front.screen.touch()
+
+
+async def _prepare(desk: Desk, front: Front) -> None:
+    """While the person types the first prompt, what it will need is made ready."""
+    await asyncio.sleep(PREPARE_AFTER_S)
+    await desk.sandbox.handle.ready()
+    front.screen.touch()
+    await desk.models.prepare(desk.board.task(desk.board.focus).model)
+
+
+def _listen(desk: Desk, front: Front) -> None:
+    """Questions of models are printed when they come; `/answer` answers them."""
+
+    def said(one: OpenQuestion) -> None:
+        before = "" if one.task_id == desk.board.focus else f"@{one.task_id} "
+        earlier = [other.number for other in desk.questions.waiting() if other.task_id == one.task_id]
+        then = f"After question {earlier[0]}: " if earlier[0] != one.number else ""
+        how = one.ways(before)
+        how = then + (how[0].lower() if then else how[0]) + how[1:]
+        front.print(QuestionAsked(one.task_id, one.words(), how))
+        front.screen.touch()
+
+    desk.questions.listeners.append(said)
+
+
+async def _pump(reader: EventReader, front: Front, branch: Branch) -> None:
+    while batch := await reader.batch():
+        front.batches.put_nowait(batch)
+        if any(isinstance(event.event, TurnFinished) for event in batch):
+            branch.refresh()
+
+
+async def _greet(desk: Desk, front: Front, stage: Stage, branch: Branch, found: tuple[str, ...]) -> None:
+    """Show the last messages of a resumed session, or what a first run has to know."""
+    board = desk.board
+    front_task = board.task(board.focus)
+    history = front_task.history
+    if history and desk.session.session_id == front.previous:  # opened again: all of it is on the screen
+        return
+    if any(task.history for task in board.tasks.values()):
+        number = board.focus if len(board.tasks) > 1 else 0
+        copied, copy_of = front_task.copied, front_task.copy_of
+        front.print(*blocks_of(history, number, front_task.receipt, copied=copied, copy_of=copy_of))
+        front.print(
+            *(NoteBlock("info", _paused(task)) for task in board.tasks.values() if task.state == "paused")
+        )
+        return
+    if isinstance(desk.models, DemoModels):
+        front.print(PlainText(HINTS))
+        return
+    front.print(await _welcome(desk, branch, found))
+    told = asyncio.Event()
+    stage.start(_tell_problem(desk, front, told))
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(PROBLEM_WITHIN_S):
+            await told.wait()
+
+
+async def _welcome(desk: Desk, branch: Branch, found: tuple[str, ...]) -> Welcome:
+    """The first screen; git has a moment in which to name the branch."""
+    shown = await branch.first(WELCOME_WITHIN_S)
+    home, folder = os.path.expanduser("~"), desk.place.boundary.cwd
+    name = f"~{folder.removeprefix(home)}" if folder == home or folder.startswith(home + "/") else folder
+    model = desk.board.parts.model(desk.board.task(desk.board.focus).model).name
+    return Welcome(__version__, name, shown, model, f"{desk.policy.mode} mode", found)
+
+
+def _found(desk: Desk) -> tuple[str, ...]:
+    """The facts worth knowing about the folder: instructions in force, trust, the last session. Looks at the
+    disk."""
+    facts = [", ".join(desk.instructions)] if desk.instructions else []
+    facts += ["trusted folder"] if desk.place.trusted else []
+    others = (one for one in desk.store.list() if one.session_id != desk.session.session_id)
+    last = next((one for one in others if not one.foreign), None)
+    if last is not None:
+        title = one_line(last.name or last.title, LAST_TITLE_CHARS)
+        facts.append(f"/resume: {title}" if title else "/resume: the last session")
+    return (" · ".join(facts),) if facts else ()
+
+
+async def _tell_problem(desk: Desk, front: Front, told: asyncio.Event) -> None:
+    """Show what a first run has to know, if anything; set `told` afterwards."""
+    try:
+        problem = await desk.models.problem(desk.board.task(desk.board.focus).model)
+        if problem:
+            front.print(PlainText(await first_run_text(problem, desk.models.known(), desk.place.environment)))
+    finally:
+        told.set()
+
+
+def _paused(task: Task) -> str:
+    """Describe a paused task, and what continuing it does about calls that never ran: an open question is
+    asked again then, and only then."""
+    why = "" if task.reason in ("", UNFINISHED_REASON) else f" ({task.reason})"
+    said = f"Task {task.number} was interrupted{why}. /continue {task.number} resumes it"
+    match len(task.not_run):
+        case 0:
+            return f"{said}."
+        case 1:
+            return f"{said}; its one call that did not run asks again if it needs your approval."
+        case count:
+            return f"{said}; its {count} calls that did not run ask again where they need your approval."
+
+
+async def _closed(desk: Desk, front: Front) -> None:
+    """A session in which nothing was said leaves no trace; the demo's folder goes with all that is in it."""
+    session_id = desk.session.session_id
+    if isinstance(desk.models, DemoModels):
+        front.farewell = FAREWELL
+    elif any(task.history for task in desk.board.tasks.values()):
+        left = [task.left for task in desk.board.tasks.values() if task.left]
+        front.farewell = "\n".join((*left, f"resume with: buddy resume {session_id}"))
+    else:
+        await asyncio.to_thread(desk.store.delete, session_id)
+
+
+def _port(desk: Desk, folder: FolderTrust, options: Options, log_path: str, branch: Branch) -> DeskPort:
+    return DeskPort(
+        board=desk.board,
+        policy=desk.policy,
+        memory=desk.session.writer,
+        store=desk.store,
+        settings=desk.settings,
+        loaded=desk.loaded,
+        doctor=lambda: report(options, desk.place),
+        boundary=desk.place.boundary,
+        catalogue=desk.models.known,
+        problem=desk.models.problem,
+        remember_model=lambda name: remember(desk.place, desk.loaded, name),
+        served=desk.models.served,
+        jobs=desk.jobs,
+        children=desk.children,
+        undo=desk.undo,
+        questions=desk.questions,
+        locks=desk.locks,
+        trusted=desk.place.trusted,
+        trust=folder.answer,
+        trust_is_asked=lambda: folder.is_open,
+        expand=desk.expand,
+        sandbox=lambda: desk.sandbox.status,
+        instructions=desk.instructions,
+        log_path=log_path,
+        branch=branch,
+    )
+
+
+def _stage(front: Front, jobs: set[asyncio.Task[None]], desk: Desk) -> Stage:
+    screen = front.screen
+    session_id = desk.session.session_id
+    inside_tmux = bool(front.environment.get("TMUX"))
+
+    def start(work: Coroutine[Any, Any, None]) -> None:
+        job = asyncio.get_running_loop().create_task(work)
+        jobs.add(job)
+        job.add_done_callback(ended)
+
+    def ended(job: asyncio.Task[None]) -> None:
+        jobs.discard(job)
+        if not job.cancelled() and (error := job.exception()) is not None:
+            _log.error("a command failed", exc_info=error)
+            front.print(
+                NoteBlock("error", f"{type(error).__name__}: {error} (this is a bug; the log has more)")
+            )
+
+    def switch(reference: str) -> None:
+        front.switch_to = reference
+        front.previous = session_id
+        front.stop.set()
+
+    def reopen(trusted: bool) -> None:
+        front.trusted = front.trusted or trusted
+        switch(session_id if any(task.history for task in desk.board.tasks.values()) else "")
+
+    return Stage(
+        print=front.print,
+        hint=screen.hint,
+        redraw=screen.redraw,
+        clear=screen.clear,
+        leave=screen.leave,
+        put=lambda text: screen.put(text, over=True),
+        give_back=lambda text: screen.put(text, over=False),
+        edit=screen.edit,
+        expand=screen.expand,
+        start=start,
+        switch_session=switch,
+        reopen=reopen,
+        copy=lambda text: screen.write(clipboard(text, inside_tmux=inside_tmux)),
+        theme=lambda name: _themed(front, desk, name),
+    )
+
+
+async def _themed(front: Front, desk: Desk, name: str) -> str:
+    """Show a theme ("": none), and keep it in buddy's own settings file. Raises `ConfigError` when it can't
+    be kept."""
+    display = desk.settings.display
+    if not name:
+        return f"theme {front.theme or display.theme}, color {display.color}"
+    front.theme = name
+    is_seen = front.screen.theme(name)
+    path = os.path.join(desk.place.where.config, "settings.toml")
+
+    def chosen(table: dict[str, Any]) -> None:
+        table["display"] = {**table.get("display", {}), "theme": name}
+
+    await asyncio.to_thread(change_settings, path, chosen)
+    unseen = "" if is_seen else "; there are no colours here (the terminal, NO_COLOR or [display] color)"
+    return f"theme {name}, kept in {path}{unseen}"
+
+
+def clipboard(text: str, *, inside_tmux: bool) -> str:
+    """The sequence that puts text on the terminal's clipboard (OSC 52), which also works over ssh; wrapped
+    for tmux, which else keeps it to itself."""
+    sequence = f"\x1b]52;c;{base64.b64encode(text.encode('utf-8', 'replace')).decode()}\x07"
+    return f"\x1bPtmux;{sequence.replace(chr(27), chr(27) * 2)}\x1b\\" if inside_tmux else sequence

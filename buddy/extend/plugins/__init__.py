@@ -1,0 +1,1 @@
+"""Plug-in tools of users: loading, isolation and validation."""

@@ -1,0 +1,254 @@
+"""Isolation of plug-in tools: caught output and errors, refused imports, an event loop of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from buddy.agent.tool import Tool, ToolContext, ToolResult
+from buddy.extend.plugins.validation import answered, careful
+from buddy.safety.paths import is_beneath
+
+ANSWERS_WITHIN_S = 1.0
+"""A loop that does not answer for so long is taken to be blocked."""
+
+Work = Callable[[ToolContext], Awaitable[object]]
+
+
+class OwnLoop:
+    """Runs coroutines of own tools. The thread starts with the first."""
+
+    def __init__(self, answers_within_s: float = ANSWERS_WITHIN_S) -> None:
+        self._answers_within_s = answers_within_s
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._running: dict[object, str] = {}
+
+    async def run(self, name: str, work: Work, ctx: ToolContext) -> object:
+        """The result of `work` for a call, which runs on the own loop with a context that may be used there.
+        Cancelling this cancels it; nothing waits until it has heard of that."""
+        here = asyncio.get_running_loop()
+        looked_at = self._loop
+        blocked = await self._blocked_by()
+        if self._loop is None or (blocked is not None and self._loop is looked_at):  # one new loop for all
+            self._loop = _started(f"own tools, {name}")
+            self._running = {}
+        if blocked:
+            ctx.progress(f"[{blocked} blocks the event loop of own tools (asyncio.to_thread helps)]\n")
+        there, key = self._loop, object()
+        running = self._running
+        running[key] = name
+        cancelled = asyncio.Event()  # one that belongs to that loop; it follows the one that belongs to this
+        follow = asyncio.ensure_future(ctx.cancelled.wait())
+        follow.add_done_callback(lambda _done: there.call_soon_threadsafe(cancelled.set))
+        theirs = msgspec.structs.replace(ctx, cancelled=cancelled, progress=from_thread(here, ctx.progress))
+        try:
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_done(work, theirs), there))
+        finally:
+            follow.cancel()
+            running.pop(key)
+
+    async def _blocked_by(self) -> str | None:
+        """Return the tools that run on a loop that does not answer; None when it does, or there is none
+        yet."""
+        if self._loop is None:
+            return None
+        answer = asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop)
+        try:
+            async with asyncio.timeout(self._answers_within_s):
+                await asyncio.wrap_future(answer)
+        except TimeoutError:
+            if not answer.cancelled():  # it answered: this loop stood still, or the whole machine did
+                return None
+            return ", ".join(sorted(set(self._running.values())))
+        return None
+
+
+async def _done(work: Work, ctx: ToolContext) -> object:
+    return await work(ctx)
+
+
+def from_thread(loop: asyncio.AbstractEventLoop, call: Callable[[str], None]) -> Callable[[str], None]:
+    """The same function for another thread. A program that is ending hears nothing any more."""
+
+    def called(text: str) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(call, text)
+
+    return called
+
+
+def _started(name: str) -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+
+    def run(*_args: Any) -> None:
+        asyncio.set_event_loop(loop)
+        loop.run_forever()
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return loop
+
+
+IMPORT_LIMIT_S = 10.0
+ASKED_LIMIT_S = 2.0
+"""For what a call would touch and look like: until that is known nothing else goes on."""
+MAX_PRINTED_CHARS = 8_000
+
+
+class PluginOutput:
+    """Stands for `sys.stdout` and `sys.stderr` while people's code runs: text goes to whoever called last,
+    everything else (`buffer`, `fileno`) to what stood there."""
+
+    def __init__(self, was: Any, hear: Callable[[str], None]) -> None:
+        self.was = was
+        self.ended = False
+        self._hear = hear
+
+    def write(self, text: str) -> int:
+        """Take what is printed."""
+        if self.ended:
+            return self.was.write(text)
+        self._hear(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing waits here."""
+
+    def isatty(self) -> bool:
+        """Nobody looks at it."""
+        return False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.was, name)
+
+
+@contextmanager
+def caught(hear: Callable[[str], None]) -> Generator[None]:
+    """Give what is printed meanwhile to `hear`. Calls may overlap and end in any order."""
+    mine = {name: PluginOutput(getattr(sys, name), hear) for name in ("stdout", "stderr")}
+    for name, stand_in in mine.items():
+        setattr(sys, name, stand_in)
+    try:
+        yield
+    finally:
+        for name, stand_in in mine.items():
+            stand_in.ended = True
+            _put_back(name)
+
+
+def _put_back(name: str) -> None:
+    """Take away those that have ended, from the last one on."""
+    now = getattr(sys, name)
+    while isinstance(now, PluginOutput) and now.ended:
+        now = now.was
+    setattr(sys, name, now)
+
+
+def run_code(work: Callable[[], None], limit_s: float = IMPORT_LIMIT_S) -> BaseException | None:
+    """Run code to its end in a thread of its own; what it raised, a `TimeoutError` when it does not end. Then
+    it is left behind: a thread can't be stopped, but it doesn't keep the program from ending."""
+    raised: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            work()
+        # An extension's border: whatever its code raises, SystemExit and KeyboardInterrupt included, the
+        # program goes on without it.
+        except BaseException as error:  # noqa: BLE001 - see above
+            raised.append(error)
+
+    thread = threading.Thread(target=guarded, name="own tools", daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    if thread.is_alive():
+        return TimeoutError(f"it was still running after {limit_s:g} s")
+    return raised[0] if raised else None
+
+
+def contained(tool: Tool, loop: OwnLoop) -> Tool:
+    """The tool, so that it neither writes to the terminal nor ends the program nor keeps it waiting."""
+
+    async def guarded(arguments: msgspec.Struct, ctx: ToolContext) -> object:
+        try:
+            return await tool.run(ctx, arguments)
+        except (Exception, asyncio.CancelledError):
+            raise
+        except BaseException as error:
+            # SystemExit or KeyboardInterrupt inside an event loop would end it, or the whole program.
+            raise RuntimeError(f"the tool raised {type(error).__name__}: {error}") from error
+
+    async def run(ctx: ToolContext, arguments: msgspec.Struct) -> ToolResult:
+        printed: list[str] = []
+
+        def hear(text: str) -> None:
+            if sum(map(len, printed)) < MAX_PRINTED_CHARS:
+                printed.append(text)
+            show(text)
+
+        show = from_thread(asyncio.get_running_loop(), ctx.progress)
+        with caught(hear):
+            result = await loop.run(tool.name, partial(guarded, arguments), ctx)
+        return answered(result, "".join(printed)[:MAX_PRINTED_CHARS])
+
+    asked = careful(tool, lambda work: run_code(work, ASKED_LIMIT_S))
+    return msgspec.structs.replace(asked, run=run)
+
+
+class ImportGuard:
+    """The first finder of `sys.meta_path` once own tools were loaded. What the program itself could import
+    before stays allowed: buddy may run from a checkout, or from an environment in the workspace."""
+
+    def __init__(self) -> None:
+        self._usual = tuple(os.path.realpath(path) for path in sys.path if path)
+        self._workspaces: dict[str, str] = {}
+
+    def guard(self, root: str, folder: str) -> None:
+        """Watch a workspace whose own tools lie in `folder`."""
+        self._workspaces[root] = folder
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Leave the import to the other finders. Raises `ImportError` for a module that may not be loaded."""
+        if not any(self._is_added(place) for place in (sys.path if path is None else path)):
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is None:
+            return None
+        for found in (spec.origin or "", *(spec.submodule_search_locations or ())):
+            if found and self._is_added(found):
+                raise ImportError(
+                    f"{found} lies in the workspace outside .buddyx/ext, where it can change without a "
+                    "question: put it into .buddyx/ext, or install it",
+                    name=name,
+                    path=found,
+                )
+        return None
+
+    def _is_added(self, path: str) -> bool:
+        """Tell whether a place is in a workspace, outside of its own tools, and was not usual before."""
+        real = os.path.realpath(path or os.curdir)
+        if any(is_beneath(real, usual) for usual in self._usual):
+            return False
+        return any(
+            is_beneath(real, root) and not is_beneath(real, folder)
+            for root, folder in self._workspaces.items()
+        )
+
+
+def guard_imports(root: str, folder: str) -> None:
+    """Refuse imports from a workspace outside the folder of its own tools, from now on."""
+    guard = next((finder for finder in sys.meta_path if isinstance(finder, ImportGuard)), None)
+    if guard is None:
+        guard = ImportGuard()
+        sys.meta_path.insert(0, guard)
+    guard.guard(root, folder)

@@ -1,0 +1,1 @@
+"""The direct lanes: OpenAI and Anthropic without litellm."""

@@ -1,0 +1,1 @@
+"""The one HTTP engine: connections, proxies, certificates, limits."""

@@ -1,0 +1,1 @@
+"""The litellm lane: every other provider."""

@@ -1,0 +1,93 @@
+"""A question on the side: answered from a copy of a conversation, without disturbing its turn and without
+becoming part of it."""
+
+from __future__ import annotations
+
+from buddy.agent.cancel import TurnCancelled, run_cancellable
+from buddy.agent.compaction import applied
+from buddy.agent.formatting import whole_number
+from buddy.agent.messages import AssistantMessage, Message, Text, text_of
+from buddy.agent.provider import ModelRequest, ProviderError
+from buddy.agent.reply_assembler import ReplyAssembler
+from buddy.llm.rate_limiter import GovernedProvider
+from buddy.repl.commands.registry import CommandError, command
+from buddy.repl.context import Context
+from buddy.repl.render.markdown import closed_blocks
+from buddy.repl.view.blocks import NoteBlock
+from buddy.tasks.dependencies import ModelAccess
+from buddy.tasks.summarise import count_aside
+from buddy.tasks.task import Task, legal_length
+
+_ASIDE = (
+    "A question on the side, while the work goes on. Answer it briefly from what you already know of this "
+    "conversation. Do not call tools, and do not go on with the work.\n\n"
+)
+
+
+@command(family="tasks", usage="[@N] QUESTION", aliases=("aside",))
+async def btw(context: Context, argument: str) -> None:
+    """Ask something on the side: the turn goes on, the conversation does not grow"""
+    first, _, rest = argument.partition(" ")
+    named = whole_number(first[1:]) if first.startswith("@") else None
+    task = context.board.task(context.focus if named is None else named)
+    question = (argument if named is None else rest).strip()
+    if not question:
+        raise CommandError("expected a question: /btw why pytest?, /btw @2 which file was that?")
+    with context.own.begun(f"btw: {question}") as work:
+        try:
+            answer = await run_cancellable(_answer(context, task, question), work.cancelled)
+        except TurnCancelled:
+            context.stage.print(NoteBlock("info", f"btw: {question}: not answered, you ended it"))
+            return
+        except ProviderError as error:
+            raise CommandError(f"the question on the side was not answered: {error.message}") from error
+    context.stage.print(NoteBlock("info", f"btw: {question}"), *closed_blocks(answer))
+
+
+async def _answer(context: Context, task: Task, question: str) -> str:
+    board = context.board
+    access = board.parts.model(task.model)
+    history = applied(task.compaction, task.history[: legal_length(task.history)])
+    asked = board.message(_ASIDE + question, "prompt")
+    request = _request(context, access, (*history, asked))
+    reached = task.meter.reserve(task.meter.estimate(request), request.max_tokens or 0)
+    if reached is not None:
+        raise CommandError(reached.reason)
+    reply = await _reply(access, request, context)
+    count_aside(board, task, task.meter.estimate(request), reply)
+    answer = text_of(reply).strip()
+    if not answer:
+        raise CommandError("the model gave no answer on the side; ask it as a prompt")
+    cleaned = board.parts.redact(board.message((Text(answer),), "prompt"))
+    return text_of(cleaned)
+
+
+def _request(context: Context, access: ModelAccess, history: tuple[Message, ...]) -> ModelRequest:
+    """As the task itself asks, tools included: servers refuse a history with calls without them, and the
+    cached beginning of the prompt stays the same."""
+    sampling = access.sampling
+    return ModelRequest(
+        model=access.model,
+        system=context.board.task(context.focus).workspace.system,
+        history=history,
+        tools=context.board.parts.tools.list_definitions(),
+        max_tokens=sampling.max_tokens,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        effort=sampling.effort,
+    )
+
+
+async def _reply(access: ModelAccess, request: ModelRequest, context: Context) -> AssistantMessage:
+    provider = GovernedProvider(access.provider, access.governor, lambda: True)
+    assembler = ReplyAssembler(context.board.parts.clock.new_id(), access.model, access.provider.lane)
+    stream = provider.stream(request)
+    try:
+        async for delta in stream:
+            assembler.feed(delta)
+    finally:
+        await stream.aclose()
+    return assembler.finish()
+
+
+COMMANDS = (btw,)

@@ -1,0 +1,93 @@
+"""Commands about the screen."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from buddy.repl.commands.registry import CommandError, command
+from buddy.repl.context import Context
+from buddy.repl.view.blocks import NoteBlock, PlainText
+
+MAX_COPIED_BYTES = 70_000
+"""Terminals and tmux drop longer clipboard sequences (OSC 52), most of them silently."""
+THEMES = ("auto", "dark", "light", "plain")
+_FENCE = re.compile(r"^ {0,3}```[^\n]*\n(.*?)^ {0,3}```", re.DOTALL | re.MULTILINE)
+
+
+@command(family="screen")
+async def clear(context: Context, argument: str) -> None:
+    """Empty the screen; the conversation stays"""
+    context.stage.clear()
+
+
+@command(family="screen")
+async def redraw(context: Context, argument: str) -> None:
+    """Draw the screen again"""
+    context.stage.redraw()
+
+
+@command(family="screen")
+async def more(context: Context, argument: str) -> None:
+    """Show the last folded output in full, as Ctrl+O does"""
+    context.stage.expand()
+
+
+@command(family="screen", usage="[code]", choices=("code",), essential=True)
+async def copy(context: Context, argument: str) -> None:
+    """Copy the last answer to the clipboard, or (code) the last block of code in it"""
+    if argument not in ("", "code"):
+        raise CommandError(f"expected /copy or /copy code, found {argument!r}")
+    text = context.board.task(context.focus).last_answer()
+    if not text:
+        raise CommandError("there is no answer to copy yet")
+    if argument:
+        blocks = _FENCE.findall(text)
+        if not blocks:
+            raise CommandError("there is no code in the last answer; /copy takes all of it")
+        text = blocks[-1]
+    if len(text.encode()) > MAX_COPIED_BYTES:
+        raise CommandError(
+            f"{len(text):,} characters are more than a terminal takes; /export FILE.md writes them"
+        )
+    if not context.stage.copy(text):
+        raise CommandError("this terminal has no clipboard; /export FILE.md writes a file")
+    context.stage.hint(f"sent {len(text):,} characters to the clipboard (some terminals refuse)")
+
+
+@command(family="screen")
+async def editor(context: Context, argument: str) -> None:
+    """Write the next prompt in $VISUAL or $EDITOR (Ctrl+G takes the line along)"""
+    context.stage.edit()
+
+
+@command(family="screen", usage="[auto|dark|light|plain]", choices=THEMES)
+async def theme(context: Context, argument: str) -> None:
+    """Choose the colours: for a dark or a light background, by it (auto), or none (plain)"""
+    if argument in THEMES:
+        context.stage.print(NoteBlock("info", await context.stage.theme(argument)))
+        return
+    if argument:
+        raise CommandError(f"expected {', '.join(THEMES[:-1])} or {THEMES[-1]}, found {argument[:40]!r}")
+    context.stage.print(NoteBlock("info", f"{await context.stage.theme('')}; themes: {', '.join(THEMES)}"))
+
+
+@command(family="screen")
+async def log(context: Context, argument: str) -> None:
+    """Show where the log is and how it ends"""
+    path = context.desk.log_path
+    if not path:
+        raise CommandError("there is no log")
+    context.stage.print(PlainText("\n".join([path, *(await _tail(path) or ["(empty)"])])))
+
+
+async def _tail(path: str) -> list[str]:
+    import aiofiles  # here: few sessions look at their log
+
+    async with aiofiles.open(path, "rb") as file:
+        size = await file.seek(0, os.SEEK_END)
+        await file.seek(max(0, size - 4_000))
+        return (await file.read()).decode("utf-8", "replace").splitlines()[-20:]
+
+
+COMMANDS = (clear, redraw, more, copy, editor, theme, log)

@@ -1,0 +1,328 @@
+"""Intents become operations on the task board. Nothing here draws or blocks: work runs beside the screen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from buddy.agent.cancel import TurnCancelled, run_cancellable
+from buddy.agent.messages import UserPart, text_of
+from buddy.config.settings import ConfigError
+from buddy.extend.mentions import ExpandedPrompt
+from buddy.repl.commands.registry import CommandError, Commands
+from buddy.repl.context import Context
+from buddy.repl.intents import (
+    ApprovalAnswer,
+    Cancel,
+    DropNote,
+    Intent,
+    NewTask,
+    NextMode,
+    Prompt,
+    Queue,
+    RecallQueued,
+    Rewind,
+    ShellLine,
+    Slash,
+    TaskPanel,
+    ToBackground,
+    ToTask,
+)
+from buddy.repl.render import numbers as words
+from buddy.repl.user_shell import run_shell_line
+from buddy.repl.view.blocks import CommandEcho, NoteBlock
+from buddy.repl.view.state import DeskFacts, QueueRow
+from buddy.safety.policy.decide import MODE_WORDS
+from buddy.sessions.journal import NotSavedError
+from buddy.sessions.records import Note
+from buddy.tasks.approvals import AnswerRefused
+from buddy.tasks.board import TaskError
+from buddy.tools.ask_user import Unanswered
+
+
+class Sent:
+    """One text. `number`: the task it goes to, 0 while that is whichever is in front."""
+
+    def __init__(self, text: str, number: int, since: float) -> None:
+        self.text = text
+        self.number = number
+        self.since = since
+        self.taken_back = asyncio.Event()
+
+
+class OnTheWay:
+    """Every text of a session that is on its way, in the order it was sent. Whoever hands one to a task calls
+    `arrived` and hands it over without waiting for anything in between: it is taken back or it becomes a
+    turn, never both and never neither."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._texts: list[Sent] = []
+
+    def sent(self, text: str, number: int) -> Sent:
+        """A text that goes to a task; "" is none, and never on its way."""
+        one = Sent(text, number, self._clock())
+        if text:
+            self._texts.append(one)
+        return one
+
+    def arrived(self, one: Sent) -> None:
+        """It can't be taken back any more."""
+        if one in self._texts:
+            self._texts.remove(one)
+
+    def since(self, number: int) -> float:
+        """When the last text for this task was sent, if one is on its way."""
+        return max((one.since for one in self._to(number)), default=float("-inf"))
+
+    def is_any(self, number: int) -> bool:
+        """Tell whether a prompt for this task is on its way."""
+        return bool(self._to(number))
+
+    def take_back(self, number: int) -> tuple[str, ...]:
+        """Withdraw the prompts on their way to this task, and return their texts."""
+        taken = self._to(number)
+        for one in taken:
+            one.taken_back.set()
+            self._texts.remove(one)
+        return tuple(one.text for one in taken)
+
+    def _to(self, number: int) -> list[Sent]:
+        return [one for one in self._texts if one.number in (0, number)]
+
+
+class AtDesk:
+    """Carries out what the person wants. Text is sent in the order it was typed, however long the files take
+    that a line mentions; nothing waits for a command."""
+
+    def __init__(self, context: Context, commands: Commands) -> None:
+        self.context = context
+        self._commands = commands
+        self._sending = asyncio.Lock()
+        self._way = OnTheWay(context.board.parts.clock.now)
+
+    def act(self, intent: Intent) -> None:
+        """Carry out an intent. Errors become a line above the prompt; nothing typed is lost."""
+        sent = self._way.sent(*_destined(intent))
+        self.context.stage.start(self._carried_out(self.context, intent, sent))
+
+    async def _carried_out(self, context: Context, intent: Intent, sent: Sent) -> None:
+        try:
+            await self._done(context, intent, sent)
+        except TurnCancelled:
+            pass  # it stands in the line again
+        except (TaskError, CommandError, ConfigError, AnswerRefused, NotSavedError) as error:
+            context.stage.print(NoteBlock("error", str(error)))
+            if not sent.taken_back.is_set():
+                context.stage.give_back(typed_text(intent))
+        finally:
+            self._way.arrived(sent)
+
+    async def _done(self, context: Context, intent: Intent, sent: Sent) -> None:
+        board, stage = context.board, context.stage
+        match intent:
+            case Prompt(text):
+                async with self._sending:
+                    await self._prompt(context, text, sent)
+            case Queue(text):
+                async with self._sending:
+                    sent.number = context.focus
+                    await board.queue(sent.number, await self._content(context, text, sent))
+            case NewTask(text):
+                async with self._sending:
+                    await self._new_task(context, text, sent)
+            case ToTask(number, text, aside):
+                if aside:
+                    await self._slash(context, f"/btw @{number} {text}")
+                else:
+                    await self._to_task(context, text, sent)
+            case Slash(line):
+                stage.print(CommandEcho(context.board.parts.redact_text(line)))
+                await self._slash(context, line)
+            case ShellLine(command, private):
+                await run_shell_line(context, command, private=private)
+                context.desk.branch.refresh()
+            case ApprovalAnswer(request_id, digest, answer, words):
+                board.inbox.answer(request_id, digest, answer, words=words)
+            case Cancel():
+                self._cancel(context)
+            case ToBackground():
+                await self._slash(context, "/bg")
+            case NextMode():
+                context.desk.policy.next_mode()
+                board.inbox.reconsider()
+                mode = context.desk.policy.mode
+                stage.hint(f"mode: {mode} · {MODE_WORDS[mode]}")
+            case RecallQueued():
+                message = await board.take_back(context.focus)
+                if message is None:
+                    stage.hint("nothing is queued")
+                else:
+                    stage.put(text_of(message))
+            case DropNote():
+                board.notes.drop_last()
+            case TaskPanel():
+                await self._slash(context, "/ps")
+            case Rewind():
+                await self._slash(context, "/rewind")
+
+    async def _prompt(self, context: Context, text: str, sent: Sent) -> None:
+        number = sent.number = context.focus
+        if _answered(context, number, text):
+            return
+        content = await self._content(context, text, sent)
+        if context.desk.settings.display.enter_while_running == "queue":
+            await context.board.queue(number, content)
+        else:
+            await context.board.steer(number, content)
+
+    async def _new_task(self, context: Context, text: str, sent: Sent) -> None:
+        """A background task that starts from a copy of the conversation in front."""
+        board = context.board
+        task = board.open(copy_of=context.focus)
+        task.background = True
+        sent.number = task.number
+        board.submit(task.number, await self._content(context, text, sent))
+        context.stage.print(NoteBlock("info", f"task {task.number} started in the background: {task.title}"))
+
+    async def _to_task(self, context: Context, text: str, sent: Sent) -> None:
+        if sent.number in context.board.tasks and _answered(context, sent.number, text):
+            return
+        async with self._sending:
+            await context.board.steer(sent.number, await self._content(context, text, sent))
+        if sent.number != context.focus:
+            context.stage.hint(f"sent to task {sent.number}")
+
+    async def _slash(self, context: Context, line: str) -> None:
+        name, argument = (*line.removeprefix("/").split(None, 1), "", "")[:2]
+        command = self._commands.find(name.lower())
+        async with self._sending:  # what was typed before it goes first
+            if command.sends:
+                await command.run(context, argument.strip())
+        if not command.sends:
+            await command.run(context, argument.strip())
+
+    async def _content(self, context: Context, text: str, sent: Sent) -> tuple[UserPart, ...]:
+        """Return the content to send to the task. Raises `TurnCancelled` when the prompt was taken back."""
+        expanded = await run_cancellable(_expanded(context, sent.number, text), sent.taken_back)
+        if sent.taken_back.is_set():  # in the moment the last file was read
+            raise TurnCancelled
+        self._way.arrived(sent)
+        for note in expanded.notes:
+            context.stage.print(NoteBlock("warning", note))
+        return expanded.parts
+
+    def _cancel(self, context: Context) -> None:
+        """End what was started last: a command the user started, or the turn. Prompts that wait for the turn,
+        or were about to start one, return to the input line."""
+        task, work = context.board.task(context.focus), context.own.last()
+        begun = max(self._way.since(task.number), task.started_at if task.running else float("-inf"))
+        if work is not None and work.since >= begun:
+            work.cancelled.set()
+            return
+        waited = [text_of(message) for message in context.board.cancel(task.number)]
+        if texts := [*waited, *self._way.take_back(task.number)]:
+            context.stage.put("\n\n".join(texts))
+
+    def facts(self) -> DeskFacts:
+        """Collect the facts the screen shows that do not arrive as events."""
+        context = self.context
+        board, desk = context.board, context.desk
+        rows = [
+            QueueRow("question", one.task_id, f"{one.question.question} (/answer {one.number} …)")
+            for one in desk.questions.waiting()
+        ]
+        for task in board.tasks.values():
+            rows += [QueueRow("steer", task.number, text_of(message)) for message in task.steering]
+            rows += [QueueRow("queue", task.number, text_of(message)) for message in task.queued]
+        rows += [QueueRow("note", note.task_number, _named(note)) for note in board.notes.waiting]
+        return DeskFacts(
+            focus=board.focus,
+            mode=desk.policy.mode,
+            model=desk.board.parts.model(board.task(board.focus).model).name,
+            sandbox=desk.sandbox(),
+            queue=tuple(rows),
+            names={task.number: task.title for task in board.tasks.values()},
+            extra=self._extra(context),
+            own=context.own.rows(),
+            usage=board.task(board.focus).meter.report(),
+            untrusted=desk.trust_is_asked(),
+            branch=desk.branch.shown,
+            jobs=tuple(
+                words.running_name(f"job {job.id}", job.command)
+                for job in desk.jobs.all()
+                if job.state != "ended"
+            ),
+            enter_queues=desk.settings.display.enter_while_running == "queue",
+            coming=self._way.is_any(board.focus) or board.task(board.focus).running,
+        )
+
+    def _extra(self, context: Context) -> tuple[str, ...]:
+        state = context.desk.memory.save_state
+        kind = context.desk.policy.approvals.kind
+        words = [f"NOT SAVED: {state.reason}"] if not state.saved else []
+        words += [f"approvals: {kind}"] if kind != "ask" else []
+        return tuple(words)
+
+
+def _answered(context: Context, number: int, text: str) -> bool:
+    """Take text for a task that asks as the answer to its oldest question; False when it asks nothing."""
+    questions = context.desk.questions
+    asked = next((one for one in questions.waiting() if one.task_id == number), None)
+    if asked is None:
+        return False
+    try:
+        questions.answer(f"{asked.number} {text}")
+    except Unanswered as error:
+        raise CommandError(str(error)) from error
+    context.stage.hint(f"answered question {asked.number} of task {number}")
+    return True
+
+
+async def _expanded(context: Context, number: int, text: str) -> ExpandedPrompt:
+    return await context.desk.expand(number, text)
+
+
+def _destined(intent: Intent) -> tuple[str, int]:
+    """The text for a conversation, as it was typed, and the task it goes to: 0 is the one in front. "" where
+    an intent is none."""
+    match intent:
+        case Prompt() | Queue():
+            return typed_text(intent), 0
+        case ToTask(number, _, aside):
+            return "" if aside else typed_text(intent), number
+        case _:
+            return "", 0
+
+
+def typed_text(intent: Intent) -> str:
+    """Return the typed text of an intent, to be put back into the input line when it failed; "" for keys and
+    answers, and for a one-line command: as in a shell it is recalled by Up, and text typed next isn't
+    appended to it."""
+    match intent:
+        case Prompt(text) | Queue(text):
+            return text
+        case NewTask(text):
+            return f"/bg {text}"
+        case ToTask(number, text, aside):
+            return f"@{number}{'?' if aside else ''} {text}"
+        case Slash(line):
+            return line if "\n" in line else ""
+        case ShellLine(command, private):
+            return f"{'!!' if private else '!'}{command}"
+        case (
+            ApprovalAnswer()
+            | Cancel()
+            | ToBackground()
+            | NextMode()
+            | RecallQueued()
+            | DropNote()
+            | TaskPanel()
+            | Rewind()
+        ):
+            return ""
+
+
+def _named(note: Note) -> str:
+    """A note as the person knows it; a `!` command stands there as it was typed."""
+    return f"task {note.answer_of}'s answer ({note.title})" if note.answer_of else note.title

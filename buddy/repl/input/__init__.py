@@ -1,0 +1,1 @@
+"""Keys, the edit buffer, completion and history."""

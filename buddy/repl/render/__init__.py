@@ -1,0 +1,1 @@
+"""Text, Markdown, code, tables and diffs as styled rows. Pure."""

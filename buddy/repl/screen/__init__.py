@@ -1,0 +1,1 @@
+"""The inline screen: live region, scrollback and terminal status."""

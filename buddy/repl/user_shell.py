@@ -1,0 +1,155 @@
+"""`!command` and `!!command`: the person's own shell commands, with the output above the prompt."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import os
+import shlex
+
+from buddy.agent.display import Command
+from buddy.agent.lazy_regex import pattern
+from buddy.agent.messages import Call, ResultStatus
+from buddy.agent.tool import ToolError
+from buddy.repl.commands.registry import CommandError
+from buddy.repl.context import Context
+from buddy.repl.user_work import Work
+from buddy.repl.view.blocks import ToolCall
+from buddy.sessions.records import Note
+from buddy.workspace.processes.child import Child, Exit
+from buddy.workspace.processes.launch import shell_argv
+from buddy.workspace.processes.pool import CommandRequest
+
+_FULL_SCREEN = pattern(
+    r"vi|n?vim|view|vimdiff|nano|pico|micro|emacs|hx|helix|kak|joe|mc|[hba]?top|tig|lazygit|gitui|ncdu|ranger"
+    r"|nnn|lf|yazi|fzf|tmux|screen|k9s|watch"
+)
+_MESSAGE = ("-m", "-F", "-C", "--message", "--file", "--reuse-message", "--no-edit", "--fixup", "--dry-run")
+_PRINTS = {
+    "top": ("-b",),
+    "tmux": ("ls", "list-sessions", "-V"),
+    "fzf": ("-f", "--filter"),
+    "screen": ("-ls",),
+}
+
+
+def terminal_program(command: str) -> str:
+    """Name the program of a simple command that needs the terminal; "" where it needs none, and where the
+    command is more than one program."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return ""
+    if any(sign in command for sign in "|&;<>`\n") or "$(" in command:
+        return ""
+    while words and (words[0] in ("sudo", "env") or _is_assignment(words[0])):
+        words = words[1:]
+    if not words:
+        return ""
+    name, arguments = os.path.basename(words[0]), words[1:]
+    if name == "git":
+        return _git(arguments)
+    if not _FULL_SCREEN().fullmatch(name) or any(one in ("--version", "--help") for one in arguments):
+        return ""
+    batch = any(one.startswith(_PRINTS.get(name, ())) for one in arguments)
+    return "" if batch else name
+
+
+def _git(arguments: list[str]) -> str:
+    """Name the git command when it would open an editor."""
+    match arguments:
+        case ["commit", *rest]:
+            short = any(one.startswith("-") and not one.startswith("--") and "m" in one[1:] for one in rest)
+            return "" if short or any(one.startswith(_MESSAGE) for one in rest) else "git commit"
+        case ["rebase", *rest]:
+            return "git rebase -i" if "-i" in rest or "--interactive" in rest else ""
+        case ["add" | "checkout" | "restore" | "stash" as verb, *rest]:
+            return f"git {verb} -p" if "-p" in rest or "--patch" in rest else ""
+        case _:
+            return ""
+
+
+def _is_assignment(word: str) -> bool:
+    name, sign, _value = word.partition("=")
+    return bool(sign) and name.isidentifier()
+
+
+LIMIT_S = 600
+SHARED_CHARS = 20_000
+LAST_LINE_CHARS = 200
+
+
+async def run_shell_line(context: Context, command: str, *, private: bool) -> None:
+    """Run it and show it; share it unless it is private. Raises `CommandError` when it can't be started."""
+    sign = "!!" if private else "!"
+    if program := terminal_program(command):
+        raise CommandError(f"{program} needs the terminal: press Ctrl+Z, run it in your shell, then type fg")
+    request = CommandRequest(shell_argv(command), context.boundary.cwd, context.focus)
+    try:
+        child = context.desk.children.start(request)
+    except ToolError as error:
+        raise CommandError(f"{sign}{command}: {error}") from error
+    with context.own.begun(f"{sign} {command}") as work:
+        child.listeners.append(_LastLine(work).feed)
+        ended, how = await _ended(context, child, work)
+    context.board.parts.cache.clear()  # it may have changed anything a task knows of
+    text = context.board.parts.redact_text(child.log.text())
+    display = Command(command, text, ended.code, ended.signal, ended.seconds)
+    status: ResultStatus = "cancelled" if work.cancelled.is_set() else "ok" if ended.code == 0 else "error"
+    context.stage.print(
+        ToolCall(
+            call=Call("", "shell", "{}"),
+            title=f"{sign} {command}",
+            risk="low",
+            status=status,
+            text=text,
+            display=display,
+            seconds=ended.seconds,
+            cached=False,
+            task_id=0,
+            is_own=True,
+        )
+    )
+    if not private:
+        note_id = context.board.parts.clock.new_id()
+        heading = f"I ran `{command}` ({how}):"
+        context.board.notes.offer(Note(note_id, context.focus, f"! {command}", _bounded(text), heading))
+
+
+async def _ended(context: Context, child: Child, work: Work) -> tuple[Exit, str]:
+    """Wait for the end; nothing the command started survives it."""
+    children = context.desk.children
+    try:
+        ended = await children.attend(child, timeout_s=LIMIT_S, cancelled=work.cancelled)
+    except asyncio.CancelledError:
+        if not work.cancelled.is_set():
+            raise
+        return await child.wait(), "I ended it with Esc"
+    if ended is None:
+        await child.end("time limit")
+        return await child.wait(), f"ended after {LIMIT_S} s"
+    if ended.left_running:
+        await child.end("left running")
+    return ended, f"exit code {ended.code}" if ended.code is not None else f"ended by {ended.signal}"
+
+
+def _bounded(text: str) -> str:
+    half = SHARED_CHARS // 2
+    return text if len(text) <= SHARED_CHARS else f"{text[:half]}\n…\n{text[-half:]}"
+
+
+class _LastLine:
+    """Keeps the last line of the output for the screen; bytes come in any pieces."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._line = ""
+
+    def feed(self, data: bytes) -> None:
+        """More output."""
+        lines = (self._line + self._decoder.decode(data)).split("\n")
+        self._line = lines[-1][-LAST_LINE_CHARS:]
+        shown = [line for line in lines[-3:] if line.strip()]
+        if shown:
+            self._work.last_line = shown[-1][-LAST_LINE_CHARS:]

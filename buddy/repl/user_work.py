@@ -1,0 +1,49 @@
+"""Work the user started and waits for beside the tasks: a `!command`, a side question. It is shown while it
+runs, and Esc ends the latest."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Generator
+
+from buddy.repl.view.state import OwnRow
+
+
+class Work:
+    """One thing that runs. `cancelled` is set when the person ends it."""
+
+    def __init__(self, title: str, since: float) -> None:
+        self.title = title
+        self.since = since
+        self.last_line = ""
+        self.cancelled = asyncio.Event()
+
+
+class OwnWork:
+    """Everything of that kind in a session. `changed` is called when something begins or ends."""
+
+    def __init__(self, clock: Callable[[], float], changed: Callable[[], None]) -> None:
+        self._clock = clock
+        self._changed = changed
+        self._running: list[Work] = []
+
+    @contextlib.contextmanager
+    def begun(self, title: str) -> Generator[Work]:
+        """Something runs until the context is left."""
+        work = Work(title, self._clock())
+        self._running.append(work)
+        self._changed()
+        try:
+            yield work
+        finally:
+            self._running.remove(work)
+            self._changed()
+
+    def last(self) -> Work | None:
+        """Return the latest work that has not been cancelled."""
+        return next((work for work in reversed(self._running) if not work.cancelled.is_set()), None)
+
+    def rows(self) -> tuple[OwnRow, ...]:
+        """Return the running work, for the screen."""
+        return tuple(OwnRow(work.title, work.since, work.last_line) for work in self._running)

@@ -1,0 +1,1 @@
+"""The view state and its rows: pure functions of the events."""

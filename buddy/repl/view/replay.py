@@ -1,0 +1,148 @@
+"""A resumed conversation as blocks: each message as the person wrote it, one line a call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from buddy.agent.display import Plain
+from buddy.agent.formatting import calls_were, counted
+from buddy.agent.messages import (
+    AssistantMessage,
+    Call,
+    Message,
+    Text,
+    ToolMessage,
+    UserMessage,
+    calls_of,
+    text_of,
+)
+from buddy.agent.receipt import Receipt
+from buddy.agent.schema import ArgumentsError, parse_json
+from buddy.repl.render.markdown import closed_blocks
+from buddy.repl.view.blocks import Block, NoteBlock, ReceiptBlock, ToolCall, UserPrompt, merge_lookups
+from buddy.safety.sanitise import one_line
+
+_ALONG = (
+    "[I ran ",
+    "[I took back ",
+    "[I applied again ",
+    "[Background task ",
+    "[buddy was lost while job ",
+    "\n\n[attached: ",
+)
+"""How the parts begin that are put to a prompt: notes before it, files after it."""
+HEADING_CHARS = 100
+
+
+def own_words(message: UserMessage) -> tuple[str, tuple[str, ...]]:
+    """The text without attached notes and files, and the headings of those."""
+    texts = [part.text for part in message.parts if isinstance(part, Text)]
+    own = [text for text in texts if not text.startswith(_ALONG)]
+    if not own:
+        return text_of(message), ()
+    return "".join(own), tuple(_heading(text) for text in texts if text.startswith(_ALONG))
+
+
+def _heading(text: str) -> str:
+    line = text.strip().split("\n", 1)[0].removeprefix("[").removesuffix("]").rstrip(":")
+    said = line.removesuffix(". Its answer").removesuffix(". What became of the job")
+    return one_line(said, HEADING_CHARS)
+
+
+SHOWN_MESSAGES, SHOWN_CHARS = 60, 100_000
+"""Enough to pick up the thread; the rest is in the session (/export). 100,000 characters are some thirty
+screens and take 0.3 s to draw, in pieces; a conversation of 2 MB took six seconds."""
+
+TITLE_CHARS = 100
+
+SHOWN_ENDED = 3
+"""So many calls in a row that were cancelled or skipped; the rest, a thousand perhaps, is one line."""
+
+
+def blocks_of(
+    history: Sequence[Message],
+    task_id: int,
+    receipt: Receipt | None = None,
+    *,
+    copied: int = 0,
+    copy_of: int = 0,
+) -> list[Block]:
+    """The end of a conversation, to be printed above the prompt, with the receipt of its last turn. Calls are
+    named after the task, unless it is 0; the first `copied` messages after the task they were copied from."""
+    blocks: list[Block] = []
+    beyond = _beyond(history)
+    left_out = _beginning(history, beyond)
+    if left_out:
+        blocks.append(
+            NoteBlock("hint", f"not shown: {counted(left_out, 'earlier message')}; /export writes all")
+        )
+    calls: dict[str, Call] = {}
+    row: list[ToolCall] = []
+    for at, message in enumerate(history[left_out:], left_out):
+        is_last = message is history[-1]
+        if not isinstance(message, ToolMessage) or beyond[at]:
+            blocks += merge_lookups(row)
+            row.clear()
+        match message:
+            case UserMessage():
+                text, along = own_words(message)
+                blocks.append(UserPrompt(text, message.origin, 0, 0, along))
+            case AssistantMessage():
+                calls.update((call.id, call) for call in calls_of(message))
+                text = text_of(message)
+                if text.strip():
+                    blocks += closed_blocks(text.strip("\n"))
+                if message.finish == "cut":
+                    goes_on = "; /continue goes on" if is_last else ""
+                    blocks.append(NoteBlock("warning", f"this reply broke off here{goes_on}"))
+            case ToolMessage() if beyond[at]:
+                if not any(beyond[at + 1 : at + 2]):
+                    blocks.append(NoteBlock("hint", calls_were(beyond[at], message.status, more=True)))
+            case ToolMessage():
+                owner = copy_of if task_id and at < copied else task_id
+                row.append(_tool(message, calls.get(message.call_id), owner))
+    blocks += merge_lookups(row)
+    return [*blocks, ReceiptBlock(receipt)] if receipt is not None else blocks
+
+
+def _beyond(history: Sequence[Message]) -> list[int]:
+    """For each message: as which it comes of the calls that share a line, 0 where it is none of them."""
+    row, beyond, before = 0, list[int](), ""
+    for message in history:
+        ended = message.status if isinstance(message, ToolMessage) else ""
+        row = row + 1 if ended == before else 1
+        before = ended
+        beyond.append(max(row - SHOWN_ENDED, 0) if ended in ("cancelled", "skipped") else 0)
+    return beyond
+
+
+def _beginning(history: Sequence[Message], beyond: Sequence[int]) -> int:
+    """Return the number of messages before those that are shown."""
+    at, shown, chars = len(history), 0, 0
+    while at and shown < SHOWN_MESSAGES and chars < SHOWN_CHARS:
+        at -= 1
+        if not beyond[at]:
+            shown += 1
+            chars += len(text_of(history[at]))
+    return at
+
+
+def _tool(message: ToolMessage, call: Call | None, task_id: int) -> ToolCall:
+    known = call or Call(message.call_id, message.name, "{}")
+    title = f"{message.name} {_subject(known.arguments)}".rstrip()
+    shown = Plain("", message.text)
+    return ToolCall(
+        known, title, "low", message.status, message.text, shown, 0.0, cached=False, task_id=task_id
+    )
+
+
+def _subject(arguments: str) -> str:
+    """The first text a call was given, as its title had it when it ran."""
+    try:
+        given: object = parse_json(arguments)
+    except ArgumentsError:
+        return ""
+    values = cast("dict[str, object]", given).values() if isinstance(given, dict) else ()
+    text = next((value for value in values if isinstance(value, str) and value), "")
+    return one_line(text, TITLE_CHARS)

@@ -1,0 +1,255 @@
+"""State of the screen: one record that only `view.fold` and the app change, and that drawing only reads."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Literal
+
+import msgspec
+
+from buddy.agent.display import Display
+from buddy.agent.events import RiskName, TokenUsage
+from buddy.agent.messages import Call
+from buddy.repl.render import numbers as words
+from buddy.repl.render.markdown import MarkdownStream
+from buddy.repl.view.blocks import ApprovalAsked, Block, Foldable, ToolCall, request_name
+from buddy.tools.streaming_arguments import ArgumentsSoFar
+from buddy.workspace.sandbox.status import NO_SANDBOX, SandboxStatus
+
+KEPT_FOLDED = 30
+KEPT_HELD = 400
+
+
+class QueueRow(msgspec.Struct, frozen=True):
+    """Text that waits: to be sent at the next tool boundary, or after the turn; a model's question, for an
+    answer."""
+
+    kind: Literal["question", "steer", "queue", "note"]
+    task_id: int
+    text: str
+
+
+class OwnRow(msgspec.Struct, frozen=True):
+    """Something the person started beside the tasks (`! make`) and that still runs. `last_line` is what it
+    printed last."""
+
+    title: str
+    since: float
+    last_line: str
+
+
+class DeskFacts(msgspec.Struct, frozen=True):
+    """Facts for the screen that do not arrive as events. `focus` is the foreground task; `names` are the
+    titles of tasks; `extra` are further words for the footer (a budget, a warning); `own` is the work the
+    user started beside the tasks; `usage` is the usage of the foreground task, including earlier runs of the
+    program; `untrusted`: the question whether this folder is trusted is open; `coming`: a turn of the
+    foreground task runs or is on its way, though no event may have reported it yet; `branch` is the
+    workspace's, with a star where files are changed; `enter_queues`: by setting, text for a running task
+    waits for the end of its turn; `jobs` are the commands that run on beside the tasks."""
+
+    focus: int
+    mode: str
+    model: str
+    sandbox: SandboxStatus
+    queue: tuple[QueueRow, ...]
+    names: dict[int, str]
+    extra: tuple[str, ...] = ()
+    own: tuple[OwnRow, ...] = ()
+    usage: TokenUsage | None = None
+    untrusted: bool = False
+    coming: bool = False
+    branch: str = ""
+    enter_queues: bool = False
+    jobs: tuple[str, ...] = ()
+
+
+NO_DESK = DeskFacts(focus=1, mode="ask", model="", sandbox=NO_SANDBOX, queue=(), names={})
+
+
+class WaitingPhase(msgspec.Struct):
+    """A request was sent and nothing of the answer has come."""
+
+    since: float
+
+
+class ThinkingPhase(msgspec.Struct):
+    """Reasoning is arriving."""
+
+    since: float
+    chars: int
+    text: str
+
+
+class Writing(msgspec.Struct):
+    """Answer text is arriving."""
+
+
+class Calling(msgspec.Struct):
+    """Arguments of calls are arriving, by call; `call_id` is the one that was begun last."""
+
+    call_id: str
+    name: str
+    calls: dict[str, ArgumentsSoFar]
+
+    @property
+    def so_far(self) -> ArgumentsSoFar:
+        """Arguments received so far for the latest call."""
+        return self.calls[self.call_id]
+
+
+class Working(msgspec.Struct):
+    """Between replies: tools run, or the loop is about to ask again."""
+
+    since: float
+
+
+class Retrying(msgspec.Struct):
+    """The request is sent again at `due`. `count`: which attempt failed, of how many; "" before the first."""
+
+    due: float
+    why: str
+    count: str = ""
+
+
+class Loading(msgspec.Struct):
+    """The request waits for a library."""
+
+    since: float
+    name: str
+
+
+Phase = Loading | WaitingPhase | ThinkingPhase | Writing | Calling | Working | Retrying
+
+
+class RunningTool(msgspec.Struct):
+    """A call between its two ends. `last_line` is what it printed last, `asked` what its approval showed; not
+    `begun`: it only comes to its end."""
+
+    call: Call
+    title: str
+    risk: RiskName
+    since: float
+    last_line: str
+    asked: Display | None = None
+    begun: bool = True
+
+
+class TaskView:
+    """One task on the screen. `phase` is None while it is quiet."""
+
+    def __init__(self, task_id: int) -> None:
+        self.task_id = task_id
+        self.phase: Phase | None = None
+        self.heard_at = 0.0
+        self.tools: dict[str, RunningTool] = {}
+        self.stream = MarkdownStream()
+        self.stream_block = -1
+        self.thought: list[str] = []
+        self.thought_since = 0.0
+        self.order: deque[str] = deque()
+        """The ids of calls that were begun and are not printed yet, in the order of the reply."""
+        self.finished: dict[str, ToolCall] = {}
+        """Those of them that have ended."""
+        self.lookups: list[ToolCall] = []
+        """Lookups that have ended and wait for others of the same reply, to stand in one line with them."""
+        self.calls = 0
+        self.refused = self.failed = 0
+        self.not_begun = 0
+        self.output_tokens = 0
+        self.held: deque[Block] = deque(maxlen=KEPT_HELD)
+        self.last_reply: list[Block] = []
+        self.turn_tokens = 0
+
+    @property
+    def is_running(self) -> bool:
+        """Tell whether a turn is running."""
+        return self.phase is not None
+
+
+class InboxRow(msgspec.Struct):
+    """A request for approval that waits. `drawn_at`: when it first was on the screen; `marked_at`: when it
+    first was there as the marked row; None while it was not. `folded`: lines of it that were not printed."""
+
+    request_id: str
+    number: int
+    digest: str
+    task_id: int
+    call: Call
+    title: str
+    risk: RiskName
+    reason: str
+    preview: Display
+    rule: str
+    since: float
+    drawn_at: float | None
+    marked_at: float | None
+    session: str = ""
+    folded: int = 0
+
+    @property
+    def name(self) -> str:
+        """The request as people read it: `/ok` takes its number, `@` that of its task."""
+        return request_name(self.number, self.task_id)
+
+    def block(self) -> ApprovalAsked:
+        """Return the block that is printed about the request."""
+        return ApprovalAsked(
+            self.request_id, self.number, self.task_id, self.title, self.risk, self.reason, self.preview
+        )
+
+    def shown_in_full(self) -> None:
+        """All of it is being printed: it counts as seen from when that is on the screen."""
+        self.folded, self.drawn_at, self.marked_at = 0, None, None
+
+
+class ViewState:
+    """The whole screen. Rows of the inbox stand in the order they came; the first is the marked one."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[int, TaskView] = {}
+        self.inbox: list[InboxRow] = []
+        self.folded: deque[Foldable] = deque(maxlen=KEPT_FOLDED)
+        self.deferred: list[Block] = []
+        """Answers of background tasks that wait until the answer in front is complete."""
+        self.said_no_sandbox = False
+        self.desk = NO_DESK
+
+    def reset(self) -> None:
+        """Another session: nothing of this one is left."""
+        self.tasks.clear()
+        self.inbox.clear()
+        self.folded.clear()
+        self.deferred.clear()
+        self.desk = NO_DESK
+
+    @property
+    def focus(self) -> int:
+        """The task shown in full."""
+        return self.desk.focus
+
+    def task(self, task_id: int) -> TaskView:
+        """The view of a task, made when it is first heard of."""
+        found = self.tasks.get(task_id)
+        if found is None:
+            found = self.tasks[task_id] = TaskView(task_id)
+        return found
+
+    def running(self) -> list[TaskView]:
+        """Tasks with a turn on its way, the one in front first."""
+        tasks = [task for task in self.tasks.values() if task.is_running]
+        return sorted(tasks, key=lambda task: (task.task_id != self.focus, task.task_id))
+
+    def running_names(self) -> list[str]:
+        """Everything that leaving would end: tasks, the one in front first, jobs, the person's commands."""
+        tasks = [
+            words.running_name(f"task {task.task_id}", self.name(task.task_id)) for task in self.running()
+        ]
+        return [*tasks, *self.desk.jobs, *(row.title for row in self.desk.own)]
+
+    def name(self, task_id: int) -> str:
+        """A task's title, "" when it has none."""
+        return self.desk.names.get(task_id, "")
+
+    def marked(self) -> InboxRow | None:
+        """The request a bare y, a, p or n answers: the oldest."""
+        return self.inbox[0] if self.inbox else None

@@ -1,0 +1,361 @@
+"""The lines around the input: what waits, hints, key help and the footer. Pure but for their refreshing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from buddy.agent.events import TokenUsage
+from buddy.agent.formatting import counted
+from buddy.repl.input.approval_line import is_letter, reasoned_no
+from buddy.repl.input.keys import KEY_HELP
+from buddy.repl.intents import Prompt, ToTask, is_new_task, parse_line
+from buddy.repl.render import numbers as words
+from buddy.repl.render.style import Line, Look
+from buddy.repl.render.text import cells, fit, fit_line, line_cells, wrap
+from buddy.repl.screen.output import FrameOutput
+from buddy.repl.screen.terminal_status import Announcer
+from buddy.repl.view.blocks import ApprovalAsked, Block, Expanded
+from buddy.repl.view.live import (
+    Colour,
+    Prose,
+    inbox_lines,
+    live_lines,
+    live_room,
+    plain_prose,
+    queue_lines,
+    uncoloured,
+)
+from buddy.repl.view.state import DeskFacts, ViewState
+from buddy.repl.view.view import focus
+from buddy.safety.sanitise import one_line
+from buddy.workspace.sandbox.status import SandboxStatus
+
+OWN_ROWS = 3
+"""The rule, one row of input, the footer: they are kept however small the terminal is."""
+
+HINT_PART = 4
+"""A hint takes a quarter of the rows at most."""
+
+
+def top_lines(
+    state: ViewState,
+    now: float,
+    columns: int,
+    rows: int,
+    look: Look,
+    *,
+    colour: Colour = uncoloured,
+    prose: Prose = plain_prose,
+) -> list[Line]:
+    """Draw what stands above the input. Where there is no room, live lines go first, then the queue; a
+    request gets shorter, and takes the place of the rule."""
+    room = max(rows - OWN_ROWS, 0)
+    has_rule = room > 0 or not state.inbox  # a request goes before the rule
+    room = max(room, 1 if state.inbox else 0)
+    inbox = inbox_lines(state, now, columns, look, room)
+    queue = queue_lines(state, columns, look)[: room - len(inbox)]
+    left = min(room - len(inbox) - len(queue), live_room(rows))
+    live = live_lines(state, now, columns, left, look, colour=colour, prose=prose)
+    rule: list[Line] = [[("rule", look.glyphs.rule * max(columns - 1, 1))]] if has_rule else []
+    return [*live, *inbox, *queue, *rule]
+
+
+def hint_lines(text: str, hint: str, columns: int, rows: int, look: Look, *, steers: str = "") -> list[Line]:
+    """Return the lines between the input and the footer for the current text. `steers`: the effect Enter
+    would have on a waiting request."""
+    width = max(columns - 1, 10)
+    if text.strip() == "?":
+        return key_help(width, max(rows - OWN_ROWS - 1, 1))
+    if hint:
+        line: Line = [("warning", hint)]
+        room = rows // HINT_PART
+        return wrap(line, width)[:room] if room > 1 else [fit_line(line, width, look.glyphs.ellipsis)]
+    if is_new_task(text):
+        return [[("phase", f"{look.glyphs.arrow} new task")]]
+    if steers:
+        return wrap([("muted", look.said(steers))], width)[: max(rows // HINT_PART, 1)]
+    return []
+
+
+def steer_hint(state: ViewState, text: str) -> str:
+    """Say that a typed line would withdraw the request of the task it goes to; "" when it would not."""
+    if not state.inbox or state.desk.enter_queues or not text.strip():
+        return ""
+    if is_letter(text.strip()) or reasoned_no(text):
+        return ""
+    match parse_line(text, typed=True):
+        case Prompt():
+            task_id = state.focus
+        case ToTask(task_id, aside=False):
+            pass
+        case _:
+            return ""
+    asks = any(row.kind == "question" and row.task_id == task_id for row in state.desk.queue)
+    if asks or not any(row.task_id == task_id for row in state.inbox):
+        return ""
+    queues = " · Tab queues" if task_id == state.focus else ""
+    return f"Enter steers task {task_id} and withdraws its request{queues}"
+
+
+def key_help(width: int, room: int) -> list[Line]:
+    """The key table in as many columns as fit."""
+    keys = max(cells(name) for name, _what in KEY_HELP) + 2
+    size = keys + max(cells(what) for _name, what in KEY_HELP) + 2
+    columns = max(1, min(2, width // size))
+    per_column = -(-len(KEY_HELP) // columns)
+    lines: list[Line] = []
+    for row in range(min(per_column, room)):
+        line: Line = []
+        for name, what in KEY_HELP[row::per_column]:
+            line += [("key", name.ljust(keys)), ("muted", what.ljust(size - keys))]
+        lines.append(fit_line(line, width))
+    return lines
+
+
+CONTEXT_WARNING = 0.8
+TYPING, SIGN_CELLS = "INSERT", 7
+"""The sign of the mode that needs no notice; the length of the longest one."""
+MODEL_CELLS, SHORT_MODEL_CELLS, SHORTEST_MODEL_CELLS = 40, 20, 10
+REASON_CELLS = 20
+BRANCH_CELLS = 24
+KEYS = "? keys"
+_BARE_MODEL, _SHORT_MODEL, _SHORT_WORDS, _SHORTEST = range(1, 5)
+"""How much is shortened, step by step, before anything goes: the model's name first, then the words."""
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """One fact of the footer. `rank`: the highest goes first where there is no room, none of rank 0 ever;
+    `short`: what it is from which step on, the longest first; `filling`: what takes the room that is left
+    at the last step."""
+
+    rank: int
+    style: str
+    text: str
+    short: tuple[tuple[int, str], ...] = ()
+    filling: str = ""
+
+    def at(self, step: int) -> str:
+        """The text when so much is shortened."""
+        return next((text for since, text in reversed(self.short) if since <= step), self.text)
+
+
+def footer_line(state: ViewState, columns: int, look: Look, *, beside: bool = False) -> Line:
+    """One line. Where the terminal is narrow, names and words are shortened before the least important go;
+    `beside`: with room for vi's sign."""
+    width = max(columns - 1 - (SIGN_CELLS + 3 if beside else 0), 10)
+    parts = _parts(state, look)
+    while True:
+        for step in range(_SHORTEST + 1):
+            left = width - _width(parts, step)
+            if left >= 0:
+                return _with_keys(_joined(parts, step, look, left), width, look)
+        if len(parts) < 2:
+            return fit_line(_joined(parts, _SHORTEST, look, 0), width, look.glyphs.ellipsis)
+        parts.remove(max(parts, key=lambda part: part.rank))
+
+
+def _with_keys(line: Line, width: int, look: Look) -> Line:
+    """The footer with the way to the list of keys, where room is left: nothing is shortened for it."""
+    more: Line = [("muted", f" {look.glyphs.dot} " if line else ""), ("muted", KEYS)]
+    return [*line, *more] if line_cells([*line, *more]) <= width else line
+
+
+def with_sign(footer: Line, sign: str, look: Look) -> Line:
+    """The footer behind the sign of vi's mode, where there is one."""
+    if not sign:
+        return footer
+    return [("muted" if sign == TYPING else "key", sign), ("muted", f" {look.glyphs.dot} "), *footer]
+
+
+def _parts(state: ViewState, look: Look) -> list[_Part]:
+    """All there is to say, in the order it is shown. What is said elsewhere too goes first: the keys, a
+    sandbox, the trust question, what runs; then the numbers, then who answers in which mode."""
+    desk = state.desk
+    running = len(state.running())
+    parts = [
+        _waiting(len(state.inbox), sum(row.kind == "question" for row in desk.queue)),
+        _Part(1, "bold" if desk.mode != "yolo" else "error", one_line(desk.mode, 20)),
+        _model(desk.model, look.glyphs.ellipsis),
+        _Part(9, "", one_line(desk.branch, BRANCH_CELLS)),
+        *(_numbers(desk.usage, look) if desk.usage is not None else ()),
+        _Part(
+            7,
+            "phase",
+            f"{counted(running, 'task')} running" if running else "",
+            ((_SHORT_WORDS, f"{running} running"),),
+        ),
+        _sandbox(desk.sandbox),
+        *_warnings(desk),
+    ]
+    return [part for part in parts if part.text]
+
+
+def _sandbox(sandbox: SandboxStatus) -> _Part:
+    """No alarm: that there is none was said in words at the first approval. It stays as long as the mode."""
+    if sandbox.is_missing:
+        return _Part(3, "", sandbox.short, ((_SHORT_WORDS, "no sbx"),))
+    return _Part(10, "", sandbox.short)
+
+
+def _waiting(approvals: int, questions: int) -> _Part:
+    """Return the footer part for waiting approvals and questions."""
+    both = (counted(approvals, "approval"), counted(questions, "question"))
+    text = " and ".join(one for one, count in zip(both, (approvals, questions), strict=True) if count)
+    kind = "waiting" if approvals and questions else "to approve" if approvals else "to answer"
+    count = approvals + questions
+    short = ((_SHORT_WORDS, f"{count} {kind}"), (_SHORTEST, f"{count} waiting"))
+    return _Part(0, "marked", f"{text} waiting" if text else "", short)
+
+
+def _model(name: str, ellipsis: str) -> _Part:
+    """The name without who serves it, then its beginning: what follows is a date or a variant."""
+    whole = one_line(name, MODEL_CELLS)
+    bare = one_line(name.rpartition("/")[2] or name, MODEL_CELLS)
+    short, shortest = (fit(bare, size, ellipsis) for size in (SHORT_MODEL_CELLS, SHORTEST_MODEL_CELLS))
+    return _Part(2, "", whole, ((_BARE_MODEL, bare), (_SHORT_MODEL, short), (_SHORTEST, shortest)), bare)
+
+
+def _numbers(usage: TokenUsage, look: Look) -> list[_Part]:
+    parts: list[_Part] = []
+    if usage.context_tokens and usage.context_limit:
+        share = usage.context_tokens / usage.context_limit
+        style = "warning" if share >= CONTEXT_WARNING else ""
+        parts.append(_Part(4, style, f"{share:.0%} context", ((_SHORT_WORDS, f"{share:.0%} ctx"),)))
+    tokens = usage.total.input_tokens + usage.total.output_tokens
+    if tokens and look.numbers:
+        said = words.tokens(tokens)
+        counted_ = words.token_count(tokens)
+        parts.append(_Part(6, "", counted_, ((_SHORT_WORDS, f"{said} tok"),)))
+        parts.append(_Part(5, "", words.cost(usage.cost_usd, known=usage.cost_known)))
+    return parts
+
+
+def _warnings(desk: DeskFacts) -> list[_Part]:
+    """Return the footer's warnings: NOT SAVED, yes to all questions, and the folder that is not trusted."""
+    parts = [_Part(0, "warning", one_line(text, 60), _without_reason(text)) for text in desk.extra]
+    if desk.untrusted:
+        parts.append(_Part(8, "warning", "not trusted: /trust", ((_SHORT_WORDS, "not trusted"),)))
+    return parts
+
+
+def _without_reason(text: str) -> tuple[tuple[int, str], ...]:
+    """`NOT SAVED: a long reason` without the reason: that was printed when it came."""
+    return ((_SHORT_WORDS, one_line(text.partition(":")[0])),) if len(text) > REASON_CELLS else ()
+
+
+def _width(parts: list[_Part], step: int) -> int:
+    return sum(cells(part.at(step)) for part in parts) + 3 * (len(parts) - 1)
+
+
+def _joined(parts: list[_Part], step: int, look: Look, left: int) -> Line:
+    line: Line = []
+    for part in parts:
+        if line:
+            line.append(("muted", f" {look.glyphs.dot} "))
+        text = part.at(step)
+        if part.filling and step == _SHORTEST:
+            text = fit(part.filling, cells(text) + left, look.glyphs.ellipsis)
+        line.append((part.style or "muted", text))
+    return line
+
+
+HINT_S = 4.0
+LOW_ROWS = 6
+"""In a window this low a hint takes the place of the footer."""
+LEAST_ROWS = 3
+"""A request, the input and the footer: with less, no request is on the screen."""
+
+
+class Bars:
+    """The lines above and below the input, and what the terminal is told beside them."""
+
+    def __init__(
+        self,
+        state: ViewState,
+        output: FrameOutput,
+        *,
+        look: Look,
+        clock: Callable[[], float],
+        desk: Callable[[], DeskFacts],
+        announcer: Announcer,
+        sign: Callable[[], str] = lambda: "",
+        colour: Colour = uncoloured,
+        prose: Prose = plain_prose,
+    ) -> None:
+        self._state = state
+        self._output = output
+        self._look = look
+        self._clock = clock
+        self._desk = desk
+        self._announcer = announcer
+        self._sign = sign
+        self._colour, self._prose = colour, prose
+        self._top: list[Line] = []
+        self._footer: Line = []
+        self._hint, self._hint_until = "", 0.0
+
+    def refresh(self, show: Callable[[Sequence[Block]], None]) -> tuple[int, bool]:
+        """Before a frame. How many rows stand above the input, and whether they change by themselves; `show`
+        takes what a task brings when it comes to the front."""
+        brought = focus(self._state, self._desk())
+        if brought:
+            show(brought)
+        size = self._output.get_size()
+        now = self._clock()
+        hints = hint_lines("", self._shown_hint(), size.columns, size.rows, self._look)
+        self._top = top_lines(
+            self._state,
+            now,
+            size.columns,
+            size.rows - (len(hints) if size.rows > LOW_ROWS else 0),
+            self._look,
+            colour=self._colour,
+            prose=self._prose,
+        )
+        self._footer = footer_line(self._state, size.columns, self._look, beside=bool(self._sign()))
+        self._announcer.announce()
+        live = self._state.running() or self._state.desk.own
+        ticks = bool(live or self._state.inbox or now < self._hint_until)
+        return len(self._top), ticks
+
+    def note_seen(self, unprinted: Iterable[Block]) -> None:
+        """After a frame reached the terminal: requests in it have been seen from now on, but not those whose
+        whole text still waits to be printed."""
+        if not self._state.inbox or self._output.get_size().rows < LEAST_ROWS:
+            return
+        now = self._clock()
+        waiting = (block.block if isinstance(block, Expanded) else block for block in unprinted)
+        unseen = {block.request_id for block in waiting if isinstance(block, ApprovalAsked)}
+        for index, row in enumerate(self._state.inbox):
+            if row.request_id in unseen:
+                continue
+            row.drawn_at = now if row.drawn_at is None else row.drawn_at
+            if index == 0 and row.marked_at is None:
+                row.marked_at = now
+
+    def restyle(self, look: Look) -> None:
+        """Another look, from the next frame on."""
+        self._look = look
+
+    def hint(self, text: str) -> None:
+        """Show a line above the footer for a few seconds."""
+        self._hint, self._hint_until = text, self._clock() + HINT_S
+
+    def _shown_hint(self) -> str:
+        return self._hint if self._clock() < self._hint_until else ""
+
+    def top(self) -> list[Line]:
+        """The lines above the input."""
+        return self._top
+
+    def below(self, text: str) -> list[Line]:
+        """The lines below the input while `text` stands in it. The footer is that of the last frame: a key
+        does not change it, but for vi's sign."""
+        size = self._output.get_size()
+        steers = steer_hint(self._state, text)
+        hints = hint_lines(text, self._shown_hint(), size.columns, size.rows, self._look, steers=steers)
+        if hints and size.rows <= LOW_ROWS:
+            return hints
+        return [*hints, with_sign(self._footer, self._sign(), self._look)]

@@ -1,0 +1,421 @@
+"""The view: an event folded into what the screen knows, and what is printed because of it. Pure.
+
+The task in front is printed as it happens. Of a task in the background only its end is printed, with its last
+answer; the rest is held until somebody brings it to the front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from buddy.agent import events as ev
+from buddy.agent.formatting import calls_were, counted
+from buddy.agent.lazy_regex import pattern
+from buddy.agent.messages import Image, UserMessage, calls_of, text_of
+from buddy.repl.render import numbers as words
+from buddy.repl.render.markdown import MarkdownStream
+from buddy.repl.view.blocks import (
+    KINDS,
+    ApprovalAnswered,
+    ApprovalAsked,
+    Block,
+    Lookups,
+    Markdown,
+    NoteBlock,
+    ReceiptBlock,
+    TaskHeading,
+    Thought,
+    ToolCall,
+    TurnSummary,
+    UserPrompt,
+    folded_lines,
+    kind_of,
+    merge_lookups,
+)
+from buddy.repl.view.replay import own_words
+from buddy.repl.view.state import (
+    Calling,
+    DeskFacts,
+    InboxRow,
+    Loading,
+    Retrying,
+    RunningTool,
+    TaskView,
+    ThinkingPhase,
+    ViewState,
+    WaitingPhase,
+    Working,
+    Writing,
+)
+from buddy.safety.sanitise import one_line
+from buddy.tools.streaming_arguments import ArgumentsSoFar
+
+NO_SANDBOX = "There is no sandbox here: what you approve can do whatever you can."
+_WAYS_ON = {"budget": "; /budget raises it", "cut": " /continue picks it up."}
+"""What a person can do after a turn that failed with such an error."""
+LAST_LINE_CHARS = 400
+THOUGHT_TAIL = 600
+KEPT_ERROR_CHARS = 20_000
+WHY_CHARS = 60
+_RETRY_WORDS = {
+    "rate_limit": "429 rate limit",
+    "overloaded": "overload",
+    "cut": "connection cut",
+    "context_overflow": "context overflow",
+    "auth": "authentication",
+    "quota": "quota",
+    "not_found": "not found",
+    "bad_request": "bad request",
+    "content_filter": "content filter",
+}
+
+
+_SENTENCE_END = pattern(r"[;:] | \(")
+
+
+def fold(state: ViewState, event: ev.TaskEvent) -> list[Block]:
+    """Take one event into `state`; the result is what is printed now."""
+    task = state.task(event.task_id)
+    task.heard_at = event.at
+    blocks = [*_settled_calls(task, event.event), *_fold(state, task, event.event, event.at)]
+    for block in blocks:
+        if isinstance(block, (ToolCall, Lookups, Thought, ApprovalAsked)):
+            state.folded.append(block)
+    if task.task_id == state.focus:
+        return blocks if isinstance(task.phase, Writing) else [*blocks, *release(state)]
+    return _background(state, task, blocks)
+
+
+def release(state: ViewState) -> list[Block]:
+    """The answers of background tasks that waited for the end of the answer in front."""
+    answers, state.deferred = state.deferred, []
+    return answers
+
+
+def focus(state: ViewState, facts: DeskFacts) -> list[Block]:
+    """New facts of the desk. A task that comes to the front brings what it did in the background."""
+    before, state.desk = state.focus, facts
+    task = state.tasks.get(facts.focus)
+    if facts.focus == before or (task is None and not state.tasks):
+        return []
+    held: list[Block] = [*release(state), TaskHeading(facts.focus, state.name(facts.focus))]
+    if task is not None:
+        held += task.held
+        task.held.clear()
+    return held
+
+
+def _fold(state: ViewState, task: TaskView, event: ev.AgentUiEvent, at: float) -> list[Block]:
+    match event:
+        case ev.TextDelta():
+            return _text(task, event, at)
+        case ev.ThinkingDelta():
+            return _thinking(task, event, at)
+        case ev.ToolCallDelta():
+            return _call_delta(task, event, at)
+        case ev.ToolProgress():
+            _progress(task, event)
+            return []
+        case ev.TurnStarted():
+            _begin_turn(task, at)
+            return [_prompt(state, task, message) for message in event.prompts]
+        case ev.SteeringAccepted():
+            return [*_close_text(task), *_not_begun(task), _prompt(state, task, event.message)]
+        case ev.ReplyStarted():
+            task.phase = WaitingPhase(at)
+            task.last_reply = []
+            return _close_text(task)
+        case ev.ReplyFinished():
+            return _reply_finished(task, event, at)
+        case ev.ToolStarted():
+            blocks = [*_close_thought(task, at), *_close_text(task)]
+            task.tools[event.call.id] = _started(event, at)
+            task.order.append(event.call.id)
+            task.phase = Working(at)
+            task.calls += event.begun
+            return blocks
+        case ev.ToolFinished():
+            return _tool_finished(state, task, event, at)
+        case ev.ApprovalRequested():
+            return _asked(state, task, event, at)
+        case ev.ApprovalResolved():
+            return _resolved(state, task, event, at)
+        case ev.TokenUsage():
+            task.turn_tokens += event.last.output_tokens
+            return []
+        case ev.RetryScheduled():
+            count = f"{event.attempt} of {event.attempts}" if event.attempt else ""
+            task.phase = Retrying(at + event.delay_s, _why(event), count)
+            # The live line counts; the scrollback has one line for all attempts.
+            return (
+                [NoteBlock("hint", f"{event.message.rstrip('.')}; trying again")]
+                if event.attempt == 1
+                else []
+            )
+        case ev.LibraryLoading(name=name, loaded=loaded):
+            task.phase = WaitingPhase(at) if loaded else Loading(at, name)
+            return []
+        case ev.ContextCompacted():
+            before, after = words.tokens(event.tokens_before), words.tokens(event.tokens_after)
+            shortened = f"{counted(event.dropped, 'message')} shortened"
+            return [NoteBlock("info", f"context compacted: {before} to {after} tokens, {shortened}")]
+        case ev.Notice():
+            return [NoteBlock(event.level, event.text)]
+        case ev.TurnFinished():
+            return _turn_finished(state, task, event, at)
+
+
+def _why(event: ev.RetryScheduled) -> str:
+    """Why a request is sent again, in few words. "server" means anything from a refused connection to a 502:
+    there the message's first words say it."""
+    beginning = _SENTENCE_END().split(event.message, maxsplit=1)[0]
+    return _RETRY_WORDS.get(event.kind) or one_line(beginning, WHY_CHARS)
+
+
+def _begin_turn(task: TaskView, at: float) -> None:
+    task.phase = Working(at)
+    task.calls = task.not_begun = task.refused = task.failed = 0
+    task.order.clear()
+    task.finished.clear()
+    task.turn_tokens = 0
+    task.tools.clear()
+    task.stream = MarkdownStream()
+
+
+def _prompt(state: ViewState, task: TaskView, message: UserMessage) -> Block:
+    if message.origin in ("instructions", "summary"):
+        return NoteBlock("hint", f"{message.origin} added: {one_line(text_of(message), 200)}")
+    pictures = sum(isinstance(part, Image) for part in message.parts)
+    text, along = own_words(message)
+    return UserPrompt(text, message.origin, pictures, _named(state, task), along)
+
+
+def _named(state: ViewState, task: TaskView) -> int:
+    """The task's number where a reader needs it: as soon as there are several."""
+    return task.task_id if len(state.tasks) > 1 or task.task_id != state.focus else 0
+
+
+def _text(task: TaskView, event: ev.TextDelta, at: float) -> list[Block]:
+    blocks: list[Block] = []
+    if task.thought:
+        blocks += _close_thought(task, at)
+    if event.block != task.stream_block:
+        blocks += _close_text(task)
+        task.stream_block = event.block
+    if not isinstance(task.phase, Writing):
+        task.phase = Writing()
+    task.stream.feed(event.text)
+    if "\n" in event.text:
+        blocks += _keep(task, task.stream.take())
+    return blocks
+
+
+def _keep(task: TaskView, closed: Sequence[Markdown]) -> Sequence[Markdown]:
+    """Closed text of the reply that is being written: a background task shows it when it is done."""
+    task.last_reply += closed
+    return closed
+
+
+def _close_text(task: TaskView) -> list[Block]:
+    closed = task.stream.finish()
+    task.stream = MarkdownStream()
+    task.stream_block = -1
+    return list(_keep(task, closed))
+
+
+def _thinking(task: TaskView, event: ev.ThinkingDelta, at: float) -> list[Block]:
+    blocks = _close_text(task) if task.stream_block >= 0 else []
+    if not task.thought:
+        task.thought_since = at
+    task.thought.append(event.text)
+    match task.phase:
+        case ThinkingPhase():
+            task.phase.chars += len(event.text)
+            task.phase.text = (task.phase.text + event.text)[-THOUGHT_TAIL:]
+        case Loading() | WaitingPhase() | Writing() | Calling() | Working() | Retrying() | None:
+            task.phase = ThinkingPhase(at, len(event.text), event.text[-THOUGHT_TAIL:])
+    return blocks
+
+
+def _close_thought(task: TaskView, at: float) -> list[Block]:
+    if not task.thought:
+        return []
+    text = "".join(task.thought)
+    task.thought = []
+    return [Thought(text, at - task.thought_since)]
+
+
+def _call_delta(task: TaskView, event: ev.ToolCallDelta, at: float) -> list[Block]:
+    blocks = [*_close_thought(task, at), *(_close_text(task) if task.stream_block >= 0 else ())]
+    phase = task.phase
+    if not isinstance(phase, Calling):
+        phase = task.phase = Calling(event.call_id, event.name, {})
+    if event.call_id not in phase.calls:
+        phase.calls[event.call_id] = ArgumentsSoFar()
+        phase.call_id, phase.name = event.call_id, event.name
+    phase.calls[event.call_id].feed(event.arguments)
+    if event.call_id == phase.call_id:
+        phase.name = event.name or phase.name
+    return blocks
+
+
+def _progress(task: TaskView, event: ev.ToolProgress) -> None:
+    tool = task.tools.get(event.call_id)
+    lines = event.text.rstrip().rsplit("\n", 1)
+    if tool is not None and lines[-1].strip():
+        tool.last_line = lines[-1][-LAST_LINE_CHARS:]
+
+
+def _reply_finished(task: TaskView, event: ev.ReplyFinished, at: float) -> list[Block]:
+    blocks = [*_close_thought(task, at), *_close_text(task)]
+    if event.message.finish == "cut":
+        blocks.append(NoteBlock("warning", "the answer broke off here"))
+    elif event.message.finish == "filter":
+        blocks.append(NoteBlock("warning", "the provider's content filter ended the answer"))
+    task.phase = Working(at)
+    if calls_of(event.message):
+        task.last_reply = []
+    return blocks
+
+
+def _started(event: ev.ToolStarted, at: float) -> RunningTool:
+    return RunningTool(event.call, event.title, event.risk, at, "", begun=event.begun)
+
+
+def _tool_finished(state: ViewState, task: TaskView, event: ev.ToolFinished, at: float) -> list[Block]:
+    tool = task.tools.pop(event.call_id, None)
+    if not task.tools:
+        task.phase = Working(at)
+    if tool is None:
+        return []
+    if not tool.begun:
+        task.not_begun += 1
+        task.order.remove(event.call_id)
+        return []
+    task.refused += event.status == "denied"
+    task.failed += event.status == "error"
+    task.finished[event.call_id] = ToolCall(
+        call=tool.call,
+        title=tool.title,
+        risk=tool.risk,
+        status=event.status,
+        text="" if event.status == "ok" else event.text[:KEPT_ERROR_CHARS],
+        display=event.display,
+        seconds=event.seconds,
+        cached=event.cached,
+        task_id=_named(state, task),
+        already_shown=tool.asked == event.display,
+    )
+    return _calls_in_order(task)
+
+
+def _calls_in_order(task: TaskView) -> list[Block]:
+    """The calls that have ended and have none before them that still runs. Lookups at the end of them wait:
+    the next call of the reply may be another one."""
+    ready = task.lookups
+    while task.order and (task.order[0] in task.finished or not task.tools):
+        call = task.finished.pop(task.order.popleft(), None)
+        ready += [call] if call is not None else []
+    waits = len(ready)
+    while waits and kind_of(ready[waits - 1]) is not None:
+        waits -= 1
+    task.lookups = ready[waits:]
+    return merge_lookups(ready[:waits])
+
+
+def _settled_calls(task: TaskView, event: ev.AgentUiEvent) -> list[Block]:
+    """The lookups that waited, as soon as something follows that can't stand in one line with them."""
+    match event:
+        case ev.ToolFinished() | ev.ToolProgress() | ev.TokenUsage():
+            return []
+        case ev.ToolStarted(call=call) if call.name in KINDS:
+            return []
+        case _:
+            waited, task.lookups = task.lookups, []
+            return merge_lookups(waited)
+
+
+def _not_begun(task: TaskView) -> list[Block]:
+    """The calls of a reply that never had their turn, in one line however many they are."""
+    count, task.not_begun = task.not_begun, 0
+    return [NoteBlock("hint", calls_were(count, "not begun", more=task.calls > 0))] if count else []
+
+
+def _asked(state: ViewState, task: TaskView, event: ev.ApprovalRequested, at: float) -> list[Block]:
+    tool = task.tools.get(event.call.id)
+    title = tool.title if tool is not None else event.call.name
+    if tool is not None:
+        tool.asked = event.preview
+    state.inbox.append(
+        InboxRow(
+            request_id=event.request_id,
+            number=event.number,
+            digest=event.digest,
+            task_id=task.task_id,
+            call=event.call,
+            title=title,
+            risk=event.risk,
+            reason=event.reason,
+            preview=event.preview,
+            rule=event.rule,
+            session=event.session,
+            since=at,
+            drawn_at=None,
+            marked_at=None,
+            folded=folded_lines(event.preview),
+        )
+    )
+    warned = state.said_no_sandbox or not state.desk.sandbox.is_missing
+    state.said_no_sandbox = state.said_no_sandbox or not warned
+    warning: list[Block] = [] if warned else [NoteBlock("warning", NO_SANDBOX)]
+    return [*warning, state.inbox[-1].block()]
+
+
+def _resolved(state: ViewState, task: TaskView, event: ev.ApprovalResolved, at: float) -> list[Block]:
+    row = next((row for row in state.inbox if row.request_id == event.request_id), None)
+    if row is None:
+        return []
+    state.inbox.remove(row)
+    tool = task.tools.get(row.call.id)
+    if tool is not None:
+        tool.since = at  # it runs from now on
+    return [ApprovalAnswered(row.title, task.task_id, event.answer, event.by)]
+
+
+def _turn_finished(state: ViewState, task: TaskView, event: ev.TurnFinished, at: float) -> list[Block]:
+    blocks = [*_close_thought(task, at), *_close_text(task), *_not_begun(task)]
+    task.phase = None
+    task.tools.clear()
+    state.inbox[:] = [row for row in state.inbox if row.task_id != task.task_id]
+    in_front = task.task_id == state.focus
+    blocks += [ReceiptBlock(event.receipt)] if event.receipt is not None else []
+    blocks.append(
+        TurnSummary(
+            outcome=event.outcome,
+            reason=event.reason + _WAYS_ON.get(event.error, ""),
+            replies=event.replies,
+            calls=task.calls,
+            seconds=event.seconds,
+            output_tokens=task.turn_tokens,
+            task_id=task.task_id,
+            name="" if in_front else state.name(task.task_id) or "in the background",
+            refused=task.refused,
+            failed=task.failed,
+        )
+    )
+    return blocks
+
+
+def _background(state: ViewState, task: TaskView, blocks: list[Block]) -> list[Block]:
+    """The part of a background task that is printed: requests for approval at once; its answer under a
+    heading when it is done, and not inside the answer in front."""
+    task.held.extend(blocks)
+    if blocks and isinstance(blocks[-1], TurnSummary):
+        answer, task.last_reply = task.last_reply, []
+        task.held.clear()
+        heading = [TaskHeading(task.task_id, state.name(task.task_id))] if answer else []
+        receipt = [block for block in blocks if isinstance(block, ReceiptBlock)]
+        state.deferred += [*heading, *answer, *receipt, blocks[-1]]
+        front = state.tasks.get(state.focus)
+        return [] if front is not None and isinstance(front.phase, Writing) else release(state)
+    return [block for block in blocks if isinstance(block, (ApprovalAsked, ApprovalAnswered))]

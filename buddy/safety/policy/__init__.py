@@ -1,0 +1,1 @@
+"""Decisions about calls: the mode table, rules, grants and facts."""

@@ -1,0 +1,98 @@
+"""Facts about one call: all a decision depends on besides the mode, the rules and the person's answers."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from buddy.agent.tool import NO_SURVEY, Category, Risk, Survey, Tool
+from buddy.safety.paths import Boundary, Located, in_main_tree, locate
+from buddy.safety.shell.result import Analysis
+from buddy.safety.shell.scripts import Scripts
+
+
+class HookOpinion(msgspec.Struct, frozen=True):
+    """Opinion of a hook. It can make a decision stricter, never looser."""
+
+    decision: Literal["ask", "deny"]
+    reason: str
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """Known facts about one call. `tool` is its registered name (`mcp__server__tool` for MCP); `root` and
+    `home` are the folders rule patterns are relative to; `main` is the main tree where `root` is a worktree
+    of it ("" otherwise): its rules apply too; `anything`: it may change anything; `shell` is the analysis of
+    a shell command; `host` is the host a fetch connects to, "" for none; `sandboxed`: it would run in a
+    working sandbox; `leaves_sandbox`: it asks not to. `folder` is where a call that runs something starts,
+    `argv` what it runs where that is no shell command, `scripts` the scripts each command of a line names;
+    `programs` names the programs the repository makes git run (hooks, filters), "" for none.
+    `read_only_sandbox`: a command that was judged to only read would run where it cannot write, read secrets
+    or use the network."""
+
+    tool: str
+    risk: Risk
+    root: str
+    home: str
+    reads: tuple[Located, ...] = ()
+    writes: tuple[Located, ...] = ()
+    anything: bool = False
+    shell: Analysis | None = None
+    host: str = ""
+    sandboxed: bool = False
+    leaves_sandbox: bool = False
+    hook: HookOpinion | None = None
+    main: str = ""
+    category: Category = "files"
+    folder: Located | None = None
+    argv: tuple[str, ...] = ()
+    scripts: tuple[Scripts, ...] = ()
+    programs: str = ""
+    read_only_sandbox: bool = False
+
+    def named(self, path: str) -> str:
+        """A path as the main tree of the project calls it: rules given there hold in its worktrees."""
+        return in_main_tree(path, self.root, self.main) or path
+
+
+def facts_of(
+    tool: Tool,
+    arguments: Any,
+    boundary: Boundary,
+    *,
+    shell: Analysis | None = None,
+    host: str = "",
+    sandboxed: bool = False,
+    read_only_sandbox: bool = False,
+    leaves_sandbox: bool = False,
+    hook: HookOpinion | None = None,
+    survey: Survey = NO_SURVEY,
+    scripts: tuple[Scripts, ...] = (),
+) -> Facts:
+    """The facts of a call of a declared tool. `survey`: what was found out about it on the disk. Raises
+    `ToolError` when a path of it cannot be one."""
+    access = tool.access(arguments)
+    cwd: object = getattr(arguments, "cwd", "")
+    runs = shell is not None or hasattr(arguments, "cwd")
+    folder = locate(boundary, cwd if isinstance(cwd, str) and cwd else boundary.cwd) if runs else None
+    return Facts(
+        tool=tool.name,
+        risk=tool.risk_in_sandbox or tool.risk if sandboxed else tool.risk,
+        root=boundary.root,
+        home=boundary.home,
+        reads=tuple(locate(boundary, path) for path in access.reads),
+        writes=tuple(locate(boundary, path) for path in (*access.writes, *survey.writes)),
+        anything=access.anything,
+        shell=shell,
+        host=host,
+        sandboxed=sandboxed,
+        leaves_sandbox=leaves_sandbox,
+        hook=hook or (HookOpinion("ask", survey.unknown) if survey.unknown else None),
+        main=boundary.main,
+        category=tool.category,
+        folder=folder,
+        argv=survey.argv,
+        scripts=scripts,
+        programs=survey.programs,
+        read_only_sandbox=read_only_sandbox,
+    )

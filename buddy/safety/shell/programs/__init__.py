@@ -1,0 +1,1 @@
+"""Judges of programs: what each may do without a question."""

@@ -1,0 +1,302 @@
+"""git: subcommands that only read. The repository's own configuration is looked at first: it can start
+programs."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from buddy.safety.git_configuration import executing_keys, repositories
+from buddy.safety.git_repository import led_outside, may_be_tracked, repository_around
+from buddy.safety.paths import is_beneath
+from buddy.safety.shell.context import Feed, JudgedCommand, RefusedError
+from buddy.safety.shell.file_selection import (
+    Candidate,
+    Filter,
+    any_of,
+    content_filter,
+    glob_filter,
+    no_hidden,
+    searched,
+)
+from buddy.safety.shell.programs.files import check_compared
+from buddy.safety.shell.programs.git_options import BRANCH, DIFF_MERGES, LOG, READ_ONLY, STASH_SHOW, TAG
+from buddy.safety.shell.programs.git_secrets import check_shown_secrets
+from buddy.safety.shell.programs.options import Given, parse
+from buddy.safety.shell.programs.search import dialect_of, values
+from buddy.safety.shell.result import UNRESOLVED
+from buddy.safety.shell.secret_search import check_hunt, check_search, hunts
+
+_GLOBAL_FLAGS = frozenset(
+    {"--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--icase-pathspecs"}
+)
+_SECRET_KEY = re.compile(r"(?i)extraheader|credential|token|passw|secret|insteadof|cookie|proxy")
+_VARIABLES = ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT", "GIT_EDITOR", "GIT_PAGER", "GIT_DEFAULT_BRANCH")
+_CONFIG_PATTERN = re.compile(
+    r"\^?(?:alias|user|core|branch|init|pull|push|merge|color|diff|submodule)(?:\\?\.[\w.*+$\\-]*)?"
+)
+_HARMLESS_CONFIG = re.compile(
+    r"(?i)(?:color\.[\w.]+|core\.(?:quotepath|abbrev|precomposeunicode)|advice\.\w+|status\.(?:short|branch|showuntrackedfiles|relativepaths|aheadbehind|renames)"
+    r"|log\.(?:date|decorate|abbrevcommit|follow)|diff\.(?:renames|renamelimit|algorithm|noprefix|mnemonicprefix"
+    r"|context|interhunkcontext|wserrorhighlight|colormoved|indentheuristic)|blame\.\w+)=[\w, -]*"
+    r"|core\.pager=(?:cat)?|core\.fsmonitor=(?:false)?|log\.showsignature=false"
+)
+_REVISION = re.compile(r"(?:HEAD|main|master|origin/.*|[0-9a-f]{7,40}|.*\.\..*)(?:[~^@].*)?")
+_CONFIG_KEY = re.compile(r"[A-Za-z][\w-]*(?:\.[^\s]+)?\.[A-Za-z][\w-]*")
+
+
+def git(judged: JudgedCommand) -> None:
+    """Judge one git command."""
+    position = 1
+    argv = judged.argv
+    place = judged.place
+    if any(UNRESOLVED in word for word in argv):
+        raise RefusedError("git with a word that is only known when it runs")
+    while position < len(argv) and argv[position].startswith("-"):
+        if argv[position] == "-C" and position + 1 < len(argv):
+            place = place.inside(argv[position + 1])
+            position += 1
+        elif argv[position] == "-c" and _HARMLESS_CONFIG.fullmatch(
+            " ".join(argv[position + 1 : position + 2])
+        ):
+            position += 1
+        elif argv[position] not in _GLOBAL_FLAGS:
+            raise RefusedError(f"git {argv[position]} is not known to only read")
+        position += 1
+    if position >= len(argv):
+        raise RefusedError("git without a subcommand")
+    inner = judged.again(("git " + argv[position], *argv[position + 1 :]), place)
+    inner.globbed = frozenset(at - position for at in judged.globbed if at > position)
+    keys = executing_keys(place.boundary.cwd, place.boundary.root)
+    if keys and argv[position] != "version":
+        raise RefusedError(f"the repository's configuration may start programs: {', '.join(keys[:3])}")
+    for work_tree, git_dir in repositories(place.boundary.cwd):
+        reason = led_outside(place.boundary, work_tree, git_dir, trusted=place.boundary.trusts_repository)
+        if reason and argv[position] != "version":
+            raise RefusedError(reason)
+    _subcommand(inner, argv[position])
+    judged.lists = inner.lists
+
+
+def _subcommand(judged: JudgedCommand, name: str) -> None:
+    match name:
+        case "branch":
+            _branch(judged)
+        case "tag":
+            _tag(judged)
+        case "stash":
+            _stash(judged)
+        case "remote":
+            _remote(judged)
+        case "config":
+            _config(judged)
+        case "reflog":
+            _reflog(judged)
+        case "worktree":
+            _exactly(judged, {("list",), ("list", "--porcelain"), ("list", "-v")})
+        case "submodule":
+            _exactly(judged, {(), ("status",), ("status", "--recursive"), ("summary",)})
+        case "notes":
+            _exactly(judged, {("list",), ("list", "HEAD")})
+        case "bisect":
+            _exactly(judged, {("log",)})
+        case "var":
+            _exactly(judged, {(name,) for name in _VARIABLES})
+        case "help":
+            _exactly(judged, {()})
+        case "symbolic-ref":
+            _exactly(judged, {("HEAD",), ("--short", "HEAD"), ("-q", "HEAD"), ("--short", "-q", "HEAD")})
+        case _ if name in READ_ONLY:
+            _plain(judged, name)
+        case _:
+            raise RefusedError(f"git {name} is not known to only read")
+
+
+def _plain(judged: JudgedCommand, name: str) -> None:
+    given = parse(judged, READ_ONLY[name])
+    _check_values(judged, given)
+    check_shown_secrets(judged, name, given)
+    operands = given.operands
+    if name == "grep" and not given.has("-e", "-f"):
+        if not operands:
+            raise RefusedError("git grep without a pattern")
+        operands = operands[1:]
+    if name == "diff" and (given.has("--no-index") or _outside_work_tree(judged, operands)):
+        check_compared(judged, operands, shows=True)
+    if name in ("rev-parse", "for-each-ref", "check-attr") and given.after_dashes == 0:
+        operands = tuple(operand for operand in operands if operand.startswith("/"))
+    _judge_operands(judged, operands)
+    _take_up(judged, name, given, operands)
+
+
+def _outside_work_tree(judged: JudgedCommand, operands: tuple[str, ...]) -> bool:
+    """Tell whether git diff compares its operands like diff, because one lies in no working tree."""
+    cwd = judged.place.boundary.cwd
+    work_tree, _ = repository_around(cwd)
+    paths = (os.path.normpath(os.path.join(cwd, operand)) for operand in operands)
+    return not work_tree or not all(is_beneath(path, work_tree) for path in paths)
+
+
+def _take_up(judged: JudgedCommand, name: str, given: Given, operands: tuple[str, ...]) -> None:
+    """Check the content `git grep` may show, and set the names that it, ls-files and diff pass on."""
+    filters: list[Filter] = []
+    if not given.has("-o", "--others", "-i", "--ignored", "--untracked", "--recurse-submodules"):
+        filters.append(_tracked(judged.place.boundary.cwd))
+    if name == "grep":
+        patterns = tuple(values(given, "-e")) if given.has("-e", "-f") else given.operands[:1]
+        unsure = given.has("-v", "--invert-match", "-f", "--not")
+        expression = None if unsure else searched(patterns, dialect_of(judged, given, "basic"))
+        check_search(judged, operands if given.after_dashes else (), expression, tuple(filters))
+        pathspecs = tuple(word for word in operands if given.after_dashes or not _REVISION.fullmatch(word))
+        check_hunt(judged, pathspecs, patterns, expression, tuple(filters))
+        found = content_filter(expression)
+        filters.extend([found] if found else [])
+    if name == "ls-files":
+        named = any_of(map(_pathspec, operands))
+        filters.extend([named] if named else [])
+    if name == "ls-files" or (name in ("grep", "diff") and given.has("-l", "--name-only")):
+        # Names begin with the folders asked for; without one, or by a pattern, with anything.
+        plain = name == "ls-files" and all(re.fullmatch(r"[^-:*?\[][^*?\[]*", one) for one in operands)
+        separated = given.has("-z", "--null")
+        judged.lists = Feed((), anchored=plain and bool(operands), nul=separated, filters=tuple(filters))
+
+
+def _tracked(cwd: str) -> Filter:
+    """Only files that git knows. Of those that are only imagined, it may know what is not hidden."""
+    work_tree, git_dir = repository_around(cwd)
+
+    def is_tracked(file: Candidate) -> bool:
+        if file.text is not None:
+            return no_hidden(file)
+        if not work_tree:
+            return bool(git_dir)
+        return may_be_tracked(git_dir, os.path.relpath(file.path, work_tree))
+
+    return is_tracked
+
+
+def _pathspec(operand: str) -> Filter | None:
+    """The files an operand stands for: a pattern, a folder or a file."""
+    if operand.startswith(":"):
+        return None
+    return any_of((glob_filter(operand, on_path=True), glob_filter(f"{operand.rstrip('/')}/*", on_path=True)))
+
+
+def _check_values(judged: JudgedCommand, given: Given) -> None:
+    """A signature in a format is verified by gpg, which writes to its own folder; `-L 1,5:path` shows a
+    file."""
+    shows_ranges = not judged.argv[0].endswith(("blame", "annotate"))
+    for name, value in given.options:
+        if name == "--diff-merges" and value not in DIFF_MERGES:
+            raise RefusedError(f"git --diff-merges={value} may merge again, which runs merge drivers")
+        if name == "-L" and value and shows_ranges:
+            judged.read(value.rpartition(":")[2])
+        sorts = name == "--sort" and value and re.search(r"signature", value)
+        if value and (sorts or re.search(r"%[-+ ]?G|%\(\*?(?:contents:)?signature", value)):
+            raise RefusedError("git formats with signatures start gpg")
+        if name == "--exclude-per-directory" and value != ".gitignore":
+            raise RefusedError(f"git reads {value} of every folder, wherever links of that name lead")
+        if name == "--notes" and value:
+            raise RefusedError("git notes may be the content of any file")
+        if value and re.search(r"%\(\*?raw(?!:size)", value):
+            raise RefusedError("git formats with raw objects show the content of any file")
+        if name in ("-S", "-G") and value and hunts(value):
+            raise RefusedError("it searches the history for secrets")
+
+
+def _judge_operands(judged: JudgedCommand, operands: tuple[str, ...]) -> None:
+    """An operand may be a revision, `revision:path`, or a path: whatever could be a path is judged as one."""
+    for operand in operands:
+        text = operand
+        if text.startswith(":"):  # pathspec magic, or a path in the index
+            text = re.sub(r"\A:(?:\([\w,]*\)|[0-3]:|[/!^]*)", "", text)
+        elif ":" in text:
+            text = text.partition(":")[2]
+        judged.read(text or ".")
+
+
+def _exactly(judged: JudgedCommand, shapes: set[tuple[str, ...]]) -> None:
+    if judged.argv[1:] not in shapes:
+        raise RefusedError(f"{' '.join(judged.argv)} is not known to only read")
+
+
+def _branch(judged: JudgedCommand) -> None:
+    given = parse(judged, BRANCH)
+    _check_values(judged, given)
+    # Before git 2.20, -l made the branch's log instead of listing.
+    listing = given.has("--list", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at")
+    if given.operands and not listing:
+        raise RefusedError("git branch with a name makes a branch")
+
+
+def _tag(judged: JudgedCommand) -> None:
+    given = parse(judged, TAG)
+    _check_values(judged, given)
+    listing = given.has(
+        "-l", "--list", "-n", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"
+    )
+    if given.operands and not listing:
+        raise RefusedError("git tag with a name makes a tag")
+
+
+def _inner(judged: JudgedCommand, options: str) -> Given:
+    """The options after a second subcommand."""
+    return parse(judged, options, start=2)
+
+
+def _stash(judged: JudgedCommand) -> None:
+    action = judged.argv[1] if len(judged.argv) > 1 else ""
+    if action == "list":
+        given = _inner(judged, LOG)
+        _check_values(judged, given)
+        check_shown_secrets(judged, "log", given)
+        _judge_operands(judged, given.operands)
+    elif action == "show":
+        given = _inner(judged, STASH_SHOW)
+        _check_values(judged, given)
+        check_shown_secrets(judged, "log", given)
+        _judge_operands(judged, given.operands)
+    else:
+        raise RefusedError(f"git stash {action} changes files")
+
+
+def _remote(judged: JudgedCommand) -> None:
+    rest = judged.argv[1:]
+    if rest in ((), ("-v",), ("--verbose",), ("show",)):
+        return
+    if rest[0] == "get-url" and all(re.fullmatch(r"--all|--push|\w[\w.-]*", word) for word in rest[1:]):
+        return
+    raise RefusedError(f"git remote {rest[0]} may change remotes or use the network")
+
+
+def _reflog(judged: JudgedCommand) -> None:
+    action = judged.argv[1] if len(judged.argv) > 1 else ""
+    if action in ("expire", "delete", "drop", "write", "exists"):
+        raise RefusedError(f"git reflog {action} is not known to only read")
+    given = parse(judged, LOG, start=2 if action in ("show", "list") else 1)
+    _check_values(judged, given)
+    check_shown_secrets(judged, "log", given)
+    _judge_operands(judged, given.operands)
+
+
+def _config(judged: JudgedCommand) -> None:
+    scopes = (
+        "--global --local --system --worktree --show-origin --show-scope --null -z --includes --name-only"
+    )
+    rest = list(judged.argv[1:])
+    if rest[:1] == ["get"]:
+        rest.pop(0)
+    options = f"--get --get-all --type:text --bool --int --path --default:text --all {scopes}"
+    if rest[:1] == ["--get-regexp"]:
+        _config_pattern(judged, rest[1:])
+        return
+    given = parse(judged, options, start=len(judged.argv) - len(rest))
+    if len(given.operands) != 1 or not _CONFIG_KEY.fullmatch(given.operands[0]):
+        raise RefusedError("git config that may write, or print everything")
+    if _SECRET_KEY.search(given.operands[0]):
+        raise RefusedError(f"git config prints {given.operands[0]}, which may be a secret")
+
+
+def _config_pattern(judged: JudgedCommand, rest: list[str]) -> None:
+    if len(rest) != 1 or not _CONFIG_PATTERN.fullmatch(rest[0]):
+        raise RefusedError("git config --get-regexp may print everything")

@@ -1,0 +1,225 @@
+"""Judges of package managers and toolchains: only questions they answer from local data.
+
+A tool that would run code of the project, write a file of its own or ask the network to answer is left out:
+cargo, go list, npm view, make -n, python -m pip.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from buddy.safety.shell.context import JudgedCommand, RefusedError, found_above
+from buddy.safety.shell.programs.names import words
+from buddy.safety.shell.programs.options import OptionTable, parse
+
+_NAME = re.compile(r"[A-Za-z0-9@][\w.@/+:-]*")
+_OPENSSL_FLAGS = words(
+    "-noout -text -subject -issuer -dates -startdate -enddate -serial -fingerprint -sha1 -sha256 -md5 "
+    "-email -purpose -pubkey -modulus -hash -alias -ocsp_uri -subject_hash -issuer_hash -sha512 -r -hex"
+)
+
+
+def _refused(judged: JudgedCommand) -> RefusedError:
+    return RefusedError(f"{' '.join(judged.argv[:3])} is not known to only read")
+
+
+def _subcommands(tables: dict[str, str]) -> Callable[[JudgedCommand], None]:
+    """A tool with subcommands: those that only read, with their options. Operands are names, not files."""
+
+    def judge(judged: JudgedCommand) -> None:
+        for length in (2, 1):
+            options = tables.get(" ".join(judged.argv[1 : 1 + length]))
+            if options is not None and len(judged.argv) > length:
+                given = parse(judged, options, start=1 + length)
+                if not all(_NAME.fullmatch(operand) for operand in given.operands):
+                    raise _refused(judged)
+                return
+        raise _refused(judged)
+
+    return judge
+
+
+_PIP = _subcommands(
+    {
+        "list": "-elv --format:text --not-required --user --local --exclude-editable --verbose --editable "
+        "--disable-pip-version-check --exclude:text",
+        "show": "-fv --files --verbose --disable-pip-version-check",
+        "freeze": "-l --local --user --all --exclude-editable --exclude:text --disable-pip-version-check",
+        "check": "--disable-pip-version-check",
+    }
+)
+
+
+def npm(judged: JudgedCommand) -> None:
+    """npm: what is installed. A .npmrc of the project may name files to run and folders to write logs to."""
+    if any(found_above(judged, ".npmrc")):
+        raise RefusedError("npm reads the project's .npmrc, which may start programs")
+    _subcommands(
+        {
+            "ls": _NPM_LIST,
+            "list": _NPM_LIST,
+            "ll": _NPM_LIST,
+            "la": _NPM_LIST,
+            "root": "-g --global",
+            "prefix": "-g --global",
+            "bin": "-g --global",
+            "explain": "--json",
+            "why": "--json",
+            "pkg get": "--json",
+        }
+    )(judged)
+
+
+_NPM_LIST = (
+    "-aglp --all --global --json --long --parseable --depth:num --prod --dev --omit:text --include:text "
+    "--link --package-lock-only --production"
+)
+
+
+def go(judged: JudgedCommand) -> None:
+    """go env: settings of the toolchain; -w and -u write them."""
+    if any(found_above(judged, "go.mod")) or any(found_above(judged, "go.work")):
+        raise RefusedError("go may first fetch the toolchain that go.mod or go.work names")
+    names = [word for word in judged.argv[2:] if word != "-json"]
+    if judged.argv[1:2] != ("env",) or not all(re.fullmatch(r"[A-Z][A-Z0-9_]*", name) for name in names):
+        raise _refused(judged)
+
+
+def dpkg(judged: JudgedCommand) -> None:
+    """dpkg and dpkg-query: questions about packages."""
+    rest = judged.argv[1:]
+    asks = words("-l -L -s -S -p --list --listfiles --status --search --print-avail --print-architecture")
+    if judged.argv[0] == "dpkg-query" and rest[:1] in (("-W",), ("--show",)):
+        if not all(re.fullmatch(r"-f=.*|--showformat=.*|[\w*][\w.:+*-]*", word) for word in rest[1:]):
+            raise _refused(judged)
+        return
+    if not rest or rest[0] not in asks or any(word.startswith("-") for word in rest[1:]):
+        raise _refused(judged)
+
+
+def rpm(judged: JudgedCommand) -> None:
+    """rpm: -q with what it shows; a macro or a pipe could start a program."""
+    rest = judged.argv[1:]
+    if (
+        not rest
+        or not re.fullmatch(r"-q[ailcdf]*", rest[0])
+        or not all(_NAME.fullmatch(word) for word in rest[1:])
+    ):
+        raise _refused(judged)
+    if "f" in rest[0]:
+        for word in rest[1:]:
+            judged.name(word)
+
+
+def openssl(judged: JudgedCommand) -> None:
+    """openssl: certificates and digests; its long options have one dash."""
+    rest = list(judged.argv[2:])
+    if judged.argv[1:2] not in (("x509",), ("req",), ("crl",), ("dgst",), ("version",)):
+        raise _refused(judged)
+    is_digest = judged.argv[1] == "dgst"
+    while rest:
+        word = rest.pop(0)
+        if word == "-in" and rest and not is_digest:
+            judged.read(rest.pop(0))
+        elif word in ("-inform", "-nameopt", "-certopt", "-checkend") and rest and not is_digest:
+            rest.pop(0)
+        elif word.startswith("-"):
+            if word not in _OPENSSL_FLAGS and not (
+                judged.argv[1] == "version" and word in ("-a", "-v", "-d")
+            ):
+                raise _refused(judged)
+        elif is_digest:
+            judged.read(word)
+        else:
+            raise _refused(judged)
+    if judged.argv[1] in ("x509", "req", "crl") and "-in" not in judged.argv:
+        raise RefusedError(f"openssl {judged.argv[1]} without -in waits for input")
+
+
+def bat(judged: JudgedCommand) -> None:
+    """bat: files, with colours; a pager is a program of its own."""
+    shown = tuple(word for word in judged.argv if word not in ("--paging=never", "-P", "--no-pager"))
+    plain = judged.again(shown)
+    plain.opaque, plain.globbed = judged.opaque, judged.globbed
+    OptionTable(
+        "-pnAu -l:text -r:text -H:text --plain --number --show-all --style:text --color:text "
+        "--decorations:text "
+        "--theme:text --line-range:text --highlight-line:text --language:text --wrap:text --tabs:num "
+        "--terminal-width:num --unbuffered"
+    ).check(plain)
+
+
+EZA = OptionTable(
+    "-1laATRhgGHimrSUuxdDfBF -s:text -L:num -I:text -t:text --long --all --tree --recurse --level:num "
+    "--header "
+    "--group --grid --oneline --sort:text --reverse --group-directories-first --only-dirs --only-files "
+    "--icons? "
+    "--color? --git --git-ignore --ignore-glob:text --classify? --inode --links --blocksize --bytes --binary "
+    "--no-permissions --no-filesize --no-user --no-time --time-style:text --time:text",
+    operands="name",
+)
+
+
+def version_facts(shapes: str) -> Callable[[JudgedCommand], None]:
+    """A tool of which a few whole lines are known, separated by bars."""
+    known = {tuple(shape.split()) for shape in shapes.split("|")}
+
+    def judge(judged: JudgedCommand) -> None:
+        if judged.argv[1:] not in known:
+            raise _refused(judged)
+
+    return judge
+
+
+def rustc(judged: JudgedCommand) -> None:
+    """rustc: facts about the compiler; rustup takes another one where the project names it."""
+    if any(any(found_above(judged, name)) for name in ("rust-toolchain", "rust-toolchain.toml")):
+        raise RefusedError("rustup may first install what rust-toolchain names")
+    version_facts(
+        "-vV|--version --verbose|-Vv|-V -v|--print sysroot|--print target-list|--print cfg|--print host-tuple"
+    )(judged)
+
+
+def dotnet(judged: JudgedCommand) -> None:
+    """dotnet: what is installed; global.json may name a folder to start another one from."""
+    if any(found_above(judged, "global.json")):
+        raise RefusedError("dotnet may start what global.json names")
+    version_facts("--list-sdks|--list-runtimes|--info")(judged)
+
+
+_PKG_CONFIG = re.compile(
+    r"--(?:libs|cflags|modversion|exists|list-all|version|static|print-errors|short-errors)"
+    r"|--(?:variable|atleast-version)=[\w.]+|[A-Za-z0-9][\w.+-]*"
+)
+
+
+def pkg_config(judged: JudgedCommand) -> None:
+    """pkg-config: flags of installed libraries."""
+    for word in judged.argv[1:]:
+        if not _PKG_CONFIG.fullmatch(word):
+            raise _refused(judged)
+
+
+PACKAGES: dict[str, Callable[[JudgedCommand], None]] = {
+    "pip": _PIP,
+    "pip3": _PIP,
+    "npm": npm,
+    "go": go,
+    "rustc": rustc,
+    "dotnet": dotnet,
+    "dpkg": dpkg,
+    "dpkg-query": dpkg,
+    "rpm": rpm,
+    "openssl": openssl,
+    "pkg-config": pkg_config,
+    "pkgconf": pkg_config,
+    "gcc": version_facts("-v|-dumpversion|-dumpmachine|-print-search-dirs"),
+    "g++": version_facts("-v|-dumpversion|-dumpmachine"),
+    "cc": version_facts("-v|-dumpversion|-dumpmachine"),
+    "clang": version_facts("-v|-dumpversion|-dumpmachine|-print-resource-dir"),
+    "bat": bat,
+    "batcat": bat,
+    "eza": EZA,
+    "exa": EZA,
+}

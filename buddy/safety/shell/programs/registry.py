@@ -1,0 +1,204 @@
+"""All programs that are known to only read, each with its judge, and how a program's name is looked up."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Callable
+
+from buddy.safety.paths import is_beneath
+from buddy.safety.shell.context import JudgedCommand, RefusedError, found_above
+from buddy.safety.shell.programs.files import ARCHIVES, FILES
+from buddy.safety.shell.programs.find import find_with
+from buddy.safety.shell.programs.git import git
+from buddy.safety.shell.programs.names import SHOWS_NO_CONTENT, words
+from buddy.safety.shell.programs.packages import PACKAGES
+from buddy.safety.shell.programs.search import SEARCH
+from buddy.safety.shell.programs.sed_awk import AWK, sed
+from buddy.safety.shell.programs.shims import manager_of, program_path, version_file
+from buddy.safety.shell.programs.system import MACHINE, PRINTS, SYSTEM
+from buddy.safety.shell.programs.text import TEXT, jq
+from buddy.safety.shell.programs.wrappers import (
+    command_with,
+    env_with,
+    prefix_with,
+    shell_with,
+    time_with,
+    timeout_with,
+    xargs_with,
+)
+from buddy.safety.shell.result import UNRESOLVED
+from buddy.safety.shell.secret_search import check_everything, check_secrets
+
+_TOOLS = words(
+    "python python3 python2 pip pip3 node git java javac ruby gem perl php lua gcc g++ cc c++ "
+    "clang clang++ gdb "
+    "make cmake ninja meson docker podman kubectl helm curl wget ssh openssl sqlite3 psql mysql "
+    "redis-cli nginx tmux vim nvim "
+    "bash zsh fish deno bun uv uvx ruff black mypy isort pyright tsc rg fd fdfind jq yq tree sed awk "
+    "gawk grep find sort ls "
+    "cat head tail wc tar gzip unzip zip xz bc file less man env date stat du df diff patch rsync ffmpeg "
+    "convert aws "
+    "gh brew apt dpkg rpm systemctl swift kotlin ghc julia R Rscript dart "
+    "nim crystal ocaml "
+    "tesseract pandoc shellcheck hadolint pre-commit virtualenv pipx lsof strace ltrace "
+    "htop xxd od "
+    "cut tr tee xargs basename dirname realpath readlink uname whoami id hostname nproc fold column "
+    "which md5sum sha256sum base64 "
+    "emacs nano ld nm objdump readelf strip ar as locale seq npx prettier eslint gcloud "
+    "hyperfine delta bat eza exa tokei scc cloc"
+)
+_TELL_HELP = _TOOLS - words(
+    "git less vim nvim emacs nano code gh brew man aws gcloud systemctl kubectl docker pre-commit eslint npx"
+)
+"""Those that print their help themselves, without a pager, plug-ins or the project."""
+
+_BY_FILES: dict[str, tuple[str, ...]] = {
+    "cargo": ("rust-toolchain", "rust-toolchain.toml"),
+    "rustc": ("rust-toolchain", "rust-toolchain.toml"),
+    "rustfmt": ("rust-toolchain", "rust-toolchain.toml"),
+    "rustup": ("rust-toolchain", "rust-toolchain.toml"),
+    "go": ("go.mod", "go.work"),
+    "npm": (".npmrc",),
+    "yarn": ("package.json", ".yarnrc", ".yarnrc.yml"),
+    "pnpm": ("package.json",),
+    "mvn": (".mvn",),
+    "dotnet": ("global.json",),
+}
+"""Tools that first start a version of themselves that one of these files names."""
+
+_TELLING = {"package.json": re.compile(rb"packageManager|devEngines|volta|\\u")}
+"""Files that name a version only with these keys; an escape may hide one."""
+
+MAX_BYTES = 200_000
+
+_SUBCOMMAND = words("go openssl uv git")
+_SHORT: dict[str, str] = {
+    "-V": "python python3 python2 ssh tmux perl tree bash cargo rustc",
+    "-v": "node npm ruby perl php lua nginx bun yarn pnpm gem java mvn cmake clang gcc psql",
+    "-version": "java javac ffmpeg kotlin scala",
+    "-VV": "python python3",
+}
+
+
+def is_version_question(judged: JudgedCommand) -> bool:
+    """Tell whether the command only asks a known tool for its version."""
+    if len(judged.argv) != 2:
+        return False
+    name, word = judged.argv
+    if name not in _TOOLS and name not in _BY_FILES:
+        return False
+    if word == "--help":
+        return name in _TELL_HELP
+    asks = (
+        word == "--version"
+        or (word == "version" and name in _SUBCOMMAND)
+        or name in _SHORT.get(word, "").split()
+    )
+    return asks and not any(_takes_another(judged, file) for file in _BY_FILES.get(name, ()))
+
+
+def _takes_another(judged: JudgedCommand, name: str) -> bool:
+    """Tell whether a file in a folder above decides which version of the tool is started."""
+    telling = _TELLING.get(name)
+    return any(telling is None or telling.search(_beginning(path)) for path in found_above(judged, name))
+
+
+def _beginning(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            text = file.read(MAX_BYTES + 1)
+    except OSError:
+        return b"packageManager"
+    return text if len(text) <= MAX_BYTES else b"packageManager"
+
+
+Judge = Callable[[JudgedCommand], None]
+_SYSTEM_FOLDERS = frozenset({"/bin", "/usr/bin"})
+_BUILTINS = words(
+    "echo printf test [ true false : exit set pwd type command umask ulimit time builtin cd "
+    "help hash dirs times"
+)
+
+
+class Programs:
+    """The table of programs. `judge_text` judges the command line a shell is given after -c."""
+
+    def __init__(self, judge_text: Callable[[JudgedCommand, str], None]) -> None:
+        self._known: dict[str, Judge] = {
+            **FILES,
+            **TEXT,
+            **SEARCH,
+            **SYSTEM,
+            **MACHINE,
+            **ARCHIVES,
+            **PACKAGES,
+            **AWK,
+            "sed": sed,
+            "jq": jq,
+            "git": git,
+            "find": find_with(self.judge),
+            "env": env_with(self.judge),
+            "timeout": timeout_with(self.judge),
+            "nice": prefix_with(self.judge, "-n:num --adjustment:num"),
+            "stdbuf": prefix_with(
+                self.judge, "-i:text -o:text -e:text --input:text --output:text --error:text"
+            ),
+            "builtin": prefix_with(self.judge, ""),
+            "command": command_with(self.judge),
+            "time": time_with(self.judge),
+            "xargs": xargs_with(self.judge),
+            "bash": shell_with(judge_text),
+            "sh": shell_with(judge_text),
+        }
+
+    def judge(self, judged: JudgedCommand) -> None:
+        """Judge one command by its program. Raises `RefusedError`."""
+        name = judged.argv[0]
+        folder, base = posixpath.split(name)
+        if folder in _SYSTEM_FOLDERS and base not in ("time", "printf", "test"):
+            judged.argv = (base, *judged.argv[1:])
+        elif folder:
+            raise RefusedError(f"it runs the file {name[:80]}")
+        if is_version_question(judged):
+            _look_up(judged, judged.argv[0])
+            return
+        judge = self._known.get(judged.argv[0])
+        if judge is None:
+            raise RefusedError(f"{name[:80]} is not known to only read")
+        if judged.opaque and judged.argv[0] not in PRINTS:
+            raise RefusedError("a word of it is only known when it runs")
+        if judged.splits and judged.argv[0] != "echo":
+            raise RefusedError("a variable without quotes may become several words, or none")
+        if any(judged.argv[position].startswith("-") for position in judged.globbed):
+            raise RefusedError("a pattern matches a name that looks like an option")
+        if judged.argv[0] not in _BUILTINS:
+            _look_up(judged, judged.argv[0])
+        found = judged.stands_for
+        if found and judged.argv[0] not in SHOWS_NO_CONTENT and _takes_unknown(judged):
+            check_everything(judged, found.roots, found.filters)
+            check_secrets(judged, found.roots, found.filters)
+        judge(judged)
+
+
+def _takes_unknown(judged: JudgedCommand) -> bool:
+    return any(UNRESOLVED in word for word in judged.argv)
+
+
+def _look_up(judged: JudgedCommand, name: str) -> None:
+    """Refuse a program that the PATH would find in the workspace, or that a file of the workspace chooses."""
+    boundary, search_path = judged.place.boundary, judged.place.search_path
+    path = program_path(name, search_path, boundary.cwd)
+    if not path:
+        return
+    if any(
+        is_beneath(spelling, root) for spelling in (path, os.path.realpath(path)) for root in boundary.trees
+    ):
+        raise RefusedError(f"{name} would be the workspace's own {path}")
+    manager = manager_of(name, path, search_path, boundary.cwd)
+    if manager:
+        file = version_file(judged)
+        if file:
+            raise RefusedError(f"{name} is chosen by {manager}, which may obey {file}")
+        judged.widen(f"{name}, which {manager} chooses by files of the folder")

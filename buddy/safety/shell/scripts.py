@@ -1,0 +1,167 @@
+"""Scripts a command names: an answer to `python3 x.py` holds while x.py is the file it was.
+
+Only the script on the command line is looked at, not what it loads: `make` and `pytest` run files of the
+project too, and the person who allows them always allows those as they will be.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import posixpath
+from collections.abc import Iterator
+
+from buddy.agent.lazy_regex import pattern
+from buddy.agent.tool import ToolError
+from buddy.safety.paths import Boundary, is_beneath, read_regular
+from buddy.safety.shell.programs.names import words
+from buddy.safety.shell.result import UNRESOLVED, Analysis, Subcommand
+
+MAX_SCRIPT_BYTES = 4_000_000
+RUNNERS = pattern(
+    r"(?:ba|da|z|k|mk|fi|a)?sh|python[0-9.]*|pypy[0-9.]*|node|nodejs|deno|bun|ruby|perl|php|lua|luajit"
+    r"|Rscript|julia|tclsh|wish|expect|osascript|pwsh|swift|groovy|scala|kotlin|elixir|escript|ocaml|ipython3?"
+    r"|ts-node|tsx|source|\."
+)
+"""Programs whose first argument that is a file is a script."""
+
+_LOADING: dict[str, tuple[str, ...]] = {
+    "node": ("-r", "--require", "--import", "--loader", "--experimental-loader"),
+    "go": ("run",),
+    "uv": ("run",),
+    "npx": ("tsx", "ts-node"),
+    "java": ("java", "-jar"),
+    "make": ("-f",),
+    "gmake": ("-f",),
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk", "sed", "jq", "psql"), ("-f", "--file", "--from-file")),
+}
+"""Options and words of runners before the file they run or load; interpreters not listed take node's."""
+
+SHELLS = pattern(r"(?:ba|da|z|k|mk|fi|a)?sh|source|\.")
+
+FILE_TOOLS = words(
+    "git hg svn cp mv rm ln chmod chown chgrp touch mkdir install tar zip unzip rsync scp gzip xz zstd patch "
+    "diff tee truncate dd shred sed awk perltidy ruff black isort mypy pyright pylint flake8 prettier eslint "
+    "shellcheck shfmt rustfmt gofmt clang-format pytest"
+)
+"""Programs that work on the files they are given and start none of them."""
+
+Scripts = tuple[tuple[str, str], ...]
+"""Real paths with the SHA-256 of their content ("": cannot be read). A script that is not there counts as an
+empty one, so that nothing written in its place later is taken for what was seen."""
+
+ABSENT = hashlib.sha256(b"").hexdigest()
+
+
+def script_digests(analysis: Analysis, boundary: Boundary) -> tuple[Scripts, ...]:
+    """The scripts of the workspace each command of a line names, and the files it gets as its input, in the
+    order of its commands. Reads them."""
+    return tuple(() if command.read_only else _files(command, boundary) for command in analysis.commands)
+
+
+def reads_code(argv: tuple[str, ...]) -> bool:
+    """Tell an interpreter that takes its code from a pipe: what it runs is not on the command line."""
+    name = posixpath.basename(argv[0])
+    if RUNNERS().fullmatch(name) is None or _is_given_code(name, argv[1:]):
+        return False
+    return all(word.startswith("-") for word in argv[1:])
+
+
+def is_lost(command: Subcommand) -> bool:
+    """Tell whether a command runs a script in a folder that is not known: which file that is, neither."""
+    if command.folder:
+        return False
+    started = (command.argv, *command.inner)
+    return any("/" in argv[0] or any(_candidates(argv, direct=True)) for argv in started if argv)
+
+
+def _is_given_code(name: str, words: tuple[str, ...]) -> bool:
+    """Tell whether an option holds the code or names a module. For shells `-e` is something else."""
+    if SHELLS().fullmatch(name):
+        options = ("-c", "-m")
+    else:  # to others than php, -r names what is loaded before the script
+        options = ("-c", "-m", "-e", "--eval", "-p", "--print", *(("-r",) if name == "php" else ()))
+    return any(word in options for word in words)
+
+
+def _files(command: Subcommand, boundary: Boundary) -> Scripts:
+    """The files an answer to a command depends on, each once."""
+    found = dict(_script(command.argv, command.folder, boundary))
+    for argv in command.inner:
+        found.update(_script(argv, command.folder, boundary, behind_wrapper=True))
+    for named in _programs(command.argv):
+        real = _in_workspace(named, command.folder, boundary)
+        if os.path.isfile(real) and os.access(real, os.X_OK):
+            found[real] = _digest(real)
+    for named in (*_loaded(command.argv), *(command.sources or ())):
+        real = _in_workspace(named, command.folder, boundary)
+        if os.path.isfile(real):
+            found[real] = _digest(real)
+    return tuple(found.items())
+
+
+def _script(
+    argv: tuple[str, ...], folder: str, boundary: Boundary, *, behind_wrapper: bool = False
+) -> Scripts:
+    """The script one argv starts. Behind a wrapper every rest of its words is taken for an argv, so that only
+    what may be run counts there."""
+    missing = ""
+    for named in _candidates(argv, direct=not behind_wrapper):
+        real = _in_workspace(named, folder, boundary)
+        if not real:
+            continue
+        if os.path.isfile(real):
+            return ((real, _digest(real)),)
+        if not missing and not os.path.lexists(real):
+            missing = real
+    if not behind_wrapper and missing:
+        return ((missing, ABSENT),)
+    started = _in_workspace(argv[0], folder, boundary) if behind_wrapper and "/" in argv[0] else ""
+    is_program = os.path.isfile(started) and (argv[0].startswith(".") or os.access(started, os.X_OK))
+    return ((started, _digest(started)),) if is_program else ()
+
+
+def _in_workspace(named: str, folder: str, boundary: Boundary) -> str:
+    """The real path of a word in the workspace, "" for any other."""
+    if not folder or UNRESOLVED in named:  # only the running shell knows the file
+        return ""
+    real = os.path.realpath(os.path.join(folder, named))
+    return real if any(is_beneath(real, tree) for tree in boundary.trees) else ""
+
+
+def _candidates(argv: tuple[str, ...], *, direct: bool) -> Iterator[str]:
+    """Words that may name the script, the likeliest first."""
+    if direct and "/" in argv[0]:
+        yield argv[0]
+    for position, word in enumerate(argv if direct else argv[:1]):
+        if RUNNERS().fullmatch(posixpath.basename(word)):
+            rest = argv[position + 1 :]
+            if not _is_given_code(posixpath.basename(word), rest):
+                yield from (one for one in rest if not one.startswith("-"))
+            return
+
+
+def _programs(argv: tuple[str, ...]) -> Iterator[str]:
+    """Words that may name a program another one starts: `poetry run ./x`, `git bisect run ./x`."""
+    if posixpath.basename(argv[0]) not in FILE_TOOLS or argv[1:2] == ("bisect",):
+        yield from (word for word in argv[1:] if "/" in word)
+
+
+def _loaded(argv: tuple[str, ...]) -> Iterator[str]:
+    """Files that options and subcommands of a known runner load, next to or in place of a script."""
+    name = posixpath.basename(argv[0])
+    options = _LOADING.get(name, _LOADING["node"] if RUNNERS().fullmatch(name) else ())
+    for option, word in itertools.pairwise(argv):
+        if option in options:
+            yield word
+        if option == "-m" and name.startswith(("python", "pypy")):
+            path = word.replace(".", "/")
+            yield from (f"{path}.py", f"{path}/__main__.py", f"{path}/__init__.py")
+
+
+def _digest(path: str) -> str:
+    try:
+        return hashlib.sha256(read_regular(path, MAX_SCRIPT_BYTES)).hexdigest()
+    except (OSError, ToolError):
+        return ""

@@ -1,0 +1,486 @@
+"""The host of one turn of one task: the loop's functions, bound to the board's parts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import cast
+
+import msgspec
+
+from buddy.agent.budget import message_tokens
+from buddy.agent.cancel import TurnCancelled, run_cancellable
+from buddy.agent.compaction import Compaction, plan
+from buddy.agent.display import Command, Display, Plain
+from buddy.agent.events import (
+    AgentUiEvent,
+    ApprovalRequested,
+    ContextCompacted,
+    LibraryLoading,
+    Notice,
+    RetryScheduled,
+    TokenUsage,
+    ToolFinished,
+    TurnFinished,
+)
+from buddy.agent.formatting import counted
+from buddy.agent.host import Agent, Allowed, Decision, Denied, Progress, TurnHost, Unworkable
+from buddy.agent.messages import AssistantMessage, Call, Message, Text, ToolMessage, UserMessage, text_of
+from buddy.agent.provider import ErrorKind, ModelDelta, ModelRequest, Provider
+from buddy.agent.receipt import Receipt
+from buddy.agent.tool import Blocked, Tool, ToolContext, ToolError, ToolResult
+from buddy.extend.instructions import FolderInstructions
+from buddy.llm.rate_limiter import GovernedProvider
+from buddy.safety.paths import Boundary
+from buddy.safety.policy.decide import Verdict
+from buddy.safety.policy.facts import Facts
+from buddy.safety.policy.missing_approval import missing_approval
+from buddy.safety.policy.rule_text import coverage
+from buddy.safety.policy.session import digest
+from buddy.safety.sandbox_openings import OpeningRequest, mattering, opening_request
+from buddy.safety.sanitise import visible
+from buddy.safety.shell.delete_preview import deletions
+from buddy.safety.shell.result import Analysis
+from buddy.sessions.journal import NotSavedError
+from buddy.tasks.approvals import Inbox
+from buddy.tasks.dependencies import BoardParts, Library, ModelAccess
+from buddy.tasks.event_hub import EventHub
+from buddy.tasks.receipts import TurnFacts
+from buddy.tasks.sandboxing import (
+    blocked_note,
+    confinement_for,
+    opened,
+    opened_by_yes,
+    opening_verdict,
+    put_back_note,
+    reason_with,
+    writes_of,
+)
+from buddy.tasks.subagents import Delegations
+from buddy.tasks.task import Task
+from buddy.tasks.tool_execution import Surroundings, Writes, execute
+from buddy.tasks.workspaces import TaskWorkspaces
+from buddy.tools.builtin import offered
+from buddy.workspace.undo.log import UndoLog
+
+MOST_DELETIONS = 8
+"""Lines of an approval about what a command would delete."""
+
+COMPACT_TO = 0.5
+"""Share of the window a compaction aims at: room for a good stretch of work before the next one."""
+
+
+HELD = "an earlier request was refused; this one waits its turn"
+
+
+class PausingProvider:
+    """A provider whose stream waits while front ends have too much to read."""
+
+    def __init__(self, inner: Provider, hub: EventHub) -> None:
+        self._inner = inner
+        self._ready = hub.ready
+        self.lane = inner.lane
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+        """The inner stream, held back while `hub.ready` is not set."""
+        ready = self._ready
+        stream = self._inner.stream(request)
+        try:
+            async for delta in stream:
+                yield delta
+                if not ready.is_set():
+                    await ready.wait()
+        finally:
+            await stream.aclose()
+
+
+class LoadingProvider:
+    """A provider whose request waits for a library, and says so."""
+
+    def __init__(self, inner: Provider, library: Library, tell: Callable[[LibraryLoading], None]) -> None:
+        self._inner = inner
+        self._library = library
+        self._tell = tell
+        self.lane = inner.lane
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+        """The inner stream, once the library is there."""
+        library = self._library
+        if not library.is_loaded:
+            self._tell(LibraryLoading(library.name, loaded=False))
+            await library.load()
+            self._tell(LibraryLoading(library.name, loaded=True))
+        stream = self._inner.stream(request)
+        try:
+            async for delta in stream:
+                yield delta
+        finally:
+            await stream.aclose()
+
+
+MOST_OPENED_RUNS = 6
+"""How often one command is asked about and run again."""
+
+
+class TurnParts(msgspec.Struct, frozen=True):
+    """The parts the turns of all tasks share. `call_ids`: those their calls have had; what was judged, begun
+    or changed is kept by them. `refused_openings`: what the person did not want to open in the sandbox."""
+
+    board: BoardParts
+    hub: EventHub
+    inbox: Inbox
+    writes: Writes
+    changed: Callable[[Task], None]
+    delegations: Delegations
+    places: TaskWorkspaces
+    call_ids: set[str] = msgspec.field(default_factory=set[str])
+    refused_openings: list[OpeningRequest] = msgspec.field(default_factory=list[OpeningRequest])
+
+
+def agent_of(shared: TurnParts, task: Task, access: ModelAccess, is_foreground: Callable[[], bool]) -> Agent:
+    """Return the agent of this turn."""
+    limits = shared.board.limits
+
+    def held(wait_s: float, kind: ErrorKind) -> None:
+        shared.hub.emit(task.number, RetryScheduled(0, limits.tries, wait_s, kind, HELD))
+
+    def tell(event: LibraryLoading) -> None:
+        shared.hub.emit(task.number, event)
+
+    provider: Provider = GovernedProvider(access.provider, access.governor, is_foreground, held)
+    if access.library is not None and not access.library.is_loaded:
+        provider = LoadingProvider(provider, access.library, tell)
+    return Agent(
+        provider=PausingProvider(provider, shared.hub),
+        tools=offered(shared.board.tools, access.model, task.tools, shared.delegations.hidden(task)),
+        model=access.model,
+        system=task.workspace.system,
+        limits=limits,
+        sampling=access.sampling,
+        compaction=task.compaction,
+    )
+
+
+def host_of(shared: TurnParts, task: Task) -> TurnHost:
+    """The functions of one turn."""
+    turn, clock = _TaskTurn(shared, task), shared.board.clock
+    return TurnHost(
+        emit=turn.emit,
+        record=turn.record,
+        partial=turn.partial,
+        decide=turn.decide,
+        execute=turn.execute,
+        steering=turn.steering,
+        follow_ups=turn.follow_ups,
+        compact=turn.compact,
+        meter=task.meter,
+        sleep=turn.sleep,
+        now=clock.now,
+        random=clock.random,
+        new_id=clock.new_id,
+        cancelled=task.cancelled,
+        instructions=turn.instructions,
+        receipt=turn.receipt,
+        record_soon=turn.record_soon,
+        call_ids=shared.call_ids,
+    )
+
+
+class _TaskTurn:
+    """One turn of one task: what the loop asks for, done with the board's parts."""
+
+    def __init__(self, shared: TurnParts, task: Task) -> None:
+        self._shared = shared
+        self._board = shared.board
+        self._task = task
+        self._around = Surroundings(
+            shared.board, task, shared.writes, lambda text: self.emit(Notice("warning", text))
+        )
+        log = task.services.services.get(UndoLog)
+        root = task.workspace.boundary.root
+        self._facts = TurnFacts(task.number, log if isinstance(log, UndoLog) else None, root)
+        self._notes: dict[str, str] = {}  # by call: what its result says of the sandbox's own /tmp
+        self._clean: dict[str, str] = {}  # by call: results that have been looked through for secrets
+
+    def emit(self, event: AgentUiEvent) -> None:
+        if isinstance(event, ToolFinished) and self._clean.get(event.call_id) != event.text:
+            event = self._without_secrets(event)
+        elif isinstance(event, Notice):
+            event = msgspec.structs.replace(event, text=self._board.redact_text(event.text))
+        self._facts.see(event)
+        if isinstance(event, TokenUsage):
+            self._board.memory.record_usage(self._task.number, event)
+        elif isinstance(event, TurnFinished) and self._task.reason:
+            event = msgspec.structs.replace(event, reason=self._task.reason)  # why it was cancelled
+        self._shared.hub.emit(self._task.number, event)
+
+    def _without_secrets(self, event: ToolFinished) -> ToolFinished:
+        """The end of a call whose text `execute` did not give: an error, a denial, a crash."""
+        clean = self._board.redact_text
+        display = event.display
+        if isinstance(display, Plain):
+            display = Plain(clean(display.summary), clean(display.body))
+        return msgspec.structs.replace(event, text=clean(event.text), display=display)
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep, or until the person wants to try now."""
+        self._task.hurry = asyncio.Event()
+        try:
+            await run_cancellable(self._slept(seconds), self._task.hurry)
+        except TurnCancelled:
+            return  # only the sleep: the turn's own cancelling arrives as `CancelledError`
+        finally:
+            self._task.hurry = None
+
+    async def _slept(self, seconds: float) -> None:
+        await self._board.clock.sleep(seconds)
+
+    def _cleaned(self, message: Message) -> Message:
+        """The message without secrets. A result that `execute` gave is not looked through a second time."""
+        if isinstance(message, ToolMessage) and self._clean.pop(message.call_id, None) == message.text:
+            return message
+        return self._board.redact(message)
+
+    async def record(self, message: Message) -> None:
+        cleaned = self._cleaned(message)
+        saved = self._board.memory.record_message(self._task.number, cleaned)
+        self._task.taken = [text for text in self._task.taken if text.id != message.id]
+        await saved
+        self._task.history.append(cleaned)
+
+    def record_soon(self, message: Message) -> asyncio.Future[int] | None:
+        if not self._board.memory.save_state.saved:
+            return None
+        cleaned = self._cleaned(message)
+        saved = self._board.memory.record_message(self._task.number, cleaned, urgent=False)
+        self._task.history.append(cleaned)
+        return saved
+
+    def partial(self, reply: AssistantMessage) -> None:
+        self._board.memory.record_partial(
+            self._task.number, reply, lambda message: cast(AssistantMessage, self._board.redact(message))
+        )
+
+    async def execute(
+        self, call: Call, tool: Tool, arguments: msgspec.Struct, progress: Progress
+    ) -> ToolResult:
+        result = await execute(self._around, call, tool, arguments, progress)
+        for _ in range(MOST_OPENED_RUNS):  # what is opened lets a command come to the next thing it needs
+            blocked = mattering(result.blocked, result.ok, result.text)
+            if not blocked:
+                break
+            result, ran = await self._again(call, tool, arguments, progress, result, blocked)
+            if not ran:
+                break
+        notes = [visible(sentence) for sentence in result.blocked.failures]
+        own = self._notes.pop(call.id, "")
+        if own and self._board.sandboxing.confinement(call.id) is not None:
+            notes.append(own)
+        notes += self._tell_put_back()
+        text = "\n".join((result.text, *(f"[{note}]" for note in notes)))
+        result = msgspec.structs.replace(result, text=text)
+        self._clean[call.id] = result.text
+        return result
+
+    def _tell_put_back(self) -> tuple[str, ...]:
+        """Tell the person what sandboxed commands did to protected names."""
+        told = tuple(map(put_back_note, self._board.sandboxing.take_put_back()))
+        for note in told:
+            self.emit(Notice("warning", note))
+        return told
+
+    async def _again(
+        self,
+        call: Call,
+        tool: Tool,
+        arguments: msgspec.Struct,
+        progress: Progress,
+        result: ToolResult,
+        blocked: Blocked,
+    ) -> tuple[ToolResult, bool]:
+        """Ask the person to open what the sandbox blocked, and run the call again; tell whether it ran."""
+        board, boundary = self._board, self._task.workspace.boundary
+        request = opening_request(blocked, boundary)
+        confinement = board.sandboxing.confinement(call.id)
+        if request is None or confinement is None:
+            return result, False
+        if not board.attended:
+            return _with_note(result, request, "nobody is here to allow that"), False
+        if request in self._shared.refused_openings:
+            return _with_note(result, request, "the person said no to that before"), False
+        facts = msgspec.structs.replace(await _facts(self._task, tool, arguments), leaves_sandbox=True)
+        board.judged(call.id, facts)
+        answer = await self._ask(call, tool, arguments, facts, opening_verdict(request, facts))
+        if not isinstance(answer, Allowed):
+            self._shared.refused_openings.append(request)
+            return _with_note(result, request, "the person said no to that"), False
+        board.sandboxing.confine(call.id, await opened(confinement, request))
+        board.sandboxing.note_allowed(call.id, facts)
+        result = await execute(self._around, call, tool, arguments, progress)
+        return _with_note(result, request, "the person allowed it, and it ran again"), True
+
+    async def steering(self) -> tuple[UserMessage, ...]:
+        return self._take(self._task.steering, self._board.steering)
+
+    async def follow_ups(self) -> tuple[UserMessage, ...]:
+        task, board = self._task, self._board
+        waiting = self._take(task.queued, board.follow_ups)
+        if waiting:
+            return waiting
+        reports = await self._shared.delegations.reports(task)
+        return reports or await self.steering() or self._take(task.queued, board.follow_ups)
+
+    def _take(self, waiting: list[UserMessage], delivery: str) -> tuple[UserMessage, ...]:
+        """Take the waiting words from the list; the journal drops them when the message itself is
+        recorded."""
+        count = len(waiting) if delivery == "all" else min(1, len(waiting))
+        texts = tuple(waiting[:count])
+        del waiting[:count]
+        self._task.taken.extend(texts)
+        return texts
+
+    async def instructions(self) -> tuple[UserMessage, ...]:
+        """Files of folders touched for the first time, unless this conversation has them already: it may be a
+        resumed one, or a copy."""
+        folders = self._task.services.services.get(FolderInstructions)
+        if not isinstance(folders, FolderInstructions) or not folders.waiting:
+            return ()
+        texts = [self._board.redact_text(text) for text in await asyncio.to_thread(folders.take)]
+        known = {text_of(message) for message in self._task.history if _instructs(message)}
+        return tuple(
+            UserMessage(self._board.clock.new_id(), (Text(text),), "instructions")
+            for text in texts
+            if text not in known
+        )
+
+    async def receipt(self) -> Receipt | None:
+        """Journal and return what the turn changed and checked."""
+        self._tell_put_back()  # of jobs that ended meanwhile
+        checkpoints = self._task.workspace.checkpoints
+        unseen = ""
+        if self._facts.ran_commands and (checkpoints is None or checkpoints.off):
+            unseen = "changes made by commands: checkpoints are off"
+        found = await asyncio.to_thread(self._facts.receipt, unseen)
+        if found is not None:
+            with contextlib.suppress(NotSavedError):  # the turn ends anyway; its writer has said so
+                self._board.memory.record_receipt(self._task.number, found)
+        return found
+
+    async def decide(self, call: Call, tool: Tool, arguments: msgspec.Struct) -> Decision:
+        """Decide by the policy, and ask the person where it says so."""
+        decision, facts = await self._decide(call, tool, arguments)
+        if facts is not None and isinstance(decision, Allowed):
+            self._board.sandboxing.note_allowed(call.id, facts)
+        return decision
+
+    async def _decide(
+        self, call: Call, tool: Tool, arguments: msgspec.Struct
+    ) -> tuple[Decision, Facts | None]:
+        board, task = self._board, self._task
+        try:
+            status = await board.sandboxing.look(tool, task.workspace.boundary)
+            facts = await _facts(task, tool, arguments)
+        except ToolError as error:
+            return Denied(str(error)), None
+        board.judged(call.id, facts)
+        verdict = board.policy.decide(facts, board.clock.wall())
+        boundary = task.workspace.boundary
+        board.sandboxing.confine(
+            call.id, confinement_for(tool, facts, verdict, board.policy.mode, boundary, status)
+        )
+        confinement = board.sandboxing.confinement(call.id)
+        writes = writes_of(facts, confinement, boundary, status)
+        self._notes[call.id] = writes.note
+        if verdict.decision == "allow":
+            return Allowed(), facts
+        if verdict.decision == "deny":
+            return Denied(verdict.reason), facts
+        if not board.attended:
+            now = board.clock.wall()
+            missing = missing_approval(facts, verdict, board.policy, now)
+            board.policy.log_answer(facts, verdict, "nobody was here to answer", now)
+            reason = f"it needs an approval and nobody is here to give it ({verdict.reason})"
+            return Denied(reason, missing), facts
+        answer = await self._ask(call, tool, arguments, facts, verdict, reason_with(writes, verdict))
+        if confinement is not None and isinstance(answer, Allowed) and answer.by_person:
+            opened_places = await opened_by_yes(confinement, writes.places, status)
+            board.sandboxing.confine(call.id, opened_places)
+        return answer, facts
+
+    async def _ask(
+        self,
+        call: Call,
+        tool: Tool,
+        arguments: msgspec.Struct,
+        facts: Facts,
+        verdict: Verdict,
+        reason: str = "",
+    ) -> Decision:
+        """Put the call before the person. `reason`: what to say of it instead of the verdict's own."""
+        reason = reason or verdict.reason
+        board, task = self._board, self._task
+        try:
+            preview = await asyncio.to_thread(_preview, task, call, tool, arguments)
+            if facts.shell is not None and isinstance(preview, Command):
+                place = task.workspace.boundary
+                preview = await asyncio.to_thread(_with_deletions, preview, facts.shell, place)
+        except ToolError as error:
+            return Unworkable(str(error))
+        always = coverage(verdict.rules_to_save, facts)
+        session = coverage(verdict.rules_for_session, facts)
+        shown = digest(call, preview, reason, always, session)
+        request = ApprovalRequested(
+            board.clock.new_id(), call, facts.risk, reason, preview, always, shown, session
+        )
+        self._shared.changed(task)
+        try:
+            return await self._shared.inbox.ask(task.number, request, facts, verdict)
+        finally:
+            self._shared.changed(task)
+
+    async def compact(self, history: Sequence[Message]) -> Compaction | None:
+        task = self._task
+        target = task.meter.window.limit * COMPACT_TO
+        found = plan(history, int(target))
+        if found is None or found == task.compaction:
+            return None
+        from_tokens = round(sum(message_tokens(message) for message in history))
+        await self._board.memory.record_compaction(task.number, found)
+        task.compaction = found
+        task.services.forget_shown()
+        kept = len(history) - found.through
+        self.emit(ContextCompacted(from_tokens, task.meter.context_tokens, kept, found.through))
+        return found
+
+
+def _with_note(result: ToolResult, request: OpeningRequest, answer: str) -> ToolResult:
+    return msgspec.structs.replace(result, text=f"{result.text}\n{blocked_note(request, answer)}")
+
+
+async def _facts(task: Task, tool: Tool, arguments: msgspec.Struct) -> Facts:
+    """The facts of a call; in a thread where the disk has to be asked: the analysis of a command walks
+    through the workspace. Raises `ToolError`."""
+    if tool.survey is None and not tool.confined:
+        return task.workspace.facts(tool, arguments)
+    return await asyncio.to_thread(task.workspace.facts, tool, arguments)
+
+
+def _preview(task: Task, call: Call, tool: Tool, arguments: msgspec.Struct) -> Display:
+    if tool.preview is None:
+        return Plain("", call.arguments)
+    context = ToolContext(task.number, call.id, lambda _text: None, task.cancelled, task.services.services)
+    return tool.preview(context, arguments)
+
+
+def _with_deletions(preview: Command, analysis: Analysis, boundary: Boundary) -> Command:
+    """The command with what it would delete as its output."""
+    lines = [f"deletes {deletion.shown}" for deletion in deletions(analysis, boundary)]
+    if len(lines) > MOST_DELETIONS:
+        lines[MOST_DELETIONS - 1 :] = [f"deletes {counted(len(lines) - MOST_DELETIONS + 1, 'more path')}"]
+    shown = [preview.output] if preview.output else []
+    return msgspec.structs.replace(preview, output="\n".join([*shown, *lines]))
+
+
+def _instructs(message: Message) -> bool:
+    return isinstance(message, UserMessage) and message.origin == "instructions"

@@ -1,0 +1,1 @@
+"""File tools and the edit engine."""

@@ -1,0 +1,237 @@
+"""Shared steps of every tool that changes files: locate, lock, load, plan, store the old content, write,
+report.
+
+A plan is made by the tool's own pure function; the preview makes the same plan and writes nothing.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Literal
+
+import msgspec
+
+from buddy.agent.cancel import on_failure
+from buddy.agent.display import Diff, FileDiff
+from buddy.agent.formatting import counted
+from buddy.agent.tool import ToolContext, ToolError
+from buddy.safety.paths import Boundary, Located, locate
+from buddy.tools.files.rejections import missing
+from buddy.workspace.files.approved_versions import Approved
+from buddy.workspace.files.atomic_replace import Disk
+from buddy.workspace.files.content import decode
+from buddy.workspace.files.line_diff import Comparison, Unified, compared, unified
+from buddy.workspace.files.locks import FileLocks, in_thread
+from buddy.workspace.files.read_tracking import FileViews
+from buddy.workspace.files.store import (
+    ACTS_AS_OWNER,
+    LoadedFile,
+    Replacement,
+    explained,
+    load,
+    remove,
+    replace,
+    status_of,
+)
+from buddy.workspace.undo.entries import FileVersions
+from buddy.workspace.undo.log import Intent, UndoEntry, UndoLog
+
+
+class FileChange(msgspec.Struct, frozen=True):
+    """One file's change. `before` None: it does not exist yet; `after` None: it goes. `whole`: the model gave
+    the whole content. `moved_to`: where the content goes on living (the change that creates it is another
+    one). `compared`: how its text differs, where that was worked out already."""
+
+    located: Located
+    before: LoadedFile | None
+    after: bytes | None
+    whole: bool
+    mode: int | None = None
+    moved_to: str = ""
+    compared: Comparison | None = None
+
+
+class ChangePlan(msgspec.Struct, frozen=True):
+    """Changes to make together or not at all, and what the model is told once they are made."""
+
+    changes: tuple[FileChange, ...]
+    text: str
+
+
+Loader = Callable[[Located], LoadedFile | None]
+Planner = Callable[[ToolContext, Sequence[Located], Loader], ChangePlan]
+"""From located files and a way to load them to a plan. Raises `ToolError`."""
+
+
+def located(ctx: ToolContext, given: str) -> Located:
+    """Locate a path, and check that it still leads to the place it led to when the call was judged."""
+    found = locate(ctx.service(Boundary), given)
+    ctx.service(Approved).check_path(ctx.call_id, given, found.real)
+    return found
+
+
+def load_file(found: Located) -> LoadedFile | None:
+    """A file to change; None when there is none. Raises `ToolError` for folders and anything irregular."""
+    if found.given.rstrip().endswith("/"):
+        raise ToolError(f"{found.shown} is given as a folder, with a slash at its end; expected a file")
+    status = status_of(found.real)
+    if status is not None and stat.S_ISDIR(status.st_mode):
+        raise ToolError(f"{found.shown} is a folder; expected a file")
+    with explained(f"read {found.shown}"):
+        return load(found.real, found.shown)
+
+
+def existing(ctx: ToolContext, found: Located, loaded: LoadedFile | None) -> LoadedFile:
+    """A file that has to be there. Raises `ToolError` with near names, and says whether it was there once."""
+    if loaded is None:
+        seen = ctx.service(FileViews).get(found.real) is not None
+        since = " It was there when you read it: it was deleted or moved since then." if seen else ""
+        raise ToolError(f"{missing(found, ctx.service(Boundary))}{since}")
+    return loaded
+
+
+async def change_files(ctx: ToolContext, tool: str, paths: Sequence[str], plan: Planner) -> tuple[str, Diff]:
+    """Make a plan under the locks of its files and carry it out. Returns what the model reads and the person
+    sees."""
+
+    def work() -> tuple[str, Diff]:
+        targets = [located(ctx, path) for path in paths]
+        with ctx.service(FileLocks).holding(*(target.real for target in targets)):
+            made = plan(ctx, targets, load_file)
+            for target in made.changes:
+                digest = "" if target.before is None else target.before.digest
+                ctx.service(Approved).check_content(ctx.call_id, target.located.given, digest)
+            _carry_out(ctx, tool, made.changes)
+            return made.text + _lost(made.changes), shown_as_diff(made.changes)
+
+    return await in_thread(work)
+
+
+def _lost(changes: Sequence[FileChange]) -> str:
+    """Return notes for the model about properties a write loses: hard links (only the given name gets the new
+    content), setuid and setgid."""
+    notes: list[str] = []
+    for item in changes:
+        if item.before is None or item.after is None:
+            continue
+        shown = item.located.shown
+        if item.before.links > 1:
+            notes.append(
+                f"{shown} was a hard link; its other names ({item.before.links - 1}) keep the old content."
+            )
+        if item.before.mode & ACTS_AS_OWNER:
+            notes.append(f"{shown} was setuid or setgid; it is not any more, as after any write.")
+    return "".join(f"\nNote: {note}" for note in notes)
+
+
+def preview(ctx: ToolContext, paths: Sequence[str], plan: Planner) -> Diff:
+    """Return the diff `change` would make now, and remember for this call the versions it is based on. Raises
+    `ToolError` when the call would be refused: asking about it is pointless."""
+    targets = [locate(ctx.service(Boundary), path) for path in paths]
+    made = plan(ctx, targets, load_file)
+    approved = ctx.service(Approved)
+    for target in targets:
+        approved.remember(ctx.call_id, target.given, target.real)
+    for item in made.changes:
+        digest = "" if item.before is None else item.before.digest
+        approved.remember(ctx.call_id, item.located.given, item.located.real, digest)
+    return shown_as_diff(made.changes)
+
+
+def _carry_out(ctx: ToolContext, tool: str, changes: Sequence[FileChange]) -> None:
+    log = ctx.service(UndoLog)
+    names = ", ".join(change.located.shown for change in changes)
+    with explained(f"keep what {names} was for undo"):
+        entry = log.prepare(
+            ctx.task_id,
+            ctx.call_id,
+            tool,
+            [Intent(change.located.real, change.before, change.after) for change in changes],
+        )
+    done: list[FileChange] = []
+    with on_failure(_take_all_back, done, log, entry):
+        for item, versions in zip(changes, entry.files, strict=True):
+            with explained(f"write {item.located.shown}"):
+                _write(ctx, item, versions, log.disk)
+            done.append(item)
+
+
+def _write(ctx: ToolContext, item: FileChange, versions: FileVersions, disk: Disk) -> None:
+    views = ctx.service(FileViews)
+    real, shown = item.located.real, item.located.shown
+    if item.after is None:
+        if item.before is not None:
+            remove(real, shown, item.before, disk, temporary=versions.temporary)
+        views.gone(real)
+        return
+    new = Replacement(real, shown, item.after, item.before, item.mode, versions.temporary)
+    stamp = replace(new, disk)
+    views.wrote(real, item.before, item.after, versions.after, stamp, whole=item.whole)
+
+
+def _take_all_back(done: Sequence[FileChange], log: UndoLog, entry: UndoEntry) -> None:
+    """Take back all changes of a failed call; keep the undo entry when a file could not be restored."""
+    undone = [_take_back(item, log.disk) for item in reversed(done)]
+    if all(undone):
+        log.drop(entry)
+
+
+def _take_back(item: FileChange, disk: Disk) -> bool:
+    """Restore a file that was written before another one failed."""
+    real, shown = item.located.real, item.located.shown
+    with suppress(OSError, ToolError):
+        now = load(real, shown)
+        if item.before is None:
+            if now is not None and now.data == item.after:
+                remove(real, shown, now, disk)
+            return True
+        replace(Replacement(real, shown, item.before.data, now, item.before.mode), disk)
+        return True
+    return False
+
+
+def shown_as_diff(changes: Sequence[FileChange]) -> Diff:
+    """The changes as the person sees them."""
+    moved_to = {item.moved_to for item in changes if item.moved_to}
+    sources = {item.moved_to: item for item in changes if item.moved_to}
+    files: list[FileDiff] = []
+    for item in changes:
+        if item.moved_to:
+            continue
+        source = sources.get(item.located.real) if item.located.real in moved_to else None
+        files.append(_moved(source, item) if source is not None else _plain(item))
+    return Diff(tuple(files))
+
+
+def _plain(item: FileChange) -> FileDiff:
+    if item.compared is not None and item.compared.changes:
+        found = unified(item.compared)
+    else:
+        found = difference(item.before.data if item.before else b"", item.after or b"")
+    kind: Literal["add", "update", "delete"] = "update"
+    if item.before is None:
+        kind = "add"
+    elif item.after is None:
+        kind = "delete"
+    return FileDiff(item.located.shown, kind, found.diff, found.added, found.removed)
+
+
+def _moved(source: FileChange, target: FileChange) -> FileDiff:
+    found = difference(source.before.data if source.before else b"", target.after or b"")
+    return FileDiff(
+        source.located.shown, "move", found.diff, found.added, found.removed, new_path=target.located.shown
+    )
+
+
+def difference(before: bytes, after: bytes) -> Unified:
+    """The unified diff of two contents; of binary ones, that they differ."""
+    old, new = decode(before), decode(after)
+    if old is None or new is None:
+        same = before == after
+        return Unified("" if same else f"binary: {len(before):,} → {counted(len(after), 'byte')}\n", 0, 0)
+    found = unified(compared(old.text, new.text))
+    if not found.diff and before != after:
+        return Unified("line ends or encoding differ\n", 0, 0)
+    return found

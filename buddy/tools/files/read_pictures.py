@@ -1,0 +1,129 @@
+"""Pictures as they can be sent to a model: of a size every provider takes, and whole."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import io
+import warnings
+from typing import Any
+
+import msgspec
+
+from buddy.agent.formatting import counted
+from buddy.agent.messages import Image
+from buddy.agent.tool import ToolError
+
+
+def optional(name: str) -> Any:
+    """The module, None when it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+MAX_IMAGE_BYTES = 3_500_000
+MAX_IMAGE_SIDE = 1568
+"""What providers scale pictures down to; more only costs tokens."""
+MAX_PIXELS = 64_000_000
+"""Taken apart these are 256 MB; a picture of a few kilobytes can claim any number."""
+_QUALITY = 85
+_BROKEN = (OSError, ValueError, SyntaxError, EOFError, LookupError, TypeError, ArithmeticError)
+"""What a picture that does not keep to the rules makes Pillow stumble over."""
+_PNG = b"\x89PNG\r\n\x1a\n"
+_IMAGES: tuple[tuple[bytes, str], ...] = (
+    (_PNG, "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+
+
+class EncodedPicture(msgspec.Struct, frozen=True):
+    """A picture ready to send, and one line about it."""
+
+    image: Image
+    summary: str
+
+
+def media_type_of(head: bytes) -> str:
+    """The media type of a picture every provider takes, "" for anything else."""
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return "image/webp"
+    return next((media for mark, media in _IMAGES if head.startswith(mark)), "")
+
+
+def png_size(data: bytes) -> tuple[int, int] | None:
+    """Width and height of a PNG, None for anything else."""
+    if not data.startswith(_PNG) or len(data) < 24:
+        return None
+    return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
+
+
+def picture(data: bytes, shown: str) -> EncodedPicture:
+    """A picture, made smaller where it is large. Raises `ToolError` when it cannot be sent."""
+    pillow = optional("PIL.Image")
+    media_type, before = media_type_of(data), len(data)
+    if pillow is not None:
+        data, media_type, note = _checked(pillow, data, media_type, shown)
+    else:
+        note = ""
+        size = png_size(data)
+        if (
+            not media_type
+            or before > MAX_IMAGE_BYTES
+            or (size is not None and size[0] * size[1] > MAX_PIXELS)
+        ):
+            raise ToolError(
+                f"{shown} is a picture of {before:,} bytes that cannot be sent as it is (at most "
+                f"{MAX_IMAGE_BYTES:,} bytes; PNG, JPEG, GIF or WebP). Install Pillow, or convert it with a "
+                "shell command."
+            )
+    encoded = base64.b64encode(data).decode("ascii")
+    return EncodedPicture(Image(media_type, encoded), f"{shown}: {media_type}, {len(data):,} bytes{note}")
+
+
+def _checked(pillow: Any, data: bytes, media_type: str, shown: str) -> tuple[bytes, str, str]:
+    """The bytes to send, their type, and what was done to them."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about sizes, which are judged below
+            with pillow.open(io.BytesIO(data)) as opened:
+                width, height = opened.size
+                if width * height > MAX_PIXELS:
+                    raise ToolError(
+                        f"{shown} is a picture of {width:,} × {height:,} pixels; at most {MAX_PIXELS:,} are "
+                        "looked at. Make it smaller with a shell command."
+                    )
+                opened.load()  # a picture cut short would be refused by the provider, with the whole turn
+                if media_type and max(width, height) <= MAX_IMAGE_SIDE and len(data) <= MAX_IMAGE_BYTES:
+                    return data, media_type, ""
+                made, media_type = _smaller(opened)
+                return made, media_type, f" (made smaller: {width:,} × {height:,})"
+    except pillow.DecompressionBombError as error:
+        raise ToolError(f"{shown} is a picture of more pixels than are looked at: {error}") from error
+    except pillow.UnidentifiedImageError as error:  # whose words are a place in memory
+        raise _unreadable(shown, data, "it is broken, or of a kind that Pillow does not know") from error
+    except _BROKEN as error:
+        raise _unreadable(shown, data, str(error)) from error
+
+
+def _unreadable(shown: str, data: bytes, why: str) -> ToolError:
+    return ToolError(f"{shown} looks like a picture ({counted(len(data), 'byte')}) but cannot be read: {why}")
+
+
+def _smaller(opened: Any) -> tuple[bytes, str]:
+    """PNG where there is something to see through, otherwise JPEG."""
+    has_alpha = "A" in opened.getbands() or "transparency" in opened.info
+    made = opened.convert("RGBA" if has_alpha else "RGB")
+    made.thumbnail((MAX_IMAGE_SIDE, MAX_IMAGE_SIDE))
+    out = io.BytesIO()
+    if has_alpha:
+        made.save(out, "PNG")
+        if out.tell() <= MAX_IMAGE_BYTES:
+            return out.getvalue(), "image/png"
+        out = io.BytesIO()
+        made = made.convert("RGB")
+    made.save(out, "JPEG", quality=_QUALITY)
+    return out.getvalue(), "image/jpeg"

@@ -1,0 +1,269 @@
+"""Changing a git repository. One call at a time; hooks and filters the person set up do run, those the
+repository brings once the person trusts the folder, and the approval shows which."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from buddy.agent.display import Command, Plain
+from buddy.agent.lazy_regex import pattern
+from buddy.agent.tool import Access, Survey, ToolContext, ToolError, ToolResult, any_access, tool
+from buddy.safety.paths import Boundary
+from buddy.tools.git import (
+    DIFF_OPTIONS,
+    checked_ref,
+    diff_result,
+    git_run,
+    is_trusted,
+    path_arguments,
+    repository_of,
+    succeeded,
+)
+from buddy.tools.git_commits import Done, TaskCommits
+from buddy.tools.shell import shown
+from buddy.workspace.git.run import GitKind, GitLock, run_git
+from buddy.workspace.git.survey import (
+    repository_programs,
+    survey_programs,
+    survey_restore,
+    survey_stash,
+    survey_switch,
+)
+
+REMOTE = pattern(r"[A-Za-z0-9_][A-Za-z0-9._/-]*")
+OFF = "they are switched off: you do not trust this folder yet (/trust)"
+StashAction = Literal["push", "pop", "apply", "list", "show", "drop"]
+
+
+def _writes_workspace(_arguments: Any) -> Access:
+    return Access(reads=(".",), writes=(".",))
+
+
+async def _git(ctx: ToolContext, arguments: tuple[str, ...], kind: GitKind = "write") -> ToolResult:
+    run = git_run(ctx)
+    async with ctx.service(GitLock):
+        done = await run_git(run, arguments, kind)
+    text = succeeded(done)
+    command = shlex.join(("git", *arguments))
+    display = Command(command, shown(text), done.exit.code, "", done.exit.seconds)
+    return ToolResult(text or f"done: {command[:200]}\n", display)
+
+
+def _answer(arguments: tuple[str, ...], done: Done) -> ToolResult:
+    """The result of a git command that succeeded."""
+    command = shlex.join(("git", *arguments))
+    text = done.text or f"done: {command[:200]}\n"
+    text += "".join(f"[{note}]\n" for note in done.notes)
+    return ToolResult(text, Command(command, shown(text), 0, "", done.seconds))
+
+
+def _preview(arguments_of: Callable[[Any], tuple[str, ...]]) -> Callable[[ToolContext, Any], Plain]:
+    def preview(ctx: ToolContext, arguments: Any) -> Plain:
+        command = shlex.join(("git", *arguments_of(arguments)))
+        return Plain(command, _what_it_runs(ctx))
+
+    return preview
+
+
+def _what_it_runs(ctx: ToolContext) -> str:
+    brings = repository_programs(repository_of(ctx).top)
+    if not brings:
+        return ""
+    return f"{brings}; {'they run' if is_trusted(ctx) else OFF}"
+
+
+def _survey_programs(boundary: Boundary, _arguments: Any) -> Survey:
+    return survey_programs(boundary)
+
+
+def _survey_checkout(boundary: Boundary, arguments: Any) -> Survey:
+    if arguments.paths:
+        return survey_restore(boundary, arguments.ref, arguments.paths)
+    if arguments.create or not arguments.ref:
+        return survey_programs(boundary)
+    return survey_switch(boundary, checked_ref(arguments.ref))
+
+
+def _survey_stash(boundary: Boundary, arguments: Any) -> Survey:
+    if arguments.action in ("pop", "apply"):
+        return survey_stash(boundary, _entry(arguments.index))
+    return survey_stash(boundary, "") if arguments.action == "push" else Survey()
+
+
+def _entry(index: int) -> str:
+    return f"stash@{{{max(0, index)}}}"
+
+
+def _stash_arguments(arguments: Any) -> tuple[str, ...]:
+    """Return git's arguments for a stash call, as the approval shows them."""
+    match arguments.action:
+        case "push":
+            return ("stash", "push", *((f"--message={arguments.message}",) if arguments.message else ()))
+        case "list":
+            return ("stash", "list")
+        case action:
+            return ("stash", action, _entry(arguments.index))
+
+
+def _plain_paths(paths: list[str]) -> tuple[str, ...]:
+    if not paths:
+        raise ToolError('expected at least one path; give "." for everything in the working directory')
+    return tuple(paths)
+
+
+@tool(
+    risk="medium",
+    category="git",
+    confined=True,
+    access=_writes_workspace,
+    survey=_survey_programs,
+    preview=_preview(lambda arguments: ("add", "--", *arguments.paths)),
+    argument_aliases={"files": "paths", "path": "paths", "file": "paths"},
+)
+async def git_add(ctx: ToolContext, paths: list[str]) -> ToolResult:
+    """Stage files, or everything under a folder ("." for the working directory)."""
+    named = _plain_paths(paths)
+    async with ctx.service(GitLock) as lock:
+        done = await TaskCommits(ctx, git_run(ctx), lock.record).add(named)
+    return _answer(("add", "--", *named), done)
+
+
+@tool(
+    risk="medium",
+    category="git",
+    confined=True,
+    access=_writes_workspace,
+    survey=_survey_programs,
+    preview=_preview(
+        lambda arguments: ("commit", f"--message={arguments.message}", *(arguments.paths or ()))
+    ),
+    argument_aliases={"msg": "message", "m": "message", "files": "paths", "path": "paths"},
+)
+async def git_commit(ctx: ToolContext, message: str, paths: list[str] | None = None) -> ToolResult:
+    """Commit what you staged with git_add, or exactly the named files. What other tasks or the person staged
+    is no part of it; where you staged nothing, the person's staged files are."""
+    if not message.strip():
+        raise ToolError("the commit message is empty; say what changed and why")
+    options, named = ("--no-edit", f"--message={message}"), tuple(paths or ())
+    async with ctx.service(GitLock) as lock:
+        done = await TaskCommits(ctx, git_run(ctx), lock.record).commit(options, named)
+    return _answer(("commit", *options, *named), done)
+
+
+@tool(
+    risk="medium",
+    category="git",
+    confined=True,
+    access=_writes_workspace,
+    survey=_survey_checkout,
+    preview=_preview(lambda a: ("checkout", *(("-b",) if a.create else ()), a.ref, "--", *(a.paths or ()))),
+    aliases=("git_switch",),
+    argument_aliases={"branch": "ref", "commit": "ref", "files": "paths", "new": "create"},
+)
+async def git_checkout(
+    ctx: ToolContext, ref: str = "", create: bool = False, paths: list[str] | None = None
+) -> ToolResult:
+    """Switch to a branch or commit (`ref`), make a branch here and switch to it (`create`), or bring files
+    back (`paths`) as they are in the index or in `ref`: their changes are lost."""
+    run = git_run(ctx)
+    name = (checked_ref(ref),) if ref else ()
+    if paths:
+        if create:
+            raise ToolError("expected create or paths, found both; make the branch first")
+        return await _git(ctx, ("checkout", *name, *path_arguments(ctx, tuple(paths), run.repository)))
+    if not name:
+        raise ToolError("expected a branch or commit as ref, or paths to bring back; found neither")
+    return await _git(ctx, ("checkout", "-b", *name) if create else ("checkout", *name, "--"))
+
+
+@tool(
+    risk="medium",
+    category="git",
+    confined=True,
+    access=_writes_workspace,
+    preview=_preview(_stash_arguments),
+    survey=_survey_stash,
+)
+async def git_stash(
+    ctx: ToolContext, action: StashAction = "push", message: str = "", index: int = 0
+) -> ToolResult:
+    """Put changes aside (push) and bring them back (pop, apply); list, show, drop entries. `index` is the
+    entry's number."""
+    if action == "show":
+        shown_diff = ("stash", "show", "--patch", *DIFF_OPTIONS, _entry(index))
+        done = await run_git(git_run(ctx), shown_diff, "read")
+        return diff_result(ctx, done, named="", empty="nothing")
+    return await _git(ctx, _stash_arguments(_Stash(action, message, index)))
+
+
+class _Stash(msgspec.Struct, frozen=True):
+    action: StashAction
+    message: str
+    index: int
+
+
+def _remote(name: str) -> str:
+    """A configured remote's name; never an address, which could name a program."""
+    if not REMOTE().fullmatch(name) or "::" in name or os.path.isabs(name):
+        raise ToolError(f"expected the name of a configured remote, found {name[:80]!r}")
+    return name
+
+
+def _push_arguments(arguments: Any) -> tuple[str, ...]:
+    upstream = ("--set-upstream",) if arguments.set_upstream else ()
+    # Always named: without it the configuration decides, which may say all branches, or none.
+    branch = checked_ref(arguments.branch, "branch") if arguments.branch else "HEAD"
+    if branch.startswith(("+", ":")):
+        raise ToolError("a forced push or a deletion is not offered here; use run_shell")
+    return ("push", *upstream, _remote(arguments.remote), branch)
+
+
+def _pull_arguments(arguments: Any) -> tuple[str, ...]:
+    how = "--rebase" if arguments.rebase else "--no-rebase"
+    branch = (checked_ref(arguments.branch, "branch"),) if arguments.branch else ()
+    return ("pull", how, "--no-edit", _remote(arguments.remote), *branch)
+
+
+class _Push(msgspec.Struct, frozen=True):
+    remote: str
+    branch: str
+    set_upstream: bool
+
+
+class _Pull(msgspec.Struct, frozen=True):
+    remote: str
+    branch: str
+    rebase: bool
+
+
+@tool(
+    risk="high",
+    category="git",
+    access=any_access,
+    preview=_preview(_push_arguments),
+    survey=_survey_programs,
+)
+async def git_push(
+    ctx: ToolContext, remote: str = "origin", branch: str = "", set_upstream: bool = False
+) -> ToolResult:
+    """Push a branch (the current one unless named) to a configured remote. Never forced."""
+    return await _git(ctx, _push_arguments(_Push(remote, branch, set_upstream)), "network")
+
+
+@tool(
+    risk="high",
+    category="git",
+    access=any_access,
+    preview=_preview(_pull_arguments),
+    survey=_survey_programs,
+)
+async def git_pull(
+    ctx: ToolContext, remote: str = "origin", branch: str = "", rebase: bool = False
+) -> ToolResult:
+    """Fetch from a configured remote and merge, or rebase onto it."""
+    return await _git(ctx, _pull_arguments(_Pull(remote, branch, rebase)), "network")

@@ -1,0 +1,1 @@
+"""Checkpoints: snapshots of the workspace in a private git repository."""

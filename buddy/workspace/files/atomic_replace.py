@@ -1,0 +1,207 @@
+"""Replace or delete a file atomically without losing a concurrent save."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+import msgspec
+
+from buddy.agent.cancel import on_failure
+from buddy.agent.tool import ToolError
+from buddy.safety.sanitise import visible
+
+_CALLS = {"linux": ("renameat2", 2, 1), "darwin": ("renameatx_np", 2, 4)}
+"""By platform: the call, its flag to exchange, its flag to replace nothing."""
+_CANNOT = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM}
+"""Unknown to the system, to the file system, or to a filter of system calls."""
+
+
+def exchange(one: str, other: str, folder: int) -> bool:
+    """Let two names in a folder change places. False where the system can't; then nothing is changed. Raises
+    `OSError`."""
+    _, flag, _ = _CALLS.get(sys.platform, ("", 0, 0))
+    return _renamed(one, folder, other, folder, flag)
+
+
+def rename_to_free(old: str, old_folder: int, new: str, new_folder: int) -> None:
+    """Rename; where the system can do so, never over something. Raises `OSError`."""
+    _, _, flag = _CALLS.get(sys.platform, ("", 0, 0))
+    if not _renamed(old, old_folder, new, new_folder, flag):
+        os.rename(old, new, src_dir_fd=old_folder, dst_dir_fd=new_folder)
+
+
+def _renamed(old: str, old_folder: int, new: str, new_folder: int, flag: int) -> bool:
+    if not flag:
+        return False
+    import ctypes  # 5 ms, and only a session that changes files pays them
+
+    try:
+        call = getattr(ctypes.CDLL(None, use_errno=True), _CALLS[sys.platform][0])
+    except (OSError, AttributeError):  # an older C library
+        return False
+    call.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+    if call(old_folder, os.fsencode(old), new_folder, os.fsencode(new), flag) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _CANNOT:
+        return False
+    raise OSError(number, os.strerror(number), old, None, new)
+
+
+class Disk(msgspec.Struct, frozen=True):
+    """Replaceable disk operations: write bytes to a descriptor, flush it, rename a file over another one
+    (source name, target name, folder descriptor), exchange two names (False: not supported here)."""
+
+    write: Callable[[int, memoryview], int]
+    sync: Callable[[int], None]
+    rename: Callable[[str, str, int], None]
+    exchange: Callable[[str, str, int], bool]
+
+
+def _rename(source: str, target: str, folder: int) -> None:
+    os.rename(source, target, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+DISK = Disk(os.write, os.fsync, _rename, exchange)
+
+
+def write_all(disk: Disk, descriptor: int, data: bytes) -> None:
+    """Write everything, then make it last."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[disk.write(descriptor, rest) :]
+    disk.sync(descriptor)
+
+
+class FileContent(msgspec.Struct, frozen=True):
+    """Content of a directory entry: bytes and permissions, or a link's target and `stat.S_IFLNK`."""
+
+    data: bytes
+    mode: int
+
+
+class TargetName(msgspec.Struct, frozen=True):
+    """A name in an open folder, and the name of what is to stand there. `shown`: how a person names it."""
+
+    folder: int
+    name: str
+    temporary: str
+    shown: str
+
+
+def aside_of(temporary: str) -> str:
+    """The name under which what was there is kept for a moment, where names cannot change places."""
+    return f"{temporary.removesuffix('.tmp')}.old"
+
+
+def take_place(place: TargetName, was: FileContent, made: FileContent, disk: Disk) -> None:
+    """Put what was made (it is there, under the temporary name) in the place of what was there. Raises
+    `ToolError` when something else was there by then: it still is."""
+    if not disk.exchange(place.temporary, place.name, place.folder):
+        _rename_over(place, was, disk)
+    elif is_still(place.folder, place.temporary, was):
+        _gone(place.temporary, place.folder)
+    else:
+        _put_back(place, made, disk)
+        raise _changed(place.shown)
+
+
+def take_away(place: TargetName, was: FileContent, disk: Disk) -> None:
+    """Delete a file or link. Raises `ToolError` when something else was there by then: it still is."""
+    try:
+        disk.rename(place.name, place.temporary, place.folder)
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT} or not is_still(place.folder, place.name, was):
+            raise
+        os.unlink(place.name, dir_fd=place.folder)  # no room for another name: the look has to do
+        return
+    if is_still(place.folder, place.temporary, was):
+        _gone(place.temporary, place.folder)
+        return
+    try:
+        rename_to_free(place.temporary, place.folder, place.name, place.folder)
+    except OSError as error:
+        raise _kept(place) from error
+    raise _changed(place.shown)
+
+
+def is_still(folder: int, name: str, was: FileContent) -> bool:
+    """Tell whether a name still has this content and these permissions."""
+    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if stat.S_ISLNK(status.st_mode):
+        return was == FileContent(os.fsencode(os.readlink(name, dir_fd=folder)), stat.S_IFLNK)
+    if (status.st_mode, status.st_size) != (stat.S_IFREG | was.mode, len(was.data)):
+        return False
+    with suppress(OSError):
+        return content(folder, name) == was.data
+    return False
+
+
+def content(folder: int, name: str) -> bytes:
+    """The bytes of a regular file in a folder. Raises `OSError`."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with os.fdopen(os.open(name, flags, dir_fd=folder), "rb") as file:
+        return file.read()
+
+
+def content_or_target(folder: int, name: str) -> bytes:
+    """The same, and of a link where it leads. Raises `OSError`."""
+    if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+        return os.fsencode(os.readlink(name, dir_fd=folder))
+    return content(folder, name)
+
+
+def _put_back(place: TargetName, made: FileContent, disk: Disk) -> None:
+    try:
+        disk.exchange(place.temporary, place.name, place.folder)
+        if not is_still(place.folder, place.temporary, made):
+            # Saved once more, over what was made: that is the newest, and what it replaced was its own.
+            disk.exchange(place.temporary, place.name, place.folder)
+    except OSError as error:
+        raise _kept(place) from error
+    _gone(place.temporary, place.folder)
+
+
+def _rename_over(place: TargetName, was: FileContent, disk: Disk) -> None:
+    """Replace a file on systems that cannot exchange names: keep a second hard link to the old file and
+    compare it afterwards. A concurrent write to the file is noticed, a concurrent rename onto its name is
+    not."""
+    aside, folder = aside_of(place.temporary), place.folder
+    try:
+        os.link(place.name, aside, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    except OSError:  # no hard links either
+        disk.rename(place.temporary, place.name, folder)
+        return
+    with on_failure(_gone, aside, folder):
+        disk.rename(place.temporary, place.name, folder)
+    if is_still(folder, aside, was):
+        _gone(aside, folder)
+        return
+    disk.rename(aside, place.name, folder)
+    raise _changed(place.shown)
+
+
+def _gone(name: str, folder: int) -> None:
+    """Remove a temporary name. A failure is ignored: the new file is in place, and the next program removes
+    leftovers."""
+    with suppress(OSError):
+        os.unlink(name, dir_fd=folder)
+
+
+def _changed(shown: str) -> ToolError:
+    return ToolError(
+        f"{shown} was changed by something else while it was being edited; nothing was written. "
+        "Read it again."
+    )
+
+
+def _kept(place: TargetName) -> ToolError:
+    return ToolError(
+        f"{place.shown} was changed by something else while it was being edited. What was saved then is in "
+        f"{visible(place.temporary)} beside it, and could not be put back."
+    )

@@ -1,0 +1,1 @@
+"""buddy's own git commands: runs, configuration, diffs, staging."""

@@ -1,0 +1,1 @@
+"""Child processes: launch, output, limits, termination, jobs."""

@@ -1,0 +1,173 @@
+"""Starting a process: its own session, nothing to read from, one descriptor for all it writes.
+
+`subprocess` uses vfork when no code has to run between fork and exec, so starting costs about a millisecond
+however big buddy is; that happens on the event loop's thread, because a sandbox that dies with its parent
+dies with the thread that started it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from buddy.agent.cancel import on_failure
+from buddy.agent.tool import ToolError
+from buddy.workspace.processes.child import Launched
+from buddy.workspace.processes.environment import TRUSTED_PATH
+from buddy.workspace.processes.limits import forbid_core_dumps, marked
+from buddy.workspace.processes.process_tree import Tag
+
+if sys.platform != "win32":
+    import fcntl
+    import struct
+    import termios
+
+PIPE_BYTES = 1 << 20
+"""Asked of the system for a pipe, so that fast writers cost few wake-ups; it may give less."""
+
+
+class TerminalSize(msgspec.Struct, frozen=True):
+    """A terminal's size in character cells."""
+
+    columns: int = 80
+    rows: int = 24
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """Everything `exec` needs. `processes`: with so many processes of the user, it can start no more."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    env: Mapping[str, str]
+    pass_fds: tuple[int, ...] = ()
+    processes: int | None = None
+
+
+Starter = Callable[[Callable[[], subprocess.Popen[bytes]]], subprocess.Popen[bytes]]
+"""What calls the function that starts a process: directly, or where its system calls are recorded."""
+
+
+def start_directly(start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+    """Start a process in this thread."""
+    return start()
+
+
+def trusted_program(name: str, path: str = "", workspace: str = "") -> str | None:
+    """A program from the fixed trusted directories, else from `path` without anything relative or inside the
+    workspace."""
+    import shutil  # here: 2 ms, with the compressors it knows, that a start need not pay
+
+    found = shutil.which(name, path=":".join(TRUSTED_PATH))
+    if found or not path:
+        return found
+    outside = [
+        directory
+        for directory in path.split(":")
+        if directory.startswith("/") and not _is_beneath(os.path.realpath(directory), workspace)
+    ]
+    return shutil.which(name, path=":".join(outside)) if outside else None
+
+
+def _is_beneath(path: str, folder: str) -> bool:
+    return bool(folder) and (path == folder or path.startswith(folder.rstrip("/") + "/"))
+
+
+def bash_path() -> str:
+    """The trusted bash. Raises `ToolError` where there is none."""
+    found = trusted_program("bash")
+    if found is None:
+        raise ToolError(f"expected bash in {', '.join(TRUSTED_PATH)}, found none; install bash")
+    return found
+
+
+def shell_argv(command: str) -> tuple[str, ...]:
+    """The one way commands are run: no profile, no start-up file, so that what was judged is what runs."""
+    if "\0" in command:
+        raise ToolError("the command holds a NUL character, which no command line can")
+    return (bash_path(), "--noprofile", "--norc", "-c", command)
+
+
+def launch_with_pipe(
+    launch: Launch, tag: Tag, *, errors: int = -1, starter: Starter = start_directly
+) -> Launched:
+    """Start a process that writes both its streams into one pipe, or stderr into the descriptor `errors`.
+    Raises `ToolError`."""
+    reading, writing = os.pipe()
+    with on_failure(os.close, reading):
+        try:
+            if sys.platform == "linux":
+                _enlarge(reading)
+            process = _start(launch, tag, starter, stdin=subprocess.DEVNULL, out=writing, errors=errors)
+        finally:
+            os.close(writing)
+        os.set_blocking(reading, False)
+    return Launched(process, reading, tag)
+
+
+def launch_in_terminal(
+    launch: Launch, tag: Tag, size: TerminalSize, *, starter: Starter = start_directly
+) -> Launched:
+    """Start a process on a terminal of its own; the descriptor is the terminal's other side."""
+    ours, theirs = os.openpty()
+    with on_failure(os.close, ours):
+        try:
+            resize(ours, size)
+            # Opening it by name makes it the controlling terminal of the session that bash leads.
+            script = 'exec 0<>"$1" 1>&0 2>&0; shift; exec "$@"'
+            front = (bash_path(), "--noprofile", "--norc", "-c", script, "buddy-terminal", os.ttyname(theirs))
+            wrapped = msgspec.structs.replace(launch, argv=(*front, *launch.argv))
+            process = _start(wrapped, tag, starter, stdin=theirs, out=theirs)
+        finally:
+            os.close(theirs)
+        os.set_blocking(ours, False)
+    return Launched(process, ours, tag)
+
+
+def resize(terminal: int, size: TerminalSize) -> None:
+    """Tell a terminal, and whoever runs in it, its size."""
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", size.rows, size.columns, 0, 0))
+
+
+def _enlarge(pipe: int) -> None:
+    try:
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    except OSError:
+        return  # the user's pipes are at their limit: the default size does too
+
+
+def _start(
+    launch: Launch, tag: Tag, starter: Starter, *, stdin: int, out: int, errors: int = -1
+) -> subprocess.Popen[bytes]:
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            launch.argv,
+            cwd=launch.cwd,
+            env=dict(launch.env),
+            stdin=stdin,
+            stdout=out,
+            stderr=out if errors < 0 else errors,
+            close_fds=True,
+            pass_fds=launch.pass_fds,
+            start_new_session=True,
+        )
+
+    try:
+        with marked(tag.number, launch.processes):
+            process = starter(start)
+    except (OSError, ValueError) as error:
+        raise ToolError(_why_not(launch, error)) from error
+    forbid_core_dumps(process.pid)
+    return process
+
+
+def _why_not(launch: Launch, error: OSError | ValueError) -> str:
+    if not os.path.isdir(launch.cwd):
+        return f"expected a folder to work in, found none at {launch.cwd}; give an existing one as cwd"
+    if isinstance(error, OSError) and error.errno == 7:  # E2BIG
+        return "the command is too long for one process; write it to a script file and run that"
+    reason = error.strerror if isinstance(error, OSError) else str(error)
+    return f"{os.path.basename(launch.argv[0])} could not be started: {reason}"

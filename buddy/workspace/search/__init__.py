@@ -1,0 +1,1 @@
+"""File search: patterns, ignore rules, the walk, the matchers."""

@@ -1,0 +1,1 @@
+"""The undo log, restores, moves and the trash."""

@@ -1,0 +1,355 @@
+"""The lines of an undo log, sealed and on disk before anything is written, and the contents they name."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from buddy.agent.cancel import on_failure
+from buddy.agent.json_codec import decode, encode
+from buddy.agent.tool import ToolError
+from buddy.safety.paths import is_beneath, make_private_folders
+from buddy.safety.sanitise import visible
+from buddy.safety.seal import Seal
+from buddy.workspace.files.atomic_replace import Disk, write_all
+from buddy.workspace.files.line_diff import merge_bytes
+from buddy.workspace.files.store import LoadedFile, digest_of
+from buddy.workspace.undo.moves import FolderSwitch, FolderVersions, RenamedPath, to_be_made
+from buddy.workspace.undo.restore import Move, carry_out, is_link, look, mode_for, reversed_move, same_kind
+
+
+class BlobStore:
+    """A folder of contents, made when first needed, readable by its owner only."""
+
+    def __init__(self, folder: str, disk: Disk) -> None:
+        self._folder = folder
+        self._disk = disk
+
+    def store(self, data: bytes, digest: str = "") -> str:
+        """Keep a content; returns its hash, which need not be worked out again where the caller knows it.
+        Raises `OSError`; then nothing is kept."""
+        digest = digest or digest_of(data)
+        path = os.path.join(self._folder, digest)
+        if os.path.exists(path):
+            return digest
+        make_private_folders(self._folder)
+        beside = f"{path}.{os.getpid()}.{threading.get_ident()}"
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with on_failure(os.unlink, beside):
+            try:
+                write_all(self._disk, descriptor, data)
+            finally:
+                os.close(descriptor)
+            os.rename(beside, path)
+        return digest
+
+    def keep(self, data: bytes, digest: str) -> None:
+        """Keep a content of this hash if that is possible, without waiting for the disk: something that is
+        only needed to merge. A content that did not make it is noticed when it is read."""
+        path = os.path.join(self._folder, digest)
+        if os.path.exists(path):
+            return
+        beside = f"{path}.{os.getpid()}.{threading.get_ident()}"
+        with suppress(OSError):
+            make_private_folders(self._folder)
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+            os.rename(beside, path)
+
+    def load(self, digest: str) -> bytes:
+        """A content that was kept. Raises `ToolError` when it is gone or is not what it was."""
+        try:
+            with open(os.path.join(self._folder, digest), "rb") as file:
+                data = file.read()
+        except FileNotFoundError as error:
+            raise ToolError("the content to restore is missing from the session folder") from error
+        if digest_of(data) != digest:
+            raise ToolError("the content to restore is damaged on disk; nothing was changed")
+        return data
+
+
+NOTHING = ""
+"""The hash of a file that does not exist."""
+
+
+class FileVersions(msgspec.Struct, frozen=True):
+    """One file of an entry: hashes before and after ("" when there is no file), the mode before (0: not
+    known), the name of the temporary file, which a crash may leave behind, and the mode after (0: the same as
+    before)."""
+
+    real: str
+    before: str
+    after: str
+    mode: int
+    temporary: str
+    mode_after: int = 0
+
+    def reversed(self) -> FileVersions:
+        """The change that takes this one back."""
+        return FileVersions(
+            self.real, self.after, self.before, self.mode_after or self.mode, self.temporary, self.mode
+        )
+
+
+def content_of(blobs: BlobStore, digest: str) -> bytes | None:
+    """A content that was kept, None for `NOTHING`. Raises `ToolError` when it is gone."""
+    return None if digest == NOTHING else blobs.load(digest)
+
+
+class Switched(msgspec.Struct, frozen=True):
+    """The files and folders that really changed."""
+
+    files: tuple[FileVersions, ...]
+    folders: tuple[FolderVersions, ...]
+
+
+def switch(
+    files: Sequence[FileVersions],
+    folders: Sequence[FolderVersions],
+    blobs: BlobStore,
+    disk: Disk,
+    *,
+    merging: bool,
+) -> Switched:
+    """Bring files and folders from their `before` to their `after`. Raises `ToolError`; then nothing has
+    changed."""
+    named = {folder.real for folder in folders}
+    coming = [file.real for file in files if file.after != NOTHING]
+    around = FolderSwitch([*folders, *(one for one in to_be_made(coming) if one.real not in named)])
+    try:
+        moves = [_move(file, blobs, around, merging=merging) for file in files]
+    except OSError as error:
+        raise ToolError(f"could not restore: {error}; nothing was changed") from error
+    done: list[Move] = []
+    try:
+        _carry_out(moves, around, disk, done)
+    except (OSError, ToolError) as error:
+        for move in reversed(done):
+            with suppress(OSError, ToolError):
+                carry_out(reversed_move(move), disk)
+        around.take_back()
+        raise ToolError(f"could not restore: {error}; nothing was changed") from error
+    changed = tuple(_versions_of(move, file) for move, file in zip(moves, files, strict=True))
+    return Switched(changed, around.changed)
+
+
+def _carry_out(moves: Sequence[Move], around: FolderSwitch, disk: Disk, done: list[Move]) -> None:
+    """Carry out the moves, removals first, so that a file can replace a folder and a folder a file."""
+    around.open()
+    for move in (_again(move) for move in moves if move.wanted is None):
+        carry_out(move, disk)
+        done.append(move)
+    around.remove()
+    around.make()
+    for move in (_again(move) for move in moves if move.wanted is not None):
+        if move.now is None and os.path.isdir(move.real) and not os.path.islink(move.real):
+            raise ToolError(f"{move.shown} is a folder, and something is in it; move it away first")
+        carry_out(move, disk)
+        done.append(move)
+    around.settle()
+
+
+def _again(move: Move) -> Move:
+    """With the outside of its file as it is by now: another name of the same file may have been put back just
+    before, and that is seen of this one."""
+    if move.now is None or move.now.links < 2:
+        return move
+    now = look(move.real, move.shown)
+    same = now is not None and (now.data, now.mode) == (move.now.data, move.now.mode)
+    return msgspec.structs.replace(move, now=now) if same else move
+
+
+def _move(file: FileVersions, blobs: BlobStore, around: FolderSwitch, *, merging: bool) -> Move:
+    """Return the write that restores a version, after reading the current file. The current content is stored
+    first, so that the step is reversible."""
+    shown = visible(os.path.relpath(file.real))
+    now = None if around.will_go(file.real) else look(file.real, shown)
+    found = NOTHING if now is None else now.digest
+    wanted = content_of(blobs, file.after)
+    mode = file.mode_after or file.mode
+    if found == file.after and same_kind(now, mode):
+        wanted_mode = mode_for(now, file.mode, mode)
+        unchanged = now is None or wanted_mode in (0, now.mode)
+        return Move(file.real, shown, now, wanted, wanted_mode, already=unchanged)
+    if found != file.before or not same_kind(now, file.mode):
+        if not merging:
+            raise ToolError(
+                f"{shown} was changed by something else after that edit; taking the edit back would lose "
+                "that. Nothing was changed."
+            )
+        wanted = _merged(file, now, wanted, content_of(blobs, file.before))
+    if now is not None:
+        blobs.store(now.data)
+    if wanted is not None:
+        blobs.store(wanted)
+    to = mode_for(now, file.mode, mode)
+    return Move(file.real, shown, now, wanted, to, already=False, temporary=file.temporary)
+
+
+def _merged(file: FileVersions, now: LoadedFile | None, wanted: bytes | None, base: bytes | None) -> bytes:
+    """The wanted content with what somebody else changed since. Raises `ToolError`."""
+    shown = os.path.relpath(file.real)
+    if now is None or base is None or wanted is None or is_link(now.mode | file.mode):
+        what = "deleted" if now is None else "changed" if base is not None else "created"
+        raise ToolError(f"{shown} was {what} by something else since. Nothing was changed.")
+    merged = merge_bytes(base, now.data, wanted)
+    if isinstance(merged, bytes):
+        return merged
+    where = "" if merged is None else f" (lines {merged.first} to {merged.last} as the edit left them)"
+    raise ToolError(
+        f"{shown} was changed by something else in the same place{where}; taking the edit back would "
+        "lose that. Nothing was changed."
+    )
+
+
+def _versions_of(move: Move, file: FileVersions) -> FileVersions:
+    before = NOTHING if move.now is None else digest_of(move.now.data)
+    after = NOTHING if move.wanted is None else digest_of(move.wanted)
+    mode = 0 if move.now is None else move.now.mode
+    mode_after = move.mode or file.mode_after or file.mode
+    return FileVersions(move.real, before, after, mode, file.temporary, mode_after)
+
+
+class UndoEntry(msgspec.Struct, frozen=True, tag="edit", tag_field="kind"):
+    """One call's changes, taken back together. `effect`: what was found afterwards, of a call that did not
+    say what it changes (a command). `renames`: what was moved whole, not looked into. `folders`: those the
+    call made, removed, or gave other permissions. `seconds`: how long an effect's call had the files to
+    itself; what anybody saved meanwhile looks like its change."""
+
+    id: int
+    task_id: int
+    call_id: str
+    tool: str
+    files: tuple[FileVersions, ...]
+    effect: bool = False
+    renames: tuple[RenamedPath, ...] = ()
+    folders: tuple[FolderVersions, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every path in the workspace that the entry changes; folders only where nothing else is."""
+        moved = [path for one in self.renames for path in (one.source, "" if one.trashed else one.target)]
+        changed = (*(file.real for file in self.files), *filter(None, moved))
+        return changed or tuple(folder.real for folder in self.folders)
+
+    def stays_in(self, trees: Sequence[str]) -> bool:
+        """Tell whether taking it back or applying it again touches nothing outside these folders."""
+        moved = [path for one in self.renames for path in (one.source, one.target)]
+        touched = (*(file.real for file in self.files), *moved, *(folder.real for folder in self.folders))
+        return all(
+            os.path.normpath(path) == path and any(is_beneath(path, tree) for tree in trees)
+            for path in touched
+        )
+
+
+class Dropped(msgspec.Struct, frozen=True, tag="dropped", tag_field="kind"):
+    """The entry no longer counts: it was not applied after all."""
+
+    id: int
+
+
+class Undone(msgspec.Struct, frozen=True, tag="undone", tag_field="kind"):
+    """The entry was taken back. `files` and `folders`: what that changed, where it is not just the entry
+    backwards. A folder that is the same before and after is somebody else's by now, and is left alone."""
+
+    id: int
+    files: tuple[FileVersions, ...] = ()
+    folders: tuple[FolderVersions, ...] = ()
+
+
+class Redone(msgspec.Struct, frozen=True, tag="redone", tag_field="kind"):
+    """The entry was applied again. `folders`: what became of folders with it, as in `Undone`."""
+
+    id: int
+    folders: tuple[FolderVersions, ...] = ()
+
+
+Line = UndoEntry | Dropped | Undone | Redone
+
+
+class EntryFile:
+    """The file of a log, made when the first line goes into it."""
+
+    def __init__(self, folder: str, disk: Disk, seal: Seal) -> None:
+        self._seal = seal
+        self.unsealed = 0
+        self._folder = folder
+        self._path = os.path.join(folder, "log.jsonl")
+        self._disk = disk
+
+    def append(self, line: Line) -> None:
+        """Write a line and make it last. Raises `OSError`."""
+        make_private_folders(self._folder)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(self._path, flags, 0o600)
+        data = encode(line)
+        try:
+            # The newline first: a line torn by a crash then does not swallow this one.
+            write_all(self._disk, descriptor, b"\n%s %s\n" % (self._seal.of(data).encode(), data))
+        finally:
+            os.close(descriptor)
+
+    def lines(self) -> Iterator[Line]:
+        """The lines that were written, the torn end of a crash left out: its edit was not made. `unsealed`
+        counts entries that this session did not write."""
+        self.unsealed = 0
+        try:
+            with os.fdopen(os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:
+                texts = file.read().split(b"\n")
+        except FileNotFoundError:
+            return
+        for text in texts:
+            mac, _, data = text.partition(b" ")
+            if self._seal.holds(data, mac):
+                with suppress(msgspec.MsgspecError, ValueError):
+                    yield decode(data, Line)
+            else:
+                self.unsealed += b'"kind":"edit"' in text or b'"kind": "edit"' in text
+
+
+class Changes:
+    """File changes reported by this program's calls, in order, for code that scans the tree at the same
+    time."""
+
+    def __init__(self) -> None:
+        self._files: list[FileVersions | None] = []
+        self._moved: list[tuple[int, str, int]] = []
+        self._folders: list[tuple[int, str]] = []
+
+    def add(
+        self, entry: UndoEntry, files: Sequence[FileVersions], folders: Sequence[FolderVersions] = ()
+    ) -> None:
+        """An entry was made, taken back or applied again; that changed these files and folders."""
+        self._files.extend(files)
+        if entry.renames:
+            self._moved.extend((len(self._files), path, entry.id) for path in entry.paths)
+        self._folders.extend((len(self._files), one.real) for one in (*entry.folders, *folders))
+        self._files.append(None)  # a position of its own, also where no file was changed
+
+    def forget(self, entry: UndoEntry) -> None:
+        """The entry was not applied after all."""
+        self._files = [None if file in entry.files else file for file in self._files]
+        self._moved = [one for one in self._moved if one[2] != entry.id]
+
+    @property
+    def position(self) -> int:
+        """Index of the next change."""
+        return len(self._files)
+
+    def files(self, position: int) -> tuple[FileVersions, ...]:
+        """The changes of files from a position on."""
+        return tuple(file for file in self._files[position:] if file is not None)
+
+    def moved(self, position: int) -> tuple[str, ...]:
+        """Paths below which everything was moved, from a position on."""
+        return tuple(path for at, path, _ in self._moved if at >= position)
+
+    def folders(self, position: int) -> frozenset[str]:
+        """Folders that were made or removed, from a position on."""
+        return frozenset(path for at, path in self._folders if at >= position)

@@ -1,0 +1,181 @@
+"""Putting a file back into a state it had: regular files and links, never over something unexpected."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+
+import msgspec
+
+from buddy.agent.cancel import on_failure
+from buddy.agent.tool import ToolError
+from buddy.workspace.files.atomic_replace import Disk, FileContent, TargetName, aside_of, content, take_place
+from buddy.workspace.files.store import (
+    LoadedFile,
+    Replacement,
+    folder_of,
+    load,
+    remove,
+    replace,
+    stamp_of,
+    temporary_name,
+)
+from buddy.workspace.undo.moves import merged_mode
+
+LINK = stat.S_IFLNK
+"""In a mode: what is described is a link, its content the target's path."""
+_EXECUTABLE = 0o111
+_WRITABLE = 0o200
+
+
+class Move(msgspec.Struct, frozen=True):
+    """One file's way back: what is there, what shall be (None: nothing), with which mode (0: as it is, or the
+    usual one for a new file; `LINK` for a link). `already`: it is so. `temporary`: the name its entry knows
+    of what a crash leaves beside it."""
+
+    real: str
+    shown: str
+    now: LoadedFile | None
+    wanted: bytes | None
+    mode: int
+    already: bool
+    temporary: str = ""
+
+    def beside(self) -> str:
+        """A name for what is written or taken away: the one that is known, unless something has it, which is
+        somebody's then."""
+        path = os.path.join(os.path.dirname(self.real), self.temporary)
+        is_free = bool(self.temporary) and not (os.path.lexists(path) or os.path.lexists(aside_of(path)))
+        return self.temporary if is_free else temporary_name()
+
+
+def look(real: str, shown: str) -> LoadedFile | None:
+    """Load what exists at a path: a file, a link (its target as bytes, `LINK` in the mode), or None. Raises
+    `ToolError` for anything else."""
+    try:
+        with folder_of(real) as (folder, name):
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISLNK(status.st_mode):
+                target = os.readlink(name, dir_fd=folder)
+                return LoadedFile(os.fsencode(target), LINK, stamp_of(status), status.st_nlink)
+    except (FileNotFoundError, ToolError):  # a file or a link stands where its folder was
+        return None
+    return load(real, shown)
+
+
+def is_link(mode: int) -> bool:
+    """Tell whether a mode marks the content as a link's target."""
+    return stat.S_IFMT(mode) == LINK
+
+
+def same_kind(now: LoadedFile | None, mode: int) -> bool:
+    """Tell whether the current entry is of a mode's kind (link or file); True when nothing is there."""
+    return now is None or is_link(now.mode) == is_link(mode)
+
+
+def mode_for(now: LoadedFile | None, before: int, after: int) -> int:
+    """The mode to write. Of a file that is there only those permissions change that the change was about (or,
+    where it isn't known what they were, whether it is executable); the rest is its owner's. A new one is
+    never setuid, setgid or sticky."""
+    if is_link(after) or not after:
+        return after
+    if now is None or is_link(now.mode):
+        return after & 0o777
+    if before and not is_link(before):
+        return merged_mode(now.mode, before, after)
+    if bool(after & _EXECUTABLE) == bool(now.mode & _EXECUTABLE):
+        return now.mode
+    return now.mode | (now.mode & 0o444) >> 2 if after & _EXECUTABLE else now.mode & ~_EXECUTABLE
+
+
+def carry_out(move: Move, disk: Disk) -> None:
+    """Make it so. Raises `ToolError`, `OSError`; then the file is as it was."""
+    if move.already:
+        return
+    if move.wanted is None:
+        if move.now is not None:
+            remove(move.real, move.shown, move.now, disk, temporary=move.beside())
+        return
+    if is_link(move.mode):
+        _make_link(move, disk)
+        return
+    now = move.now
+    if now is not None and is_link(now.mode):
+        _replace_link(move, now, move.wanted, disk)
+        return
+    if now is not None and now.data == move.wanted:
+        _set_mode(move, now)
+        return
+    mode = move.mode or (now.mode if now else None)
+    # One that was made read-only by the same change is only refused when it shall stay so.
+    opens = now is not None and bool(move.mode & ~now.mode & _WRITABLE)
+    new = Replacement(
+        move.real, move.shown, move.wanted, now, mode or None, move.beside(), read_only_too=opens
+    )
+    replace(new, disk)
+
+
+def _replace_link(move: Move, link: LoadedFile, data: bytes, disk: Disk) -> None:
+    """A file where a link is: one of the two is there at every instant."""
+    beside = move.beside()
+    made = os.path.join(os.path.dirname(move.real), beside)
+    with folder_of(move.real) as (folder, name):
+        if stamp_of(os.stat(name, dir_fd=folder, follow_symlinks=False)) != link.stamp:
+            raise ToolError(f"{move.shown} was changed by something else meanwhile; nothing was changed")
+        replace(Replacement(made, move.shown, data, None, move.mode or None, aside_of(beside)), disk)
+        with on_failure(_unlink_made, folder, beside, data):
+            mode = stat.S_IMODE(os.stat(beside, dir_fd=folder, follow_symlinks=False).st_mode)
+            place = TargetName(folder, name, beside, move.shown)
+            take_place(place, FileContent(link.data, link.mode), FileContent(data, mode), disk)
+
+
+def _unlink_made(folder: int, name: str, data: bytes) -> None:
+    """Only what was written: what changed places with it is somebody's."""
+    with suppress(OSError):
+        if content(folder, name) == data:
+            os.unlink(name, dir_fd=folder)
+
+
+def _set_mode(move: Move, now: LoadedFile) -> None:
+    """Only the permissions: the file stays the same one, with all its names."""
+    with folder_of(move.real) as (folder, name):
+        if stamp_of(os.stat(name, dir_fd=folder, follow_symlinks=False)) != now.stamp:
+            raise ToolError(f"{move.shown} was changed by something else meanwhile; nothing was changed")
+        os.chmod(name, move.mode, dir_fd=folder)
+
+
+def _make_link(move: Move, disk: Disk) -> None:
+    target = os.fsdecode(move.wanted or b"")
+    with folder_of(move.real, create=move.now is None) as (folder, name):
+        if move.now is None:
+            try:
+                os.symlink(target, name, dir_fd=folder)
+            except FileExistsError as error:
+                raise ToolError(f"{move.shown} appeared meanwhile; nothing was changed") from error
+            return
+        if stamp_of(os.stat(name, dir_fd=folder, follow_symlinks=False)) != move.now.stamp:
+            raise ToolError(f"{move.shown} was changed by something else meanwhile; nothing was changed")
+        beside = move.beside()
+        os.symlink(target, beside, dir_fd=folder)
+        made = FileContent(os.fsencode(target), LINK)
+        take_place(
+            TargetName(folder, name, beside, move.shown),
+            FileContent(move.now.data, move.now.mode),
+            made,
+            disk,
+        )
+
+
+def reversed_move(move: Move) -> Move:
+    """The way back from a move that was carried out."""
+    was = move.now
+    return Move(
+        move.real,
+        move.shown,
+        look(move.real, move.shown),
+        None if was is None else was.data,
+        was.mode if was else 0,
+        already=False,
+        temporary=move.temporary,
+    )

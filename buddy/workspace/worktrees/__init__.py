@@ -1,0 +1,1 @@
+"""Git worktrees of tasks, and what changed in them."""
