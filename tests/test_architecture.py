@@ -19,7 +19,7 @@ import pytest
 
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.headless.program import Desk
+from tests.support.program import Desk
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "buddy"
@@ -66,6 +66,20 @@ def test_every_module_is_in_a_layer() -> None:
     assigned = {room.strip() for layer in layers["layers"] for room in layer.split("|")}
     found = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in MODULES}
     assert found - {"__init__", "__main__"} == assigned
+
+
+def test_a_unit_test_is_named_after_a_module() -> None:
+    """`tests/unit/ROOM/test_MODULE.py`, or `test_MODULE_ASPECT.py` where a module has several."""
+    unit = ROOT / "tests" / "unit"
+    files = sorted(unit.rglob("test_*.py"))
+    assert len(files) > 100  # the walk found tests
+
+    def has_module(path: Path) -> bool:
+        name = path.stem.removeprefix("test_")
+        room = PACKAGE / path.relative_to(unit).parent
+        return any(name == one.stem or name.startswith(f"{one.stem}_") for one in room.glob("*.py"))
+
+    assert [str(path.relative_to(ROOT)) for path in files if not has_module(path)] == []
 
 
 def test_nobody_waits_with_wait_for() -> None:
@@ -166,7 +180,7 @@ BORDERS = {
     "agent/loop.py _run": "a turn: its last event names what broke it; raised again",
     "tasks/turn_runner.py Running._run": "a task: whatever happens in one, only it fails",
     "llm/litellm_lane/provider.py LitellmProvider.stream": "a provider lane: providers raise what they like",
-    "llm/litellm_lane/loader.py LitellmLibrary._fulfil": "a provider lane: its import fails for who awaits it",
+    "llm/litellm_lane/loader.py LitellmLibrary._fulfil": "a provider lane: its import fails in the caller",
     "llm/litellm_lane/loader.py LitellmLibrary._ahead": "as above, for the request that needs it",
     "extend/plugins/isolation.py run_code.guarded": "an extension: code of the person's own",
     "extend/plugins/isolation.py contained.guarded": "an extension: a tool of the person's own",

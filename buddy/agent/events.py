@@ -2,9 +2,9 @@
 are.
 
 Consumers `match` without a wildcard, so that a new variant is a type error wherever it matters. The laws
-every sequence of events obeys are checked by `tests/agent/laws.py`: `TurnStarted` first, `TurnFinished` last
-and once, every `ToolStarted` and `ApprovalRequested` closed exactly once, deltas concatenate to the finished
-reply.
+every sequence of events obeys are checked by `tests/support/laws.py`: `TurnStarted` first, `TurnFinished`
+last and once, every `ToolStarted` and `ApprovalRequested` closed exactly once, deltas concatenate to the
+finished reply.
 """
 
 from __future__ import annotations

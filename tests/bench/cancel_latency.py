@@ -25,8 +25,8 @@ from typing import NamedTuple
 from tests.bench.standstill import Taken, taken
 from tests.fake_llm.script import Stall, call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.headless.program import Desk
-from tests.journeys.terminal import Terminal, on_terminal
+from tests.support.program import Desk
+from tests.support.terminal import Terminal, on_terminal
 
 ESC = b"\x1b"
 COMMAND = "(sleep 60; true) & sleep 60; true"

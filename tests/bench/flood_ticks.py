@@ -21,10 +21,10 @@ from tests.bench.standstill import taken
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.headless.program import YOLO, Desk
-from tests.journeys.loop_watch import LoopWatch
-from tests.journeys.terminal import on_terminal
-from tests.journeys.typist import Typist, resident_kb
+from tests.support.loop_watch import LoopWatch
+from tests.support.program import YOLO, Desk
+from tests.support.terminal import on_terminal
+from tests.support.typist import Typist, resident_kb
 
 SECONDS = 15
 FLOODS = {

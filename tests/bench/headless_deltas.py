@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.fake_llm.script import reply  # noqa: E402 - the path above
 from tests.fake_llm.server import FakeLLM  # noqa: E402
-from tests.headless.program import Desk  # noqa: E402
+from tests.support.program import Desk  # noqa: E402
 
 DELTAS = 20_000
 PIECE = "tok "

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from tests.repl.test_hostile_strings import fresh, prepared, show
-from tests.safety.terminal_bytes import EVERYTHING, text_forms
+from tests.security.test_hostile_strings import fresh, prepared, show
+from tests.support.terminal_bytes import EVERYTHING, text_forms
 
 
 async def arrived(first: int, step: int) -> list[str]:

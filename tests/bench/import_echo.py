@@ -25,8 +25,8 @@ from typing import NamedTuple
 from tests.bench.standstill import taken
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
-from tests.headless.program import Desk
-from tests.journeys.terminal import Terminal
+from tests.support.program import Desk
+from tests.support.terminal import Terminal
 
 P95_MS = 25.0
 KEYS = [chr(code) for code in (*range(0x410, 0x450), *range(0x48A, 0x500))]

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from buddy.sessions.loading import NAME as SNAPSHOT
 from tests.faults.test_store_faults import mutated
-from tests.sessions.desk import call, replied, result, said, store_in
+from tests.support.session_files import call, replied, result, said, store_in
 
 
 async def append(root: Path, records: int) -> dict[str, object]:

@@ -24,7 +24,7 @@ from buddy.sessions.file_ops import JournalFiles
 from buddy.sessions.line_codec import scan
 from buddy.sessions.records import TaskChanged
 from tests.faults.scripted_desk import Acked, check, forked, killed_at
-from tests.sessions.desk import said, store_in
+from tests.support.session_files import said, store_in
 
 LIFE_S = 0.06
 

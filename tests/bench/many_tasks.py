@@ -26,8 +26,8 @@ from pathlib import Path
 from buddy.agent.messages import AssistantMessage, text_of
 from tests.fake_llm.script import Reply, reply
 from tests.fake_llm.server import FakeLLM
-from tests.headless.program import ROOT, Desk
-from tests.journeys.terminal import Terminal, on_terminal
+from tests.support.program import ROOT, Desk
+from tests.support.terminal import Terminal, on_terminal
 
 P99_MS = 50.0
 DESCRIPTORS = 500

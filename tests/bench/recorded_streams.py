@@ -4,7 +4,7 @@
     recorded_streams
 
 Streams of other APIs (responses, Gemini) go through another lane and are not parsed here: `parse` raises for
-them. `tests/llm/test_recorded_streams.py` runs the chat and messages rows the same way.
+them. `tests/integration/llm/test_recorded_streams.py` runs the chat and messages rows the same way.
 """
 
 from __future__ import annotations

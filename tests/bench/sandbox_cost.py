@@ -17,12 +17,12 @@ from pathlib import Path
 
 from buddy.workspace.processes.launch import shell_argv
 from buddy.workspace.processes.pool import CommandRequest
-from tests.command_desk import processes_with
 from tests.fake_llm.script import reply
 from tests.fake_llm.server import FakeLLM
-from tests.headless.program import Desk
-from tests.journeys.terminal import on_terminal
-from tests.sandbox_desk import LOOKS, sandbox_desk
+from tests.support.command_desk import processes_with
+from tests.support.program import Desk
+from tests.support.sandbox_desk import LOOKS, sandbox_desk
+from tests.support.terminal import on_terminal
 
 ROUNDS = 200
 STUBBORN = "trap '' TERM INT; (setsid sleep {mark} &); sleep {mark} & echo x; sleep {mark}; true"

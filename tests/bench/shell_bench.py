@@ -13,7 +13,7 @@ from pathlib import Path
 
 from buddy.tools.git import git_diff, git_log, git_status
 from buddy.tools.shell import run_shell
-from tests.command_desk import Desk, desk, processes_with
+from tests.support.command_desk import Desk, desk, processes_with
 
 TREE = "(setsid sleep {n} >/dev/null 2>&1 &); sleep {n} & bash -c 'sleep {n}; true'"
 

@@ -31,8 +31,8 @@ from buddy.safety.shell.programs import files as archives
 from buddy.safety.shell.programs import sed_awk as sed
 from buddy.safety.shell.programs import system as machine
 from buddy.safety.shell.programs.options import OptionTable, known_options
-from tests.safety.test_shell_lists import DANGEROUS, EVERYDAY
-from tests.shell_desk import ShellDesk, lines_of, make_desk
+from tests.support.shell_desk import ShellDesk, lines_of, make_desk
+from tests.unit.safety.shell.test_analysis_lists import DANGEROUS, EVERYDAY
 
 OPERANDS = [
     *("a", "b", "f", "f.json", "src", "src/main.py", "build", ".", "./a", "--", "-", "*.json", "*", "x", "y"),

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 from tests.bench.shell_fuzz import SEPARATORS, WORDS, made
-from tests.safety.test_shell_lists import DANGEROUS, EVERYDAY
-from tests.shell_desk import ShellDesk, lines_of, make_desk
+from tests.support.shell_desk import ShellDesk, lines_of, make_desk
+from tests.unit.safety.shell.test_analysis_lists import DANGEROUS, EVERYDAY
 
 SLOW = (
     *(

@@ -30,9 +30,9 @@ from buddy.workspace.processes.launch import TerminalSize, shell_argv
 from buddy.workspace.processes.pool import CommandRequest
 from buddy.workspace.processes.process_tree import own_children
 from buddy.workspace.web import Fetcher
-from tests.board_desk import BoardDesk, board_desk, first_text, last_result
-from tests.legal_history import is_legal
-from tests.tools.web_server import LOOPBACK, Names, reply, serving
+from tests.support.board_desk import BoardDesk, board_desk, first_text, last_result
+from tests.support.legal_history import is_legal
+from tests.support.web_server import LOOPBACK, Names, reply, serving
 
 SUBAGENT = "count the files"
 SETTLED_S = 50.0

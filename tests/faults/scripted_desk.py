@@ -17,8 +17,8 @@ from buddy.agent.messages import Message, UserMessage
 from buddy.sessions.file_ops import JournalFiles
 from buddy.sessions.loading import LoadedSession
 from buddy.sessions.records import TaskChanged
-from tests.legal_history import is_legal
-from tests.sessions.desk import OPERATIONS, call, replied, result, said, store_in
+from tests.support.legal_history import is_legal
+from tests.support.session_files import OPERATIONS, call, replied, result, said, store_in
 
 Acked = Callable[[str], None]
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from tests.fake_llm.asked import Asked
 from tests.fake_llm.script import Reply, call, reply
 from tests.fake_llm.server import FakeLLM
-from tests.headless.program import Desk
-from tests.journeys.terminal import Terminal
+from tests.support.program import Desk
+from tests.support.terminal import Terminal
 
 EXIT_S = 50.0
 SIGNALS: dict[str, tuple[signal.Signals, int]] = {

@@ -17,8 +17,8 @@ from buddy.tools.files.edit import edit_file
 from buddy.tools.files.write import write_file
 from buddy.workspace.files.atomic_replace import DISK, Disk
 from buddy.workspace.files.locks import FileLocks
-from tests.files_desk import Desk
-from tests.undo_logs import undo_log
+from tests.support.files_desk import Desk
+from tests.support.undo_logs import undo_log
 
 ROOT = Path(__file__).resolve().parents[2]
 OLD, NEW = b"one\r\nold\r\nlast", b"one\r\nnew\r\nlines\r\nlast"

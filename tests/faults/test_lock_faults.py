@@ -17,13 +17,13 @@ import pytest
 
 from buddy.sessions.file_ops import JournalFiles
 from buddy.sessions.lock import Holder, LockedError, acquire, holder_state, is_locked, take_over
-from tests.sessions.desk import said, store_in
+from tests.support.session_files import said, store_in
 
 ROOT = Path(__file__).resolve().parents[2]
 HOLD = """
 import asyncio, sys
 from pathlib import Path
-from tests.sessions.desk import said, store_in
+from tests.support.session_files import said, store_in
 async def main():
     session = await store_in(Path(sys.argv[1])).open("last")
     await session.writer.record_message(1, said("theirs"))

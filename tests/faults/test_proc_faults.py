@@ -29,7 +29,7 @@ from buddy.workspace.processes.pool import ChildProcesses
 from buddy.workspace.processes.process_tree import ProcessInfo, all_processes, is_same, strays
 from buddy.workspace.sandbox.tether import Tether
 from tests.capabilities import IN_A_NAMESPACE, IN_LIMITS, NOBODY, requires
-from tests.command_desk import desk, processes_with, sleepers, until, zombie_children
+from tests.support.command_desk import desk, processes_with, sleepers, until, zombie_children
 
 linux = requires("proc")
 
@@ -377,7 +377,7 @@ async def test_REL_047_a_child_has_no_controlling_terminal_even_when_buddy_has_o
     script = textwrap.dedent("""
         import asyncio, sys
         from pathlib import Path
-        from tests.command_desk import desk
+        from tests.support.command_desk import desk
 
         async def main():
             async with desk(Path(sys.argv[1])) as here:
@@ -400,7 +400,7 @@ async def test_REL_048_what_a_killed_buddy_left_running_is_listed_and_can_be_end
     script = textwrap.dedent(f"""
         import asyncio, sys
         from pathlib import Path
-        from tests.command_desk import desk, sleepers, until
+        from tests.support.command_desk import desk, sleepers, until
 
         async def main():
             async with desk(Path(sys.argv[1])) as here:
@@ -441,7 +441,7 @@ async def test_REL_042_a_buddy_run_by_buddy_cannot_shield_its_children(
     script = textwrap.dedent(f"""
         import asyncio, signal, sys
         from pathlib import Path
-        from tests.command_desk import desk
+        from tests.support.command_desk import desk
 
         async def main():
             async with desk(Path(sys.argv[1])) as here:
@@ -511,7 +511,7 @@ while True:
 STARVED = """
 import asyncio, os, sys
 from pathlib import Path
-from tests.command_desk import desk
+from tests.support.command_desk import desk
 
 async def main():
     async with desk(Path(sys.argv[1])) as here:
@@ -641,7 +641,7 @@ CONFINED_VICTIM = textwrap.dedent("""
     import asyncio, sys
     from buddy.workspace.processes.launch import shell_argv
     from buddy.workspace.processes.pool import CommandRequest
-    from tests.sandbox_desk import LOOKS, sandbox_desk
+    from tests.support.sandbox_desk import LOOKS, sandbox_desk
 
     async def main(level, command, count):
         async with sandbox_desk(look=LOOKS[level]) as here:

@@ -12,8 +12,8 @@ from buddy.agent.messages import AssistantMessage, Message, ToolMessage, UserMes
 from buddy.agent.tool import Tool, ToolContext, tool
 from buddy.llm.scripted import Reply, Say, ScriptedCall, ScriptedProvider
 from buddy.sessions.line_codec import scan
-from tests.board_desk import BoardDesk, board_desk
-from tests.sessions.desk import Failing, Faults
+from tests.support.board_desk import BoardDesk, board_desk
+from tests.support.session_files import Failing, Faults
 
 PATIENCE_S = 30
 

@@ -7,7 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from tests.headless.program import ROOT
+from tests.support.program import ROOT
 
 SAVER = """
 import sys

@@ -28,7 +28,7 @@ from buddy.sessions.session import OpenSession, Watch
 from buddy.sessions.store import ReadOnlySessionError, SessionStore
 from tests.capabilities import requires
 from tests.faults.scripted_desk import check, play
-from tests.sessions.desk import OPERATIONS, Failing, Faults, add_bytes, replied, said, store_in
+from tests.support.session_files import OPERATIONS, Failing, Faults, add_bytes, replied, said, store_in
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -196,7 +196,7 @@ async def test_REL_004_a_real_full_file_system(tmp_path: Path):
     script = """
 import asyncio, sys, os
 from pathlib import Path
-from tests.sessions.desk import store_in, said
+from tests.support.session_files import store_in, said
 from buddy.sessions.session import Watch
 from buddy.sessions.journal import NotSavedError
 async def main():

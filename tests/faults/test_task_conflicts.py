@@ -16,8 +16,8 @@ from buddy.tools.files.read import read_file
 from buddy.tools.files.write import write_file
 from buddy.tools.shell import run_shell
 from buddy.workspace.files.read_tracking import FileViews
-from tests.board_desk import BoardDesk, board_desk
-from tests.command_desk import until
+from tests.support.board_desk import BoardDesk, board_desk
+from tests.support.command_desk import until
 
 EDITS = 1000
 

@@ -13,7 +13,7 @@ import pytest
 from buddy.workspace.files.locks import FileLocks
 from buddy.workspace.undo.log import Effect
 from tests.faults.undo_victim import AFTER, BEFORE, held
-from tests.undo_logs import undo_log
+from tests.support.undo_logs import undo_log
 
 ROOT = Path(__file__).resolve().parents[2]
 

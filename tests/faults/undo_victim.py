@@ -15,7 +15,7 @@ from buddy.workspace.files.locks import FileLocks
 from buddy.workspace.undo.log import Effect
 from buddy.workspace.undo.restore import LINK
 from tests.faults.edit_victim import FaultyDisk
-from tests.undo_logs import undo_log
+from tests.support.undo_logs import undo_log
 
 BEFORE = {"changed.txt": "old\nlines\n", "deleted.txt": "it was here\n", "link": "-> deleted.txt"}
 AFTER = {"changed.txt": "new\n", "created.txt": "it came\n", "deeper/created.txt": "it came\n", "link": "a\n"}

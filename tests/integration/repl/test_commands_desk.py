@@ -1,0 +1,543 @@
+"""Commands about approvals, sessions, models, workspace, set-up and screen, tried on a running desk."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from buddy.agent.messages import UserMessage, text_of
+from buddy.agent.tool import Access, ToolResult
+from buddy.repl.commands.builtin import builtin_commands
+from buddy.repl.commands.help import help_tables
+from buddy.repl.commands.registry import CommandError
+from buddy.repl.intents import ApprovalAnswer, Cancel, Prompt, Slash
+from buddy.repl.render.painter import Painter
+from buddy.repl.render.style import UNICODE, Look
+from tests.fake_llm.asked import Asked
+from tests.fake_llm.script import Reply, Stall, call, reply
+from tests.support.program import Desk
+from tests.support.sitting_desk import Sitting, seated, sitting
+
+TYPED_BLIND = """
+ok no queue help clear new session resume compact context cost status model models approve
+permissions plan rewind undo diff init memory mcp skills agents hooks tasks ps fg bg kill timeout
+wait steer queue btw fork rename export copy editor theme doctor login logout config add-dir cd
+budget retry continue tools log redraw quit exit trust reset keys redo jobs mode
+"""
+
+
+def edits(asked: Asked) -> Reply:
+    """Writes a file for each prompt, then says so."""
+    if asked.turns[-1][0] == "user":
+        name = asked.last_user_text.split()[-1]
+        return reply(call("write_file", path=name, content="x = 1\n"))
+    return reply("written")
+
+
+async def said_hello(desk: Sitting) -> str:
+    """The id of a session in which something was said."""
+    await desk.said("hello", "an answer")
+    await desk.quiet()
+    return desk.context.desk.memory.session_id
+
+
+def test_everything_people_type_without_looking_is_there() -> None:
+    commands = builtin_commands()
+    for name in TYPED_BLIND.split():
+        assert commands.find(name).help
+    for one in commands.all():
+        assert one.help[0].isupper() or one.help[0] == "(", one.name
+
+
+def test_beginnings_typos_and_what_must_be_written_out() -> None:
+    commands = builtin_commands()
+    assert commands.find("comp").name == "compact"
+    for line, said in {
+        "hlep": "there is no /hlep; did you mean /help?",
+        "modle": "there is no /modle; did you mean /model?",
+        "zzz": "there is no /zzz; /help lists them",
+        "deleg": "there is no /deleg; /help lists them",
+        "unod": "there is no /unod; did you mean /undo?",
+        "sesssions": "there is no /sesssions; did you mean /sessions?",
+        "cst": "there is no /cst; did you mean /cost?",
+        "kil": "/kill is destructive: type its full name",
+        "rese": "/reset is destructive: type its full name",
+        "qui": "/quit is destructive: type its full name",
+        "co": "/co could be /compact, /config, /context, /continue, /copy, /cost",
+    }.items():
+        with pytest.raises(CommandError) as raised:
+            commands.find(line)
+        assert str(raised.value) == said
+
+
+async def test_help_begins_with_what_a_beginner_needs(tmp_path: Path) -> None:
+    async with sitting(tmp_path, []) as desk:
+        shown = await desk.said("/help", "Type what you want and press Enter", "/quit")
+        assert len(shown.split("\n")[1]) > 20
+        assert "also: /h, /?" in await desk.said("/help help", "also:")
+        await desk.said("/help zzz", "there is no /zzz; /help lists them; /help topics lists the pages")
+        await desk.said("/keys", "Shift+Tab")
+
+
+async def test_ok_and_no_answer_by_number_with_words_and_for_a_time(tmp_path: Path) -> None:
+    async with sitting(tmp_path, edits) as desk:
+        await desk.said("/ok", "No request waits for your approval")
+        for name in ("a.py", "b.py", "c.py"):
+            desk.say(f"write {name} &")
+            await desk.until(
+                lambda name=name: any(
+                    name in one.event.call.arguments for one in desk.context.board.inbox.waiting()
+                )
+            )
+        assert [one.number for one in desk.context.board.inbox.waiting()] == [1, 2, 3]
+        await desk.said("/ok 9", "No request has the number 9. Waiting: 1, 2, 3.")
+        await desk.said("/no 2 use another name", "denied")
+        await desk.said("/ok 3", "approved once")
+        desk.say("/ok")
+        await desk.quiet()
+        assert sorted(path.name for path in desk.desk.repo.glob("?.py")) == ["a.py", "c.py"]
+        assert any("use another name" in text for one in desk.server.requests for text in one.tool_results)
+        desk.say("write d.py")
+        await desk.until(lambda: bool(desk.context.board.inbox.waiting()))
+        desk.say("/ok all 10m")
+        await desk.quiet()
+        await desk.said("/permissions", "1 │ session", "s left", "Mode ask. Requests wait")
+        await desk.said("/permissions remove 2", "expected a number of /permissions (1), found '2'")
+        await desk.said("/permissions remove 1", "removed for this session: allow edit:")
+        await desk.said("/permissions remove 1", "There is nothing to remove")
+
+
+async def test_a_word_that_begins_with_all_or_a_digit_is_a_word_and_no_number(tmp_path: Path) -> None:
+    async with sitting(tmp_path, edits) as desk:
+        for count, name in enumerate(("a.py", "b.py"), 1):
+            desk.say(f"write {name} &")
+            await desk.until(lambda count=count: len(desk.context.board.inbox.waiting()) == count)
+        await desk.said("/no allow only what is in src", "denied")
+        assert [one.number for one in desk.context.board.inbox.waiting()] == [2]
+        await desk.said("/ok 2x", "expected a time")
+        await desk.said("/ok 10m", "approved")
+        await desk.quiet()
+        await desk.said("/permissions", "1 │ session", "s left")
+        assert any(
+            "allow only what is in src" in text for one in desk.server.requests for text in one.tool_results
+        )
+
+
+async def test_an_approval_of_a_number_without_measure_is_told(tmp_path: Path) -> None:
+    many = "1" * 5000
+    async with sitting(tmp_path, edits) as desk:
+        desk.say("write a.py")
+        await desk.until(lambda: bool(desk.context.board.inbox.waiting()))
+        await desk.said(f"/ok {many}", "Waiting: 1.")
+        await desk.said("/permissions remove " + many, "There is nothing to remove")
+        await desk.said("/ok 1", "approved once")
+        await desk.quiet()
+
+
+async def test_an_answer_to_what_is_gone_is_refused(tmp_path: Path) -> None:
+    async with sitting(tmp_path, edits) as desk:
+        desk.act(ApprovalAnswer("r", "d", "once"))
+        await desk.shows("That request is gone: it was answered or withdrawn.")
+
+
+async def test_standing_answers_settle_what_waits(tmp_path: Path) -> None:
+    async with sitting(tmp_path, edits) as desk:
+        desk.say("write a.py")
+        await desk.until(lambda: bool(desk.context.board.inbox.waiting()))
+        await desk.said("/approve soon", "expected a time like")
+        await desk.said("/approve 10m", "Approving everything until ")
+        await desk.quiet()
+        assert (desk.desk.repo / "a.py").exists()
+        assert desk.front.controller.facts().extra == ("approvals: all",)
+        await desk.said("/approve none", "Denying every request.")
+        await desk.turn("write b.py")
+        assert not (desk.desk.repo / "b.py").exists()
+        await desk.said("/approve", "Denying every request. /approve ask stops it.")
+        await desk.said("/approve ask", "Requests wait for your answer.")
+        await desk.said("/approve", "Requests wait for your answer.")
+        await desk.said("/approve all", "Approving everything this session.")
+        await desk.said("/approve", "Approving everything this session. /approve ask stops it.")
+        await desk.said("/approve 10m", "Approving everything until ")
+        await desk.said("/approve", "Approving everything until ")
+        assert desk.front.controller.facts().extra == ("approvals: all",)
+        await desk.said("/approve ask", "Requests wait for your answer.")
+        desk.say("/mode edit")
+        await desk.hints("mode: edit")
+        await desk.said("/mode wild", "the mode is one of plan, ask, edit, auto; found 'wild'")
+        await desk.said("/mode yolo", "yolo")
+        await desk.said("/permissions log", "denied", "write_file")
+        await desk.said("/permissions test git push", "ask")
+        desk.say("/plan")
+        await desk.hints("mode: plan")
+        await desk.said("/permissions test git push", "deny: plan mode is read-only")
+        await desk.said("/permissions test", "expected a command")
+        await desk.said("/permissions zap", "expected list, log, test COMMAND or remove N")
+
+
+async def test_sessions_are_listed_named_left_and_come_back(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda asked: reply(f"heard {asked.last_user_text}")) as desk:
+        await desk.said("hello there", "heard hello there")
+        await desk.quiet()
+        first = desk.context.desk.memory.session_id
+        await desk.said("/rename", "expected a name")
+        desk.say("/rename parser work")
+        await desk.hints("'parser work'")
+        await desk.said("/resume", "there is no other session in this folder")
+        await desk.said("/session resume zzzz", "there is no session 'zzzz'")
+        await desk.said(f"/session resume {first[:6]}", "You are in that session")
+        await desk.said("/session zap", "expected list, resume ID")
+        desk.say("/new")
+        await desk.reopened(first)
+        second = desk.context.desk.memory.session_id
+        assert desk.paper.state.tasks == {}
+        await desk.said("/session list", "parser work")
+        await desk.said(f"/session delete {second}", "You are in this session. Leave it with /new")
+        desk.say("/resume parser work")
+        await desk.reopened(second)
+        assert desk.context.desk.memory.session_id == first
+        await desk.until(lambda: desk.paper.text().count("heard hello there") == 2, "the conversation again")
+        assert desk.desk.sessions() == [first], "the one in which nothing was said leaves no trace"
+
+
+async def test_a_running_task_is_paused_by_leaving_and_goes_on_afterwards(tmp_path: Path) -> None:
+    def model(asked: Asked) -> Reply:
+        slow = asked.last_user_text == "be slow"
+        return reply("so slow " * 9, fault=Stall(after=3)) if slow else reply("on it goes")
+
+    async with sitting(tmp_path, model) as desk:
+        first = desk.context.desk.memory.session_id
+        desk.say("be slow")
+        await desk.until(lambda: desk.paper.state.task(1).stream_block >= 0)
+        await desk.said("/new", "Cancelled: task 1.")
+        await desk.reopened(first)
+        assert desk.paper.state.tasks == {}
+        assert desk.paper.state.inbox == []
+        second = desk.context.desk.memory.session_id
+        desk.say("/resume last")
+        await desk.reopened(second)
+        await desk.said("/continue", "on it goes")
+
+
+async def test_a_session_in_use_is_not_left_for_but_can_be_shown_and_copied(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda _asked: reply("an answer")) as desk:
+        first = await said_hello(desk)
+        async with seated(desk.desk, desk.server) as other:
+            await other.said("other words", "an answer")
+            await other.quiet()
+            mine = other.context.desk.memory.session_id
+            listed = await other.said("/session list", "hello (in use)", "▸ │")
+            assert listed.count("in use") == 1, "the session the list is asked for in is in use, too"
+            shown = await other.said(f"/resume {first}", "is open in another buddy")
+            assert f"/session show {first} shows it" in shown
+            assert f"/session fork {first} goes on in a copy" in shown
+            assert other.context.desk.memory.session_id == mine
+            await other.said(f"/session show {first}", "▌ hello", "an answer", "shown only")
+            other.say(f"/session fork {first}")
+            await other.reopened(mine)
+            assert text_of(other.context.board.task(1).history[0]) == "hello"
+            assert other.context.desk.memory.session_id != first
+        async with seated(desk.desk, desk.server, "-r", first) as third:
+            await third.shows("Open in another buddy (pid", f"/session fork {first} goes on in a copy")
+            assert third.context.board.task(1).history == []
+
+
+async def test_fork_goes_on_in_a_copy_and_reset_empties(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda _asked: reply("an answer")) as desk:
+        first = await said_hello(desk)
+        desk.say("/fork")
+        await desk.reopened(first)
+        assert len(desk.context.board.task(1).history) == 2
+        await desk.said("/reset", "Conversation emptied")
+        assert desk.context.board.task(1).history == []
+        assert len(await desk.desk.history(first)) == 2
+
+
+async def test_export_writes_three_kinds_and_overwrites_nothing(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda _asked: reply("an **answer**")) as desk:
+        await desk.said("hello", "an answer")
+        await desk.quiet()
+        for name in ("talk.md", "talk.html", "talk.json"):
+            await desk.said(f"/export {name}", f"written: {desk.desk.repo / name}")
+            assert "answer" in (desk.desk.repo / name).read_text()
+        assert json.loads((desk.desk.repo / "talk.json").read_text())
+        await desk.said("/export talk.md", "is there already; give another name")
+        await desk.said("/export talk.pdf", "expected a file ending in .md, .html or .json")
+        await desk.said("/export no/where.md", "can't be written")
+
+
+async def test_export_without_a_name_writes_to_the_private_folder_and_tells_the_full_path(
+    tmp_path: Path,
+) -> None:
+    async with sitting(tmp_path, lambda _asked: reply("an **answer**")) as desk:
+        await desk.said("hello", "an answer")
+        await desk.quiet()
+        shown = await desk.said("/export", "written: ", "read it before you share it", "/export FILE.html")
+        folder = desk.desk.repo / ".buddyx" / "exports"
+        (written,) = folder.iterdir()
+        assert f"written: {written}" in shown
+        assert written.name.endswith(f"-{desk.context.desk.memory.session_id}.md")
+        assert "an **answer**" in written.read_text()
+        assert (folder.stat().st_mode & 0o777, written.stat().st_mode & 0o777) == (0o700, 0o600)
+        assert not list(desk.desk.repo.glob("buddy-*"))
+
+
+async def test_export_follows_no_link_in_the_place_of_its_folder(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda _asked: reply("an answer")) as desk:
+        await desk.said("hello", "an answer")
+        await desk.quiet()
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        (desk.desk.repo / ".buddyx" / "exports").symlink_to(elsewhere)
+        await desk.said("/export", "exports is a symbolic link; expected a directory")
+        assert list(elsewhere.iterdir()) == []
+
+
+async def test_context_tells_how_many_results_came_from_the_cache(tmp_path: Path) -> None:
+    def model(asked: Asked) -> Reply:
+        return reply(call("list_files", path=".")) if len(asked.tool_results) < 2 else reply("an answer")
+
+    async with sitting(tmp_path, model) as desk:
+        await desk.said("hello", "an answer")
+        await desk.quiet()
+        await desk.said("/context", "tool results: 1 from the cache, 1 looked up")
+
+
+async def test_status_context_cost_model_and_budget(tmp_path: Path) -> None:
+    profiles = {
+        "models": {
+            "fast": {"model": "openai/fast", "base_url": "http://127.0.0.1:9/v1", "api_key_env": "HOME"}
+        }
+    }
+    async with sitting(tmp_path, lambda _asked: reply("an answer"), settings=profiles) as desk:
+        await desk.said("hello", "an answer")
+        await desk.quiet()
+        await desk.said("/status", "fake-model", "saved", "yes", "ask")
+        await desk.said("/context", "system prompt and instructions", "you", "the model", "100.0k")
+        await desk.said("/cost", "session: 15 tokens, no price is known")
+        await desk.said("/model", "▸", "fast", "openai/fast")
+        desk.say("/model fast")
+        await desk.hints("model: fast")
+        await desk.said("/model nonsense of a name", "expected one profile or model")
+        await desk.said(
+            "/model nosuch/thing", "the model stays as it is: unknown provider 'nosuch'", "base_url"
+        )
+        await desk.said("/model groq/some-model", "no key for groq: set GROQ_API_KEY")
+        await desk.said("/model", "▸ │ fast")
+        await desk.said("/models claude sonnet", "anthropic/")
+        await desk.said("/models zzzz", "no model has 'zzzz' in its name")
+        await desk.said("/budget", "budget of the session: none; used so far:")
+        await desk.said("/budget 200k tokens", "budget of the session: 200,000 tokens")
+        await desk.said("/budget 200k", "expected a unit behind 200k: /budget 200k tokens")
+        await desk.said("/budget x tokens", "expected a number of tokens like 200k, found 'x'")
+        await desk.said("/budget off", "budget of the session: none")
+        await desk.said("/budget 1 0.50", "expected an amount: /budget 5, /budget 200k tokens")
+        await desk.said("/budget lots", "expected an amount of dollars, found 'lots'")
+        await desk.said("/budget 5", "no known price, so a limit in dollars can't be kept; limit tokens")
+        await desk.said("/budget @1 5000 tokens", "budget of task 1: 5,000 tokens")
+        await desk.said("/budget @7 1", "there is no task 7")
+
+
+async def test_diff_undo_redo_tools_trust_and_jobs(tmp_path: Path) -> None:
+    edit = {"permissions": {"mode": "edit"}}
+    async with sitting(tmp_path, edits, settings=edit) as desk:
+        await desk.said("/undo", "there is no edit to take back")
+        await desk.said("/redo", "nothing was taken back")
+        await desk.turn("overwrite new.py")
+        assert (desk.desk.repo / "new.py").exists()
+        (desk.desk.repo / "main.py").write_text("print(2)\n")
+        await desk.said("/diff", "new, not in git yet: new.py", "new files", "+print(2)", "+x = 1")
+        added = await asyncio.create_subprocess_exec("git", "add", "main.py", cwd=desk.desk.repo)
+        assert await added.wait() == 0
+        await desk.said("/diff main.py", "+print(2)")  # what is staged has changed too
+        await desk.said("/undo", "Undone: new.py (task 1's edit). /redo brings it back.")
+        assert not (desk.desk.repo / "new.py").exists()
+        await desk.said("/redo", "Redone: new.py (task 1's edit).")
+        assert (desk.desk.repo / "new.py").exists()
+        listed = await desk.said("/tools", "run_shell", "high", "Replace text in a file")
+        assert "Change several files with one patch; all of it is applied or nothing.\n" in listed
+        assert "*** Begin" not in listed
+        await desk.said("/jobs", "no job is running")
+        await desk.said("/memory", "AGENTS.md is read")
+        await desk.said("/trust", f"{desk.desk.repo} has no settings of its own")
+
+
+async def test_compact_needs_something_to_summarise(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda _asked: reply("short")) as desk:
+        await desk.said("/compact", "Nothing to compact yet")
+        await desk.said("/compact undo", "nothing was compacted")
+        await desk.said("/compact show", "nothing is compacted")
+
+
+async def test_how_it_is_set_up(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda _asked: reply("I write it.")) as desk:
+        shown = await desk.said("/config", "buddy.toml", "api.model", "fake-model")
+        assert "display.theme" not in shown
+        await desk.said("/config all", "display.theme")
+        await desk.said("/doctor", "ok   │ buddy", "│ model:")
+        await desk.said("/cd ../elsewhere", "This session belongs to", "cd ../elsewhere")
+        await desk.said("/add-dir ../lib", "--add-dir ../lib")
+        await desk.said("/login openai", "buddy login openai")
+        await desk.said("/logout", "credentials.json")
+        for name in ("skills", "agents", "hooks", "mcp"):
+            await desk.said(f"/{name}", "not in this version")
+        await desk.said("/init the tests", "I write it.")
+        assert "AGENTS.md" in desk.server.requests[0].last_user_text
+        assert "Pay special attention to: the tests" in desk.server.requests[0].last_user_text
+
+
+async def test_a_key_in_the_settings_is_not_shown(tmp_path: Path) -> None:
+    settings = {"models": {"x": {"model": "openai/x", "api_key": "sk-abcdefghijklmnopqrstuvwx"}}}
+    async with sitting(tmp_path, [], settings=settings) as desk:
+        shown = await desk.said("/config all", "models.x.api_key", "(set)")
+        assert "abcdefghij" not in shown
+
+
+async def test_the_screen_commands(tmp_path: Path) -> None:
+    answer = "Look:\n\n```python\nx = 1\n```\n\nand\n\n```\ny = 2\n```\n"
+    async with sitting(tmp_path, lambda _asked: reply(answer)) as desk:
+        await desk.said("/copy", "there is no answer to copy yet")
+        await desk.said("hello", "y = 2")
+        await desk.quiet()
+        desk.say("/copy code")
+        await desk.until(lambda: bool(desk.paper.raw))
+        assert base64.b64decode(desk.paper.raw[0].removeprefix("\x1b]52;c;").rstrip("\a")) == b"y = 2\n"
+        await desk.said("/copy everything", "expected /copy or /copy code")
+        for name in ("clear", "redraw", "editor"):
+            desk.say(f"/{name}")
+        await desk.until(lambda: desk.paper.drawn == ["clear", "redraw", "edit"])
+        await desk.said("/theme", "theme auto, color auto; themes: auto, dark, light, plain")
+        await desk.said("/log", "there is no log")
+
+
+async def test_an_own_command_is_shown_shared_and_ended(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda _asked: reply("I see.")) as desk:
+        cache = desk.context.board.parts.cache
+        cache.set("list_files", (), ToolResult("x"), life_s=30, access=Access())
+        await desk.said("!echo one; exit 3", "! echo one; exit 3", "exit 3")
+        assert cache.statistics().entries == 0, "it may have changed anything"
+        await desk.said("!!echo secret", "!! echo secret")
+        await desk.until(
+            lambda: [note.title for note in desk.context.board.notes.waiting] == ["! echo one; exit 3"]
+        )
+        desk.say("!echo at it; sleep 30")
+        await desk.until(lambda: any(row.last_line == "at it" for row in desk.front.controller.facts().own))
+        desk.act(Cancel())
+        await desk.shows("cancelled")
+        await desk.until(lambda: desk.front.controller.facts().own == ())
+        await desk.said("what happened?", "I see.")
+        told = desk.server.requests[0].last_user_text
+        assert "I ran `echo one; exit 3` (exit code 3):]\none" in told
+        assert "I ended it with Esc" in told
+        assert "secret" not in told
+
+
+async def test_esc_ends_what_was_begun_last(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda _asked: reply("so slow " * 9, fault=Stall(after=3))) as desk:
+        desk.say("be slow")
+        await desk.until(lambda: desk.context.board.task(1).running)
+        desk.say("!sleep 30")
+        await desk.until(lambda: bool(desk.front.controller.facts().own))
+        desk.act(Cancel())
+        await desk.until(lambda: not desk.front.controller.facts().own)
+        assert desk.context.board.task(1).running
+        desk.act(Cancel())
+        await desk.quiet()
+
+
+async def test_leaving_ends_an_own_command(tmp_path: Path) -> None:
+    async with sitting(tmp_path, []) as desk:
+        desk.say("!echo $$; sleep 30")
+        await desk.until(lambda: any(row.last_line for row in desk.front.controller.facts().own))
+        pid = int(desk.front.controller.facts().own[0].last_line)
+    assert not Path(f"/proc/{pid}").exists()
+
+
+async def test_what_is_sent_before_the_desk_is_open_waits_in_order(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda asked: reply("ok")) as desk:
+        context, opened = desk.context, desk.front.controller.desk
+        assert opened is not None
+        desk.front.controller.close()
+        desk.act(Prompt("first"))
+        desk.act(Slash("/queue second"))
+        desk.front.controller.open(opened)
+        await desk.until(lambda: len(context.board.task(1).history) == 4)
+        said = [text_of(one) for one in context.board.task(1).history if isinstance(one, UserMessage)]
+        assert said == ["first", "second"]
+        await asyncio.sleep(0)
+
+
+async def test_a_failed_line_is_given_back_and_leaves_alone_what_was_typed_since(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda asked: reply("ok")) as desk:
+        await desk.said("/kill 1", "task 1 is closed")
+        await desk.said("@1 a long thought", "task 1 is closed; `TEXT &` starts another one")
+        assert desk.paper.line == "@1 a long thought"
+        desk.say("@1 another")
+        desk.paper.line = "typed meanwhile"
+        await desk.until(lambda: desk.paper.text().count("starts another one") == 2)
+        assert desk.paper.line == "typed meanwhile"
+
+
+async def test_a_prompt_of_the_command_line_is_sent_first(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda asked: reply("ok"), "explain", "this") as desk:
+        await desk.server.arrived(1)
+        await desk.quiet()
+        assert desk.server.requests[0].last_user_text == "explain this"
+        assert isinstance(desk.desk, Desk)
+
+
+async def test_a_command_that_is_wrong_leaves_the_line_to_what_is_typed_next(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda _asked: reply("an answer")) as desk:
+        for line, told in {
+            "/hlep me": "did you mean /help?",
+            "/budget much": "expected an amount",
+            "/model nonsense of a name": "expected one profile or model",
+            "/fg 9": "there is no task 9",
+        }.items():
+            await desk.said(line, told)
+            assert desk.paper.line == "", line
+        await desk.said("/hlep me\nand more", "did you mean /help?")
+        assert desk.paper.line == "/hlep me\nand more", "several lines are work to write again"
+
+
+async def test_RU_B21_a_command_that_could_not_begin_leaves_no_hint_and_a_missing_path_is_named(
+    tmp_path: Path,
+) -> None:
+    async with sitting(tmp_path, []) as desk:
+        await desk.said("/compact", "Nothing to compact yet")
+        assert "summarising …" not in desk.paper.hints
+        assert "there is no nosuch.py, and nothing changed" in await desk.said(
+            "/diff nosuch.py", "since the last"
+        )
+        assert "there is no" not in await desk.said("/diff main.py", "nothing changed since the last commit")
+
+
+async def test_RU_A3_a_command_is_echoed_and_new_says_what_happened(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda _asked: reply("an answer")) as desk:
+        shown = await desk.said("/status", "fake-model")
+        assert "❯ /status\n" in shown
+        await desk.turn("hello")
+        before = desk.context.desk.memory.session_id
+        shown = await desk.said("/new", f"a new session; /session resume {before} goes back")
+        assert "❯ /new\n" in shown
+
+
+async def test_RU_B21_config_reads_like_the_file_and_breaks_no_name(tmp_path: Path) -> None:
+    async with sitting(tmp_path, []) as desk:
+        shown = await desk.said("/config all", "display.theme = ", "permissions.mode = ")
+        assert "True" not in shown
+        assert "None" not in shown
+        assert "'" not in shown
+        block = next(block for block in desk.paper.printed if "display.theme" in str(block))
+        narrow = Painter(Look("mono", UNICODE, ansi=False)).ansi(block, 40)
+        assert "display.enter_while_running =" in narrow
+
+
+def test_WALK_18_the_list_of_all_commands_leaves_out_what_is_not_there() -> None:
+    commands = builtin_commands()
+    rows = [row for table in help_tables(commands) for row in table.rows]
+    assert not [row for row in rows if "not in this version" in row[1]]
+    assert len(commands.all()) - len(rows) == 4

@@ -1,0 +1,58 @@
+"""`/help TOPIC` and `/help COMMAND` inside buddy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from buddy.repl.commands.builtin import builtin_commands
+from buddy.repl.commands.help import explained
+from buddy.repl.view.blocks import Markdown, NoteBlock, PlainText
+from tests.support.sitting_desk import sitting
+
+COMMANDS = builtin_commands()
+
+
+@pytest.mark.parametrize(
+    ("word", "heading"),
+    [
+        ("sandbox", "# Sandbox: "),
+        ("modes", "# Permissions: "),
+        ("permissions", "# Permissions: "),
+        ("models", "# Models: "),
+        ("topics", "# Topics: "),
+        ("exec", "# Headless: "),
+    ],
+)
+def test_a_topic_is_its_page(word: str, heading: str) -> None:
+    first = explained(COMMANDS, word)[0]
+    assert isinstance(first, Markdown)
+    assert first.text.startswith(heading)
+
+
+@pytest.mark.parametrize(
+    ("word", "usage", "topic"),
+    [
+        ("undo", "/undo ", "sessions"),
+        ("/permissions", "/permissions ", "permissions"),
+        ("/models", "/models ", "models"),
+        ("mode", "/mode ", "permissions"),
+        ("?", "/help ", "start"),
+    ],
+)
+def test_a_command_is_explained_and_leads_to_its_page(word: str, usage: str, topic: str) -> None:
+    said, more = explained(COMMANDS, word)
+    assert isinstance(said, PlainText)
+    assert said.text.startswith(usage)
+    assert more == NoteBlock("hint", f"/help {topic} says more")
+
+
+async def test_the_manual_is_read_in_a_running_session(tmp_path: Path) -> None:
+    async with sitting(tmp_path, []) as desk:
+        shown = await desk.said(
+            "/help sandbox", "Sandbox: what commands of the model can reach", "bubblewrap"
+        )
+        assert "<!--" not in shown
+        await desk.said("/help topics", "troubleshooting")
+        await desk.said("/help ex", "/ex could be /export, /quit; /help topics lists the pages of the manual")

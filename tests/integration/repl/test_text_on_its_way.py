@@ -1,0 +1,266 @@
+"""Text that was sent and is not a turn yet: Esc takes it back into the line, and no turn begins."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from buddy.agent.messages import Text, UserMessage, text_of
+from buddy.cli.screen_surface import ScreenSurface
+from buddy.extend.mentions import ExpandedPrompt
+from buddy.repl.dispatcher import AtDesk
+from buddy.repl.intent_queue import Controller
+from buddy.repl.intents import Cancel, Intent, Prompt, Queue, Slash, ToTask
+from buddy.repl.render.style import UNICODE, Look
+from buddy.repl.view.state import NO_DESK, DeskFacts
+from tests.fake_llm.script import Stall, reply
+from tests.support.screen_harness import running_repl
+from tests.support.sitting_desk import Sitting, seated, sitting
+
+
+class Carried:
+    """A desk that notes what it is to do."""
+
+    def __init__(self) -> None:
+        self.intents: list[Intent] = []
+
+    def act(self, intent: Intent) -> None:
+        self.intents.append(intent)
+
+    def facts(self) -> DeskFacts:
+        return NO_DESK
+
+
+class SlowFiles:
+    """Whatever a text mentions is read when it is told to be."""
+
+    def __init__(self, desk: Sitting) -> None:
+        self.may_go_on = asyncio.Event()
+        self.reading: list[str] = []
+        at_desk = desk.front.controller.desk
+        assert isinstance(at_desk, AtDesk)
+        at_desk.context = replace(at_desk.context, desk=replace(at_desk.context.desk, expand=self._expand))
+
+    async def _expand(self, number: int, text: str) -> ExpandedPrompt:
+        self.reading.append(text)
+        await self.may_go_on.wait()
+        return ExpandedPrompt((Text(text),), ())
+
+
+def said(desk: Sitting) -> list[str]:
+    """What the person has said in the task in front."""
+    history = desk.context.board.task(1).history
+    return [text_of(one) for one in history if isinstance(one, UserMessage)]
+
+
+@pytest.mark.parametrize("key", ["\x1b", "\x03"], ids=["Esc", "Ctrl+C"])
+async def test_esc_and_ctrl_c_are_for_a_prompt_of_which_no_event_has_told(key: str) -> None:
+    async with running_repl() as stage:
+        stage.facts = replace(NO_DESK, coming=True)
+        stage.type(key)
+        await stage.until(lambda: stage.intents == [Cancel()])
+
+
+async def test_RU_B17_a_refused_line_comes_back_as_it_was_and_one_enter_does_not_send_it_again() -> None:
+    look = Look("mono", UNICODE, ansi=False)
+    async with running_repl() as stage:
+        surface = ScreenSurface(stage.repl, lambda _theme: look)
+        surface.put("", over=False)
+        surface.put("@5 hello", over=False)
+        assert stage.repl.editor.text == "@5 hello"
+        stage.type("\r")
+        await stage.shows("This was refused")
+        assert stage.intents == []
+        stage.type("\r")
+        await stage.until(lambda: stage.intents == [ToTask(5, "hello", aside=False)])
+        surface.put("@5 hello", over=False)
+        stage.type("\x1b[C")
+        await stage.until(lambda: not stage.repl.editor.is_replaceable)
+        stage.type(" you\r")
+        await stage.until(lambda: stage.intents[1:] == [ToTask(5, "hello you", aside=False)])
+
+
+@pytest.mark.parametrize("vi", [False, True], ids=["emacs", "vi"])
+async def test_what_is_typed_next_takes_the_place_of_a_refused_line(vi: bool) -> None:
+    async with running_repl(vi=vi) as stage:
+        surface = ScreenSurface(stage.repl, lambda _theme: Look("mono", UNICODE, ansi=False))
+        stage.type("9\r")
+        await stage.until(lambda: stage.intents == [Prompt("9")])
+        surface.put("9", over=False)
+        await stage.shows("Not sent. Type to replace it")
+        stage.type("21")
+        await stage.until(lambda: stage.repl.editor.text == "21")
+        await stage.shows_not("Not sent.")
+        if not vi:
+            stage.type("\x1f\x1f")  # undo
+            await stage.until(lambda: stage.repl.editor.text == "9")
+        stage.type("\x15\x1b[A")
+        await stage.until(lambda: stage.repl.editor.text == "9")
+
+
+async def test_a_paste_takes_the_place_of_a_refused_line_and_an_edit_keeps_it() -> None:
+    async with running_repl() as stage:
+        surface = ScreenSurface(stage.repl, lambda _theme: Look("mono", UNICODE, ansi=False))
+        for keys, text in {
+            "\x1b[200~pasted\x1b[201~": "pasted",
+            "\x7f": "@5 hell",
+            "\x1b[D!": "@5 hell!o",
+            "\x01x": "x@5 hello",
+            "\x05!": "@5 hello!",
+        }.items():
+            stage.repl.editor.clear()
+            surface.put("@5 hello", over=False)
+            stage.type(keys)
+            await stage.until(lambda text=text: stage.repl.editor.text == text)
+
+
+async def test_a_refused_line_that_is_typed_anew_is_sent() -> None:
+    async with running_repl() as stage:
+        surface = ScreenSurface(stage.repl, lambda _theme: Look("mono", UNICODE, ansi=False))
+        surface.put("@5 hello", over=False)
+        stage.type("\x03")
+        await stage.line("@5 hello")
+        await stage.until(lambda: stage.intents == [ToTask(5, "hello", aside=False)])
+
+
+async def test_a_letter_held_because_nothing_waits_is_not_glued_to_what_is_typed_next() -> None:
+    async with running_repl() as stage:
+        await stage.line("y")
+        await stage.shows("Nothing waits for an answer")
+        await stage.line("fix the tests")
+        await stage.until(lambda: stage.intents == [Prompt("fix the tests")])
+
+
+async def test_a_line_begun_meanwhile_stays_and_the_refused_one_is_in_the_history() -> None:
+    look = Look("mono", UNICODE, ansi=False)
+    async with running_repl() as stage:
+        surface = ScreenSurface(stage.repl, lambda _theme: look)
+        await stage.line("@1 before")
+        await stage.until(lambda: len(stage.intents) == 1)
+        stage.type("/fg 2")
+        await stage.until(lambda: stage.repl.editor.text == "/fg 2")
+        surface.put("@1 before", over=False)
+        await stage.shows("Up brings it back")
+        stage.type("!")
+        await stage.until(lambda: stage.repl.editor.text == "/fg 2!")
+        stage.type("\x1b[A")
+        await stage.until(lambda: stage.repl.editor.text == "@1 before")
+
+
+async def test_a_refused_line_that_is_sent_again_stands_once_in_the_history() -> None:
+    look = Look("mono", UNICODE, ansi=False)
+    async with running_repl() as stage:
+        surface = ScreenSurface(stage.repl, lambda _theme: look)
+        stage.type("hello")
+        await stage.until(lambda: stage.repl.editor.text == "hello")
+        stage.type("\r")
+        await stage.until(lambda: len(stage.intents) == 1)
+        surface.put("hello", over=False)
+        stage.type("\r")
+        await stage.shows("This was refused")
+        stage.type("\r")
+        await stage.until(lambda: len(stage.intents) == 2)
+        assert stage.repl.editor.buffer.history.get_strings() == ["hello"]
+
+
+async def test_what_was_for_a_session_that_cannot_be_had_is_not_sent_to_the_one_opened_instead(
+    tmp_path: Path,
+) -> None:
+    async with sitting(tmp_path, lambda asked: reply("ok")) as desk:
+        await desk.turn("hello")
+        first = desk.context.desk.memory.session_id
+        async with seated(desk.desk, desk.server, "-r", first, "go on with it") as other:
+            await other.shows("Open in another buddy (pid")
+            await other.until(lambda: other.front.controller.desk is not None, "another session")
+            assert other.paper.line == "go on with it"
+            assert said(other) == []
+        assert [asked.last_user_text for asked in desk.server.requests] == ["hello"]
+
+
+async def test_a_prompt_sent_before_the_desk_is_open_is_taken_back_and_commands_stay() -> None:
+    put: list[str] = []
+    controller, desk = Controller(NO_DESK, put.append), Carried()
+    controller.act(Cancel())
+    assert not controller.facts().coming
+    for intent in (Prompt("first"), Slash("/status"), Queue("second")):
+        controller.act(intent)
+    assert controller.facts().coming
+    controller.act(Cancel())
+    assert put == ["first\n\nsecond"]
+    assert not controller.facts().coming
+    controller.open(desk)
+    assert desk.intents == [Slash("/status")]
+
+
+async def test_what_a_slow_file_holds_up_is_taken_back_before_what_was_typed_since(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda asked: reply("ok")) as desk:
+        files = SlowFiles(desk)
+        desk.act(Prompt("read @slow"))
+        desk.act(ToTask(1, "and then", aside=False))
+        assert desk.front.controller.facts().coming
+        await desk.until(lambda: files.reading == ["read @slow"], "the file is read")
+        desk.paper.line = "typed since"
+        desk.act(Cancel())
+        await desk.until(lambda: desk.paper.line == "read @slow\n\n@1 and then\ntyped since", "the line")
+        assert not desk.front.controller.facts().coming
+        desk.act(Prompt("another"))
+        await desk.until(lambda: files.reading == ["read @slow", "another"], "the next one waits for nothing")
+        files.may_go_on.set()
+        await desk.shows("ok")
+        await desk.quiet()
+        assert said(desk) == ["another"]
+        assert len(desk.server.requests) == 1
+
+
+async def test_what_was_on_its_way_to_a_turn_that_is_cancelled_begins_none(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda asked: reply("so slow " * 9, fault=Stall(after=3))) as desk:
+        desk.say("be slow")
+        await desk.server.arrived(1)
+        files = SlowFiles(desk)
+        desk.act(Prompt("use @slow"))
+        await desk.until(lambda: bool(files.reading), "the file is read")
+        desk.act(Cancel())
+        await desk.until(lambda: desk.paper.line == "use @slow", "the line")
+        files.may_go_on.set()
+        await desk.quiet()
+        await desk.shows("cancelled")
+        assert said(desk) == ["be slow"]
+
+
+async def test_esc_ends_what_was_begun_last_a_command_or_a_prompt_on_its_way(tmp_path: Path) -> None:
+    async with sitting(tmp_path, lambda asked: reply("ok")) as desk:
+        files = SlowFiles(desk)
+        desk.act(Prompt("first @slow"))
+        await desk.until(lambda: bool(files.reading), "the file is read")
+        desk.say("!sleep 30")
+        await desk.until(lambda: bool(desk.front.controller.facts().own), "the command runs")
+        desk.act(Cancel())
+        await desk.until(lambda: not desk.front.controller.facts().own, "the command has ended")
+        assert desk.front.controller.facts().coming
+        desk.act(Cancel())
+        await desk.until(lambda: desk.paper.line == "first @slow", "the line")
+
+
+async def test_at_whatever_moment_esc_comes_the_prompt_is_taken_back_or_its_turn_cancelled(
+    tmp_path: Path,
+) -> None:
+    ends: set[str] = set()
+    async with sitting(tmp_path, lambda asked: reply("so slow " * 9, fault=Stall(after=3))) as desk:
+        task = desk.context.board.task(1)
+        for rounds in range(40):
+            prompt = f"prompt {rounds}"
+            desk.paper.line = ""
+            desk.act(Prompt(prompt))
+            for _ in range(rounds):
+                await asyncio.sleep(0)
+            assert desk.front.controller.facts().coming, rounds
+            desk.act(Cancel())
+            await desk.until(lambda: not desk.front.controller.facts().coming, f"an end after {rounds}")
+            is_back, began = desk.paper.line == prompt, prompt in said(desk)
+            assert is_back != began, rounds
+            assert not began or (task.outcome is not None and task.outcome.outcome == "cancelled"), rounds
+            ends.add("taken back" if is_back else "cancelled")
+    assert ends == {"taken back", "cancelled"}

@@ -1,0 +1,93 @@
+"""A place that is opened for one command: what is protected in it stays closed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from buddy.tasks.sandboxing import opened_by_yes
+from buddy.workspace.sandbox.places import opened_place
+from buddy.workspace.sandbox.profile import Opened, SandboxProfile, is_reserved
+from buddy.workspace.sandbox.status import SandboxStatus
+from tests.capabilities import requires
+from tests.support.sandbox_desk import sandbox_desk
+
+CLOSED = (".env", ".git/config", ".git/hooks/post-commit", "sub/.vscode/tasks.json", "sub/deep/key.pem")
+
+
+def filled(folder: Path) -> Path:
+    for name in (*CLOSED, ".git/HEAD", ".git/objects/x", ".git/refs/x", "sub/file"):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("as it was\n")
+    (folder / ".git/config").write_text("[core]\n")
+    return folder
+
+
+@requires("bwrap")
+async def test_WALK_S4_protected_names_and_secrets_in_an_opened_folder_stay_closed() -> None:
+    async with sandbox_desk() as desk:
+        place = filled(desk.home / "other")
+        before = {name: (place / name).read_text() for name in CLOSED}
+        confinement = await opened_by_yes(desk.confinement(), (str(place),), SandboxStatus(3))
+        names = " ".join(str(place / name) for name in (*CLOSED, "sub/file", "new"))
+        ran = await desk.run(f"for one in {names}; do echo changed >> $one; done; true", confinement)
+        assert {name: (place / name).read_text() for name in CLOSED} == before
+        assert (place / "sub/file").read_text() == "as it was\nchanged\n"
+        assert (place / "new").read_text() == "changed\n"
+        assert "Read-only file system" in ran.text
+        moved = f"mv {place}/sub/.vscode {place}/away; mv {place}/.git {place}/away2; mkdir {place}/.codex"
+        assert (await desk.run(moved, confinement)).code != 0
+        assert (place / "sub/.vscode").is_dir()
+        assert (place / ".git/config").read_text() == "[core]\n"
+        assert not (place / ".codex").exists()
+        again = await desk.run(f"touch {place}/later", desk.confinement())
+        assert (again.code, (place / "later").exists()) == (1, False)
+
+
+@requires("bwrap")
+async def test_WALK_S4_a_single_file_is_opened_without_its_folder() -> None:
+    async with sandbox_desk() as desk:
+        notes = desk.home / "notes.txt"
+        notes.write_text("one\n")
+        confinement = await opened_by_yes(desk.confinement(), (str(notes),), SandboxStatus(3))
+        ran = await desk.run(f"echo two >> {notes} && touch {desk.home}/beside", confinement)
+        assert notes.read_text() == "one\ntwo\n"
+        assert (ran.code, ran.blocked.paths) == (1, (f"{desk.home}/beside",))
+
+
+async def test_WALK_S4_neighbour_a_place_that_became_a_link_stays_closed() -> None:
+    async with sandbox_desk() as desk:
+        (desk.home / "swapped").symlink_to(desk.home / ".ssh")
+        confinement = await opened_by_yes(desk.confinement(), (str(desk.home / "swapped"),), SandboxStatus(3))
+        assert confinement == desk.confinement()
+
+
+async def test_WALK_S4_neighbour_landlock_opens_no_folder_with_something_protected() -> None:
+    async with sandbox_desk() as desk:
+        place, plain = filled(desk.home / "other"), desk.home / "plain"
+        plain.mkdir()
+        confinement = await opened_by_yes(desk.confinement(), (str(place), str(plain)), SandboxStatus(2))
+        assert confinement.writable == (str(plain),)
+
+
+def test_WALK_S4_neighbour_a_folder_too_big_to_look_through_is_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("buddy.workspace.sandbox.places.MAX_ENTRIES", 3)
+    for name in "abcd":
+        (tmp_path / name).touch()
+    assert not opened_place(str(tmp_path), "/home/nobody").complete
+    assert opened_place(str(tmp_path / "a"), "/home/nobody") == Opened((str(tmp_path / "a"),))
+
+
+def test_WALK_S4_only_folders_are_kept_from_being_replaced() -> None:
+    profile = SandboxProfile(
+        "workspace", (), ("/work", "/home/me/notes"), (), (), "/s", False, ("/home/me/notes",)
+    )
+    assert [is_reserved(profile, path) for path in ("/work", "/home/me/notes", "/work/.codex")] == [
+        True,
+        False,
+        True,
+    ]

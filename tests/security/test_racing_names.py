@@ -1,0 +1,228 @@
+"""Programs that get past the record of attempts: what they do to protected names is put back, and told."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from buddy.agent.tool import NOTHING_BLOCKED
+from buddy.safety.paths import Boundary
+from buddy.workspace.sandbox.guard import Guard, snapshot
+from buddy.workspace.sandbox.places import Surveyor
+from tests.capabilities import requires
+from tests.support.sandbox_desk import LOOKS, SandboxDesk, sandbox_desk
+
+LEVELS = [pytest.param(3, marks=requires("bwrap")), pytest.param(2, marks=requires("landlock"))]
+
+PYTHON = os.path.realpath(sys.executable)
+"""Not the virtual environment's: that one may lie below `/tmp`, which is empty inside."""
+
+RACE = """
+import ctypes, os, sys, threading, time
+end = time.monotonic() + 40
+harmless, wanted = sys.argv[2].encode(), sys.argv[3].encode()
+libc = ctypes.CDLL(None)
+size = max(len(harmless), len(wanted)) + 1
+path = ctypes.create_string_buffer(harmless, size)
+over = threading.Event()
+
+def swap():
+    while not over.is_set():
+        ctypes.memmove(path, wanted + b"\\0", len(wanted) + 1)
+        ctypes.memmove(path, harmless + b"\\0", len(harmless) + 1)
+
+threading.Thread(target=swap, daemon=True).start()
+while time.monotonic() < end:
+    if sys.argv[1] == "mkdir":
+        libc.mkdir(path, 0o755)
+        os.path.isdir(harmless) and os.rmdir(harmless)
+    elif sys.argv[1] == "open":
+        fd = libc.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+        fd >= 0 and (os.write(fd, b"evil"), os.close(fd))
+    elif sys.argv[1] == "symlink":
+        libc.symlink(b"sub", path)
+        os.path.islink(harmless) and os.unlink(harmless)
+    else:
+        os.path.isdir("stage") or os.mkdir("stage")
+        libc.rename(b"stage", path)
+        os.path.isdir(harmless) and os.rename(harmless, "stage")
+    if os.path.lexists(wanted):
+        print("RACED")
+        break
+over.set()
+"""
+"""Changes the name between the moment it is read by the record and the moment the kernel reads it again."""
+
+CASES = {
+    "folder at the top": ("mkdir", ".codexx", ".codex"),
+    "folder deep down": ("mkdir", "sub/.zedx", "sub/.zed"),
+    "file at the top": ("open", ".mcp.jsonx", ".mcp.json"),
+    "file in another case": ("open", ".ENVRCx", ".ENVRC"),
+    "settings of buddy": ("open", "buddy.tomlx", "buddy.toml"),
+    "link": ("symlink", ".ideax", ".idea"),
+    "folder by moving": ("rename", ".geminix", ".gemini"),
+    "hook": ("open", ".git/hooksx", ".git/commondir"),
+}
+
+
+def prepare(desk: SandboxDesk) -> None:
+    subprocess.run(["git", "init", "-q", str(desk.work)], check=True, env={"PATH": os.environ["PATH"]})
+    (desk.work / "race.py").write_text(RACE)
+
+
+def race(how: str, harmless: str, wanted: str) -> str:
+    return f"{PYTHON} -I race.py {how} {harmless} {wanted}"
+
+
+def quarantined(desk: SandboxDesk) -> list[Path]:
+    return sorted((desk.work / ".buddyx" / "quarantine").glob("*"))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("case", CASES)
+async def test_a_name_that_was_created_by_racing_is_moved_away_and_told(level: int, case: str) -> None:
+    how, harmless, wanted = CASES[case]
+    async with sandbox_desk(look=LOOKS[level]) as desk:
+        prepare(desk)
+        ran = await desk.run(race(how, harmless, wanted), desk.confinement(), limit_s=120)
+        told = desk.sandbox.take_put_back()
+
+        assert "RACED" in ran.text  # otherwise this tests nothing
+        assert not os.path.lexists(desk.work / wanted)
+        (kept,) = quarantined(desk)
+        assert kept.name.endswith("-" + os.path.basename(wanted))
+        assert told == (f"{wanted} was created; it is now .buddyx/quarantine/{kept.name}",)
+        assert desk.sandbox.take_put_back() == ()
+
+
+CHANGES = {
+    "settings of the editor": ".vscode/settings.json",
+    "settings of an agent, deep down": "sub/.claude/settings.json",
+    "settings of git": ".git/config",
+}
+
+
+@requires("landlock")
+@pytest.mark.parametrize("wanted", CHANGES.values(), ids=CHANGES.keys())
+async def test_what_landlock_lets_a_race_change_gets_its_content_back(wanted: str) -> None:
+    async with sandbox_desk(look=LOOKS[2]) as desk:
+        prepare(desk)
+        path = desk.work / wanted
+        before = path.read_bytes()
+        command = f"{PYTHON} -I overwrite.py {wanted}"
+        (desk.work / "overwrite.py").write_text(OVERWRITE)
+        ran = await desk.run(command, desk.confinement(), limit_s=120)
+        told = desk.sandbox.take_put_back()
+
+        assert "RACED" in ran.text, ran.text
+        assert path.read_bytes() == before
+        (kept,) = quarantined(desk)
+        assert kept.read_bytes() == b"evil"
+        assert told == (
+            f"{wanted} was changed and put back; the changed one is now .buddyx/quarantine/{kept.name}",
+        )
+
+
+OVERWRITE = """
+import ctypes, os, sys, threading, time
+end = time.monotonic() + 40
+wanted = sys.argv[1].encode()
+harmless = os.path.dirname(wanted) + b"/../" * (wanted.count(b"/")) + b"harmless-file"
+libc = ctypes.CDLL(None)
+path = ctypes.create_string_buffer(harmless, max(len(harmless), len(wanted)) + 1)
+over = threading.Event()
+open("harmless-file", "w").close()
+
+def swap():
+    while not over.is_set():
+        ctypes.memmove(path, wanted + b"\\0", len(wanted) + 1)
+        ctypes.memmove(path, harmless + b"\\0", len(harmless) + 1)
+
+threading.Thread(target=swap, daemon=True).start()
+while time.monotonic() < end:
+    fd = libc.open(path, os.O_WRONLY | os.O_TRUNC)
+    if fd >= 0:
+        os.write(fd, b"evil")
+        os.close(fd)
+    if open(wanted, "rb").read() == b"evil":
+        print("RACED")
+        break
+over.set()
+"""
+
+
+@requires("bwrap")
+async def test_a_hook_of_a_new_repository_and_settings_in_a_package_are_left() -> None:
+    async with sandbox_desk() as desk:
+        prepare(desk)
+        command = (
+            "git init -q inner && mkdir -p node_modules/p/.vscode && echo x > node_modules/p/.vscode/a "
+            "&& mkdir -p v/lib/site-packages/q && echo x > v/lib/site-packages/q/.npmrc"
+        )
+        ran = await desk.run(command, desk.confinement())
+
+        assert (ran.code, ran.blocked, desk.sandbox.take_put_back()) == (0, NOTHING_BLOCKED, ()), ran.text
+        assert (desk.work / "inner/.git/config").exists()
+        assert (desk.work / "node_modules/p/.vscode/a").exists()
+
+
+def test_what_the_person_allowed_meanwhile_stays(tmp_path: Path) -> None:
+    guard, surveyor, boundary = guarded(tmp_path)
+    (tmp_path / "work/.vscode").mkdir()
+    (tmp_path / "work/.mcp.json").write_text("{}")
+    after = snapshot(boundary, surveyor.look(), contents=False)
+
+    allowed = (f"{boundary.root}/.vscode/tasks.json", f"{boundary.root}/.vscode")
+    told = guard.put_back(guard.changed(after, allowed), after, touch=True)
+
+    assert [one.partition(" ")[0] for one in told] == [".mcp.json"]
+    assert (tmp_path / "work/.vscode").exists()
+
+
+def test_beside_a_command_outside_it_is_only_told(tmp_path: Path) -> None:
+    guard, surveyor, boundary = guarded(tmp_path)
+    (tmp_path / "work/.envrc").write_text("x")
+    after = snapshot(boundary, surveyor.look(), contents=False)
+
+    (told,) = guard.put_back(guard.changed(after, ()), after, touch=False)
+    assert told.endswith("while something ran outside of the sandbox, so it was left")
+    assert (tmp_path / "work/.envrc").exists()
+
+
+def test_a_link_on_the_way_is_not_followed(tmp_path: Path) -> None:
+    guard, surveyor, boundary = guarded(tmp_path)
+    (tmp_path / "work/deep").mkdir()
+    (tmp_path / "work/deep/.zed").mkdir()
+    after = snapshot(boundary, surveyor.look(), contents=False)
+    (tmp_path / "work/deep").rename(tmp_path / "work/elsewhere")
+    (tmp_path / "victim/.zed").mkdir(parents=True)
+    (tmp_path / "work/deep").symlink_to(tmp_path / "victim")
+
+    (told,) = guard.put_back(guard.changed(after, ()), after, touch=True)
+
+    assert told.startswith("deep/.zed was created, and could not be put back: ")
+    assert (tmp_path / "victim/.zed").exists()
+
+
+def guarded(tmp_path: Path) -> tuple[Guard, Surveyor, Boundary]:
+    root = os.path.realpath(tmp_path / "work")
+    os.mkdir(root)
+    boundary = Boundary(root, root, str(tmp_path))
+    surveyor = Surveyor((root,), str(tmp_path))
+    return Guard(boundary, snapshot(boundary, surveyor.look(), contents=False)), surveyor, boundary
+
+
+def test_the_second_walk_sees_what_changed_in_a_folder_it_knows(tmp_path: Path) -> None:
+    for number in range(20):
+        (tmp_path / f"f{number}/deep").mkdir(parents=True)
+    surveyor = Surveyor((str(tmp_path),), "/home/nobody")
+    assert surveyor.look().protected == ()
+    for number in (3, 7):
+        (tmp_path / f"f{number}/deep/.cursor").mkdir()
+    assert surveyor.look().protected == tuple(f"{tmp_path}/f{number}/deep/.cursor" for number in (3, 7))
+    (tmp_path / "f3/deep/.cursor").rmdir()
+    assert surveyor.look().protected == (f"{tmp_path}/f7/deep/.cursor",)

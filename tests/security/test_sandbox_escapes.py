@@ -1,0 +1,117 @@
+"""Every attempt of `escape_attempts`, run at each level that works here, and once without a sandbox."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.capabilities import requires
+from tests.support.escape_attempts import ATTEMPTS, Attempt
+from tests.support.sandbox_desk import LOOKS, SandboxDesk, sandbox_desk
+
+
+def named(attempt: Attempt) -> str:
+    return attempt.name.replace(" ", "-")
+
+
+def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Everything below a folder: modes and contents."""
+    found: dict[str, tuple[int, bytes]] = {}
+    for top, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = os.path.join(top, name)
+            state = os.lstat(path)
+            content = os.readlink(path).encode() if os.path.islink(path) else b""
+            if os.path.isfile(path) and not os.path.islink(path):
+                content = Path(path).read_bytes() + str(state.st_mtime_ns).encode()
+            found[path] = (state.st_mode, content)
+    return found
+
+
+def guarded(desk: SandboxDesk) -> dict[str, tuple[int, bytes]]:
+    """What no command may change: the outside, the home, and the protected names of the workspace."""
+    git = desk.work / ".git"
+    names = (".vscode", ".claude", ".codex", ".cursor", ".idea", ".gemini", ".zed", ".fleet", ".husky")
+    found = {**tree(desk.outside), **tree(desk.home), **tree(git / "hooks")}
+    for path in (git / "config", *desk.work.glob(".mcp.json"), *desk.work.glob("*.toml")):
+        found[str(path)] = (0, path.read_bytes() if path.exists() else b"gone")
+    for top, folders, files in os.walk(desk.work):
+        for name in (*folders, *files):
+            if name.lower() in (*names, ".envrc"):
+                found[f"{top}/{name}"] = (0, b"")
+                found |= tree(Path(top, name))
+    return found
+
+
+@contextlib.contextmanager
+def listeners(desk: SandboxDesk) -> Iterator[dict[str, str]]:
+    """Servers of the machine, and the words attempts are filled in with."""
+    path = str(desk.outside / "socket")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as tcp,
+        socket.socket(socket.AF_UNIX) as unix,
+        socket.socket(socket.AF_UNIX) as abstract,
+    ):
+        unix.bind(path)
+        unix.listen()
+        abstract.bind(f"\0buddy-{os.getpid()}")
+        abstract.listen()
+        yield {
+            "out": str(desk.outside),
+            "home": str(desk.home),
+            "work": str(desk.work),
+            "pid": str(os.getpid()),
+            "port": str(tcp.getsockname()[1]),
+            "socket": path,
+            "abstract": f"buddy-{os.getpid()}",
+            "py": f"{sys.executable} -I -S",
+        }
+
+
+def prepare(desk: SandboxDesk) -> None:
+    subprocess.run(["git", "init", "-q", str(desk.work)], check=True, env={"PATH": os.environ["PATH"]})
+
+
+@requires("bwrap")
+@pytest.mark.parametrize("attempt", [one for one in ATTEMPTS if 3 in one.levels], ids=named)
+async def test_the_attempt_fails_in_bubblewrap(attempt: Attempt) -> None:
+    await fails(attempt, 3)
+
+
+@requires("landlock")
+@pytest.mark.parametrize("attempt", [one for one in ATTEMPTS if 2 in one.levels], ids=named)
+async def test_the_attempt_fails_under_landlock(attempt: Attempt) -> None:
+    await fails(attempt, 2)
+
+
+async def fails(attempt: Attempt, level: int) -> None:
+    async with sandbox_desk(look=LOOKS[level]) as desk:
+        assert desk.sandbox.status.level == level
+        prepare(desk)
+        with listeners(desk) as words:
+            before = guarded(desk)
+            ran = await desk.run(attempt.command.format(**words), desk.confinement())
+
+            assert "ESCAPED" not in ran.text, ran.text
+            assert guarded(desk) == before
+            assert not os.path.exists(f"/tmp/seen-by-everybody-{os.getpid()}")
+            assert not os.path.exists(f"/dev/shm/buddy-escape-{os.getpid()}")
+
+
+@requires("bwrap")
+@pytest.mark.parametrize("attempt", [one for one in ATTEMPTS if one.control], ids=named)
+async def test_the_attempt_succeeds_without_a_sandbox(attempt: Attempt) -> None:
+    async with sandbox_desk() as desk:
+        prepare(desk)
+        with listeners(desk) as words:
+            before = guarded(desk)
+            ran = await desk.run(attempt.command.format(**words), None)
+
+            assert "ESCAPED" in ran.text or guarded(desk) != before, ran.text

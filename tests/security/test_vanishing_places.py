@@ -1,0 +1,95 @@
+"""Places that go between the moment they are listed and the moment bubblewrap covers them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from buddy.workspace.processes.launch import Launch
+from buddy.workspace.processes.pool import ConfinedLaunch
+from buddy.workspace.processes.process_tree import Tag
+from buddy.workspace.sandbox.profile import Confinement
+from buddy.workspace.sandbox.sandbox import Sandbox
+from tests.capabilities import requires
+from tests.support.sandbox_desk import SandboxDesk, sandbox_desk
+
+
+class Interrupted:
+    """A sandbox with something happening after it looked."""
+
+    def __init__(self, sandbox: Sandbox, meanwhile: Callable[[], None]) -> None:
+        self._sandbox = sandbox
+        self._meanwhile = meanwhile
+
+    def confine(self, launch: Launch, confinement: Confinement, tag: Tag) -> ConfinedLaunch:
+        confined = self._sandbox.confine(launch, confinement, tag)
+        self._meanwhile()
+        return confined
+
+    async def judge(self) -> None:
+        await self._sandbox.judge()
+
+
+async def ran(desk: SandboxDesk, command: str, meanwhile: Callable[[], None]) -> tuple[str, int | None]:
+    await desk.sandbox.look_around(desk.boundary)
+    desk.children.sandbox = Interrupted(desk.sandbox, meanwhile)
+    finished = await desk.finished(command, desk.confinement())
+    return finished.text, finished.exit.code
+
+
+def listening(path: Path) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX)
+    made.bind(str(path))
+    made.listen()
+    return made
+
+
+@requires("bwrap")
+@pytest.mark.parametrize("command", ["echo fine", "echo fine; exit 1", "printf '%s\\n' fine -- --bind /x /y"])
+async def test_a_socket_that_goes_before_it_is_hidden_stops_no_command(command: str) -> None:
+    async with sandbox_desk() as desk:
+        path, other = desk.outside / "service", desk.outside / "stays"
+        with listening(path), listening(other):
+            text, code = await ran(desk, f"{CONNECT.format(other)}; {command}", path.unlink)
+
+    assert "Can't create file at" in text  # otherwise this tests nothing
+    assert text.splitlines().count("fine") == 1
+    assert "connected" not in text
+    assert code == (1 if "exit 1" in command else 0)
+
+
+CONNECT = (
+    'python3 -c \'import socket; socket.socket(socket.AF_UNIX).connect("{}"); print("connected")\' || true'
+)
+
+
+@requires("bwrap")
+async def test_a_protected_folder_that_goes_stops_no_command() -> None:
+    async with sandbox_desk() as desk:
+        text, code = await ran(
+            desk, "echo fine; touch .vscode/x", lambda: shutil.rmtree(desk.work / "sub/.claude")
+        )
+        assert "fine" in text
+        assert os.listdir(desk.work / ".vscode") == ["settings.json"]
+        assert code == 1
+
+
+@requires("bwrap")
+async def test_a_command_that_fails_runs_once() -> None:
+    async with sandbox_desk() as desk:
+        finished = await desk.finished("echo once >> log; exit 1", desk.confinement())
+        assert (finished.exit.code, (desk.work / "log").read_text()) == (1, "once\n")
+
+
+@requires("bwrap")
+async def test_a_command_cannot_get_at_what_starts_it_again() -> None:
+    async with sandbox_desk() as desk:
+        command = "echo once >> log; ls -l /proc/self/fd; : > /proc/self/fd/8; : > /proc/self/fd/9; exit 1"
+        finished = await desk.finished(command, desk.confinement())
+        assert (desk.work / "log").read_text() == "once\n", finished.text
+        assert "status-" not in finished.text

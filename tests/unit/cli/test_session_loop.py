@@ -1,0 +1,56 @@
+"""A session that fails while it opens leaves nothing running."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from pathlib import Path
+
+import pytest
+
+from buddy.app.launch import find_place, read_settings
+from buddy.cli.arguments import parse
+from buddy.cli.interactive import Front
+from buddy.cli.session_loop import sit
+from buddy.repl.input.late_completion import LateCompleter
+from buddy.repl.intent_queue import Controller
+from buddy.repl.view.blocks import Block
+from buddy.repl.view.state import NO_DESK
+from tests.support.program import Desk
+from tests.support.sitting_desk import Paper
+
+
+class Refusing(Paper):
+    """A surface that takes nothing."""
+
+    def print(self, *blocks: Block) -> None:
+        raise RuntimeError("the screen takes nothing")
+
+
+async def test_a_sitting_that_fails_while_it_opens_ends_what_it_started(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, "http://127.0.0.1:9", settings={"api": {"api_key_env": "NO_SUCH_KEY"}})
+    desk.files(main__py="print(1)\n")
+    options = parse([])
+    with contextlib.chdir(desk.repo):
+        place = find_place(options, {**os.environ, **desk.variables()})
+    front = Front(Refusing(), Controller(NO_DESK, print), LateCompleter(), place.environment)
+    front.gone.set()
+    with pytest.raises(RuntimeError, match="takes nothing"):
+        await sit(options, place, read_settings(place, options), front, "", "")
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_sitting_without_a_key_for_sessions_says_what_helps(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, "http://127.0.0.1:9")
+    desk.files(main__py="print(1)\n")
+    (desk.home / ".local").write_text("no folder")
+    options = parse([])
+    with contextlib.chdir(desk.repo):
+        place = find_place(options, desk.variables())
+    paper = Paper()
+    front = Front(paper, Controller(NO_DESK, print), LateCompleter(), place.environment)
+    front.gone.set()
+    await sit(options, place, read_settings(place, options), front, "", "")
+    assert "the key that signs sessions can't be made there; set XDG_STATE_HOME" in paper.text()
+    assert front.switch_to is None

@@ -1,0 +1,378 @@
+"""Secret files in what git keeps: blobs without their path, folders without theirs, attributes that switch
+diffs on, and files of ignored names that lead elsewhere."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from buddy.safety.git_repository import tracked_by_name
+from buddy.safety.shell.git_objects import Objects, revisions
+from buddy.safety.shell.hardened import READ_ONLY_ENVIRONMENT
+from tests.support.shell_desk import ShellDesk, make_desk
+
+
+def make_history(tmp_path: Path, *, packed: bool) -> ShellDesk:
+    desk = make_desk(tmp_path)
+    desk.git("init", "-q", "-b", "main", ".")
+    (desk.root / ".aws").mkdir()
+    (desk.root / ".aws" / "notes").write_text("KEY\n")
+    desk.git("add", "-f", "-A")
+    desk.git("commit", "-qm", "one")
+    (desk.root / ".env").write_text("TOKEN=another\n" * 50)
+    desk.git("commit", "-qam", "two")
+    (desk.root / ".env").write_text("TOKEN=another\n" * 50 + "LAST=1\n")
+    desk.git("commit", "-qam", "three")
+    desk.git("tag", "blobtag", "HEAD:.env")
+    desk.git("tag", "-a", "-m", "x", "annotated", "HEAD:.env")
+    desk.git("tag", "-a", "-m", "x", "twice", "annotated")
+    desk.git("tag", "-a", "-m", "x", "v1", "HEAD")
+    desk.git("tag", "awstree", "HEAD:.aws")
+    desk.git("update-ref", "refs/odd/blob", "HEAD~1:.env")
+    if packed:
+        desk.git("repack", "-adfq", "--depth=50")
+        desk.git("pack-refs", "--all")
+        desk.git("prune-packed")
+    return desk
+
+
+@pytest.fixture(params=[False, True], ids=["loose", "packed"])
+def desk(tmp_path: Path, request: pytest.FixtureRequest) -> ShellDesk:
+    return make_history(tmp_path, packed=request.param)
+
+
+def hash_of(desk: ShellDesk, revision: str) -> str:
+    found = subprocess.run(
+        ["git", "rev-parse", revision], cwd=desk.root, capture_output=True, text=True, check=True
+    )
+    return found.stdout.strip()
+
+
+def filled(desk: ShellDesk, command: str) -> str:
+    """A command with hashes for its marks."""
+    marks = {"BLOB": "HEAD~1:.env", "DELTA": "HEAD:.env", "COMMIT": "HEAD", "TREE": "HEAD:.aws"}
+    command = command.replace("UPPER", hash_of(desk, marks["BLOB"])[:12].upper())
+    for mark, revision in marks.items():
+        found = hash_of(desk, revision)
+        command = command.replace(f"{mark}9", found[:9]).replace(mark, found)
+    return command
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git show BLOB",
+        "git show BLOB9",
+        "git show DELTA",
+        "git show HEAD BLOB",
+        "git show --stat BLOB",
+        "git show -s --format=%B BLOB",
+        "git show --format= BLOB -- a",
+        "git show blobtag",
+        "git show annotated",
+        "git show twice",
+        "git show 'twice^{}'",
+        "git show 'HEAD^{blob}'",
+        "git show refs/odd/blob",
+        "git show odd/blob",
+        "git show v1-0-gBLOB9",
+        "git -C src show BLOB",
+        "cd src && git show BLOB9",
+        "git show UPPER",
+        "git cat-file -p UPPER",
+        "git show v1-0-gUPPER",
+        "git show --tags",
+        "git show --all",
+        "git show --glob=refs/odd/*",
+        "git show -g odd/blob",
+        "git show 'annotated^{tag}'",
+        "git show 'twice^{tag}^{}'",
+        "git show main-worktree/refs/odd/blob",
+        "git show worktrees/x/refs/odd/blob",
+        "git diff 'awstree^{tree}' HEAD",
+        "git diff BLOB HEAD:a",
+        "git diff BLOB9..DELTA9",
+        "git diff HEAD:a BLOB",
+        "git diff BLOB a",
+        "git diff HEAD:a...BLOB",
+        "git grep -h = BLOB",
+        "git grep = blobtag",
+        "git cat-file -p blobtag",
+        "git cat-file -p twice",
+        "git show TREE:notes",
+        "git show awstree:notes",
+        "git diff TREE HEAD",
+        "git diff awstree",
+        "git diff-tree -p awstree HEAD",
+        "git grep K awstree",
+        "echo awstree HEAD | git diff-tree --stdin -p",
+        "git grep -a = HEAD~1",
+        "git grep --text = HEAD~1 -- a",
+        "git for-each-ref --format='%(raw)'",
+        "git for-each-ref --format='%(*raw)' refs/tags",
+        "git for-each-ref --format='%(if)x%(then)%(raw)%(end)'",
+        "git tag --format='%(raw)'",
+        "git branch --format='%(raw)'",
+    ],
+)
+def test_ATTACK3_a_blob_without_its_path_asks(desk: ShellDesk, command: str) -> None:
+    assert not desk.analyse(filled(desk, command)).read_only
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git show",
+        "git show COMMIT",
+        "git show COMMIT9",
+        "git show HEAD~1",
+        "git show 'HEAD^{tree}'",
+        "git show 'HEAD^{/two}'",
+        "git show 'v1^{}'",
+        "git show main-worktree/HEAD",
+        "git diff 'HEAD^{tree}' 'HEAD~1^{tree}'",
+        "git log -p --tags",
+        "git show main@{0}",
+        "git show v1",
+        "git show v1-0-gCOMMIT9",
+        "git show ':/two'",
+        "git show HEAD:a",
+        "git show COMMIT9:a",
+        "git show v1:src/main.py",
+        "git show awstree",
+        "git diff",
+        "git diff COMMIT9 HEAD",
+        "git diff HEAD~2..HEAD",
+        "git diff main...v1 -- a",
+        "git diff HEAD:a HEAD~1:a",
+        "git diff nothing",
+        "git log -p v1",
+        "git log blobtag",
+        "git cat-file -t BLOB",
+        "git cat-file -p HEAD",
+        "git grep two",
+        "git grep two HEAD~1",
+        "git for-each-ref --format='%(raw:size) %(refname)'",
+        "git tag --format='%(refname)'",
+        "git ls-tree -r HEAD",
+        "git ls-tree awstree",
+    ],
+)
+def test_ATTACK3_revisions_are_still_shown_unasked(desk: ShellDesk, command: str) -> None:
+    desk.git("rm", "-q", "--cached", ".env")
+    (desk.root / ".env").unlink()
+    assert desk.reason(filled(desk, command)) == ""
+
+
+def test_ATTACK3_the_kind_of_every_object_is_known(desk: ShellDesk) -> None:
+    listed = subprocess.run(
+        ["git", "cat-file", "--batch-all-objects", "--batch-check=%(objectname) %(objecttype)"],
+        cwd=desk.root,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    objects = Objects(str(desk.root / ".git"))
+    lines = [line.split() for line in listed.stdout.splitlines()]
+
+    assert len(lines) > 15
+    for name, kind in lines:
+        found = objects.kinds(name) - ({"commit", "blob", "tag"} if kind == "tag" else set())
+        assert found == ({kind} if kind != "tag" else set())
+
+
+def test_ATTACK3_borrowed_and_broken_objects_count(tmp_path: Path) -> None:
+    desk = make_history(tmp_path, packed=True)
+    blob = hash_of(desk, "HEAD:.env")
+    borrower = make_desk(tmp_path / "borrower")
+    borrower.git("init", "-q", ".")
+    info = borrower.root / ".git" / "objects" / "info"
+    info.mkdir(exist_ok=True)
+    (info / "alternates").write_text(f"{desk.root}/.git/objects\n")
+    assert Objects(str(borrower.root / ".git")).kinds(blob) == {"blob"}
+    (index,) = (desk.root / ".git" / "objects" / "pack").glob("*.idx")
+    index.chmod(0o644)
+    index.write_bytes(b"no index")
+    assert Objects(str(desk.root / ".git")).kinds(blob) == {"unknown"}
+    assert not desk.analyse(f"git show {blob}").read_only
+
+
+def test_ATTACK3_references_of_another_format_count(tmp_path: Path) -> None:
+    desk = make_history(tmp_path, packed=False)
+    (desk.root / ".git" / "reftable").mkdir()
+    assert not desk.analyse("git show other").read_only
+    assert desk.reason("git show HEAD") == desk.reason("git show HEAD~1") == ""
+
+
+def test_ATTACK3_replaced_objects_are_not_shown(tmp_path: Path) -> None:
+    desk = make_history(tmp_path, packed=False)
+    desk.git("replace", "-f", "HEAD:a", "HEAD:.env")
+    assert desk.reason("git show HEAD:a") == ""
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(desk.home), **READ_ONLY_ENVIRONMENT}
+    shown = subprocess.run(["git", "show", "HEAD:a"], cwd=desk.root, capture_output=True, env=environment)
+    assert shown.stdout == (desk.root / "a").read_bytes()
+
+
+@pytest.mark.parametrize("ending", ["local", "staging", "json", "yml", "keystore", "tfstate", "cnf", "prod"])
+def test_ATTACK3_attributes_for_an_ending_that_secrets_have_ask(tmp_path: Path, ending: str) -> None:
+    desk = make_history(tmp_path, packed=False)
+    (desk.root / ".gitattributes").write_text(f"*.{ending} diff\n")
+    assert not desk.analyse("git log -p").read_only
+
+
+def test_ATTACK3_ranges_are_taken_apart() -> None:
+    assert list(revisions("^a...b^{}")) == ["a", "b^{}"]
+    assert list(revisions("..b")) == ["b"]
+
+
+ATTRIBUTES = ("src/.gitattributes", "src/sub/.gitattributes", "new/deep/.gitattributes", ".gitattributes")
+
+
+@pytest.mark.parametrize("path", ATTRIBUTES)
+@pytest.mark.parametrize("way", ["untracked", "tracked", "index alone", "index of version 4"])
+@pytest.mark.parametrize("command", ["git log -p", "git diff HEAD~1", "git show", "git grep x HEAD"])
+def test_ATTACK3_attributes_of_any_folder_count(tmp_path: Path, path: str, way: str, command: str) -> None:
+    desk = make_history(tmp_path, packed=False)
+    assert desk.reason("git show") == ""
+    file = desk.root / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("* diff\n")
+    if way != "untracked":
+        desk.git("add", "-f", path)
+    if way == "index of version 4":
+        desk.git("update-index", "--index-version", "4")
+    if way.startswith("index"):
+        file.unlink()
+    assert ".gitattributes" in desk.reason(command)
+
+
+@pytest.mark.parametrize("text", ["*.py diff=python\n", "*.txt text\n", "*.png binary\n", "* text=auto\n"])
+def test_ATTACK3_ordinary_attributes_of_a_folder_do_not_ask(tmp_path: Path, text: str) -> None:
+    desk = make_history(tmp_path, packed=False)
+    (desk.root / "src" / ".gitattributes").write_text(text)
+    desk.git("add", "-A")
+    assert desk.reason("git log -p") == ""
+    assert tracked_by_name(str(desk.root / ".git"), ".gitattributes") == ("src/.gitattributes",)
+
+
+def test_ATTACK3_attributes_of_folders_that_stand_for_their_files_are_not_told(tmp_path: Path) -> None:
+    desk = make_history(tmp_path, packed=False)
+    index = desk.root / ".git" / "index"
+    assert desk.reason("git log -p") == ""
+    index.write_bytes(index.read_bytes()[:-20] + b"sdir\0\0\0\0" + b"\0" * 20)
+    assert "index can't be read for attributes" in desk.reason("git log -p")
+
+
+@pytest.mark.parametrize("flags", ["--assume-unchanged", "--skip-worktree"])
+@pytest.mark.parametrize("folder", ["src", "d" * 250, f"{'d' * 200}/{'e' * 200}"])
+def test_ATTACK3_attributes_are_found_whatever_their_entry_is_like(
+    tmp_path: Path, folder: str, flags: str
+) -> None:
+    desk = make_history(tmp_path, packed=False)
+    name = f"{folder}/.gitattributes"
+    for path in (name, f"{folder}/x.gitattributes"):
+        (desk.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (desk.root / path).write_text("* text=auto\n")
+    desk.git("add", "-f", "-A")
+    desk.git("update-index", flags, name)
+    assert tracked_by_name(str(desk.root / ".git"), ".gitattributes") == (name,)
+
+
+@pytest.mark.parametrize(
+    "name", [".ENV", ".Env.local", "X.KEY", "a.Pem", "ID_rsa", "serviceAccountKey.json", ".env~", ".SSH/x"]
+)
+def test_ATTACK3_attributes_know_secret_names_in_any_letter_case(tmp_path: Path, name: str) -> None:
+    desk = make_history(tmp_path, packed=False)
+    (desk.root / name).parent.mkdir(exist_ok=True)
+    (desk.root / name).write_text("SECRET\n")
+    desk.git("add", "-f", "-A")
+    desk.git("commit", "-qm", "secret")
+    shown = subprocess.run(
+        ["git", "show"],
+        cwd=desk.root,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(desk.home), **READ_ONLY_ENVIRONMENT},
+    ).stdout
+    assert name in shown
+    assert "SECRET" not in shown
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "zcat OBJECT",
+        "cat OBJECT",
+        "cat OBJECT | base64",
+        "xxd OBJECT",
+        "printf x | cat - OBJECT | zcat",
+        "strings .git/objects/pack/pack-1.pack",
+        "head -c 100 .git/modules/x/objects/pack/pack-1.pack",
+    ],
+)
+def test_ATTACK3_the_files_of_objects_ask(tmp_path: Path, command: str) -> None:
+    desk = make_history(tmp_path, packed=False)
+    blob = hash_of(desk, "HEAD:.env")
+    path = f".git/objects/{blob[:2]}/{blob[2:]}"
+    assert not desk.analyse(command.replace("OBJECT", path)).read_only
+
+
+@pytest.mark.parametrize(
+    "command", ["cat .git/HEAD", "ls .git/objects", "du -sh .git/objects", "cat src/objects/pack/x"]
+)
+def test_ATTACK3_other_files_of_git_do_not_ask(tmp_path: Path, command: str) -> None:
+    assert make_history(tmp_path, packed=False).reason(command) == ""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [".ignore", ".gitignore", ".rgignore", "src/.ignore", ".git/info/exclude", "src/.git/info/exclude"],
+)
+@pytest.mark.parametrize("target", ["outside", "secret"])
+@pytest.mark.parametrize("command", ["rg two", "rg --files", "rg two src", "cd src && rg two"])
+def test_ATTACK3_an_ignore_file_that_leads_away_asks(
+    tmp_path: Path, name: str, target: str, command: str
+) -> None:
+    desk = make_desk(tmp_path)
+    desk.git("init", "-q", ".")
+    (desk.home / "key").write_text("[SECRET\n")
+    (desk.root / name).parent.mkdir(parents=True, exist_ok=True)
+    (desk.root / name).unlink(missing_ok=True)
+    (desk.root / name).symlink_to(desk.home / "key" if target == "outside" else desk.root / ".env")
+    assert not desk.analyse(command).read_only
+
+
+@pytest.mark.parametrize("command", ["rg two", "rg --files", "fd x"])
+def test_ATTACK3_an_ignore_file_that_is_a_link_in_the_workspace_does_not_ask(
+    tmp_path: Path, command: str
+) -> None:
+    desk = make_desk(tmp_path)
+    (desk.root / "ignored").write_text("x\n")
+    (desk.root / ".ignore").symlink_to("ignored")
+    assert desk.reason(command) == ""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git log --format=%+G?",
+        "git log --format='% GS'",
+        "git log --format=%-GK",
+        "git show --pretty='tformat:%+GG'",
+        "git rev-list --format=%+G? HEAD",
+        "git shortlog --group=format:%+G?",
+        "git whatchanged --format=%+GS",
+        "git branch --format='%(signature:grade)'",
+        "git tag --format='%(*signature)'",
+        "git tag --sort=signature:grade",
+        "git branch --sort=-signature",
+    ],
+)
+def test_ATTACK3_a_signature_in_any_spelling_asks(tmp_path: Path, command: str) -> None:
+    desk = make_history(tmp_path, packed=False)
+    assert not desk.analyse(command).read_only
+    for plain in ("git log --format='%h %an %+B'", "git log --grep=signature", "git tag --sort=-v:refname"):
+        assert desk.reason(plain) == ""
