@@ -44,6 +44,9 @@ _REQUEST = struct.Struct("=QIIiIQ6Q")
 _ANSWER = struct.Struct("=QqiI")
 _AT_FDCWD = 0xFFFFFF9C
 _PATH_MAX = 4096
+_MAX_LINKS = 40
+_NO_FILE = ("pipe:", "socket:", "anon_inode:", "/memfd:")
+"""Beginnings of what stands in place of a path where an open file has none."""
 
 _PATHS: dict[str, tuple[tuple[int | None, int], ...]] = {
     "open": ((None, 0),),
@@ -67,6 +70,9 @@ _PATHS: dict[str, tuple[tuple[int | None, int], ...]] = {
 }
 """For each reported call the arguments that name what it changes: folder descriptor (None: the working
 folder) and path."""
+
+_FOLLOWING = frozenset({"open", "openat", "creat", "truncate"})
+"""Calls that go where a link leads whose name they are given."""
 
 _NEEDS = {
     "mkdir": False,
@@ -102,7 +108,8 @@ class Attempts:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Absolute, normalised paths, links not followed."""
+        """Real absolute paths as the command sees them; a name that is a link stays one where the call changes
+        the link itself."""
         return tuple(self._paths)
 
     @property
@@ -213,8 +220,8 @@ class Recorder:
             text = os.fsdecode(_memory(pid, arguments[path], _PATH_MAX).split(b"\0", 1)[0])
             if text:
                 base = arguments[folder] & 0xFFFFFFFF if folder is not None else _AT_FDCWD
-                absolute = _absolute(pid, base, text)
-                if name in _NEEDS and os.path.lexists(absolute) is not _NEEDS[name]:
+                absolute = _real(pid, base, text, follow=name in _FOLLOWING)
+                if name in _NEEDS and os.path.lexists(f"/proc/{pid}/root{absolute}") is not _NEEDS[name]:
                     continue  # the kernel says so by itself, sandbox or not
                 attempts.add_path(absolute)
                 refused = refused or attempts.refuses(absolute)
@@ -260,12 +267,43 @@ def _memory(pid: int, address: int, size: int) -> bytes:
         return data
 
 
-def _absolute(pid: int, folder: int, path: str) -> str:
-    """The path a process means, by its working folder or the folder of a descriptor."""
-    if not path.startswith("/"):
-        where = "cwd" if folder == _AT_FDCWD else f"fd/{folder}"
-        path = os.path.join(os.readlink(f"/proc/{pid}/{where}"), path)
-    return os.path.normpath(path)
+def _real(pid: int, folder: int, path: str, *, follow: bool) -> str:
+    """The path a process means, by its working folder or the folder of a descriptor, with the links on the
+    way followed as the process sees them; `follow`: that of its last name, too. Where a link leads may
+    change until the kernel follows it, as every argument may."""
+    where = "cwd" if folder == _AT_FDCWD else f"fd/{folder}"
+    real = "" if path.startswith("/") else os.readlink(f"/proc/{pid}/{where}").rstrip("/")
+    view = f"/proc/{pid}/root"
+    names = [name for name in reversed(path.split("/")) if name not in ("", ".")]
+    links = 0
+    while names:
+        name = names.pop()
+        if name == "..":
+            real = real.rpartition("/")[0]
+            continue
+        if real == "/proc" and name in ("self", "thread-self"):  # buddy's own in buddy's eyes
+            names += reversed(_own_names(pid, name))
+            continue
+        target = ""
+        if names or follow:
+            with contextlib.suppress(OSError):  # no link, or nothing there
+                target = os.readlink(f"{view}{real}/{name}")
+        links += bool(target)
+        if not target or links > _MAX_LINKS or target.startswith(_NO_FILE):
+            real = f"{real}/{name}"
+            continue
+        if target.startswith("/"):
+            real = ""
+        names += [one for one in reversed(target.split("/")) if one not in ("", ".")]
+    return real or "/"
+
+
+def _own_names(pid: int, name: str) -> tuple[str, ...]:
+    """Where `/proc/self` or `/proc/thread-self` leads a thread, in the numbers of its own namespace."""
+    with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+        numbers = {line.split(":")[0]: line.split()[-1] for line in file if line.startswith("NS")}
+    process, thread = numbers["NStgid"], numbers["NSpid"]
+    return (process,) if name == "self" else (process, "task", thread)
 
 
 def _address(data: bytes) -> str:
