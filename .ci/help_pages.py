@@ -33,8 +33,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 def commands() -> list[str]:
     """Every slash command, by family, but those that only say what buddy lacks."""
-    from buddy.repl.commands.builtin import builtin_commands
     from buddy.repl.commands.help import help_tables
+    from buddy.repl.commands.registry import builtin_commands
 
     lines: list[str] = []
     for one in help_tables(builtin_commands()):

@@ -20,8 +20,7 @@ from buddy.cli.arguments import COMMANDS, LATER, parse
 from buddy.config.settings import Settings
 from buddy.extend.manual import Topic, find_topic, topics
 from buddy.llm.scripted import Say, ScriptedProvider
-from buddy.repl.commands.builtin import builtin_commands
-from buddy.repl.commands.registry import CommandError
+from buddy.repl.commands.registry import CommandError, builtin_commands
 from buddy.tools.builtin import BUILTIN_TOOLS
 
 ROOT = Path(__file__).resolve().parents[1]

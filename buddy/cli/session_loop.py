@@ -29,7 +29,7 @@ from buddy.config.settings import ConfigError
 from buddy.llm.scripted import Pace
 from buddy.llm.switch_interval import giving_way
 from buddy.repl.branch import Branch, look_at_branch
-from buddy.repl.commands.builtin import builtin_commands
+from buddy.repl.commands.registry import builtin_commands
 from buddy.repl.context import Context, DeskPort, Stage
 from buddy.repl.dispatcher import AtDesk
 from buddy.repl.input.completion import DeskCompleter

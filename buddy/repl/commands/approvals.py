@@ -225,6 +225,3 @@ def _remove(context: Context, text: str) -> None:
     context.board.parts.forget_rule(one)
     policy.unlearn(one)
     context.stage.print(NoteBlock("info", f"removed from your saved rules: {one.shown}"))
-
-
-COMMANDS = (ok, no, approve, mode, plan, permissions)

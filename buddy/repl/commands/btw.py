@@ -88,6 +88,3 @@ async def _reply(access: ModelAccess, request: ModelRequest, context: Context) -
     finally:
         await stream.aclose()
     return assembler.finish()
-
-
-COMMANDS = (btw,)

@@ -209,6 +209,3 @@ def _elsewhere(context: Context, entry: UndoEntry) -> str:
             return "" if tree.path == here.root else f", in the worktree {tree.name}"
     is_main = bool(here.main) and all(is_beneath(path, here.main) for path in entry.paths)
     return ", in the main tree" if is_main else ""
-
-
-COMMANDS = (undo, redo)

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from buddy.repl.commands.registry import CommandError, Commands, SlashCommand, command
+from buddy.repl.commands.registry import (
+    FAMILIES,
+    CommandError,
+    Commands,
+    SlashCommand,
+    builtin_commands,
+    command,
+)
 from buddy.repl.context import Context
 from buddy.repl.input.keys import KEY_HELP
 from buddy.repl.render.markdown import closed_blocks
 from buddy.repl.view.blocks import Block, NoteBlock, PlainText, TableBlock
-
-_FAMILIES = {
-    "talk": "this program",
-    "tasks": "tasks",
-    "approvals": "approvals",
-    "session": "sessions and context",
-    "models": "models and money",
-    "workspace": "workspace",
-    "setup": "set-up",
-    "screen": "screen",
-}
 
 FIRST_WORDS = (
     "Type what you want and press Enter; the prompt stays free while the model works, and Esc stops it."
@@ -49,7 +45,7 @@ def short_help(commands: Commands) -> tuple[Block, ...]:
 def help_tables(commands: Commands) -> tuple[TableBlock, ...]:
     """All commands that do something, generated from the registry, one table a family."""
     tables: list[TableBlock] = []
-    for family, title in _FAMILIES.items():
+    for family, title in FAMILIES.items():
         rows = tuple((one.line(), one.help) for one in _present(commands) if one.family == family)
         if rows:
             tables.append(TableBlock((title, ""), rows))
@@ -81,26 +77,21 @@ def explained(commands: Commands, word: str) -> Sequence[Block]:
     return (command_, NoteBlock("hint", f"/help {find_topic(one.name).name} says more"))
 
 
-def help_command(commands: Callable[[], Commands]) -> SlashCommand:
-    """`/help` over the finished registry."""
-
-    @command(
-        family="talk",
-        name="help",
-        usage="[all|TOPIC|COMMAND]",
-        aliases=("h", "?"),
-        completes=("topic", "command"),
-    )
-    async def help_(context: Context, argument: str) -> None:
-        """List the commands of every day or all of them; explain one, or show a page of the manual"""
-        if argument == "all":
-            context.stage.print(*help_tables(commands()))
-        elif argument:
-            context.stage.print(*await asyncio.to_thread(explained, commands(), argument))
-        else:
-            context.stage.print(*short_help(commands()))
-
-    return help_
+@command(
+    family="talk",
+    usage="[all|TOPIC|COMMAND]",
+    aliases=("h", "?"),
+    completes=("topic", "command"),
+)
+async def help_(context: Context, argument: str) -> None:
+    """List the commands of every day or all of them; explain one, or show a page of the manual"""
+    commands = builtin_commands()
+    if argument == "all":
+        context.stage.print(*help_tables(commands))
+    elif argument:
+        context.stage.print(*await asyncio.to_thread(explained, commands, argument))
+    else:
+        context.stage.print(*short_help(commands))
 
 
 @command(family="talk")
@@ -113,6 +104,3 @@ async def keys(context: Context, argument: str) -> None:
 async def quit_(context: Context, argument: str) -> None:
     """Leave; asks first while something runs. The session can be resumed"""
     context.stage.leave()
-
-
-COMMANDS = (keys, quit_)

@@ -197,6 +197,3 @@ def _dollars(text: str) -> float:
     if not 0 <= amount <= MOST_DOLLARS:  # "nan" is neither above nor below anything
         raise CommandError(f"expected 0 (no limit) to {MOST_DOLLARS:,} dollars, found {text[:40]!r}")
     return amount
-
-
-COMMANDS = (model, models, cost, budget)

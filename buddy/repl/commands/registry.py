@@ -1,10 +1,13 @@
-"""The one registry of slash commands: help, completion and nearest names are read from it."""
+"""The registry of slash commands. It finds every `@command` in the modules of this folder; help, completion
+and nearest names are read from it."""
 
 from __future__ import annotations
 
 import difflib
+import importlib
 import inspect
-from collections.abc import Awaitable, Callable, Iterable
+import os
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Literal
 
 import msgspec
@@ -16,6 +19,17 @@ Run = Callable[[Context, str], Awaitable[None]]
 Kind = Literal["task", "session", "model", "path", "command", "request", "question", "prompt", "topic"]
 """What an argument names: the completion offers what there is of it."""
 
+FAMILIES: Mapping[Family, str] = {
+    "talk": "this program",
+    "tasks": "tasks",
+    "approvals": "approvals",
+    "session": "sessions and context",
+    "models": "models and money",
+    "workspace": "workspace",
+    "setup": "set-up",
+    "screen": "screen",
+}
+"""Families in the order of the help, with their headings."""
 
 NEAR = 0.7
 """How much of a name has to be right: with less, /deleg would be /model."""
@@ -130,3 +144,25 @@ class Commands:
         near = swapped or difflib.get_close_matches(name, self._names, n=1, cutoff=NEAR)
         hint = f"; did you mean /{near[0]}?" if near else "; /help lists them"
         raise CommandError(f"there is no /{name}{hint}")
+
+
+def builtin_commands() -> Commands:
+    """Return every command declared in a module of this folder, by family; those of a family's own module
+    come first."""
+    order = list(FAMILIES)
+    found = sorted(_declared(), key=lambda one: (order.index(one[1].family), one[0] != one[1].family))
+    return Commands(one for _, one in found)
+
+
+def _declared() -> Iterator[tuple[str, SlashCommand]]:
+    """Module name and command, in the order of names and of declarations."""
+    for file in sorted(os.listdir(os.path.dirname(__file__))):
+        name, _, ending = file.partition(".")
+        if ending != "py":
+            continue
+        # By name, so that a new module needs no list. Nothing leaves this room: import-linter sees what the
+        # modules themselves import.
+        module = importlib.import_module(f"{__package__}.{name}")
+        for one in vars(module).values():
+            if isinstance(one, SlashCommand) and one.run.__module__ == module.__name__:
+                yield name, one

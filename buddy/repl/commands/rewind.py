@@ -170,6 +170,3 @@ async def _cut(context: Context, task: Task, kept: int) -> None:
     task.state, task.reason = "idle", ""
     task.services.forget_shown()
     await memory.record_task(task.number, task.record())
-
-
-COMMANDS = (rewind,)

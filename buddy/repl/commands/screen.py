@@ -88,6 +88,3 @@ async def _tail(path: str) -> list[str]:
         size = await file.seek(0, os.SEEK_END)
         await file.seek(max(0, size - 4_000))
         return (await file.read()).decode("utf-8", "replace").splitlines()[-20:]
-
-
-COMMANDS = (clear, redraw, more, copy, editor, theme, log)

@@ -179,16 +179,16 @@ async def _delete(context: Context, reference: str) -> None:
     context.stage.print(NoteBlock("info", f"session {os.path.basename(folder)} is deleted"))
 
 
-@command(family="session", usage="[ID]")
-async def fork(context: Context, argument: str) -> None:
-    """Go on in a copy of this session; the original stays as it is"""
-    await _fork(context, argument)
-
-
 @command(family="session", usage="ID|NAME|last", completes=("session",), essential=True)
 async def resume(context: Context, argument: str) -> None:
     """Go to another session of this folder"""
     await _resume(context, argument or "last")
+
+
+@command(family="session", usage="[ID]")
+async def fork(context: Context, argument: str) -> None:
+    """Go on in a copy of this session; the original stays as it is"""
+    await _fork(context, argument)
 
 
 @command(family="session", destructive=True, essential=True)
@@ -397,6 +397,3 @@ def _model(access: ModelAccess) -> str:
         return "none: set one with -m, /model or buddy init"
     guess = ", a guess" if access.window.guessed else ""
     return f"{access.name} ({access.provider.lane} lane, {access.window.limit:,} tokens{guess})"
-
-
-COMMANDS = (session, resume, fork, new, rename, reset, compact, context_, export, status)

@@ -118,6 +118,8 @@ async def logout(context: Context, argument: str) -> None:
 
 
 def _missing(name: str, what: str, instead: str) -> SlashCommand:
+    """Declare a command of other programs, so that somebody used to it reads why nothing happens."""
+
     async def absent(context: Context, argument: str) -> None:
         raise CommandError(f"{what} are not in this version; {instead}")
 

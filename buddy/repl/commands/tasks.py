@@ -252,6 +252,3 @@ async def retry(context: Context, argument: str) -> None:
     if task.state not in ("failed", "paused", "cancelled"):
         raise CommandError(f"task {number} did not fail; there is nothing to retry")
     context.board.go_on(number)
-
-
-COMMANDS = (ps, fg, bg, kill, timeout, wait, queue, steer, continue_, retry)

@@ -66,6 +66,3 @@ def _when(at: float, now: float) -> str:
     age_s = max(0.0, now - at)
     ago = elapsed(age_s) if age_s < DAY_S else counted(int(age_s / DAY_S), "day")
     return f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(at))} ({ago} ago)"
-
-
-COMMANDS = (restore,)

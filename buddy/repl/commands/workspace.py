@@ -183,6 +183,3 @@ async def memory(context: Context, argument: str) -> None:
     """Show the instruction files the model was given"""
     names = context.desk.instructions
     context.stage.print(PlainText("\n".join(names) if names else "no instruction files; AGENTS.md is read"))
-
-
-COMMANDS = (diff, answer, tools, trust, jobs, memory)

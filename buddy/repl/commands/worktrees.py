@@ -221,6 +221,3 @@ def _show(context: Context, title: str, diff: Diff) -> None:
     context.stage.print(
         ToolCall(call, title, "low", "ok", "", diff, 0.0, cached=False, task_id=context.focus)
     )
-
-
-COMMANDS = (worktree,)

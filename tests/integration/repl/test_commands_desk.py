@@ -11,9 +11,8 @@ import pytest
 
 from buddy.agent.messages import UserMessage, text_of
 from buddy.agent.tool import Access, ToolResult
-from buddy.repl.commands.builtin import builtin_commands
 from buddy.repl.commands.help import help_tables
-from buddy.repl.commands.registry import CommandError
+from buddy.repl.commands.registry import CommandError, builtin_commands
 from buddy.repl.intents import ApprovalAnswer, Cancel, Prompt, Slash
 from buddy.repl.render.painter import Painter
 from buddy.repl.render.style import UNICODE, Look

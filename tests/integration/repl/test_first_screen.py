@@ -9,8 +9,8 @@ import pytest
 
 from buddy import __version__
 from buddy.repl.branch import Branch, branch_of
-from buddy.repl.commands.builtin import builtin_commands
 from buddy.repl.commands.help import short_help
+from buddy.repl.commands.registry import builtin_commands
 from buddy.repl.input.completion import command_offers
 from buddy.repl.render.painter import Painter
 from buddy.repl.render.style import UNICODE, Look

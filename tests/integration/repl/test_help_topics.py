@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from buddy.repl.commands.builtin import builtin_commands
 from buddy.repl.commands.help import explained
+from buddy.repl.commands.registry import builtin_commands
 from buddy.repl.view.blocks import Markdown, NoteBlock, PlainText
 from tests.support.sitting_desk import sitting
 

@@ -13,9 +13,7 @@ from typing import Any
 import pytest
 
 from buddy.extend.plugins.loader import OwnTools
-from buddy.repl.commands import changes as undo
-from buddy.repl.commands import trash, workspace
-from buddy.repl.commands.registry import CommandError
+from buddy.repl.commands.registry import CommandError, builtin_commands
 from buddy.repl.context import Context
 from buddy.repl.view.blocks import NoteBlock, PlainText, TableBlock, ToolCall
 from buddy.tools.ask_user import ask_user
@@ -42,10 +40,7 @@ class Person:
     async def types(self, line: str) -> list[Any]:
         name, _, argument = line.removeprefix("/").partition(" ")
         self._printed.clear()
-        command = next(
-            one for one in (*workspace.COMMANDS, *undo.COMMANDS, *trash.COMMANDS) if one.name == name
-        )
-        await command.run(self._context, argument)
+        await builtin_commands().find(name).run(self._context, argument)
         return list(self._printed)
 
 

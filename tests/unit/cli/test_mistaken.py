@@ -7,7 +7,7 @@ import pytest
 from buddy.app.options import UsageError
 from buddy.cli.arguments import COMMANDS, parse
 from buddy.cli.mistaken import mistaken_command
-from buddy.repl.commands.builtin import builtin_commands
+from buddy.repl.commands.registry import builtin_commands
 
 
 @pytest.mark.parametrize(

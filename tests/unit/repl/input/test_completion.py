@@ -10,7 +10,7 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from buddy.repl.commands.builtin import builtin_commands
+from buddy.repl.commands.registry import builtin_commands
 from buddy.repl.input.completion import DeskCompleter
 from buddy.repl.input.late_completion import LateCompleter
 from buddy.repl.intents import Cancel
