@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import socket
 import subprocess
@@ -51,6 +52,29 @@ def guarded(desk: SandboxDesk) -> dict[str, tuple[int, bytes]]:
 
 
 @contextlib.contextmanager
+def terminal() -> Iterator[int]:
+    """A terminal of the person, with something typed."""
+    ours, theirs = os.openpty()
+    try:
+        os.write(ours, b"typed\n")
+        yield theirs
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+@contextlib.contextmanager
+def shared_memory() -> Iterator[int]:
+    """Memory that all processes of this user can attach."""
+    libc = ctypes.CDLL(None)
+    identity = libc.shmget(0, 4096, 0o600)
+    try:
+        yield identity
+    finally:
+        libc.shmctl(identity, 0, None)
+
+
+@contextlib.contextmanager
 def listeners(desk: SandboxDesk) -> Iterator[dict[str, str]]:
     """Servers of the machine, and the words attempts are filled in with."""
     path = str(desk.outside / "socket")
@@ -63,16 +87,20 @@ def listeners(desk: SandboxDesk) -> Iterator[dict[str, str]]:
         unix.listen()
         abstract.bind(f"\0buddy-{os.getpid()}")
         abstract.listen()
-        yield {
-            "out": str(desk.outside),
-            "home": str(desk.home),
-            "work": str(desk.work),
-            "pid": str(os.getpid()),
-            "port": str(tcp.getsockname()[1]),
-            "socket": path,
-            "abstract": f"buddy-{os.getpid()}",
-            "py": f"{sys.executable} -I -S",
-        }
+        with terminal() as tty, shared_memory() as shared:
+            yield {
+                "out": str(desk.outside),
+                "home": str(desk.home),
+                "work": str(desk.work),
+                "pid": str(os.getpid()),
+                "port": str(tcp.getsockname()[1]),
+                "socket": path,
+                "abstract": f"buddy-{os.getpid()}",
+                "tty": os.ttyname(tty),
+                "tty_fd": str(tty),
+                "shared": str(shared),
+                "py": f"{sys.executable} -I -S",
+            }
 
 
 def prepare(desk: SandboxDesk) -> None:

@@ -3,7 +3,8 @@
 
 `{out}` is the folder outside, `{home}` the home folder, `{work}` the workspace, `{pid}` the process id of the
 program that runs the tests, `{port}` a TCP port and `{socket}` a Unix socket it listens on, `{abstract}` an
-abstract socket, `{py}` a Python.
+abstract socket, `{tty}` a terminal and `{tty_fd}` its descriptor, `{shared}` a piece of shared memory, `{py}` a
+Python.
 
 An attempt counts as successful when it prints the word ESCAPED or changes anything outside of the workspace,
 or a protected name in it. `control` says that the same command does succeed without the sandbox, so that a
@@ -131,8 +132,48 @@ PROCESSES = (
     Attempt("ptrace", _call(101, "16", "{pid}", "0", "0"), control=False),
     Attempt("read memory by system call", _python("import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\nclass V(ctypes.Structure):\n    _fields_ = [('a', ctypes.c_void_p), ('n', ctypes.c_size_t)]\nb = ctypes.create_string_buffer(8)\nmine = V(ctypes.addressof(b), 8)\ntheirs = V(0x400000, 8)\nprint('ESCAPED' if libc.process_vm_readv({pid}, ctypes.byref(mine), 1, ctypes.byref(theirs), 1, 0) >= 0 or ctypes.get_errno() == 14 else 'no')")),
     Attempt("descriptor of another process", _python("import os, ctypes\nlibc = ctypes.CDLL(None)\ntry:\n    fd = os.pidfd_open({pid})\n    print('ESCAPED' if libc.syscall(438, fd, 0, 0) >= 0 else 'no')\nexcept OSError:\n    print('no')")),
-    Attempt("priority of the program", _python("import os\nos.setpriority(os.PRIO_PROCESS, {pid}, 5)\nprint('ESCAPED')"), control=False, levels=(3,)),
-    Attempt("limits of the program", _python("import resource\nresource.prlimit({pid}, resource.RLIMIT_NOFILE)\nprint('ESCAPED')"), levels=(3,)),
+    Attempt("priority of the program", _python("import os\nos.setpriority(os.PRIO_PROCESS, {pid}, os.getpriority(os.PRIO_PROCESS, {pid}))\nprint('ESCAPED')")),
+    Attempt("priority of the program's group", _python("import os\nos.setpriority(os.PRIO_PGRP, os.getpgid({pid}), 0)\nprint('ESCAPED')")),
+    Attempt("priority of the user", _python("import os\nos.setpriority(os.PRIO_USER, 0, os.getpriority(os.PRIO_USER, 0))\nprint('ESCAPED')"), levels=(2,)),
+    Attempt("limits of the program", _python("import resource\nresource.prlimit({pid}, resource.RLIMIT_NOFILE, resource.prlimit({pid}, resource.RLIMIT_NOFILE))\nprint('ESCAPED')")),
+    Attempt("size of the program's files", _python("import resource\nl = resource.prlimit({pid}, resource.RLIMIT_FSIZE)\nresource.prlimit({pid}, resource.RLIMIT_FSIZE, l)\nprint('ESCAPED')")),
+    Attempt("limits by the upper half of an argument", _call(302, "{pid} | 1 << 32", "7", "0", "b'\\0' * 16")),
+    Attempt("processors of the program", _python("import os\nos.sched_setaffinity({pid}, os.sched_getaffinity({pid}))\nprint('ESCAPED')")),
+    Attempt("scheduling of the program", _python("import os\nos.sched_setscheduler({pid}, os.SCHED_OTHER, os.sched_param(0))\nprint('ESCAPED')")),
+    Attempt("scheduling parameters of the program", _python("import os\nos.sched_setparam({pid}, os.sched_param(0))\nprint('ESCAPED')")),
+    Attempt("scheduling attributes of the program", _call(314, "{pid}", "b'\\x30\\0\\0\\0' + b'\\0' * 44", "0")),
+    Attempt("input and output of the program", _call(251, "1", "{pid}", "0x4004")),
+    Attempt("input and output of the user", _call(251, "3", "0", "0x4004"), levels=(2,)),
+    Attempt("pages of the program", _call(279, "{pid}", "0", "0", "0", "0", "0")),
+    Attempt("nodes of the program", _call(256, "{pid}", "8", "b'\\1' + b'\\0' * 7", "b'\\1' + b'\\0' * 7")),
+    Attempt("files compared with the program's", _call(312, "{pid}", "{pid}", "2", "0", "0")),
+    Attempt("locks of the program", _call(274, "{pid}", "b'\\0' * 8", "b'\\0' * 8")),
+    Attempt("group of the program", _call(109, "{pid}", "0"), control=False),
+    Attempt("signal with a value", _call(129, "{pid}", "0", "b'\\0' * 128"), control=False),
+    Attempt("signal by a descriptor", _python("import os, signal\nsignal.pidfd_send_signal(os.pidfd_open({pid}), 0)\nprint('ESCAPED')")),
+    Attempt("signal to a thread", _call(234, "{pid}", "{pid}", "0")),
+    Attempt("shared memory of the program", _call(30, "{shared}", "0", "0o10000")),
+    Attempt("shared memory removed", _call(31, "{shared}", "0", "0")),
+    Attempt("queue of messages", _call(240, "b'buddy-{pid}'", "0o101", "0o600", "0"), levels=(2,), control=False),
+)  # fmt: skip
+
+TERMINALS = (
+    Attempt("writing to another terminal", "echo x > {tty} " + _SEE),
+    Attempt("reading another terminal", ": < {tty} " + _SEE),
+    Attempt("another terminal by the root of a process", ": < /proc/self/root{tty} " + _SEE),
+    Attempt("another terminal by a link", "ln -s {tty} t; : > t " + _SEE),
+    Attempt("another terminal by a link to its folder", "ln -s /dev/pts p; : > p/$(basename {tty}) " + _SEE),
+    Attempt("another terminal by a folder descriptor", _python("import os\nfolder = os.open('/dev/pts', os.O_RDONLY)\nos.open(os.path.basename('{tty}'), os.O_RDWR | os.O_NOCTTY, dir_fd=folder)\nprint('ESCAPED')")),
+    Attempt("another terminal by a hard link", "ln {tty} t && : > t " + _SEE, control=False),
+    Attempt("size of another terminal", "stty -F {tty} rows 3 " + _SEE),
+    Attempt("settings of another terminal", _python("import os, termios\nfd = os.open('{tty}', os.O_RDONLY | os.O_NOCTTY)\ntermios.tcsetattr(fd, 0, termios.tcgetattr(fd))\nprint('ESCAPED')")),
+    Attempt("another terminal by its process", ": < /proc/{pid}/fd/{tty_fd} " + _SEE),
+    Attempt("another terminal by the descriptor of a thread", ": < /proc/{pid}/task/{pid}/fd/{tty_fd} " + _SEE),
+    Attempt("another terminal taken over", _python("import fcntl, os\nos.setsid() if os.getpid() != os.getsid(0) else None\nfcntl.ioctl(os.open('{tty}', os.O_RDWR), 0x540E, 0)\nprint('ESCAPED')")),
+    Attempt("mode of another terminal", "chmod 666 {tty} " + _SEE, levels=(3,)),
+    Attempt("console", "test -c /dev/console && : > /dev/console " + _SEE, control=False),
+    Attempt("virtual terminals", "for f in /dev/tty[0-9]* /dev/ttyS* /dev/vcs* /dev/vcsa*; do : < $f && echo ESCAPED; done 2>/dev/null", control=False),
+    Attempt("keyboard", "cat /dev/input/event0 " + _SEE, control=False),
 )  # fmt: skip
 
 SOCKETS = (
@@ -187,4 +228,4 @@ KERNEL = (
     Attempt("device node", "mknod {work}/d b 8 0 2>/dev/null && head -c 1 {work}/d >/dev/null 2>&1 " + _SEE, control=False),
 )  # fmt: skip
 
-ATTEMPTS = (*WRITES, *PROTECTED, *READS, *PROCESSES, *SOCKETS, *KERNEL)
+ATTEMPTS = (*WRITES, *PROTECTED, *READS, *PROCESSES, *TERMINALS, *SOCKETS, *KERNEL)

@@ -22,11 +22,11 @@ def landlock_argv(rules_fd: int, seccomp_fd: int) -> tuple[str, ...]:
 
 
 def landlock_rules(profile: SandboxProfile) -> bytes:
-    """Return the rules as `landlock_exec` reads them."""
-    hidden = tuple(path for path in profile.hidden)
-    readable = (b"r" + os.fsencode(path) for path in _around("/", hidden))
+    """Return the rules as `landlock_exec` reads them, which adds the command's own terminal. Other devices
+    are not even readable: terminals of the person, cameras and keyboards are among them."""
+    readable = (b"r" + os.fsencode(path) for path in _around("/", (*profile.hidden, "/dev")))
     writable = (b"w" + os.fsencode(path) for path in (*profile.writable, profile.scratch, *OWN_DEVICES))
-    return b"\0".join((*readable, *writable, b"w/dev/pts"))
+    return b"\0".join((*readable, *writable))
 
 
 def _around(folder: str, hidden: tuple[str, ...]) -> Iterator[str]:

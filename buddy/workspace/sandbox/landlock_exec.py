@@ -55,6 +55,8 @@ def _restrict_files(rules: list[bytes]) -> None:
     size = 24 if abi >= 6 else 16 if abi >= 4 else 8
     ruleset = _must(_libc.syscall(_CREATE_RULESET, attributes, size, 0), "landlock_create_ruleset")
     _allow(ruleset, b"/", _LIST)
+    if os.isatty(0):  # a terminal of the command's own
+        _allow(ruleset, os.fsencode(os.ttyname(0)), handled)
     for rule in rules:
         if rule:
             _allow(ruleset, rule[1:], handled if rule[:1] == b"w" else handled & _READ)

@@ -70,7 +70,7 @@ def _bubblewrap_refused(program: str, machine: Architecture) -> str:
     found = os.stat(program)
     if found.st_uid != 0 or found.st_mode & 0o022:
         return f"{program} does not belong to root alone"
-    with _trial_profile() as profile, _bytes(refusals(machine, sockets=True)) as seccomp:
+    with _trial_profile() as profile, _bytes(refusals(machine, isolated=True)) as seccomp:
         argv = bubblewrap_argv(
             program,
             profile,
@@ -90,7 +90,7 @@ def _landlock_refused(machine: Architecture) -> str:
     if abi < MIN_LANDLOCK_ABI:
         return "the kernel has no Landlock" if not abi else f"the kernel's Landlock is too old (ABI {abi})"
     with _trial_profile() as profile:
-        program = refusals(machine, sockets=False)
+        program = refusals(machine, isolated=False)
         with _bytes(program) as seccomp, _bytes(landlock_rules(profile)) as rules:
             refused = _try(
                 (*landlock_argv(rules, seccomp), *_trial(profile)), profile.scratch, seccomp, rules

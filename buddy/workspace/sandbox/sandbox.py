@@ -168,7 +168,7 @@ class Sandbox:
                 await self._open_door(probed.bubblewrap)
         if probed.machine is not None and probed.status.is_working:
             self._recorder = Recorder(probed.machine, attempts(probed.machine))
-            Path(self._filter_file).write_bytes(refusals(probed.machine, sockets=True))
+            Path(self._filter_file).write_bytes(refusals(probed.machine, isolated=True))
         self._probed = probed
         return self.status
 
@@ -278,7 +278,7 @@ class Sandbox:
         if probed.status.level == 1 or probed.machine is None:
             return _in_front(launch, seatbelt_argv(profile)), ()
         if probed.status.level == 2:
-            seccomp = memory_file(refusals(probed.machine, sockets=False))
+            seccomp = memory_file(refusals(probed.machine, isolated=False))
             rules = memory_file(landlock_rules(profile))
             return _in_front(launch, landlock_argv(rules, seccomp), rules, seccomp), (rules, seccomp)
         network = self._network if profile.network else None

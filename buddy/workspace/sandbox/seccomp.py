@@ -33,6 +33,7 @@ _NEW_NAMESPACES = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET."""
 _CLONE_NEWTIME = 0x80
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_PRIO_USER, _IOPRIO_WHO_USER = 2, 3
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
 _SOCK_RAW, _SOCK_TYPE_MASK = 3, 0xF
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
@@ -54,14 +55,18 @@ _X86_64 = Architecture(
         "perf_event_open": 298, "userfaultfd": 323, "kexec_load": 246, "kexec_file_load": 320,
         "init_module": 175, "finit_module": 313, "delete_module": 176, "keyctl": 250, "add_key": 248,
         "request_key": 249, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,
-                "ioctl": 16, "quotactl": 179, "quotactl_fd": 443, "acct": 163, "swapon": 167,
+        "ioctl": 16, "quotactl": 179, "quotactl_fd": 443, "acct": 163, "swapon": 167,
         "swapoff": 168, "reboot": 169, "settimeofday": 164, "clock_settime": 227, "adjtimex": 159,
         "clock_adjtime": 305, "iopl": 172, "ioperm": 173, "modify_ldt": 154,
         "open_by_handle_at": 304, "syslog": 103, "vhangup": 153, "lookup_dcookie": 212, "socket": 41,
         "connect": 42, "sendto": 44, "open": 2, "openat": 257, "openat2": 437, "creat": 85,
         "mkdir": 83, "mkdirat": 258, "rename": 82, "renameat": 264, "renameat2": 316, "link": 86,
         "linkat": 265, "symlink": 88, "symlinkat": 266, "unlink": 87, "unlinkat": 263, "rmdir": 84,
-        "truncate": 76, "mknod": 133, "mknodat": 259,
+        "truncate": 76, "mknod": 133, "mknodat": 259, "prlimit64": 302, "setpriority": 141, "ioprio_set": 251,
+        "sched_setaffinity": 203, "sched_setscheduler": 144, "sched_setparam": 142,
+        "sched_setattr": 314, "shmget": 29, "shmat": 30, "shmctl": 31, "semget": 64, "semop": 65,
+        "semctl": 66, "semtimedop": 220, "msgget": 68, "msgsnd": 69, "msgrcv": 70, "msgctl": 71,
+        "mq_open": 240, "mq_unlink": 241,
     },
 )  # fmt: skip
 _AARCH64 = Architecture(
@@ -73,12 +78,16 @@ _AARCH64 = Architecture(
         "perf_event_open": 241, "userfaultfd": 282, "kexec_load": 104, "kexec_file_load": 294,
         "init_module": 105, "finit_module": 273, "delete_module": 106, "keyctl": 219, "add_key": 217,
         "request_key": 218, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,
-                "ioctl": 29, "quotactl": 60, "quotactl_fd": 443, "acct": 89, "swapon": 224,
+        "ioctl": 29, "quotactl": 60, "quotactl_fd": 443, "acct": 89, "swapon": 224,
         "swapoff": 225, "reboot": 142, "settimeofday": 170, "clock_settime": 112, "adjtimex": 171,
         "clock_adjtime": 266, "open_by_handle_at": 265, "syslog": 116, "vhangup": 58,
         "lookup_dcookie": 18, "socket": 198, "connect": 203, "sendto": 206, "openat": 56,
         "openat2": 437, "mkdirat": 34, "renameat": 38, "renameat2": 276, "linkat": 37,
-        "symlinkat": 36, "unlinkat": 35, "truncate": 45, "mknodat": 33,
+        "symlinkat": 36, "unlinkat": 35, "truncate": 45, "mknodat": 33, "prlimit64": 261,
+        "setpriority": 140, "ioprio_set": 30, "sched_setaffinity": 122, "sched_setscheduler": 119,
+        "sched_setparam": 118, "sched_setattr": 274, "shmget": 194, "shmat": 196, "shmctl": 195,
+        "semget": 190, "semop": 193, "semctl": 191, "semtimedop": 192, "msgget": 186, "msgsnd": 189,
+        "msgrcv": 188, "msgctl": 187, "mq_open": 180, "mq_unlink": 181,
     },
 )  # fmt: skip
 _MACHINES = {"x86_64": _X86_64, "aarch64": _AARCH64}
@@ -97,6 +106,19 @@ _MISSING = ("io_uring_setup", "io_uring_enter", "io_uring_register", "clone3", "
 """Answered as if the kernel did not have them, so that programs fall back: io_uring goes past this filter,
 and clone3 and openat2 hide their flags from it."""
 
+_ON_PROCESSES = ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")
+"""Calls that change another process of the same user when their first argument is not 0. Landlock keeps
+nobody from that; a limit on open files or on their size would end the guard of protected names."""
+
+_ON_MANY = {"setpriority": (_PRIO_USER,), "ioprio_set": (_IOPRIO_WHO_USER,)}
+"""Calls that take a kind of process and an identity, and the kinds that mean all of the user's processes."""
+
+_SHARED = (
+    "shmget", "shmat", "shmctl", "semget", "semop", "semctl", "semtimedop", "msgget", "msgsnd", "msgrcv",
+    "msgctl", "mq_open", "mq_unlink",
+)  # fmt: skip
+"""Memory, semaphores and queues that all processes of the user share, and no rule on files covers."""
+
 _CHANGING = (
     "creat", "mkdir", "mkdirat", "rename", "renameat", "renameat2", "link", "linkat", "symlink",
     "symlinkat", "unlink", "unlinkat", "rmdir", "truncate", "mknod", "mknodat",
@@ -108,12 +130,12 @@ def architecture() -> Architecture | None:
     return _MACHINES.get(os.uname().machine)
 
 
-def refusals(machine: Architecture, *, sockets: bool) -> bytes:
+def refusals(machine: Architecture, *, isolated: bool) -> bytes:
     """Assemble the filter that takes system calls away.
 
-    `sockets`: it may open Unix and Internet sockets, because their reach is limited otherwise; without, only
-    socket pairs remain. Calls on other processes need no filter: a PID namespace hides those, and Landlock
-    lets nobody trace what is not confined at least as much.
+    `isolated`: in namespaces of its own, which hide other processes, what they share, and the network.
+    Without, only socket pairs remain of the sockets, and a process changes none but itself. Tracing and
+    signals need no filter: Landlock refuses them unless the other is confined at least as much.
     """
     program = _Program(machine)
     for name in _REFUSED:
@@ -123,8 +145,15 @@ def refusals(machine: Architecture, *, sockets: bool) -> bytes:
     program.refuse_bits("unshare", 0, _NEW_NAMESPACES | _CLONE_NEWTIME, errno.EPERM)
     program.refuse_bits("clone", 0, _NEW_NAMESPACES, errno.EPERM)
     program.refuse_values("ioctl", 1, (_TIOCSTI, _TIOCLINUX), errno.EPERM)
-    families = (_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK) if sockets else ()
-    program.limit_sockets(families)
+    program.limit_sockets((_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK) if isolated else ())
+    if not isolated:
+        for name in _ON_PROCESSES:
+            program.refuse_unless(name, 0, 0, errno.EPERM)
+        for name, kinds in _ON_MANY.items():
+            program.refuse_values(name, 0, kinds, errno.EPERM)
+            program.refuse_unless(name, 1, 0, errno.EPERM)
+        for name in _SHARED:
+            program.refuse(name, errno.ENOSYS)
     return program.assemble(_ALLOW)
 
 
@@ -174,6 +203,15 @@ class _Program:
         checks = [self._code(_LOAD, _ARGUMENT[argument])]
         for value in values:
             checks += [self._code(_EQUAL, value, miss=1), self._code(_RETURN, _ERRNO | number)]
+        self._when(name, checks)
+
+    def refuse_unless(self, name: str, argument: int, value: int, number: int) -> None:
+        """Answer a call with an error number unless an argument has a value; its low half is compared."""
+        checks = [
+            self._code(_LOAD, _ARGUMENT[argument]),
+            self._code(_EQUAL, value, hit=1),
+            self._code(_RETURN, _ERRNO | number),
+        ]
         self._when(name, checks)
 
     def limit_sockets(self, families: tuple[int, ...]) -> None:
