@@ -10,6 +10,7 @@ Imported by the first request; see `http_client`.
 from __future__ import annotations
 
 import re
+import select
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Iterable, Mapping
@@ -55,9 +56,11 @@ _STALE = (httpcore2.NetworkError, httpcore2.RemoteProtocolError)
 
 
 class _Attempt:
-    """A request on its way: `connects` tells that it is no kept connection, `opened` what was opened."""
+    """A request on its way: `opening` is how a head begins that waits for its body, `connects` tells that it
+    is no kept connection, `opened` what was opened."""
 
-    def __init__(self) -> None:
+    def __init__(self, opening: bytes) -> None:
+        self.opening = opening
         self.connects = False
         self.opened: list[httpcore2.AsyncNetworkStream] = []
 
@@ -135,7 +138,7 @@ class Engine:
         """Send and wait for the headers of the answer. Raises `ProviderError`."""
         request = self._request(method, target, headers, content)
         while True:
-            attempt = _Attempt()
+            attempt = _Attempt(f"{method} ".encode() if content else b"")
             before = _attempt.set(attempt)
             try:
                 async with AsyncExitStack() as failing:
@@ -240,6 +243,8 @@ class _LimitedStream(httpcore2.AsyncNetworkStream):
     def __init__(self, inner: httpcore2.AsyncNetworkStream) -> None:
         self.is_heard = False
         self._inner = inner
+        self._head = b""
+        self._socket: socket.socket | None = None
         self._gauge: HeadGauge | None = None
         self._joiner: ChunkJoiner | None = None
 
@@ -261,10 +266,16 @@ class _LimitedStream(httpcore2.AsyncNetworkStream):
         return b""
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Send: an answer will begin."""
+        """Send: an answer will begin. The head of a request goes out with its body: two packets would wake
+        the server twice."""
         self.is_heard = False
         self._gauge, self._joiner = HeadGauge(), None
-        await self._inner.write(buffer, timeout)
+        attempt = _attempt.get()
+        if attempt.opening and buffer.startswith(attempt.opening):
+            attempt.opening, self._head = b"", buffer
+            return
+        head, self._head = self._head, b""
+        await self._inner.write(head + buffer, timeout)
 
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
@@ -274,7 +285,18 @@ class _LimitedStream(httpcore2.AsyncNetworkStream):
 
     def get_extra_info(self, info: str) -> Any:
         """Facts about the connection."""
-        return self._inner.get_extra_info(info)
+        return self._is_readable() if info == "is_readable" else self._inner.get_extra_info(info)
+
+    def _is_readable(self) -> bool:
+        """Tell whether something came unasked, or the connection is gone. Asked twice a request, and anyio
+        collects all it knows about a connection before it names the socket: once is enough."""
+        if self._socket is None:
+            self._socket = self._inner.get_extra_info("socket")
+        if self._socket is None or self._socket.fileno() < 0:
+            return True
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(0))
 
     async def aclose(self) -> None:
         """Close it."""

@@ -149,6 +149,16 @@ async def test_a_server_that_holds_the_connection_after_the_end_is_not_waited_fo
     assert await talk(answer) == ["hi"]
 
 
+async def test_a_request_goes_out_in_one_piece():
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head, _, body = (await reader.read(65_536)).partition(b"\r\n\r\n")
+        length = head.lower().split(b"content-length: ")[1].split(b"\r\n")[0]
+        assert len(body) == int(length)
+        writer.write(HEAD + b"\r\n" + ANSWER)
+
+    assert await talk(answer, times=2) == ["hi", "hi"]
+
+
 async def test_an_answer_that_is_not_streamed_will_do():
     body = b'{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}]}'
 
