@@ -38,6 +38,7 @@ class ModelServer:
         self.base_url = endpoint.base_url
         self.models: tuple[ServerModel, ...] = ()
         self.is_unasked = True
+        self.is_context_needed = not configured
 
     async def list(self) -> tuple[ServerModel, ...]:
         """Its models, asked once. Raises `ProviderError`."""

@@ -226,13 +226,16 @@ class Models:
                 servers.append(server)
         return tuple(servers)
 
-    async def prepare(self, name: str) -> None:
+    async def prepare(self, name: str, *, offers_models: bool) -> None:
         """Begin in the background what the first request would wait seconds for, when this model can be
-        asked: litellm, where one in use needs it; and ask a server of the person's own for its models."""
+        asked: litellm, where one in use needs it; and ask a server of the person's own for its models, where
+        somebody may choose among them or the context is not configured."""
         if self._litellm is not None and not await self.problem(name):
             self._litellm.begin()
         try:
-            self._measure(self._of(name))
+            made = self._of(name)
+            if made.server is not None and (offers_models or made.server.is_context_needed):
+                self._measure(made)
         except ConfigError:
             return  # the first request says it
 

@@ -128,7 +128,7 @@ async def _run(options: Options, place: LaunchContext, loaded: LoadedSettings, p
         for note in expanded.notes:
             _err(f"buddy: {one_line(note, 400)}\n")
         access = models.access(desk.board.task(number).model)
-        await models.prepare(desk.board.task(number).model)
+        await models.prepare(desk.board.task(number).model, offers_models=False)
         if options.max_cost and access.price(ONE_TOKEN) is None:
             unknown = f"the price of {access.name} is not known"
             _err(f"buddy: {unknown}; --max-cost is kept only if the server says what it bills\n")

@@ -186,7 +186,7 @@ async def _prepare(desk: Desk, front: Front) -> None:
     await asyncio.sleep(PREPARE_AFTER_S)
     await desk.sandbox.handle.ready()
     front.screen.touch()
-    await desk.models.prepare(desk.board.task(desk.board.focus).model)
+    await desk.models.prepare(desk.board.task(desk.board.focus).model, offers_models=True)
 
 
 def _listen(desk: Desk, front: Front) -> None:

@@ -60,6 +60,6 @@ async def test_nothing_is_imported_for_a_direct_lane_nor_for_a_model_without_a_k
         place = find_place(options, {**os.environ, **desk.variables()})
     models = Models(read_settings(place, options).settings, place)
     models.access("")
-    await models.prepare("")
+    await models.prepare("", offers_models=True)
     assert "import-litellm" not in {thread.name for thread in threading.enumerate()}
     await models.aclose()

@@ -12,9 +12,9 @@ from buddy.config.settings import Profile, Settings
 from tests.fake_llm.server import FakeLLM
 
 
-def models_of(folder: Path, url: str) -> Models:
+def models_of(folder: Path, url: str, context: int = 0) -> Models:
     environment = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "KEY": "sk-test"}
-    api = Profile(model="openai/mock-model", base_url=f"{url}/v1", api_key_env="KEY")
+    api = Profile(model="openai/mock-model", base_url=f"{url}/v1", api_key_env="KEY", context_limit=context)
     return Models(Settings(api=api), find_place(Options(), environment))
 
 
@@ -41,11 +41,23 @@ async def test_RU_B14_the_context_the_server_has_replaces_the_guess(tmp_path: Pa
         models = models_of(tmp_path, server.url)
         window = models.access("").window
         assert window.guessed
-        await models.prepare("")
+        await models.prepare("", offers_models=False)
         async with asyncio.timeout(20):
             while window.guessed:
                 await asyncio.sleep(0.01)
         assert window.limit == 4321
+        await models.aclose()
+
+
+async def test_a_run_without_a_person_with_a_configured_context_asks_for_no_models(
+    tmp_path: Path,
+) -> None:
+    async with FakeLLM([], models=("mock-model",)) as server:
+        models = models_of(tmp_path, server.url, context=4321)
+        for offers_models in (False, True):
+            await models.prepare("", offers_models=offers_models)
+            await asyncio.sleep(0)
+            assert models.own_servers()[0].is_unasked is not offers_models
         await models.aclose()
 
 
