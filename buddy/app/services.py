@@ -38,7 +38,7 @@ from buddy.tools.ask_user import Questions
 from buddy.tools.cache import ToolCache
 from buddy.tools.shell import ShellSettings
 from buddy.tools.todo import Plan, WallClock
-from buddy.tools.web import WebAccess, configured_search
+from buddy.tools.web import WebAccess, choose_search
 from buddy.workspace.checkpoints.checkpoints import Checkpoints
 from buddy.workspace.files.approved_versions import Approved
 from buddy.workspace.files.locks import FileLocks
@@ -127,7 +127,7 @@ def _shared(run: Run, held: SharedServices) -> dict[type, object]:
         ShellSettings: ShellSettings(time_limit_s=settings.shell_time_limit_s),
         SearchSettings: SearchSettings(time_limit_s=settings.search_time_limit_s),
         WallClock: WallClock(lambda: datetime.now().astimezone()),
-        WebAccess: WebAccess(Fetcher(), configured_search(settings.web_search_url, {}), time.monotonic),
+        WebAccess: WebAccess(Fetcher(), choose_search(settings.web_search_url, {}), time.monotonic),
     }
 
 
@@ -224,7 +224,7 @@ def _system(run: Run) -> str:
         is_repository=place.is_repository,
         platform=f"{os.uname().sysname} {os.uname().machine}",
         person=run.settings.agent.system_prompt,
-        instructions=run.found.joined(trusted=place.trusted),
+        instructions=run.found.as_text(trusted=place.trusted),
     )
 
 

@@ -46,7 +46,7 @@ from buddy.workspace.processes.pool import ChildProcesses, ProcessSettings
 from buddy.workspace.sandbox.handle import SandboxHandle
 from buddy.workspace.undo.log import UndoLog
 from buddy.workspace.undo.trash import Trash
-from buddy.workspace.worktrees.worktrees import Worktree, kept_of
+from buddy.workspace.worktrees.worktrees import Worktree, read_origin
 
 
 async def first_task(board: TaskBoard, options: Options) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ async def first_task(board: TaskBoard, options: Options) -> tuple[str, ...]:
     except (ToolError, TaskError) as error:
         raise ConfigError(f"--worktree: {error}") from error
     board.open(model=options.model, worktree=tree.name)
-    said = f"this session works in {tree.shown}, on the branch {tree.branch}"
+    said = f"this session works in {tree.display_path}, on the branch {tree.branch}"
     return (f"{said}; {more}" if more else said,)
 
 
@@ -68,8 +68,8 @@ async def _asked_for(board: TaskBoard, options: Options) -> tuple[Worktree, str]
     trees = board.places.parts().trees
     if not options.worktree:
         return await board.places.make(" ".join(options.words) or "session", carrying=options.carry)
-    known = trees.named(options.worktree)
-    if kept_of(known) is not None and not trees.missing(known):
+    known = trees.by_name(options.worktree)
+    if read_origin(known) is not None and not trees.missing(known):
         return known, "it was there already" if options.carry else ""
     return await board.places.make(options.worktree, exact=True, carrying=options.carry)
 
@@ -83,7 +83,7 @@ async def worktrees_again(board: TaskBoard) -> tuple[str, ...]:
         if tree is None or task.closed:
             continue
         missing = board.places.parts().trees.missing(tree)
-        if not missing or (kept_of(tree) is None and task.number != board.focus):
+        if not missing or (read_origin(tree) is None and task.number != board.focus):
             continue
         try:
             said.append(await board.places.ready(task))
@@ -165,7 +165,7 @@ async def open_desk(
                 await asyncio.to_thread(remember, place, loaded, loaded.first_model)
             except ConfigError as error:
                 problems_saving = (f"the choice of model can't be saved: {error}",)
-        unused = filter(None, (held.undo.unused() if wanted.session else "",))
+        unused = filter(None, (held.undo.unused_notice() if wanted.session else "",))
         problems = (*behind, *own_problems, *session.loaded.problems, *unused, *problems_saving)
         yield _desk(run, held, store, board, (*said, *problems, *left))
 

@@ -322,7 +322,7 @@ def _screen(
     from buddy.cli.screen_surface import ScreenSurface  # prompt_toolkit: 60 ms a dumb terminal does not need
     from buddy.repl.app import AppSettings
     from buddy.repl.screen.background import may_be_asked
-    from buddy.repl.screen.terminal_status import notifications_of, progress_taken
+    from buddy.repl.screen.terminal_status import notifications_of, supports_progress
     from buddy.repl.start import open_repl
 
     display, environ = loaded.settings.display, _without_own_keys(place.environment, loaded)
@@ -333,7 +333,7 @@ def _screen(
             title=display.title,
             bell=display.bell,
             notifications=notifications_of(display.notifications, environ),
-            progress=progress_taken(display.progress, environ),
+            progress=supports_progress(display.progress, environ),
             history_path=os.path.join(place.where.state, "history"),
             environ=environ,
             look_on=looks.on if display.theme == "auto" and may_be_asked(environ) else None,

@@ -50,7 +50,7 @@ from buddy.tasks.event_hub import EventReader
 from buddy.tasks.task import Task, TaskError
 from buddy.tools.ask_user import OpenQuestion
 from buddy.workspace.files.name_index import FileIndexes
-from buddy.workspace.files.name_index import found as files_found
+from buddy.workspace.files.name_index import best_matches as files_found
 
 _log = logging.getLogger(__name__)
 

@@ -57,24 +57,24 @@ class _InstructionReader:
         code = _CodeRanges(text)
         alone: set[int] = set()
 
-        def replaced(match: re.Match[str]) -> str:
+        def replace(match: re.Match[str]) -> str:
             if match.start(1) in code:
                 return match[0]
             alone.add(match.start(1))
-            return self._imported(match[1], real, inside)[1] or match[0]
+            return self._import(match[1], real, inside)[1] or match[0]
 
-        body = _IMPORT().sub(replaced, text).strip()
+        body = _IMPORT().sub(replace, text).strip()
         behind: dict[str, str] = {}
         for match in _MENTION().finditer(text):
             name = match[1].rstrip(_TRAILING)
             if not name or match.start(1) in alone or match.start(1) in code:
                 continue
-            target, content = self._imported(name, real, inside)
+            target, content = self._import(name, real, inside)
             if content and target not in behind:
                 behind[target] = f"## {name}\n\n{content}"
         return "\n\n".join(piece for piece in (body, *behind.values()) if piece)
 
-    def _imported(self, name: str, importer: str, inside: list[str]) -> tuple[str, str]:
+    def _import(self, name: str, importer: str, inside: list[str]) -> tuple[str, str]:
         """The file of a name and its text, two empty strings where there is nothing to import."""
         if len(inside) > MAX_IMPORT_DEPTH or self._imports_left == 0:
             return "", ""
@@ -150,12 +150,12 @@ class Instructions(msgspec.Struct, frozen=True):
     files: tuple[InstructionFile, ...]
     notes: tuple[str, ...]
 
-    def joined(self, *, trusted: bool) -> str:
+    def as_text(self, *, trusted: bool) -> str:
         """The files as one text, each labelled; a project nobody trusted yet is labelled so."""
-        return "\n\n".join(labelled(file, trusted=trusted) for file in self.files)
+        return "\n\n".join(with_label(file, trusted=trusted) for file in self.files)
 
 
-def labelled(file: InstructionFile, *, trusted: bool) -> str:
+def with_label(file: InstructionFile, *, trusted: bool) -> str:
     """One file as the model reads it; of a project nobody trusted yet it is marked as data."""
     if trusted or not file.project:
         return f"# Instructions from {file.label}\n\n{file.text}"
@@ -284,7 +284,7 @@ class FolderInstructions:
         twin._seen, twin._new = set(self._seen), list(self._new)
         return twin
 
-    def touched(self, paths: Iterable[str]) -> None:
+    def note_paths(self, paths: Iterable[str]) -> None:
         """A call read or wrote these, as its arguments name them. Looks at no file."""
         for path in paths:
             at = os.path.normpath(os.path.join(self._places.cwd, os.path.expanduser(path)))
@@ -299,7 +299,7 @@ class FolderInstructions:
         folders, self._new = self._new, []
         rules = IgnoreTree(self._places.root)
         files = (self._file(folder, rules) for folder in folders)
-        return tuple(labelled(file, trusted=self._places.trusted) for file in files if file is not None)
+        return tuple(with_label(file, trusted=self._places.trusted) for file in files if file is not None)
 
     @property
     def waiting(self) -> bool:
@@ -312,7 +312,7 @@ class FolderInstructions:
     def _file(self, folder: str, rules: IgnoreTree) -> InstructionFile | None:
         places = self._places
         real = os.path.realpath(folder)
-        if not os.path.isdir(real) or not is_beneath(real, places.root) or rules.ignored(real, True):
+        if not os.path.isdir(real) or not is_beneath(real, places.root) or rules.is_ignored(real, True):
             return None
         return for_directory(
             folder, root=places.root, home=places.home, names=places.names, known=places.known

@@ -45,7 +45,7 @@ class ExpandedPrompt(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
 
 
-def mentioned(text: str, cwd: str) -> tuple[str, ...]:
+def paths_mentioned(text: str, cwd: str) -> tuple[str, ...]:
     """The paths a prompt mentions that exist, in order, each once. `@someone` who is no file stays text."""
     found: list[str] = []
     for match in _MENTION().finditer(text):
@@ -64,29 +64,29 @@ def _is_there(cwd: str, path: str) -> bool:
         return False
 
 
-def written(path: str) -> str:
-    """A path as it stands in a prompt: what `mentioned` reads it from, whole and inert."""
+def write_mention(path: str) -> str:
+    """A path as it stands in a prompt: what `paths_mentioned` reads it from, whole and inert."""
     seen = clean(path) == path
     text = "".join(_sign(sign, seen=seen) for sign in path)
     if clean(text) != text:  # too many marks on one letter
-        text = "".join(sign if sign.isascii() else _escaped(sign) for sign in text)
+        text = "".join(sign if sign.isascii() else _escape(sign) for sign in text)
     if path.startswith("@"):
         return f"\\{text}"
     return f"./{text}" if path.isdigit() else text  # `@3` is a task
 
 
-def unwritten(text: str) -> str:
+def read_mention(text: str) -> str:
     """The path that a piece of a prompt names."""
-    return _ESCAPE().sub(_unescaped, text)
+    return _ESCAPE().sub(_unescape, text)
 
 
 def _sign(sign: str, *, seen: bool) -> str:
     if sign in " \\":
         return f"\\{sign}"
-    return sign if not sign.isspace() and (seen or sign.isprintable()) else _escaped(sign)
+    return sign if not sign.isspace() and (seen or sign.isprintable()) else _escape(sign)
 
 
-def _escaped(sign: str) -> str:
+def _escape(sign: str) -> str:
     number = ord(sign)
     if sign in _WRITTEN:
         return _WRITTEN[sign]
@@ -95,7 +95,7 @@ def _escaped(sign: str) -> str:
     )
 
 
-def _unescaped(found: re.Match[str]) -> str:
+def _unescape(found: re.Match[str]) -> str:
     number = found[1] or found[2] or found[3]
     if not number:
         return _NAMED.get(found[4], found[4])
@@ -109,7 +109,7 @@ def _readings(text: str) -> Iterator[str]:
         bare = len(whole.rstrip(_TRAILING))
         for end in (*range(len(whole), max(bare, len(whole) - MAX_PUNCTUATION), -1), bare):
             yield whole[:end].replace("\\ ", " ")
-            yield unwritten(whole[:end])
+            yield read_mention(whole[:end])
 
 
 def missing(text: str, cwd: str) -> tuple[str, ...]:
@@ -131,15 +131,15 @@ async def expand(text: str, cwd: str, read: Read) -> ExpandedPrompt:
     """The prompt, followed by the content of what it mentions."""
     parts: list[UserPart] = [Text(text)]
     notes: list[str] = []
-    paths = mentioned(text, cwd)
+    paths = paths_mentioned(text, cwd)
     notes += [f"@{clean(path)} was not attached: there is no such file" for path in missing(text, cwd)]
     for path in paths[:MAX_MENTIONS]:
         try:
             result = await read(os.path.expanduser(path))
         except ToolError as error:
-            notes.append(f"@{written(path)} was not attached: {error}")
+            notes.append(f"@{write_mention(path)} was not attached: {error}")
             continue
-        parts.append(Text(f"\n\n[attached: {written(path)}]\n{result.text}\n"))
+        parts.append(Text(f"\n\n[attached: {write_mention(path)}]\n{result.text}\n"))
         parts.extend(result.images)
     if len(paths) > MAX_MENTIONS:
         notes.append(

@@ -10,7 +10,7 @@ from buddy.agent.lazy_regex import pattern
 _FIELD = pattern(r"\{\{ (\w+) \}\}")
 
 
-def rendered(template: str, values: Mapping[str, str]) -> str:
+def render_template(template: str, values: Mapping[str, str]) -> str:
     """A template of `templates/*.md` with its fields filled in. The syntax is jinja2's simplest; importing
     jinja2 itself would cost a one-shot run 40 ms for these few substitutions. Raises `KeyError` for an
     unknown field."""
@@ -21,7 +21,7 @@ def system_prompt(
     template: str, *, cwd: str, root: str, is_repository: bool, platform: str, person: str, instructions: str
 ) -> str:
     """The whole system prompt. `person` is what `[agent] system_prompt` adds."""
-    text = rendered(
+    text = render_template(
         template,
         {
             "cwd": cwd,

@@ -131,12 +131,12 @@ class Repl:
             state=self.state,
             stage=self,
             act=self._intend,
-            last_folded=lambda: self._painter.last_folded(self.state.folded, output.get_size().columns),
+            last_folded=lambda: self._painter.expand_last(self.state.folded, output.get_size().columns),
             clock=clock,
             coming=lambda: desk().coming,
         )
         self.expand = actions.expand
-        facts = KeyFacts(self.editor, actions.focused_runs, actions.note_waits, actions.request_waits)
+        facts = KeyFacts(self.editor, actions.is_task_busy, actions.note_waits, actions.request_waits)
         self._app = build_application(
             self.editor,
             bindings(actions.do, self.editor, facts),
@@ -214,7 +214,7 @@ class Repl:
     def give_back(self, text: str) -> None:
         """Offer a refused line in the editor again: no single Enter sends it, and typing takes its place."""
         if self.editor.offer(text):
-            self._actions.given_back(text)
+            self._actions.remember_refused(text)
             self.hint("Not sent. Type to replace it, or edit it (arrow keys, Backspace). Up brings it back.")
         else:
             self.hint("An earlier line was not sent. Up brings it back.")
@@ -261,10 +261,10 @@ class Repl:
 
     async def _edit(self) -> None:
         terminal = (self._keyboard.fileno(), self._modes)
-        text = await outside.edit(self.screen, self.editor.resolved(), self._settings.environ, terminal)
+        text = await outside.edit(self.screen, self.editor.expand(), self._settings.environ, terminal)
         if text is None:
             self.hint("the editor failed; set VISUAL or EDITOR")
-        elif text != self.editor.resolved():
+        elif text != self.editor.expand():
             self.editor.put(text)
 
     def _crashed(self, error: BaseException) -> None:
@@ -276,7 +276,7 @@ def _editor(
     settings: AppSettings, completer: Completer | None, log: Callable[[str], None], clock: Callable[[], float]
 ) -> Editor:
     pastes = Pastes()
-    history = open_history(settings.history_path, log, pastes.resolved)
+    history = open_history(settings.history_path, log, pastes.expand)
     return Editor(history, completer, clock, pastes)
 
 

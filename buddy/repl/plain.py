@@ -19,11 +19,11 @@ from buddy.repl.input.approval_line import (
     is_letter,
     letters_only,
     refusal,
-    refused,
+    refusal_of,
 )
 from buddy.repl.intents import ApprovalAnswer, Cancel, Intent, NewTask, Prompt, Slash, ToTask, parse_line
 from buddy.repl.render.style import Look
-from buddy.repl.screen.output import TerminalWriter, encoded, terminal_size
+from buddy.repl.screen.output import TerminalWriter, encode, terminal_size
 from buddy.repl.screen.paint_queue import LazyPainter
 from buddy.repl.screen.screen import Countdown
 from buddy.repl.view.blocks import (
@@ -171,7 +171,7 @@ class LineOutput:
         self._before = None
 
     def _write(self, text: str) -> None:
-        self._terminal.write(encoded(text, self._encoding))
+        self._terminal.write(encode(text, self._encoding))
 
 
 PROMPT_AFTER_S = 0.12
@@ -270,7 +270,7 @@ class LineRepl:
 
     def expand(self) -> bool:
         """Print the last folded block in full; whether there is one."""
-        block = self._output.paint.last_folded(self.state.folded, self._output.columns)
+        block = self._output.paint.expand_last(self.state.folded, self._output.columns)
         if block is not None:
             self.print(block)
         return block is not None
@@ -391,7 +391,7 @@ class LineRepl:
         asks = any(row.kind == "question" for row in self.state.desk.queue)
         waiting = Waiting(self.state.inbox, question=asks)
         doubted, self._doubted = self._doubted, ""
-        match answer_of(typed, waiting) or refused(typed, waiting):
+        match answer_of(typed, waiting) or refusal_of(typed, waiting):
             case "too soon" | "pasted" | "no rule" | "folded" | "which" as why:
                 self._say(refusal(why, typed, waiting) + "\n")
             case ApprovalAnswer() as answer:

@@ -18,7 +18,7 @@ from buddy.repl.input.keys import KeyParser, is_far
 from buddy.repl.intents import Intent
 from buddy.repl.screen.background import GroundQuestion
 from buddy.repl.screen.external_programs import Modes
-from buddy.repl.screen.output import FrameOutput, TerminalWriter, encoded, terminal_size
+from buddy.repl.screen.output import FrameOutput, TerminalWriter, encode, terminal_size
 from buddy.repl.screen.screen import Countdown
 from buddy.repl.view.state import DeskFacts
 
@@ -99,7 +99,7 @@ def open_repl(
     encoding = sys.stdout.encoding or "ascii"
     terminal = TerminalWriter(fd, lambda: repl.end("gone"))
     output = FrameOutput(
-        lambda text: terminal.write(encoded(text, encoding)),
+        lambda text: terminal.write(encode(text, encoding)),
         lambda: terminal_size(fd),
         fd=fd,
         encoding=encoding,

@@ -18,7 +18,7 @@ from buddy.tasks.dependencies import BoardParts, TaskServices
 from buddy.tasks.task import Task, TaskError
 from buddy.tasks.workspaces import TaskWorkspaces
 from buddy.tools.ask_user import Questions
-from buddy.tools.delegate import Assignment, Delegation, Report, shortened
+from buddy.tools.delegate import Assignment, Delegation, Report, shorten
 
 MAX_DEPTH = 2
 MAX_RUNNING = 8
@@ -192,7 +192,7 @@ class Delegations:
     async def _release(self, name: str) -> None:
         if name:
             parts = self._owner.places.parts()
-            await parts.trees.remove(parts.trees.named(name))
+            await parts.trees.remove(parts.trees.by_name(name))
 
     def _known(self, names: tuple[str, ...] | None) -> frozenset[str] | None:
         if names is None:
@@ -241,7 +241,7 @@ class Delegations:
 
     def _message(self, report: Report) -> UserMessage:
         heading = f"[Task {report.number}, which you delegated, has {'finished' if report.ok else 'ended'}."
-        text = f"{heading} Its answer:]\n{shortened(report.text)}"
+        text = f"{heading} Its answer:]\n{shorten(report.text)}"
         return UserMessage(self._owner.parts.clock.new_id(), (Text(text),), "note")
 
 

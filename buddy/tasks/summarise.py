@@ -12,7 +12,7 @@ from buddy.agent.messages import AssistantMessage, UserMessage, text_of
 from buddy.agent.model_call import DEFAULT_MAX_OUTPUT
 from buddy.agent.provider import ModelRequest, ProviderError
 from buddy.agent.reply_assembler import ReplyAssembler
-from buddy.extend.system_prompt import read_template, rendered
+from buddy.extend.system_prompt import read_template, render_template
 from buddy.llm.rate_limiter import GovernedProvider
 from buddy.tasks.board import TaskBoard, TaskError
 from buddy.tasks.task import Task
@@ -117,7 +117,7 @@ async def _summary(board: TaskBoard, task: Task, through: int, focus: str) -> st
 
 async def _request(board: TaskBoard, task: Task, through: int, focus: str) -> ModelRequest:
     wanted = f"\n\nPay special attention to: {focus}" if focus else ""
-    ask = board.message(rendered(await read_template("compaction.md"), {"focus": wanted}), "prompt")
+    ask = board.message(render_template(await read_template("compaction.md"), {"focus": wanted}), "prompt")
     old = applied(task.compaction, task.history[:through])
     # The tools go along although none is to be called: some providers refuse a history with calls without
     # them.

@@ -60,7 +60,7 @@ async def execute(
     access = tool.access(arguments)
     folders = task.services.services.get(FolderInstructions)
     if isinstance(folders, FolderInstructions):
-        folders.touched((*access.reads, *access.writes))
+        folders.note_paths((*access.reads, *access.writes))
     boundary = task.workspace.boundary
     await writes.windows.clear(task.number, boundary.root, tool, access, progress)
     await parts.memory.tool_begin(task.number, call.id, tool.name)

@@ -17,10 +17,10 @@ from buddy.safety.sanitise import visible
 from buddy.tasks.dependencies import BoardParts, TaskServices, Workspace, WorktreeParts
 from buddy.tasks.task import Task, TaskError
 from buddy.workspace.processes.jobs import Jobs
-from buddy.workspace.processes.termination import uninterrupted
+from buddy.workspace.processes.termination import run_to_end
 from buddy.workspace.undo.log import UndoLog
 from buddy.workspace.worktrees.changes import WorktreeStates, carry
-from buddy.workspace.worktrees.worktrees import Worktree, WorktreeStanding, kept_of
+from buddy.workspace.worktrees.worktrees import Worktree, WorktreeStanding, read_origin
 
 _TOLD = (
     "[From here on this conversation works in a git worktree of its own: {path}, on the branch {branch}. "
@@ -63,7 +63,7 @@ class TaskWorkspaces:
         if name not in self._worktrees:
             parts = self.parts()
             try:
-                tree = parts.trees.named(name)
+                tree = parts.trees.by_name(name)
             except ToolError as error:
                 raise TaskError(str(error)) from error
             self._worktrees[name] = self._with_board(parts.workspace(tree))
@@ -84,11 +84,11 @@ class TaskWorkspaces:
         beginning = self.of(start).boundary.root
         tree = await self.parts().trees.make(wanted, start=beginning, exact=exact)
         try:
-            changed = await self.parts().trees.uncommitted()
+            changed = await self.parts().trees.uncommitted_paths()
             # To its end: what a cancelled call still writes would come back into a folder that was removed.
-            said = await uninterrupted(asyncio.to_thread(self._filled, tree, changed, carrying=carrying))
+            said = await run_to_end(asyncio.to_thread(self._filled, tree, changed, carrying=carrying))
         except asyncio.CancelledError:
-            await uninterrupted(self.parts().trees.remove(tree, discard=True))
+            await run_to_end(self.parts().trees.remove(tree, discard=True))
             raise
         except (ToolError, OSError) as error:
             await self.parts().trees.remove(tree, discard=True)
@@ -137,14 +137,14 @@ class TaskWorkspaces:
         try:
             await self.make(tree.name, exact=True)
         except ToolError as error:
-            raise TaskError(f"{tree.shown} can't be made again: {error}") from error
-        return f"{tree.shown} was made again, from the main tree's commit"
+            raise TaskError(f"{tree.display_path} can't be made again: {error}") from error
+        return f"{tree.display_path} was made again, from the main tree's commit"
 
     def _gone(self, task: Task, tree: Worktree) -> bool:
         """Tell whether its worktree was removed because nothing had changed in it. Raises `TaskError` where
         somebody else removed it."""
         missing = self.parts().trees.missing(tree)
-        if missing and kept_of(tree) is not None:
+        if missing and read_origin(tree) is not None:
             raise TaskError(
                 f"{missing}. What was committed in it is on that branch; "
                 f"/worktree drop {task.number} forgets the rest"
@@ -166,9 +166,9 @@ class TaskWorkspaces:
             elif (task.background or task.closed) and not self._is_used(task, tree):
                 await trees.remove(tree, untouched=True)
                 await asyncio.to_thread(self.forget_changes, tree)
-                return f"task {task.number} changed nothing: its worktree {tree.shown} is removed"
+                return f"task {task.number} changed nothing: its worktree {tree.display_path} is removed"
         except ToolError as error:
-            task.left = f"its worktree {tree.shown} can't be read: {error}"
+            task.left = f"its worktree {tree.display_path} can't be read: {error}"
         return ""
 
     async def tidied(self) -> None:
@@ -189,7 +189,7 @@ class TaskWorkspaces:
     async def _ignored(self, tree: Worktree) -> tuple[str, ...]:
         """Files that calls wrote in a worktree and git ignores: no commit and no merge has them."""
         found = await asyncio.to_thread(self._written, tree)
-        return await self.parts().trees.ignored(tree, found[:MAX_WRITTEN]) if found else ()
+        return await self.parts().trees.ignored_of(tree, found[:MAX_WRITTEN]) if found else ()
 
     def forget_changes(self, tree: Worktree) -> int:
         """Its worktree is gone: what calls changed there can't be taken back or applied again, and must not
@@ -208,7 +208,7 @@ class TaskWorkspaces:
         lost = (tree for tree in trees if tree is not None and not os.path.lexists(tree.path))
         found = [(tree, self.forget_changes(tree)) for tree in sorted(lost, key=lambda tree: tree.name)]
         return tuple(
-            f"{tree.shown} is gone: {counted(count, 'change')} made in it can no longer be undone"
+            f"{tree.display_path} is gone: {counted(count, 'change')} made in it can no longer be undone"
             for tree, count in found
             if count
         )
@@ -271,4 +271,6 @@ def left_in(
         can = f"copy what you need of what git ignores; {can}" if what else alone
         what.append(f"{counted(len(ignored), 'file')} that git ignores ({names})")
     where = "" if attended else "after `buddy resume --last`, "
-    return f"{' and '.join(what)} of task {number} in {tree.shown} (branch {tree.branch}): {where}{can}"
+    return (
+        f"{' and '.join(what)} of task {number} in {tree.display_path} (branch {tree.branch}): {where}{can}"
+    )

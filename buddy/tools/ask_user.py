@@ -37,7 +37,7 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = []
     multiple: Annotated[bool, Meta(description="Several options may be chosen")] = False
 
-    def chosen(self, words: str) -> str:
+    def resolve(self, words: str) -> str:
         """Return the labels that an answer names by number, or the answer as it is. Raises `ValueError` for
         a number without an option."""
         parts = words.replace(",", " ").split() if self.multiple else [words]
@@ -130,7 +130,7 @@ class Questions:
         if not words:
             raise Unanswered(_only_its_number(one) if text.strip() else f"expected an answer: {_ways(one)}")
         try:
-            words = one.question.chosen(words)
+            words = one.question.resolve(words)
         except ValueError as error:
             raise Unanswered(f"question {one.number} {error}") from error
         del self._open[one.number]
@@ -185,7 +185,7 @@ async def ask_user(
             "nobody is here to answer; decide by yourself, take the safer way, and say what you assumed"
         )
     answers = await service.ask(ctx.task_id, questions, ctx.progress)
-    lines = [_told(question, answer) for question, answer in zip(questions, answers, strict=True)]
+    lines = [_answer_text(question, answer) for question, answer in zip(questions, answers, strict=True)]
     given = sum(answer is not None for answer in answers)
     return ToolResult("\n".join(lines), Plain(f"{given} of {len(answers)} answered", "\n".join(lines)))
 
@@ -203,6 +203,6 @@ def _only_its_number(one: OpenQuestion) -> str:
     return f"{number} is the question's own number{hint}; expected {_ways(one)}"
 
 
-def _told(question: Question, answer: str | None) -> str:
+def _answer_text(question: Question, answer: str | None) -> str:
     said = answer if answer is not None else "(not answered: the person sent new instructions instead)"
     return f"{question.question}\n→ {said}"

@@ -17,7 +17,7 @@ from buddy.agent.formatting import counted
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.sanitise import visible
-from buddy.tools.grep import SearchPlace, checked_pattern, place_of, search_run
+from buddy.tools.grep import SearchPlace, compile_pattern, place_of, search_run
 from buddy.workspace.files.bulk_read import MAX_FILE_BYTES, regular_bytes
 from buddy.workspace.processes.launch import trusted_program
 from buddy.workspace.processes.pool import CommandRequest
@@ -65,7 +65,7 @@ async def find_definition(
     if not _NAME().fullmatch(short):
         raise ToolError(f"expected the name of a function, class or type, found {visible(name[:80])!r}")
     run = search_run(ctx)
-    pattern = checked_pattern(
+    pattern = compile_pattern(
         rf"(?:^|[^\w$]){re.escape(short)}(?:$|[^\w$])", literal=False, ignore_case=False, multiline=False
     )
     place = await stoppable(run, lambda stopped: place_of(ctx, path, None, stopped))

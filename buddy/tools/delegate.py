@@ -108,14 +108,14 @@ async def delegate(
         return ToolResult(said, Plain(f"task {number} in the background", task))
     ctx.progress(f"task {number} works on it{_place(worktree)}\n")
     report = await delegation.attend(number)
-    return ToolResult(shortened(report.text), Plain(f"task {number}", report.text), ok=report.ok)
+    return ToolResult(shorten(report.text), Plain(f"task {number}", report.text), ok=report.ok)
 
 
 def _place(worktree: str) -> str:
     return f" in the worktree {worktree}, which starts from the last commit" if worktree else ""
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """Both ends of a report that is too long for its reader."""
     if len(text) <= MAX_REPORT_CHARS:
         return text

@@ -68,7 +68,7 @@ def is_trusted(ctx: ToolContext) -> bool:
     return isinstance(trust, RepositoryTrust) and trust.trusted
 
 
-def checked_ref(ref: str, what: str = "ref") -> str:
+def check_ref(ref: str, what: str = "ref") -> str:
     """A name of a commit, branch or range that can be nothing else. Raises `ToolError`."""
     if not ref or ref.startswith("-") or len(ref) > MAX_REF_CHARS:
         raise ToolError(f"expected a commit, branch or range as {what}, found {ref[:80]!r}")
@@ -79,7 +79,7 @@ def checked_ref(ref: str, what: str = "ref") -> str:
 
 def commit_ref(ref: str) -> str:
     """A ref that names commits, not files in them: their content has rules of its own. Raises `ToolError`."""
-    if ":" in checked_ref(ref):
+    if ":" in check_ref(ref):
         raise ToolError(
             f"expected a commit, branch or range, found {ref[:80]!r}; git_show shows a file of a commit"
         )
@@ -114,7 +114,7 @@ def nothing(ctx: ToolContext, said: str, path: str) -> str:
     return said
 
 
-def succeeded(finished: FinishedCommand) -> str:
+def output_of(finished: FinishedCommand) -> str:
     """git's output. Raises `ToolError` with its words when it failed."""
     if finished.ok:
         return finished.text
@@ -122,7 +122,7 @@ def succeeded(finished: FinishedCommand) -> str:
     raise ToolError(f"git failed ({code}): {finished.text.strip()[:4000] or 'it said nothing'}")
 
 
-def remarked(text: str, done: FinishedCommand) -> str:
+def with_remarks(text: str, done: FinishedCommand) -> str:
     """Append git's warnings and errors to its answer for the model; its advice and traces are left out."""
     said = [line for line in done.remarks.splitlines() if line.startswith(("warning: ", "error: "))]
     if not said:
@@ -145,11 +145,11 @@ async def git_status(ctx: ToolContext, path: str = "") -> ToolResult:
     run = git_run(ctx)
     arguments = ("status", "--short", "--branch", "--untracked-files=normal", "--ignore-submodules=dirty")
     done = await run_git(run, (*arguments, *path_arguments(ctx, (path,), run.repository)), "read")
-    text = succeeded(done)
+    text = output_of(done)
     changed = len(text.splitlines()) - 1
     summary = "clean" if changed <= 0 else counted(changed, "changed path")
     quiet = "" if changed > 0 else f"{nothing(ctx, 'nothing changed, nothing untracked', path)}\n"
-    return ToolResult(remarked(text + quiet, done), Plain(summary, text))
+    return ToolResult(with_remarks(text + quiet, done), Plain(summary, text))
 
 
 @tool(
@@ -195,10 +195,10 @@ async def git_log(ctx: ToolContext, path: str = "", ref: str = "", limit: int = 
         *(path_arguments(ctx, (path,), run.repository) or ("--",)),
     )
     done = await run_git(run, arguments, "read")
-    text = succeeded(done)
+    text = output_of(done)
     summary = counted(len(text.splitlines()), "commit")
     told = text or f"{nothing(ctx, 'no commits', path)}\n"
-    return ToolResult(remarked(told, done), Plain(summary, text))
+    return ToolResult(with_remarks(told, done), Plain(summary, text))
 
 
 @tool(risk="low", category="git", access=_reads, argument_aliases={**ANY_PATH, **ANY_REF}, cache_s=60)
@@ -216,16 +216,16 @@ async def git_show(ctx: ToolContext, ref: str = "HEAD", path: str = "") -> ToolR
         "--stat",
         "--patch",
     )
-    name = checked_ref(ref)
+    name = check_ref(ref)
     if file_of_ref(name):
-        _named_file(ctx, run.repository, name)
-        text = succeeded(await run_git(run, ("show", "--no-color", "--no-textconv", name), "read"))
+        _check_named_file(ctx, run.repository, name)
+        text = output_of(await run_git(run, ("show", "--no-color", "--no-textconv", name), "read"))
         return ToolResult(text, Plain(name, text))
     await _refuse_content(run, name)
     paths = path_arguments(ctx, (path,), run.repository) or ("--",)
     done = await run_git(run, ("show", *options, name, *paths), "read")
     if not done.text and done.ok:
-        return ToolResult(remarked(f"{await _unchanged(ctx, run, name, path)}\n", done), Diff(()))
+        return ToolResult(with_remarks(f"{await _explain_unchanged(ctx, run, name, path)}\n", done), Diff(()))
     result = diff_result(ctx, done, named=path, empty="nothing")
     if any(line.startswith("Merge: ") for line in parse_diff(done.text).prelude.splitlines()):
         return msgspec.structs.replace(
@@ -249,7 +249,7 @@ async def _refuse_content(run: GitRun, ref: str) -> None:
             )
 
 
-async def _unchanged(ctx: ToolContext, run: GitRun, name: str, path: str) -> str:
+async def _explain_unchanged(ctx: ToolContext, run: GitRun, name: str, path: str) -> str:
     """Say that a commit changes nothing at a path, and where the file itself is."""
     if not path:
         return f"{name} shows nothing"
@@ -262,7 +262,7 @@ async def _unchanged(ctx: ToolContext, run: GitRun, name: str, path: str) -> str
     return nothing(ctx, said, path)
 
 
-def _named_file(ctx: ToolContext, repository: Repository, name: str) -> None:
+def _check_named_file(ctx: ToolContext, repository: Repository, name: str) -> None:
     """`commit:path` starts at the top of the repository (or, with "./", here). Raises `ToolError` for a path
     outside the workspace."""
     path = file_of_ref(name)
@@ -282,9 +282,9 @@ async def git_branch(ctx: ToolContext, remotes: bool = False) -> ToolResult:
     form = f"%(HEAD) %(refname:short) %(objectname:short){follows} %(subject)"
     which = ("--all",) if remotes else ()
     done = await run_git(run, ("branch", "--list", "--no-color", *which, f"--format={form}"), "read")
-    text = succeeded(done)
+    text = output_of(done)
     count = len(text.splitlines())
-    told = remarked(text or "no branches yet\n", done)
+    told = with_remarks(text or "no branches yet\n", done)
     return ToolResult(told, Plain(counted(count, "branch", "branches"), text))
 
 
@@ -297,5 +297,5 @@ def diff_result(ctx: ToolContext, done: FinishedCommand, *, named: str, empty: s
         located = locate(boundary, f"{top}/{path}")
         return "" if named and locate(boundary, named).path == located.path else located.secret
 
-    parsed = parse_diff(succeeded(done)).without(secret)
-    return ToolResult(remarked(parsed.text or f"{empty}\n", done), Diff(parsed.files))
+    parsed = parse_diff(output_of(done)).without(secret)
+    return ToolResult(with_remarks(parsed.text or f"{empty}\n", done), Diff(parsed.files))

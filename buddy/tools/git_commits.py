@@ -11,7 +11,7 @@ import msgspec
 from buddy.agent.tool import ToolContext, ToolError
 from buddy.safety.paths import Boundary, locate
 from buddy.safety.sanitise import one_line
-from buddy.tools.git import path_arguments, succeeded
+from buddy.tools.git import output_of, path_arguments
 from buddy.workspace.git.run import GitRun, run_git
 from buddy.workspace.git.staging import (
     changed_names,
@@ -50,7 +50,7 @@ class TaskCommits:
         if not arguments:
             raise ToolError(f"nothing is staged: {'; '.join(notes)}")
         done = await run_git(self._run, ("add", *arguments), "write")
-        text = succeeded(done)
+        text = output_of(done)
         changes = await staged_changes(self._run, arguments)
         self._record.add(
             self._top, self._ctx.task_id, {path: change.index for path, change in changes.items()}
@@ -61,7 +61,7 @@ class TaskCommits:
         """Commit the named files, or the versions this task staged; where it staged nothing, all that no
         other task staged. Raises `ToolError`."""
         if paths:
-            return await self._commit_named(options, paths)
+            return await self._commit_paths(options, paths)
         if is_merging(self._top):
             return await self._commit_index(options)
         changes = await staged_changes(self._run)
@@ -77,7 +77,7 @@ class TaskCommits:
             )
         async with index_of(self._run, changes, wanted) as apart:
             done = await run_git(apart, ("commit", *options), "write")
-            text = succeeded(done)
+            text = output_of(done)
         await self._bring_over(changes, wanted)
         left = {path: others.get(path, []) for path in changes if path not in wanted}
         shared = {path: tasks for path, tasks in others.items() if path in wanted}
@@ -88,18 +88,18 @@ class TaskCommits:
 
     async def _commit_index(self, options: tuple[str, ...]) -> Done:
         done = await run_git(self._run, ("commit", *options), "write")
-        text = succeeded(done)
+        text = output_of(done)
         await self._forget()
         return Done(text, done.exit.seconds)
 
-    async def _commit_named(self, options: tuple[str, ...], paths: tuple[str, ...]) -> Done:
+    async def _commit_paths(self, options: tuple[str, ...], paths: tuple[str, ...]) -> Done:
         arguments, notes = await self._without_foreign(paths, untracked=False)
         if not arguments:
             raise ToolError(f"nothing is committed: {'; '.join(notes)}")
         changes = await staged_changes(self._run, arguments)
         shared = self._record.others(self._top, self._ctx.task_id, changes)
         done = await run_git(self._run, ("commit", *options, *arguments), "write")
-        text = succeeded(done)
+        text = output_of(done)
         await self._forget()
         if shared:
             notes += (f"the commit also holds {_by_task(shared)}",)
@@ -107,13 +107,13 @@ class TaskCommits:
 
     async def _forget(self) -> None:
         paths = await committed_paths(self._run)
-        self._record.committed(self._top, self._ctx.task_id, paths, whole=True)
+        self._record.forget_committed(self._top, self._ctx.task_id, paths, whole=True)
 
     async def _bring_over(self, before: Mapping[str, StagedFile], mine: Mapping[str, IndexEntry]) -> None:
         """Forget what was committed, and take what a hook added to the commit into the shared index: there
         it would look like a change that undoes it."""
         paths = await committed_paths(self._run)
-        self._record.committed(self._top, self._ctx.task_id, paths, whole=False)
+        self._record.forget_committed(self._top, self._ctx.task_id, paths, whole=False)
         after = await staged_changes(self._run)
         changed_by_hooks = {
             path: after[path].head
@@ -133,7 +133,7 @@ class TaskCommits:
         if not folders:
             return plain, ()
         foreign = self._record.staged_by_others(self._top, self._ctx.task_id)
-        foreign |= await asyncio.to_thread(self._written_by_others)
+        foreign |= await asyncio.to_thread(self._files_of_others)
         if not foreign:
             return plain, ()
         names = await changed_names(self._run, ("--", *folders), untracked=untracked)
@@ -145,7 +145,7 @@ class TaskCommits:
         note = f"left out, as another task changed it: {_by_task(left)}; name a file to take it along"
         return (("--", *files) if files else ()), (note,)
 
-    def _written_by_others(self) -> dict[str, int]:
+    def _files_of_others(self) -> dict[str, int]:
         """Files that another task was the last to write, by their path from the top. Reads the undo log."""
         log = self._ctx.services.get(UndoLog)
         if not isinstance(log, UndoLog):
@@ -161,11 +161,11 @@ class TaskCommits:
 
 def _by_task(paths: Mapping[str, Collection[int]]) -> str:
     """`a.txt (task 2), b.txt`; at most some of them."""
-    shown = [_named(path, tasks) for path, tasks in list(paths.items())[:MOST_NAMES]]
+    shown = [_path_label(path, tasks) for path, tasks in list(paths.items())[:MOST_NAMES]]
     more = len(paths) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
 
-def _named(path: str, tasks: Collection[int]) -> str:
+def _path_label(path: str, tasks: Collection[int]) -> str:
     name = one_line(path, 120)
     return f"{name} (task {', '.join(map(str, tasks))})" if tasks else name

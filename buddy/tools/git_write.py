@@ -16,16 +16,16 @@ from buddy.agent.tool import Access, Survey, ToolContext, ToolError, ToolResult,
 from buddy.safety.paths import Boundary
 from buddy.tools.git import (
     DIFF_OPTIONS,
-    checked_ref,
+    check_ref,
     diff_result,
     git_run,
     is_trusted,
+    output_of,
     path_arguments,
     repository_of,
-    succeeded,
 )
 from buddy.tools.git_commits import Done, TaskCommits
-from buddy.tools.shell import shown
+from buddy.tools.shell import tail_for_display
 from buddy.workspace.git.run import GitKind, GitLock, run_git
 from buddy.workspace.git.survey import (
     repository_programs,
@@ -48,9 +48,9 @@ async def _git(ctx: ToolContext, arguments: tuple[str, ...], kind: GitKind = "wr
     run = git_run(ctx)
     async with ctx.service(GitLock):
         done = await run_git(run, arguments, kind)
-    text = succeeded(done)
+    text = output_of(done)
     command = shlex.join(("git", *arguments))
-    display = Command(command, shown(text), done.exit.code, "", done.exit.seconds)
+    display = Command(command, tail_for_display(text), done.exit.code, "", done.exit.seconds)
     return ToolResult(text or f"done: {command[:200]}\n", display)
 
 
@@ -59,7 +59,7 @@ def _answer(arguments: tuple[str, ...], done: Done) -> ToolResult:
     command = shlex.join(("git", *arguments))
     text = done.text or f"done: {command[:200]}\n"
     text += "".join(f"[{note}]\n" for note in done.notes)
-    return ToolResult(text, Command(command, shown(text), 0, "", done.seconds))
+    return ToolResult(text, Command(command, tail_for_display(text), 0, "", done.seconds))
 
 
 def _preview(arguments_of: Callable[[Any], tuple[str, ...]]) -> Callable[[ToolContext, Any], Plain]:
@@ -86,7 +86,7 @@ def _survey_checkout(boundary: Boundary, arguments: Any) -> Survey:
         return survey_restore(boundary, arguments.ref, arguments.paths)
     if arguments.create or not arguments.ref:
         return survey_programs(boundary)
-    return survey_switch(boundary, checked_ref(arguments.ref))
+    return survey_switch(boundary, check_ref(arguments.ref))
 
 
 def _survey_stash(boundary: Boundary, arguments: Any) -> Survey:
@@ -171,7 +171,7 @@ async def git_checkout(
     """Switch to a branch or commit (`ref`), make a branch here and switch to it (`create`), or bring files
     back (`paths`) as they are in the index or in `ref`: their changes are lost."""
     run = git_run(ctx)
-    name = (checked_ref(ref),) if ref else ()
+    name = (check_ref(ref),) if ref else ()
     if paths:
         if create:
             raise ToolError("expected create or paths, found both; make the branch first")
@@ -217,7 +217,7 @@ def _remote(name: str) -> str:
 def _push_arguments(arguments: Any) -> tuple[str, ...]:
     upstream = ("--set-upstream",) if arguments.set_upstream else ()
     # Always named: without it the configuration decides, which may say all branches, or none.
-    branch = checked_ref(arguments.branch, "branch") if arguments.branch else "HEAD"
+    branch = check_ref(arguments.branch, "branch") if arguments.branch else "HEAD"
     if branch.startswith(("+", ":")):
         raise ToolError("a forced push or a deletion is not offered here; use run_shell")
     return ("push", *upstream, _remote(arguments.remote), branch)
@@ -225,7 +225,7 @@ def _push_arguments(arguments: Any) -> tuple[str, ...]:
 
 def _pull_arguments(arguments: Any) -> tuple[str, ...]:
     how = "--rebase" if arguments.rebase else "--no-rebase"
-    branch = (checked_ref(arguments.branch, "branch"),) if arguments.branch else ()
+    branch = (check_ref(arguments.branch, "branch"),) if arguments.branch else ()
     return ("pull", how, "--no-edit", _remote(arguments.remote), *branch)
 
 

@@ -17,9 +17,9 @@ from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, Located, is_beneath
 from buddy.safety.protected import ProtectedPlaces, is_plain_name, secret_reason
 from buddy.safety.sanitise import visible
-from buddy.tools.files.change import located
+from buddy.tools.files.change import locate_checked
 from buddy.tools.files.rejections import missing
-from buddy.workspace.files.bulk_read import MAX_FILE_BYTES, decoded, regular_bytes
+from buddy.workspace.files.bulk_read import MAX_FILE_BYTES, decode_text, regular_bytes
 from buddy.workspace.files.store import status_of
 from buddy.workspace.processes.pool import ChildProcesses
 from buddy.workspace.search.ignore import IgnoreTree
@@ -61,7 +61,7 @@ class SearchScope(msgspec.Struct, frozen=True):
         return visible(self.prefix + name)
 
 
-def rendered(answer: SearchScope, found: Found, ignored: Found) -> ToolResult:
+def render(answer: SearchScope, found: Found, ignored: Found) -> ToolResult:
     """Text and display. Reads the files of the matches again for the lines around them."""
     notes = _notes(answer, found, ignored)
     if not found.total:
@@ -231,7 +231,7 @@ def _around(path: str, hits: Sequence[Hit], context: int) -> list[tuple[int, str
 def _text_of(path: str) -> str | None:
     """The file once more; None when it is gone or has become something else."""
     data = regular_bytes(path, MAX_FILE_BYTES)
-    return None if data is None else decoded(data)
+    return None if data is None else decode_text(data)
 
 
 MAX_LIMIT = 1000
@@ -270,7 +270,7 @@ def place_of(
 ) -> SearchPlace:
     """The files to search. Raises `ToolError`."""
     boundary = ctx.service(Boundary)
-    target = located(ctx, path)
+    target = locate_checked(ctx, path)
     status = status_of(target.real)
     if status is None:
         raise ToolError(missing(target, boundary))
@@ -281,7 +281,7 @@ def place_of(
         corpus = Corpus(top, (name,))
         return SearchPlace(target, _prefix(boundary, top), corpus, Walked(files=[name]), (), named=True)
     rules = IgnoreTree(boundary.root)
-    ruled = not rules.ignored(target.real, True)
+    ruled = not rules.is_ignored(target.real, True)
     found = walk(target.real, rules if ruled else None, stopped)
     prefix = _prefix(boundary, target.real)
     names = found.files
@@ -340,7 +340,7 @@ def _prefix(boundary: Boundary, folder: str) -> str:
     return folder.rstrip("/") + "/"
 
 
-def checked_pattern(pattern: str, *, literal: bool, ignore_case: bool, multiline: bool) -> SearchPattern:
+def compile_pattern(pattern: str, *, literal: bool, ignore_case: bool, multiline: bool) -> SearchPattern:
     """The pattern made ready. Raises `ToolError` saying why it cannot be used."""
     try:
         return prepare(pattern, literal=literal, ignore_case=ignore_case, multiline=multiline)
@@ -348,7 +348,7 @@ def checked_pattern(pattern: str, *, literal: bool, ignore_case: bool, multiline
         raise ToolError(f"{error}. Nothing was searched.") from error
 
 
-def wanted_names(glob: str, cwd: str) -> Callable[[str], bool] | None:
+def glob_filter(glob: str, cwd: str) -> Callable[[str], bool] | None:
     """Return a predicate for the paths a glob below `cwd` selects; "!…" selects all others; None: all."""
     if not glob:
         return None
@@ -409,28 +409,28 @@ async def grep(
     searches for names, find_definition for where something is defined."""
     if limit < 1 or offset < 0 or (context or 0) < 0:
         raise ToolError("expected limit of at least 1, offset and context of at least 0")
-    prepared = checked_pattern(pattern, literal=literal, ignore_case=ignore_case, multiline=multiline)
-    wanted = wanted_names(glob, ctx.service(Boundary).cwd)
+    prepared = compile_pattern(pattern, literal=literal, ignore_case=ignore_case, multiline=multiline)
+    wanted = glob_filter(glob, ctx.service(Boundary).cwd)
     run = search_run(ctx)
     place = await stoppable(run, lambda stopped: place_of(ctx, path, wanted, stopped))
     limit = min(limit, MAX_LIMIT)
     kind = "files" if mode == "files_with_matches" else mode
-    found = await find(run, prepared, place.corpus, _wanted(kind, offset, offset + limit))
+    found = await find(run, prepared, place.corpus, _limits(kind, offset, offset + limit))
     ignored = nothing(done=True)
     if not found.total and place.walked.ignored:
-        ignored = await _in_ignored(ctx, run, prepared, place, wanted)
+        ignored = await _count_ignored(ctx, run, prepared, place, wanted)
     asked = Asked(pattern, glob, kind, limit, offset, context)
     answer = SearchScope(asked, place.located.shown, place.prefix, place.corpus, place.walked, place.secret)
-    return await stoppable(run, lambda _stopped: rendered(answer, found, ignored))
+    return await stoppable(run, lambda _stopped: render(answer, found, ignored))
 
 
-def _wanted(mode: str, first: int, last: int) -> SearchLimits:
+def _limits(mode: str, first: int, last: int) -> SearchLimits:
     if mode == "content":
         return SearchLimits(first, last, max(last, MAX_COUNTED))
     return SearchLimits(once=mode == "files")
 
 
-async def _in_ignored(
+async def _count_ignored(
     ctx: ToolContext,
     run: SearchRun,
     pattern: SearchPattern,

@@ -9,7 +9,7 @@ from typing import Any
 from buddy.agent.display import Command, Plain
 from buddy.agent.formatting import counted
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, any_access, no_access, tool
-from buddy.tools.shell import ending_note, serves_inside, shown
+from buddy.tools.shell import ending_note, serves_inside, tail_for_display
 from buddy.workspace.processes.jobs import Job, Jobs, JobStatus
 from buddy.workspace.processes.output import from_character, whole_characters
 from buddy.workspace.processes.terminal import JobTerminal
@@ -64,7 +64,7 @@ async def read_job(ctx: ToolContext, job: int, offset: int = 0, wait: float = 0)
     serving = await asyncio.to_thread(serves_inside, found)
     note = f"bytes {start}–{end} of {total}{skipped}; next offset {end}. {job_line(status)}{serving}"
     exit_code = status.exit.code if status.exit else None
-    display = Command(found.command, shown(text), exit_code, status.state, status.seconds)
+    display = Command(found.command, tail_for_display(text), exit_code, status.state, status.seconds)
     return ToolResult(f"{text}{'' if not text or text.endswith(chr(10)) else chr(10)}[{note}]", display)
 
 

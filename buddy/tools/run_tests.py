@@ -11,7 +11,7 @@ import msgspec
 from buddy.agent.display import Command
 from buddy.agent.tool import Access, Survey, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, locate
-from buddy.tools.shell import ending_note, runs_in, shown
+from buddy.tools.shell import ending_note, runs_in, tail_for_display
 from buddy.workspace.files.approved_versions import confinement_of
 from buddy.workspace.processes.limits import NO_LIMITS, ProcessLimits
 from buddy.workspace.processes.output import ProgressFeed
@@ -98,7 +98,7 @@ def _result(suite: Suite, done: FinishedCommand, counts: SuiteCounts, limits: Pr
     listed += f"  … and {more} more\n" if more > 0 else ""
     display = Command(
         shlex.join(suite.argv),
-        f"{summary}\n{listed}\n{shown(done.text)}",
+        f"{summary}\n{listed}\n{tail_for_display(done.text)}",
         done.exit.code,
         done.exit.signal,
         done.exit.seconds,

@@ -19,7 +19,7 @@ from buddy.workspace.files.approved_versions import Approved, confinement_of
 from buddy.workspace.processes.child import Child, Exit
 from buddy.workspace.processes.jobs import Job, Jobs
 from buddy.workspace.processes.launch import TerminalSize, shell_argv
-from buddy.workspace.processes.limits import NO_LIMITS, ProcessLimits, reached
+from buddy.workspace.processes.limits import NO_LIMITS, ProcessLimits, limit_reached
 from buddy.workspace.processes.output import ProgressFeed
 from buddy.workspace.processes.pool import ChildProcesses, CommandRequest
 
@@ -104,7 +104,11 @@ async def run_shell(
     if isinstance(approved, Approved):
         await asyncio.to_thread(approved.check_scripts, ctx.call_id, boundary)
     request = CommandRequest(
-        shell_argv(command), folder, ctx.task_id, env=_demanded(ctx), confinement=confinement_of(ctx)
+        shell_argv(command),
+        folder,
+        ctx.task_id,
+        env=_required_environment(ctx),
+        confinement=confinement_of(ctx),
     )
     if pty:
         return await _on_terminal(ctx, request, command, settings)
@@ -112,7 +116,7 @@ async def run_shell(
     return await _run(ctx, request, command, limit_s)
 
 
-def _demanded(ctx: ToolContext) -> Mapping[str, str]:
+def _required_environment(ctx: ToolContext) -> Mapping[str, str]:
     """Return the environment variables this call's command must run with, so that its judgement holds."""
     approved = ctx.services.get(Approved)
     return approved.environment(ctx.call_id) if isinstance(approved, Approved) else {}
@@ -162,16 +166,16 @@ async def _run(ctx: ToolContext, request: CommandRequest, command: str, limit_s:
         child.listeners.remove(feed.feed)
         feed.close()
     if ended is not None and not ended.left_running:
-        return _ended(command, child, ended, children.settings.limits)
+        return _exit_result(command, child, ended, children.settings.limits)
     job = jobs.adopt(child, command=command, task_id=ctx.task_id)
     return _goes_on(job, ended, children.settings.limits)
 
 
-def _ended(command: str, child: Child, ended: Exit, limits: ProcessLimits) -> ToolResult:
+def _exit_result(command: str, child: Child, ended: Exit, limits: ProcessLimits) -> ToolResult:
     text = child.log.text()
     note = ending_note(ended, limits, text)
-    display = Command(command, shown(text), ended.code, ended.signal, ended.seconds)
-    return ToolResult(_joined(text, note), display, ok=ended.code == 0, blocked=child.blocked)
+    display = Command(command, tail_for_display(text), ended.code, ended.signal, ended.seconds)
+    return ToolResult(_append_note(text, note), display, ok=ended.code == 0, blocked=child.blocked_accesses)
 
 
 def ending_note(ended: Exit, limits: ProcessLimits = NO_LIMITS, text: str = "") -> str:
@@ -183,7 +187,7 @@ def ending_note(ended: Exit, limits: ProcessLimits = NO_LIMITS, text: str = "") 
     elif ended.stopped_for:
         why = f"; stopped: {ended.stopped_for}"
     else:
-        allowed = reached(limits, ended.code, ended.signal, text)
+        allowed = limit_reached(limits, ended.code, ended.signal, text)
         why = f"; {allowed}" if allowed else ""
     return f"{how}, {ended.seconds:.1f} s{why}"
 
@@ -198,16 +202,18 @@ def _goes_on(job: Job, ended: Exit | None, limits: ProcessLimits) -> ToolResult:
         note += serves_inside(job)
         ports = ", ".join(map(str, job.child.ports_inside))
         inside = f", serves {ports} inside the sandbox only" if ports else ""
-        display = Command(job.command, shown(text), None, f"running as job {job.id}{inside}", seconds)
-        return ToolResult(_joined(text, note), display)
+        display = Command(
+            job.command, tail_for_display(text), None, f"running as job {job.id}{inside}", seconds
+        )
+        return ToolResult(_append_note(text, note), display)
     how = ending_note(ended, limits, text)
     note = f"{how}; processes it started are still running: they are job {job.id}. {read}"
     ending = f"left job {job.id} running"
     return ToolResult(
-        _joined(text, note),
-        Command(job.command, shown(text), ended.code, ending, seconds),
+        _append_note(text, note),
+        Command(job.command, tail_for_display(text), ended.code, ending, seconds),
         ok=ended.code == 0,
-        blocked=job.child.blocked,
+        blocked=job.child.blocked_accesses,
     )
 
 
@@ -234,22 +240,22 @@ async def _on_terminal(
     await children.attend(job.child, timeout_s=FIRST_LOOK_S, cancelled=ctx.cancelled)
     screen = "\n".join(await job.terminal.screen()) if job.terminal else ""
     if job.child.exit is not None:
-        return _ended(command, job.child, job.child.exit, children.settings.limits)
+        return _exit_result(command, job.child, job.child.exit, children.settings.limits)
     call = f"job={job.id}"
     note = f"running on a terminal as job {job.id}: capture_pane({call}), send_keys({call}, keys=[…])"
     return ToolResult(
-        _joined(screen, note),
-        Command(command, shown(screen), None, f"running as job {job.id}", job.child.seconds),
+        _append_note(screen, note),
+        Command(command, tail_for_display(screen), None, f"running as job {job.id}", job.child.seconds),
     )
 
 
-def shown(text: str) -> str:
+def tail_for_display(text: str) -> str:
     """Shorten an output for display: its end, when it is long."""
     if len(text) <= SHOWN_CHARS:
         return text
     return f"[… {counted(len(text) - SHOWN_CHARS, 'character')} before this …]\n{text[-SHOWN_CHARS:]}"
 
 
-def _joined(text: str, note: str) -> str:
+def _append_note(text: str, note: str) -> str:
     between = "" if not text or text.endswith("\n") else "\n"
     return f"{text}{between}[{note}]"

@@ -263,7 +263,7 @@ async def _get(url: str, headers: Mapping[str, str]) -> bytes:
     try:
         answer = await client.get(url, {"accept": "application/json", **headers})
         try:
-            return await _bounded(answer)
+            return await _read_bounded(answer)
         finally:
             await answer.aclose()
     except ProviderError as error:
@@ -273,7 +273,7 @@ async def _get(url: str, headers: Mapping[str, str]) -> bytes:
         await client.aclose()
 
 
-async def _bounded(answer: Answer) -> bytes:
+async def _read_bounded(answer: Answer) -> bytes:
     if answer.status != 200:
         raise ToolError(f"the search answered with HTTP status {answer.status}")
     body = bytearray()
@@ -284,7 +284,7 @@ async def _bounded(answer: Answer) -> bytes:
     return bytes(body)
 
 
-def configured_search(address: str, headers: Mapping[str, str]) -> WebSearch:
+def choose_search(address: str, headers: Mapping[str, str]) -> WebSearch:
     """The search of this installation: the configured address, else ddgs, else none. `address` may go without
     `{query}`: it is added as `?q=…&format=json`, as SearXNG wants it."""
     if address:

@@ -57,16 +57,16 @@ def _has_all(ctx: ToolContext, changes: WorktreeChanges) -> bool:
     boundary = ctx.service(Boundary)
     try:
         return all(
-            _merged(one, locate(boundary, f"{boundary.root}/{one.path}"), load_file) is None
+            _merge(one, locate(boundary, f"{boundary.root}/{one.path}"), load_file) is None
             for one in changes.files
         )
     except ToolError:
         return False
 
 
-def shown_changes(changes: WorktreeChanges) -> Diff:
+def changes_diff(changes: WorktreeChanges) -> Diff:
     """Return the diff of a worktree's changes for display."""
-    return Diff(tuple(_shown(one) for one in changes.files))
+    return Diff(tuple(_file_diff(one) for one in changes.files))
 
 
 def _plan(
@@ -76,7 +76,7 @@ def _plan(
     problems: list[str] = []
     for one, target in zip(files, targets, strict=True):
         try:
-            found = _merged(one, target, load)
+            found = _merge(one, target, load)
         except ToolError as error:
             problems.append(f"{visible(one.path)}: {error}")
             continue
@@ -91,7 +91,7 @@ def _plan(
     return ChangePlan(tuple(made), "")
 
 
-def _merged(one: FileChanged, target: Located, load: Loader) -> FileChange | None:
+def _merge(one: FileChanged, target: Located, load: Loader) -> FileChange | None:
     """The change of one file of the main tree, None where it has it already. Raises `ToolError`."""
     if target.real != target.path or not target.inside:
         raise ToolError(f"it leads elsewhere in the main tree ({target.shown})")
@@ -136,7 +136,7 @@ def _mode(one: FileChanged, now: LoadedFile | None) -> int | None:
     return None if mode == now.mode else mode
 
 
-def _shown(one: FileChanged) -> FileDiff:
+def _file_diff(one: FileChanged) -> FileDiff:
     kind: Literal["add", "update", "delete"] = "update"
     if one.before is None:
         kind = "add"

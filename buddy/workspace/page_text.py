@@ -64,14 +64,14 @@ def is_binary(body: bytes) -> bool:
 
 def page_text(body: bytes, content_type: str, url: str) -> str:
     """The text of a page, Markdown where it was HTML."""
-    text = _decoded(body, content_type)
+    text = _decode_page(body, content_type)
     kind = content_type.partition(";")[0].strip().lower()
     if kind in {"text/html", "application/xhtml+xml"} or (not kind and _MARKUP.match(text)):
         return html_to_markdown(text, url)
     return text
 
 
-def _decoded(body: bytes, content_type: str) -> str:
+def _decode_page(body: bytes, content_type: str) -> str:
     """The text, by its byte order mark, the header, what the page declares, or as UTF-8. A name that is no
     character set of pages (`unicode_escape`) does not count."""
     data, marked = EncodingDetector.strip_byte_order_mark(body)

@@ -149,11 +149,11 @@ class Trees:
 
     def _parser(self, extension: str) -> Parser | None:
         if extension not in self._parsers:
-            self._parsers[extension] = _made(*self._grammars.get(extension, ("", "")))
+            self._parsers[extension] = _load_parser(*self._grammars.get(extension, ("", "")))
         return self._parsers[extension]
 
 
-def _made(module: str, function: str) -> Parser | None:
+def _load_parser(module: str, function: str) -> Parser | None:
     try:
         language: Callable[[], object] = getattr(importlib.import_module(module), function)
         return Parser(Language(language()))
@@ -179,7 +179,7 @@ def _kind(leaf: Node) -> str:
             return _variable(parent)
     if parent.type == "const_element":
         return "constant"
-    return _assigned(node, parent) or _declared(node, parent) or _php_define(leaf, parent)
+    return _assignment_kind(node, parent) or _declarator_kind(node, parent) or _php_define(leaf, parent)
 
 
 def _php_define(leaf: Node, text: Node) -> str:
@@ -216,7 +216,7 @@ def _variable(declarator: Node) -> str:
     return "variable" if outside is not None and outside.type in ("program", "export_statement") else ""
 
 
-def _assigned(node: Node, parent: Node) -> str:
+def _assignment_kind(node: Node, parent: Node) -> str:
     """Return the kind of thing an assignment defines: a constant of a module or class, or a function; "" for
     none."""
     if parent.type == "member_expression" and parent.child_by_field_name("object") == node:
@@ -249,7 +249,7 @@ def _assigned(node: Node, parent: Node) -> str:
     return ""
 
 
-def _declared(node: Node, parent: Node) -> str:
+def _declarator_kind(node: Node, parent: Node) -> str:
     """Return the kind of thing a C or C++ declarator defines; "" when it does not define the name."""
     is_function = False
     while parent.type in DECLARATORS or parent.type in ("init_declarator", "reference_declarator"):

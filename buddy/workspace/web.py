@@ -164,7 +164,7 @@ class Fetcher:
         content_type = answer.header("content-type")
         body, cut = b"", False
         if is_text_type(content_type):
-            body, cut = await _bounded(answer, self._limits.body_bytes)
+            body, cut = await _read_bounded(answer, self._limits.body_bytes)
         said = int(length) if length.isdecimal() and length.isascii() and len(length) < 19 else None
         return Page(judged.shown, answer.status, content_type, said, body, cut)
 
@@ -202,7 +202,7 @@ def _same_place(judged: JudgedAddress, following: JudgedAddress) -> bool:
     return judged.port == following.port or (judged.port, following.port) == (80, 443)
 
 
-async def _bounded(answer: RawAnswer, limit: int) -> tuple[bytes, bool]:
+async def _read_bounded(answer: RawAnswer, limit: int) -> tuple[bytes, bool]:
     """The decoded body up to the limit, and whether there was more."""
     decoder = _Decoder(answer.header("content-encoding"))
     pieces: list[bytes] = []

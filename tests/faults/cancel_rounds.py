@@ -131,7 +131,7 @@ class CancelDesk:
         self.desk.board.reset(1)
         views = self.desk.board.task(1).services.services[FileViews]
         assert isinstance(views, FileViews)
-        views.gone_below(str(self.root))
+        views.forget_below(str(self.root))
         self.next_call = None
 
 

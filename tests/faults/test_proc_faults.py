@@ -208,7 +208,7 @@ async def test_REL_044_what_a_grandchild_writes_just_before_it_ends_is_not_lost(
         (here.folder / "go").touch()
         while child.tree.left_running():
             time.sleep(0.01)  # noqa: ASYNC251 - holds up the loop, as a busy machine does
-        await child.gone()
+        await child.wait_all()
         assert child.log.text() == "now\nlater\n"
 
 

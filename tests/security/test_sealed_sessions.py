@@ -209,7 +209,7 @@ def test_RU_H12_a_forged_log_deletes_nothing_beside_files(tmp_path: Path, tempor
     log = UndoLog(str(tmp_path / "undo"), seal=SEAL, trees=(str(tmp_path),))
     assert log.entries() == ()
     assert precious.exists()
-    assert log.unused() == "not used for /undo: 1 were not written by this session here"
+    assert log.unused_notice() == "not used for /undo: 1 were not written by this session here"
 
 
 def test_RU_H12_a_forged_log_writes_nothing(tmp_path: Path):
@@ -248,7 +248,7 @@ def test_RU_H12_a_sealed_entry_outside_the_trees_is_not_used_by_a_later_run(tmp_
     assert len(log.entries()) == 1  # the run that made it may take it back: the person allowed it
     again = UndoLog(str(tree / "undo"), seal=SEAL, trees=(str(tree),))
     assert again.entries() == ()
-    assert again.unused() == "not used for /undo: 1 lie outside this workspace"
+    assert again.unused_notice() == "not used for /undo: 1 lie outside this workspace"
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ class SandboxDesk(msgspec.Struct, frozen=True):
         exit_ = await self.children.attend(child, timeout_s=limit_s, cancelled=asyncio.Event())
         assert exit_ is not None, f"it did not end: {command}"
         await child.end("test")
-        return Ran(child.log.text(), exit_.code, child.blocked)
+        return Ran(child.log.text(), exit_.code, child.blocked_accesses)
 
     async def finished(self, command: str, confinement: Confinement | None) -> FinishedCommand:
         request = CommandRequest(shell_argv(command), str(self.work), 1, confinement=confinement)

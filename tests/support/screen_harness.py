@@ -195,4 +195,4 @@ async def running_repl(
 def resize(stage: Stage, columns: int, rows: int) -> None:
     """Give the terminal another size, as a terminal that does not wrap lines again."""
     stage.terminal.screen.resize(rows, columns)
-    stage.repl.screen.resized()
+    stage.repl.screen.resize()

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from buddy.agent.tool import Tool, ToolContext, ToolResult
-from buddy.extend.plugins.validation import answered, careful
+from buddy.extend.plugins.validation import careful, to_result
 from buddy.safety.paths import is_beneath
 
 ANSWERS_WITHIN_S = 1.0
@@ -38,9 +38,9 @@ class OwnLoop:
         Cancelling this cancels it; nothing waits until it has heard of that."""
         here = asyncio.get_running_loop()
         looked_at = self._loop
-        blocked = await self._blocked_by()
+        blocked = await self._blocking_tools()
         if self._loop is None or (blocked is not None and self._loop is looked_at):  # one new loop for all
-            self._loop = _started(f"own tools, {name}")
+            self._loop = _start_loop(f"own tools, {name}")
             self._running = {}
         if blocked:
             ctx.progress(f"[{blocked} blocks the event loop of own tools (asyncio.to_thread helps)]\n")
@@ -52,12 +52,12 @@ class OwnLoop:
         follow.add_done_callback(lambda _done: there.call_soon_threadsafe(cancelled.set))
         theirs = msgspec.structs.replace(ctx, cancelled=cancelled, progress=from_thread(here, ctx.progress))
         try:
-            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_done(work, theirs), there))
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_run_work(work, theirs), there))
         finally:
             follow.cancel()
             running.pop(key)
 
-    async def _blocked_by(self) -> str | None:
+    async def _blocking_tools(self) -> str | None:
         """Return the tools that run on a loop that does not answer; None when it does, or there is none
         yet."""
         if self._loop is None:
@@ -73,21 +73,21 @@ class OwnLoop:
         return None
 
 
-async def _done(work: Work, ctx: ToolContext) -> object:
+async def _run_work(work: Work, ctx: ToolContext) -> object:
     return await work(ctx)
 
 
 def from_thread(loop: asyncio.AbstractEventLoop, call: Callable[[str], None]) -> Callable[[str], None]:
     """The same function for another thread. A program that is ending hears nothing any more."""
 
-    def called(text: str) -> None:
+    def forward(text: str) -> None:
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(call, text)
 
-    return called
+    return forward
 
 
-def _started(name: str) -> asyncio.AbstractEventLoop:
+def _start_loop(name: str) -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
 
     def run(*_args: Any) -> None:
@@ -132,7 +132,7 @@ class PluginOutput:
 
 
 @contextmanager
-def caught(hear: Callable[[str], None]) -> Generator[None]:
+def capture_output(hear: Callable[[str], None]) -> Generator[None]:
     """Give what is printed meanwhile to `hear`. Calls may overlap and end in any order."""
     mine = {name: PluginOutput(getattr(sys, name), hear) for name in ("stdout", "stderr")}
     for name, stand_in in mine.items():
@@ -158,7 +158,7 @@ def run_code(work: Callable[[], None], limit_s: float = IMPORT_LIMIT_S) -> BaseE
     it is left behind: a thread can't be stopped, but it doesn't keep the program from ending."""
     raised: list[BaseException] = []
 
-    def guarded() -> None:
+    def run() -> None:
         try:
             work()
         # An extension's border: whatever its code raises, SystemExit and KeyboardInterrupt included, the
@@ -166,7 +166,7 @@ def run_code(work: Callable[[], None], limit_s: float = IMPORT_LIMIT_S) -> BaseE
         except BaseException as error:  # noqa: BLE001 - see above
             raised.append(error)
 
-    thread = threading.Thread(target=guarded, name="own tools", daemon=True)
+    thread = threading.Thread(target=run, name="own tools", daemon=True)
     thread.start()
     thread.join(limit_s)
     if thread.is_alive():
@@ -174,7 +174,7 @@ def run_code(work: Callable[[], None], limit_s: float = IMPORT_LIMIT_S) -> BaseE
     return raised[0] if raised else None
 
 
-def contained(tool: Tool, loop: OwnLoop) -> Tool:
+def contain(tool: Tool, loop: OwnLoop) -> Tool:
     """The tool, so that it neither writes to the terminal nor ends the program nor keeps it waiting."""
 
     async def guarded(arguments: msgspec.Struct, ctx: ToolContext) -> object:
@@ -195,9 +195,9 @@ def contained(tool: Tool, loop: OwnLoop) -> Tool:
             show(text)
 
         show = from_thread(asyncio.get_running_loop(), ctx.progress)
-        with caught(hear):
+        with capture_output(hear):
             result = await loop.run(tool.name, partial(guarded, arguments), ctx)
-        return answered(result, "".join(printed)[:MAX_PRINTED_CHARS])
+        return to_result(result, "".join(printed)[:MAX_PRINTED_CHARS])
 
     asked = careful(tool, lambda work: run_code(work, ASKED_LIMIT_S))
     return msgspec.structs.replace(asked, run=run)

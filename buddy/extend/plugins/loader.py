@@ -19,7 +19,14 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from buddy.agent.tool import Tool, ToolRegistry
-from buddy.extend.plugins.isolation import IMPORT_LIMIT_S, OwnLoop, caught, contained, guard_imports, run_code
+from buddy.extend.plugins.isolation import (
+    IMPORT_LIMIT_S,
+    OwnLoop,
+    capture_output,
+    contain,
+    guard_imports,
+    run_code,
+)
 from buddy.extend.plugins.validation import unfit
 
 GROUP = "buddy.tools"
@@ -164,7 +171,7 @@ def from_source(
         sys.modules.pop(name, None)
         return LoadedPlugin((), (f"{_place(error, path)}: not loaded: {type(error).__name__}: {error}",))
     tools = [value for value in vars(module).values() if isinstance(value, Tool) and id(value) not in known]
-    unique = {id(tool): contained(msgspec.structs.replace(tool, source=path), loop) for tool in tools}
+    unique = {id(tool): contain(msgspec.structs.replace(tool, source=path), loop) for tool in tools}
     return LoadedPlugin(tuple(unique.values()), ())
 
 
@@ -173,7 +180,7 @@ def _run_quietly(
 ) -> BaseException | None:
     """Run an extension's code; what it prints and why it failed are in the log."""
     printed: list[str] = []
-    with caught(printed.append):
+    with capture_output(printed.append):
         error = run_code(work, limit_s)
     if printed:
         _log.info("own tools of %s printed: %s", what, "".join(printed)[:2000])
@@ -258,7 +265,7 @@ def from_entry_points(points: Iterable[EntryPoint], loop: OwnLoop) -> LoadedPlug
         if several is None:
             problems.append(f"{source} ({point.value}): expected a tool or a list of tools")
             continue
-        tools.extend(contained(msgspec.structs.replace(one, source=source), loop) for one in several)
+        tools.extend(contain(msgspec.structs.replace(one, source=source), loop) for one in several)
     return LoadedPlugin(tuple(tools), tuple(problems))
 
 

@@ -50,9 +50,7 @@ def careful(tool: Tool, run: Run) -> Tool:
     what it touches may touch anything. The commands it starts are confined."""
 
     def access(arguments: Any) -> Access:
-        found, error = _asked(
-            run, lambda: msgspec.convert(msgspec.to_builtins(tool.access(arguments)), Access)
-        )
+        found, error = _ask(run, lambda: msgspec.convert(msgspec.to_builtins(tool.access(arguments)), Access))
         if error is not None:
             _log.warning("%s does not say what it touches", tool.name, exc_info=error)
         return found or _ANYTHING
@@ -61,7 +59,7 @@ def careful(tool: Tool, run: Run) -> Tool:
         if tool.preview is None:
             return NOTHING
         theirs = tool.preview
-        found, error = _asked(run, lambda: theirs(ctx, arguments))
+        found, error = _ask(run, lambda: theirs(ctx, arguments))
         if isinstance(error, ToolError):
             raise error
         if error is not None:
@@ -74,13 +72,13 @@ def careful(tool: Tool, run: Run) -> Tool:
     )
 
 
-def _asked(run: Run, ask: Callable[[], T]) -> tuple[T | None, BaseException | None]:
+def _ask(run: Run, ask: Callable[[], T]) -> tuple[T | None, BaseException | None]:
     held: list[T] = []
     error = run(lambda: held.append(ask()))
     return (held[0] if held and error is None else None), error
 
 
-def answered(result: object, printed: str) -> ToolResult:
+def to_result(result: object, printed: str) -> ToolResult:
     """Convert a tool's return value and printed output to a result that can be sent, shown and kept."""
     if not isinstance(result, ToolResult):
         result = ToolResult("the tool returned nothing" if result is None else _text(result))
@@ -88,7 +86,7 @@ def answered(result: object, printed: str) -> ToolResult:
     if printed.strip():
         text = f"{text}\n[printed]\n{printed.rstrip()}".lstrip("\n")
     return ToolResult(
-        _shortened(text),
+        _shorten(text),
         _display(result.display),
         tuple(one for one in cast(Iterable[object], result.images) if isinstance(one, Image)),
         ok=bool(result.ok),
@@ -103,7 +101,7 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     if len(text) <= MAX_RESULT_CHARS:
         return text
     half = MAX_RESULT_CHARS // 2

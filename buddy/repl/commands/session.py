@@ -377,7 +377,7 @@ def _worktrees(context: Context) -> tuple[tuple[str, str], ...]:
         if task.workspace.worktree is not None and os.path.isdir(task.workspace.worktree.path)
     }
     return tuple(
-        ("worktree", f"{tree.shown} (task {number}, {tree.branch})") for number, tree in found.items()
+        ("worktree", f"{tree.display_path} (task {number}, {tree.branch})") for number, tree in found.items()
     )
 
 

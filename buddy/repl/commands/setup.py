@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from buddy.config.settings import Settings
-from buddy.extend.system_prompt import read_template, rendered
+from buddy.extend.system_prompt import read_template, render_template
 from buddy.repl.commands.registry import CommandError, SlashCommand, command
 from buddy.repl.context import Context
 from buddy.repl.view.blocks import NoteBlock, PlainText
@@ -78,7 +78,7 @@ async def doctor(context: Context, argument: str) -> None:
 async def init(context: Context, argument: str) -> None:
     """Let the model look at the repository and write an AGENTS.md"""
     focus = f"\n\nPay special attention to: {argument}" if argument else ""
-    text = rendered(await read_template("init.md"), {"focus": focus})
+    text = render_template(await read_template("init.md"), {"focus": focus})
     await context.board.steer(context.focus, text)
 
 

@@ -10,7 +10,7 @@ from buddy.agent.formatting import counted, sized
 from buddy.agent.tool import ToolError
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.context import Context
-from buddy.repl.render.numbers import elapsed
+from buddy.repl.render.numbers import whole_units
 from buddy.repl.view.blocks import NoteBlock, TableBlock
 from buddy.workspace.undo.trash import Trash
 
@@ -64,5 +64,5 @@ def _shown(context: Context, real: str) -> str:
 
 def _when(at: float, now: float) -> str:
     age_s = max(0.0, now - at)
-    ago = elapsed(age_s) if age_s < DAY_S else counted(int(age_s / DAY_S), "day")
+    ago = whole_units(age_s) if age_s < DAY_S else counted(int(age_s / DAY_S), "day")
     return f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(at))} ({ago} ago)"

@@ -17,7 +17,7 @@ from buddy.safety.paths import Boundary
 from buddy.safety.sanitise import visible
 from buddy.tasks.task import Task
 from buddy.tasks.workspaces import jobs_in
-from buddy.tools.worktree_merge import bring, is_there, main_tree, shown_changes
+from buddy.tools.worktree_merge import bring, changes_diff, is_there, main_tree
 from buddy.workspace.files.read_tracking import FileViews
 from buddy.workspace.worktrees.changes import WorktreeChanges
 from buddy.workspace.worktrees.worktrees import Worktree
@@ -77,7 +77,7 @@ async def _started(context: Context, text: str) -> None:
     for note in expanded.notes:
         context.stage.print(NoteBlock("warning", note))
     board.submit(task.number, expanded.parts)
-    said = f"task {task.number} started in the background in {tree.shown}, on the branch {tree.branch}"
+    said = f"task {task.number} started in the background in {tree.display_path}, on the branch {tree.branch}"
     context.stage.print(NoteBlock("info", f"{said}; {more}" if more else said))
 
 
@@ -95,9 +95,11 @@ async def _listed(context: Context) -> None:
         try:
             standing = await trees.standing(tree)
             changed = counted(len(standing.changed), "file") if standing.changed else "none"
-            rows.append((numbers, tree.shown, tree.branch, changed, f"+{standing.ahead} −{standing.behind}"))
+            rows.append(
+                (numbers, tree.display_path, tree.branch, changed, f"+{standing.ahead} −{standing.behind}")
+            )
         except ToolError as error:
-            rows.append((numbers, tree.shown, tree.branch, visible(str(error)), ""))
+            rows.append((numbers, tree.display_path, tree.branch, visible(str(error)), ""))
     head = ("task", "worktree", "branch", "not committed", "commits")
     context.stage.print(TableBlock(head, tuple(rows)))
 
@@ -108,8 +110,8 @@ async def _diff(context: Context, tree: Worktree) -> None:
     if changes.left_out:
         context.stage.print(NoteBlock("warning", _left_out(changes.left_out)))
     if not changes.files:
-        raise CommandError(f"No changes in {tree.shown}.")
-    _show(context, f"diff of {tree.shown}", shown_changes(changes))
+        raise CommandError(f"No changes in {tree.display_path}.")
+    _show(context, f"diff of {tree.display_path}", changes_diff(changes))
 
 
 async def _merge(context: Context, tree: Worktree, task: Task | None, *, protected: bool) -> None:
@@ -123,7 +125,7 @@ async def _merge(context: Context, tree: Worktree, task: Task | None, *, protect
     if changes.left_out:
         context.stage.print(NoteBlock("warning", _left_out(changes.left_out)))
     if diff.files:
-        _show(context, f"merge of {tree.shown}", diff)
+        _show(context, f"merge of {tree.display_path}", diff)
     what = counted(len(diff.files), "file") if diff.files else "nothing: the main tree has all of it"
     back = f"; /undo @{number} undoes it" if diff.files else ""
     said = f"Merged, not committed: {what}{back}; /worktree drop {tree.name} removes the worktree"
@@ -137,8 +139,8 @@ async def _drop(context: Context, tree: Worktree, task: Task | None, *, discard:
         numbers = ", ".join(map(str, jobs))
         running = f"job {numbers} still runs" if len(jobs) == 1 else f"jobs {numbers} still run"
         raise CommandError(
-            f"{running} in {tree.shown}. /jobs stop {jobs[0]} stops it, /worktree drop {tree.name} discard "
-            "removes the folder anyway."
+            f"{running} in {tree.display_path}. /jobs stop {jobs[0]} stops it, "
+            f"/worktree drop {tree.name} discard removes the folder anyway."
         )
     places = context.board.places
     trees = places.parts().trees
@@ -151,13 +153,13 @@ async def _drop(context: Context, tree: Worktree, task: Task | None, *, discard:
     standing = await trees.standing(tree)
     if standing.changed and not discard and not await _is_there(context, tree):
         raise CommandError(
-            f"{tree.shown} has {counted(len(standing.changed), 'changed file')} that the main tree does not "
-            f"have: /worktree merge {tree.name} brings them over, /worktree drop {tree.name} discard throws "
-            "them away"
+            f"{tree.display_path} has {counted(len(standing.changed), 'changed file')} that the main tree "
+            f"does not have: /worktree merge {tree.name} brings them over, "
+            f"/worktree drop {tree.name} discard throws them away"
         )
     tip = await trees.remove(tree, discard=discard)
     await asyncio.to_thread(places.forget_changes, tree)
-    said = f"{tree.shown} is removed"
+    said = f"{tree.display_path} is removed"
     if standing.own and not tip:
         said += f"; its {counted(standing.own, 'commit')} stay on the branch {tree.branch}"
     elif standing.own:
@@ -208,7 +210,9 @@ def _tasks_in(context: Context, tree: Worktree) -> list[Task]:
 def _check_quiet(context: Context, tree: Worktree, what: str) -> None:
     for task in _tasks_in(context, tree):
         if task.running:
-            raise CommandError(f"task {task.number} still works in {tree.shown}; {what} it when it is done")
+            raise CommandError(
+                f"task {task.number} still works in {tree.display_path}; {what} it when it is done"
+            )
 
 
 def _left_out(paths: tuple[str, ...]) -> str:

@@ -15,7 +15,7 @@ from buddy.repl.input.approval_line import (
     denial_of,
     is_letter,
     refusal,
-    refused,
+    refusal_of,
 )
 from buddy.repl.input.editor import Editor
 from buddy.repl.input.keys import KEY_HELP, Action
@@ -97,7 +97,7 @@ class Actions:
 
     def do(self, action: Action) -> None:
         """Carry out one action."""
-        self._editor.touched()
+        self._editor.touch()
         match action:
             case "send":
                 self._send()
@@ -141,14 +141,14 @@ class Actions:
             case "replaced":
                 self._stage.hint("")  # it was about the line before
 
-    def focused_runs(self) -> bool:
+    def is_task_busy(self) -> bool:
         """Tell whether the foreground task has a turn running or starting."""
         task = self._state.tasks.get(self._state.focus)
         return (task is not None and task.is_running) or self._coming()
 
     def _something_runs(self) -> bool:
         """Tell whether Esc has something to end: the foreground turn, or a command the user started."""
-        return self.focused_runs() or bool(self._state.desk.own)
+        return self.is_task_busy() or bool(self._state.desk.own)
 
     def request_waits(self) -> bool:
         """Tell whether a request for approval waits."""
@@ -171,7 +171,7 @@ class Actions:
             self._stage.print(PlainText("\n".join(f"{keys:24} {what}" for keys, what in KEY_HELP)))
             return
         line, waiting = self._editor.typed_line(), self._waiting()
-        match answer_of(line, waiting) or refused(line, waiting):
+        match answer_of(line, waiting) or refusal_of(line, waiting):
             case "too soon" | "pasted" | "no rule" | "folded" | "which" as why:
                 self._editor.clear()
                 self._stage.hint(refusal(why, line, waiting))
@@ -205,14 +205,14 @@ class Actions:
         before, self._doubted = self._doubted, (line.text, line.begun_at)
         return self._doubted == before
 
-    def given_back(self, text: str) -> None:
+    def remember_refused(self, text: str) -> None:
         """Remember a refused line that stands in the editor again."""
         self._given_back, self._doubted = text, NO_LINE
 
     def _send_line(self) -> None:
         self._given_back, self._doubted = "", NO_LINE
         typed = self._editor.is_typed
-        line = parse_line(self._editor.resolved(), typed=typed)
+        line = parse_line(self._editor.expand(), typed=typed)
         if line is None:
             self._editor.clear()
             return

@@ -54,7 +54,7 @@ class Waiting(msgspec.Struct, frozen=True):
     rows: Sequence[InboxRow]
     question: bool = False
 
-    def numbered(self, number: str) -> InboxRow | None:
+    def by_number(self, number: str) -> InboxRow | None:
         """The request of a number."""
         return next((row for row in self.rows if str(row.number) == number), None)
 
@@ -69,20 +69,20 @@ def answer_of(line: TypedLine, waiting: Waiting) -> ApprovalAnswer | Refused | N
         return None
     text = line.text.strip()
     if text == "/ok":
-        return _checked(line, waiting, waiting.rows[0], "once", "", named=True)
+        return _check(line, waiting, waiting.rows[0], "once", "", named=True)
     if letter := _LETTER().fullmatch(text):
-        row = waiting.numbered(letter["number"]) if letter["number"] else waiting.rows[0]
+        row = waiting.by_number(letter["number"]) if letter["number"] else waiting.rows[0]
         if row is not None:
-            return _checked(line, waiting, row, _KEYS[letter["key"]], "", named=bool(letter["number"]))
+            return _check(line, waiting, row, _KEYS[letter["key"]], "", named=bool(letter["number"]))
         return "which" if letter["key"] != "n" else None
     if (reasoned := _REASONED().fullmatch(text)) and not line.pasted:
-        row = waiting.numbered(reasoned["number"]) if reasoned["number"] else None
+        row = waiting.by_number(reasoned["number"]) if reasoned["number"] else None
         words = reasoned["words"] if row is not None else text[1:].strip()
-        return _checked(line, waiting, row or waiting.rows[0], "denied", words, named=row is not None)
+        return _check(line, waiting, row or waiting.rows[0], "denied", words, named=row is not None)
     return None
 
 
-def _checked(
+def _check(
     line: TypedLine, waiting: Waiting, row: InboxRow, key: ApprovalKey, words: str, *, named: bool
 ) -> ApprovalAnswer | Refused:
     if _came_at_once(line):
@@ -99,7 +99,7 @@ def _checked(
     return ApprovalAnswer(row.request_id, row.digest, key, words)
 
 
-def refused(line: TypedLine, waiting: Waiting) -> Refused | None:
+def refusal_of(line: TypedLine, waiting: Waiting) -> Refused | None:
     """Why a command that answers requests, or what will be asked, is not carried out while some wait; None
     for every other line, for a no, whose words may well be pasted, and when it may."""
     text, rows = line.text.strip(), waiting.rows
@@ -115,7 +115,7 @@ def refused(line: TypedLine, waiting: Waiting) -> Refused | None:
     if named == ["all"]:
         about, seen = list(rows), [row.drawn_at for row in rows]
     elif named and named[0].isdecimal():  # a number names what was read
-        about, seen = [row for row in rows if row is waiting.numbered(named[0])], []
+        about, seen = [row for row in rows if row is waiting.by_number(named[0])], []
     if any(at is None or line.begun_at - at < SEEN_BEFORE_S for at in seen):
         return "too soon"
     return "folded" if any(row.folded for row in about) else None
@@ -145,7 +145,7 @@ def letters_only(text: str) -> bool:
     return all(line.strip() in _KEYS for line in text.strip().split("\n"))
 
 
-def reasoned_no(text: str) -> bool:
+def is_reasoned_no(text: str) -> bool:
     """Tell whether a line is a refusal with a reason for the model."""
     return _REASONED().fullmatch(text.strip()) is not None
 

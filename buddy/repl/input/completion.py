@@ -12,11 +12,11 @@ import msgspec
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from buddy.extend.mentions import unwritten, written
+from buddy.extend.mentions import read_mention, write_mention
 from buddy.repl.commands.registry import CommandError, Commands, Kind
 from buddy.repl.commands.rewind import prompt_text, prompts_of
 from buddy.repl.context import Context
-from buddy.repl.input.late_completion import still_asked
+from buddy.repl.input.late_completion import is_current
 from buddy.safety.sanitise import one_line, visible
 from buddy.workspace.files.name_index import SHOWN, in_folder, typable
 
@@ -89,7 +89,7 @@ class DeskCompleter(Completer):
             return found[0], [*tasks, *await self._mentions(path, document)]
         if line.startswith("!") and asked:
             word = re.split(r"(?<!\\)[\s;|&<>()=]", line.lstrip("!"))[-1]
-            paths = await self._looked(lambda: in_folder(self._cwd(), word.replace("\\ ", " ")))
+            paths = await self._look_up(lambda: in_folder(self._cwd(), word.replace("\\ ", " ")))
             return word, [Offer(_shell_word(path), shown=path) for path in paths if typable(path)]
         return "", ()
 
@@ -130,26 +130,26 @@ class DeskCompleter(Completer):
             case "command":
                 return command_offers(self._commands, typed, sign="")
             case "topic":
-                return await self._looked(lambda: topic_offers(typed))
+                return await self._look_up(lambda: topic_offers(typed))
             case "path":
-                paths = await self._looked(lambda: in_folder(self._cwd(), typed))
+                paths = await self._look_up(lambda: in_folder(self._cwd(), typed))
                 return [Offer(path) for path in paths if typable(path)]
             case "session":
-                return await self._looked(lambda: session_offers(context, typed))
+                return await self._look_up(lambda: session_offers(context, typed))
             case "model":
-                return await self._looked(lambda: model_offers(context, typed))
+                return await self._look_up(lambda: model_offers(context, typed))
 
     async def _mentions(self, path: str, document: Document) -> list[Offer]:
-        wanted = unwritten(path)
+        wanted = read_mention(path)
         if wanted.startswith(_OUTSIDE):
-            found = await self._looked(lambda: in_folder(self._cwd(), wanted))
+            found = await self._look_up(lambda: in_folder(self._cwd(), wanted))
         else:
-            found = await self._looked(lambda: self._find(wanted))
-            while found is None and still_asked(document):
-                found = await self._looked(lambda: self._find(wanted))
-        return [Offer("@" + written(name), shown=visible(name)) for name in found or ()]
+            found = await self._look_up(lambda: self._find(wanted))
+            while found is None and is_current(document):
+                found = await self._look_up(lambda: self._find(wanted))
+        return [Offer("@" + write_mention(name), shown=visible(name)) for name in found or ()]
 
-    async def _looked(self, look: Callable[[], T]) -> T:
+    async def _look_up(self, look: Callable[[], T]) -> T:
         async with self._looking:
             return await asyncio.to_thread(look)
 

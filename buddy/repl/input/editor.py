@@ -28,7 +28,7 @@ class Pastes:
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
-    def folded(self, text: str) -> str:
+    def fold(self, text: str) -> str:
         """Return the text as inserted into the line: a mark for a long one."""
         lines = text.count("\n") + 1
         if len(text) <= FOLDED_CHARS and lines <= FOLDED_LINES:
@@ -38,7 +38,7 @@ class Pastes:
         self._texts[mark] = text
         return mark
 
-    def resolved(self, line: str) -> str:
+    def expand(self, line: str) -> str:
         """The line with every mark replaced by its text."""
         return _MARK().sub(lambda found: self._texts.get(found[0], found[0]), line) if self._texts else line
 
@@ -46,23 +46,23 @@ class Pastes:
         """Return start and end of each mark in a line."""
         return [found.span() for found in _MARK().finditer(line) if found[0] in self._texts]
 
-    def mended(self, before: str, after: str) -> tuple[str, int] | None:
+    def mend(self, before: str, after: str) -> tuple[str, int] | None:
         """A line in which an edit broke a mark, without what is left of the mark, and where the cursor
         belongs; None where none was broken. A mark goes as a whole: what is left of one would be sent as
         words nobody wrote, and its text would be lost unseen."""
         marks = self.marks(before)
         if not marks:
             return None
-        begin, end = _changed(before, after, marks)
+        begin, end = _changed_range(before, after, marks)
         inserted = after[begin : len(after) - len(before) + end]
-        broken = _broken(marks, begin, end)
+        broken = _broken_marks(marks, begin, end)
         if not broken:
             return None
         begin, end = min(begin, broken[0][0]), max(end, broken[-1][1])
         return before[:begin] + inserted + before[end:], begin + len(inserted)
 
 
-def _broken(marks: Sequence[tuple[int, int]], begin: int, end: int) -> list[tuple[int, int]]:
+def _broken_marks(marks: Sequence[tuple[int, int]], begin: int, end: int) -> list[tuple[int, int]]:
     """The marks of which an edit took or parted a piece, not the whole."""
     return [
         (first, last)
@@ -71,7 +71,7 @@ def _broken(marks: Sequence[tuple[int, int]], begin: int, end: int) -> list[tupl
     ]
 
 
-def _changed(before: str, after: str, marks: Sequence[tuple[int, int]]) -> tuple[int, int]:
+def _changed_range(before: str, after: str, marks: Sequence[tuple[int, int]]) -> tuple[int, int]:
     """Return the range of a line that was changed. A bracket typed beside a mark could also have been typed
     inside it, two characters further on: of several possible places the one that breaks no mark is chosen."""
     latest = alike_at_start(before, after)
@@ -82,7 +82,7 @@ def _changed(before: str, after: str, marks: Sequence[tuple[int, int]]) -> tuple
     earliest = latest - alike_at_end(before[: latest + taken], after[: latest + put], latest)
     edges = [edge - size for mark in marks for edge in mark for size in (0, taken)]
     places = [latest, *(place for place in edges if earliest <= place <= latest)]
-    begin = next((place for place in places if not _broken(marks, place, place + taken)), latest)
+    begin = next((place for place in places if not _broken_marks(marks, place, place + taken)), latest)
     return begin, begin + taken
 
 
@@ -112,11 +112,11 @@ class Editor:
             history,
             completer,
             complete_while_typing=Condition(self.is_completable) if completer is not None else False,
-            on_text_changed=self._changed,
-            on_cursor_position_changed=self._moved,
+            on_text_changed=self._on_text_change,
+            on_cursor_position_changed=self._on_cursor_move,
         )
 
-    def touched(self) -> None:
+    def touch(self) -> None:
         """A key was pressed that does not change the text."""
         self.touched_at = self._clock()
 
@@ -145,12 +145,12 @@ class Editor:
         """Tell whether the line was refused and not touched since; newly typed text then replaces it."""
         return self._is_replaceable
 
-    def _changed(self, buffer: Buffer) -> None:
+    def _on_text_change(self, buffer: Buffer) -> None:
         self.touched_at, self._is_replaceable = self._clock(), False
         before, self._text = self._text, buffer.text
         entry, self._entry = self._entry, buffer.working_index
         if entry == self._entry and not self._is_replacing:
-            mended = self._pastes.mended(before, buffer.text)
+            mended = self._pastes.mend(before, buffer.text)
             if mended is not None:
                 buffer.document = Document(*mended)
                 return
@@ -160,7 +160,7 @@ class Editor:
             self._was_empty = False
             self._begun_at = self._clock()
 
-    def _moved(self, buffer: Buffer) -> None:
+    def _on_cursor_move(self, buffer: Buffer) -> None:
         """The cursor never stands inside a mark, nor inside a character: it goes over it."""
         before, self._cursor = self._cursor, buffer.cursor_position
         self._is_replaceable = False
@@ -184,12 +184,12 @@ class Editor:
             return
         if self._is_replaceable:
             self._replace("")
-        self.buffer.insert_text(self._pastes.folded(text))
+        self.buffer.insert_text(self._pastes.fold(text))
         self._pasted = True
 
     def put(self, text: str) -> None:
         """Replace the line by text that was not typed (a queued message, what another editor wrote)."""
-        self._replace(text if len(text) <= LINE_CHARS else self._pastes.folded(text))
+        self._replace(text if len(text) <= LINE_CHARS else self._pastes.fold(text))
         self._pasted = bool(text)
 
     def put_back(self, text: str) -> None:
@@ -227,15 +227,15 @@ class Editor:
 
     def unfold(self) -> bool:
         """Show pasted text in full in the line, unless there is too much of it to be edited there."""
-        text = self.resolved()
+        text = self.expand()
         if len(text) > LINE_CHARS:
             return False
         self._replace(text)
         return True
 
-    def resolved(self) -> str:
+    def expand(self) -> str:
         """The line with every mark replaced by what was pasted."""
-        return self._pastes.resolved(self.buffer.text)
+        return self._pastes.expand(self.buffer.text)
 
     def _replace(self, text: str) -> None:
         self._is_replacing = True
@@ -248,7 +248,7 @@ class Editor:
 
     def take(self) -> str:
         """The resolved line, remembered in the history; the editor is empty afterwards."""
-        text = self.resolved()
+        text = self.expand()
         self.buffer.append_to_history()
         self.clear()
         return text

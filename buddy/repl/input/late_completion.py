@@ -10,7 +10,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 
-def still_asked(document: Document) -> bool:
+def is_current(document: Document) -> bool:
     """Tell whether the line is unchanged and the pending completion menu was not closed."""
     buffer = get_app().current_buffer
     return buffer.document == document and buffer.complete_state is not None
@@ -44,7 +44,7 @@ class LateCompleter(Completer):
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
         """Yield the completions of the source; wait for the source when it is not set yet."""
-        if still_asked(document):
+        if is_current(document):
             await self._is_there.wait()
         if self.source is not None:
             async for offer in self.source.get_completions_async(document, complete_event):

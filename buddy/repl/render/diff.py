@@ -19,7 +19,7 @@ from rich.text import Text
 from buddy.agent.display import FileDiff
 from buddy.agent.formatting import counted
 from buddy.agent.lazy_regex import pattern
-from buddy.repl.render.code import highlighted
+from buddy.repl.render.code import highlight
 from buddy.repl.render.console import Canvas, Row
 from buddy.repl.render.style import Line
 from buddy.repl.view.blocks import Fence
@@ -119,7 +119,7 @@ class _Drawing:
         self._digits = len(str(max((line.number for line in lines), default=0)))
         self._is_numbered = any(line.number for line in lines)
         self._has_grounds = canvas.look.has_grounds
-        self._coloured = _coloured(lines, language)
+        self._coloured = _highlight(lines, language)
         self._marks = dict(differing_words(lines))
 
     def rows(self) -> list[Row]:
@@ -149,7 +149,7 @@ class _Drawing:
         first: Line = [("changed.muted" if is_tinted else "muted", number), (line.kind, sign)]
         rest: Line = [("", " " * (margin + 1))]
         rows = canvas.behind(first, rest, canvas.wrap_text(text, self._width - margin - 1))
-        return [self._tinted(row, ground) for row in rows] if is_tinted else rows
+        return [self._tint(row, ground) for row in rows] if is_tinted else rows
 
     def _text(self, at: int, line: DiffLine, ground: str) -> Text:
         """The text of a line: in the colours of its language where the line stands on a ground or has not
@@ -171,13 +171,13 @@ class _Drawing:
             text.stylize(style(f"{line.kind}.word"), start, end)
         return text
 
-    def _tinted(self, row: Row, ground: str) -> Row:
+    def _tint(self, row: Row, ground: str) -> Row:
         """A row on a ground that reaches to the edge of the terminal."""
         style = self._canvas.style(ground)
         return [*Segment.apply_style(row, style), Segment("", style)]
 
 
-def _coloured(lines: list[DiffLine], language: str) -> list[Line]:
+def _highlight(lines: list[DiffLine], language: str) -> list[Line]:
     """Every line in the colours of its language, in the version of the file it belongs to, hunk by hunk."""
     coloured: list[Line] = [[("", line.text)] for line in lines]
     if not language:
@@ -192,7 +192,7 @@ def _coloured(lines: list[DiffLine], language: str) -> list[Line]:
             if not chosen:
                 continue
             code = "\n".join(lines[one].text for one in chosen)
-            for one, spans in zip(chosen, highlighted(code, language), strict=True):
+            for one, spans in zip(chosen, highlight(code, language), strict=True):
                 coloured[one] = spans
         hunk = []
     return coloured
@@ -209,7 +209,7 @@ def differing_words(lines: list[DiffLine]) -> Iterator[tuple[int, Marks]]:
             compared += 1
             if compared > MOST_COMPARED_LINES:
                 return
-            gone, come = _compared(lines[old].text, lines[new].text)
+            gone, come = _compare_words(lines[old].text, lines[new].text)
             yield old, gone
             yield new, come
         at = max(added, at + 1)
@@ -222,7 +222,7 @@ def _run(lines: list[DiffLine], at: int, kind: Kind) -> int:
     return at
 
 
-def _compared(old: str, new: str) -> tuple[Marks, Marks]:
+def _compare_words(old: str, new: str) -> tuple[Marks, Marks]:
     if max(len(old), len(new)) > MOST_COMPARED_CHARS:
         return [], []
     before, after = _WORDS().findall(old), _WORDS().findall(new)

@@ -55,7 +55,7 @@ class _OpenFence:
         self.lines: list[str] = []
         self.sliced = False
 
-    def closed_by(self, line: str) -> bool:
+    def is_closed_by(self, line: str) -> bool:
         bare = line.strip(" ")
         return (
             len(bare) >= len(self.sign)
@@ -235,7 +235,7 @@ class MarkdownStream:
 
     def _in_fence(self, fence: _OpenFence, whole: str, line: str) -> None:
         self._open.append(whole)
-        if fence.closed_by(line):
+        if fence.is_closed_by(line):
             self._close_fence("last")
             return
         fence.lines.append(line)

@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 
-from buddy.repl.render.code import highlighted
+from buddy.repl.render.code import highlight
 from buddy.repl.render.console import Canvas, Row
 from buddy.repl.render.diff import fence_rows
 from buddy.repl.render.style import Line
@@ -84,7 +84,7 @@ def code_rows(canvas: Canvas, fence: Fence, width: int, *, named: bool) -> list[
     if language.lower() in DIFF_LANGUAGES:
         rows = fence_rows(canvas, fence, width - 2)
     else:
-        lines = highlighted(fence.code, language.lower(), fence.context)
+        lines = highlight(fence.code, language.lower(), fence.context)
         rows = [row for line in lines for row in canvas.wrap_code(line, width - 2)]
     if named and language:
         rows = [*canvas.wrap([("muted", clean(language))], width - 2), *rows]

@@ -27,7 +27,7 @@ def seconds(value: float) -> str:
     return f"{hours} h {minutes} m" if minutes else f"{hours} h"
 
 
-def elapsed(value: float) -> str:
+def whole_units(value: float) -> str:
     """A running duration in whole units, so that it changes once a second at most: `4 s`, `3 m`, `1 h`."""
     whole = max(0, int(value))
     if whole < 60:

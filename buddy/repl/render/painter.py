@@ -119,7 +119,7 @@ def fold_rows(canvas: Canvas, rows: list[Row], fold: Fold, width: int) -> list[R
 
 def text_lines(text: str, style: str = "") -> list[Line]:
     """Untrusted text as lines, cleaned."""
-    body = clean(_overwritten(text) if "\r" in text else text).strip("\n")
+    body = clean(_overwrite(text) if "\r" in text else text).strip("\n")
     return [[(style, line)] for line in body.split("\n")] if body else []
 
 
@@ -139,18 +139,18 @@ def indented_text_rows(canvas: Canvas, text: str, width: int) -> list[Row]:
     return rows if text.strip("\n") else []
 
 
-def _overwritten(text: str) -> str:
+def _overwrite(text: str) -> str:
     """Return the text after carriage returns have overwritten their lines (progress bars)."""
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
 
 
-def exposed(display: Display) -> Display:
+def expose(display: Display) -> Display:
     """A display for a decision: what would not be seen is written out."""
     match display:
         case Plain():
             return Plain(visible(display.summary, lines=True), visible(display.body, lines=True))
         case Diff():
-            return Diff(tuple(msgspec.structs.replace(f, diff=_exposed_lines(f.diff)) for f in display.files))
+            return Diff(tuple(msgspec.structs.replace(f, diff=_expose_lines(f.diff)) for f in display.files))
         case Command():
             return msgspec.structs.replace(display, command=visible(display.command, lines=True))
         case Checklist():
@@ -160,7 +160,7 @@ def exposed(display: Display) -> Display:
             return display
 
 
-def _exposed_lines(diff: str) -> str:
+def _expose_lines(diff: str) -> str:
     """A diff for a decision: line by line, so that every line keeps its number. Blank ones are seen by it."""
     return "\n".join(map(visible, diff.split("\n")))
 
@@ -228,19 +228,19 @@ class Painter:
                 line = f"{self.look.glyphs.prompt} {visible(one_line(block.line, 400))}"
                 return self._wrap([("muted", line)], width)
             case Thought():
-                return self._thought(block, width, fold=True) if self.look.thoughts else []
+                return self._paint_thought(block, width, fold=True) if self.look.thoughts else []
             case ToolCall():
                 return self._call(block, width, fold=True)
             case Lookups():
                 return self._lookups(block, width)
             case ApprovalAsked():
-                return self._asked(block, width, fold=True)
+                return self._paint_request(block, width, fold=True)
             case ApprovalAnswered():
-                return self._answered(block, width)
+                return self._paint_answer(block, width)
             case QuestionAsked():
                 return self._question(block, width)
             case NoteBlock():
-                return self._text(self.look.said(block.text), width, _LEVELS[block.level])
+                return self._text(self.look.with_glyphs(block.text), width, _LEVELS[block.level])
             case ReceiptBlock():
                 return self._receipt(block, width)
             case TurnSummary():
@@ -250,27 +250,27 @@ class Painter:
             case TableBlock():
                 return self._table(block, width)
             case PlainText():
-                return indented_text_rows(self._canvas, self.look.said(block.text), width)
+                return indented_text_rows(self._canvas, self.look.with_glyphs(block.text), width)
             case Welcome():
                 return self._welcome(block, width)
             case Expanded():
-                return self._expanded(block.block, width)
+                return self._expand(block.block, width)
 
     def is_folded(self, block: Foldable, columns: int) -> bool:
         """Tell whether part of the block is hidden at this width."""
         width = max(columns - 1, 10)
-        return len(self.rows(block, width)) < len(self._expanded(block, width))
+        return len(self.rows(block, width)) < len(self._expand(block, width))
 
-    def _expanded(self, block: Foldable, width: int) -> list[Row]:
+    def _expand(self, block: Foldable, width: int) -> list[Row]:
         match block:
             case Thought():
-                return self._thought(block, width, fold=False)
+                return self._paint_thought(block, width, fold=False)
             case ToolCall():
                 return self._call(block, width, fold=False)
             case Lookups():
                 return [line for call in block.calls for line in self._call(call, width, fold=False)]
             case ApprovalAsked():
-                return self._asked(block, width, fold=False)
+                return self._paint_request(block, width, fold=False)
 
     def _user(self, block: UserPrompt, width: int) -> list[Row]:
         named = f"@{block.task_id} " if block.task_id else ""
@@ -291,7 +291,7 @@ class Painter:
         bar: Line = [("prompt", self.look.glyphs.bar + " ")]
         return self._behind(bar, bar, rows)
 
-    def _thought(self, block: Thought, width: int, *, fold: bool) -> list[Row]:
+    def _paint_thought(self, block: Thought, width: int, *, fold: bool) -> list[Row]:
         head: Line = [("muted", f"{self.look.glyphs.dot} thought for {words.seconds(block.seconds)}")]
         if fold:
             return self._wrap(
@@ -357,7 +357,7 @@ class Painter:
             return body
         return self._text(block.text, width, "error" if block.status == "error" else "muted")
 
-    def _asked(self, block: ApprovalAsked, width: int, *, fold: bool) -> list[Row]:
+    def _paint_request(self, block: ApprovalAsked, width: int, *, fold: bool) -> list[Row]:
         head: Line = [
             ("marked", f"{request_name(block.number, block.task_id)} "),
             (f"risk.{block.risk}", block.risk),
@@ -367,7 +367,7 @@ class Painter:
         bar: Line = [("gutter", self.look.glyphs.gutter + " ")]
         body = self._text(visible(block.reason, lines=True), width - 2, "muted")
         hidden = folded_lines(block.preview) if fold else 0
-        body += self._preview(exposed(first_part(block.preview) if hidden else block.preview), width - 2)
+        body += self._preview(expose(first_part(block.preview) if hidden else block.preview), width - 2)
         if hidden:
             count, shows = counted(hidden, "line"), f"({self.look.unfold} shows them)"
             missing = f"{self.look.glyphs.ellipsis} {count} not shown {shows}"
@@ -382,7 +382,7 @@ class Painter:
             return self._text(preview.summary, width, "code") + self._text(preview.body, width)
         return display_rows(self._canvas, preview, width)
 
-    def _answered(self, block: ApprovalAnswered, width: int) -> list[Row]:
+    def _paint_answer(self, block: ApprovalAnswered, width: int) -> list[Row]:
         style, words_ = _ANSWERS[block.answer]
         by = f" ({one_line(block.by)})" if block.by and block.by != "you" else ""
         return self._wrap(
@@ -398,7 +398,7 @@ class Painter:
         lines = self._wrap([("info", f"Task {block.task_id} has a question")], width)
         bar: Line = [("gutter", self.look.glyphs.gutter + " ")]
         lines += self._behind(bar, bar, self._text(visible(block.text, lines=True), width - 2))
-        return lines + self._wrap([("muted", self.look.said(block.how))], width)
+        return lines + self._wrap([("muted", self.look.with_glyphs(block.how))], width)
 
     def _receipt(self, block: ReceiptBlock, width: int) -> list[Row]:
         has_failed = any(check.is_bad for check in block.receipt.checks)
@@ -413,7 +413,7 @@ class Painter:
         for label, text in receipt_rows(block.receipt):
             style = styles.get(label, "")
             first: Line = [("muted", f"{label:<11}")]
-            said = self._wrap([(style, self.look.said(clean(text)))], max(width - 11, 10))
+            said = self._wrap([(style, self.look.with_glyphs(clean(text)))], max(width - 11, 10))
             rows += self._behind(first, [("", " " * 11)], said)
         return rows
 
@@ -461,7 +461,8 @@ class Painter:
     def _table(self, block: TableBlock, width: int) -> list[Row]:
         header: list[Line] = [[("bold", clean(cell))] for cell in block.header]
         rows: list[list[Line]] = [
-            [[("", self.look.said(clean(cell)).replace("\n", " "))] for cell in row] for row in block.rows
+            [[("", self.look.with_glyphs(clean(cell)).replace("\n", " "))] for cell in row]
+            for row in block.rows
         ]
         for row, mark in zip(rows, block.marks, strict=False):
             row[0] = [(mark, text) for _style, text in row[0]]

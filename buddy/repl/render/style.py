@@ -308,7 +308,7 @@ class Look(msgspec.Struct, frozen=True):
         """Tell whether changed lines get a background colour of their own."""
         return self.depth != "16" and self.theme in GROUNDS
 
-    def said(self, text: str) -> str:
+    def with_glyphs(self, text: str) -> str:
         """Words of buddy's own with the signs that are drawn here."""
         return text.translate(_IN_ASCII) if self.glyphs == ASCII and not text.isascii() else text
 

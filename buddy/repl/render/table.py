@@ -61,27 +61,27 @@ def table_rows(
         is_header = header and at == 0
         if spaced and wraps and at > header:
             apart: list[Row] = [[] for _ in widths]
-            drawn.append(_joined(apart, widths, sides, between))
+            drawn.append(_join(apart, widths, sides, between))
         wrapped = [canvas.wrap(cell, size) for cell, size in zip(row, widths, strict=True)]
         height = max(map(len, wrapped))
         for parts in wrapped:  # names stand right above the rule
             blank: list[Row] = [[] for _ in range(height - len(parts))]
             parts[:] = [*blank, *parts] if is_header else [*parts, *blank]
-        drawn += [_joined(parts, widths, sides, between) for parts in zip(*wrapped, strict=True)]
+        drawn += [_join(parts, widths, sides, between) for parts in zip(*wrapped, strict=True)]
         if is_header:
             rule = f"{glyphs.rule}{glyphs.cross}{glyphs.rule}".join(glyphs.rule * size for size in widths)
             drawn.append([Segment(rule, gutter)])
     return drawn
 
 
-def _joined(parts: Iterable[Row], widths: Sequence[int], sides: Sequence[Align], between: Row) -> Row:
+def _join(parts: Iterable[Row], widths: Sequence[int], sides: Sequence[Align], between: Row) -> Row:
     line: Row = []
     for part, size, side in zip(parts, widths, sides, strict=True):
-        line += [*(between if line else ()), *_aligned(part, size, side)]
+        line += [*(between if line else ()), *_align(part, size, side)]
     return line
 
 
-def _aligned(part: Row, size: int, side: Align) -> Row:
+def _align(part: Row, size: int, side: Align) -> Row:
     """A row of a cell, filled up to the width of its column. Blanks at its end do not count."""
     row = list(part)
     if side != "left":

@@ -102,7 +102,7 @@ def wrap(line: Line, width: int) -> list[Line]:
             current.extend(word)
             used += size
             continue
-        for piece in _broken(word, width - used, width):
+        for piece in _break_word(word, width - used, width):
             if piece is None:
                 lines.append(current)
                 current, used = [], 0
@@ -133,7 +133,7 @@ def _words(line: Line) -> Iterable[Line]:
         yield word
 
 
-def _broken(word: Line, room: int, width: int) -> Iterable[Span | None]:
+def _break_word(word: Line, room: int, width: int) -> Iterable[Span | None]:
     """The spans of a word, cut where a line is full; None stands for "next line"."""
     for style, text in word:
         rest = text
@@ -150,7 +150,7 @@ def _broken(word: Line, room: int, width: int) -> Iterable[Span | None]:
             rest = tail
 
 
-def indented(lines: Iterable[Line], first: Line, rest: Line) -> list[Line]:
+def indent(lines: Iterable[Line], first: Line, rest: Line) -> list[Line]:
     """Lines behind a prefix: one for the first line, another for all that follow."""
     return [(rest if index else first) + line for index, line in enumerate(lines)]
 

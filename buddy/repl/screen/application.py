@@ -54,10 +54,10 @@ class InlineApplication(Application[None]):
 
     def take_tallest(self) -> int:
         """The rows it has taken at most since this was asked last."""
-        tallest, self._tallest = self._tallest, self._drawn_rows()
+        tallest, self._tallest = self._tallest, self._rows_on_screen()
         return max(tallest, self._tallest)
 
-    def _drawn_rows(self) -> int:
+    def _rows_on_screen(self) -> int:
         screen = self.renderer.last_rendered_screen
         return screen.height if screen is not None else 0
 
@@ -85,7 +85,7 @@ class InlineApplication(Application[None]):
     def _redraw(self, render_as_done: bool = False) -> None:
         if render_as_done or self.may_draw is None or self.may_draw():
             super()._redraw(render_as_done)
-            self._tallest = max(self._tallest, self._drawn_rows())
+            self._tallest = max(self._tallest, self._rows_on_screen())
 
     def _on_resize(self) -> None:
         if self.on_resize is not None:

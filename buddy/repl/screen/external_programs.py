@@ -54,7 +54,7 @@ async def edit(
     for it or from it. `terminal`: its descriptor, and the settings the editor finds."""
     try:
         command = shlex.split(environ.get("VISUAL") or environ.get("EDITOR") or "") or ["vi"]
-        path = _written(text)
+        path = _write_draft(text)
     except (OSError, ValueError):  # no room for a file; quotes of the command that do not close
         return None
     try:
@@ -77,7 +77,7 @@ def without_keys(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if not SECRET_NAME().search(name)}
 
 
-def _written(text: str) -> str:
+def _write_draft(text: str) -> str:
     fd, path = tempfile.mkstemp(prefix="buddy-", suffix=".md")
     try:
         with open(fd, "wb") as file:

@@ -182,7 +182,7 @@ class Stack(Container):
         wanted = self._heights(width, height)
         below = below[-max(1, height - len(top) - 1) :]
         top = top[max(0, len(top) + len(below) + 1 - height) :]
-        entry, search, menu = shared(wanted, max(1, height - len(top) - len(below)))
+        entry, search, menu = share_rows(wanted, max(1, height - len(top) - len(below)))
         y = _put(screen, top, 0)
         for part, rows in zip(self._parts, (entry, search, menu), strict=True):
             if rows:
@@ -197,7 +197,7 @@ class Stack(Container):
         return list(self._parts)
 
 
-def shared(wanted: Sequence[int], room: int) -> tuple[int, int, int]:
+def share_rows(wanted: Sequence[int], room: int) -> tuple[int, int, int]:
     """Rows of the input, the search line and the menu: one of input and the search line in any case, the menu
     what is left."""
     entry, search, menu = wanted

@@ -265,7 +265,7 @@ def _apart(cell: str) -> str:
     return cell.rstrip(_JOINER) or cell if cell[0] >= FIRST_EMOJI else cell
 
 
-def encoded(text: str, encoding: str) -> bytes:
+def encode(text: str, encoding: str) -> bytes:
     """Text as bytes of the terminal. What the encoding does not hold is replaced: common signs by one that
     looks like them, of the same width, all else by a question mark."""
     try:

@@ -125,13 +125,13 @@ class LazyPainter:
 
     def warm(self) -> None:
         """Make the painter now; may be called from another thread."""
-        from buddy.repl.render.code import highlighted  # pygments: as below
+        from buddy.repl.render.code import highlight  # pygments: as below
         from buddy.repl.render.console import live_line  # rich: as below
         from buddy.repl.render.painter import Painter  # measured: 160 ms for rich, markdown-it and pygments
 
         @lru_cache(KEPT_LINES)
-        def coloured(text: str, language: str) -> Line:
-            return highlighted(text, language)[0]
+        def highlight_line(text: str, language: str) -> Line:
+            return highlight(text, language)[0]
 
         look, paint = self._look, self._paint
         if paint is None:
@@ -142,7 +142,7 @@ class LazyPainter:
                 return [live_line(row) for row in painter.rows(block, width)]
 
             paint, self._prose = painter.ansi, prose
-        self._code = coloured
+        self._code = highlight_line
         self._paint = paint
         if look is not self._look:  # another theme was chosen meanwhile
             self._paint = None
@@ -158,7 +158,7 @@ class LazyPainter:
         is there. The last frame's text is known."""
         return self._prose(block, width)
 
-    def last_folded(self, blocks: deque[Foldable], columns: int) -> Expanded | None:
+    def expand_last(self, blocks: deque[Foldable], columns: int) -> Expanded | None:
         """The newest block of which something is hidden, taken out together with what came after it."""
         from buddy.repl.render.painter import Painter  # as above
 

@@ -40,9 +40,9 @@ class Countdown:
         """Count from now on; without a loop there is nothing to wait for."""
         self.stop()
         if loop is not None and not loop.is_closed():
-            self._timer = loop.call_later(max(seconds, 0), self._ended)
+            self._timer = loop.call_later(max(seconds, 0), self._end)
 
-    def _ended(self) -> None:
+    def _end(self) -> None:
         self._timer = None
         self._over()
 
@@ -91,7 +91,7 @@ class Screen:
         self._is_misfit = self._is_unknown = self._is_foreign = False
         self._size = self._told = output.get_size()
         application.may_draw = lambda: not (self._held.is_on or self._settling.is_on or is_stalled())
-        application.on_resize = self.resized
+        application.on_resize = self.resize
 
     def show(self, blocks: Sequence[Block]) -> None:
         """Print blocks above the prompt, and draw what is live."""
@@ -165,10 +165,10 @@ class Screen:
         """Tell whether the size changed without a signal yet, and handle the change: after a blocked event
         loop, timers run before the signal."""
         if is_stale := self._output.get_size() != self._told:
-            self.resized()
+            self.resize()
         return is_stale
 
-    def resized(self) -> None:
+    def resize(self) -> None:
         """Take the application off by the old geometry, draw it by the new one; tidy up when it is over."""
         self._told = self._output.get_size()
         self._is_misfit = self._settling.is_on or self._reflow.is_told_late
@@ -192,7 +192,7 @@ class Screen:
             self._app.erase()
             self._prepare()
             self._app.draw()
-        fits = self._printed.wrapped_again(before, self._size, widths)
+        fits = self._printed.rewrap(before, self._size, widths)
         self._is_unknown |= not (self._reflow.wraps_again and fits)
         self._settle()
 
@@ -235,7 +235,7 @@ class Screen:
             self._output.write_raw(up_and_clear(ours) if ours < room else clear_screen(rows))
             self._output.write_raw("".join(line + "\r\n" for line in lines))
             self._app.draw()
-        self._printed.drawn_again(columns, lines)
+        self._printed.record_redraw(columns, lines)
         self._is_unknown = False
         self._is_foreign = self._is_foreign and not lines
         self._settle()

@@ -98,7 +98,7 @@ class PrintedBlocks:
         self._drawn.clear()
         self.rows = 0
 
-    def wrapped_again(self, before: Size, after: Size, application: Sequence[int]) -> bool:
+    def rewrap(self, before: Size, after: Size, application: Sequence[int]) -> bool:
         """The terminal has another size, and has wrapped everything again, the rows of the application too:
         what stands at its end stays on the screen, with the empty rows below. Whether the application did."""
         empty = max(before.rows - self.rows - len(application), 0)
@@ -151,7 +151,7 @@ class PrintedBlocks:
         widths = self._widths_from_the_end()
         return reflowed_rows((width for width, _ in zip(widths, range(room), strict=False)), columns)
 
-    def drawn_again(self, columns: int, lines: Sequence[str]) -> None:
+    def record_redraw(self, columns: int, lines: Sequence[str]) -> None:
         """These last lines were drawn for this width."""
         self.rows = reflowed_rows(map(ansi_cells, lines), columns)
         columns, rows = max(columns, self._narrowest), len(lines)

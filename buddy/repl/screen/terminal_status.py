@@ -22,7 +22,7 @@ Work = Literal["none", "running", "waiting"]
 _CODES: Mapping[Work, str] = {"none": "0", "running": "3", "waiting": "4;100"}
 
 
-def progress_taken(wanted: str, environ: Mapping[str, str]) -> bool:
+def supports_progress(wanted: str, environ: Mapping[str, str]) -> bool:
     """Tell whether to send this terminal the progress mark. `auto`: only when it is known to support it.
     iTerm2 reports support in TERM_FEATURES from 3.6.6 on; older versions show a notification. The terminal
     behind tmux, screen or an empty name is unknown."""
@@ -183,7 +183,7 @@ class Announcer:
         if self._with_bell and waiting.keys() - self._rung:
             self._output.write_raw("\a")
         self._rung = set(waiting)
-        ended = self._ended()
+        ended = self._collect_ended()
         if self._clock() - self._typed_at() < AWAY_S:
             return
         for text in (*(waiting[key] for key in waiting if key not in self._notified), *ended):
@@ -204,7 +204,7 @@ class Announcer:
                 waiting[f"question {row.task_id} {row.text}"] = f"task {row.task_id} asks: {row.text}"
         return waiting
 
-    def _ended(self) -> list[str]:
+    def _collect_ended(self) -> list[str]:
         """The tasks whose turn ended since the last frame."""
         running = {task.task_id for task in self._state.running()}
         ended, self._running = self._running - running, running

@@ -19,7 +19,7 @@ from buddy.repl.render.style import (
     Line,
     Look,
 )
-from buddy.repl.render.text import cells, fit_line, indented, line_cells, wrap
+from buddy.repl.render.text import cells, fit_line, indent, line_cells, wrap
 from buddy.repl.view.blocks import Markdown
 from buddy.repl.view.state import (
     Calling,
@@ -132,34 +132,36 @@ def phase_text(state: ViewState, task: TaskView, now: float) -> str:
     """Describe in a few words what the task is doing; every figure comes from byte counts and clocks."""
     asked = [row for row in state.inbox if row.task_id == task.task_id]
     if asked:
-        return f"waiting for you {words.elapsed(now - asked[0].since)}"
+        return f"waiting for you {words.whole_units(now - asked[0].since)}"
     if task.tools and any(row.kind == "question" and row.task_id == task.task_id for row in state.desk.queue):
         since = next(iter(task.tools.values())).since
-        return f"waiting for your answer {words.elapsed(now - since)}"
+        return f"waiting for your answer {words.whole_units(now - since)}"
     if task.tools:
         return _running(task, now)
     quiet = now - task.heard_at
-    silence = f", no bytes for {words.elapsed(quiet)}" if quiet >= QUIET_AFTER_S else ""
+    silence = f", no bytes for {words.whole_units(quiet)}" if quiet >= QUIET_AFTER_S else ""
     match task.phase:
         case Loading(since=since, name=name):
-            return f"loading {name} {words.elapsed(now - since)}"
+            return f"loading {name} {words.whole_units(now - since)}"
         case WaitingPhase(since=since):
-            return f"waiting for the model {words.elapsed(now - since)}"
+            return f"waiting for the model {words.whole_units(now - since)}"
         case ThinkingPhase(since=since, chars=chars):
             rate = chars / CHARS_PER_TOKEN / max(now - since, 0.5)
             return (
-                f"thinking {words.elapsed(now - since)}{silence}" if silence else f"thinking {rate:.0f} tok/s"
+                f"thinking {words.whole_units(now - since)}{silence}"
+                if silence
+                else f"thinking {rate:.0f} tok/s"
             )
         case Writing():
             return "writing" + silence
         case Calling():
             return arriving_words(task.phase) + silence
         case Working(since=since):
-            return f"working {words.elapsed(now - since)}"
+            return f"working {words.whole_units(now - since)}"
         case Retrying(due=due, why=why, count=count):
             if now >= due:  # it waited for the turn of its request, and nobody tells when that is sent
-                return f"waiting for the model {words.elapsed(now - due)}"
-            left = words.elapsed(due - now + 0.99)
+                return f"waiting for the model {words.whole_units(now - due)}"
+            left = words.whole_units(due - now + 0.99)
             if not count:  # nothing was sent yet
                 return f"waiting {left} for the end of the {why}; /retry now asks at once"
             return f"retrying in {left} · {count} ({why})"
@@ -170,10 +172,10 @@ def phase_text(state: ViewState, task: TaskView, now: float) -> str:
 def _running(task: TaskView, now: float) -> str:
     first = next(iter(task.tools.values()))
     if len(task.tools) > 1:
-        return f"running {len(task.tools)} tools {words.elapsed(now - first.since)}"
+        return f"running {len(task.tools)} tools {words.whole_units(now - first.since)}"
     title = one_line(first.title or first.call.name, TITLE_CELLS)
     last = f" ({one_line(first.last_line, TITLE_CELLS)})" if first.last_line else ""
-    return f"running {title} {words.elapsed(now - first.since)}{last}"
+    return f"running {title} {words.whole_units(now - first.since)}{last}"
 
 
 def live_lines(
@@ -255,7 +257,7 @@ def _own_lines(state: ViewState, now: float, width: int, look: Look) -> list[Lin
     lines: list[Line] = []
     for row in reversed(state.desk.own):
         last = f" ({one_line(row.last_line, TITLE_CELLS)})" if row.last_line.strip() else ""
-        about = f" {words.elapsed(now - row.since)}{last}"
+        about = f" {words.whole_units(now - row.since)}{last}"
         head: Line = [
             ("phase", look.glyphs.running + " "),
             ("bold", one_line(row.title, 60)),
@@ -276,12 +278,12 @@ def _tail(task: TaskView, width: int, look: Look, colour: Colour, preview_rows: 
     """The last lines of what is being written."""
     if isinstance(task.phase, Calling):
         lines = arriving_lines(task.phase.so_far, preview_rows, width - 2, look, colour)
-        return indented(lines, [("", "  ")], [("", "  ")])
+        return indent(lines, [("", "  ")], [("", "  ")])
     style, text = _open_text(task, width * (TASK_LINES + 1) * 2)
     wrapped: list[Line] = []
     for line in text.strip("\n").split("\n")[-TASK_LINES:] if text.strip() else ():
         wrapped += wrap([(style, line)], width - 2)
-    return indented(wrapped[-TASK_LINES:], [("", "  ")], [("", "  ")])
+    return indent(wrapped[-TASK_LINES:], [("", "  ")], [("", "  ")])
 
 
 def _open_text(task: TaskView, chars: int) -> tuple[str, str]:
@@ -340,7 +342,7 @@ def _head(row: InboxRow, now: float, look: Look, width: int, *, is_marked: bool)
         (f"risk.{row.risk}", row.risk),
         ("bold" if is_marked else "", f" {shown}"),
         *_last_line(row.preview, look),
-        ("muted", f"{length} {look.glyphs.dot} {words.elapsed(now - row.since)}"),
+        ("muted", f"{length} {look.glyphs.dot} {words.whole_units(now - row.since)}"),
     ]
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from buddy.agent.events import TokenUsage
 from buddy.agent.formatting import counted
-from buddy.repl.input.approval_line import is_letter, reasoned_no
+from buddy.repl.input.approval_line import is_letter, is_reasoned_no
 from buddy.repl.input.keys import KEY_HELP
 from buddy.repl.intents import Prompt, ToTask, is_new_task, parse_line
 from buddy.repl.render import numbers as words
@@ -75,7 +75,7 @@ def hint_lines(text: str, hint: str, columns: int, rows: int, look: Look, *, ste
     if is_new_task(text):
         return [[("phase", f"{look.glyphs.arrow} new task")]]
     if steers:
-        return wrap([("muted", look.said(steers))], width)[: max(rows // HINT_PART, 1)]
+        return wrap([("muted", look.with_glyphs(steers))], width)[: max(rows // HINT_PART, 1)]
     return []
 
 
@@ -83,7 +83,7 @@ def steer_hint(state: ViewState, text: str) -> str:
     """Say that a typed line would withdraw the request of the task it goes to; "" when it would not."""
     if not state.inbox or state.desk.enter_queues or not text.strip():
         return ""
-    if is_letter(text.strip()) or reasoned_no(text):
+    if is_letter(text.strip()) or is_reasoned_no(text):
         return ""
     match parse_line(text, typed=True):
         case Prompt():

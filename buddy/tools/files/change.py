@@ -22,14 +22,14 @@ from buddy.tools.files.rejections import missing
 from buddy.workspace.files.approved_versions import Approved
 from buddy.workspace.files.atomic_replace import Disk
 from buddy.workspace.files.content import decode
-from buddy.workspace.files.line_diff import Comparison, Unified, compared, unified
+from buddy.workspace.files.line_diff import Comparison, Unified, compare, unify
 from buddy.workspace.files.locks import FileLocks, in_thread
 from buddy.workspace.files.read_tracking import FileViews
 from buddy.workspace.files.store import (
     ACTS_AS_OWNER,
     LoadedFile,
     Replacement,
-    explained,
+    explain_errors,
     load,
     remove,
     replace,
@@ -65,7 +65,7 @@ Planner = Callable[[ToolContext, Sequence[Located], Loader], ChangePlan]
 """From located files and a way to load them to a plan. Raises `ToolError`."""
 
 
-def located(ctx: ToolContext, given: str) -> Located:
+def locate_checked(ctx: ToolContext, given: str) -> Located:
     """Locate a path, and check that it still leads to the place it led to when the call was judged."""
     found = locate(ctx.service(Boundary), given)
     ctx.service(Approved).check_path(ctx.call_id, given, found.real)
@@ -79,7 +79,7 @@ def load_file(found: Located) -> LoadedFile | None:
     status = status_of(found.real)
     if status is not None and stat.S_ISDIR(status.st_mode):
         raise ToolError(f"{found.shown} is a folder; expected a file")
-    with explained(f"read {found.shown}"):
+    with explain_errors(f"read {found.shown}"):
         return load(found.real, found.shown)
 
 
@@ -97,19 +97,19 @@ async def change_files(ctx: ToolContext, tool: str, paths: Sequence[str], plan: 
     sees."""
 
     def work() -> tuple[str, Diff]:
-        targets = [located(ctx, path) for path in paths]
+        targets = [locate_checked(ctx, path) for path in paths]
         with ctx.service(FileLocks).holding(*(target.real for target in targets)):
             made = plan(ctx, targets, load_file)
             for target in made.changes:
                 digest = "" if target.before is None else target.before.digest
                 ctx.service(Approved).check_content(ctx.call_id, target.located.given, digest)
             _carry_out(ctx, tool, made.changes)
-            return made.text + _lost(made.changes), shown_as_diff(made.changes)
+            return made.text + _lost_properties(made.changes), diff_for_display(made.changes)
 
     return await in_thread(work)
 
 
-def _lost(changes: Sequence[FileChange]) -> str:
+def _lost_properties(changes: Sequence[FileChange]) -> str:
     """Return notes for the model about properties a write loses: hard links (only the given name gets the new
     content), setuid and setgid."""
     notes: list[str] = []
@@ -137,13 +137,13 @@ def preview(ctx: ToolContext, paths: Sequence[str], plan: Planner) -> Diff:
     for item in made.changes:
         digest = "" if item.before is None else item.before.digest
         approved.remember(ctx.call_id, item.located.given, item.located.real, digest)
-    return shown_as_diff(made.changes)
+    return diff_for_display(made.changes)
 
 
 def _carry_out(ctx: ToolContext, tool: str, changes: Sequence[FileChange]) -> None:
     log = ctx.service(UndoLog)
     names = ", ".join(change.located.shown for change in changes)
-    with explained(f"keep what {names} was for undo"):
+    with explain_errors(f"keep what {names} was for undo"):
         entry = log.prepare(
             ctx.task_id,
             ctx.call_id,
@@ -153,7 +153,7 @@ def _carry_out(ctx: ToolContext, tool: str, changes: Sequence[FileChange]) -> No
     done: list[FileChange] = []
     with on_failure(_take_all_back, done, log, entry):
         for item, versions in zip(changes, entry.files, strict=True):
-            with explained(f"write {item.located.shown}"):
+            with explain_errors(f"write {item.located.shown}"):
                 _write(ctx, item, versions, log.disk)
             done.append(item)
 
@@ -164,7 +164,7 @@ def _write(ctx: ToolContext, item: FileChange, versions: FileVersions, disk: Dis
     if item.after is None:
         if item.before is not None:
             remove(real, shown, item.before, disk, temporary=versions.temporary)
-        views.gone(real)
+        views.forget(real)
         return
     new = Replacement(real, shown, item.after, item.before, item.mode, versions.temporary)
     stamp = replace(new, disk)
@@ -192,7 +192,7 @@ def _take_back(item: FileChange, disk: Disk) -> bool:
     return False
 
 
-def shown_as_diff(changes: Sequence[FileChange]) -> Diff:
+def diff_for_display(changes: Sequence[FileChange]) -> Diff:
     """The changes as the person sees them."""
     moved_to = {item.moved_to for item in changes if item.moved_to}
     sources = {item.moved_to: item for item in changes if item.moved_to}
@@ -201,13 +201,13 @@ def shown_as_diff(changes: Sequence[FileChange]) -> Diff:
         if item.moved_to:
             continue
         source = sources.get(item.located.real) if item.located.real in moved_to else None
-        files.append(_moved(source, item) if source is not None else _plain(item))
+        files.append(_move_diff(source, item) if source is not None else _plain(item))
     return Diff(tuple(files))
 
 
 def _plain(item: FileChange) -> FileDiff:
     if item.compared is not None and item.compared.changes:
-        found = unified(item.compared)
+        found = unify(item.compared)
     else:
         found = difference(item.before.data if item.before else b"", item.after or b"")
     kind: Literal["add", "update", "delete"] = "update"
@@ -218,7 +218,7 @@ def _plain(item: FileChange) -> FileDiff:
     return FileDiff(item.located.shown, kind, found.diff, found.added, found.removed)
 
 
-def _moved(source: FileChange, target: FileChange) -> FileDiff:
+def _move_diff(source: FileChange, target: FileChange) -> FileDiff:
     found = difference(source.before.data if source.before else b"", target.after or b"")
     return FileDiff(
         source.located.shown, "move", found.diff, found.added, found.removed, new_path=target.located.shown
@@ -231,7 +231,7 @@ def difference(before: bytes, after: bytes) -> Unified:
     if old is None or new is None:
         same = before == after
         return Unified("" if same else f"binary: {len(before):,} → {counted(len(after), 'byte')}\n", 0, 0)
-    found = unified(compared(old.text, new.text))
+    found = unify(compare(old.text, new.text))
     if not found.diff and before != after:
         return Unified("line ends or encoding differ\n", 0, 0)
     return found

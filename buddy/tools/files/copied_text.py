@@ -106,12 +106,12 @@ _LINE_NUMBER = pattern(r"( {0,5}\d+)\t")
 def refuse_wrapped(content: str, known: str, name: str) -> None:
     """Raise `ToolError` where the content of a file called `name` is wrapped whole. `known`: what the file
     holds now, "" for a new one."""
-    why = _fenced(content, known, name) or _numbered(content, known, name)
+    why = _fence_reason(content, known, name) or _numbers_reason(content, known, name)
     if why:
         raise ToolError(f"{why} Nothing was changed. Give the content as it is to stand in the file.")
 
 
-def _fenced(content: str, known: str, name: str) -> str:
+def _fence_reason(content: str, known: str, name: str) -> str:
     fence = _FENCE().match(content)
     if fence is None or not _SOURCE().search(name) or known.startswith(fence.group(1)):
         return ""
@@ -120,7 +120,7 @@ def _fenced(content: str, known: str, name: str) -> str:
     return f"the content stands between code fences ({fence.group(1)}), which would be lines of the file."
 
 
-def _numbered(content: str, known: str, name: str) -> str:
+def _numbers_reason(content: str, known: str, name: str) -> str:
     lines = content.removesuffix("\n").split("\n")
     if not _has_numbers(lines) or _has_numbers(known.split("\n")[:1]):
         return ""
@@ -188,7 +188,7 @@ _MAX_CHARS = 100
 def refuse_elided(new: str, known: str, replaced: str) -> None:
     """Raise `ToolError` where the new text has a line that only stands for others, and `known` (the whole of
     what stood there) does not have that line. `replaced`: the part of it the new text takes the place of."""
-    line = elided_line(new, known, replaced)
+    line = find_elision(new, known, replaced)
     if line:
         raise ToolError(
             f"the new text has the line {line.strip()!r}, which the file does not have: it would stand there "
@@ -197,10 +197,10 @@ def refuse_elided(new: str, known: str, replaced: str) -> None:
         )
 
 
-def elided_line(new: str, known: str, replaced: str) -> str:
+def find_elision(new: str, known: str, replaced: str) -> str:
     """The first such line, "" when there is none."""
     lines = new.split("\n")
-    fewer = _written(replaced.split("\n")) - _written(lines)
+    fewer = _count_filled(replaced.split("\n")) - _count_filled(lines)
     if fewer < 0 and not _has_dots(new):
         return ""
     there = {line.strip() for line in known.split("\n")}
@@ -212,7 +212,7 @@ def elided_line(new: str, known: str, replaced: str) -> str:
     return ""
 
 
-def _written(lines: list[str]) -> int:
+def _count_filled(lines: list[str]) -> int:
     return sum(1 for line in lines if line.strip())
 
 

@@ -12,10 +12,10 @@ from buddy.agent.formatting import counted
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Located
 from buddy.tools.files.change import ChangePlan, FileChange, Loader, change_files, existing, preview
-from buddy.tools.files.edit_plan import Edit, EditedText, edited
+from buddy.tools.files.edit_plan import Edit, EditedText, apply_edits
 from buddy.tools.files.rejections import stale
 from buddy.workspace.files.content import EMPTY, Content, decode
-from buddy.workspace.files.line_diff import Comparison, LineChange, LineWindow, compared
+from buddy.workspace.files.line_diff import Comparison, LineChange, LineWindow, compare
 from buddy.workspace.files.read_tracking import FileViews, View, changed_lines
 from buddy.workspace.files.store import LoadedFile
 
@@ -124,14 +124,14 @@ class _EditPlanner:
     ) -> ChangePlan:
         changed = view is not None and before is not None and view.digest != before.digest
         try:
-            outcome = edited(content, self._edits, target.shown)
+            outcome = apply_edits(content, self._edits, target.shown)
         except ToolError as error:
             if view is not None and before is not None and changed:
                 lines, whole = changed_lines(view, before)
                 raise ToolError(f"{error}\n{stale(target.shown, lines, whole=whole)}") from error
             raise
         data = content.encode(outcome.content.raw)
-        found = compared(content.text, outcome.content.text)
+        found = compare(content.text, outcome.content.text)
         text = summary(target.shown, found) + _remarks(target, outcome, changed=changed)
         return ChangePlan((FileChange(target, before, data, whole=before is None, compared=found),), text)
 

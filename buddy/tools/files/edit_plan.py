@@ -8,8 +8,17 @@ import msgspec
 
 from buddy.agent.tool import ToolError
 from buddy.tools.files.copied_text import refuse_elided
-from buddy.tools.files.matching import MAX_PLACES, Match, MatchedPlaces, Mismatch, Quote, Step, find, shifted
-from buddy.tools.files.rejections import ambiguous, not_found
+from buddy.tools.files.matching import (
+    MAX_PLACES,
+    Match,
+    MatchedPlaces,
+    Mismatch,
+    Quote,
+    Step,
+    find,
+    shift_text,
+)
+from buddy.tools.files.rejections import ambiguous, describe_mismatch
 from buddy.workspace.files.content import Content, from_text, split_ends, with_line_ends
 
 MAX_ALIGNED_LINES = 1500
@@ -39,7 +48,7 @@ def keep_typography(original: str, old: str, new: str) -> str:
     return original[:head] + new[head : len(new) - tail] + original[len(original) - tail :]
 
 
-def spliced(original: str, old: str, new: str, line_end: str, blend: Blend = take_new) -> str:
+def splice(original: str, old: str, new: str, line_end: str, blend: Blend = take_new) -> str:
     """`new` as it goes into the file in place of `original`, which `old` was matched with line by line.
 
     Lines that `old` and `new` share are copied from `original`, line ends included; other lines end as their
@@ -51,7 +60,7 @@ def spliced(original: str, old: str, new: str, line_end: str, blend: Blend = tak
     if len(kept) != len(old_lines) or len(old_lines) + len(new_lines) > MAX_ALIGNED_LINES:
         return with_line_ends(new, line_end)
     pieces: list[tuple[str, str]] = []
-    alike = difflib.SequenceMatcher(None, _compared(old_lines), _compared(new_lines), autojunk=False)
+    alike = difflib.SequenceMatcher(None, _comparable(old_lines), _comparable(new_lines), autojunk=False)
     for tag, i1, i2, j1, j2 in alike.get_opcodes():
         if tag == "equal":
             pieces.extend(kept[i1:i2])
@@ -60,10 +69,10 @@ def spliced(original: str, old: str, new: str, line_end: str, blend: Blend = tak
         for at, line in enumerate(new_lines[j1:j2]):
             text = blend(kept[i1 + at][0], old_lines[i1 + at], line) if paired else line
             pieces.append((text, _end_at(kept, min(i1 + at, i2 - 1 if i2 > i1 else i1), line_end)))
-    return _joined(pieces, line_end)
+    return _join(pieces, line_end)
 
 
-def _compared(lines: list[str]) -> list[str]:
+def _comparable(lines: list[str]) -> list[str]:
     """Mark the empty text after the last line end as no blank line, so that it is not matched with one."""
     return lines if lines[-1] else [*lines[:-1], "\n"]
 
@@ -77,7 +86,7 @@ def _end_at(kept: list[tuple[str, str]], index: int, line_end: str) -> str:
     return line_end
 
 
-def _joined(pieces: list[tuple[str, str]], line_end: str) -> str:
+def _join(pieces: list[tuple[str, str]], line_end: str) -> str:
     """All but the last piece end somehow; the last one does not: what follows it in the file does that."""
     joined: list[str] = []
     before = ""
@@ -90,7 +99,7 @@ def _joined(pieces: list[tuple[str, str]], line_end: str) -> str:
     return "".join((*joined, pieces[-1][0]))
 
 
-def kept_apart(before: str, new: str, after: str) -> str:
+def keep_apart(before: str, new: str, after: str) -> str:
     """New text whose line ends do not melt into one with those around it, where "\\r" and "\\n" are mixed."""
     if before.endswith("\r") and new.startswith("\n"):
         new = "\r" + new
@@ -114,7 +123,7 @@ class EditedText(msgspec.Struct, frozen=True):
     steps: tuple[Step, ...]
 
 
-def edited(content: Content, edits: Sequence[Edit], shown: str) -> EditedText:
+def apply_edits(content: Content, edits: Sequence[Edit], shown: str) -> EditedText:
     """All edits in order, each on the outcome of the one before. Raises `ToolError` with the repair."""
     steps: list[Step] = []
     now = content
@@ -124,14 +133,14 @@ def edited(content: Content, edits: Sequence[Edit], shown: str) -> EditedText:
         except ToolError as error:
             if len(edits) == 1:
                 raise
-            raise ToolError(_numbered(error, content, edits, number, shown)) from error
+            raise ToolError(_explain_edit(error, content, edits, number, shown)) from error
         steps.append(step)
     if now.raw == content.raw and edits:
         raise ToolError(f"the edits cancel each other out: {shown} would stay as it is")
     return EditedText(now, tuple(steps))
 
 
-def _numbered(error: ToolError, content: Content, edits: Sequence[Edit], number: int, shown: str) -> str:
+def _explain_edit(error: ToolError, content: Content, edits: Sequence[Edit], number: int, shown: str) -> str:
     """Why one of several edits failed. Nothing is written, so the text to show is the file's, not what the
     edits before it would have made of it."""
     where = f"edit {number} of {len(edits)}"
@@ -145,7 +154,7 @@ def _numbered(error: ToolError, content: Content, edits: Sequence[Edit], number:
 
 
 def _one(content: Content, edit: Edit, shown: str) -> tuple[Content, Step]:
-    quote = _quoted(content, edit)
+    quote = _quote(content, edit)
     if quote.old == quote.new:
         raise ToolError("old and new are the same; nothing would change")
     if not quote.old or not (content.raw or quote.old.strip()):
@@ -155,7 +164,7 @@ def _one(content: Content, edit: Edit, shown: str) -> tuple[Content, Step]:
                 "with write_file"
             )
         return _again(content, with_line_ends(edit.new, "\n")), "exact"
-    found = _found(content.text, quote, shown)
+    found = _find_places(content.text, quote, shown)
     refuse_elided(quote.new, content.text, quote.old)
     raw = _put_in(content, found)
     if raw == content.raw:
@@ -163,7 +172,7 @@ def _one(content: Content, edit: Edit, shown: str) -> tuple[Content, Step]:
     return _again(content, raw), found.step
 
 
-def _quoted(content: Content, edit: Edit) -> Quote:
+def _quote(content: Content, edit: Edit) -> Quote:
     """The edit in terms of the content's text, which has newlines only and no byte order mark."""
     old, new = with_line_ends(edit.old, "\n"), with_line_ends(edit.new, "\n")
     if content.bom and old.startswith("\ufeff"):
@@ -171,14 +180,14 @@ def _quoted(content: Content, edit: Edit) -> Quote:
     return Quote(old, new, edit.all)
 
 
-def _found(text: str, quote: Quote, shown: str) -> MatchedPlaces:
+def _find_places(text: str, quote: Quote, shown: str) -> MatchedPlaces:
     try:
         found = find(text, quote)
     except Mismatch as reason:
-        refusal = not_found(text, quote.old, "", shown)
+        refusal = describe_mismatch(text, quote.old, "", shown)
         raise ToolError(f"{reason}. Quote the text exactly as it stands.\n{refusal}") from reason
     if found is None:
-        raise ToolError(not_found(text, quote.old, quote.new, shown))
+        raise ToolError(describe_mismatch(text, quote.old, quote.new, shown))
     if len(found.matches) > 1 and not quote.everywhere:
         raise ToolError(ambiguous(text, found.matches, shown, MAX_PLACES if found.complete else 0))
     return found
@@ -194,7 +203,7 @@ def _put_in(content: Content, found: MatchedPlaces) -> str:
         pieces.append(content.raw[at:start])
         text = new if simple else _replacement(content, found, match)
         if not content.uniform:
-            text = kept_apart(content.raw[max(0, start - 1) : start], text, content.raw[end : end + 1])
+            text = keep_apart(content.raw[max(0, start - 1) : start], text, content.raw[end : end + 1])
         pieces.append(text)
         at = end
     return "".join((*pieces, content.raw[at:]))
@@ -208,12 +217,12 @@ def _replacement(content: Content, found: MatchedPlaces, match: Match) -> str:
     """The new text as it is written at one place, keeping what the old and the new text share as it is
     there."""
     start, end = content.raw_offset(match.start), content.raw_offset(match.end)
-    new = shifted(found.new, match.shift)
-    old = shifted(found.old, match.shift) if found.step == "indentation" else found.old
+    new = shift_text(found.new, match.shift)
+    old = shift_text(found.old, match.shift) if found.step == "indentation" else found.old
     if old.endswith("\n") and not content.text[match.start : match.end].endswith("\n"):
         # The last line of a file without final newline: none is added.
         old, new = old.removesuffix("\n"), new.removesuffix("\n")
-    return spliced(content.raw[start:end], old, new, _line_end_at(content, match), _BLENDS[found.step])
+    return splice(content.raw[start:end], old, new, _line_end_at(content, match), _BLENDS[found.step])
 
 
 _BLENDS: dict[Step, Blend] = {

@@ -15,11 +15,11 @@ from buddy.agent.formatting import counted, sized
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, Located
 from buddy.safety.sanitise import visible
-from buddy.tools.files.change import located
+from buddy.tools.files.change import locate_checked
 from buddy.tools.files.rejections import missing
 from buddy.tools.grep import SearchPlace, place_of, search_run
 from buddy.workspace.files.locks import in_thread
-from buddy.workspace.files.store import explained, status_of
+from buddy.workspace.files.store import explain_errors, status_of
 from buddy.workspace.search.ignore import IgnoreTree
 from buddy.workspace.search.runner import stoppable
 from buddy.workspace.search.walk import below, glob_matcher, walk
@@ -47,7 +47,7 @@ class FolderEntry(msgspec.Struct, frozen=True):
 
 def list_folder(ctx: ToolContext, target: Located) -> ToolResult:
     """The entries of a folder, folders first, with sizes."""
-    with explained(f"list {target.shown}"):
+    with explain_errors(f"list {target.shown}"):
         entries, ignored, more = _entries(ctx, target)
     entries.sort(key=lambda entry: (entry.kind != "folder", entry.name.lower(), entry.name))
     lines = [_line(entry) for entry in entries[:MAX_ENTRIES]]
@@ -66,7 +66,7 @@ def list_folder(ctx: ToolContext, target: Located) -> ToolResult:
 def _entries(ctx: ToolContext, target: Located) -> tuple[list[FolderEntry], int, bool]:
     """The entries that are not ignored, how many are, and whether there are more than were looked at. A
     folder that is itself ignored was asked for by name: then nothing in it is left out."""
-    own = IgnoreRules(IgnoreTree(ctx.service(Boundary).root).ignored)
+    own = IgnoreRules(IgnoreTree(ctx.service(Boundary).root).is_ignored)
     rules = cast(IgnoreRules, ctx.services.get(IgnoreRules, own))
     if rules.ignored(target.real, True):
         rules = NO_RULES
@@ -124,7 +124,7 @@ async def list_files(ctx: ToolContext, path: str = ".") -> ToolResult:
     folders below as well."""
 
     def work() -> ToolResult:
-        target = located(ctx, path)
+        target = locate_checked(ctx, path)
         status = status_of(target.real)
         if status is None:
             raise ToolError(missing(target, ctx.service(Boundary)))
@@ -192,7 +192,7 @@ def _answer(
         return matches(name) or matches(prefix + name)
 
     names = (*place.walked.files, *place.walked.links)
-    found = [(_changed(f"{top}/{name}"), name) for name in names if both(name)]
+    found = [(_modified_ns(f"{top}/{name}"), name) for name in names if both(name)]
     found.sort(key=lambda pair: (-pair[0], pair[1]))
     paths = tuple(visible(prefix + name) for _, name in found[:limit])
     notes: list[str] = []
@@ -203,7 +203,7 @@ def _answer(
     total = len(found)
     if not total:
         summary = f"no file matches {visible(pattern)} in {place.located.shown}"
-        notes += _near(place, pattern) + _ignored(place, both, stopped)
+        notes += _near(place, pattern) + _note_ignored(place, both, stopped)
     elif total > len(paths):
         summary = (
             f"the newest {len(paths):,} of {total:,} files; a narrower pattern or limit={total} for more"
@@ -224,7 +224,9 @@ def _near(place: SearchPlace, pattern: str) -> list[str]:
     return [f"{len(near)} with {visible(wanted)} in the path: {shown}"] if near else []
 
 
-def _ignored(place: SearchPlace, matches: Callable[[str], bool], stopped: Callable[[], bool]) -> list[str]:
+def _note_ignored(
+    place: SearchPlace, matches: Callable[[str], bool], stopped: Callable[[], bool]
+) -> list[str]:
     """Note the number of ignored files that match, with some of their names; no note where there are none."""
     found: list[str] = []
     whole = True
@@ -243,7 +245,7 @@ def _ignored(place: SearchPlace, matches: Callable[[str], bool], stopped: Callab
     return [f"{count} (name the folder as path): {shown}"]
 
 
-def _changed(path: str) -> int:
+def _modified_ns(path: str) -> int:
     try:
         return os.lstat(path).st_mtime_ns
     except OSError:

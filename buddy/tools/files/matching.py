@@ -29,9 +29,9 @@ class Shift(msgspec.Struct, frozen=True):
 
     def fits(self, line: str) -> bool:
         """Tell whether the line is indented far enough."""
-        return self.converted(line).startswith(self.remove)
+        return self.convert(line).startswith(self.remove)
 
-    def converted(self, line: str) -> str:
+    def convert(self, line: str) -> str:
         """The line in the other unit."""
         if not self.unit:
             return line
@@ -46,18 +46,18 @@ class Shift(msgspec.Struct, frozen=True):
 NO_SHIFT = Shift("", "")
 
 
-def shifted(text: str, shift: Shift) -> str:
+def shift_text(text: str, shift: Shift) -> str:
     """The text with the indentation of every line changed. A line of blanks alone that is indented less than
     the shift takes away becomes an empty one."""
     if shift == NO_SHIFT:
         return text
-    return "\n".join(_shifted_line(line, shift) if line else line for line in text.split("\n"))
+    return "\n".join(_shift_line(line, shift) if line else line for line in text.split("\n"))
 
 
-def _shifted_line(line: str, shift: Shift) -> str:
+def _shift_line(line: str, shift: Shift) -> str:
     if not line.strip(BLANKS) and not shift.fits(line):
         return ""
-    return shift.add + shift.converted(line)[len(shift.remove) :]
+    return shift.add + shift.convert(line)[len(shift.remove) :]
 
 
 def indent_of(line: str) -> str:
@@ -80,7 +80,7 @@ def shift_between(lines: Sequence[str], old_lines: Sequence[str], new_lines: Seq
         change = Shift("", "", unit, becomes)
         if any(len(indent) % len(unit) > 1 for indent in new):
             continue
-        found = _uniform(ours, [change.converted(indent) for indent in theirs])
+        found = _uniform(ours, [change.convert(indent) for indent in theirs])
         if found is not None and not (found.remove + found.add).strip(becomes[0]):
             return msgspec.structs.replace(found, unit=unit, becomes=becomes)
     return None
@@ -205,7 +205,7 @@ def find(text: str, quote: Quote) -> MatchedPlaces | None:
     exact = _exact(text, quote)
     if exact or len(text) > MAX_TOLERANT_CHARS or not quote.old.strip():
         return exact
-    return _tolerant(text, quote) or _composed_alike(text, quote) or _without_blank_edges(text, quote)
+    return _tolerant(text, quote) or _find_composed(text, quote) or _without_blank_edges(text, quote)
 
 
 def _exact(text: str, quote: Quote) -> MatchedPlaces | None:
@@ -219,7 +219,7 @@ def _tolerant(text: str, quote: Quote) -> MatchedPlaces | None:
     return (
         (_without_trailing_blanks(text, quote) if lines_stand else None)
         or _without_typography(text, quote)
-        or (_indented(text, quote) if lines_stand else None)
+        or (_find_indented(text, quote) if lines_stand else None)
         or _without_numbers(text, quote)
     )
 
@@ -272,7 +272,7 @@ def _lines_span(text: str, starts: list[int], line: int, count: int, *, with_end
     return Match(starts[line], min(end, len(text)) if with_end else end - 1)
 
 
-def _fitted(found: list[tuple[Match, int, int]], step: Step, quote: Quote) -> MatchedPlaces | None:
+def _fit(found: list[tuple[Match, int, int]], step: Step, quote: Quote) -> MatchedPlaces | None:
     return MatchedPlaces(step, tuple(match for match, _, _ in found), quote.old, quote.new) if found else None
 
 
@@ -283,7 +283,7 @@ def _block(old: str) -> str:
 def _without_trailing_blanks(text: str, quote: Quote) -> MatchedPlaces | None:
     keyed = _without_ends(_file_lines(text))
     old_key = _without_ends(_block(quote.old).split("\n"))
-    return _fitted(_whole_lines(text, keyed, old_key, quote), "trailing blanks", quote)
+    return _fit(_whole_lines(text, keyed, old_key, quote), "trailing blanks", quote)
 
 
 def _without_ends(lines: list[str]) -> list[str]:
@@ -293,10 +293,10 @@ def _without_ends(lines: list[str]) -> list[str]:
 def _without_typography(text: str, quote: Quote) -> MatchedPlaces | None:
     if text.isascii() and quote.old.isascii():
         return None
-    return _as_compared(text, text.translate(TYPOGRAPHY), quote.old.translate(TYPOGRAPHY), quote)
+    return _find_in(text, text.translate(TYPOGRAPHY), quote.old.translate(TYPOGRAPHY), quote)
 
 
-def _as_compared(text: str, plain: str, wanted: str, quote: Quote) -> MatchedPlaces | None:
+def _find_in(text: str, plain: str, wanted: str, quote: Quote) -> MatchedPlaces | None:
     """Find `wanted` in `plain`, which is `text` character by character. The end of a file without final
     newline counts as a line end: an equal block there is a second place."""
     if wanted.endswith("\n") and not plain.endswith("\n"):
@@ -306,7 +306,7 @@ def _as_compared(text: str, plain: str, wanted: str, quote: Quote) -> MatchedPla
     return MatchedPlaces("typography", matches, quote.old, quote.new) if matches else None
 
 
-def _indented(text: str, quote: Quote) -> MatchedPlaces | None:
+def _find_indented(text: str, quote: Quote) -> MatchedPlaces | None:
     old_lines, new_lines = _block(quote.old).split("\n"), quote.new.split("\n")
     keyed = [line.strip(BLANKS) for line in _file_lines(text)]
     places: list[tuple[Match, int, int]] = []
@@ -325,8 +325,8 @@ def _indented(text: str, quote: Quote) -> MatchedPlaces | None:
             break
     if places:
         for shift in {match.shift for match, _, _ in places}:
-            _check_shifted(shift, quote)
-    found = _fitted(places, "indentation", quote)
+            _check_shift(shift, quote)
+    found = _fit(places, "indentation", quote)
     return msgspec.structs.replace(found, complete=complete) if found else None
 
 
@@ -334,7 +334,7 @@ def _lines_at(text: str, match: Match, count: int) -> list[str]:
     return text[match.start : match.end].split("\n")[:count]
 
 
-def _check_shifted(shift: Shift, quote: Quote) -> None:
+def _check_shift(shift: Shift, quote: Quote) -> None:
     new_lines = [line for line in quote.new.split("\n") if line.strip(BLANKS)]
     if not new_lines:
         return
@@ -359,19 +359,19 @@ def _without_numbers(text: str, quote: Quote) -> MatchedPlaces | None:
         if copied is None or not copied.text.strip():
             continue
         keyed = keyed or _without_ends(_file_lines(text))
-        plain = Quote(_ended_as(copied.text, quote.old), quote.new, quote.everywhere)
+        plain = Quote(_with_final_newline(copied.text, quote.old), quote.new, quote.everywhere)
         found = _whole_lines(text, keyed, _without_ends(copied.text.split("\n")), plain)
         if "\n" not in block and copied.first:  # one number proves little: it has to be the right one
             found = [place for place in found if place[1] == copied.first - 1]
         if found:
             new = _new_without_numbers(quote.new, form.read(_block(quote.new)))
-            return _fitted(found, "line numbers", Quote(plain.old, new, quote.everywhere))
+            return _fit(found, "line numbers", Quote(plain.old, new, quote.everywhere))
     return None
 
 
 def _new_without_numbers(new: str, copied: Copied | None) -> str:
     if copied is not None:
-        return _ended_as(copied.text, new)
+        return _with_final_newline(copied.text, new)
     if carries_marks(new):
         raise Mismatch(
             "the old text carries line numbers, and the new text carries them on some of its lines"
@@ -379,7 +379,7 @@ def _new_without_numbers(new: str, copied: Copied | None) -> str:
     return new
 
 
-def _composed_alike(text: str, quote: Quote) -> MatchedPlaces | None:
+def _find_composed(text: str, quote: Quote) -> MatchedPlaces | None:
     """Find the quote under another Unicode composition: é as one character or as two."""
     if text.isascii() or quote.old.isascii():
         return None
@@ -388,7 +388,7 @@ def _composed_alike(text: str, quote: Quote) -> MatchedPlaces | None:
         if old == quote.old or (form == "NFD" and unicodedata.is_normalized("NFC", text)):
             continue
         composed = Quote(old, unicodedata.normalize(form, quote.new), quote.everywhere)
-        found = _as_compared(text, text, old, composed) or _tolerant(text, composed)
+        found = _find_in(text, text, old, composed) or _tolerant(text, composed)
         if found:
             return found
     return None
@@ -405,14 +405,14 @@ def _without_blank_edges(text: str, quote: Quote) -> MatchedPlaces | None:
     new, _, _ = _without_edges(quote.new, head, tail)
     inner = Quote(old, new, quote.everywhere)
     old_key, lines = _block(old).split("\n"), _file_lines(text)
-    found = _fitted(_whole_lines(text, lines, old_key, inner), "blank lines around it", inner)
+    found = _fit(_whole_lines(text, lines, old_key, inner), "blank lines around it", inner)
     found = found or _tolerant(text, inner)
     if found is None or found.step != "typography":
         return found
     # The typography step finds parts of lines as well.
     plain = _file_lines(text.translate(TYPOGRAPHY))
     old_key = _block(old.translate(TYPOGRAPHY)).split("\n")
-    return _fitted(_whole_lines(text, plain, old_key, inner), "typography", inner)
+    return _fit(_whole_lines(text, plain, old_key, inner), "typography", inner)
 
 
 def _without_edges(text: str, head: int, tail: int) -> tuple[str, int, int]:
@@ -425,10 +425,10 @@ def _without_edges(text: str, head: int, tail: int) -> tuple[str, int, int]:
     while last > first and len(lines) - last < tail and not lines[last - 1].strip(BLANKS):
         last -= 1
     kept = lines[first:last]
-    return _ended_as("\n".join(kept), text) if kept else "", first, len(lines) - last
+    return _with_final_newline("\n".join(kept), text) if kept else "", first, len(lines) - last
 
 
-def _ended_as(block: str, text: str) -> str:
+def _with_final_newline(block: str, text: str) -> str:
     return block + "\n" if text.endswith("\n") else block
 
 

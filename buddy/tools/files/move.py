@@ -12,12 +12,20 @@ from buddy.agent.display import Diff, Display, FileDiff, Plain
 from buddy.agent.formatting import counted
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, Located, locate
-from buddy.tools.files.change import ChangePlan, FileChange, Loader, change_files, existing, located, preview
+from buddy.tools.files.change import (
+    ChangePlan,
+    FileChange,
+    Loader,
+    change_files,
+    existing,
+    locate_checked,
+    preview,
+)
 from buddy.tools.files.rejections import missing
 from buddy.workspace.files.approved_versions import Approved
 from buddy.workspace.files.locks import FileLocks, in_thread
 from buddy.workspace.files.read_tracking import FileViews
-from buddy.workspace.files.store import explained, refuse_irregular, status_of
+from buddy.workspace.files.store import explain_errors, refuse_irregular, status_of
 from buddy.workspace.undo.log import UndoLog
 from buddy.workspace.undo.moves import RenamedPath, rename
 from buddy.workspace.undo.trash import Trash
@@ -38,7 +46,7 @@ def _inside(source: str, target: str) -> str:
 def _into(ctx: ToolContext, source: Located, target: Located) -> Located:
     status = status_of(target.real)
     if status is not None and stat.S_ISDIR(status.st_mode):
-        return located(ctx, _inside(source.given, target.given))
+        return locate_checked(ctx, _inside(source.given, target.given))
     return target
 
 
@@ -89,7 +97,7 @@ def _move_access(arguments: Any) -> Access:
     return Access(reads=(arguments.source,), writes=(arguments.source, arguments.target, inside))
 
 
-def _found(ctx: ToolContext, target: Located) -> os.stat_result:
+def _stat(ctx: ToolContext, target: Located) -> os.stat_result:
     """Return the status of the entry to move or delete: a regular file, a folder, or a link (the link
     itself)."""
     status = status_of(_itself(ctx.service(Boundary), target))
@@ -123,7 +131,7 @@ def _refuse_whole_workspace(boundary: Boundary, target: Located) -> None:
 
 def _move_preview(ctx: ToolContext, arguments: Any) -> Display:
     source, target = (locate(ctx.service(Boundary), path) for path in (arguments.source, arguments.target))
-    _found(ctx, source)
+    _stat(ctx, source)
     end = _into(ctx, source, target)
     _free(end)
     for found in (source, target, end):
@@ -144,16 +152,16 @@ async def move_file(ctx: ToolContext, source: str, target: str) -> ToolResult:
     under the same name. Missing folders are created."""
 
     def work() -> ToolResult:
-        start = located(ctx, source)
-        status = _found(ctx, start)
-        end = _into(ctx, start, located(ctx, target))
+        start = locate_checked(ctx, source)
+        status = _stat(ctx, start)
+        end = _into(ctx, start, locate_checked(ctx, target))
         origin = _itself(ctx.service(Boundary), start)
         if end.real == origin or end.real.startswith(origin + "/"):
             raise ToolError(f"{start.shown} cannot be moved into itself")
-        with ctx.service(FileLocks).holding(origin, end.real), explained(f"move {start.shown}"):
+        with ctx.service(FileLocks).holding(origin, end.real), explain_errors(f"move {start.shown}"):
             _free(end)
-            _logged(ctx, "move_file", RenamedPath(origin, end.real), lambda: rename(origin, end.real))
-        ctx.service(FileViews).moved(origin, end.real)
+            _log_and_move(ctx, "move_file", RenamedPath(origin, end.real), lambda: rename(origin, end.real))
+        ctx.service(FileViews).rename(origin, end.real)
         kind = "folder" if stat.S_ISDIR(status.st_mode) else "file"
         shown = Diff((FileDiff(start.shown, "move", "", 0, 0, new_path=end.shown),))
         return ToolResult(f"{start.shown}: {kind} moved to {end.shown}", shown)
@@ -161,7 +169,7 @@ async def move_file(ctx: ToolContext, source: str, target: str) -> ToolResult:
     return await in_thread(work)
 
 
-def _logged(ctx: ToolContext, tool: str, renamed: RenamedPath, act: Callable[[], T]) -> T:
+def _log_and_move(ctx: ToolContext, tool: str, renamed: RenamedPath, act: Callable[[], T]) -> T:
     """Move something, with the way back on disk before it is moved."""
     log = ctx.service(UndoLog)
     entry = log.prepare_renames(ctx.task_id, ctx.call_id, tool, [renamed])
@@ -175,13 +183,13 @@ def _delete_access(arguments: Any) -> Access:
 
 def _delete_preview(ctx: ToolContext, arguments: Any) -> Display:
     target = locate(ctx.service(Boundary), arguments.path)
-    status = _found(ctx, target)
+    status = _stat(ctx, target)
     ctx.service(Approved).remember(ctx.call_id, arguments.path, target.real)
-    named = _named(target, _itself(ctx.service(Boundary), target), status)
+    named = _describe(target, _itself(ctx.service(Boundary), target), status)
     return Plain(f"delete {named} (goes to the trash)")
 
 
-def _named(target: Located, origin: str, status: os.stat_result) -> str:
+def _describe(target: Located, origin: str, status: os.stat_result) -> str:
     if not stat.S_ISDIR(status.st_mode):
         return f"{target.shown} ({counted(status.st_size, 'byte')})"
     count = 0
@@ -192,7 +200,7 @@ def _named(target: Located, origin: str, status: os.stat_result) -> str:
     return f"folder {target.shown} ({counted(count, 'file')})"
 
 
-def _written_since(ctx: ToolContext, origin: str, status: os.stat_result) -> str:
+def _changes_since(ctx: ToolContext, origin: str, status: os.stat_result) -> str:
     view = ctx.service(FileViews).get(origin)
     if view is None or (view.stamp.size, view.stamp.modified_ns) == (status.st_size, status.st_mtime_ns):
         return ""
@@ -214,16 +222,16 @@ async def delete_file(ctx: ToolContext, path: str) -> ToolResult:
     def work() -> ToolResult:
         import shutil  # here: 2 ms, with the compressors it knows, that a start need not pay
 
-        target = located(ctx, path)
-        status = _found(ctx, target)
+        target = locate_checked(ctx, path)
+        status = _stat(ctx, target)
         origin = _itself(ctx.service(Boundary), target)
-        named = _named(target, origin, status)
-        since = _written_since(ctx, origin, status)
-        with ctx.service(FileLocks).holding(origin), explained(f"delete {target.shown}"):
+        named = _describe(target, origin, status)
+        since = _changes_since(ctx, origin, status)
+        with ctx.service(FileLocks).holding(origin), explain_errors(f"delete {target.shown}"):
             try:
                 trash = ctx.service(Trash)
                 place = trash.place()
-                trashed = _logged(
+                trashed = _log_and_move(
                     ctx,
                     "delete_file",
                     RenamedPath(origin, place, trashed=True),
@@ -233,7 +241,7 @@ async def delete_file(ctx: ToolContext, path: str) -> ToolResult:
                 raise ToolError(
                     f"cannot move {target.shown} to the trash: {error}; it was not deleted"
                 ) from error
-        ctx.service(FileViews).gone_below(origin)
+        ctx.service(FileViews).forget_below(origin)
         text = f"{named}: deleted (in the trash as {trashed.id}){since}"
         return ToolResult(text, Plain(text))
 

@@ -17,7 +17,7 @@ from buddy.safety.sanitise import one_line
 from buddy.tools.files.change import ChangePlan, FileChange, Loader, change_files, existing, preview
 from buddy.tools.files.copied_text import refuse_elided
 from buddy.tools.files.edit import summary
-from buddy.tools.files.patch_apply import patched
+from buddy.tools.files.patch_apply import apply_hunks
 from buddy.tools.files.patch_format import (
     AddFile,
     DeleteFile,
@@ -29,10 +29,10 @@ from buddy.tools.files.patch_format import (
     parse_patch,
     patch_paths,
     removed_lines,
-    unwrapped,
+    unwrap,
 )
 from buddy.tools.files.patch_unified import is_unified, parse_unified
-from buddy.tools.files.rejections import numbered, stale
+from buddy.tools.files.rejections import number_lines, stale
 from buddy.tools.files.write import (
     new_bytes,
     refuse_unfinished,
@@ -41,7 +41,7 @@ from buddy.tools.files.write import (
     require_not_taken_away,
 )
 from buddy.workspace.files.content import decode, line_count
-from buddy.workspace.files.line_diff import compared
+from buddy.workspace.files.line_diff import compare
 from buddy.workspace.files.read_tracking import FileViews, changed_lines
 from buddy.workspace.files.store import LoadedFile
 
@@ -52,7 +52,7 @@ SUBJECT_CHARS = 120
 
 
 def _sections(patch: str) -> tuple[Section, ...]:
-    text = unwrapped(patch)
+    text = unwrap(patch)
     inside = between_markers(text)
     if is_unified(inside):
         return one_section_each(parse_unified(inside))
@@ -83,7 +83,7 @@ class _PatchPlanner:
         loaded = loader(target)
         match section:
             case AddFile():
-                return _added(ctx, target, loaded, section.content)
+                return _add(ctx, target, loaded, section.content)
             case DeleteFile():
                 _refuse_link(target, "delete_file")
                 before = existing(ctx, target, loaded)
@@ -94,10 +94,10 @@ class _PatchPlanner:
                 return [FileChange(target, before, None, whole=True)], f"{target.shown}: deleted"
             case UpdateFile():
                 before = existing(ctx, target, loaded)
-                after, text = _updated(ctx, target, before, section)
+                after, text = _update(ctx, target, before, section)
                 if not section.move_to:
                     return [FileChange(target, before, after, whole=False)], text
-                return _moved(ctx, target, before, after, text, named[section.move_to], loader)
+                return _move(ctx, target, before, after, text, named[section.move_to], loader)
 
 
 def _refuse_twice(sections: Sequence[Section], named: dict[str, Located]) -> None:
@@ -131,14 +131,14 @@ def _refuse_other_content(target: Located, before: LoadedFile, section: DeleteFi
     pairs = enumerate(zip_longest(lines, section.lines))
     at = next((n for n, (mine, theirs) in pairs if (mine or "").rstrip() != (theirs or "").rstrip()), None)
     if at is not None:
-        found = numbered(lines[at : at + 5], at + 1) or "       (the end of the file)"
+        found = number_lines(lines[at : at + 5], at + 1) or "       (the end of the file)"
         raise ToolError(
             f"{target.shown} is not deleted: from line {at + 1} on it holds something else than the diff "
             f"removes. Nothing was changed. There stands:\n{found}"
         )
 
 
-def _added(
+def _add(
     ctx: ToolContext, target: Located, before: LoadedFile | None, content: str
 ) -> tuple[list[FileChange], str]:
     if before is not None and before.data:
@@ -152,7 +152,7 @@ def _added(
     return [FileChange(target, before, data, whole=True)], text
 
 
-def _updated(ctx: ToolContext, target: Located, before: LoadedFile, section: UpdateFile) -> tuple[bytes, str]:
+def _update(ctx: ToolContext, target: Located, before: LoadedFile, section: UpdateFile) -> tuple[bytes, str]:
     content = decode(before.data)
     if content is None:
         if section.hunks:
@@ -162,7 +162,7 @@ def _updated(ctx: ToolContext, target: Located, before: LoadedFile, section: Upd
         return before.data, ""
     view = ctx.service(FileViews).get(target.real)
     try:
-        outcome = patched(content, section.hunks, target.shown)
+        outcome = apply_hunks(content, section.hunks, target.shown)
     except ToolError as error:
         if view is None or view.digest == before.digest:
             raise
@@ -173,13 +173,13 @@ def _updated(ctx: ToolContext, target: Located, before: LoadedFile, section: Upd
     )
     if outcome.content.raw == content.raw and not section.move_to:
         raise ToolError(f"{target.shown} would stay as it is; nothing was changed")
-    text = summary(target.shown, compared(content.text, outcome.content.text))
+    text = summary(target.shown, compare(content.text, outcome.content.text))
     if outcome.loose:
         text += f"\nNote: some lines did not match exactly: {', '.join(outcome.loose)} differed."
     return content.encode(outcome.content.raw), text
 
 
-def _moved(
+def _move(
     ctx: ToolContext,
     source: Located,
     before: LoadedFile,

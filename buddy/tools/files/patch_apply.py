@@ -22,10 +22,10 @@ from buddy.tools.files.matching import (
     Shift,
     indent_of,
     shift_between,
-    shifted,
+    shift_text,
 )
 from buddy.tools.files.patch_format import Hunk
-from buddy.tools.files.rejections import not_found, numbered
+from buddy.tools.files.rejections import describe_mismatch, number_lines
 from buddy.workspace.files.content import Content, from_text, split_ends
 
 Line = tuple[str, str]
@@ -99,13 +99,13 @@ class _Placed(msgspec.Struct, frozen=True):
     head: int = 0
     tail: int = 0
 
-    def changed(self) -> _Placed:
+    def trim(self) -> _Placed:
         """Without the context at its ends, which may belong to the next hunk, too."""
         new = self.new[self.head : len(self.new) - self.tail]
         return _Placed(self.start + self.head, self.stop - self.tail, new)
 
 
-def patched(content: Content, hunks: Sequence[Hunk], shown: str) -> Patched:
+def apply_hunks(content: Content, hunks: Sequence[Hunk], shown: str) -> Patched:
     """All hunks of one file applied. Added lines end as most lines of the file do; the last line ends as the
     last one did, unless a hunk or its format says otherwise. Raises `ToolError` with the nearest
     text."""
@@ -125,7 +125,7 @@ def patched(content: Content, hunks: Sequence[Hunk], shown: str) -> Patched:
         if hunk.anchors and hunk.old:
             _refuse_anchored_twice(keys, hunk, (cursor, placed), step, where)
         places.append(placed)
-        changes.append(placed.changed())
+        changes.append(placed.trim())
         if step != "exact":
             loose.append(step)
         if hunk.old:
@@ -154,7 +154,7 @@ def _replaces_last(hunk: Hunk) -> bool:
     return bool(kept) and kept[-1] == "+"
 
 
-def _placed(lines: Sequence[Line], at: int, hunk: Hunk, line_end: str) -> _Placed:
+def _build_place(lines: Sequence[Line], at: int, hunk: Hunk, line_end: str) -> _Placed:
     signs = "".join(sign for sign, _ in hunk.lines)
     head = len(signs) - len(signs.lstrip(" "))
     tail = len(signs[head:]) - len(signs[head:].rstrip(" "))
@@ -163,11 +163,11 @@ def _placed(lines: Sequence[Line], at: int, hunk: Hunk, line_end: str) -> _Place
 
 def _after_anchors(keys: _Keys, hunk: Hunk, cursor: int, where: str) -> int:
     for anchor in hunk.anchors:
-        found = _anchored(keys, anchor, cursor)
+        found = _find_anchor(keys, anchor, cursor)
         if found is None:
             text = "\n".join(keys.exact)
             raise ToolError(
-                f"{where}: the line after @@ was not found.\n{not_found(text, anchor, '', where)}"
+                f"{where}: the line after @@ was not found.\n{describe_mismatch(text, anchor, '', where)}"
             )
         cursor = found + 1
     return cursor
@@ -194,7 +194,7 @@ def _refuse_anchored_twice(
     again = keyed.seek([anchor], placed.start + 1)
     following: int | None = again
     for further in hunk.anchors[1:]:
-        following = None if following is None else _anchored(keys, further, following + 1)
+        following = None if following is None else _find_anchor(keys, further, following + 1)
     if again is None or following is None:
         return
     old = [dict(PASSES)[step](text) for text in hunk.old[: placed.stop - placed.start]]
@@ -204,11 +204,11 @@ def _refuse_anchored_twice(
             f"{where}: its lines stand at line {placed.start + 1} and again at line {other + 1}, and the @@ "
             f"line above both. Nothing was changed. Name what encloses it in an @@ line before that one, or "
             "give more context lines.\n"
-            + "\n…\n".join(_shown(keys, line, len(old)) for line in (placed.start, other))
+            + "\n…\n".join(_excerpt(keys, line, len(old)) for line in (placed.start, other))
         )
 
 
-def _anchored(keys: _Keys, anchor: str, start: int) -> int | None:
+def _find_anchor(keys: _Keys, anchor: str, start: int) -> int | None:
     """The first line that is the anchor; otherwise the only one that starts with it."""
     found = _as_anchor(keys, anchor, start)
     if found is not None:
@@ -235,20 +235,20 @@ def _place(
         return _addition(keys, content, hunk, start, where), "exact"
     if _stands_where_it_says(keys.exact, hunk, start):
         at = (hunk.line or 0) - 1
-        return _placed(lines, at, hunk, content.line_end), "exact"
+        return _build_place(lines, at, hunk, content.line_end), "exact"
     for wanted in _variants(hunk):
         for name, key in PASSES:
             at = _find(keys.of(name, key), [key(text) for text in wanted.old], start, wanted)
             if at is not None and name in _WITHOUT_INDENTATION:
-                at = _nested(keys.of(name, key), [key(text) for text in wanted.old], at, wanted, lines)
+                at = _find_nested(keys.of(name, key), [key(text) for text in wanted.old], at, wanted, lines)
             if at is not None:
                 _refuse_ambiguous(keys, wanted, (name, key), at, where)
-                return _placed(lines, at, wanted, content.line_end), name
+                return _build_place(lines, at, wanted, content.line_end), name
     text = "\n".join(keys.exact)
-    raise ToolError(_explained(keys, hunk, start, not_found(text, "\n".join(hunk.old), "", where)))
+    raise ToolError(_explain(keys, hunk, start, describe_mismatch(text, "\n".join(hunk.old), "", where)))
 
 
-def _nested(keyed: _Keyed, old: list[str], first: int, hunk: Hunk, lines: Sequence[Line]) -> int | None:
+def _find_nested(keyed: _Keyed, old: list[str], first: int, hunk: Hunk, lines: Sequence[Line]) -> int | None:
     """The first of the places from `first` on where the lines are nested as the hunk shows them, and where it
     is clear how far the added ones are set in."""
     at: int | None = first
@@ -280,16 +280,16 @@ def _refuse_ambiguous(
         raise ToolError(
             f"{where}: its lines stand at line {at + 1} and again at line {again + 1}. Nothing was changed. "
             "Give more context lines, or name the function or class before them after @@.\n"
-            + "\n…\n".join(_shown(keys, line, len(old)) for line in (at, again))
+            + "\n…\n".join(_excerpt(keys, line, len(old)) for line in (at, again))
         )
 
 
-def _shown(keys: _Keys, at: int, count: int) -> str:
+def _excerpt(keys: _Keys, at: int, count: int) -> str:
     first = max(0, at - 1)
-    return numbered(keys.exact[first : at + min(count, _MAX_SHOWN) + 1], first + 1)
+    return number_lines(keys.exact[first : at + min(count, _MAX_SHOWN) + 1], first + 1)
 
 
-def _explained(keys: _Keys, hunk: Hunk, start: int, refusal: str) -> str:
+def _explain(keys: _Keys, hunk: Hunk, start: int, refusal: str) -> str:
     """Say so where the text is there, but before the place of the hunk."""
     earlier = keys.of("exact", str).seek(hunk.old, 0)
     if earlier is not None and earlier < start:
@@ -323,13 +323,13 @@ def _addition(keys: _Keys, content: Content, hunk: Hunk, start: int, where: str)
         raise ToolError(
             f"{where}: it only adds lines, and line numbers alone are not trusted. Nothing was changed. "
             "Give a context line (starting with a space) before or after them.\n"
-            f"{numbered(lines[max(0, hunk.line - 2) : hunk.line + 2], max(1, hunk.line - 1))}"
+            f"{number_lines(lines[max(0, hunk.line - 2) : hunk.line + 2], max(1, hunk.line - 1))}"
         )
     if hunk.anchors and start < len(lines):
         raise ToolError(
             f"{where}: it only adds lines, and the @@ line does not say on which side of the lines after it "
             "they go. Give a context line (starting with a space).\n"
-            f"{numbered(lines[start - 1 : start + 3], start)}"
+            f"{number_lines(lines[start - 1 : start + 3], start)}"
         )
     new = tuple((text, content.line_end) for _, text in hunk.lines)
     return _Placed(len(lines), len(lines), new)
@@ -340,7 +340,7 @@ def _new_lines(lines: Sequence[Line], at: int, hunk: Hunk, line_end: str) -> tup
     shift = _shift_at(lines, at, hunk) or NO_SHIFT
     for sign, text in hunk.lines:
         if sign == "+":
-            new.append((shifted(text, shift), line_end))
+            new.append((shift_text(text, shift), line_end))
         else:
             if sign == " ":
                 new.append(lines[at])

@@ -112,7 +112,7 @@ def patch_paths(sections: tuple[Section, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(paths))
 
 
-def unwrapped(text: str) -> str:
+def unwrap(text: str) -> str:
     """The patch without a code fence, a here-document or words around it. Its last line may be a blank that
     is context."""
     trimmed = text.replace("\r\n", "\n").lstrip().rstrip("\n")
@@ -136,7 +136,7 @@ def between_markers(text: str) -> str:
 
 def _body(text: str) -> list[str]:
     """The lines between the markers."""
-    lines = unwrapped(text).strip().split("\n")
+    lines = unwrap(text).strip().split("\n")
     begins, ends = lines[0].strip() == _BEGIN, lines[-1].strip() == _END
     if begins and ends and len(lines) > 1:
         return lines[1:-1]
@@ -184,9 +184,9 @@ class _Parser:
             if header.startswith(marker) and header[len(marker) :].strip():
                 self._at += 1
                 return read(_path(header[len(marker) :]))
-        raise self._unexpected(f"{_ADD!r}, {_UPDATE!r} or {_DELETE!r} with a path")
+        raise self._error(f"{_ADD!r}, {_UPDATE!r} or {_DELETE!r} with a path")
 
-    def _unexpected(self, wanted: str) -> ToolError:
+    def _error(self, wanted: str) -> ToolError:
         found = repr(self._lines[self._at][:80]) if self._at < len(self._lines) else "the end of the patch"
         return ToolError(f"patch line {self._at + 2}: expected {wanted}, found {found}; nothing was changed")
 
@@ -196,7 +196,7 @@ class _Parser:
             content.append(self._lines[self._at][1:] + "\n")
             self._at += 1
         if self._at < len(self._lines) and self._lines[self._at].strip() and not self._header_here():
-            raise self._unexpected("a line that starts with + or the next section")
+            raise self._error("a line that starts with + or the next section")
         return AddFile(path, "".join(content))
 
     def _delete(self, path: str) -> DeleteFile:
@@ -218,7 +218,7 @@ class _Parser:
             if hunk is not None:
                 hunks.append(hunk)
         if not hunks and not move_to:
-            raise self._unexpected(f"a hunk (a line that starts with @@) for {path}")
+            raise self._error(f"a hunk (a line that starts with @@) for {path}")
         return UpdateFile(path, move_to, tuple(hunks))
 
     def _skip_names(self, path: str) -> None:
@@ -242,7 +242,7 @@ class _Parser:
                 anchors.append(anchor[1:].removesuffix(" @@"))
             self._at += 1
         if not headed and not first:
-            raise self._unexpected("@@")
+            raise self._error("@@")
         lines, open_end = self._hunk_lines()
         at_end = self._at < len(self._lines) and self._lines[self._at].strip() == _END_OF_FILE
         if at_end:
@@ -250,7 +250,7 @@ class _Parser:
         while self._at < len(self._lines) and not self._lines[self._at].strip() and at_end:
             self._at += 1
         if not lines and headed:
-            raise self._unexpected("lines that start with a space, - or +")
+            raise self._error("lines that start with a space, - or +")
         return (
             Hunk(tuple(anchors), tuple(lines), at_end, line, open_end, names_end=not open_end)
             if lines

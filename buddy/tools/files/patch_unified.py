@@ -57,7 +57,7 @@ class _PatchReader:
 
     def sections(self) -> tuple[Section, ...]:
         found: list[Section] = []
-        while self._at < len(self._lines) and not self._signed():
+        while self._at < len(self._lines) and not self._is_signature():
             between = self._starts(*_BETWEEN) and not self._starts("diff --git ")
             if between or not self._lines[self._at].strip():
                 self._at += 1
@@ -76,16 +76,16 @@ class _PatchReader:
             at = self._at
             self._at += 1
             if not self._starts("+++ "):
-                raise self._unexpected("a line that starts with '+++ '")
+                raise self._error("a line that starts with '+++ '")
             old, new = _paths(self._lines[at][4:], self._lines[at + 1][4:])
             self._at += 1
         elif not named:
-            raise self._unexpected("'diff --git a/… b/…' or '--- a/…'")
+            raise self._error("'diff --git a/… b/…' or '--- a/…'")
         if not renamed:
             old, new = _one_file(old, new)
-        return self._made(old, new, self._hunks())
+        return self._make_section(old, new, self._hunks())
 
-    def _signed(self) -> bool:
+    def _is_signature(self) -> bool:
         """Tell whether only a mail signature is left: two dashes and git's version."""
         rest = self._lines[self._at :]
         return len(rest) == 2 and rest[0].rstrip() == "--" and _VERSION().match(rest[1]) is not None
@@ -105,13 +105,13 @@ class _PatchReader:
             elif line.startswith("deleted file mode"):
                 new = _NOWHERE
             elif line.startswith("rename from "):
-                old, renamed = _unquoted(line.removeprefix("rename from ")), True
+                old, renamed = _unquote(line.removeprefix("rename from ")), True
             elif line.startswith("rename to "):
-                new, renamed = _unquoted(line.removeprefix("rename to ")), True
+                new, renamed = _unquote(line.removeprefix("rename to ")), True
             self._at += 1
         return (old, new), renamed
 
-    def _made(self, old: str, new: str, hunks: tuple[Hunk, ...]) -> Section:
+    def _make_section(self, old: str, new: str, hunks: tuple[Hunk, ...]) -> Section:
         if old == _NOWHERE:
             lines = [text for hunk in hunks for sign, text in hunk.lines if sign == "+"]
             end = "" if not lines or (hunks and hunks[-1].open_end) else "\n"
@@ -120,7 +120,7 @@ class _PatchReader:
             lines = tuple(text for hunk in hunks for text in hunk.old)
             return DeleteFile(old, lines if hunks else None)
         if not hunks and old == new:
-            raise self._unexpected("a hunk (a line that starts with @@)")
+            raise self._error("a hunk (a line that starts with @@)")
         return UpdateFile(old, new if new != old else "", hunks)
 
     def _hunks(self) -> tuple[Hunk, ...]:
@@ -128,11 +128,11 @@ class _PatchReader:
         while self._starts("@@"):
             position = _POSITION().fullmatch(self._lines[self._at])
             if position is None:
-                raise self._unexpected("a hunk header like '@@ -1,4 +1,5 @@'")
+                raise self._error("a hunk header like '@@ -1,4 +1,5 @@'")
             self._at += 1
             lines, open_end, names_end = self._hunk_lines()
             if not lines:
-                raise self._unexpected("lines that start with a space, - or +")
+                raise self._error("lines that start with a space, - or +")
             number = int(position.group(1) or 0)
             hunks.append(Hunk((), tuple(lines), False, number, open_end, names_end))
         return tuple(hunks)
@@ -144,7 +144,7 @@ class _PatchReader:
             self._at < len(self._lines)
             and not self._starts("@@", *_BETWEEN)
             and not self._names_here()
-            and not self._signed()
+            and not self._is_signature()
         ):
             line = self._lines[self._at]
             if line.startswith(NO_NEWLINE):
@@ -155,7 +155,7 @@ class _PatchReader:
             elif not line:
                 found.append((" ", ""))
             else:
-                raise self._unexpected("a line that starts with a space, - or +")
+                raise self._error("a line that starts with a space, - or +")
             self._at += 1
         return found, open_end, names_end
 
@@ -167,14 +167,14 @@ class _PatchReader:
     def _starts(self, *starts: str) -> bool:
         return self._at < len(self._lines) and self._lines[self._at].startswith(starts)
 
-    def _unexpected(self, wanted: str) -> ToolError:
+    def _error(self, wanted: str) -> ToolError:
         found = repr(self._lines[self._at][:80]) if self._at < len(self._lines) else "the end of the patch"
         return ToolError(f"patch line {self._at + 1}: expected {wanted}, found {found}; nothing was changed")
 
 
 def _paths(old: str, new: str) -> tuple[str, str]:
     """The two file names, without git's prefixes where they are git's."""
-    old, new = (_unquoted(given.split("\t")[0].strip()) for given in (old, new))
+    old, new = (_unquote(given.split("\t")[0].strip()) for given in (old, new))
     prefixed = old.startswith("a/") or old == _NOWHERE, new.startswith("b/") or new == _NOWHERE
     if all(prefixed):
         return old.removeprefix("a/"), new.removeprefix("b/")
@@ -193,7 +193,7 @@ def _one_file(old: str, new: str) -> tuple[str, str]:
     )
 
 
-def _unquoted(path: str) -> str:
+def _unquote(path: str) -> str:
     """A name as git writes it: in quotes, with octal numbers for what is not plain ASCII."""
     if len(path) < 2 or path[0] != '"' or path[-1] != '"':
         return path

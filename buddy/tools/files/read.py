@@ -16,7 +16,7 @@ from buddy.agent.display import Plain
 from buddy.agent.formatting import counted
 from buddy.agent.tool import Access, ToolContext, ToolError, ToolResult, tool
 from buddy.safety.paths import Boundary, Located
-from buddy.tools.files.change import located
+from buddy.tools.files.change import locate_checked
 from buddy.tools.files.listing import list_folder
 from buddy.tools.files.read_pictures import media_type_of, picture
 from buddy.tools.files.read_text import (
@@ -24,7 +24,7 @@ from buddy.tools.files.read_text import (
     MAX_LINES,
     MAX_WHOLE_BYTES,
     FilePage,
-    numbered,
+    number_lines,
     page_of_file,
     page_of_text,
     position,
@@ -33,7 +33,7 @@ from buddy.tools.files.rejections import missing
 from buddy.workspace.files.content import BINARY_PROBE_BYTES, UTF_16_BOMS, Content, decode, is_binary
 from buddy.workspace.files.locks import in_thread
 from buddy.workspace.files.read_tracking import FileViews, ShownLines, View
-from buddy.workspace.files.store import LoadedFile, explained, open_to_read, stamp_of, status_of
+from buddy.workspace.files.store import LoadedFile, explain_errors, open_to_read, stamp_of, status_of
 
 Kind = Literal["text", "image", "pdf", "notebook", "office", "archive", "program", "binary"]
 MAX_OUTPUT_CHARS = 4000
@@ -112,24 +112,22 @@ def notebook_text(data: bytes) -> str:
 def _cell(number: int, cell: dict[str, Any]) -> str:
     head = f"--- cell {number} ({cell['cell_type']}) ---"
     outputs = [_output(output) for output in cell.get("outputs") or ()]
-    return "\n".join([head, _joined(cell.get("source", "")), *(output for output in outputs if output)])
+    return "\n".join([head, _join(cell.get("source", "")), *(output for output in outputs if output)])
 
 
 def _output(output: dict[str, Any]) -> str:
     if "text" in output:
-        return _bounded(_joined(output["text"]))
+        return _cap(_join(output["text"]))
     if output.get("output_type") == "error":
         return f"[error] {output.get('ename')}: {output.get('evalue')}"
     shown: list[str] = []
     for media, value in cast(dict[str, Any], output.get("data", {})).items():
-        text = _joined(value)
-        shown.append(
-            _bounded(text) if media == "text/plain" else f"[{media}, {counted(len(text), 'character')}]"
-        )
+        text = _join(value)
+        shown.append(_cap(text) if media == "text/plain" else f"[{media}, {counted(len(text), 'character')}]")
     return "\n".join(shown)
 
 
-def _bounded(text: str) -> str:
+def _cap(text: str) -> str:
     kept = (
         text
         if len(text) <= MAX_OUTPUT_CHARS
@@ -138,7 +136,7 @@ def _bounded(text: str) -> str:
     return "[output] " + kept.rstrip("\n")
 
 
-def _joined(value: object) -> str:
+def _join(value: object) -> str:
     if isinstance(value, list):
         return "".join(str(piece) for piece in cast(list[object], value))
     return value if isinstance(value, str) else json.dumps(value)
@@ -184,13 +182,13 @@ async def read_file(
 
 
 def _read(ctx: ToolContext, path: str, offset: int, limit: int) -> ToolResult:
-    target = located(ctx, path)
+    target = locate_checked(ctx, path)
     status = status_of(target.real)
     if status is None:
         raise ToolError(missing(target, ctx.service(Boundary)))
     if stat.S_ISDIR(status.st_mode):
         return list_folder(ctx, target)
-    with explained(f"read {target.shown}"):
+    with explain_errors(f"read {target.shown}"):
         descriptor = open_to_read(target.real, target.shown)
         with os.fdopen(descriptor, "rb") as file:
             head = file.read(BINARY_PROBE_BYTES)
@@ -280,7 +278,7 @@ def _text(
     page = page_of_text(content.text, offset, limit)
     views = ctx.service(FileViews)
     view = views.get(target.real)
-    if view is not None and _seen_already(view, loaded, page):
+    if view is not None and _was_seen(view, loaded, page):
         views.put(target.real, msgspec.structs.replace(view, answered=(page.first, page.last)))
         text = (
             f"{target.shown} is unchanged since you read it (lines {page.first}–{page.last} of {page.total})"
@@ -290,7 +288,7 @@ def _text(
     return _answer(page, target, offset, _remark(content) + remark)
 
 
-def _seen_already(view: View, loaded: LoadedFile, page: FilePage) -> bool:
+def _was_seen(view: View, loaded: LoadedFile, page: FilePage) -> bool:
     """Tell whether the model already has these lines. A second request for the same lines returns them
     anyway: the model may no longer find them."""
     if not page.lines or view.digest != loaded.digest or view.answered == (page.first, page.last):
@@ -318,7 +316,7 @@ def _remark(content: Content) -> str:
 
 def _answer(page: FilePage, target: Located, offset: int, remark: str) -> ToolResult:
     where = position(page, target.shown, offset)
-    body = numbered(page)
+    body = number_lines(page)
     text = f"{body}\n{where}{remark}" if body else f"{where}{remark}"
     return ToolResult(text, Plain(where.strip("[]"), "\n".join(page.lines)))
 

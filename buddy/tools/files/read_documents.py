@@ -135,7 +135,7 @@ def office_text(data: bytes, shown: str) -> str:
     `ToolError`."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return _bounded(_texts(archive, shown, len(data)))
+            return _join_bounded(_texts(archive, shown, len(data)))
     except _BROKEN as error:
         raise ToolError(
             f"{shown} is an Office document ({len(data):,} bytes) that cannot be read: {error}. "
@@ -145,7 +145,7 @@ def office_text(data: bytes, shown: str) -> str:
         raise ToolError(f"{shown} is an Office document that cannot be unpacked: {error}") from error
 
 
-def _bounded(texts: Iterator[str]) -> str:
+def _join_bounded(texts: Iterator[str]) -> str:
     """Join the texts up to the bound; what comes after is not read."""
     taken: list[str] = []
     room = MAX_CHARS
@@ -162,7 +162,7 @@ def _texts(archive: zipfile.ZipFile, shown: str, size: int) -> Iterator[str]:
     for folder, program, module in _FAMILIES:
         if any(name.startswith(folder) for name in names):
             library = _library(module, f"{shown} is a document of {program} ({size:,} bytes)")
-            yield from _READERS[module](library, _repacked(archive))
+            yield from _READERS[module](library, _repack(archive))
             return
     if "content.xml" not in names:
         raise ToolError(
@@ -171,9 +171,9 @@ def _texts(archive: zipfile.ZipFile, shown: str, size: int) -> Iterator[str]:
         )
     if "mimetype" in names and b"spreadsheet" in archive.read("mimetype")[:100]:
         library = _library("python_calamine", f"{shown} is a spreadsheet ({size:,} bytes)")
-        yield from _sheets(library, _repacked(archive))
+        yield from _sheets(library, _repack(archive))
         return
-    yield _plain(_parsed(_part(archive, "content.xml")))
+    yield _plain(_parse(_part(archive, "content.xml")))
 
 
 def _library(module: str, what: str) -> Any:
@@ -186,7 +186,7 @@ def _library(module: str, what: str) -> Any:
     return found
 
 
-def _repacked(archive: zipfile.ZipFile) -> io.BytesIO:
+def _repack(archive: zipfile.ZipFile) -> io.BytesIO:
     """Return the archive with its XML unpacked and checked. Other parts are empty, for a relation may name
     them."""
     names = list(dict.fromkeys(archive.namelist()))
@@ -240,13 +240,13 @@ def _document(docx: Any, data: io.BytesIO) -> Iterator[str]:
         body = docx.Document(data).part.blob
     except (docx.exceptions.PythonDocxError, docx.opc.exceptions.OpcError) as error:
         raise ValueError(str(error)) from error
-    yield _plain(_parsed(body))
+    yield _plain(_parse(body))
 
 
 def _slides(pptx: Any, data: io.BytesIO) -> Iterator[str]:
     try:
         for number, slide in enumerate(pptx.Presentation(data).slides, 1):
-            text = f"--- slide {number} ---\n{_plain(_parsed(slide.part.blob))}"
+            text = f"--- slide {number} ---\n{_plain(_parse(slide.part.blob))}"
             frame = slide.notes_slide.notes_text_frame if slide.has_notes_slide else None
             notes = frame.text.strip() if frame is not None else ""
             yield f"{text}\nnotes: {notes}" if notes else text
@@ -288,7 +288,7 @@ def _on_one_line(text: str) -> str:
     return re.sub(r"[\r\n\t]+", " ", text)
 
 
-def _parsed(data: bytes) -> ElementTree.Element:
+def _parse(data: bytes) -> ElementTree.Element:
     return ElementTree.fromstring(data)  # noqa: S314 - entities were refused, and the size is bounded
 
 

@@ -66,7 +66,7 @@ def picture(data: bytes, shown: str) -> EncodedPicture:
     pillow = optional("PIL.Image")
     media_type, before = media_type_of(data), len(data)
     if pillow is not None:
-        data, media_type, note = _checked(pillow, data, media_type, shown)
+        data, media_type, note = _check(pillow, data, media_type, shown)
     else:
         note = ""
         size = png_size(data)
@@ -84,7 +84,7 @@ def picture(data: bytes, shown: str) -> EncodedPicture:
     return EncodedPicture(Image(media_type, encoded), f"{shown}: {media_type}, {len(data):,} bytes{note}")
 
 
-def _checked(pillow: Any, data: bytes, media_type: str, shown: str) -> tuple[bytes, str, str]:
+def _check(pillow: Any, data: bytes, media_type: str, shown: str) -> tuple[bytes, str, str]:
     """The bytes to send, their type, and what was done to them."""
     try:
         with warnings.catch_warnings():

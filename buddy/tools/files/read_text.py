@@ -111,13 +111,13 @@ def _take_lines(file: BinaryIO, limit: int) -> tuple[list[str], bool]:
         if not line:
             break
         taken += len(line)
-        lines.append(_decoded(line))
+        lines.append(_decode(line))
         if len(line) == most and not line.endswith(b"\n"):
             return lines, file.read(1) not in {b"", b"\n"}
     return lines, False
 
 
-def _decoded(line: bytes) -> str:
+def _decode(line: bytes) -> str:
     return line.rstrip(b"\r\n").decode("utf-8", "replace")
 
 
@@ -158,11 +158,11 @@ def _tail(file: BinaryIO, size: int, wanted: int, limit: int) -> FilePage:
         lines = lines[1:] or lines  # of the first one there is only a part
     if total is None:  # they get no numbers, so that they have to be the very last ones
         wanted = min(wanted, limit)
-    kept = [_decoded(line) for line in lines[-wanted:][:limit]]
+    kept = [_decode(line) for line in lines[-wanted:][:limit]]
     return _page(kept, 0 if total is None else max(1, total - wanted + 1), total)
 
 
-def numbered(page: FilePage) -> str:
+def number_lines(page: FilePage) -> str:
     """The lines as the model reads them: number, tab, text."""
     if not page.first:
         return "\n".join(f"     ?\t{line}" for line in page.lines)

@@ -54,7 +54,7 @@ def visible_blanks(line: str, most: int = _MAX_LINE, place: int = 0) -> str:
     return start[:_MAX_LINE].translate(marks) + body + end[:_MAX_LINE].translate(marks)
 
 
-def numbered(lines: Sequence[str], first: int, difference: tuple[int, int] = (-1, 0)) -> str:
+def number_lines(lines: Sequence[str], first: int, difference: tuple[int, int] = (-1, 0)) -> str:
     """Lines with their numbers, blanks visible: whole ones as long as there are few. `first` is the number of
     the first one; `difference` the index of a line and the place in it that has to be seen."""
     most = max(_MAX_LINE, MAX_SHOWN_CHARS // max(1, len(lines)))
@@ -64,7 +64,7 @@ def numbered(lines: Sequence[str], first: int, difference: tuple[int, int] = (-1
     )
 
 
-def not_found(text: str, old: str, new: str, shown: str) -> str:
+def describe_mismatch(text: str, old: str, new: str, shown: str) -> str:
     """No step found the old text."""
     message = f"the old text was not found in {shown}"
     there = _already_there(text, new)
@@ -72,9 +72,9 @@ def not_found(text: str, old: str, new: str, shown: str) -> str:
         now = text.split("\n")[there - 1 : there - 1 + min(new.rstrip("\n").count("\n") + 1, MAX_SHOWN_LINES)]
         return (
             f"{message}, but the new text is already there (line {there}). Nothing was changed.\n"
-            f"{numbered(now, there)}"
+            f"{number_lines(now, there)}"
         )
-    real, told = _escaped(text, old)
+    real, told = _undo_escape(text, old)
     nearest = _nearest(text, real)
     lines = text.split("\n")
     if nearest is None:
@@ -88,15 +88,15 @@ def not_found(text: str, old: str, new: str, shown: str) -> str:
     difference = _difference(window, old_lines)
     parts = [
         f"{message}{told}. Nothing was changed. Nearest text in the file {_LEGEND}:",
-        numbered(window, first + 1, difference),
-        _told_difference(old_lines, difference, first),
+        number_lines(window, first + 1, difference),
+        _first_difference(old_lines, difference, first),
     ]
     return "\n".join(part for part in parts if part)
 
 
 def _head(lines: list[str]) -> str:
     """The first lines that say something."""
-    written = [numbered([line], at) for at, line in enumerate(lines[:40], 1) if line.strip()]
+    written = [number_lines([line], at) for at, line in enumerate(lines[:40], 1) if line.strip()]
     return "\n".join(written[:5]) or "       (only blanks)"
 
 
@@ -115,7 +115,7 @@ def _left_out(lines: list[str], quoted: list[str], first: int, after: int) -> tu
     return [], []
 
 
-def _escaped(text: str, old: str) -> tuple[str, str]:
+def _undo_escape(text: str, old: str) -> tuple[str, str]:
     """The quoted text as it was meant, where it stands in the file once an escape is undone; and how to say
     so."""
     for escapes, told in _ESCAPES:
@@ -162,7 +162,7 @@ def _difference(window: list[str], old_lines: list[str]) -> tuple[int, int]:
     return -1, 0
 
 
-def _told_difference(old_lines: list[str], difference: tuple[int, int], first: int) -> str:
+def _first_difference(old_lines: list[str], difference: tuple[int, int], first: int) -> str:
     at, place = difference
     if at < 0:
         return ""
@@ -244,7 +244,7 @@ def ambiguous(text: str, matches: Sequence[Match], shown: str, most: int) -> str
     more = f" and {len(numbers) - MAX_LISTED_PLACES} more" if len(numbers) > MAX_LISTED_PLACES else ""
     count = f"{len(numbers)} places" if len(numbers) < most else f"{len(numbers)} places or more"
     lines = text.split("\n")
-    samples = "\n".join(numbered([lines[number - 1]], number) for number in dict.fromkeys(numbers[:4]))
+    samples = "\n".join(number_lines([lines[number - 1]], number) for number in dict.fromkeys(numbers[:4]))
     return (
         f"the old text stands in {count} in {shown}, at lines {listed}{more}. Nothing was changed. "
         f"Quote more of the text around the place you mean, or set all=true.\n{samples}"
@@ -275,7 +275,7 @@ def near_names(found: Located, boundary: Boundary, most: int = 3) -> tuple[str, 
     """Existing paths the given one may have meant: the same name elsewhere in the workspace, like names in
     the same folder. Only names inside the workspace are told."""
     folder, name = os.path.split(found.real)
-    near = _respelled(found, boundary)
+    near = _respell(found, boundary)
     if is_beneath(folder, boundary.root):
         like_it = (os.path.join(folder, like) for like in _like(folder, name))
         near.extend(path for path in like_it if path not in near)
@@ -283,7 +283,7 @@ def near_names(found: Located, boundary: Boundary, most: int = 3) -> tuple[str, 
     return tuple(visible(os.path.relpath(path, boundary.cwd)) for path in near[:most])
 
 
-def _respelled(found: Located, boundary: Boundary) -> list[str]:
+def _respell(found: Located, boundary: Boundary) -> list[str]:
     """The path without quotes and blanks around it, with slashes for backslashes, if that is there."""
     text = found.given.strip(" \t\r\n'\"`").replace("\\", "/").rstrip("/")
     path = os.path.normpath(os.path.join(boundary.cwd, text))

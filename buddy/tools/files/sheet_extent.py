@@ -34,9 +34,9 @@ class Extent:
             case "table-row":
                 self._column = 0
                 self._filled = False
-                self._row_count = _number(_repeated(attributes, "rows"), 1)
+                self._row_count = _number(_repeat_count(attributes, "rows"), 1)
             case "table-cell" | "covered-table-cell":
-                self._count = _number(_repeated(attributes, "columns"), 1)
+                self._count = _number(_repeat_count(attributes, "columns"), 1)
                 self._column += self._count
                 if any(name.endswith(":value-type") for name in attributes):
                     self._fill()
@@ -61,7 +61,7 @@ class Extent:
         self.cells = max(self.cells, self._rows * self._columns)
 
 
-def _repeated(attributes: Mapping[str, str], what: str) -> str | None:
+def _repeat_count(attributes: Mapping[str, str], what: str) -> str | None:
     return next(
         (value for name, value in attributes.items() if name.endswith(f":number-{what}-repeated")), None
     )

@@ -12,7 +12,7 @@ from buddy.agent.display import Diff, FileDiff
 from buddy.agent.tool import ToolContext, ToolError
 from buddy.safety.paths import Boundary, locate
 from buddy.tools.files.change import difference
-from buddy.tools.git import git_run, path_arguments, succeeded
+from buddy.tools.git import git_run, output_of, path_arguments
 from buddy.workspace.files.store import load
 from buddy.workspace.git.run import run_git
 from buddy.workspace.undo.entries import NOTHING, FileVersions
@@ -31,11 +31,11 @@ def diff_of(log: UndoLog, entries: Sequence[UndoEntry], cwd: str) -> Diff:
     runs: dict[str, list[tuple[str, str]]] = {}
     moved: list[FileDiff] = []
     for entry in entries:
-        moved.extend(_moved(one, cwd) for one in entry.renames)
+        moved.extend(_move_diff(one, cwd) for one in entry.renames)
         for file in entry.files:
             _add(runs.setdefault(file.real, []), file)
     files = [
-        _shown(log, os.path.relpath(real, cwd), before, after)
+        _file_diff(log, os.path.relpath(real, cwd), before, after)
         for real, pairs in sorted(runs.items())
         for before, after in pairs
         if before != after
@@ -43,7 +43,7 @@ def diff_of(log: UndoLog, entries: Sequence[UndoEntry], cwd: str) -> Diff:
     return Diff((*files, *moved))
 
 
-def _moved(one: RenamedPath, cwd: str) -> FileDiff:
+def _move_diff(one: RenamedPath, cwd: str) -> FileDiff:
     source = os.path.relpath(one.source, cwd)
     if not one.trashed:
         return FileDiff(source, "move", "", 0, 0, new_path=os.path.relpath(one.target, cwd))
@@ -63,7 +63,7 @@ def _add(pairs: list[tuple[str, str]], file: FileVersions) -> None:
         pairs.append((file.before, file.after))
 
 
-def _shown(log: UndoLog, path: str, before: str, after: str) -> FileDiff:
+def _file_diff(log: UndoLog, path: str, before: str, after: str) -> FileDiff:
     kind: Literal["add", "update", "delete"] = "update"
     if before == NOTHING:
         kind = "add"
@@ -85,7 +85,7 @@ async def new_files(ctx: ToolContext, path: str = "") -> tuple[Diff, int]:
     run = git_run(ctx)
     arguments = ("ls-files", "-z", "--others", "--exclude-standard")
     done = await run_git(run, (*arguments, *path_arguments(ctx, (path,), run.repository)), "read")
-    names = [name for name in succeeded(done).split("\0") if name]
+    names = [name for name in output_of(done).split("\0") if name]
     shown = await asyncio.to_thread(_diffs, ctx.service(Boundary), names[:MAX_FILES])
     return Diff(tuple(shown)), max(0, len(names) - MAX_FILES)
 

@@ -17,7 +17,7 @@ from buddy.tools.files.edit import summary
 from buddy.tools.files.read import never_whole
 from buddy.tools.files.rejections import stale
 from buddy.workspace.files.content import EMPTY, Content, decode, line_count, with_line_ends
-from buddy.workspace.files.line_diff import Merged, compared, merge
+from buddy.workspace.files.line_diff import Merged, compare, merge
 from buddy.workspace.files.read_tracking import FileViews, View, changed_lines
 from buddy.workspace.files.store import LoadedFile
 from buddy.workspace.undo.entries import NOTHING
@@ -75,7 +75,7 @@ def require_not_taken_away(ctx: ToolContext, target: Located) -> None:
     views = ctx.service(FileViews)
     view = views.get(target.real)
     if view is not None and view.text and not ctx.service(UndoLog).led_to(target.real, view.digest, NOTHING):
-        views.gone(target.real)
+        views.forget(target.real)
         raise ToolError(
             f"{target.shown} was there when you read it: it was deleted or moved since then. Nothing was "
             "changed. If it is to be there again, make the same call once more."
@@ -103,7 +103,7 @@ def refuse_unfinished(content: str, before: LoadedFile | None, target: Located) 
         refuse_elided(content, old.text, old.text)
 
 
-def _merged(target: Located, before: LoadedFile, view: View | None, content: str) -> ChangePlan | None:
+def _merge_plan(target: Located, before: LoadedFile, view: View | None, content: str) -> ChangePlan | None:
     """The plan where somebody else changed other lines of a file the model has seen whole: both changes. None
     where the file is as it was seen, or where nothing can be merged."""
     if view is None or not view.whole or view.text is None or view.digest == before.digest:
@@ -118,7 +118,7 @@ def _merged(target: Located, before: LoadedFile, view: View | None, content: str
     data, _ = new_bytes(found.text, before)
     lines, _ = changed_lines(view, before)
     text = (
-        f"{summary(target.shown, compared(now.text, found.text))}\n"
+        f"{summary(target.shown, compare(now.text, found.text))}\n"
         f"Note: {target.shown} had changed since you read it, in other lines than yours. Both changes are in "
         "it now. The other one was:\n" + "\n".join(lines)
     )
@@ -139,7 +139,7 @@ class _WritePlanner:
         refuse_unfinished(self._content, before, target)
         if before is not None and before.data:
             view = ctx.service(FileViews).get(target.real)
-            merged = _merged(target, before, view, self._content)
+            merged = _merge_plan(target, before, view, self._content)
             if merged is not None:
                 return merged
             require_known(ctx, target, before, "replacing it whole")
@@ -151,7 +151,7 @@ class _WritePlanner:
         if before is None:
             text = f"{target.shown}: created, {counted(lines, 'line')}, {counted(len(data), 'byte')}"
         else:
-            text = summary(target.shown, compared(old.text, "" if now is None else now.text))
+            text = summary(target.shown, compare(old.text, "" if now is None else now.text))
             view = ctx.service(FileViews).get(target.real)
             if before.data and view is not None and view.digest != before.digest:
                 text += f"\n{UNDONE.format(target.shown)}"

@@ -88,9 +88,9 @@ class Checkpoints:
         if self.off:
             return ""
         try:
-            mark = await in_thread(lambda: self._begun(task_id, call_id, tool))
+            mark = await in_thread(lambda: self._begin(task_id, call_id, tool))
         except CheckpointError as error:
-            return self._given_up(error)
+            return self._give_up(error)
         self._running[call_id] = mark
         return mark
 
@@ -99,9 +99,9 @@ class Checkpoints:
         others = tuple(one for one in self._running.values() if one.call_id != mark.call_id)
         self._running.pop(mark.call_id, None)
         try:
-            return await in_thread(lambda: self._ended(mark, others))
+            return await in_thread(lambda: self._end(mark, others))
         except CheckpointError as error:
-            return self._given_up(error)
+            return self._give_up(error)
         except (OSError, ToolError) as error:
             return f"what {mark.tool} changed can't be taken back: {error}"
 
@@ -109,17 +109,19 @@ class Checkpoints:
         """The entry of a call that keeps what it replaces itself, 0 for none."""
         return self._log.entry_of(call_id)
 
-    def _given_up(self, error: CheckpointError) -> str:
+    def _give_up(self, error: CheckpointError) -> str:
         already, self.off = self.off, str(error)
         return "" if already else f"{error}. /undo covers edits, not what commands change."
 
-    def _begun(self, task_id: int, call_id: str, tool: str) -> Mark:
+    def _begin(self, task_id: int, call_id: str, tool: str) -> Mark:
         with self._guard:
-            return Mark(task_id, call_id, tool, self._opened().take(), self._log.position(), time.monotonic())
+            return Mark(
+                task_id, call_id, tool, self._open_store().take(), self._log.position(), time.monotonic()
+            )
 
-    def _ended(self, mark: Mark, others: Sequence[Mark]) -> Taken:
+    def _end(self, mark: Mark, others: Sequence[Mark]) -> Taken:
         with self._guard:
-            store = self._opened()
+            store = self._open_store()
             after = store.take()
             # What only one of the states could take looks made or removed there.
             unknown = {*mark.before.left_out, *after.left_out}
@@ -153,7 +155,7 @@ class Checkpoints:
         why = "too large, unreadable, secret, or a repository of its own"
         return [f"not covered by /undo ({why}): {names}"]
 
-    def _opened(self) -> CheckpointStore:
+    def _open_store(self) -> CheckpointStore:
         if self._store is None:
             self._store = CheckpointStore(
                 private_git(self._folder, self._root, self._variables, self._seal),

@@ -65,11 +65,11 @@ class PrivateGit(msgspec.Struct, frozen=True):
 
     def run(self, arguments: Sequence[str], *, limit_s: float, given: bytes = b"") -> bytes:
         """Run a git command and return its output. Raises `CheckpointError`."""
-        with self.started(arguments) as said:
+        with self.start(arguments) as said:
             return said(limit_s, given)
 
     @contextmanager
-    def started(self, arguments: Sequence[str]) -> Generator[Callable[[float, bytes], bytes]]:
+    def start(self, arguments: Sequence[str]) -> Generator[Callable[[float, bytes], bytes]]:
         """A command that runs meanwhile; call what is yielded with a time limit and the command's input to
         get what it says. Raises `CheckpointError`."""
         self._enforce_config()
@@ -85,7 +85,7 @@ class PrivateGit(msgspec.Struct, frozen=True):
         except OSError as error:
             raise CheckpointError(f"git could not be started: {error.strerror}") from error
         with process, on_failure(process.kill):
-            yield lambda limit_s, given: _said(process, arguments[0], limit_s, given)
+            yield lambda limit_s, given: _output_of(process, arguments[0], limit_s, given)
 
     def _enforce_config(self) -> None:
         """Make the configuration the one buddy writes, wherever git would read it. Raises
@@ -126,7 +126,7 @@ class PrivateGit(msgspec.Struct, frozen=True):
         return os.path.join(self.directory, "index")
 
 
-def _said(process: subprocess.Popen[bytes], name: str, limit_s: float, given: bytes) -> bytes:
+def _output_of(process: subprocess.Popen[bytes], name: str, limit_s: float, given: bytes) -> bytes:
     try:
         said, errors = process.communicate(given, timeout=limit_s)
     except subprocess.TimeoutExpired as error:
@@ -221,16 +221,16 @@ class _Theirs(msgspec.Struct, frozen=True):
         asked = ["rev-parse", "--show-object-format"]
         for path in ("objects", "index", "info/exclude"):
             asked += ["--git-path", path]
-        paths = _asked((git, *asked), root, env).split("\n")
+        paths = _query((git, *asked), root, env).split("\n")
         if len(paths) < 4:
             return None
-        settings = parse_settings(_asked((git, *list_command(git)[1:]), root, env))
+        settings = parse_settings(_query((git, *list_command(git)[1:]), root, env))
         objects, index, excluded = (os.path.join(root, path) for path in paths[1:4])
         seed = _is_plain_index(index) and not _converts(root, settings, excluded, variables)
         return cls(objects, index, excluded, paths[0], settings, seed)
 
 
-def _asked(argv: Sequence[str], root: str, env: dict[str, str]) -> str:
+def _query(argv: Sequence[str], root: str, env: dict[str, str]) -> str:
     try:
         done = subprocess.run(
             argv,
@@ -280,7 +280,7 @@ def _lay_out(directory: str, theirs: _Theirs | None, root: str, variables: dict[
     sha256 = theirs is not None and theirs.object_format == "sha256"
     _put(directory, "config", _CONFIG.format(version=int(sha256)) + (_SHA256 if sha256 else ""))
     _put(directory, "info/attributes", _ATTRIBUTES)
-    _put(directory, "info/exclude", _ignored(theirs, variables) + _own_place(directory, root))
+    _put(directory, "info/exclude", _ignore_rules(theirs, variables) + _own_place(directory, root))
     if theirs is not None and "\n" not in theirs.objects:
         _put(directory, "objects/info/alternates", theirs.objects + "\n")
     if mark:
@@ -288,7 +288,7 @@ def _lay_out(directory: str, theirs: _Theirs | None, root: str, variables: dict[
     _put(directory, "HEAD", "ref: refs/heads/none\n")  # last: it says that all is there
 
 
-def _ignored(theirs: _Theirs | None, variables: dict[str, str]) -> str:
+def _ignore_rules(theirs: _Theirs | None, variables: dict[str, str]) -> str:
     """Return the user's ignore rules, global and of this repository, and a rule for buddy's own folder."""
     home = variables.get("HOME", "")
     config = variables.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")

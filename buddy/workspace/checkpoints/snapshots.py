@@ -253,14 +253,14 @@ class CheckpointStore:
         until = time.monotonic() + self._bounds.limit_s
         if not self._is_known:
             self._look_through_index(until)
-        with self._git.started(("ls-files", "-z", *_OTHERS, "--directory")) as others:
+        with self._git.start(("ls-files", "-z", *_OTHERS, "--directory")) as others:
             around = self._outsides.look()  # while git does
-            touched, changed = self._touched(until)
+            touched, changed = self._touched_files(until)
             listed = self._with_folders(changed) + _paths(self._in_time(others, until))
-        paths, unfolded = self._unfolded(listed, until)
+        paths, unfolded = self._list_changes(listed, until)
         if len(paths) > self._bounds.max_files:
             raise _too_large(f"{len(paths):,} files to keep, at most {self._bounds.max_files:,}")
-        taken, dropped, left_out = self._sorted(paths)
+        taken, dropped, left_out = self._sort_paths(paths)
         if taken:
             given = b"".join(os.fsencode(path) + b"\0" for path in taken)
             self._run(("update-index", "-z", "--add", "--remove", "--replace", "--stdin"), until, given)
@@ -292,7 +292,7 @@ class CheckpointStore:
         self._outsides.know(os.fsdecode(path) for path in known)
         self._is_known = True
 
-    def _touched(self, until: float) -> tuple[list[str], list[str]]:
+    def _touched_files(self, until: float) -> tuple[list[str], list[str]]:
         """The known files that look changed from outside, and those of them to read: all when they are few;
         else git compares them first, so that files with new permissions alone do not count as changed."""
         looked = ("diff-files", "-z", "--name-only", "--no-ext-diff")
@@ -307,7 +307,7 @@ class CheckpointStore:
         now = [path for path in listed if not path.endswith("/") and _is_folder(f"{self._git.root}/{path}")]
         return [*listed, *(f"{path}/" for path in now)]
 
-    def _unfolded(self, listed: Sequence[str], until: float) -> tuple[list[str], list[str]]:
+    def _list_changes(self, listed: Sequence[str], until: float) -> tuple[list[str], list[str]]:
         """The paths of files that changed or are new, and the new folders that were looked into for them."""
         folders = [
             path for path in listed if path.endswith("/") and not only_folders(f"{self._git.root}/{path}")
@@ -339,7 +339,7 @@ class CheckpointStore:
             found += folders_below(self._git.root, path) if empty else [path.rstrip("/")]
         return found
 
-    def _sorted(self, paths: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
+    def _sort_paths(self, paths: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
         """Paths to look into, paths that must leave the index, and what to tell of them."""
         taken: list[str] = []
         dropped: list[str] = []
@@ -386,7 +386,7 @@ class CheckpointStore:
 
     def _trees(self, before: State, after: State) -> list[Difference]:
         arguments = ("diff-tree", "-r", "-z", "--no-renames", "--no-ext-diff", before.tree, after.tree)
-        return _parsed(self._git.run(arguments, limit_s=self._bounds.limit_s), before, after)
+        return _parse_differences(self._git.run(arguments, limit_s=self._bounds.limit_s), before, after)
 
     def contents(self, names: Sequence[str]) -> dict[str, bytes]:
         """Contents by name; what can't be read any more is missing. Raises `CheckpointError`."""
@@ -408,7 +408,7 @@ class CheckpointStore:
         return found
 
     def _run(self, arguments: Sequence[str], until: float, given: bytes = b"") -> bytes:
-        with self._git.started(arguments) as said:
+        with self._git.start(arguments) as said:
             return self._in_time(said, until, given)
 
     def _in_time(self, said: Callable[[float, bytes], bytes], until: float, given: bytes = b"") -> bytes:
@@ -431,7 +431,7 @@ def _within(folders: Sequence[str]) -> tuple[str, ...]:
     return ("--", *folders) if len(folders) <= _MAX_NAMED else ()
 
 
-def _parsed(said: bytes, before: State, after: State) -> list[Difference]:
+def _parse_differences(said: bytes, before: State, after: State) -> list[Difference]:
     """Parse git's comparison of two trees."""
     fields = said.split(b"\0")
     found: list[Difference] = []

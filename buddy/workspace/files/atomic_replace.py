@@ -25,17 +25,17 @@ def exchange(one: str, other: str, folder: int) -> bool:
     """Let two names in a folder change places. False where the system can't; then nothing is changed. Raises
     `OSError`."""
     _, flag, _ = _CALLS.get(sys.platform, ("", 0, 0))
-    return _renamed(one, folder, other, folder, flag)
+    return _try_rename(one, folder, other, folder, flag)
 
 
 def rename_to_free(old: str, old_folder: int, new: str, new_folder: int) -> None:
     """Rename; where the system can do so, never over something. Raises `OSError`."""
     _, _, flag = _CALLS.get(sys.platform, ("", 0, 0))
-    if not _renamed(old, old_folder, new, new_folder, flag):
+    if not _try_rename(old, old_folder, new, new_folder, flag):
         os.rename(old, new, src_dir_fd=old_folder, dst_dir_fd=new_folder)
 
 
-def _renamed(old: str, old_folder: int, new: str, new_folder: int, flag: int) -> bool:
+def _try_rename(old: str, old_folder: int, new: str, new_folder: int, flag: int) -> bool:
     if not flag:
         return False
     import ctypes  # 5 ms, and only a session that changes files pays them
@@ -105,10 +105,10 @@ def take_place(place: TargetName, was: FileContent, made: FileContent, disk: Dis
     if not disk.exchange(place.temporary, place.name, place.folder):
         _rename_over(place, was, disk)
     elif is_still(place.folder, place.temporary, was):
-        _gone(place.temporary, place.folder)
+        _remove_temporary(place.temporary, place.folder)
     else:
         _put_back(place, made, disk)
-        raise _changed(place.shown)
+        raise _changed_error(place.shown)
 
 
 def take_away(place: TargetName, was: FileContent, disk: Disk) -> None:
@@ -121,13 +121,13 @@ def take_away(place: TargetName, was: FileContent, disk: Disk) -> None:
         os.unlink(place.name, dir_fd=place.folder)  # no room for another name: the look has to do
         return
     if is_still(place.folder, place.temporary, was):
-        _gone(place.temporary, place.folder)
+        _remove_temporary(place.temporary, place.folder)
         return
     try:
         rename_to_free(place.temporary, place.folder, place.name, place.folder)
     except OSError as error:
-        raise _kept(place) from error
-    raise _changed(place.shown)
+        raise _saved_beside_error(place) from error
+    raise _changed_error(place.shown)
 
 
 def is_still(folder: int, name: str, was: FileContent) -> bool:
@@ -163,8 +163,8 @@ def _put_back(place: TargetName, made: FileContent, disk: Disk) -> None:
             # Saved once more, over what was made: that is the newest, and what it replaced was its own.
             disk.exchange(place.temporary, place.name, place.folder)
     except OSError as error:
-        raise _kept(place) from error
-    _gone(place.temporary, place.folder)
+        raise _saved_beside_error(place) from error
+    _remove_temporary(place.temporary, place.folder)
 
 
 def _rename_over(place: TargetName, was: FileContent, disk: Disk) -> None:
@@ -177,30 +177,30 @@ def _rename_over(place: TargetName, was: FileContent, disk: Disk) -> None:
     except OSError:  # no hard links either
         disk.rename(place.temporary, place.name, folder)
         return
-    with on_failure(_gone, aside, folder):
+    with on_failure(_remove_temporary, aside, folder):
         disk.rename(place.temporary, place.name, folder)
     if is_still(folder, aside, was):
-        _gone(aside, folder)
+        _remove_temporary(aside, folder)
         return
     disk.rename(aside, place.name, folder)
-    raise _changed(place.shown)
+    raise _changed_error(place.shown)
 
 
-def _gone(name: str, folder: int) -> None:
+def _remove_temporary(name: str, folder: int) -> None:
     """Remove a temporary name. A failure is ignored: the new file is in place, and the next program removes
     leftovers."""
     with suppress(OSError):
         os.unlink(name, dir_fd=folder)
 
 
-def _changed(shown: str) -> ToolError:
+def _changed_error(shown: str) -> ToolError:
     return ToolError(
         f"{shown} was changed by something else while it was being edited; nothing was written. "
         "Read it again."
     )
 
 
-def _kept(place: TargetName) -> ToolError:
+def _saved_beside_error(place: TargetName) -> ToolError:
     return ToolError(
         f"{place.shown} was changed by something else while it was being edited. What was saved then is in "
         f"{visible(place.temporary)} beside it, and could not be put back."

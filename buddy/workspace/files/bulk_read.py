@@ -77,13 +77,13 @@ def text_of(data: bytes) -> DecodedText:
         if b"\r" in data:
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         return DecodedText(data, True, False)  # by place: this is done for every file of a search
-    text = decoded(data)
+    text = decode_text(data)
     if text is None:
         return DecodedText(data.decode("latin-1").encode(), data.isascii(), binary=True)
     return DecodedText(text.encode(), text.isascii(), binary=False)
 
 
-def decoded(data: bytes) -> str | None:
+def decode_text(data: bytes) -> str | None:
     """The text with newlines only; None when it is binary. Invalid UTF-8 is read as `content.decode` reads
     it."""
     encoding = UTF_16.get(data[:2])

@@ -118,7 +118,7 @@ class Comparison(msgspec.Struct, frozen=True):
         return _window(self.after, self.middle, self.middle.new_stop, context)
 
 
-def compared(before: str, after: str) -> Comparison:
+def compare(before: str, after: str) -> Comparison:
     """Two texts side by side."""
     if before == after:
         return Comparison(before, after, (), Middle(0, 0, 0, 0))
@@ -130,7 +130,7 @@ def compared(before: str, after: str) -> Comparison:
 def line_changes(before: str, after: str) -> tuple[LineChange, ...]:
     """Return the changed lines in order; empty when nothing changed. A missing final newline makes the last
     line differ."""
-    return compared(before, after).changes
+    return compare(before, after).changes
 
 
 def _middle(before: str, after: str) -> Middle:
@@ -161,7 +161,7 @@ def _differences(old: Sequence[str], new: Sequence[str]) -> Iterator[Span]:
     gaps = [whole] if len(old) + len(new) <= ANCHORED_FROM_LINES else _between_anchors(old, new)
     i1 = i2 = j1 = j2 = 0
     for gap in gaps:
-        for span in _compared_gap(old, new, gap):
+        for span in _compare_gap(old, new, gap):
             if (span[0], span[2]) == (i2, j2):
                 i2, j2 = span[1], span[3]
                 continue
@@ -172,7 +172,7 @@ def _differences(old: Sequence[str], new: Sequence[str]) -> Iterator[Span]:
         yield i1, i2, j1, j2
 
 
-def _compared_gap(old: Sequence[str], new: Sequence[str], gap: Span) -> Iterator[Span]:
+def _compare_gap(old: Sequence[str], new: Sequence[str], gap: Span) -> Iterator[Span]:
     i1, i2, j1, j2 = gap
     while i1 < i2 and j1 < j2 and old[i1] == new[j1]:
         i1, j1 = i1 + 1, j1 + 1
@@ -259,21 +259,21 @@ class Unified(msgspec.Struct, frozen=True):
     removed: int
 
 
-def unified(found: Comparison, *, context: int = 3) -> Unified:
+def unify(found: Comparison, *, context: int = 3) -> Unified:
     """The unified diff of two texts."""
     changes = found.changes
     if not changes:
         return Unified("", 0, 0)
     window = found.old_lines(context)
     pieces: list[str] = []
-    for group in _grouped(changes, context):
+    for group in _group(changes, context):
         pieces.extend(_hunk(window, group, context))
     added = sum(len(change.new) for change in changes)
     removed = sum(len(change.old) for change in changes)
     return Unified("".join(pieces), added, removed)
 
 
-def _grouped(changes: tuple[LineChange, ...], context: int) -> list[list[LineChange]]:
+def _group(changes: tuple[LineChange, ...], context: int) -> list[list[LineChange]]:
     groups: list[list[LineChange]] = []
     end = 0
     for change in changes:
@@ -292,11 +292,11 @@ def _hunk(window: LineWindow, group: list[LineChange], context: int) -> list[str
     body: list[str] = []
     at = start
     for change in group:
-        body.extend(_marked(" ", window.between(at, change.old_start)))
-        body.extend(_marked("-", change.old))
-        body.extend(_marked("+", change.new))
+        body.extend(_mark(" ", window.between(at, change.old_start)))
+        body.extend(_mark("-", change.old))
+        body.extend(_mark("+", change.new))
         at = change.old_start + len(change.old)
-    body.extend(_marked(" ", window.between(at, stop)))
+    body.extend(_mark(" ", window.between(at, stop)))
     grown = sum(len(change.new) - len(change.old) for change in group)
     new_start = first.new_start - (first.old_start - start)
     old_range = _range(start, stop - start)
@@ -310,7 +310,7 @@ def _range(start: int, length: int) -> str:
     return f"{start + (length > 0)},{length}"
 
 
-def _marked(sign: str, lines: list[str] | tuple[str, ...]) -> list[str]:
+def _mark(sign: str, lines: list[str] | tuple[str, ...]) -> list[str]:
     return [
         f"{sign}{line}" if line.endswith("\n") else f"{sign}{line}\n\\ No newline at end of file\n"
         for line in lines
@@ -375,7 +375,7 @@ def merge(base: str, ours: str, theirs: str) -> Merged | Conflict:
     at = 0
     while left or right:
         region = _next_region(left, right)
-        mine, other = _changed(lines, region, region.ours), _changed(lines, region, region.theirs)
+        mine, other = _apply_changes(lines, region, region.ours), _apply_changes(lines, region, region.theirs)
         if region.ours and region.theirs and mine != other:
             return _conflict(region, mine, other)
         pieces += lines[at : region.start]
@@ -422,7 +422,7 @@ def _next_region(left: deque[LineChange], right: deque[LineChange]) -> Region:
     return Region(start, stop, tuple(ours), tuple(theirs))
 
 
-def _changed(lines: list[str], region: Region, changes: tuple[LineChange, ...]) -> list[str]:
+def _apply_changes(lines: list[str], region: Region, changes: tuple[LineChange, ...]) -> list[str]:
     """Return the lines of a region with one side's changes."""
     pieces: list[str] = []
     at = region.start

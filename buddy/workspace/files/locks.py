@@ -28,14 +28,14 @@ class FileLocks:
         taken: list[str] = []
         try:
             for real in sorted(set(real_paths)):
-                self._wanted(real).acquire()
+                self._acquire(real).acquire()
                 taken.append(real)
             yield
         finally:
             for real in reversed(taken):
                 self._release(real)
 
-    def _wanted(self, real: str) -> threading.Lock:
+    def _acquire(self, real: str) -> threading.Lock:
         with self._guard:
             lock, users = self._locks.get(real) or (threading.Lock(), 0)
             self._locks[real] = (lock, users + 1)

@@ -163,7 +163,7 @@ FIRST_LISTING_S = 0.5
 """How long a look waits for the listing it starts; later ones answer with what is known."""
 
 
-def found(index: FileIndex, text: str) -> list[str] | None:
+def best_matches(index: FileIndex, text: str) -> list[str] | None:
     """The files that fit a few letters, the best first; None while none is known and they are being listed:
     look again."""
     names = index.match(text, SHOWN)

@@ -72,9 +72,9 @@ class FileViews:
         earlier = known.shown if known else ()
         shown = earlier
         if not lines.cut and lines.last >= lines.first:
-            shown = _merged(((lines.first, lines.last), *earlier))
+            shown = _merge_ranges(((lines.first, lines.last), *earlier))
         whole = (known is not None and known.whole) or lines.total == 0 or shown == ((1, lines.total),)
-        view = View(digest, loaded.stamp, whole, _kept(text), shown)
+        view = View(digest, loaded.stamp, whole, _text_to_keep(text), shown)
         self.put(real, view)
         return view
 
@@ -86,19 +86,19 @@ class FileViews:
         view = self._views.get(real)
         knew_all = view is not None and view.whole and before is not None and view.digest == before.digest
         content = decode(data)
-        text = None if content is None else _kept(content.text)
+        text = None if content is None else _text_to_keep(content.text)
         self.put(real, View(digest, stamp, whole or knew_all, text))
 
-    def gone(self, real: str) -> None:
+    def forget(self, real: str) -> None:
         """The file is no more."""
         self._views.pop(real, None)
 
-    def gone_below(self, real: str) -> None:
+    def forget_below(self, real: str) -> None:
         """The file, or the folder with everything in it, is no more."""
         for known in [known for known in self._views if known == real or known.startswith(real + "/")]:
             del self._views[known]
 
-    def moved(self, real: str, target: str) -> None:
+    def rename(self, real: str, target: str) -> None:
         """The file or folder has another name; what was seen of it stays seen."""
         for known in [known for known in self._views if known == real or known.startswith(real + "/")]:
             self.put(target + known[len(real) :], self._views.pop(known))
@@ -116,11 +116,11 @@ class FileViews:
         return twin
 
 
-def _kept(text: str) -> str | None:
+def _text_to_keep(text: str) -> str | None:
     return text if len(text) <= MAX_KEPT_CHARS else None
 
 
-def _merged(ranges: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+def _merge_ranges(ranges: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
     merged: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if merged and first <= merged[-1][1] + 1:
@@ -151,7 +151,7 @@ def changed_since(
         if len(told) >= max_lines:
             told[max_lines - 1] = "… more files that were read have changed; read them again before editing"
             break
-        told.extend(_told(views, real, view, shown(real), max_lines - len(told)))
+        told.extend(_describe_change(views, real, view, shown(real), max_lines - len(told)))
     return tuple(told[:max_lines])
 
 
@@ -162,14 +162,14 @@ def _same_outside(real: str, stamp: Stamp) -> bool:
         return False
 
 
-def _told(views: FileViews, real: str, view: View, name: str, room: int) -> list[str]:
+def _describe_change(views: FileViews, real: str, view: View, name: str, room: int) -> list[str]:
     try:
         now = load(real, name)
     except (OSError, ToolError) as error:
-        views.gone(real)
+        views.forget(real)
         return [f"{name}: can no longer be read ({error})"]
     if now is None:
-        views.gone(real)
+        views.forget(real)
         return [f"{name}: deleted"]
     if now.digest == view.digest:
         views.put(real, msgspec.structs.replace(view, stamp=now.stamp))
@@ -185,5 +185,5 @@ def _remember(views: FileViews, real: str, view: View, now: LoadedFile, *, whole
     """The model was told: it knows the new version as well as the old one if it saw every changed line.
     Otherwise it is told no more until the file changes again, and does not know it whole."""
     content = decode(now.data)
-    text = None if content is None else _kept(content.text)
+    text = None if content is None else _text_to_keep(content.text)
     views.put(real, View(now.digest, now.stamp, view.whole and whole, text))

@@ -82,7 +82,7 @@ def stamp_of(status: os.stat_result) -> Stamp:
 
 
 @contextmanager
-def explained(doing: str) -> Generator[None]:
+def explain_errors(doing: str) -> Generator[None]:
     """Turn what the system says into what a model can use. `doing`: "read src/a.py"."""
     try:
         yield

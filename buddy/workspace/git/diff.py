@@ -32,7 +32,7 @@ class ParsedDiff(msgspec.Struct, frozen=True):
 
     def without(self, secret: Callable[[str], str]) -> ParsedDiff:
         """The same with the content of secret files left out; `secret` gives the reason or ""."""
-        return ParsedDiff(self.prelude, tuple(_hidden(each, secret) for each in self.sections))
+        return ParsedDiff(self.prelude, tuple(_hide_secret(each, secret) for each in self.sections))
 
     @property
     def text(self) -> str:
@@ -119,11 +119,11 @@ def _plain(name: str, prefix: str) -> str:
     """A name without git's prefix, quotes, and the tab after names with blanks."""
     name = name.removesuffix("\t")
     if len(name) > 1 and name[0] == name[-1] == '"':
-        name = _unquoted(name[1:-1])
+        name = _unquote(name[1:-1])
     return name.removeprefix(prefix)
 
 
-def _unquoted(name: str) -> str:
+def _unquote(name: str) -> str:
     """git escapes single bytes and leaves the rest as it is."""
     data = bytearray()
     for found in re.finditer(r"\\([0-7]{3})|\\(.)|([^\\]+)", name, re.DOTALL):
@@ -135,7 +135,7 @@ def _unquoted(name: str) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _hidden(section: Section, secret: Callable[[str], str]) -> Section:
+def _hide_secret(section: Section, secret: Callable[[str], str]) -> Section:
     file = section.file
     reason = secret(file.path) or (secret(file.new_path) if file.new_path else "")
     if not reason:

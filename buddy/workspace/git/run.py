@@ -26,7 +26,7 @@ from buddy.workspace.git.staging_record import StagingRecord
 from buddy.workspace.processes.launch import trusted_program
 from buddy.workspace.processes.output import OutputBounds
 from buddy.workspace.processes.pool import ChildProcesses, CommandRequest, FinishedCommand
-from buddy.workspace.processes.termination import uninterrupted
+from buddy.workspace.processes.termination import run_to_end
 from buddy.workspace.sandbox.profile import Confinement
 
 GitKind = Literal["read", "write", "network", "inert"]
@@ -184,13 +184,15 @@ async def _run(run: GitRun, argv: tuple[str, ...], kind: GitKind, limit_s: float
     finally:
         waiter.cancel()
         if not working.done():
-            await uninterrupted(_finished(working, stop, FINISH_S[kind]))
+            await run_to_end(_wait_for_writer(working, stop, FINISH_S[kind]))
     if run.cancelled.is_set():
         raise asyncio.CancelledError
     return working.result()
 
 
-async def _finished(working: asyncio.Future[FinishedCommand], stop: asyncio.Event, within_s: float) -> None:
+async def _wait_for_writer(
+    working: asyncio.Future[FinishedCommand], stop: asyncio.Event, within_s: float
+) -> None:
     """Let a git that writes come to its end before it is ended."""
     await asyncio.wait({working}, timeout=within_s)
     if not working.done():

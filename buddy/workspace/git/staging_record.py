@@ -75,7 +75,7 @@ class StagingRecord:
             for path in staged
         }
 
-    def committed(self, top: str, task_id: int, paths: Iterable[str], *, whole: bool) -> None:
+    def forget_committed(self, top: str, task_id: int, paths: Iterable[str], *, whole: bool) -> None:
         """Forget what a commit of a task settled: its own versions, and older ones of other tasks, which it
         was built on. `whole`: the commit holds the files as they are now, newer than any record."""
         for path in paths:

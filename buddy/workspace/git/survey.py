@@ -41,18 +41,20 @@ def survey_programs(boundary: Boundary) -> Survey:
 
 def survey_switch(boundary: Boundary, ref: str) -> Survey:
     """For a switch to a commit or branch: the files that differ there."""
-    return _survey(boundary, lambda look: look.switched(ref))
+    return _survey(boundary, lambda look: look.paths_of_switch(ref))
 
 
 def survey_restore(boundary: Boundary, ref: str, paths: Sequence[str]) -> Survey:
     """For files that are brought back as they are in a commit, or in the index."""
     named = tuple(locate(boundary, path).path for path in paths if path)
-    return _survey(boundary, lambda look: look.restored(ref, named))
+    return _survey(boundary, lambda look: look.paths_of_restore(ref, named))
 
 
 def survey_stash(boundary: Boundary, entry: str) -> Survey:
     """For a stash entry that is applied; "" for changes that are put aside."""
-    return _survey(boundary, lambda look: look.unstashed(entry) if entry else look.changed("HEAD", ()))
+    return _survey(
+        boundary, lambda look: look.paths_of_stash(entry) if entry else look.paths_unlike("HEAD", ())
+    )
 
 
 def _survey(boundary: Boundary, find: Callable[[_Look], list[str]]) -> Survey:
@@ -93,7 +95,7 @@ class _Look:
         listed = self._run(list_command(git)[1:])
         self._options = inert_options(parse_settings(listed))
 
-    def switched(self, ref: str) -> list[str]:
+    def paths_of_switch(self, ref: str) -> list[str]:
         """Paths that differ between HEAD and where `git checkout REF` leads."""
         here = self._commit("HEAD")
         found: list[str] = []
@@ -104,17 +106,19 @@ class _Look:
                 found += self._names("ls-tree", "-r", "--name-only", "--full-tree", "-z", commit)
         return found
 
-    def restored(self, ref: str, paths: Sequence[str]) -> list[str]:
+    def paths_of_restore(self, ref: str, paths: Sequence[str]) -> list[str]:
         """Paths that differ from a commit, or from the index."""
         if ref:
-            return [name for source in self._meanings(ref, "tree") for name in self.changed(source, paths)]
+            return [
+                name for source in self._meanings(ref, "tree") for name in self.paths_unlike(source, paths)
+            ]
         return self._names("diff-files", "--name-only", "-z", "--", *paths)
 
-    def changed(self, ref: str, paths: Sequence[str]) -> list[str]:
+    def paths_unlike(self, ref: str, paths: Sequence[str]) -> list[str]:
         """Paths of the working tree that differ from a commit."""
         return self._names("diff-index", "--name-only", "--no-renames", "-z", ref, "--", *paths)
 
-    def unstashed(self, entry: str) -> list[str]:
+    def paths_of_stash(self, entry: str) -> list[str]:
         """Paths a stash entry changes, and the untracked files it holds."""
         found = self._names("diff-tree", "-r", "--name-only", "--no-renames", "-z", f"{entry}^1", entry)
         untracked = self._commit(f"{entry}^3")
@@ -137,16 +141,16 @@ class _Look:
     def _meanings(self, ref: str, kind: str, *, required: bool = True) -> list[str]:
         """Return the objects a name may mean: checkout prefers a branch to a tag of the same name, other
         commands prefer the tag."""
-        found = filter(None, (self._peeled(f"refs/heads/{ref}", kind), self._peeled(ref, kind)))
+        found = filter(None, (self._peel(f"refs/heads/{ref}", kind), self._peel(ref, kind)))
         names = list(dict.fromkeys(found))
         if required and not names:
             raise _Failed
         return names
 
     def _commit(self, ref: str) -> str:
-        return self._peeled(ref, "commit")
+        return self._peel(ref, "commit")
 
-    def _peeled(self, ref: str, kind: str) -> str:
+    def _peel(self, ref: str, kind: str) -> str:
         """In two steps: behind `name@{1}` git reads what is added to a name as part of a date."""
         try:
             found = self._run(("rev-parse", "--verify", "--quiet", ref)).strip()

@@ -62,7 +62,7 @@ class Launched(msgspec.Struct, frozen=True):
 class ConfinedChild(Protocol):
     """The sandbox's view of one command."""
 
-    def blocked(self) -> Blocked:
+    def blocked_accesses(self) -> Blocked:
         """Return what the sandbox refused it so far."""
         ...
 
@@ -130,9 +130,9 @@ class Child:
         return (self._closed_at or time.monotonic()) - self._begin
 
     @property
-    def blocked(self) -> Blocked:
+    def blocked_accesses(self) -> Blocked:
         """Accesses the sandbox has refused so far; nothing for a command outside of it."""
-        return self._confined.blocked() if self._confined else NOTHING_BLOCKED
+        return self._confined.blocked_accesses() if self._confined else NOTHING_BLOCKED
 
     @property
     def ports_inside(self) -> tuple[int, ...]:
@@ -156,7 +156,7 @@ class Child:
         """The shell's end, at most half a second after it ended. Cancelling only ends the waiting."""
         return await asyncio.shield(self._settled)
 
-    async def gone(self) -> None:
+    async def wait_all(self) -> None:
         """Wait until the shell and everything it left running has ended and the output is closed."""
         await self.wait()
         while self.tree.left_running() or self.tree.living():  # noqa: ASYNC110 - nothing announces their end
@@ -178,7 +178,7 @@ class Child:
 
     async def _end(self) -> Ending:
         ending = await end_tree(self.tree, grace_s=self._grace_s)
-        self._shell_ended()
+        self._note_shell_end()
         await self._read_rest()
         await self._inspect()
         self.close()
@@ -206,15 +206,15 @@ class Child:
         except (OSError, AttributeError):  # not Linux, or no descriptors left: ask again and again
             self._loop.call_later(POLL_S, self._poll_exit)
             return
-        self._loop.add_reader(self._pidfd, self._shell_ended)
+        self._loop.add_reader(self._pidfd, self._note_shell_end)
 
     def _poll_exit(self) -> None:
         if self._process.poll() is None:
             self._loop.call_later(POLL_S, self._poll_exit)
         else:
-            self._shell_ended()
+            self._note_shell_end()
 
-    def _shell_ended(self) -> None:
+    def _note_shell_end(self) -> None:
         if self._process.poll() is None or self.tree.leader_reaped:
             return
         self.tree.leader_reaped = True
@@ -359,10 +359,10 @@ class Remarks:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.given()
+        self.close_writer()
         self._stop()
 
-    def given(self) -> None:
+    def close_writer(self) -> None:
         """The program has its end of the pipe: ours goes, so that the pipe ends with it."""
         if self.writing >= 0:
             os.close(self.writing)

@@ -125,7 +125,7 @@ class Jobs:
         return job
 
     async def _watch(self, job: Job) -> None:
-        await job.child.gone()
+        await job.child.wait_all()
         if job.terminal is not None:
             await job.terminal.close()
         del self._watches[job.id]

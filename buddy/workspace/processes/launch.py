@@ -18,7 +18,7 @@ from buddy.agent.cancel import on_failure
 from buddy.agent.tool import ToolError
 from buddy.workspace.processes.child import Launched
 from buddy.workspace.processes.environment import TRUSTED_PATH
-from buddy.workspace.processes.limits import forbid_core_dumps, marked
+from buddy.workspace.processes.limits import forbid_core_dumps, tag_children
 from buddy.workspace.processes.process_tree import Tag
 
 if sys.platform != "win32":
@@ -156,7 +156,7 @@ def _start(
         )
 
     try:
-        with marked(tag.number, launch.processes):
+        with tag_children(tag.number, launch.processes):
             process = starter(start)
     except (OSError, ValueError) as error:
         raise ToolError(_why_not(launch, error)) from error

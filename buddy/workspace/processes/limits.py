@@ -82,7 +82,7 @@ _SIGNS = (
 )
 
 
-def limited(argv: tuple[str, ...], limits: ProcessLimits, bash: str) -> tuple[str, ...]:
+def with_limits(argv: tuple[str, ...], limits: ProcessLimits, bash: str) -> tuple[str, ...]:
     """The command line that runs `argv` under the limits; `argv` itself when there are none to set."""
     settings = _settings(limits)
     if not settings and sys.platform == "linux":
@@ -118,7 +118,7 @@ def _at_most(value: int, kind: int) -> int:
     return value if hard == resource.RLIM_INFINITY else min(value, hard)
 
 
-def reached(limits: ProcessLimits, code: int | None, signal: str, text: str) -> str:
+def limit_reached(limits: ProcessLimits, code: int | None, signal: str, text: str) -> str:
     """Name the limit of the settings that a failed command seems to have reached, "" for none: recognised by
     how it ended, and by messages at the end of its output."""
     if code == 0 or limits == NO_LIMITS:
@@ -146,7 +146,7 @@ def shared_processes() -> int | None:
 
 
 @contextmanager
-def marked(number: int, processes: int | None = None) -> Generator[None]:
+def tag_children(number: int, processes: int | None = None) -> Generator[None]:
     """While this lasts, a process that is started inherits the tag `number` as a limit and makes no core
     dumps. Limits are handed on to everything it starts, survive `setsid`, double forks and `env -i`, and can
     be read even of a zombie. `processes` becomes its soft limit of the user's processes.

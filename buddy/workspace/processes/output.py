@@ -93,7 +93,7 @@ class SpillFile:
         block = len(self._waiting) if last else self._block
         text = self._waiting[:block].decode("utf-8", "surrogateescape")
         spans = self._find(text)
-        end = len(text) if last else _end_of_known(text, spans)
+        end = len(text) if last else _safe_end(text, spans)
         if end == 0 and block < MOST_BYTES:
             self._block = block + BLOCK_BYTES
             return
@@ -112,7 +112,7 @@ class SpillFile:
         self._waiting[:block] = rest
 
 
-def _end_of_known(text: str, spans: Sequence[Span]) -> int:
+def _safe_end(text: str, spans: Sequence[Span]) -> int:
     """Up to where nothing that follows the text can make a secret of it, or a longer one; 0 when it is too
     short to say, or one secret that may go on."""
     known = max(0, len(text) - WAITING_CHARS)

@@ -25,7 +25,7 @@ from buddy.workspace.processes.launch import (
     launch_with_pipe,
     start_directly,
 )
-from buddy.workspace.processes.limits import NO_LIMITS, ProcessLimits, limited, shared_processes
+from buddy.workspace.processes.limits import NO_LIMITS, ProcessLimits, shared_processes, with_limits
 from buddy.workspace.processes.output import OutputBounds, OutputLog
 from buddy.workspace.processes.process_tree import (
     Tag,
@@ -161,7 +161,7 @@ class ChildProcesses:
         launch = self._launch(request, tag)
         confined: ConfinedLaunch | None = None
         if request.confinement is not None:
-            confined = self._confined(launch, request.confinement, tag)
+            confined = self._confine(launch, request.confinement, tag)
             launch = confined.launch
         starter = confined.start if confined else start_directly
         with on_failure(confined.finish if confined else _nothing):
@@ -180,12 +180,12 @@ class ChildProcesses:
         argv = request.argv
         limits = self.settings.limits if request.limited else NO_LIMITS
         if limits != NO_LIMITS or sys.platform != "linux":
-            argv = limited(argv, limits, bash_path())
+            argv = with_limits(argv, limits, bash_path())
         env = self.environment.for_child(task_id=request.task_id, tag=tag.text, extra=request.env)
         processes = shared_processes() if request.limited else None
         return Launch(argv, request.cwd, env, processes=processes)
 
-    def _confined(self, launch: Launch, confinement: Confinement, tag: Tag) -> ConfinedLaunch:
+    def _confine(self, launch: Launch, confinement: Confinement, tag: Tag) -> ConfinedLaunch:
         if self.sandbox is None:
             raise ToolError("this command is to run in a sandbox, and there is none")
         return self.sandbox.confine(launch, confinement, tag)
@@ -243,7 +243,7 @@ class ChildProcesses:
         await self._judge_others(request)
         with Remarks() as remarks:
             child = self.start(request, errors=remarks.writing)
-            remarks.given()
+            remarks.close_writer()
             done = await self._to_its_end(child, timeout_s, cancelled, None)
             return msgspec.structs.replace(done, remarks=remarks.text())
 
@@ -270,7 +270,7 @@ class ChildProcesses:
             ended,
             timed_out=exit_ is None,
             bytes_written=child.log.total,
-            blocked=child.blocked,
+            blocked=child.blocked_accesses,
         )
 
 

@@ -88,7 +88,7 @@ class ScreenModel:
             return bytes([ord(name[2].upper()) & 0x1F])
         if len(name) == 1:
             return name.encode()
-        if meant := _otherwise_spelled(name):
+        if meant := _canonical_key(name):
             return self.key(meant)
         names = ", ".join([*NAMED, *ARROWS])
         raise ToolError(
@@ -97,7 +97,7 @@ class ScreenModel:
         )
 
 
-def _otherwise_spelled(name: str) -> str:
+def _canonical_key(name: str) -> str:
     """The key's name for "enter", "ctrl-c", "Ctrl+C", "^C", "alt-x"; "" for anything else."""
     held = re.fullmatch(r"(?:(ctrl|control|c)|(alt|meta|m))[-+](.)|\^(.)", name, re.IGNORECASE)
     if held is not None:

@@ -33,9 +33,9 @@ class JobTerminal:
         self._timer: asyncio.TimerHandle | None = None
         self._descriptor = child.duplicate_descriptor()
         self._typing = asyncio.Lock()
-        child.listeners.append(self._arrived)
+        child.listeners.append(self._receive)
 
-    def _arrived(self, data: bytes) -> None:
+    def _receive(self, data: bytes) -> None:
         self._backlog += data
         if len(self._backlog) > BACKLOG_BYTES:
             del self._backlog[:-BACKLOG_BYTES]

@@ -161,14 +161,14 @@ def _group_exists(group: int) -> bool:
 async def end_tree(tree: Tree, *, grace_s: float) -> Ending:
     """End everything: TERM, and KILL to whatever is left after the grace."""
     begin = time.monotonic()
-    if await _gone_within(tree, tree.terminate, grace_s):
+    if await _end_within(tree, tree.terminate, grace_s):
         return Ending(forced=False, survivors=(), seconds=time.monotonic() - begin)
-    await _gone_within(tree, tree.kill, GIVE_UP_S)
+    await _end_within(tree, tree.kill, GIVE_UP_S)
     survivors = tuple(process.pid for process in tree.living())
     return Ending(forced=True, survivors=survivors, seconds=time.monotonic() - begin)
 
 
-async def _gone_within(tree: Tree, signalled: Callable[[], list[ProcessInfo]], limit_s: float) -> bool:
+async def _end_within(tree: Tree, signalled: Callable[[], list[ProcessInfo]], limit_s: float) -> bool:
     """Signal until a walk over all processes proves that nobody is left. Between walks, which cost some
     milliseconds, only the known ones are looked at."""
     end = time.monotonic() + limit_s
@@ -209,6 +209,6 @@ async def to_the_end(task: asyncio.Task[T]) -> T:
     return task.result()
 
 
-async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
+async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` to its end whatever happens to the caller."""
     return await to_the_end(asyncio.ensure_future(work))

@@ -1,7 +1,7 @@
 """Ends confined commands when buddy itself is gone, however it went.
 
 A shell reads from a pipe which commands run. When the pipe closes, which the kernel sees to, it kills the
-ones that are left: every process with the command's mark in its limits (`limits.marked`), which is there from
+ones that are left: every process with the command's mark in its limits (`tag_children`), which is there from
 the first instant and stays through `setsid`, double forks and `env -i`, and the command's process group for
 systems without marks. With the first process of a PID namespace everything in that namespace ends.
 """
@@ -58,7 +58,7 @@ class Tether:
 
     def tie(self, number: int) -> None:
         """End everything with the mark `number` when buddy is gone. Call it before the command starts, and
-        outside of `marked`: the shell itself must not carry the mark."""
+        outside of `tag_children`: the shell itself must not carry the mark."""
         if self._shell is None:
             self._shell = subprocess.Popen(
                 ("/bin/sh", "-c", _SCRIPT, "tether", self._records),

@@ -304,7 +304,7 @@ class FolderRules:
         self._folder = f"{folder.rstrip('/')}/"
         self._by_path = any(file.concerns(self._folder) for file in names.files)
 
-    def ignored(self, name: str, folder: bool) -> bool:
+    def is_ignored(self, name: str, folder: bool) -> bool:
         """Tell whether an entry is ignored."""
         names = self.names
         if (
@@ -334,7 +334,7 @@ class IgnoreTree:
         self._top = repository_above(root) or root
         self._known: dict[str, FolderRules] = {}
 
-    def ignored(self, path: str, folder: bool) -> bool:
+    def is_ignored(self, path: str, folder: bool) -> bool:
         """Tell whether a real path, or a folder it lies in, is ignored."""
         top = self._top_of(path)
         at = len(top.rstrip("/"))
@@ -344,7 +344,7 @@ class IgnoreTree:
             end = path.find("/", at + 1)
             part = path if end < 0 else path[:end]
             parent, name = path[:at] or "/", part[at + 1 :]
-            if self.rules(parent).ignored(name, folder if end < 0 else True):
+            if self.rules(parent).is_ignored(name, folder if end < 0 else True):
                 return True
             if end < 0:
                 return False
@@ -372,7 +372,7 @@ class IgnoreTree:
         shared = _rule_file(folder, ".gitignore", names)
         if not repository:
             return Names((*own, *shared, *parent.files)) if own or shared else parent
-        last = _parsed(folder, f"{git_folders(folder)[-1]}/info/exclude", own=False)
+        last = _read_rules(folder, f"{git_folders(folder)[-1]}/info/exclude", own=False)
         # Another repository inside: the outer one's .gitignore says nothing about it.
         return Names((*own, *shared, *last, *(file for file in parent.files if file.own)))
 
@@ -380,10 +380,10 @@ class IgnoreTree:
 def _rule_file(folder: str, name: str, names: Collection[str] | None) -> tuple[RuleFile, ...]:
     if names is not None and name not in names:
         return ()
-    return _parsed(folder, f"{folder}/{name}", own=name == ".buddyignore")
+    return _read_rules(folder, f"{folder}/{name}", own=name == ".buddyignore")
 
 
-def _parsed(folder: str, path: str, *, own: bool) -> tuple[RuleFile, ...]:
+def _read_rules(folder: str, path: str, *, own: bool) -> tuple[RuleFile, ...]:
     # A link is no ignore file to git either; what is odd has no rules.
     rules = parse_ignore_file(regular_bytes(path, MAX_BYTES) or b"")
     return (RuleFile(folder, rules, own=own),) if rules else ()

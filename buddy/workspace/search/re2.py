@@ -103,7 +103,7 @@ class Re2Matcher:
         tokens = [_within_line(token) for token in asked.tokens]
         if any(_matches_line_end(token) for token in tokens):
             return None
-        spelled = _spelled(tokens, "ascii", ignore_case=False, multiline=False)
+        spelled = _translate(tokens, "ascii", ignore_case=False, multiline=False)
         return re.compile(f"(?m)(?:{spelled})[^\\n]*\\n?".encode())
 
     @functools.cached_property
@@ -116,7 +116,7 @@ class Re2Matcher:
         tokens = [_within_line(token) for token in asked.tokens]
         if any(_matches_line_end(token) for token in tokens):
             return None
-        line = f"[^\\n]*(?:{_spelled(tokens, 'ascii', ignore_case, False)})[^\\n]*\\n"
+        line = f"[^\\n]*(?:{_translate(tokens, 'ascii', ignore_case, False)})[^\\n]*\\n"
         flags = "(?mi)" if ignore_case else "(?m)"
         return _re2_object(f"{flags}(?:(?:[^\\n]*\\n)*?{line}){{{LINES_AT_ONCE}}}", never_nl=False)
 
@@ -127,15 +127,15 @@ class Re2Matcher:
 
     @functools.cached_property
     def _ascii(self) -> Any:
-        return _compiled(self._pattern, "ascii")
+        return _compile(self._pattern, "ascii")
 
     @functools.cached_property
     def _wide(self) -> Any:
-        return _compiled(self._pattern, "wide")
+        return _compile(self._pattern, "wide")
 
     @functools.cached_property
     def _loose(self) -> Any:
-        return _compiled(self._pattern, "loose")
+        return _compile(self._pattern, "loose")
 
 
 def _in_lines(regex: Any, data: bytes, match: Any, stopped: Stopped) -> Iterator[Span]:
@@ -180,12 +180,12 @@ def _re2() -> Any:
         return None
 
 
-def _compiled(asked: SearchPattern, reading: Reading) -> Any:
+def _compile(asked: SearchPattern, reading: Reading) -> Any:
     """None where RE2 has no word for the pattern, or is not installed."""
     ignore_case, multiline = bool(asked.flags & re.IGNORECASE), asked.multiline
     flags = f"(?m{'s' * multiline}{'i' * ignore_case})"
     try:
-        spelled = _spelled(asked.tokens, reading, ignore_case, multiline)
+        spelled = _translate(asked.tokens, reading, ignore_case, multiline)
     except _UnspeakableError:
         return None
     return _re2_object(flags + spelled, never_nl=not multiline)
@@ -235,7 +235,7 @@ class _UnspeakableError(Exception):
     """RE2 has no word for a part of the pattern."""
 
 
-def _spelled(tokens: Sequence[Token], reading: Reading, ignore_case: bool, multiline: bool) -> str:
+def _translate(tokens: Sequence[Token], reading: Reading, ignore_case: bool, multiline: bool) -> str:
     if reading != "wide" or multiline:
         return "".join(_words(tokens, reading, ignore_case, multiline))
     branches = list(_branches(tokens))

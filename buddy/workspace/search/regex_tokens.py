@@ -116,11 +116,11 @@ def _escape(pattern: str, at: int) -> tuple[Token, int]:
     if char in "123456789":
         end = at + 3 if pattern[at + 2 : at + 3].isdigit() else at + 2
         return Token("back", f"(?:{pattern[at:end]})"), end
-    value, end = _escaped_char(pattern, at)
+    value, end = _read_escape(pattern, at)
     return literal(value), end
 
 
-def _escaped_char(pattern: str, at: int) -> tuple[str, int]:
+def _read_escape(pattern: str, at: int) -> tuple[str, int]:
     """The character an escape stands for, and where the pattern goes on."""
     char = pattern[at + 1 : at + 2]
     if char in _NUMBERED:
@@ -221,7 +221,7 @@ def _class_char(pattern: str, at: int) -> tuple[str, int]:
         return pattern[at], at + 1
     if pattern[at + 1 : at + 2] == "b":
         return "\b", at + 2
-    return _escaped_char(pattern, at)
+    return _read_escape(pattern, at)
 
 
 def in_class(char: str) -> str:

@@ -74,10 +74,10 @@ async def stoppable(run: SearchRun, work: Callable[[Callable[[], bool]], T]) -> 
     call is cancelled. Nobody waits for cancelled work: it only reads, and ends at its next look."""
     stop = threading.Event()
 
-    def stopped() -> bool:
+    def is_stopped() -> bool:
         return stop.is_set() or run.cancelled.is_set() or time.monotonic() > run.deadline
 
-    running = asyncio.get_running_loop().run_in_executor(None, work, stopped)
+    running = asyncio.get_running_loop().run_in_executor(None, work, is_stopped)
     waiter = asyncio.ensure_future(run.cancelled.wait())
     try:
         await asyncio.wait(
@@ -87,7 +87,7 @@ async def stoppable(run: SearchRun, work: Callable[[Callable[[], bool]], T]) -> 
         waiter.cancel()
         if not running.done() or run.cancelled.is_set():
             stop.set()
-            running.add_done_callback(_looked_at)
+            running.add_done_callback(_retrieve_error)
     if run.cancelled.is_set():
         raise asyncio.CancelledError
     if not running.done():
@@ -98,7 +98,7 @@ async def stoppable(run: SearchRun, work: Callable[[Callable[[], bool]], T]) -> 
     return running.result()
 
 
-def _looked_at(done: asyncio.Future[Any]) -> None:
+def _retrieve_error(done: asyncio.Future[Any]) -> None:
     """So that an error nobody waits for is not reported as lost."""
     if not done.cancelled():
         done.exception()
@@ -129,10 +129,10 @@ async def find(run: SearchRun, pattern: SearchPattern, corpus: Corpus, wanted: S
     rest = nothing(done=False)
     if run.left_s:
         rest = await _in_child(run, {**job, "files": found.undecided})
-    return merged(job["files"], found, rest, wanted)
+    return merge_results(job["files"], found, rest, wanted)
 
 
-def merged(files: Sequence[str], found: Found, rest: Found, wanted: SearchLimits) -> Found:
+def merge_results(files: Sequence[str], found: Found, rest: Found, wanted: SearchLimits) -> Found:
     """Merge two searches, the second over the files the first left undecided, into the result of one search
     over all files in order."""
     parts = (found, rest)
@@ -195,7 +195,7 @@ async def _in_child(run: SearchRun, job: SearchJob) -> Found:
             run.task_id,
             limited=False,
         )
-        await _watched(run, run.children, request, job, names[2])
+        await _watch(run, run.children, request, job, names[2])
         return _answer(names[1])
 
 
@@ -210,7 +210,7 @@ def _answer(path: str) -> Found:
     return found_from(data)
 
 
-async def _watched(
+async def _watch(
     run: SearchRun, children: ChildProcesses, request: CommandRequest, job: SearchJob, place_path: str
 ) -> None:
     """Wait for the search's end; end it when it gets nowhere. Raises `ToolError`. Looks are counted, not the

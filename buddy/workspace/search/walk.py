@@ -61,7 +61,7 @@ def _folder(top: str, prefix: str, rules: IgnoreTree | None, found: Walked, pend
         return
     names = {entry.name for entry in entries if entry.name.startswith(".")}
     own = NO_RULES if rules is None else rules.rules(path.rstrip("/") or "/", names)
-    ignored = own.ignored
+    ignored = own.is_ignored
     for entry in entries:
         name = entry.name
         try:

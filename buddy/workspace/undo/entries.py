@@ -18,8 +18,8 @@ from buddy.safety.seal import Seal
 from buddy.workspace.files.atomic_replace import Disk, write_all
 from buddy.workspace.files.line_diff import merge_bytes
 from buddy.workspace.files.store import LoadedFile, digest_of
-from buddy.workspace.undo.moves import FolderSwitch, FolderVersions, RenamedPath, to_be_made
-from buddy.workspace.undo.restore import Move, carry_out, is_link, look, mode_for, reversed_move, same_kind
+from buddy.workspace.undo.moves import FolderSwitch, FolderVersions, RenamedPath, missing_parents
+from buddy.workspace.undo.restore import Move, carry_out, inverse_move, is_link, look, mode_for, same_kind
 
 
 class BlobStore:
@@ -89,7 +89,7 @@ class FileVersions(msgspec.Struct, frozen=True):
     temporary: str
     mode_after: int = 0
 
-    def reversed(self) -> FileVersions:
+    def inverse(self) -> FileVersions:
         """The change that takes this one back."""
         return FileVersions(
             self.real, self.after, self.before, self.mode_after or self.mode, self.temporary, self.mode
@@ -120,7 +120,7 @@ def switch(
     changed."""
     named = {folder.real for folder in folders}
     coming = [file.real for file in files if file.after != NOTHING]
-    around = FolderSwitch([*folders, *(one for one in to_be_made(coming) if one.real not in named)])
+    around = FolderSwitch([*folders, *(one for one in missing_parents(coming) if one.real not in named)])
     try:
         moves = [_move(file, blobs, around, merging=merging) for file in files]
     except OSError as error:
@@ -131,11 +131,11 @@ def switch(
     except (OSError, ToolError) as error:
         for move in reversed(done):
             with suppress(OSError, ToolError):
-                carry_out(reversed_move(move), disk)
+                carry_out(inverse_move(move), disk)
         around.take_back()
         raise ToolError(f"could not restore: {error}; nothing was changed") from error
     changed = tuple(_versions_of(move, file) for move, file in zip(moves, files, strict=True))
-    return Switched(changed, around.changed)
+    return Switched(changed, around.changed_folders)
 
 
 def _carry_out(moves: Sequence[Move], around: FolderSwitch, disk: Disk, done: list[Move]) -> None:
@@ -182,7 +182,7 @@ def _move(file: FileVersions, blobs: BlobStore, around: FolderSwitch, *, merging
                 f"{shown} was changed by something else after that edit; taking the edit back would lose "
                 "that. Nothing was changed."
             )
-        wanted = _merged(file, now, wanted, content_of(blobs, file.before))
+        wanted = _merge(file, now, wanted, content_of(blobs, file.before))
     if now is not None:
         blobs.store(now.data)
     if wanted is not None:
@@ -191,7 +191,7 @@ def _move(file: FileVersions, blobs: BlobStore, around: FolderSwitch, *, merging
     return Move(file.real, shown, now, wanted, to, already=False, temporary=file.temporary)
 
 
-def _merged(file: FileVersions, now: LoadedFile | None, wanted: bytes | None, base: bytes | None) -> bytes:
+def _merge(file: FileVersions, now: LoadedFile | None, wanted: bytes | None, base: bytes | None) -> bytes:
     """The wanted content with what somebody else changed since. Raises `ToolError`."""
     shown = os.path.relpath(file.real)
     if now is None or base is None or wanted is None or is_link(now.mode | file.mode):
@@ -346,7 +346,7 @@ class Changes:
         """The changes of files from a position on."""
         return tuple(file for file in self._files[position:] if file is not None)
 
-    def moved(self, position: int) -> tuple[str, ...]:
+    def moved_paths(self, position: int) -> tuple[str, ...]:
         """Paths below which everything was moved, from a position on."""
         return tuple(path for at, path, _ in self._moved if at >= position)
 

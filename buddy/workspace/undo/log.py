@@ -40,9 +40,9 @@ from buddy.workspace.undo.moves import (
     already_there,
     apply_again,
     around,
+    missing_parents,
     remove_empty,
     take_back,
-    to_be_made,
 )
 
 
@@ -101,7 +101,7 @@ class UndoLog:
                 if (entry.id in self._undone) == undone and task_id in (None, entry.task_id)
             )
 
-    def unused(self) -> str:
+    def unused_notice(self) -> str:
         """Entries of an earlier run that are not used, and why, for the person; "" when all are."""
         with self._guard:
             self._load()
@@ -118,7 +118,7 @@ class UndoLog:
         with self._guard:
             self._load()
             self._last += 1
-            made = to_be_made(intent.real for intent in intents if intent.after is not None)
+            made = missing_parents(intent.real for intent in intents if intent.after is not None)
             files = tuple(_versions(self._blobs, intent) for intent in intents)
             entry = UndoEntry(self._last, task_id, call_id, tool, files, folders=made)
             self._file.append(entry)
@@ -135,7 +135,7 @@ class UndoLog:
         with self._guard:
             self._load()
             self._last += 1
-            made = to_be_made(one.target for one in renames if not one.trashed)
+            made = missing_parents(one.target for one in renames if not one.trashed)
             entry = UndoEntry(self._last, task_id, call_id, tool, (), renames=tuple(renames), folders=made)
             self._file.append(entry)
             self._add(entry)
@@ -154,7 +154,7 @@ class UndoLog:
         """Keep what a call turned out to have changed. Raises `OSError`; then nothing is kept."""
         with self._guard:
             self._load()
-            files = tuple(_kept(self._blobs, effect) for effect in effects)
+            files = tuple(_store_versions(self._blobs, effect) for effect in effects)
             self._last += 1
             made = UndoEntry(self._last, task_id, call_id, tool, files, effect=True, folders=tuple(folders))
             entry = msgspec.structs.replace(made, seconds=seconds)
@@ -182,7 +182,7 @@ class UndoLog:
     def moved_since(self, position: int) -> tuple[str, ...]:
         """Paths below which everything was moved, by a call that said so, after a position."""
         with self._guard:
-            return self._changes.moved(position)
+            return self._changes.moved_paths(position)
 
     def folders_since(self, position: int) -> frozenset[str]:
         """Folders that were made or removed, by a call that said so, an undo or a redo, after a position."""
@@ -242,15 +242,15 @@ class UndoLog:
         with locks.holding(*entry.paths), self._guard:
             if entry not in self.entries(task_id):
                 raise ToolError("that edit was taken back meanwhile")
-            files = [file.reversed() for file in entry.files if file.real not in without]
+            files = [file.inverse() for file in entry.files if file.real not in without]
             if without and not files:
                 raise ToolError("nothing would be left to take back")
             last = self._folders.get(entry.id, ())
             folders = _last_of(entry.folders, last)
-            switched = self._switch(entry, files, [one.reversed() for one in folders], merging, back=True)
+            switched = self._switch(entry, files, [one.inverse() for one in folders], merging, back=True)
             self._undone.append(entry.id)
             self._taken[entry.id] = switched.files
-            self._folders[entry.id] = _known_of(last, folders, switched.folders)
+            self._folders[entry.id] = _combine_folders(last, folders, switched.folders)
             self._file.append(Undone(entry.id, switched.files, self._folders[entry.id]))
         return entry
 
@@ -265,12 +265,12 @@ class UndoLog:
         with locks.holding(*entry.paths), self._guard:
             if entry.id not in self._undone:
                 raise ToolError("that edit was applied again meanwhile")
-            files = [file.reversed() for file in self._taken.get(entry.id, ())] or list(entry.files)
+            files = [file.inverse() for file in self._taken.get(entry.id, ())] or list(entry.files)
             last = self._folders.get(entry.id, ())
-            folders = _last_of(entry.folders, [one.reversed() for one in last])
+            folders = _last_of(entry.folders, [one.inverse() for one in last])
             switched = self._switch(entry, files, folders, merging, back=False)
             self._undone.remove(entry.id)
-            self._folders[entry.id] = _known_of(last, last, switched.folders)
+            self._folders[entry.id] = _combine_folders(last, last, switched.folders)
             self._file.append(Redone(entry.id, self._folders[entry.id]))
         return entry
 
@@ -333,7 +333,7 @@ def _versions(blobs: BlobStore, intent: Intent) -> FileVersions:
     return FileVersions(intent.real, before, after, mode, temporary_name())
 
 
-def _kept(blobs: BlobStore, effect: Effect) -> FileVersions:
+def _store_versions(blobs: BlobStore, effect: Effect) -> FileVersions:
     before = NOTHING if effect.before is None else blobs.store(effect.before)
     after = NOTHING if effect.after is None else blobs.store(effect.after)
     return FileVersions(effect.real, before, after, effect.mode, temporary_name(), effect.mode_after)
@@ -347,7 +347,7 @@ def _last_of(
     return tuple(one for one in last.values() if one.before != one.after)
 
 
-def _known_of(
+def _combine_folders(
     known: Sequence[FolderVersions], before: Sequence[FolderVersions], changed: Sequence[FolderVersions]
 ) -> tuple[FolderVersions, ...]:
     """Combine the folder changes of an entry: those known not to be ours, those that were to be removed
@@ -375,13 +375,13 @@ def _sweep_all(files: Sequence[FileVersions], blobs: BlobStore) -> None:
     for file in files:
         folder = os.path.dirname(file.real)
         if folder not in left:
-            left[folder] = _hidden_in(folder)
+            left[folder] = _dot_names(folder)
         names = left[folder]
         if names is None or not names.isdisjoint((file.temporary, aside_of(file.temporary))):
             _sweep(file, blobs)
 
 
-def _hidden_in(folder: str) -> frozenset[str] | None:
+def _dot_names(folder: str) -> frozenset[str] | None:
     """The names in a folder that begin with a dot, None where it does not tell them."""
     try:
         return frozenset(name for name in os.listdir(folder) if name.startswith("."))

@@ -94,12 +94,12 @@ class FolderVersions(msgspec.Struct, frozen=True):
     before: int
     after: int
 
-    def reversed(self) -> FolderVersions:
+    def inverse(self) -> FolderVersions:
         """The change that takes this one back."""
         return FolderVersions(self.real, self.after, self.before)
 
 
-def to_be_made(reals: Iterable[str]) -> tuple[FolderVersions, ...]:
+def missing_parents(reals: Iterable[str]) -> tuple[FolderVersions, ...]:
     """The folders that are missing above these paths, with what a new one will look like."""
     missing: dict[str, FolderVersions] = {}
     for real in reals:
@@ -112,7 +112,7 @@ def to_be_made(reals: Iterable[str]) -> tuple[FolderVersions, ...]:
 
 def remove_empty(folders: Sequence[FolderVersions]) -> None:
     """Remove folders that were made for something that did not come."""
-    FolderSwitch([folder.reversed() for folder in folders]).remove()
+    FolderSwitch([folder.inverse() for folder in folders]).remove()
 
 
 def around(
@@ -121,13 +121,13 @@ def around(
     """Change folders around something that moves whole files and folders to where they come; what changed.
     Raises what `act` raises; then the folders are as they were."""
     named = {folder.real for folder in folders}
-    switch = FolderSwitch([*folders, *(one for one in to_be_made(come) if one.real not in named)])
+    switch = FolderSwitch([*folders, *(one for one in missing_parents(come) if one.real not in named)])
     with on_failure(switch.take_back):
         switch.make()
         act()
     switch.remove()
     switch.settle()
-    return switch.changed
+    return switch.changed_folders
 
 
 def already_there(gone: Iterable[str], changed: Sequence[FolderVersions]) -> tuple[FolderVersions, ...]:
@@ -138,7 +138,7 @@ def already_there(gone: Iterable[str], changed: Sequence[FolderVersions]) -> tup
     return tuple(FolderVersions(real, mode, mode) for real, mode in modes.items() if mode)
 
 
-def merged_mode(now: int, before: int, after: int) -> int:
+def merge_mode(now: int, before: int, after: int) -> int:
     """Apply to the current mode the permission bits that differ between `before` and `after`."""
     changed = before ^ after
     return now & ~changed | after & changed
@@ -162,7 +162,7 @@ class FolderSwitch:
         self._done: list[FolderVersions] = []
 
     @property
-    def changed(self) -> tuple[FolderVersions, ...]:
+    def changed_folders(self) -> tuple[FolderVersions, ...]:
         """Folders that really changed, with their modes before and after."""
         now = {real: _mode_of(real) for real in self._modes}
         return tuple(
@@ -211,16 +211,16 @@ class FolderSwitch:
             now = _mode_of(folder.real)
             if not folder.after or not now:
                 continue
-            wanted = self._wanted(folder)
+            wanted = self._target_mode(folder)
             if wanted != now:
                 with suppress(OSError):  # the content is what counts
                     _set_mode(folder.real, wanted)
 
-    def _wanted(self, folder: FolderVersions) -> int:
+    def _target_mode(self, folder: FolderVersions) -> int:
         was = self._modes[folder.real]
         if not was:
             return folder.after
-        return merged_mode(was, folder.before, folder.after) if folder.before else was
+        return merge_mode(was, folder.before, folder.after) if folder.before else was
 
     def take_back(self) -> None:
         """Make folders what they were, as far as that goes."""

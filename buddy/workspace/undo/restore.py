@@ -21,7 +21,7 @@ from buddy.workspace.files.store import (
     stamp_of,
     temporary_name,
 )
-from buddy.workspace.undo.moves import merged_mode
+from buddy.workspace.undo.moves import merge_mode
 
 LINK = stat.S_IFLNK
 """In a mode: what is described is a link, its content the target's path."""
@@ -83,7 +83,7 @@ def mode_for(now: LoadedFile | None, before: int, after: int) -> int:
     if now is None or is_link(now.mode):
         return after & 0o777
     if before and not is_link(before):
-        return merged_mode(now.mode, before, after)
+        return merge_mode(now.mode, before, after)
     if bool(after & _EXECUTABLE) == bool(now.mode & _EXECUTABLE):
         return now.mode
     return now.mode | (now.mode & 0o444) >> 2 if after & _EXECUTABLE else now.mode & ~_EXECUTABLE
@@ -124,13 +124,13 @@ def _replace_link(move: Move, link: LoadedFile, data: bytes, disk: Disk) -> None
         if stamp_of(os.stat(name, dir_fd=folder, follow_symlinks=False)) != link.stamp:
             raise ToolError(f"{move.shown} was changed by something else meanwhile; nothing was changed")
         replace(Replacement(made, move.shown, data, None, move.mode or None, aside_of(beside)), disk)
-        with on_failure(_unlink_made, folder, beside, data):
+        with on_failure(_unlink_own, folder, beside, data):
             mode = stat.S_IMODE(os.stat(beside, dir_fd=folder, follow_symlinks=False).st_mode)
             place = TargetName(folder, name, beside, move.shown)
             take_place(place, FileContent(link.data, link.mode), FileContent(data, mode), disk)
 
 
-def _unlink_made(folder: int, name: str, data: bytes) -> None:
+def _unlink_own(folder: int, name: str, data: bytes) -> None:
     """Only what was written: what changed places with it is somebody's."""
     with suppress(OSError):
         if content(folder, name) == data:
@@ -167,7 +167,7 @@ def _make_link(move: Move, disk: Disk) -> None:
         )
 
 
-def reversed_move(move: Move) -> Move:
+def inverse_move(move: Move) -> Move:
     """The way back from a move that was carried out."""
     was = move.now
     return Move(

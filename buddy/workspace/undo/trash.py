@@ -33,7 +33,7 @@ Seal = Callable[[str, str, float], str]
 """From the id, the path and the time to the proof that this person's buddy put it there."""
 
 
-def unsealed(_id: str, _real: str, _deleted_at: float) -> str:
+def no_seal(_id: str, _real: str, _deleted_at: float) -> str:
     """No proof is made or asked for."""
     return ""
 
@@ -53,7 +53,7 @@ class Trashed(msgspec.Struct, frozen=True):
 class Trash:
     """Deleted things under one folder, which is made when first needed."""
 
-    def __init__(self, folder: str, seal: Seal = unsealed) -> None:
+    def __init__(self, folder: str, seal: Seal = no_seal) -> None:
         self._folder = folder
         self._seal = seal
 
@@ -142,7 +142,7 @@ def fill_box(
     real: str,
     task_id: int,
     *,
-    seal: Seal = unsealed,
+    seal: Seal = no_seal,
     remove: Callable[[str], None] | None = None,
 ) -> Trashed:
     """Move a file or folder into a box of its own, or into the one it was in before. Raises `OSError`; then
@@ -154,9 +154,9 @@ def fill_box(
         with open(os.path.join(box, _WHERE), "wb", opener=_private) as file:
             file.write(encode(trashed))
         with folder_of(real) as (parent, _name):
-            copied = _moved_or_copied(real, os.path.join(box, _THING), parent)
+            copied = _move_or_copy(real, os.path.join(box, _THING), parent)
     if copied:
-        _removed(real, remove or _delete, trashed.id)
+        _remove_original(real, remove or _delete, trashed.id)
     return trashed
 
 
@@ -187,11 +187,11 @@ def size_of(path: str) -> int:
     return total
 
 
-def _removed(real: str, remove: Callable[[str], None], box_id: str) -> None:
+def _remove_original(real: str, remove: Callable[[str], None], box_id: str) -> None:
     """Take away what is in the trash by now. From here on the copy may be the only one of a part."""
     try:
         with folder_of(real) as (parent, _name):
-            remove(_reached(parent, real))
+            remove(_path_through(parent, real))
     except OSError as error:
         raise ToolError(
             f"{visible(os.path.basename(real))} could not be removed whole: {error.strerror or error}. "
@@ -205,14 +205,14 @@ def leave_box(box: str, real: str) -> None:
         _move_out(os.path.join(box, _THING), real, parent)
 
 
-def _moved_or_copied(real: str, target: str, parent: int) -> bool:
+def _move_or_copy(real: str, target: str, parent: int) -> bool:
     """Move something into the trash; True where it was only copied, to another disk."""
     try:
         os.rename(os.path.basename(real), target, src_dir_fd=parent)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        _copy(_reached(parent, real), target)
+        _copy(_path_through(parent, real), target)
         return True
     return False
 
@@ -224,14 +224,14 @@ def _move_out(source: str, real: str, parent: int) -> None:
         if error.errno != errno.EXDEV:
             raise
         beside = f".buddy-{os.urandom(6).hex()}.tmp"
-        copy = _reached(parent, os.path.join(os.path.dirname(real), beside))
+        copy = _path_through(parent, os.path.join(os.path.dirname(real), beside))
         with on_failure(_discard, copy):
             _copy(source, copy)
             rename_to_free(beside, parent, os.path.basename(real), parent)
         _discard(source)
 
 
-def _reached(parent: int, real: str) -> str:
+def _path_through(parent: int, real: str) -> str:
     """The path through its open folder, where the system has one: it can't be led elsewhere."""
     return f"/proc/self/fd/{parent}/{os.path.basename(real)}" if os.path.isdir("/proc/self/fd") else real
 

@@ -17,7 +17,7 @@ from buddy.safety.protected import ProtectedPlaces, secret_reason
 from buddy.safety.seal import Seal
 from buddy.workspace.checkpoints.private_git import CheckpointError, private_git
 from buddy.workspace.checkpoints.snapshots import LINK_MODE, CheckpointStore, Outside, State, Version
-from buddy.workspace.worktrees.worktrees import Kept, Worktree, keep, kept_of
+from buddy.workspace.worktrees.worktrees import Kept, Worktree, keep, read_origin
 
 
 class FileChanged(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class WorktreeStates:
     def begin(self, tree: Worktree) -> None:
         """Keep what a worktree is when it is new. One that is too large for that is merged with git alone.
         Raises `OSError`."""
-        kept = kept_of(tree)
+        kept = read_origin(tree)
         if kept is None:
             return
         try:
@@ -66,10 +66,10 @@ class WorktreeStates:
 
     def changes(self, tree: Worktree) -> WorktreeChanges:
         """Return the changes since the worktree was made. Raises `ToolError`."""
-        kept = kept_of(tree)
+        kept = read_origin(tree)
         if kept is None or not kept.state:
             raise ToolError(
-                f"what {tree.shown} was when it was made is not known; commit there, and git merge "
+                f"what {tree.display_path} was when it was made is not known; commit there, and git merge "
                 f"{tree.branch} takes its commits"
             )
         try:
@@ -95,7 +95,7 @@ class WorktreeStates:
         return WorktreeChanges(files, now.tree, now.left_out)
 
     def _store(self, tree: Worktree) -> CheckpointStore:
-        git = private_git(os.path.join(tree.kept, "states"), tree.path, self._variables, self._seal)
+        git = private_git(os.path.join(tree.record_folder, "states"), tree.path, self._variables, self._seal)
         return CheckpointStore(git, ProtectedPlaces(self._variables.get("HOME", "")))
 
 
@@ -129,12 +129,12 @@ def carry(tree: Worktree, changed: Sequence[str], home: str) -> tuple[str, ...]:
     left_out: list[str] = []
     for code, path in ((entry[:2], entry[3:]) for entry in changed):
         real = os.path.join(tree.main, path)
-        if path.endswith("/") or secret_reason(real, ProtectedPlaces(home)) or not _carried(tree, code, path):
+        if path.endswith("/") or secret_reason(real, ProtectedPlaces(home)) or not _carry(tree, code, path):
             left_out.append(path)
     return tuple(left_out)
 
 
-def _carried(tree: Worktree, code: str, path: str) -> bool:
+def _carry(tree: Worktree, code: str, path: str) -> bool:
     """Copy, link or remove one; False for what is none of that."""
     real = os.path.join(tree.main, path)
     status = _status(real)

@@ -24,7 +24,7 @@ from buddy.safety.paths import replace_file
 from buddy.workspace.git.run import GitKind, GitLock, GitRun, Repository, run_git
 from buddy.workspace.processes.output import OutputBounds
 from buddy.workspace.processes.pool import ChildProcesses, FinishedCommand
-from buddy.workspace.processes.termination import uninterrupted
+from buddy.workspace.processes.termination import run_to_end
 
 FOLDERS = (".buddyx", "worktrees")
 BRANCHES = "buddy/"
@@ -50,7 +50,7 @@ class Worktree(msgspec.Struct, frozen=True):
         return os.path.join(self.main, *FOLDERS, self.name)
 
     @property
-    def kept(self) -> str:
+    def record_folder(self) -> str:
         """The folder of what is kept about it."""
         return f"{self.path}.state"
 
@@ -60,7 +60,7 @@ class Worktree(msgspec.Struct, frozen=True):
         return BRANCHES + self.name
 
     @property
-    def shown(self) -> str:
+    def display_path(self) -> str:
         """Path of the worktree as displayed, relative to the main tree."""
         return os.path.relpath(self.path, self.main)
 
@@ -96,7 +96,7 @@ class Worktrees:
         self.main = main
         self._lock = lock
 
-    def named(self, name: str) -> Worktree:
+    def by_name(self, name: str) -> Worktree:
         """A worktree by its name. Raises `ToolError` for what can't be one."""
         if not NAME().fullmatch(name):
             raise ToolError(
@@ -119,18 +119,18 @@ class Worktrees:
     def missing(self, tree: Worktree) -> str:
         """Why a worktree can't be worked in, "" when it can. Looks at some files."""
         if not os.path.isdir(tree.path) or os.path.islink(tree.path):
-            return f"its worktree {tree.shown} is gone (branch {tree.branch})"
+            return f"its worktree {tree.display_path} is gone (branch {tree.branch})"
         if not os.path.lexists(os.path.join(tree.path, ".git")):
-            return f"{tree.shown} is no worktree any more: it has no .git"
+            return f"{tree.display_path} is no worktree any more: it has no .git"
         shared, own = (os.path.realpath(git_folders(top)[-1]) for top in (self.main, tree.path))
         if shared != own:
-            return f"{tree.shown} belongs to another repository: its .git leads to {own}"
+            return f"{tree.display_path} belongs to another repository: its .git leads to {own}"
         return ""
 
-    async def uncommitted(self) -> tuple[str, ...]:
+    async def uncommitted_paths(self) -> tuple[str, ...]:
         """The paths of the main tree that are changed and not committed, with git's two letters. Raises
         `ToolError`."""
-        return await self._changed(self.main)
+        return await self._changed_paths(self.main)
 
     async def make(self, wanted: str, *, start: str = "", exact: bool = False) -> Worktree:
         """A new worktree from the commit that `start` (a working tree; the main one unless given) stands on.
@@ -140,30 +140,30 @@ class Worktrees:
             commit = await self._head(start or self.main)
             await asyncio.to_thread(_make_folders, self.main)
             tree = await self._free(
-                self.named(wanted) if exact else Worktree(_slug(wanted), self.main), exact
+                self.by_name(wanted) if exact else Worktree(_slug(wanted), self.main), exact
             )
             try:
                 await self._add(tree, commit)
             except (ToolError, asyncio.CancelledError):
-                await uninterrupted(self._take_back(tree, commit))
+                await run_to_end(self._take_back(tree, commit))
                 raise
             return tree
 
     async def standing(self, tree: Worktree) -> WorktreeStanding:
         """Compare a worktree with the main tree. Raises `ToolError`."""
         self._check(tree)
-        changed = await self._changed(tree.path)
+        changed = await self._changed_paths(tree.path)
         if os.path.lexists(os.path.join(git_folders(tree.path)[0], "modules")):
             changed = (*changed, "?? (submodules of its own)")
         head = await self._head(self.main)
-        counts = await self._said(("rev-list", "--left-right", "--count", f"{head}...HEAD"), tree.path)
+        counts = await self._query(("rev-list", "--left-right", "--count", f"{head}...HEAD"), tree.path)
         behind, ahead = (int(count) for count in counts.split())
         return WorktreeStanding(changed, ahead, behind, await self._own_commits(tree, head))
 
-    async def ignored(self, tree: Worktree, paths: Sequence[str]) -> tuple[str, ...]:
+    async def ignored_of(self, tree: Worktree, paths: Sequence[str]) -> tuple[str, ...]:
         """Those of these paths that are files git ignores. Raises `ToolError`."""
         options = ("-z", "--others", "--ignored", "--exclude-standard", "--")
-        return tuple(filter(None, (await self._said(("ls-files", *options, *paths), tree.path)).split("\0")))
+        return tuple(filter(None, (await self._query(("ls-files", *options, *paths), tree.path)).split("\0")))
 
     async def remove(self, tree: Worktree, *, discard: bool = False, untouched: bool = False) -> str:
         """Remove a worktree and, unless it has commits of its own, its branch; `discard`: whatever is lost
@@ -172,21 +172,21 @@ class Worktrees:
         async with self._lock:
             standing, tip = await self.standing(tree), await self._tip(tree)
             if untouched and not standing.is_untouched:
-                raise ToolError(f"{tree.shown} has changes by now; it stays")
-            await self._done(("worktree", "remove", "--force", tree.path))
+                raise ToolError(f"{tree.display_path} has changes by now; it stays")
+            await self._execute(("worktree", "remove", "--force", tree.path))
             if tip and (discard or not standing.own):
                 # Only if it still is what was looked at: a commit made meanwhile is kept.
-                await self._done(("update-ref", "-d", f"refs/heads/{tree.branch}", tip))
+                await self._execute(("update-ref", "-d", f"refs/heads/{tree.branch}", tip))
             else:
                 tip = ""
-            await asyncio.to_thread(_remove_folder, tree.kept)
+            await asyncio.to_thread(_remove_folder, tree.record_folder)
             return tip
 
     async def forget(self, tree: Worktree) -> None:
         """Let go of a worktree whose folder is gone; its branch stays. Raises `ToolError`."""
         async with self._lock:
-            await self._done(("worktree", "prune"))
-            await asyncio.to_thread(_remove_folder, tree.kept)
+            await self._execute(("worktree", "prune"))
+            await asyncio.to_thread(_remove_folder, tree.record_folder)
 
     # -- the inside ----------------------------------------------------------------------------------------
 
@@ -209,12 +209,14 @@ class Worktrees:
         """The worktree, by another name where its path or its branch is taken."""
         for attempt in range(1, MAX_TRIES):
             one = tree if attempt == 1 else Worktree(f"{tree.name}-{attempt}", tree.main)
-            taken = [path for path in (one.path, one.kept) if os.path.lexists(path)]
+            taken = [path for path in (one.path, one.record_folder) if os.path.lexists(path)]
             if not taken and not await self._tip(one):
                 return one
             if exact:
                 found = (
-                    f"{one.shown} is there already" if taken else f"there is a branch {one.branch} already"
+                    f"{one.display_path} is there already"
+                    if taken
+                    else f"there is a branch {one.branch} already"
                 )
                 raise ToolError(f"{found}; give the worktree another name")
         raise ToolError(f"there are {MAX_TRIES - 1} worktrees called {tree.name} already; drop some")
@@ -227,10 +229,10 @@ class Worktrees:
 
     async def _add(self, tree: Worktree, commit: str) -> None:
         try:
-            os.mkdir(tree.kept, 0o700)
+            os.mkdir(tree.record_folder, 0o700)
             keep(tree, Kept(commit))
         except OSError as error:
-            raise ToolError(f"{tree.kept} can't be written: {error.strerror}") from error
+            raise ToolError(f"{tree.record_folder} can't be written: {error.strerror}") from error
         added = await self._run(
             ("worktree", "add", "--no-track", "-b", tree.branch, tree.path, commit), self.main, "inert"
         )
@@ -241,36 +243,36 @@ class Worktrees:
         """Nothing stays of a worktree that could not be made."""
         with suppress(ToolError, OSError):
             await asyncio.to_thread(_remove_folder, tree.path)
-            await asyncio.to_thread(_remove_folder, tree.kept)
+            await asyncio.to_thread(_remove_folder, tree.record_folder)
             await self._run(("worktree", "prune"), self.main, "inert")
             await self._run(("update-ref", "-d", f"refs/heads/{tree.branch}", commit), self.main, "inert")
 
     async def _own_commits(self, tree: Worktree, head: str) -> int:
         branch = (f"refs/heads/{tree.branch}",) if await self._tip(tree) else ()
         others = (f"--exclude={tree.branch}", "--branches", "--tags", "--remotes")
-        kept = kept_of(tree)
+        kept = read_origin(tree)
         known = (head, kept.commit) if kept is not None else (head,)
-        counted = await self._said(
+        counted = await self._query(
             ("rev-list", "--count", "HEAD", *branch, "--not", *known, *others), tree.path
         )
         return int(counted)
 
-    async def _changed(self, top: str) -> tuple[str, ...]:
+    async def _changed_paths(self, top: str) -> tuple[str, ...]:
         options = "--porcelain -z --no-renames --untracked-files=all --ignore-submodules=dirty"
-        return tuple(filter(None, (await self._said(("status", *options.split()), top)).split("\0")))
+        return tuple(filter(None, (await self._query(("status", *options.split()), top)).split("\0")))
 
     def _check(self, tree: Worktree) -> None:
         why = self.missing(tree)
         if why:
             raise ToolError(why)
 
-    async def _said(self, arguments: tuple[str, ...], top: str) -> str:
+    async def _query(self, arguments: tuple[str, ...], top: str) -> str:
         done = await self._run(arguments, top, "read")
         if not done.ok:
             raise ToolError(_why(done.text))
         return _answer(done)
 
-    async def _done(self, arguments: tuple[str, ...]) -> None:
+    async def _execute(self, arguments: tuple[str, ...]) -> None:
         done = await self._run(arguments, self.main, "inert")
         if not done.ok:
             raise ToolError(_why(done.text))
@@ -282,16 +284,16 @@ class Worktrees:
         return run_git(run, arguments, kind)
 
 
-def kept_of(tree: Worktree) -> Kept | None:
+def read_origin(tree: Worktree) -> Kept | None:
     """Read the record of a worktree's origin, None when it is lost."""
     with suppress(msgspec.MsgspecError, ValueError):
-        return decode(read_regular(os.path.join(tree.kept, "made.json"), _MAX_KEPT_BYTES), Kept)
+        return decode(read_regular(os.path.join(tree.record_folder, "made.json"), _MAX_KEPT_BYTES), Kept)
     return None
 
 
 def keep(tree: Worktree, kept: Kept) -> None:
     """Write down what is known. Raises `OSError`."""
-    replace_file(os.path.join(tree.kept, "made.json"), msgspec.json.encode(kept))
+    replace_file(os.path.join(tree.record_folder, "made.json"), msgspec.json.encode(kept))
 
 
 def _slug(words: str) -> str:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from buddy.agent.display import Command, Diff, FileDiff
 from buddy.agent.events import ApprovalRequested
 from buddy.agent.messages import Call
-from buddy.repl.input.approval_line import TypedLine, Waiting, answer_of, refusal, refused
+from buddy.repl.input.approval_line import TypedLine, Waiting, answer_of, refusal, refusal_of
 from buddy.repl.intents import ApprovalAnswer, Prompt
 from buddy.repl.render.style import UNICODE, Look
 from buddy.repl.view.live import inbox_lines
@@ -229,7 +229,7 @@ def test_RU_A13_y_and_enter_in_one_piece_approve_one_call_and_nothing_more(
 def test_RU_A13_a_command_that_came_in_one_piece_approves_nothing() -> None:
     those = waiting(asked_state())
     for line in ("/ok all", "/ok 3", "/approve all", "/mode auto"):
-        assert refused(typed(line, came=line), those) == "pasted"
+        assert refusal_of(typed(line, came=line), those) == "pasted"
 
 
 def test_RU_A13_the_refusal_says_which_keys_to_press() -> None:

@@ -10,7 +10,7 @@ from buddy.tools.files.edit import edit_file
 from buddy.tools.files.listing import find_files
 from buddy.tools.files.read import read_file
 from buddy.tools.jobs import list_jobs, send_keys, stop_job, write_job
-from buddy.tools.shell import SHOWN_CHARS, run_shell, shown
+from buddy.tools.shell import SHOWN_CHARS, run_shell, tail_for_display
 from buddy.workspace.git.diff import parse_diff
 from buddy.workspace.processes.output import MAX_PIECE_BYTES, OutputBounds, OutputLog, ProgressFeed
 from tests.support.command_desk import desk, until
@@ -35,7 +35,7 @@ async def test_one_byte_that_is_left_out_or_not_shown(tmp_path: Path) -> None:
     log.add(b"abcde")
     path = tmp_path / "out"
     assert log.text() == f"ab\n[… 1 byte left out; the whole (the first 1 byte) is in {path} …]\nde"
-    assert shown("x" * (SHOWN_CHARS + 1)).startswith("[… 1 character before this …]\n")
+    assert tail_for_display("x" * (SHOWN_CHARS + 1)).startswith("[… 1 character before this …]\n")
     heard: list[str] = []
     feed = ProgressFeed(heard.append)
     feed.feed(b"x" * (MAX_PIECE_BYTES + 1))

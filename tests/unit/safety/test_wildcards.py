@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from buddy.repl.render.code import highlighted
+from buddy.repl.render.code import highlight
 from buddy.safety.policy.rules import Rule, matches_path
 from buddy.safety.shell.context import glob_expression
 from buddy.safety.shell.file_selection import Candidate, glob_filter
@@ -115,7 +115,9 @@ def test_a_command_with_many_stars_is_judged(desk: ShellDesk, command: str) -> N
 def test_an_ignore_file_with_many_stars_ignores_what_it_matches_alone(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_text("a*" * 40 + "b\n" + "**/*a" * 40 + "c\n")
     tree = IgnoreTree(str(tmp_path.resolve()))
-    ignored = [tree.ignored(f"{tmp_path.resolve()}/{name}", False) for name in ("a" * 200, "a" * 200 + "b")]
+    ignored = [
+        tree.is_ignored(f"{tmp_path.resolve()}/{name}", False) for name in ("a" * 200, "a" * 200 + "b")
+    ]
 
     assert ignored == [False, True]
 
@@ -138,4 +140,4 @@ def test_repeated_folders_are_one_piece() -> None:
 def test_the_last_line_of_a_diff_is_read_at_once_and_has_its_colour() -> None:
     line = "+" + "a" * 200
 
-    assert highlighted(f"-b\n{line}", "diff") == [[("removed", "-b")], [("added", line)]]
+    assert highlight(f"-b\n{line}", "diff") == [[("removed", "-b")], [("added", line)]]

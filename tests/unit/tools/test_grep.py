@@ -19,7 +19,7 @@ from buddy.tools.definitions import find_definition
 from buddy.tools.files.listing import find_files
 from buddy.tools.grep import grep
 from buddy.workspace.files.name_index import MAX_SCORED, FileIndex, Paths, best, score
-from buddy.workspace.search.runner import STUCK_S, SearchRun, _watched
+from buddy.workspace.search.runner import STUCK_S, SearchRun, _watch
 from tests.support.search_desk import SearchDesk, search_desk
 
 
@@ -211,7 +211,7 @@ class Children:
 async def test_a_search_is_not_given_up_because_this_program_stood_still(tmp_path: Path) -> None:
     children = Children()
     run = SearchRun(children, str(tmp_path), 1, asyncio.Event(), time.monotonic() + 60)
-    await _watched(run, children, None, {"files": ["a.txt"]}, str(tmp_path / "place"))
+    await _watch(run, children, None, {"files": ["a.txt"]}, str(tmp_path / "place"))
     assert (children.looks, children.ended) == (2, [])
 
 

@@ -19,7 +19,7 @@ from buddy.tools.web import (
     WebAccess,
     WebResult,
     WebSearch,
-    configured_search,
+    choose_search,
     hits_in,
     web_search,
 )
@@ -143,7 +143,7 @@ def test_results_are_found_in_the_shapes_services_use(answer: object, hits: list
 
 
 def test_the_search_of_this_installation() -> None:
-    assert isinstance(configured_search("http://127.0.0.1:8888/search", {}), EndpointSearch)
-    assert isinstance(configured_search("http://x/?q={query}", {}), EndpointSearch)
+    assert isinstance(choose_search("http://127.0.0.1:8888/search", {}), EndpointSearch)
+    assert isinstance(choose_search("http://x/?q={query}", {}), EndpointSearch)
     expected = DdgsSearch if importlib.util.find_spec("ddgs") else NoSearch
-    assert isinstance(configured_search("", {}), expected)
+    assert isinstance(choose_search("", {}), expected)

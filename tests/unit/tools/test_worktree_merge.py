@@ -14,7 +14,7 @@ import pytest
 
 from buddy.agent.display import Diff
 from buddy.agent.tool import ToolError
-from buddy.tools.worktree_merge import bring, is_there, shown_changes
+from buddy.tools.worktree_merge import bring, changes_diff, is_there
 from buddy.workspace.worktrees.changes import WorktreeStates
 from buddy.workspace.worktrees.worktrees import Worktree
 from tests.security.test_git_hostile import git
@@ -220,7 +220,7 @@ async def test_what_no_state_takes_is_never_said_to_be_there(tmp_path: Path) -> 
 
 async def test_a_worktree_whose_beginning_is_not_known_is_left_to_git(tmp_path: Path) -> None:
     async with pair(tmp_path, a__txt="1\n") as two:
-        (Path(two.worktree.kept) / "made.json").unlink()
+        (Path(two.worktree.record_folder) / "made.json").unlink()
         with pytest.raises(ToolError, match="git merge buddy/x takes its commits"):
             two.states.changes(two.worktree)
 
@@ -230,7 +230,7 @@ async def test_the_diff_has_what_a_person_reads(tmp_path: Path) -> None:
         (two.tree / "a.txt").write_text("2\n")
         (two.tree / "b.txt").unlink()
         (two.tree / "c.txt").write_text("3\n")
-        shown = shown_changes(two.states.changes(two.worktree))
+        shown = changes_diff(two.states.changes(two.worktree))
 
         assert isinstance(shown, Diff)
         assert [(one.path, one.change, one.added, one.removed) for one in shown.files] == [
@@ -242,7 +242,7 @@ async def test_the_diff_has_what_a_person_reads(tmp_path: Path) -> None:
 
 async def test_RU_H12_a_planted_repository_of_worktree_states_is_thrown_away(tmp_path: Path) -> None:
     async with pair(tmp_path, a__txt=LINES) as two:
-        config = Path(two.worktree.kept) / "states" / "config"
+        config = Path(two.worktree.record_folder) / "states" / "config"
         shutil.rmtree(config.parent)
         config.parent.mkdir()
         git(two.main, "init", "-q", "--bare", str(config.parent))

@@ -14,7 +14,7 @@ from buddy.repl.commands.registry import builtin_commands
 from buddy.repl.input.completion import DeskCompleter
 from buddy.repl.input.late_completion import LateCompleter
 from buddy.repl.intents import Cancel
-from buddy.workspace.files.name_index import FileIndex, found, in_folder
+from buddy.workspace.files.name_index import FileIndex, best_matches, in_folder
 from tests.fake_llm.script import reply
 from tests.support.events_for_tests import Tape
 from tests.support.screen_harness import running_repl
@@ -26,7 +26,7 @@ def completer_of(desk: Sitting) -> DeskCompleter:
     index.match("", 1)
     assert index.wait(20), "the first listing"
     return DeskCompleter(
-        builtin_commands(), desk.context, lambda: str(desk.desk.repo), lambda text: found(index, text)
+        builtin_commands(), desk.context, lambda: str(desk.desk.repo), lambda text: best_matches(index, text)
     )
 
 

@@ -211,10 +211,10 @@ async def test_another_editor_gets_the_text_and_what_it_writes_is_sent(
 
 
 def test_a_mark_nobody_pasted_is_text() -> None:
-    assert Pastes().resolved("[pasted #1, 842 lines]") == "[pasted #1, 842 lines]"
+    assert Pastes().expand("[pasted #1, 842 lines]") == "[pasted #1, 842 lines]"
     pastes = Pastes()
-    assert pastes.folded(LONG) == MARK
-    assert pastes.resolved("[pasted #1, 22 lines]") == "[pasted #1, 22 lines]"
+    assert pastes.fold(LONG) == MARK
+    assert pastes.expand("[pasted #1, 22 lines]") == "[pasted #1, 22 lines]"
 
 
 @pytest.mark.parametrize(
@@ -233,8 +233,8 @@ def test_a_mark_nobody_pasted_is_text() -> None:
 )
 def test_brackets_beside_a_mark_take_nothing_with_them(before: str, after: str) -> None:
     pastes = Pastes()
-    assert (pastes.folded(LONG), pastes.folded(OTHER)) == (MARK, OTHER_MARK)
-    assert pastes.mended(before, after) is None
+    assert (pastes.fold(LONG), pastes.fold(OTHER)) == (MARK, OTHER_MARK)
+    assert pastes.mend(before, after) is None
 
 
 async def test_a_bracket_typed_before_a_paste_stands_before_it() -> None:
@@ -252,11 +252,11 @@ def test_whatever_is_edited_no_piece_of_a_mark_is_left(
     pieces: list[str], one: int, two: int, new: str
 ) -> None:
     pastes = Pastes()
-    assert pastes.folded(LONG) == MARK
+    assert pastes.fold(LONG) == MARK
     before = "".join(pieces)
     begin, end = sorted((min(one, len(before)), min(two, len(before))))
     after = before[:begin] + new + before[end:]
-    mended = pastes.mended(before, after)
+    mended = pastes.mend(before, after)
     text, cursor = mended if mended is not None else (after, 0)
     assert 0 <= cursor <= len(text)
     broken = [

@@ -6,7 +6,7 @@ import pytest
 
 from buddy.agent.display import Plain
 from buddy.agent.messages import Call
-from buddy.repl.input.approval_line import TypedLine, Waiting, answer_of, refused
+from buddy.repl.input.approval_line import TypedLine, Waiting, answer_of, refusal_of
 from buddy.repl.intents import ApprovalAnswer, Line, NewTask, Prompt, ShellLine, Slash, ToTask, parse_line
 from buddy.repl.view.state import InboxRow
 
@@ -54,6 +54,7 @@ def row(request_id: str = "q7", *, marked_at: float | None = 10.0, rule: str = "
         request_id=request_id,
         number=1,
         digest="digest of " + request_id,
+        number=int(request_id[1:]),
         task_id=1,
         call=Call("c", "run_shell", "{}"),
         title="git push",
@@ -121,26 +122,26 @@ def test_SEC_039_ok_answers_the_marked_request_under_the_same_conditions_as_a_le
 @pytest.mark.parametrize("line", ["/ok all", "/OK  all 10m", "/o all"])
 def test_SEC_039_ok_all_says_no_yes_to_what_came_while_it_was_typed(line: str) -> None:
     seen, new, unseen = row("q1"), row("q2", marked_at=11.5), row("q3", marked_at=None)
-    assert refused(typed(line, took=3.0), Waiting([seen])) is None
-    assert refused(typed(line, took=3.0), Waiting([seen, new])) == "too soon"
-    assert refused(typed(line, took=3.0), Waiting([seen, unseen])) == "too soon"
+    assert refusal_of(typed(line, took=3.0), Waiting([seen])) is None
+    assert refusal_of(typed(line, took=3.0), Waiting([seen, new])) == "too soon"
+    assert refusal_of(typed(line, took=3.0), Waiting([seen, unseen])) == "too soon"
 
 
 @pytest.mark.parametrize("line", ["/OK", "/o", "/ok 10m", "/ok  1.5h"])
 def test_SEC_039_no_spelling_of_ok_says_yes_to_what_came_while_it_was_typed(line: str) -> None:
     waited_as_second = row("q8", marked_at=11.1)
     waited_as_second.drawn_at = 9.0
-    assert refused(typed(line, took=3.0), Waiting([waited_as_second])) == "too soon"
-    assert refused(typed(line, took=3.0), Waiting([row("q7"), waited_as_second])) is None
-    assert refused(typed("/ok 8", took=3.0), Waiting([waited_as_second])) is None, (
+    assert refusal_of(typed(line, took=3.0), Waiting([waited_as_second])) == "too soon"
+    assert refusal_of(typed(line, took=3.0), Waiting([row("q7"), waited_as_second])) is None
+    assert refusal_of(typed("/ok 8", took=3.0), Waiting([waited_as_second])) is None, (
         "what has a number was read"
     )
 
 
 def test_SEC_040_a_pasted_command_answers_nothing_that_waits() -> None:
     commands = ("/ok 1", "/ok all", "/approve all", "/mode auto", "/trust yes")
-    assert {refused(typed(one, pasted=True), Waiting([row()])) for one in commands} == {"pasted"}
-    assert {refused(typed(one, took=0.001), Waiting([row()])) for one in commands} == {"pasted"}
-    assert {refused(typed(one, pasted=True), Waiting([])) for one in commands} == {None}
+    assert {refusal_of(typed(one, pasted=True), Waiting([row()])) for one in commands} == {"pasted"}
+    assert {refusal_of(typed(one, took=0.001), Waiting([row()])) for one in commands} == {"pasted"}
+    assert {refusal_of(typed(one, pasted=True), Waiting([])) for one in commands} == {None}
     others = ("/no 1 pasted words", "/status", "/", "/usr/bin/ok", "the /ok command", "")
-    assert {refused(typed(one, pasted=True), Waiting([row()])) for one in others} == {None}
+    assert {refusal_of(typed(one, pasted=True), Waiting([row()])) for one in others} == {None}

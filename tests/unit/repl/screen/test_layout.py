@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from buddy.repl.render.style import Line
-from buddy.repl.screen.layout import DrawnLines, row_of, shared
+from buddy.repl.screen.layout import DrawnLines, row_of, share_rows
 from tests.support.screen_harness import resize, running_repl
 
 
@@ -34,10 +34,10 @@ def test_rows_are_drawn_anew_only_when_lines_or_width_change() -> None:
 
 
 def test_the_menu_gives_way_first_then_the_input_never_the_search_line() -> None:
-    assert shared((3, 1, 8), 20) == (3, 1, 8)
-    assert shared((3, 1, 8), 6) == (3, 1, 2)
-    assert shared((9, 1, 8), 6) == (5, 1, 0)
-    assert shared((9, 1, 8), 1) == (1, 0, 0)
+    assert share_rows((3, 1, 8), 20) == (3, 1, 8)
+    assert share_rows((3, 1, 8), 6) == (3, 1, 2)
+    assert share_rows((9, 1, 8), 6) == (5, 1, 0)
+    assert share_rows((9, 1, 8), 1) == (1, 0, 0)
 
 
 async def test_a_long_text_in_a_small_terminal_leaves_the_footer_and_the_cursor_visible() -> None:

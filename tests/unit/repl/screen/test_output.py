@@ -8,7 +8,7 @@ import pty
 
 from prompt_toolkit.data_structures import Size
 
-from buddy.repl.screen.output import FrameOutput, TerminalWriter, encoded
+from buddy.repl.screen.output import FrameOutput, TerminalWriter, encode
 
 
 def collected() -> tuple[FrameOutput, list[str]]:
@@ -99,7 +99,7 @@ def test_SEC_085_a_title_is_short_and_holds_no_control_characters() -> None:
 
 
 def test_REL_063_signs_the_terminal_has_not_are_replaced_by_such_as_look_alike() -> None:
-    assert encoded("\u25b8 1 \u2026 \u201cit\u2019s\u201d \u65e5", "ascii") == b'! 1 ~ "it\'s" ?'
-    assert encoded("caf\u00e9 \u2192", "latin-1") == b"caf\xe9 >"
-    assert encoded("\u25b8 \u2026", "utf-8").decode() == "\u25b8 \u2026"
-    assert encoded("half \ud800", "utf-8") == b"half ?"
+    assert encode("\u25b8 1 \u2026 \u201cit\u2019s\u201d \u65e5", "ascii") == b'! 1 ~ "it\'s" ?'
+    assert encode("caf\u00e9 \u2192", "latin-1") == b"caf\xe9 >"
+    assert encode("\u25b8 \u2026", "utf-8").decode() == "\u25b8 \u2026"
+    assert encode("half \ud800", "utf-8") == b"half ?"

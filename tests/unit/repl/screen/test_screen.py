@@ -76,7 +76,7 @@ async def test_a_frame_that_comes_before_the_news_of_another_size_is_not_drawn_b
         assert len(stage.terminal.written) == before
         assert stage.repl.screen._settling.is_on
         stage.terminal.screen.resize(14, 50)
-        stage.repl.screen._settling._ended()
+        stage.repl.screen._settling._end()
         assert len(stage.terminal.written) == before
         await stage.until(lambda: "─" * 49 in stage.terminal.rows())
 

@@ -44,7 +44,7 @@ def test_only_as_many_rows_as_are_above_the_application_are_on_the_screen() -> N
 
 def test_a_block_that_wraps_is_taken_off_as_the_terminal_wrapped_it_and_drawn_again() -> None:
     made = printed("x" * 15, "y" * 20, rows=5)
-    assert made.wrapped_again(size(21, 5), size(11, 8), [20, 2, 3])
+    assert made.rewrap(size(21, 5), size(11, 8), [20, 2, 3])
     assert made.rows == 4
     assert made.again(11) == (4, "x" * 10 + "\n" + "x" * 5 + "\n" + "y" * 10 + "\n" + "y" * 10 + "\n")
     assert made.again(11) == (0, "")
@@ -53,35 +53,35 @@ def test_a_block_that_wraps_is_taken_off_as_the_terminal_wrapped_it_and_drawn_ag
 
 def test_a_block_of_which_a_row_has_scrolled_away_stays_as_it_is() -> None:
     made = printed("x" * 20, "y" * 20, "z", rows=7)
-    made.wrapped_again(size(21, 7), size(11, 7), [20, 1, 1])
+    made.rewrap(size(21, 7), size(11, 7), [20, 1, 1])
     assert made.rows == 2  # of five; one row was empty, the application takes four
     assert made.again(11) == (1, "z\n")
-    made.wrapped_again(size(11, 7), size(21, 7), [10, 1, 1])
+    made.rewrap(size(11, 7), size(21, 7), [10, 1, 1])
     assert made.rows == 1
 
 
 def test_in_a_terminal_too_narrow_to_read_a_block_stays_as_wide_as_it_was_drawn() -> None:
     made = printed("x" * 30, "y" * 20, columns=41, rows=10, narrowest=24)
-    assert made.wrapped_again(size(41, 10), size(6, 30), [20, 1, 1])
+    assert made.rewrap(size(41, 10), size(6, 30), [20, 1, 1])
     assert made.rows == 9
     assert made.again(6) == (9, "x" * 23 + "\n" + "x" * 7 + "\n" + "y" * 20 + "\n"), "for 24 columns, once"
     assert made.rows == 4 + 2 + 4
     assert made.again(6) == (0, "")
-    made.wrapped_again(size(6, 30), size(41, 30), [5, 1, 1])
+    made.rewrap(size(6, 30), size(41, 30), [5, 1, 1])
     assert made.again(41) == (3, "x" * 30 + "\n" + "y" * 20 + "\n"), "and wide again with the terminal"
     assert made.last(6, 7) == ["x" * 7, "y" * 20], "as many lines as their rows leave room for"
 
 
 def test_a_height_that_changes_draws_nothing_again() -> None:
     made = printed(*"abcdefghi")
-    made.wrapped_again(size(21, 10), size(21, 6), [20, 1, 1])
+    made.rewrap(size(21, 10), size(21, 6), [20, 1, 1])
     assert made.rows == 3
     assert made.again(21) == (0, "")
 
 
 def test_where_the_application_itself_did_not_fit_that_is_said() -> None:
     made = printed(*"abcdefghi")
-    assert not made.wrapped_again(size(21, 10), size(2, 3), [20, 1, 1])
+    assert not made.rewrap(size(21, 10), size(2, 3), [20, 1, 1])
     assert made.rows == 0
 
 

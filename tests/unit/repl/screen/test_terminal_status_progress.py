@@ -7,7 +7,7 @@ import time
 import pytest
 
 from buddy.agent.events import ApprovalResolved
-from buddy.repl.screen.terminal_status import AGAIN_S, progress_sequence, progress_taken
+from buddy.repl.screen.terminal_status import AGAIN_S, progress_sequence, supports_progress
 from tests.support.events_for_tests import Tape
 from tests.support.screen_harness import Stage, running_repl
 
@@ -38,9 +38,9 @@ from tests.support.screen_harness import Stage, running_repl
     ],
 )
 def test_only_a_terminal_known_to_take_the_mark_is_sent_it(environ: dict[str, str], taken: bool) -> None:
-    assert progress_taken("auto", environ) == taken
-    assert progress_taken("on", environ)
-    assert not progress_taken("off", environ)
+    assert supports_progress("auto", environ) == taken
+    assert supports_progress("on", environ)
+    assert not supports_progress("off", environ)
 
 
 def test_tmux_is_asked_to_pass_the_sequence_on() -> None:

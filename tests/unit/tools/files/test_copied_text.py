@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.tools.files.copied_text import elided_line
+from buddy.tools.files.copied_text import find_elision
 from buddy.tools.files.edit import edit_file
 from buddy.tools.files.read import read_file
 from buddy.tools.files.write import write_file
@@ -34,7 +34,7 @@ from tests.support.files_desk import Desk
 )
 def test_placeholders_of_many_languages_are_seen(line: str) -> None:
     expected = "" if "columns" in line else line
-    assert elided_line(f"a\n{line}\nb\n", "a\nb\n", "a\nb\n") == expected
+    assert find_elision(f"a\n{line}\nb\n", "a\nb\n", "a\nb\n") == expected
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ def test_placeholders_of_many_languages_are_seen(line: str) -> None:
     ],
 )
 def test_dots_that_mean_something_else_are_written(line: str) -> None:
-    assert elided_line(f"a\n{line}\n", "a\n", "a\nb\nc\n") == ""
+    assert find_elision(f"a\n{line}\n", "a\n", "a\nb\nc\n") == ""
 
 
 def test_a_line_the_file_has_already_may_stay() -> None:
     before = "a\n# ... rest unchanged ...\n"
-    assert elided_line("  # ... rest unchanged ...\nb\n", before, before) == ""
+    assert find_elision("  # ... rest unchanged ...\nb\n", before, before) == ""
 
 
 @pytest.mark.parametrize(
@@ -76,13 +76,13 @@ def test_a_line_the_file_has_already_may_stay() -> None:
     ],
 )
 def test_a_comment_without_dots_stands_for_lines_only_where_lines_go(line: str) -> None:
-    assert elided_line(f"a\n{line}\n", "a\nb\nc\n", "a\nb\nc\n") == line
-    assert ("..." in line) == bool(elided_line(f"a\n{line}\nb\nc\n", "a\nb\nc\n", "a\nb\nc\n"))
+    assert find_elision(f"a\n{line}\n", "a\nb\nc\n", "a\nb\nc\n") == line
+    assert ("..." in line) == bool(find_elision(f"a\n{line}\nb\nc\n", "a\nb\nc\n", "a\nb\nc\n"))
 
 
 def test_a_comment_of_dots_alone_stands_for_lines_only_where_there_are_fewer_afterwards() -> None:
-    assert elided_line("a\n# ...\n", "a\nb\nc\n", "a\nb\nc\n") == "# ..."
-    assert elided_line("a\n# ...\n", "a\nb\n", "a\nb\n") == ""
+    assert find_elision("a\n# ...\n", "a\nb\nc\n", "a\nb\nc\n") == "# ..."
+    assert find_elision("a\n# ...\n", "a\nb\n", "a\nb\n") == ""
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_comment_of_dots_alone_stands_for_lines_only_where_there_are_fewer_aft
     ["# existing rows are unchanged", "# same as before, but faster", "# The remaining values are kept"],
 )
 def test_comments_that_speak_of_other_things_are_written(line: str) -> None:
-    assert elided_line(f"{line}\n", "a\nb\n", "a\nb\n") == ""
+    assert find_elision(f"{line}\n", "a\nb\n", "a\nb\n") == ""
 
 
 async def test_edits_and_whole_writes_with_such_a_line_are_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buddy.agent.tool import ToolError
-from buddy.tools.files.edit_plan import Edit, edited
+from buddy.tools.files.edit_plan import Edit, apply_edits
 from buddy.tools.files.matching import TYPOGRAPHY
 from buddy.workspace.files.content import decode, from_text
 
@@ -20,7 +20,7 @@ from buddy.workspace.files.content import decode, from_text
 def applied(text: str, old: str, new: str, *, everywhere: bool = False) -> tuple[str, str]:
     """The text after one edit, and the step that found it; or ("", the refusal)."""
     try:
-        outcome = edited(from_text(text), [Edit(old, new, everywhere)], "f.txt")
+        outcome = apply_edits(from_text(text), [Edit(old, new, everywhere)], "f.txt")
     except ToolError as error:
         return "", str(error)
     return outcome.content.raw, outcome.steps[0]
@@ -457,7 +457,7 @@ def test_bytes_outside_the_edit_never_change(
     raw = "".join(line + end for line, end in zip(lines, ends, strict=False))
     start, stop = raw.index("START"), raw.index("STOP") + 4
     old = "\n".join(["START", *quoted, "STOP"])
-    result = edited(from_text(raw), [Edit(old, f"Q{new}Q")], "f").content.raw
+    result = apply_edits(from_text(raw), [Edit(old, f"Q{new}Q")], "f").content.raw
     assert result.startswith(raw[:start] + "Q")
     assert result.endswith("Q" + raw[stop:])
 
@@ -489,10 +489,12 @@ def test_a_file_that_holds_such_signs_itself_is_edited_exactly() -> None:
 
 
 def test_a_byte_order_mark_quoted_from_the_start_of_a_file_is_not_text() -> None:
-    outcome = edited(from_text("a\nb\n", "utf-8", b"\xef\xbb\xbf"), [Edit("\ufeffa\n", "\ufeffx\n")], "f.txt")
+    outcome = apply_edits(
+        from_text("a\nb\n", "utf-8", b"\xef\xbb\xbf"), [Edit("\ufeffa\n", "\ufeffx\n")], "f.txt"
+    )
     assert outcome.content.encode(outcome.content.raw) == b"\xef\xbb\xbfx\nb\n"
 
 
 def test_edits_that_cancel_each_other_out_are_refused() -> None:
     with pytest.raises(ToolError, match="cancel each other out"):
-        edited(from_text("alpha\n"), [Edit("alpha", "beta"), Edit("beta", "alpha")], "f.txt")
+        apply_edits(from_text("alpha\n"), [Edit("alpha", "beta"), Edit("beta", "alpha")], "f.txt")

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from buddy.workspace.files import line_diff as linediff
-from buddy.workspace.files.line_diff import Unified, brief_changes, compared, line_changes
-from buddy.workspace.files.line_diff import unified as unified_of
+from buddy.workspace.files.line_diff import Unified, brief_changes, compare, line_changes
+from buddy.workspace.files.line_diff import unify as unified_of
 
 TEXTS = st.text(alphabet="ab\n", max_size=20)
 
 
 def unified(before: str, after: str, *, context: int = 3) -> Unified:
-    return unified_of(compared(before, after), context=context)
+    return unified_of(compare(before, after), context=context)
 
 
 def test_a_unified_diff_groups_near_changes_and_separates_far_ones() -> None:
@@ -132,7 +132,7 @@ def test_windows_around_a_change_are_the_lines_of_the_whole_text(
 ) -> None:
     if before == after:
         return
-    found = compared(before, after)
+    found = compare(before, after)
     for text, window in ((before, found.old_lines(context)), (after, found.new_lines(context))):
         lines = text.splitlines(keepends=True)
         assert window.lines == lines[window.start : window.stop]

@@ -14,7 +14,13 @@ import pytest
 from buddy.agent.tool import ToolError
 from buddy.workspace.processes.environment import ChildEnvironment
 from buddy.workspace.processes.launch import shell_argv, trusted_program
-from buddy.workspace.processes.limits import NO_LIMITS, RTTIME_FLOOR, ProcessLimits, limited, reached
+from buddy.workspace.processes.limits import (
+    NO_LIMITS,
+    RTTIME_FLOOR,
+    ProcessLimits,
+    limit_reached,
+    with_limits,
+)
 from buddy.workspace.processes.pool import CommandRequest
 from buddy.workspace.processes.process_tree import (
     ProcessInfo,
@@ -91,11 +97,11 @@ def test_a_command_is_exactly_one_argument_of_a_bare_bash() -> None:
 
 @linux
 def test_limits_cost_nothing_when_there_are_none_and_one_bash_when_there_are() -> None:
-    assert limited(("x",), NO_LIMITS, "/bin/bash") == ("x",)
+    assert with_limits(("x",), NO_LIMITS, "/bin/bash") == ("x",)
     limits = ProcessLimits(cpu_s=5, memory_bytes=10_000_000, file_bytes=2048, processes=7, open_files=9)
     script = "ulimit -c 0; ulimit -t 6; ulimit -S -t 5; "
     script += 'ulimit -v 9765; ulimit -f 2; ulimit -u 7; ulimit -n 9; exec "$@"'
-    assert limited(("x", "y"), limits, "/bin/bash") == (
+    assert with_limits(("x", "y"), limits, "/bin/bash") == (
         "/bin/bash", "--noprofile", "--norc", "-c", script, "buddy-limits", "x", "y",
     )  # fmt: skip
 
@@ -103,7 +109,7 @@ def test_limits_cost_nothing_when_there_are_none_and_one_bash_when_there_are() -
 @linux
 def test_a_limit_beyond_what_the_system_allows_is_what_it_allows() -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    script = limited(("x",), ProcessLimits(open_files=hard + 1), "/bin/bash")[4]
+    script = with_limits(("x",), ProcessLimits(open_files=hard + 1), "/bin/bash")[4]
     assert script == f'ulimit -c 0; ulimit -n {hard}; exec "$@"'
 
 
@@ -131,8 +137,8 @@ def test_a_command_that_came_to_a_limit_says_which_setting_it_is(
 ) -> None:
     mega = 1_000_000
     limits = ProcessLimits(cpu_s=5, memory_bytes=10 * mega, file_bytes=1002 * mega, processes=7, open_files=9)
-    assert reached(limits, code, signal, text) == says
-    assert reached(NO_LIMITS, code, signal, text) == ""
+    assert limit_reached(limits, code, signal, text) == says
+    assert limit_reached(NO_LIMITS, code, signal, text) == ""
 
 
 async def test_a_start_up_file_of_the_home_is_not_read(tmp_path: Path) -> None:

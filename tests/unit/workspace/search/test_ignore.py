@@ -59,7 +59,7 @@ def git_says(root: Path, paths: list[str]) -> set[str]:
 
 def buddy_says(root: Path, paths: list[str]) -> set[str]:
     tree = IgnoreTree(str(root))
-    return {path for path in paths if tree.ignored(f"{root}/{path}", (root / path).is_dir())}
+    return {path for path in paths if tree.is_ignored(f"{root}/{path}", (root / path).is_dir())}
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +139,7 @@ def test_own_rules_win_over_gitignore_and_bring_files_back(tmp_path: Path) -> No
     tree = IgnoreTree(str(root))
 
     told = [
-        tree.ignored(f"{root}/{name}", name == "secret")
+        tree.is_ignored(f"{root}/{name}", name == "secret")
         for name in ("a.log", "keep.log", "secret", "secret/x")
     ]
 
@@ -150,7 +150,7 @@ def test_gits_and_buddys_own_folders_are_ignored_everywhere(tmp_path: Path) -> N
     root = str(tmp_path.resolve())
     tree = IgnoreTree(root)
 
-    assert [tree.ignored(f"{root}/{name}", True) for name in (".git", "a/.git/x", ".buddyx", "git")] == [
+    assert [tree.is_ignored(f"{root}/{name}", True) for name in (".git", "a/.git/x", ".buddyx", "git")] == [
         True,
         True,
         True,
@@ -166,8 +166,8 @@ def test_rules_of_folders_above_the_workspace_count_up_to_the_top_of_the_reposit
     (top / ".gitignore").write_text("*.inside\n")
     tree = IgnoreTree(str(top / "part"))
 
-    assert tree.ignored(str(top / "part" / "a.inside"), False)
-    assert not tree.ignored(str(top / "part" / "a.outside"), False)
+    assert tree.is_ignored(str(top / "part" / "a.inside"), False)
+    assert not tree.is_ignored(str(top / "part" / "a.outside"), False)
 
 
 def test_a_repository_inside_has_its_own_rules_but_buddyignore_reaches_in(tmp_path: Path) -> None:
@@ -178,7 +178,9 @@ def test_a_repository_inside_has_its_own_rules_but_buddyignore_reaches_in(tmp_pa
     (root / ".buddyignore").write_text("mine\n")
     tree = IgnoreTree(str(root))
 
-    told = [name for name in ("outer", "mine", "own", "else") if tree.ignored(f"{root}/vendor/{name}", False)]
+    told = [
+        name for name in ("outer", "mine", "own", "else") if tree.is_ignored(f"{root}/vendor/{name}", False)
+    ]
 
     assert told == ["mine", "own"]
 
@@ -226,5 +228,5 @@ def test_an_ignore_file_that_is_a_link_a_pipe_a_folder_or_huge_does_no_harm(tmp_
     (root / "sub" / "in" / ".gitignore").mkdir(parents=True)
     (root / "sub" / "in" / ".buddyignore").symlink_to("..")
 
-    assert not IgnoreTree(str(root)).ignored(f"{root}/sub/a", False)
-    assert not IgnoreTree(str(root)).ignored(f"{root}/sub/in/a", False)
+    assert not IgnoreTree(str(root)).is_ignored(f"{root}/sub/a", False)
+    assert not IgnoreTree(str(root)).is_ignored(f"{root}/sub/in/a", False)

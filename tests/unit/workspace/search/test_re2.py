@@ -20,7 +20,7 @@ from buddy.agent.tool import ToolError
 from buddy.tools.grep import grep
 from buddy.workspace.search import re2 as search_re2
 from buddy.workspace.search.matcher import Found
-from buddy.workspace.search.runner import SearchLimits, SearchRun, merged, stoppable
+from buddy.workspace.search.runner import SearchLimits, SearchRun, merge_results, stoppable
 from tests.support.search_desk import SearchDesk, search_desk
 
 
@@ -180,7 +180,7 @@ def test_counting_ends_at_the_same_file_as_in_one_search(enough: int) -> None:
         total += counts.get(files[searched], 0)
         searched += 1
 
-    whole = merged(files, first, second, SearchLimits(enough=enough))
+    whole = merge_results(files, first, second, SearchLimits(enough=enough))
 
     assert (whole.total, whole.searched, whole.more) == (total, searched, searched < len(files))
     assert whole.files == [(name, counts[name]) for name in files[:searched] if name in counts]

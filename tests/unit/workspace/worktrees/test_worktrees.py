@@ -18,7 +18,7 @@ from buddy.workspace.git.run import GitLock
 from buddy.workspace.processes.child import Child
 from buddy.workspace.processes.pool import ChildProcesses, CommandRequest
 from buddy.workspace.worktrees.changes import carry
-from buddy.workspace.worktrees.worktrees import Kept, Worktrees, WorktreeStanding, kept_of
+from buddy.workspace.worktrees.worktrees import Kept, Worktrees, WorktreeStanding, read_origin
 from tests.security.test_git_hostile import MARK, config, git, program
 from tests.support.command_desk import desk, until
 
@@ -73,7 +73,7 @@ async def test_a_worktree_lies_where_the_main_tree_does_not_look(tmp_path: Path)
         tree = await trees.make("Fix the parser: it drops the last line of every file")
 
         assert (tree.name, tree.branch) == ("fix-the-parser-it-drops", "buddy/fix-the-parser-it-drops")
-        assert tree.shown == ".buddyx/worktrees/fix-the-parser-it-drops"
+        assert tree.display_path == ".buddyx/worktrees/fix-the-parser-it-drops"
         assert sorted(os.listdir(tree.path)) == [
             ".git",
             ".gitignore",
@@ -83,15 +83,15 @@ async def test_a_worktree_lies_where_the_main_tree_does_not_look(tmp_path: Path)
         assert os.stat(main / ".buddyx").st_mode & 0o777 == 0o700
         assert trees.all() == (tree,)
         assert (trees.missing(tree), (await trees.standing(tree)).is_untouched) == ("", True)
-        assert kept_of(tree) == Kept(git(main, "rev-parse", "HEAD").strip())
+        assert read_origin(tree) == Kept(git(main, "rev-parse", "HEAD").strip())
 
 
 @pytest.mark.parametrize("nonsense", [b"", b"{}", b"\xff", b'{"commit": "\xff"}', b"[" * 100_000])
 async def test_what_is_known_of_a_worktree_may_be_nonsense(tmp_path: Path, nonsense: bytes) -> None:
     async with trees_of(tmp_path) as trees:
         tree = await trees.make("fix")
-        Path(tree.kept, "made.json").write_bytes(nonsense)
-        assert kept_of(tree) is None
+        Path(tree.record_folder, "made.json").write_bytes(nonsense)
+        assert read_origin(tree) is None
 
 
 async def test_names_and_branches_that_are_taken_are_left_alone(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ async def test_commits_that_are_elsewhere_too_are_not_its_own(tmp_path: Path) ->
         await trees.remove(tree)
         assert git(main, "branch", "--list", "buddy/*") == ""
         assert not os.path.lexists(tree.path)
-        assert not os.path.lexists(tree.kept)
+        assert not os.path.lexists(tree.record_folder)
 
 
 async def test_a_branch_with_commits_of_its_own_outlives_its_worktree(tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ async def test_what_git_warns_of_is_no_part_of_its_answers(tmp_path: Path) -> No
         (main / "a.txt").write_text("mine\n")
 
         assert await trees.standing(tree) == WorktreeStanding((" M a.txt",), ahead=0, behind=0, own=0)
-        assert await trees.uncommitted() == (" M a.txt",)
+        assert await trees.uncommitted_paths() == (" M a.txt",)
         assert await trees.remove(tree, discard=True) == git(main, "rev-parse", "refs/heads/main").strip()
 
 
@@ -378,7 +378,7 @@ async def test_uncommitted_changes_are_carried_but_no_secrets(tmp_path: Path) ->
         (main / ".env").write_text("ignored")
         (main / "id_rsa").write_text("secret by name")
         tree = await trees.make("x")
-        left_out = carry(tree, await trees.uncommitted(), str(tmp_path / "home"))
+        left_out = carry(tree, await trees.uncommitted_paths(), str(tmp_path / "home"))
 
         assert left_out == ("id_rsa",)
         there = Path(tree.path)
@@ -426,7 +426,7 @@ async def test_a_list_of_changes_over_128_kb_is_carried_whole_and_too_many_are_c
         for name in names:
             (main / name).write_text(name)
         tree = await trees.make("fix")
-        changed = await trees.uncommitted()
+        changed = await trees.uncommitted_paths()
         assert changed == tuple(f"?? {name}" for name in names)
         assert carry(tree, changed, str(tmp_path / "home")) == ()
         assert [(Path(tree.path) / name).read_text() for name in names] == names
@@ -460,6 +460,6 @@ async def test_a_file_in_the_place_of_a_folder_is_carried_and_the_other_way_roun
         (main / "file/b.txt").write_text("b\n")
         tree = await trees.make("x")
 
-        assert carry(tree, await trees.uncommitted(), str(tmp_path / "home")) == ()
+        assert carry(tree, await trees.uncommitted_paths(), str(tmp_path / "home")) == ()
         assert (Path(tree.path) / "folder").read_text() == "now a file\n"
         assert (Path(tree.path) / "file/b.txt").read_text() == "b\n"
