@@ -96,7 +96,10 @@ def _pointed(folder: str, text: bytes) -> str:
     """The folder a file names, to the letter as git reads it: line ends behind the name are none of it,
     blanks and bytes that are no text are, and the name ends with the first NUL."""
     name = os.fsdecode(text.rstrip(b"\r\n").partition(b"\0")[0])
-    return os.path.normpath(os.path.join(folder, name))
+    named = os.path.join(folder, name)
+    plain = os.path.normpath(named)
+    real = os.path.realpath(named)  # behind a link, ".." leads to where git goes
+    return plain if os.path.realpath(plain) == real else real
 
 
 def files_that_wait(cwd: str, work_tree: str, git_dir: str) -> tuple[str, ...]:

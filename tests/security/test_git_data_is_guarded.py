@@ -230,13 +230,3 @@ def test_ATTACK3_a_file_that_leads_git_to_other_settings_is_refused_at_once(
 ) -> None:
     profile = SandboxProfile("workspace", (), ("/work",), (), (), "/scratch", network=False)
     assert is_reserved(profile, f"/work/{path}") is reserved
-
-
-@requires("bwrap")
-async def test_ATTACK3_a_workspace_too_big_to_look_through_is_told() -> None:
-    async with sandbox_desk() as desk:
-        prepare(desk)
-        command = "mkdir many && cd many && for i in $(seq 600); do : > .env.$i; done"
-        await desk.run(command, desk.confinement())
-        (told,) = desk.sandbox.take_put_back()
-        assert told == "the workspace has become too big to be looked through for protected names"

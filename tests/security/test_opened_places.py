@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from buddy.tasks.sandboxing import opened_by_yes
 from buddy.workspace.sandbox.places import opened_place
 from buddy.workspace.sandbox.profile import Opened, SandboxProfile, is_reserved
@@ -72,14 +70,13 @@ async def test_WALK_S4_neighbour_landlock_opens_no_folder_with_something_protect
         assert confinement.writable == (str(plain),)
 
 
-def test_WALK_S4_neighbour_a_folder_too_big_to_look_through_is_not_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("buddy.workspace.sandbox.places.MAX_ENTRIES", 3)
+def test_WALK_S4_neighbour_a_folder_too_big_to_look_through_is_not_opened(tmp_path: Path) -> None:
     for name in "abcd":
-        (tmp_path / name).touch()
-    assert not opened_place(str(tmp_path), "/home/nobody").complete
-    assert opened_place(str(tmp_path / "a"), "/home/nobody") == Opened((str(tmp_path / "a"),))
+        (tmp_path / name).mkdir()
+    (tmp_path / "file").touch()
+    assert opened_place(str(tmp_path), "/home/nobody").complete
+    assert not opened_place(str(tmp_path), "/home/nobody", 4).complete
+    assert opened_place(str(tmp_path / "file"), "/home/nobody") == Opened((str(tmp_path / "file"),))
 
 
 def test_WALK_S4_only_folders_are_kept_from_being_replaced() -> None:

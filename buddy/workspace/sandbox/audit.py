@@ -108,8 +108,7 @@ class Attempts:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Real absolute paths as the command sees them; a name that is a link stays one where the call changes
-        the link itself."""
+        """Real absolute paths as the command sees them. Where a call changes a link itself, its own path."""
         return tuple(self._paths)
 
     @property

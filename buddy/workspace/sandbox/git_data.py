@@ -7,9 +7,12 @@ working tree.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Collection, Iterator, Sequence
+
+import msgspec
 
 from buddy.agent.lazy_regex import pattern
 from buddy.safety.git_keys import starts_program
@@ -40,36 +43,52 @@ REBASE = "rebase-merge/git-rebase-todo"
 _RUNS_COMMAND = pattern(rb"(?m)^[ \t]*(?:exec|x)[ \t]")
 
 
-def data_folders(repositories: Sequence[str], roots: Sequence[str]) -> tuple[str, ...]:
-    """Return every folder with git's data that these repositories lead to, real paths within some roots.
-    `repositories` are folders, or `.git` files and links."""
+class GitData(msgspec.Struct, frozen=True):
+    """Where git's data lies. `folders`: real paths within the roots. `astray`: files and links that lead git
+    elsewhere, where nothing is guarded. `rest`: repositories that were too many to look at."""
+
+    folders: tuple[str, ...]
+    astray: tuple[str, ...] = ()
+    rest: tuple[str, ...] = ()
+
+
+def git_data(repositories: Sequence[str], roots: Sequence[str], most: int = MAX_FOLDERS) -> GitData:
+    """Find every folder with git's data that these repositories lead to. `repositories` are folders, or
+    `.git` files and links."""
     found: dict[str, None] = {}
-    waiting = list(reversed(repositories))
-    while waiting and len(found) < MAX_FOLDERS:
-        path = waiting.pop()
+    astray: list[str] = []
+    waiting = [(path, path) for path in reversed(repositories)]
+    while waiting and len(found) < most:
+        source, path = waiting.pop()
+        is_away = not _is_within(os.path.realpath(source), roots)
         if os.path.isfile(path):
             path = git_folders(os.path.dirname(path))[0]
         folder = os.path.realpath(path)
-        if folder in found or not os.path.isdir(folder) or not _is_within(folder, roots):
-            continue
-        found[folder] = None
-        waiting += [*shared_folder(folder), *_worktrees(folder), *_modules(folder)]
-    return tuple(found)
+        if is_away or not _is_within(folder, roots):
+            astray.append(source)
+        elif folder not in found and os.path.isdir(folder):
+            found[folder] = None
+            waiting += [(os.path.join(folder, "commondir"), shared) for shared in shared_folder(folder)]
+            waiting += [(inner, inner) for inner in (*_worktrees(folder), *_modules(folder))]
+    return GitData(tuple(found), tuple(astray), tuple(source for source, _ in waiting))
 
 
 def protected_entries(folder: str) -> Iterator[str]:
-    """Yield the entries of a folder of `data_folders` that commands must not change."""
+    """Yield the entries of one of the folders with git's data that commands must not change."""
     names = _PROTECTED_OF_WORKTREE if _is_worktree(folder) else PROTECTED
     return (os.path.join(folder, name) for name in names)
 
 
 def risky_files(folder: str) -> Iterator[str]:
-    """Yield the files of a folder of `data_folders` that make git run programs or look elsewhere."""
+    """Yield the files of one of the folders with git's data that make git run programs or look elsewhere."""
     names = _FILES_OF_WORKTREE if _is_worktree(folder) else _FILES
     yield from (path for name in names if os.path.lexists(path := os.path.join(folder, name)))
     if _RUNS_COMMAND().search(read_regular(rebase := os.path.join(folder, REBASE), _MAX_CONFIG_BYTES)):
         yield rebase
     hooks = os.path.join(folder, "hooks")
+    if os.path.islink(hooks):
+        yield hooks
+        hooks = os.path.realpath(hooks)
     try:
         names = os.listdir(hooks)
     except OSError:
@@ -79,7 +98,11 @@ def risky_files(folder: str) -> Iterator[str]:
 
 def is_usual(path: str, folder: str, roots: Sequence[str]) -> bool:
     """Tell whether one of the `risky_files` of a new repository is as git itself makes it: `git init`, `git
-    clone`, `git submodule add` and `git worktree add` work in the sandbox."""
+    clone`, `git submodule add` and `git worktree add` work in the sandbox. None of them has a second name,
+    by which it could be changed later."""
+    with contextlib.suppress(OSError):
+        if os.lstat(path).st_nlink > 1:
+            return False
     match os.path.relpath(path, folder):
         case "config" | "config.worktree":
             return not _starts_programs(path, folder, roots)
@@ -97,7 +120,8 @@ def _is_within(path: str, roots: Sequence[str]) -> bool:
 
 
 def _is_worktree(folder: str) -> bool:
-    return os.path.basename(os.path.dirname(folder)) == "worktrees"
+    """Tell whether git takes the settings of another folder for this one's, whose own do not count."""
+    return os.path.basename(os.path.dirname(folder)) == "worktrees" and bool(shared_folder(folder))
 
 
 def _worktrees(folder: str) -> Iterator[str]:

@@ -18,7 +18,7 @@ import msgspec
 
 from buddy.safety.paths import Boundary
 from buddy.safety.sanitise import visible
-from buddy.workspace.sandbox.git_data import MAX_FOLDERS, data_folders, is_usual, risky_files
+from buddy.workspace.sandbox.git_data import GitData, git_data, is_usual, risky_files
 from buddy.workspace.sandbox.places import WorkspaceSurvey, git_folders, names_at_top
 from buddy.workspace.sandbox.profile import is_at_or_below
 
@@ -37,10 +37,10 @@ class GuardedEntry(msgspec.Struct, frozen=True):
 
 class Snapshot(msgspec.Struct, frozen=True):
     """The protected names of a workspace at one moment. `entries`: what is at and below them, only where it
-    could be changed. `git`: folders with git's data. `complete` is False where the workspace is too big."""
+    could be changed. `git`: git's data. `complete` is False where the workspace is too big."""
 
     names: frozenset[str]
-    git: tuple[str, ...]
+    git: GitData
     entries: dict[str, GuardedEntry]
     complete: bool = True
 
@@ -49,14 +49,14 @@ def snapshot(boundary: Boundary, known: WorkspaceSurvey, *, contents: bool) -> S
     """Look at the protected names. `contents`: keep what they hold, too. Blocks."""
     roots = (boundary.root, *boundary.extra)
     repositories = tuple(dict.fromkeys((*git_folders(boundary, roots), *known.repositories)))
-    git = data_folders(repositories, (*roots, *repositories))
+    git = git_data(repositories, (*roots, *repositories))
     pointers = [path for path in repositories if os.path.islink(path) or not os.path.isdir(path)]
-    files = (path for folder in git for path in risky_files(folder))
+    files = (path for folder in git.folders for path in risky_files(folder))
     names = (*names_at_top(roots), *known.protected, *pointers, *files)
     own = {os.path.join(root, ".buddyx") for root in (*roots, boundary.main)}
     wanted = frozenset(name for name in names if name not in own)
     entries = dict(_entries(sorted(wanted))) if contents else {}
-    return Snapshot(wanted, git, entries, known.complete and len(git) < MAX_FOLDERS)
+    return Snapshot(wanted, git, entries, known.complete)
 
 
 def _entries(names: Iterable[str]) -> Iterator[tuple[str, GuardedEntry]]:
@@ -111,7 +111,10 @@ class Guard:
         """
         told = [self._undo(path) if touch else self._only_tell(path) for path in paths]
         if self._before.complete and not after.complete:
-            told.append("the workspace has become too big to be looked through for protected names")
+            told.append(
+                "the workspace has become too big to be looked through for protected names; commands cannot "
+                "change the folders that were not seen"
+            )
         new = tuple(one for one in told if one not in self._told)
         self._told.update(new)
         return new
@@ -119,11 +122,14 @@ class Guard:
     def _changed(self, after: Snapshot) -> Iterator[str]:
         before = self._before
         seen: list[str] = []
-        new_git = set(after.git) - set(before.git)
+        new_git = set(after.git.folders) - set(before.git.folders)
         paths = {*(after.names - before.names), *(path for path in before.entries if self._differs(path))}
         paths |= {path for path in after.entries if path not in before.entries}
-        for path in sorted(paths):
-            if any(is_at_or_below(path, one) for one in seen) or self._is_usual(path, new_git):
+        known = {*before.names, *before.git.folders, *before.git.rest}
+        unknown = {*after.git.astray}.difference(before.git.astray) | {*after.git.rest} - known
+        for path in sorted(paths | unknown):
+            is_usual = path not in unknown and self._is_usual(path, new_git)
+            if is_usual or any(is_at_or_below(path, one) for one in seen):
                 continue
             seen.append(path)
             yield path
@@ -152,17 +158,18 @@ class Guard:
         """Move a path away, and bring back what it was."""
         shown = self._shown(path)
         existed = path in self._before.names or path in self._before.entries
+        is_led_elsewhere = path in self._before.entries and not self._differs(path)
         try:
             kept = self._move_away(path)
+            if is_led_elsewhere:  # by a link on the way: as it was, it would lead there again
+                del self._before.entries[path]
             self._bring_back(path)
         except OSError as error:
             return f"{shown} was {'changed' if existed else 'created'}, and could not be put back: {error}"
         where = f"; the changed one is now {self._shown(kept)}" if kept else ""
-        return (
-            f"{shown} was changed and put back{where}"
-            if existed
-            else f"{shown} was created; it is now {self._shown(kept)}"
-        )
+        if existed:
+            return f"{shown} was changed{' and put back' if os.path.lexists(path) else ''}{where}"
+        return f"{shown} was created; it is now {self._shown(kept)}"
 
     def _move_away(self, path: str) -> str:
         """Rename without following a link on the way: what a command left running may put some there."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -25,7 +26,7 @@ from buddy.safety.protected import (
     is_plain_name,
     secret_reason,
 )
-from buddy.workspace.sandbox.git_data import data_folders, is_bare, protected_entries
+from buddy.workspace.sandbox.git_data import git_data, is_bare, protected_entries
 from buddy.workspace.sandbox.profile import (
     Kind,
     Opened,
@@ -35,21 +36,30 @@ from buddy.workspace.sandbox.profile import (
     is_protected_name,
 )
 
-MAX_ENTRIES = 200_000
-"""Entries of the workspace a survey looks at; what lies beyond is not protected by its name."""
-MAX_FOUND = 500
+MAX_ENTRIES = 500_000
+"""Entries of the workspace a survey looks at; commands cannot change the folders beyond."""
+MAX_SECRETS = 500
+MAX_PROTECTED = 1_500
+"""Places of a profile; where there are more, the folders that hold most of them are protected as a whole.
+bubblewrap takes 9,000 words."""
 CLOCK_TICK_NS = 50_000_000
 """More than the step of the clock that a file system takes its times from."""
 _HOME_FOLDERS = ("", ".config", ".cache", ".local/share", "snap", "Library")
 
 
 class WorkspaceSurvey(msgspec.Struct, frozen=True):
-    """Result of a walk over the workspace: protected names below the top, repositories, secret files."""
+    """Result of a walk over the workspace: protected names below the top, repositories, secret files.
+    `unseen`: folders that were not looked into."""
 
     protected: tuple[str, ...] = ()
     repositories: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
-    complete: bool = True
+    unseen: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Tell whether protected names and repositories are all known."""
+        return not self.unseen
 
 
 class _Folder(msgspec.Struct, frozen=True):
@@ -69,8 +79,9 @@ class Surveyor:
     """Walks some folders, again and again; folders that did not change are not read a second time. `survey`
     is what the last walk found, `took_s` how long it took."""
 
-    def __init__(self, roots: Sequence[str], home: str) -> None:
+    def __init__(self, roots: Sequence[str], home: str, most: int = MAX_ENTRIES) -> None:
         self._roots = tuple(roots)
+        self._most = most
         self._places = ProtectedPlaces(home, (), self._roots)
         self._known: dict[str, _Folder] = {}
         self._lock = threading.Lock()
@@ -92,7 +103,7 @@ class Surveyor:
         found: list[_Folder] = []
         entries = 0
         folders = list(reversed(self._roots))
-        while folders:
+        while folders and entries <= self._most:
             path = folders.pop()
             folder = self._folder(path, before.get(path))
             if folder is None:
@@ -101,12 +112,12 @@ class Surveyor:
             found.append(folder)
             folders += folder.folders
             entries += folder.entries
-            if (
-                entries > MAX_ENTRIES
-                or sum(len(one.protected) + len(one.secrets) for one in found) > MAX_FOUND
-            ):
-                return _survey(found, complete=False)
-        return _survey(found, complete=True)
+        return WorkspaceSurvey(
+            tuple(path for one in found for path in one.protected),
+            tuple(path for one in found for path in one.repositories),
+            tuple(path for one in found for path in one.secrets),
+            tuple(folders),
+        )
 
     def _folder(self, path: str, before: _Folder | None) -> _Folder | None:
         """A folder as it is now, but not git's own folders nor what lies behind links; None: not readable."""
@@ -170,15 +181,6 @@ def _own_folders(path: str) -> Iterator[str]:
         folder = os.path.dirname(folder)
 
 
-def _survey(found: Sequence[_Folder], *, complete: bool) -> WorkspaceSurvey:
-    return WorkspaceSurvey(
-        tuple(path for one in found for path in one.protected),
-        tuple(path for one in found for path in one.repositories),
-        tuple(path for one in found for path in one.secrets),
-        complete,
-    )
-
-
 def profile_for(
     kind: Kind,
     boundary: Boundary,
@@ -195,23 +197,25 @@ def profile_for(
     roots = tuple(dict.fromkeys((boundary.root, *boundary.extra)))
     repositories = tuple(dict.fromkeys((*git_folders(boundary, roots), *known.repositories)))
     changing = kind == "workspace"
+    opened = tuple(map(os.path.realpath, writable))
     own_git = [path for path in repositories if os.path.isdir(path) and not os.path.islink(path)]
     own = (*own_git, *(folder for path in known.protected for folder in _own_folders(path)))
-    open_places = (*roots, *own, *map(os.path.realpath, writable)) if changing else ()
+    open_places = (*roots, *own, *opened) if changing else ()
+    unseen = (path for path in known.unseen if not any(is_at_or_below(path, place) for place in opened))
     protected = (
-        *(os.path.realpath(path) for path in (*names_at_top(roots), *known.protected)),
+        *(os.path.realpath(path) for path in (*names_at_top(roots), *known.protected, *unseen)),
         *_inside_git(repositories, open_places),
         *_at_home(boundary, open_places),
         *map(os.path.realpath, closed),
     )
-    secrets = (*_secret_places(boundary), *hidden, *(() if changing else known.secrets))
+    secrets = (*_secret_places(boundary), *hidden, *(() if changing else known.secrets[:MAX_SECRETS]))
     return SandboxProfile(
         kind=kind,
         shown=tuple(
             root for root in (boundary.home, *roots) if _is_in_scratch(root) and os.path.lexists(root)
         ),
         writable=tuple(place for place in dict.fromkeys(open_places) if os.path.lexists(place)),
-        protected=tuple(path for path in _within(protected, open_places) if os.path.exists(path)),
+        protected=_few(path for path in _within(protected, open_places) if os.path.exists(path)),
         hidden=tuple(path for path in _outermost(secrets) if not any(is_at_or_below(r, path) for r in roots)),
         scratch=scratch,
         network=network and changing,
@@ -236,11 +240,11 @@ def with_places(boundary: Boundary, places: Iterable[str]) -> Boundary:
     return msgspec.structs.replace(boundary, extra=tuple(extra))
 
 
-def opened_place(place: str, home: str) -> Opened:
+def opened_place(place: str, home: str, most: int = MAX_ENTRIES) -> Opened:
     """Look through a folder or file that is to be opened for a command. Blocks."""
     if not os.path.isdir(place):
         return Opened((place,))
-    found = Surveyor((place,), home).look()
+    found = Surveyor((place,), home, most).look()
     own_git = (path for path in found.repositories if os.path.isdir(path) and not os.path.islink(path))
     closed = (*found.protected, *found.secrets, *_inside_git(found.repositories, (place,)))
     return Opened((place, *own_git), closed, found.complete)
@@ -292,7 +296,9 @@ def git_folders(boundary: Boundary, roots: Sequence[str]) -> Iterator[str]:
 def _inside_git(repositories: Sequence[str], places: Sequence[str]) -> Iterator[str]:
     """Yield the paths inside git folders that must not change; a `.git` file is protected as a whole."""
     yield from (os.path.realpath(path) for path in repositories if not os.path.isdir(path))
-    for folder in data_folders(repositories, places):
+    data = git_data(repositories, places)
+    yield from data.rest
+    for folder in data.folders:
         yield from protected_entries(folder)
 
 
@@ -352,6 +358,19 @@ def _within(paths: Iterable[str], places: Sequence[str]) -> tuple[str, ...]:
     return tuple(
         path for path in dict.fromkeys(paths) if any(is_at_or_below(path, place) for place in places)
     )
+
+
+def _few(paths: Iterable[str], most: int = MAX_PROTECTED) -> tuple[str, ...]:
+    """Paths, or where they are too many, the folders that hold most of them in their place."""
+    found = tuple(paths)
+    while len(found) > most:
+        left, folded = len(found) - most, set[str]()
+        for folder, count in Counter(map(os.path.dirname, found)).most_common():
+            if left > 0:
+                left -= count - 1
+                folded.add(folder)
+        found = _outermost(folder if (folder := os.path.dirname(path)) in folded else path for path in found)
+    return found
 
 
 def _outermost(paths: Iterable[str]) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from buddy.safety.paths import Boundary
-from buddy.workspace.sandbox.git_data import REBASE
+from buddy.workspace.sandbox.git_data import REBASE, GitData
 from buddy.workspace.sandbox.guard import Guard, GuardedEntry, Snapshot, snapshot
 from buddy.workspace.sandbox.left_behind import ENDED, record_prefix
 from buddy.workspace.sandbox.places import Surveyor
@@ -39,7 +39,7 @@ class _WrittenSnapshot(msgspec.Struct, frozen=True):
 
     boundary: Boundary
     names: tuple[bytes, ...]
-    git: tuple[bytes, ...]
+    git: tuple[tuple[bytes, ...], ...]
     entries: dict[bytes, GuardedEntry]
     complete: bool
 
@@ -171,7 +171,7 @@ def _written(boundary: Boundary, before: Snapshot) -> bytes:
         _WrittenSnapshot(
             boundary,
             tuple(map(os.fsencode, before.names)),
-            tuple(map(os.fsencode, before.git)),
+            tuple(tuple(map(os.fsencode, paths)) for paths in msgspec.structs.astuple(before.git)),
             {os.fsencode(path): entry for path, entry in before.entries.items()},
             before.complete,
         )
@@ -208,7 +208,7 @@ def _judge(record: _WrittenSnapshot, end: float) -> tuple[str, ...]:
     boundary = record.boundary
     before = Snapshot(
         frozenset(map(os.fsdecode, record.names)),
-        tuple(map(os.fsdecode, record.git)),
+        GitData(*(tuple(map(os.fsdecode, paths)) for paths in record.git)),
         {os.fsdecode(path): entry for path, entry in record.entries.items()},
         record.complete,
     )
