@@ -14,9 +14,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from buddy.agent.events import AgentUiEvent
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
 from tests.support.program import Desk
@@ -173,6 +175,34 @@ def test_the_agent_room_knows_nothing_but_the_standard_library_and_msgspec() -> 
 
 def test_no_type_checking_tricks() -> None:
     assert [str(path) for path in MODULES if "TYPE_CHECKING" in path.read_text()] == []
+
+
+def test_no_match_over_events_has_a_wildcard() -> None:
+    """pyright then names each match that a new event needs: the four formats, the event hub, the view."""
+    found = [
+        (str(path.relative_to(PACKAGE)), any(map(_is_wildcard, node.cases)))
+        for path in MODULES
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Match) and len(_events_in(node)) > 4
+    ]
+    assert [where for where, is_open in found if is_open] == []
+    assert Counter(where for where, _ in found) == {
+        "headless/formats.py": 4,
+        "tasks/event_hub.py": 1,
+        "repl/view/view.py": 1,
+    }
+
+
+def _events_in(node: ast.Match) -> set[str]:
+    events = {one.__name__ for one in get_args(AgentUiEvent)}
+    patterns = (below for case in node.cases for below in ast.walk(case.pattern))
+    return events & {
+        ast.unparse(one.cls).rpartition(".")[2] for one in patterns if isinstance(one, ast.MatchClass)
+    }
+
+
+def _is_wildcard(case: ast.match_case) -> bool:
+    return isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None
 
 
 BORDERS = {

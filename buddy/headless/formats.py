@@ -15,18 +15,25 @@ import msgspec
 from buddy.agent.display import Command
 from buddy.agent.events import (
     AgentUiEvent,
+    ApprovalRequested,
+    ApprovalResolved,
     ContextCompacted,
     LibraryLoading,
     MissingApproval,
     Notice,
     ReplyFinished,
+    ReplyStarted,
     RetryScheduled,
+    SteeringAccepted,
     TextDelta,
     ThinkingDelta,
+    TokenUsage,
     ToolCallDelta,
     ToolFinished,
+    ToolProgress,
     ToolStarted,
     TurnFinished,
+    TurnStarted,
 )
 from buddy.agent.formatting import calls_were
 from buddy.agent.host import Outcome
@@ -158,25 +165,35 @@ class ProgressLines:
         if self._not_begun:
             self._err(f"  {calls_were(len(self._not_begun), 'not begun', more=self._begun > 0)}\n")
             self._not_begun.clear()
-        if isinstance(event, ToolStarted):
-            self._begun += 1
-            self._err(f"• {one_line(event.title, 120)}\n")
-        elif isinstance(event, ToolFinished) and event.status != "ok":
-            said = skipped_line(event.missing) if event.missing else _failure(event)
-            self._err(f"  {said}\n")
-        elif isinstance(event, RetryScheduled) and event.attempt == 1:
-            said = one_line(event.message, 200).rstrip(".")
-            tries = f"up to {event.attempts} tries"
-            self._err(f"  {said}; trying again in {event.delay_s:.0f} s ({tries})\n")
-        elif isinstance(event, ContextCompacted):
-            self._err(f"  context compacted: {event.tokens_before:,} → {event.tokens_after:,} tokens\n")
-        elif isinstance(event, Notice):
-            self._err(f"  {event.level}: {one_line(event.text, 300)}\n")
-        elif isinstance(event, TurnFinished) and event.receipt is not None:
-            for label, text in receipt_rows(event.receipt):
-                self._err(f"  {label:<9}  {one_line(text, 600)}\n")
-        elif isinstance(event, ReplyFinished) and calls_of(event.message) and text_of(event.message).strip():
-            self._err(f"{clean(text_of(event.message)).strip()}\n")
+        match event:
+            case ToolStarted():
+                self._begun += 1
+                self._err(f"• {one_line(event.title, 120)}\n")
+            case ToolFinished():
+                if event.status != "ok":
+                    said = skipped_line(event.missing) if event.missing else _failure(event)
+                    self._err(f"  {said}\n")
+            case RetryScheduled():
+                if event.attempt == 1:
+                    said = one_line(event.message, 200).rstrip(".")
+                    tries = f"up to {event.attempts} tries"
+                    self._err(f"  {said}; trying again in {event.delay_s:.0f} s ({tries})\n")
+            case ContextCompacted():
+                self._err(f"  context compacted: {event.tokens_before:,} → {event.tokens_after:,} tokens\n")
+            case Notice():
+                self._err(f"  {event.level}: {one_line(event.text, 300)}\n")
+            case TurnFinished():
+                for label, text in receipt_rows(event.receipt) if event.receipt is not None else ():
+                    self._err(f"  {label:<9}  {one_line(text, 600)}\n")
+            case ReplyFinished():
+                if calls_of(event.message) and text_of(event.message).strip():
+                    self._err(f"{clean(text_of(event.message)).strip()}\n")
+            case TextDelta() | ThinkingDelta() | ToolCallDelta() | ToolProgress():
+                pass  # the whole of them follows
+            case TurnStarted() | SteeringAccepted() | ReplyStarted() | TokenUsage() | LibraryLoading():
+                pass
+            case ApprovalRequested() | ApprovalResolved():
+                pass  # nobody is asked in a run without a terminal
 
     def _load(self, event: LibraryLoading | TurnFinished) -> None:
         if self._loading is not None:
@@ -221,14 +238,31 @@ class TextFormat:
 
     def event(self, event: AgentUiEvent) -> None:
         """Write text as it arrives, and progress between its lines."""
-        if isinstance(event, TextDelta):
-            self._add(event.text)
-        elif isinstance(event, ToolCallDelta):
-            self._makes_calls = True
-        elif isinstance(event, ReplyFinished):
-            self._end_reply(event)
-        else:
-            self._progress.event(event)
+        match event:
+            case TextDelta():
+                self._add(event.text)
+            case ToolCallDelta():
+                self._makes_calls = True
+            case ReplyFinished():
+                self._end_reply(event)
+            case (
+                ToolStarted()
+                | ToolFinished()
+                | RetryScheduled()
+                | ContextCompacted()
+                | Notice()
+                | TurnFinished()
+                | TurnStarted()
+                | SteeringAccepted()
+                | ReplyStarted()
+                | ThinkingDelta()
+                | ToolProgress()
+                | TokenUsage()
+                | LibraryLoading()
+                | ApprovalRequested()
+                | ApprovalResolved()
+            ):
+                self._progress.event(event)
 
     def finish(self, result: RunResult) -> None:
         """Write what is left of a reply that broke off and was not answered anew."""
@@ -333,21 +367,33 @@ class StreamJsonFormat:
 
     def event(self, event: AgentUiEvent) -> None:
         """Messages as content blocks; deltas when they were asked for."""
-        if isinstance(event, ReplyFinished):
-            self._put(
-                {"type": "assistant", "message": assistant_object(event.message), "parent_tool_use_id": None}
-            )
-        elif isinstance(event, ToolFinished):
-            self._put({"type": "user", "message": _result_message(event), "parent_tool_use_id": None})
-        elif isinstance(event, TurnFinished) and event.receipt is not None:
-            receipt = msgspec.to_builtins(event.receipt)
-            self._put({"type": "system", "subtype": "receipt", "receipt": receipt})
-        elif isinstance(event, ContextCompacted):
-            self._put({"type": "system", "subtype": "compact_boundary", **_fields(event)})
-        elif isinstance(event, Notice | RetryScheduled):
-            self._put({"type": "system", "subtype": "notice", **_fields(event)})
-        elif self._partial and isinstance(event, TextDelta | ThinkingDelta):
-            kind = "text" if isinstance(event, TextDelta) else "thinking"
+        match event:
+            case ReplyFinished():
+                reply = assistant_object(event.message)
+                self._put({"type": "assistant", "message": reply, "parent_tool_use_id": None})
+            case ToolFinished():
+                self._put({"type": "user", "message": _result_message(event), "parent_tool_use_id": None})
+            case TurnFinished():
+                if event.receipt is not None:
+                    receipt = msgspec.to_builtins(event.receipt)
+                    self._put({"type": "system", "subtype": "receipt", "receipt": receipt})
+            case ContextCompacted():
+                self._put({"type": "system", "subtype": "compact_boundary", **_fields(event)})
+            case Notice() | RetryScheduled():
+                self._put({"type": "system", "subtype": "notice", **_fields(event)})
+            case TextDelta():
+                self._put_delta("text", event)
+            case ThinkingDelta():
+                self._put_delta("thinking", event)
+            case ToolCallDelta() | ToolStarted() | ToolProgress():
+                pass  # the reply has the call, the result its output
+            case TurnStarted() | SteeringAccepted() | ReplyStarted() | TokenUsage() | LibraryLoading():
+                pass
+            case ApprovalRequested() | ApprovalResolved():
+                pass  # nobody is asked in a run without a terminal
+
+    def _put_delta(self, kind: str, event: TextDelta | ThinkingDelta) -> None:
+        if self._partial:
             delta = {"type": f"{kind}_delta", kind: event.text}
             inner = {"type": "content_block_delta", "index": event.block, "delta": delta}
             self._put({"type": "stream_event", "event": inner, "parent_tool_use_id": None})
@@ -374,20 +420,28 @@ class SseFormat:
 
     def event(self, event: AgentUiEvent) -> None:
         """Every event that says something outside."""
-        if isinstance(event, TextDelta):
-            self._put("content_delta", {"text": event.text})
-        elif isinstance(event, ThinkingDelta):
-            self._put("thinking_delta", {"text": event.text})
-        elif isinstance(event, ToolStarted):
-            call = event.call
-            self._put("tool_call_start", {"id": call.id, "name": call.name, "arguments": call.arguments})
-        elif isinstance(event, ToolFinished):
-            result = {"id": event.call_id, "status": event.status, "text": event.text, "cached": event.cached}
-            self._put("tool_call_result", result)
-        elif isinstance(event, TurnFinished) and event.receipt is not None:
-            self._put("receipt", msgspec.to_builtins(event.receipt))
-        elif isinstance(event, RetryScheduled | Notice | ContextCompacted):
-            self._put(str(type(event).__struct_config__.tag), _fields(event))
+        match event:
+            case TextDelta():
+                self._put("content_delta", {"text": event.text})
+            case ThinkingDelta():
+                self._put("thinking_delta", {"text": event.text})
+            case ToolStarted():
+                call = event.call
+                self._put("tool_call_start", {"id": call.id, "name": call.name, "arguments": call.arguments})
+            case ToolFinished():
+                result = {"id": event.call_id, "status": event.status, "text": event.text}
+                self._put("tool_call_result", {**result, "cached": event.cached})
+            case TurnFinished():
+                if event.receipt is not None:
+                    self._put("receipt", msgspec.to_builtins(event.receipt))
+            case RetryScheduled() | Notice() | ContextCompacted():
+                self._put(str(type(event).__struct_config__.tag), _fields(event))
+            case ReplyFinished() | ToolCallDelta() | ToolProgress():
+                pass  # said by the events around them
+            case TurnStarted() | SteeringAccepted() | ReplyStarted() | TokenUsage() | LibraryLoading():
+                pass
+            case ApprovalRequested() | ApprovalResolved():
+                pass  # nobody is asked in a run without a terminal
 
     def finish(self, result: RunResult) -> None:
         """`done`."""

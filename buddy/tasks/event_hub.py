@@ -8,39 +8,64 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 
-from buddy.agent.events import AgentUiEvent, TaskEvent, TextDelta, ThinkingDelta, ToolCallDelta, ToolProgress
+from buddy.agent.events import (
+    AgentUiEvent,
+    ApprovalRequested,
+    ApprovalResolved,
+    ContextCompacted,
+    LibraryLoading,
+    Notice,
+    ReplyFinished,
+    ReplyStarted,
+    RetryScheduled,
+    SteeringAccepted,
+    TaskEvent,
+    TextDelta,
+    ThinkingDelta,
+    TokenUsage,
+    ToolCallDelta,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+    TurnFinished,
+    TurnStarted,
+)
+
+Field = Literal["text", "arguments"]
 
 HIGH_WATER_CHARS = 512_000
 """Text that may wait for the slowest reader before streams pause."""
 
 
 class _Entry:
-    """An event that waits; `more` is text of the same kind that came while it did."""
+    """An event that waits; `more` is text for its `field` that came while it did."""
 
-    __slots__ = ("at", "event", "key", "more", "task_id")
+    __slots__ = ("at", "event", "field", "key", "more", "task_id")
 
-    def __init__(self, task_id: int, at: float, event: AgentUiEvent, key: tuple[object, ...] | None) -> None:
+    def __init__(
+        self,
+        task_id: int,
+        at: float,
+        event: AgentUiEvent,
+        field: Field | None,
+        key: tuple[object, ...] | None,
+    ) -> None:
         self.task_id = task_id
         self.at = at
         self.event = event
+        self.field = field
         self.key = key
         self.more: list[str] = []
 
     def whole(self) -> AgentUiEvent:
-        event = self.event
-        if not self.more:
-            return event
-        rest = "".join(self.more)
-        match event:
-            case TextDelta() | ThinkingDelta() | ToolProgress():
-                return msgspec.structs.replace(event, text=event.text + rest)
-            case ToolCallDelta():
-                return msgspec.structs.replace(event, arguments=event.arguments + rest)
-            case _:
-                return event
+        if self.field is None or not self.more:
+            return self.event
+        text = "".join((getattr(self.event, self.field), *self.more))
+        return msgspec.structs.replace(self.event, **{self.field: text})
 
 
 class EventReader:
@@ -56,14 +81,20 @@ class EventReader:
         self.waiting_chars = 0
 
     def put(
-        self, task_id: int, at: float, event: AgentUiEvent, piece: str, key: tuple[object, ...] | None
+        self,
+        task_id: int,
+        at: float,
+        event: AgentUiEvent,
+        field: Field | None,
+        key: tuple[object, ...] | None,
     ) -> None:
         """Take an event in; called by the hub."""
+        piece: str = getattr(event, field) if field is not None else ""
         last = self._last.get(task_id)
         if key is not None and last is not None and last.key == key:
             last.more.append(piece)
         else:
-            entry = self._last[task_id] = _Entry(task_id, at, event, key)
+            entry = self._last[task_id] = _Entry(task_id, at, event, field, key)
             self._entries.append(entry)
         self.waiting_chars += len(piece)
         self._wake.set()
@@ -119,10 +150,10 @@ class EventHub:
 
     def emit(self, task_id: int, event: AgentUiEvent) -> None:
         """Put an event; never blocks."""
-        piece, key = _mergeable(event)
+        field, key = _mergeable(event)
         at = self._now()
         for reader in self._readers:
-            reader.put(task_id, at, event, piece, key)
+            reader.put(task_id, at, event, field, key)
             if reader.waiting_chars > HIGH_WATER_CHARS:
                 self.ready.clear()
 
@@ -132,11 +163,29 @@ class EventHub:
             self.ready.set()
 
 
-def _mergeable(event: AgentUiEvent) -> tuple[str, tuple[object, ...] | None]:
-    if isinstance(event, TextDelta | ThinkingDelta):
-        return event.text, (type(event), event.reply_id, event.block)
-    if isinstance(event, ToolCallDelta):
-        return event.arguments, (ToolCallDelta, event.call_id, event.name)
-    if isinstance(event, ToolProgress):
-        return event.text, (ToolProgress, event.call_id)
-    return "", None
+def _mergeable(event: AgentUiEvent) -> tuple[Field | None, tuple[object, ...] | None]:
+    """The field whose text can grow while the event waits, and what a piece must have in common with it."""
+    match event:
+        case TextDelta() | ThinkingDelta():
+            return "text", (type(event), event.reply_id, event.block)
+        case ToolCallDelta():
+            return "arguments", (ToolCallDelta, event.call_id, event.name)
+        case ToolProgress():
+            return "text", (ToolProgress, event.call_id)
+        case (
+            TurnStarted()
+            | SteeringAccepted()
+            | ReplyStarted()
+            | ReplyFinished()
+            | ToolStarted()
+            | ToolFinished()
+            | ApprovalRequested()
+            | ApprovalResolved()
+            | TokenUsage()
+            | RetryScheduled()
+            | LibraryLoading()
+            | ContextCompacted()
+            | Notice()
+            | TurnFinished()
+        ):
+            return None, None

@@ -131,6 +131,3 @@ skills = _missing("skills", "skills", "AGENTS.md is read (/memory), and @file at
 agents = _missing("agents", "subagent files", "`text &` starts a task of its own")
 hooks = _missing("hooks", "hooks", "rules say what runs and what asks (/permissions)")
 mcp = _missing("mcp", "MCP servers", "/tools lists what there is")
-
-COMMANDS = (config, doctor, init, cd, add_dir, login, logout, skills, agents, hooks, mcp)
-"""`_missing` ones stand in the list, so that somebody used to them reads why nothing happens."""
