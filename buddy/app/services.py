@@ -24,7 +24,7 @@ from buddy.config.loading import LoadedSettings
 from buddy.config.settings import Settings
 from buddy.extend import instructions as instruction_files
 from buddy.extend.instructions import FolderInstructions, InstructionPlaces, Instructions
-from buddy.extend.plugins.loader import OwnTools
+from buddy.extend.plugins.loader import PluginTools
 from buddy.extend.system_prompt import system_prompt, template_text
 from buddy.safety.paths import Boundary, is_beneath
 from buddy.safety.policy.facts import Facts
@@ -90,7 +90,7 @@ class SharedServices(msgspec.Struct, frozen=True):
     git_lock: GitLock
     approved: Approved
     sandbox: RunSandbox
-    own: OwnTools
+    plugin_tools: PluginTools
     questions: Questions
 
 
@@ -118,7 +118,7 @@ def _shared(run: Run, held: SharedServices) -> dict[type, object]:
         UndoLog: held.undo,
         FileLocks: held.locks,
         Approved: held.approved,
-        OwnTools: held.own,
+        PluginTools: held.plugin_tools,
         Questions: held.questions,
         Boundary: boundary,
         GitLock: held.git_lock,
@@ -162,7 +162,7 @@ def worktree_parts(run: Run, held: SharedServices) -> WorktreeParts:
 
 
 def _of_worktree(run: Run, held: SharedServices, tree: Worktree) -> Workspace:
-    """The same run as if it had been started at the same place of a worktree. Settings, trust and own tools
+    """The same run as if it had been started at the same place of a worktree. Settings, trust and plug-ins
     are the main tree's: a branch does not bring others."""
     place = replace(run.place, boundary=worktree_boundary(run, tree), environment=_environment(run.place))
     found = instruction_files.find(

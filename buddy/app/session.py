@@ -23,7 +23,7 @@ from buddy.config.loading import LoadedSettings
 from buddy.config.settings import ConfigError, SessionSettings, Settings
 from buddy.extend import instructions as instruction_files
 from buddy.extend.mentions import ExpandedPrompt, expand
-from buddy.extend.plugins.loader import OwnTools
+from buddy.extend.plugins.loader import PluginTools
 from buddy.safety.crash_report import guard_process
 from buddy.safety.policy.session import Policy
 from buddy.safety.secrets.redact import secret_spans
@@ -148,7 +148,7 @@ async def open_desk(
         tools, news = _tools(loaded.settings), JobNews(session.writer)
         held = await stack.enter_async_context(_held(run, tools, news, trash))
         behind = await held.sandbox.judge_left()
-        own_problems = (await asyncio.to_thread(held.own.load)).problems
+        plugin_problems = (await asyncio.to_thread(held.plugin_tools.load)).problems
         board = await stack.enter_async_context(TaskBoard(board_parts(run, held, tools, rules)))
         news.tell = board.hub.emit
         stack.callback(news.stop)
@@ -166,7 +166,7 @@ async def open_desk(
             except ConfigError as error:
                 problems_saving = (f"the choice of model can't be saved: {error}",)
         unused = filter(None, (held.undo.unused_notice() if wanted.session else "",))
-        problems = (*behind, *own_problems, *session.loaded.problems, *unused, *problems_saving)
+        problems = (*behind, *plugin_problems, *session.loaded.problems, *unused, *problems_saving)
         yield _desk(run, held, store, board, (*said, *problems, *left))
 
 
@@ -205,7 +205,7 @@ async def _held(run: Run, tools: ToolRegistry, news: JobNews, trash: Trash) -> A
     if run.wanted.session:
         await asyncio.to_thread(undo.entries)  # what a program that was killed left beside files goes
     ext, off = os.path.join(place.boundary.root, ".buddyx", "ext"), run.settings.tools.disabled
-    own = OwnTools(ext, tools, trusted=place.trusted, off=off, workspace=place.boundary.root)
+    plugin_tools = PluginTools(ext, tools, trusted=place.trusted, off=off, workspace=place.boundary.root)
     approved = Approved()
     sandbox = RunSandbox(place, run.settings, run.policy, approved)
     async with (
@@ -222,7 +222,7 @@ async def _held(run: Run, tools: ToolRegistry, news: JobNews, trash: Trash) -> A
             git_lock=GitLock(),
             approved=approved,
             sandbox=sandbox,
-            own=own,
+            plugin_tools=plugin_tools,
             questions=Questions(attended=run.wanted.attended),
         )
 

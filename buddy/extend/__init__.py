@@ -1,1 +1,1 @@
-"""Extensions by others: instruction files, skills, commands, hooks, servers."""
+"""Extensions by others: instruction files, mentions, plug-ins, the manual."""

@@ -1,5 +1,5 @@
-"""Instruction files: AGENTS.md and its kin, read as if an enemy had written them, also from folders a tool
-first touches."""
+"""Instruction files (AGENTS.md and similar), read as untrusted input, also from folders a tool touches for
+the first time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TRAILING = ".,;:!?)]}'\""
 
 
 class Unreadable(Exception):
-    """Why a file is not taken, in words."""
+    """The reason an instruction file is not used, in words."""
 
 
 def instruction_text(path: str, *, root: str, home: str) -> str:
@@ -49,7 +49,7 @@ class _InstructionReader:
         self._found: dict[str, str] = {}
 
     def read(self, path: str, chain: list[str]) -> str:
-        """A file and what it imports; `chain` are the files that are being read already."""
+        """Return a file and what it imports; `chain` are the files that are being read already."""
         real = os.path.realpath(path)
         text = without_comments(self._bytes(real).decode("utf-8", "replace").removeprefix("\ufeff"))
         inside = [*chain, real]
@@ -75,7 +75,7 @@ class _InstructionReader:
         return "\n\n".join(piece for piece in (body, *behind.values()) if piece)
 
     def _import(self, name: str, importer: str, inside: list[str]) -> tuple[str, str]:
-        """The file of a name and its text, two empty strings where there is nothing to import."""
+        """Return the file of a name and its text, two empty strings where there is nothing to import."""
         if len(inside) > MAX_IMPORT_DEPTH or self._imports_left == 0:
             return "", ""
         target = self._find(os.path.join(os.path.dirname(importer), name))
@@ -88,7 +88,8 @@ class _InstructionReader:
             return "", ""
 
     def _find(self, name: str) -> str:
-        """The file behind a name; "" where there is none, and for every new name once too many were seen."""
+        """Return the file behind a name; "" where there is none, and for every new name once too many were
+        seen."""
         if name not in self._found:
             if "\0" in name or len(self._found) >= MAX_NAMES:
                 return ""
@@ -123,7 +124,8 @@ class _CodeRanges:
 
 
 def without_comments(text: str) -> str:
-    """The text without `<!-- … -->`. By searching, as a pattern takes minutes where many are never closed."""
+    """Return the text without `<!-- … -->`. By searching, as a pattern takes minutes where many are never
+    closed."""
     pieces: list[str] = []
     at = 0
     while (start := text.find("<!--", at)) >= 0 and (end := text.find("-->", start + 4)) >= 0:
@@ -136,7 +138,8 @@ BUDGET_BYTES = 32 * 1024
 
 
 class InstructionFile(msgspec.Struct, frozen=True):
-    """One file as it goes into the prompt. `label` is its path relative to the root, or below `~`."""
+    """An instruction file as it goes into the prompt. `label` is its path relative to the root, or below
+    `~`."""
 
     path: str
     label: str
@@ -145,18 +148,18 @@ class InstructionFile(msgspec.Struct, frozen=True):
 
 
 class Instructions(msgspec.Struct, frozen=True):
-    """The instruction files that were found. `notes` say what was cut or could not be read."""
+    """Instruction files of a session. `notes` say what was cut or could not be read."""
 
     files: tuple[InstructionFile, ...]
     notes: tuple[str, ...]
 
     def as_text(self, *, trusted: bool) -> str:
-        """The files as one text, each labelled; a project nobody trusted yet is labelled so."""
+        """Return the files as one text, each labelled; a project nobody trusted yet is labelled so."""
         return "\n\n".join(with_label(file, trusted=trusted) for file in self.files)
 
 
 def with_label(file: InstructionFile, *, trusted: bool) -> str:
-    """One file as the model reads it; of a project nobody trusted yet it is marked as data."""
+    """Return one file as the model reads it; of a project nobody trusted yet it is marked as data."""
     if trusted or not file.project:
         return f"# Instructions from {file.label}\n\n{file.text}"
     # The delimiter's id is the digest of the text: the same in every request, so that providers can cache the
@@ -167,7 +170,7 @@ def with_label(file: InstructionFile, *, trusted: bool) -> str:
 
 
 def project_directories(root: str, cwd: str) -> tuple[str, ...]:
-    """The directories from the root down to the working directory."""
+    """Return the directories from the root down to the working directory."""
     inside = os.path.relpath(cwd, root)
     if inside == "." or inside.startswith(".."):
         return (root,)
@@ -176,7 +179,7 @@ def project_directories(root: str, cwd: str) -> tuple[str, ...]:
 
 
 def find(*, root: str, cwd: str, config_dir: str, home: str, names: Sequence[str]) -> Instructions:
-    """The instruction files that hold for a working directory."""
+    """Return the instruction files that hold for a working directory."""
     found: list[InstructionFile] = []
     notes: list[str] = []
     seen: set[tuple[int, int]] = set()
@@ -197,7 +200,8 @@ def find(*, root: str, cwd: str, config_dir: str, home: str, names: Sequence[str
 def for_directory(
     directory: str, *, root: str, home: str, names: Sequence[str], known: Sequence[str]
 ) -> InstructionFile | None:
-    """The file of a directory a tool touched for the first time; None when there is none or it is known."""
+    """Return the file of a directory a tool touched for the first time; None when there is none or it is
+    known."""
     path = _first(directory, names)
     if not path or path in known:
         return None
@@ -279,13 +283,13 @@ class FolderInstructions:
         self._new: list[str] = []
 
     def copy(self) -> FolderInstructions:
-        """The same knowledge for another task."""
+        """Return the same knowledge for another task."""
         twin = FolderInstructions(self._places)
         twin._seen, twin._new = set(self._seen), list(self._new)
         return twin
 
     def note_paths(self, paths: Iterable[str]) -> None:
-        """A call read or wrote these, as its arguments name them. Looks at no file."""
+        """Note the paths a call read or wrote, as its arguments name them. Opens no file."""
         for path in paths:
             at = os.path.normpath(os.path.join(self._places.cwd, os.path.expanduser(path)))
             for folder in _below(self._places.cwd, at):
@@ -294,8 +298,8 @@ class FolderInstructions:
                     self._new.append(folder)
 
     def take(self) -> tuple[str, ...]:
-        """The texts of files in folders touched since, the outermost first. Folders that are ignored hold
-        what others wrote: they instruct nobody. Blocks; call it in a thread when `waiting`."""
+        """Return the texts of files in folders touched since, the outermost first. Folders that are ignored
+        hold what others wrote: they instruct nobody. Blocks; call it in a thread when `waiting`."""
         folders, self._new = self._new, []
         rules = IgnoreTree(self._places.root)
         files = (self._file(folder, rules) for folder in folders)
@@ -320,8 +324,8 @@ class FolderInstructions:
 
 
 def _below(cwd: str, path: str) -> Sequence[str]:
-    """The path and the folders above it, up to the working directory without it, the outermost first. The
-    path itself may be a folder: whether it is one is looked at later."""
+    """Return the path and the folders above it, up to the working directory without it, the outermost first.
+    The path itself may be a folder: whether it is one is looked at later."""
     if not path.startswith(cwd.rstrip("/") + "/"):
         return ()
     found: list[str] = []

@@ -49,7 +49,7 @@ class Topic(msgspec.Struct, frozen=True):
 
 
 def topics() -> tuple[Topic, ...]:
-    """All pages, by name; the one to begin with comes first."""
+    """Return all pages, by name; the one to begin with comes first."""
     folder = template_path("help")
     names = sorted(name for name in os.listdir(folder) if name.endswith(".md"))
     pages = [_read(os.path.join(folder, name)) for name in names]

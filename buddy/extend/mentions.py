@@ -1,4 +1,4 @@
-"""`@path` in a prompt: the file's content goes along, read by the same tool the model would use.
+"""`@path` in a prompt: attach the file's content, read by the same tool the model would use.
 
 So the content is bounded, counted as seen (it can be edited without another read) and never blocks on a pipe.
 
@@ -46,7 +46,8 @@ class ExpandedPrompt(msgspec.Struct, frozen=True):
 
 
 def paths_mentioned(text: str, cwd: str) -> tuple[str, ...]:
-    """The paths a prompt mentions that exist, in order, each once. `@someone` who is no file stays text."""
+    """Return the paths a prompt mentions that exist, in order, each once. `@someone` who is no file stays
+    text."""
     found: list[str] = []
     for match in _MENTION().finditer(text):
         for candidate in _readings(match[1]):
@@ -65,7 +66,7 @@ def _is_there(cwd: str, path: str) -> bool:
 
 
 def write_mention(path: str) -> str:
-    """A path as it stands in a prompt: what `paths_mentioned` reads it from, whole and inert."""
+    """Return a path as it stands in a prompt: what `paths_mentioned` reads it from, whole and inert."""
     seen = clean(path) == path
     text = "".join(_sign(sign, seen=seen) for sign in path)
     if clean(text) != text:  # too many marks on one letter
@@ -76,7 +77,7 @@ def write_mention(path: str) -> str:
 
 
 def read_mention(text: str) -> str:
-    """The path that a piece of a prompt names."""
+    """Return the path that a piece of a prompt names."""
     return _ESCAPE().sub(_unescape, text)
 
 
@@ -113,7 +114,7 @@ def _readings(text: str) -> Iterator[str]:
 
 
 def missing(text: str, cwd: str) -> tuple[str, ...]:
-    """The mentions that look like a path, a slash or an ending in them, and lead to no file."""
+    """Return the mentions that look like a path, a slash or an ending in them, and lead to no file."""
     found: list[str] = []
     for match in _MENTION().finditer(text):
         whole = match[1].rstrip(_TRAILING)
@@ -128,7 +129,7 @@ def missing(text: str, cwd: str) -> tuple[str, ...]:
 
 
 async def expand(text: str, cwd: str, read: Read) -> ExpandedPrompt:
-    """The prompt, followed by the content of what it mentions."""
+    """Return the prompt, followed by the content of what it mentions."""
     parts: list[UserPart] = [Text(text)]
     notes: list[str] = []
     paths = paths_mentioned(text, cwd)

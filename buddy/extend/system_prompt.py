@@ -11,16 +11,16 @@ _FIELD = pattern(r"\{\{ (\w+) \}\}")
 
 
 def render_template(template: str, values: Mapping[str, str]) -> str:
-    """A template of `templates/*.md` with its fields filled in. The syntax is jinja2's simplest; importing
-    jinja2 itself would cost a one-shot run 40 ms for these few substitutions. Raises `KeyError` for an
-    unknown field."""
+    """Return a template of `templates/*.md` with its fields filled in. The syntax is jinja2's simplest;
+    importing jinja2 itself would cost a one-shot run 40 ms for these few substitutions. Raises `KeyError` for
+    an unknown field."""
     return _FIELD().sub(lambda match: values[match[1]], template)
 
 
 def system_prompt(
     template: str, *, cwd: str, root: str, is_repository: bool, platform: str, person: str, instructions: str
 ) -> str:
-    """The whole system prompt. `person` is what `[agent] system_prompt` adds."""
+    """Return the whole system prompt. `person` is what `[agent] system_prompt` adds."""
     text = render_template(
         template,
         {
@@ -44,8 +44,8 @@ REFERENCE = "buddy.toml.example"
 
 
 def template_path(name: str) -> str:
-    """The path of a file of `templates/`, or of the reference beside it. Raises `TemplateMissingError` naming
-    the places it was looked for."""
+    """Return the path of a file of `templates/`, or of the reference beside it. Raises `TemplateMissingError`
+    naming the places it was looked for."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     beside = os.path.join(os.path.dirname(package), "templates", name)
     inside = os.path.join(package, "_templates", name)
@@ -57,7 +57,7 @@ def template_path(name: str) -> str:
 
 
 async def read_template(name: str) -> str:
-    """A template's text, for a coroutine."""
+    """Return a template's text, for a coroutine."""
     import aiofiles  # here: a start reads none of them so
 
     async with aiofiles.open(template_path(name), encoding="utf-8") as file:
@@ -65,6 +65,6 @@ async def read_template(name: str) -> str:
 
 
 def template_text(name: str) -> str:
-    """A template's text."""
+    """Return a template's text."""
     with open(template_path(name), encoding="utf-8") as file:
         return file.read()

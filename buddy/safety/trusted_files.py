@@ -16,7 +16,7 @@ from buddy.safety.paths import is_beneath, read_beneath, read_regular
 MAX_THINGS = 500
 MAX_THING_BYTES = 262_144
 SETTINGS = "buddy.toml"
-OWN_TOOLS = ".buddyx/ext"
+PLUGIN_FOLDER = ".buddyx/ext"
 """All that this version puts in force. What a later version uses is new to the person then, and asked
 about."""
 
@@ -34,7 +34,7 @@ def trusted_things(root: str) -> dict[str, str]:
 
 
 def _all_things(root: str) -> Iterator[tuple[str, str]]:
-    for name in (*_spelled(root), *_beneath(root, OWN_TOOLS)):
+    for name in (*_spelled(root), *_beneath(root, PLUGIN_FOLDER)):
         yield name, _text(root, name)
 
 

@@ -1,4 +1,4 @@
-"""Isolation of plug-in tools: caught output and errors, refused imports, an event loop of their own."""
+"""Isolation of plug-in tools: captured output and errors, refused imports, an event loop of their own."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from buddy.extend.plugins.validation import careful, to_result
 from buddy.safety.paths import is_beneath
 
 ANSWERS_WITHIN_S = 1.0
-"""A loop that does not answer for so long is taken to be blocked."""
+"""A loop that does not answer within this time counts as blocked."""
 
 Work = Callable[[ToolContext], Awaitable[object]]
 
 
-class OwnLoop:
-    """Runs coroutines of own tools. The thread starts with the first."""
+class PluginLoop:
+    """An event loop in a thread of its own for coroutines of plug-in tools. The thread starts with the
+    first."""
 
     def __init__(self, answers_within_s: float = ANSWERS_WITHIN_S) -> None:
         self._answers_within_s = answers_within_s
@@ -34,16 +35,16 @@ class OwnLoop:
         self._running: dict[object, str] = {}
 
     async def run(self, name: str, work: Work, ctx: ToolContext) -> object:
-        """The result of `work` for a call, which runs on the own loop with a context that may be used there.
-        Cancelling this cancels it; nothing waits until it has heard of that."""
+        """Return the result of `work` for a call, which runs on the plug-in loop with a context that may be
+        used there. Cancelling this cancels it; nothing waits until it has heard of that."""
         here = asyncio.get_running_loop()
         looked_at = self._loop
         blocked = await self._blocking_tools()
         if self._loop is None or (blocked is not None and self._loop is looked_at):  # one new loop for all
-            self._loop = _start_loop(f"own tools, {name}")
+            self._loop = _start_loop(f"plug-ins, {name}")
             self._running = {}
         if blocked:
-            ctx.progress(f"[{blocked} blocks the event loop of own tools (asyncio.to_thread helps)]\n")
+            ctx.progress(f"[{blocked} blocks the event loop of plug-ins; use asyncio.to_thread]\n")
         there, key = self._loop, object()
         running = self._running
         running[key] = name
@@ -78,7 +79,7 @@ async def _run_work(work: Work, ctx: ToolContext) -> object:
 
 
 def from_thread(loop: asyncio.AbstractEventLoop, call: Callable[[str], None]) -> Callable[[str], None]:
-    """The same function for another thread. A program that is ending hears nothing any more."""
+    """Return the same function for another thread. A program that is ending hears nothing any more."""
 
     def forward(text: str) -> None:
         with suppress(RuntimeError):  # the loop is closed
@@ -100,7 +101,7 @@ def _start_loop(name: str) -> asyncio.AbstractEventLoop:
 
 IMPORT_LIMIT_S = 10.0
 ASKED_LIMIT_S = 2.0
-"""For what a call would touch and look like: until that is known nothing else goes on."""
+"""Time limit for a plug-in's access and preview: until they are known nothing else goes on."""
 MAX_PRINTED_CHARS = 8_000
 
 
@@ -121,10 +122,10 @@ class PluginOutput:
         return len(text)
 
     def flush(self) -> None:
-        """Nothing waits here."""
+        """Do nothing: nothing is buffered."""
 
     def isatty(self) -> bool:
-        """Nobody looks at it."""
+        """Return False: no person looks at it."""
         return False
 
     def __getattr__(self, name: str) -> Any:
@@ -133,7 +134,7 @@ class PluginOutput:
 
 @contextmanager
 def capture_output(hear: Callable[[str], None]) -> Generator[None]:
-    """Give what is printed meanwhile to `hear`. Calls may overlap and end in any order."""
+    """Pass what is printed meanwhile to `hear`. Calls may overlap and end in any order."""
     mine = {name: PluginOutput(getattr(sys, name), hear) for name in ("stdout", "stderr")}
     for name, stand_in in mine.items():
         setattr(sys, name, stand_in)
@@ -161,12 +162,12 @@ def run_code(work: Callable[[], None], limit_s: float = IMPORT_LIMIT_S) -> BaseE
     def run() -> None:
         try:
             work()
-        # An extension's border: whatever its code raises, SystemExit and KeyboardInterrupt included, the
+        # The border of a plug-in: whatever its code raises, SystemExit and KeyboardInterrupt included, the
         # program goes on without it.
         except BaseException as error:  # noqa: BLE001 - see above
             raised.append(error)
 
-    thread = threading.Thread(target=run, name="own tools", daemon=True)
+    thread = threading.Thread(target=run, name="plug-ins", daemon=True)
     thread.start()
     thread.join(limit_s)
     if thread.is_alive():
@@ -174,10 +175,11 @@ def run_code(work: Callable[[], None], limit_s: float = IMPORT_LIMIT_S) -> BaseE
     return raised[0] if raised else None
 
 
-def contain(tool: Tool, loop: OwnLoop) -> Tool:
-    """The tool, so that it neither writes to the terminal nor ends the program nor keeps it waiting."""
+def contain(tool: Tool, loop: PluginLoop) -> Tool:
+    """Return the tool, so that it neither writes to the terminal nor ends the program nor keeps it
+    waiting."""
 
-    async def guarded(arguments: msgspec.Struct, ctx: ToolContext) -> object:
+    async def run_safely(arguments: msgspec.Struct, ctx: ToolContext) -> object:
         try:
             return await tool.run(ctx, arguments)
         except (Exception, asyncio.CancelledError):
@@ -196,7 +198,7 @@ def contain(tool: Tool, loop: OwnLoop) -> Tool:
 
         show = from_thread(asyncio.get_running_loop(), ctx.progress)
         with capture_output(hear):
-            result = await loop.run(tool.name, partial(guarded, arguments), ctx)
+            result = await loop.run(tool.name, partial(run_safely, arguments), ctx)
         return to_result(result, "".join(printed)[:MAX_PRINTED_CHARS])
 
     asked = careful(tool, lambda work: run_code(work, ASKED_LIMIT_S))
@@ -204,7 +206,7 @@ def contain(tool: Tool, loop: OwnLoop) -> Tool:
 
 
 class ImportGuard:
-    """The first finder of `sys.meta_path` once own tools were loaded. What the program itself could import
+    """The first finder of `sys.meta_path` once plug-ins were loaded. What the program itself could import
     before stays allowed: buddy may run from a checkout, or from an environment in the workspace."""
 
     def __init__(self) -> None:
@@ -212,7 +214,7 @@ class ImportGuard:
         self._workspaces: dict[str, str] = {}
 
     def guard(self, root: str, folder: str) -> None:
-        """Watch a workspace whose own tools lie in `folder`."""
+        """Watch a workspace whose plug-ins lie in `folder`."""
         self._workspaces[root] = folder
 
     def find_spec(
@@ -235,7 +237,7 @@ class ImportGuard:
         return None
 
     def _is_added(self, path: str) -> bool:
-        """Tell whether a place is in a workspace, outside of its own tools, and was not usual before."""
+        """Tell whether a place is in a workspace, outside of its plug-ins, and was not on the path before."""
         real = os.path.realpath(path or os.curdir)
         if any(is_beneath(real, usual) for usual in self._usual):
             return False
@@ -246,7 +248,7 @@ class ImportGuard:
 
 
 def guard_imports(root: str, folder: str) -> None:
-    """Refuse imports from a workspace outside the folder of its own tools, from now on."""
+    """Refuse imports from a workspace outside the folder of its plug-ins, from now on."""
     guard = next((finder for finder in sys.meta_path if isinstance(finder, ImportGuard)), None)
     if guard is None:
         guard = ImportGuard()

@@ -1,8 +1,8 @@
-"""Tools that people add: `@tool` functions in `.buddyx/ext/*.py` and from packages with the entry point group
-`buddy.tools`.
+"""Load the tools people add: `@tool` functions in `.buddyx/ext/*.py` and from packages with the entry point
+group `buddy.tools`.
 
 The files are code of the workspace: load them only where the person trusts it. A file that can't be imported
-is told with file and line and stops nothing. Names of other tools are never taken over.
+is reported with file and line and stops nothing. Names of other tools are never taken over.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 from buddy.agent.tool import Tool, ToolRegistry
 from buddy.extend.plugins.isolation import (
     IMPORT_LIMIT_S,
-    OwnLoop,
+    PluginLoop,
     capture_output,
     contain,
     guard_imports,
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class LoadedPlugin(msgspec.Struct, frozen=True):
-    """Tools of one file or package, and what is wrong with it, a sentence each."""
+    """Tools of one file or package, and its problems, a sentence each."""
 
     tools: tuple[Tool, ...]
     problems: tuple[str, ...]
@@ -49,8 +49,8 @@ class Reloaded(msgspec.Struct, frozen=True):
     problems: tuple[str, ...]
 
 
-class OwnTools:
-    """The own tools of a session, in its registry. `trusted`: the person trusts the folder's code. `off`:
+class PluginTools:
+    """The plug-in tools of a session, in its registry. `trusted`: the person trusts the folder's code. `off`:
     names the person switched off, built-in tools among them; nothing else takes those. `workspace`: modules
     that lie in it outside the folder are refused ("": none are)."""
 
@@ -70,7 +70,7 @@ class OwnTools:
         self._registry = registry
         self._files: dict[str, tuple[str, LoadedPlugin]] = {}
         self._plugins: LoadedPlugin | None = None
-        self._loop = OwnLoop()
+        self._loop = PluginLoop()
 
     def load(self) -> Reloaded:
         """Read the folder's files in the order of their names, and the packages once. Files whose content is
@@ -137,7 +137,7 @@ class OwnTools:
         return found
 
     def _real_folder(self) -> str:
-        """The place of `.buddyx/ext` in the workspace, wherever links in it lead."""
+        """Return the place of `.buddyx/ext` in the workspace, wherever links in it lead."""
         above, name = os.path.split(os.path.abspath(self.folder))
         root, between = os.path.split(above)
         return os.path.join(os.path.realpath(root), between, name)
@@ -152,10 +152,10 @@ class OwnTools:
 
 
 def from_source(
-    path: str, source: bytes, known: Mapping[int, Tool], loop: OwnLoop, limit_s: float = IMPORT_LIMIT_S
+    path: str, source: bytes, known: Mapping[int, Tool], loop: PluginLoop, limit_s: float = IMPORT_LIMIT_S
 ) -> LoadedPlugin:
-    """The tools a file defines; those in `known` (by id) it only imported. Runs its code, which has to end in
-    time."""
+    """Return the tools a file defines; those in `known` (by id) it only imported. Runs its code, which has to
+    end in time."""
     digest = hashlib.sha256(os.fsencode(path) + b"\0" + source).hexdigest()[:12]
     stem = os.path.splitext(os.path.basename(path))[0]
     name = f"buddy_ext_{stem}_{digest}"
@@ -178,19 +178,19 @@ def from_source(
 def _run_quietly(
     work: Callable[[], None], what: str, limit_s: float = IMPORT_LIMIT_S
 ) -> BaseException | None:
-    """Run an extension's code; what it prints and why it failed are in the log."""
+    """Run a plug-in's code; its output and its error go to the log."""
     printed: list[str] = []
     with capture_output(printed.append):
         error = run_code(work, limit_s)
     if printed:
-        _log.info("own tools of %s printed: %s", what, "".join(printed)[:2000])
+        _log.info("plug-in %s printed: %s", what, "".join(printed)[:2000])
     if error is not None:
-        _log.warning("own tools of %s were not loaded", what, exc_info=error)
+        _log.warning("plug-in %s was not loaded", what, exc_info=error)
     return error
 
 
 def _place(error: BaseException, path: str) -> str:
-    """File and line of the file's own code where it went wrong."""
+    """Return file and line of the plug-in's own code where the error came from."""
     if isinstance(error, SyntaxError) and error.filename == path:
         return f"{path}:{error.lineno or 1}"
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
@@ -216,13 +216,13 @@ class EntryPoint(Protocol):
         ...
 
     def load(self) -> Any:
-        """Import it."""
+        """Import the object."""
         ...
 
 
 def installed_points() -> Iterable[EntryPoint]:
-    """The entry points of installed packages. Looking for the group's name in their metadata takes 2 ms;
-    importing importlib.metadata and letting it look takes 25, at every start, for something few people
+    """Return the entry points of installed packages. Looking for the group's name in their metadata takes 2
+    ms; importing importlib.metadata and letting it look takes 25, at every start, for something few people
     have."""
     if not any(_names_the_group(folder) for folder in sys.path):
         return ()
@@ -250,8 +250,8 @@ def _content(path: str) -> bytes:
         return b""
 
 
-def from_entry_points(points: Iterable[EntryPoint], loop: OwnLoop) -> LoadedPlugin:
-    """The tools of installed packages: each entry point names a `Tool` or several."""
+def from_entry_points(points: Iterable[EntryPoint], loop: PluginLoop) -> LoadedPlugin:
+    """Return the tools of installed packages: each entry point names a `Tool` or several."""
     tools: list[Tool] = []
     problems: list[str] = []
     for point in sorted(points, key=lambda point: point.name):

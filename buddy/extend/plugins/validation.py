@@ -17,18 +17,18 @@ from buddy.agent.tool import Access, Category, Risk, Tool, ToolContext, ToolErro
 
 MAX_RESULT_CHARS = 100_000
 _NAME = pattern(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-"""What every provider takes: one tool with another name, and it refuses each request."""
+"""Tool names every provider accepts: with one other name in the list, a provider refuses each request."""
 _Told = tuple[str, tuple[str, ...], dict[str, str], float]
 _ANYTHING = Access(anything=True)
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Run = Callable[[Callable[[], None]], BaseException | None]
-"""Runs code that may raise anything or never end; what it raised."""
+"""Runs code that may raise anything or never end; returns what it raised."""
 
 
 def unfit(tool: Tool) -> str:
-    """Why a tool can't be offered, "" when it can."""
+    """Return the reason a tool can't be offered, "" when it can."""
     if _NAME().fullmatch(str(tool.name)) is None:
         return (
             f"providers refuse the name {tool.name!r}; expected at most 64 letters (a to z), digits, _ and "
@@ -46,8 +46,8 @@ def unfit(tool: Tool) -> str:
 
 
 def careful(tool: Tool, run: Run) -> Tool:
-    """The tool, so that what it says of its access and its preview holds up nobody. One that fails to say
-    what it touches may touch anything. The commands it starts are confined."""
+    """Return the tool, so that what it says of its access and its preview holds up nobody. One that fails to
+    say what it touches may touch anything. The commands it starts are confined."""
 
     def access(arguments: Any) -> Access:
         found, error = _ask(run, lambda: msgspec.convert(msgspec.to_builtins(tool.access(arguments)), Access))

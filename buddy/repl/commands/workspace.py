@@ -9,7 +9,7 @@ from buddy.agent.display import Diff
 from buddy.agent.formatting import counted
 from buddy.agent.messages import Call
 from buddy.agent.tool import ToolContext, ToolError
-from buddy.extend.plugins.loader import OwnTools
+from buddy.extend.plugins.loader import PluginTools
 from buddy.repl.commands.job_table import job_blocks
 from buddy.repl.commands.registry import CommandError, command
 from buddy.repl.commands.tasks import task_number
@@ -117,17 +117,17 @@ def _first_sentence(text: str) -> str:
 
 
 async def _reload_tools(context: Context) -> None:
-    own = context.board.task(context.focus).services.services.get(OwnTools)
-    if not isinstance(own, OwnTools):
-        raise CommandError("there are no own tools here")
-    done = await asyncio.to_thread(own.load)
+    plugins = context.board.task(context.focus).services.services.get(PluginTools)
+    if not isinstance(plugins, PluginTools):
+        raise CommandError("there are no plug-ins here")
+    done = await asyncio.to_thread(plugins.load)
     for problem in done.problems:
         context.stage.print(NoteBlock("warning", problem))
-    if not own.trusted:
-        raise CommandError(f"{own.folder} is not loaded until you trust this folder (/trust)")
+    if not plugins.trusted:
+        raise CommandError(f"{plugins.folder} is not loaded until you trust this folder (/trust)")
     said = [f"new or changed: {', '.join(done.added)}"] if done.added else []
     said += [f"gone: {', '.join(done.removed)}"] if done.removed else []
-    context.stage.print(NoteBlock("info", "; ".join(said) or "own tools: nothing changed"))
+    context.stage.print(NoteBlock("info", "; ".join(said) or "plug-ins: nothing changed"))
 
 
 @command(family="workspace", usage="[show|once|always|no]", choices=("show", "once", "always", "no"))

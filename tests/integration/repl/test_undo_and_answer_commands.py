@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from buddy.extend.plugins.loader import OwnTools
+from buddy.extend.plugins.loader import PluginTools
 from buddy.repl.commands.registry import CommandError, builtin_commands
 from buddy.repl.context import Context
 from buddy.repl.view.blocks import NoteBlock, PlainText, TableBlock, ToolCall
@@ -53,8 +53,8 @@ async def person(root: Path, *, own: bool = False) -> AsyncIterator[Person]:
         if own:
             folder = desk.root / ".buddyx/ext"
             folder.mkdir(parents=True)
-            loader = OwnTools(str(folder), desk.parts.tools, trusted=True)
-            services = {**services, OwnTools: loader}
+            loader = PluginTools(str(folder), desk.parts.tools, trusted=True)
+            services = {**services, PluginTools: loader}
             task = desk.board.task(1)
             task.services = type(task.services)(
                 services, task.services.copy, task.services.changes, task.services.forget_shown
@@ -234,13 +234,13 @@ async def test_a_question_is_answered_at_the_prompt(tmp_path: Path) -> None:
 
 async def test_tools_are_reloaded_and_listed_with_their_source(tmp_path: Path) -> None:
     async with person(tmp_path) as one:
-        with pytest.raises(CommandError, match="there are no own tools here"):
+        with pytest.raises(CommandError, match="there are no plug-ins here"):
             await one.types("/tools reload")
     second = tmp_path / "second"
     second.mkdir()
     async with person(second, own=True) as one:
         path = one.root / ".buddyx/ext/a.py"
-        assert await one.types("/tools reload") == [NoteBlock("info", "own tools: nothing changed")]
+        assert await one.types("/tools reload") == [NoteBlock("info", "plug-ins: nothing changed")]
         path.write_text(
             "from buddy.agent.tool import tool\n@tool()\nasync def mine(ctx, x: int) -> str:\n"
             '    """Mine."""\n    return "x"\n'

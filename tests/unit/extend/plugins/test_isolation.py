@@ -1,4 +1,4 @@
-"""Own tools load what was shown: no links, no modules of the workspace beside them."""
+"""Plug-ins load what was shown: no links, no modules of the workspace beside them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 
 from buddy.agent.tool import ToolRegistry
 from buddy.extend.plugins.isolation import ImportGuard
-from buddy.extend.plugins.loader import OwnTools
+from buddy.extend.plugins.loader import PluginTools
 
 
-def own_tools(root: Path) -> OwnTools:
+def plugin_tools(root: Path) -> PluginTools:
     ext = root / ".buddyx" / "ext"
     ext.mkdir(parents=True, exist_ok=True)
-    return OwnTools(str(ext), ToolRegistry(), trusted=True, workspace=str(root))
+    return PluginTools(str(ext), ToolRegistry(), trusted=True, workspace=str(root))
 
 
 @pytest.mark.parametrize("way", ["file", "folder", "state"])
@@ -32,7 +32,7 @@ def test_RU_H13_a_tool_behind_a_link_is_not_loaded(tmp_path: Path, way: str) -> 
             (root / ".buddyx" / "ext").symlink_to("../src/ext")
         case _:
             (root / ".buddyx").symlink_to("src")
-    (problem,) = own_tools(root).load().problems
+    (problem,) = plugin_tools(root).load().problems
 
     assert "a link, or behind one; not loaded" in problem
     assert "it ran" not in problem
@@ -60,7 +60,7 @@ def test_RU_H13_a_module_of_the_workspace_is_refused(
     (src / "ru_h13_package" / "inner.py").write_text("raise SystemExit('it ran')")
     (src / "ru_h13_package" / "__init__.py").write_text("raise SystemExit('it ran')")
     (src / "ru_h13_helper.py").write_text("raise SystemExit('it ran')")
-    tools = own_tools(root)
+    tools = plugin_tools(root)
     (root / ".buddyx" / "ext" / "x.py").write_text(code.format(src=str(src)))
     (problem,) = tools.load().problems
 
@@ -77,7 +77,7 @@ def test_RU_H13_modules_beside_the_tool_and_installed_ones_are_found(
     code = f"import sys; sys.path.insert(0, {str(ext)!r}); import _ru_h13_beside, json, msgspec, colorsys\n"
     (ext / "x.py").write_text(code)
 
-    assert own_tools(tmp_path / "repo").load().problems == ()
+    assert plugin_tools(tmp_path / "repo").load().problems == ()
 
 
 def test_RU_H13_what_was_usual_before_stays_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

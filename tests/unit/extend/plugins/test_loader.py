@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.tool import ToolContext, ToolRegistry, tool
-from buddy.extend.plugins.isolation import OwnLoop
-from buddy.extend.plugins.loader import OwnTools, Reloaded, from_entry_points, from_source
+from buddy.extend.plugins.isolation import PluginLoop
+from buddy.extend.plugins.loader import PluginTools, Reloaded, from_entry_points, from_source
 
 SHOUT = '''
 from buddy.agent.tool import ToolContext, tool
@@ -45,13 +45,13 @@ async def read_file(ctx: ToolContext, path: str) -> str:
 
 
 class Folder:
-    """A folder of own tools and the registry they go into."""
+    """A folder of plug-ins and the registry they go into."""
 
     def __init__(self, root: Path, *, trusted: bool = True) -> None:
         self.path = root / "ext"
         self.path.mkdir()
         self.registry = ToolRegistry([read_file])
-        self.own = OwnTools(str(self.path), self.registry, trusted=trusted)
+        self.own = PluginTools(str(self.path), self.registry, trusted=trusted)
 
     def put(self, name: str, text: str) -> str:
         (self.path / name).write_text(text)
@@ -181,7 +181,7 @@ def test_packages_name_tools_by_entry_points(tmp_path: Path) -> None:
             EntryPoint(name, f"plugin_for_this_test:{value}", "buddy.tools")
             for name, value in (("a", "shout"), ("b", "several"), ("c", "wrong"), ("d", "missing"))
         ]
-        found = from_entry_points(points, OwnLoop())
+        found = from_entry_points(points, PluginLoop())
     finally:
         sys.path.remove(str(tmp_path))
     assert [(tool.name, tool.source) for tool in found.tools] == [
@@ -327,7 +327,7 @@ async def test_an_async_tool_that_blocks_keeps_nobody_waiting_and_can_be_cancell
 async def test_after_a_tool_blocked_their_loop_the_next_gets_a_new_one_and_says_who_it_was(
     tmp_path: Path,
 ) -> None:
-    loop = OwnLoop(answers_within_s=0.1)
+    loop = PluginLoop(answers_within_s=0.1)
     found = from_source(str(tmp_path / "blocking.py"), BLOCKING.encode(), {}, loop)
     tools = {tool.name: tool for tool in found.tools}
     heard: list[str] = []
@@ -337,14 +337,14 @@ async def test_after_a_tool_blocked_their_loop_the_next_gets_a_new_one_and_says_
     while heard != ["begun"]:
         await asyncio.sleep(0.01)
     assert (await tools["locked"].run(ctx, tools["locked"].arguments())).text == "locked"
-    assert heard[1:] == ["[blocks blocks the event loop of own tools (asyncio.to_thread helps)]\n"]
+    assert heard[1:] == ["[blocks blocks the event loop of plug-ins; use asyncio.to_thread]\n"]
     assert not blocked.done()
     until.touch()
     assert (await blocked).text == "blocked"
 
 
 async def test_a_loop_that_answered_while_the_whole_program_stood_still_is_not_taken_to_be_blocked() -> None:
-    loop = OwnLoop(answers_within_s=0.05)
+    loop = PluginLoop(answers_within_s=0.05)
 
     async def where(_ctx: ToolContext) -> object:
         return asyncio.get_running_loop()
@@ -360,7 +360,7 @@ async def test_a_loop_that_answered_while_the_whole_program_stood_still_is_not_t
 
 
 async def test_calls_that_find_the_loop_blocked_together_share_the_new_one() -> None:
-    loop = OwnLoop(answers_within_s=0.1)
+    loop = PluginLoop(answers_within_s=0.1)
     go_on = threading.Event()
 
     async def blocks(_ctx: ToolContext) -> object:
@@ -424,7 +424,9 @@ def test_a_file_that_wants_to_end_the_program_is_not_loaded(folder: Folder, code
 
 
 def test_a_file_that_never_ends_is_left_behind(tmp_path: Path) -> None:
-    found = from_source(str(tmp_path / "a.py"), b"import time\nwhile True: time.sleep(1)", {}, OwnLoop(), 0.2)
+    found = from_source(
+        str(tmp_path / "a.py"), b"import time\nwhile True: time.sleep(1)", {}, PluginLoop(), 0.2
+    )
     assert [problem.partition(": ")[2] for problem in found.problems] == [
         "not loaded: TimeoutError: it was still running after 0.2 s"
     ]

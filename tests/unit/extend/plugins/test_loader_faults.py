@@ -1,4 +1,4 @@
-"""Own tools that could never be offered, or fail where nobody expects it: told, and one call's matter."""
+"""Plug-ins that could never be offered, or fail unexpectedly: reported, and confined to one call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from buddy.agent.display import NOTHING, Plain
 from buddy.agent.messages import ToolMessage
 from buddy.agent.tool import Access, Tool, ToolContext, ToolError, ToolRegistry, ToolResult, tool
 from buddy.extend.plugins.isolation import run_code
-from buddy.extend.plugins.loader import OwnTools, Reloaded
+from buddy.extend.plugins.loader import PluginTools, Reloaded
 from buddy.extend.plugins.validation import MAX_RESULT_CHARS, careful
 from tests.fake_llm.script import call, reply
 from tests.fake_llm.server import FakeLLM
@@ -26,7 +26,7 @@ HEAD = "import msgspec\nfrom typing import Any\nfrom buddy.agent.tool import Too
 def loaded(folder: Path, text: str, *, off: tuple[str, ...] = ()) -> tuple[Reloaded, ToolRegistry]:
     (folder / "a.py").write_text(HEAD + text)
     registry = ToolRegistry()
-    return OwnTools(str(folder), registry, trusted=True, off=off).load(), registry
+    return PluginTools(str(folder), registry, trusted=True, off=off).load(), registry
 
 
 def declared(line: str, *, with_: str = "", before: str = "") -> str:

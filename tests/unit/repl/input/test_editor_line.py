@@ -54,7 +54,6 @@ def row(request_id: str = "q7", *, marked_at: float | None = 10.0, rule: str = "
         request_id=request_id,
         number=1,
         digest="digest of " + request_id,
-        number=int(request_id[1:]),
         task_id=1,
         call=Call("c", "run_shell", "{}"),
         title="git push",
