@@ -63,7 +63,7 @@ def is_binary(body: bytes) -> bool:
 
 
 def page_text(body: bytes, content_type: str, url: str) -> str:
-    """The text of a page, Markdown where it was HTML."""
+    """Return the text of a page, Markdown where it was HTML."""
     text = _decode_page(body, content_type)
     kind = content_type.partition(";")[0].strip().lower()
     if kind in {"text/html", "application/xhtml+xml"} or (not kind and _MARKUP.match(text)):
@@ -72,8 +72,8 @@ def page_text(body: bytes, content_type: str, url: str) -> str:
 
 
 def _decode_page(body: bytes, content_type: str) -> str:
-    """The text, by its byte order mark, the header, what the page declares, or as UTF-8. A name that is no
-    character set of pages (`unicode_escape`) does not count."""
+    """Return the text, by its byte order mark, the header, what the page declares, or as UTF-8. A name that
+    is no character set of pages (`unicode_escape`) does not count."""
     data, marked = EncodingDetector.strip_byte_order_mark(body)
     header = Message()
     header["content-type"] = content_type
@@ -90,7 +90,7 @@ def _decode_page(body: bytes, content_type: str) -> str:
 
 
 def html_to_markdown(text: str, url: str) -> str:
-    """HTML as Markdown without what a reader would not see: scripts, hidden elements, comments."""
+    """Convert HTML to Markdown without what a reader would not see: scripts, hidden elements, comments."""
     soup = BeautifulSoup(text[:MAX_HTML_CHARS], "html.parser")
     for unseen in [*soup.find_all(_NEVER_READ), *soup.find_all(_is_hidden)]:
         unseen.decompose()
@@ -116,7 +116,7 @@ def _is_hidden(element: Tag) -> bool:
 
 
 def _resolve(element: Tag, url: str) -> None:
-    """Addresses in full; those that run or hold something, not at all."""
+    """Make addresses absolute; those that run or hold something, not at all."""
     name = "href" if element.name == "a" else "src"
     try:
         address = urljoin(url, str(element.get(name, "")))

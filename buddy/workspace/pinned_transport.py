@@ -36,7 +36,7 @@ class PinnedBackend(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[SocketOption] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        """A connection to a judged address. Raises `httpcore2.ConnectError`."""
+        """Return a connection to a judged address. Raises `httpcore2.ConnectError`."""
         if (host, port) != self._expected:
             raise httpcore2.ConnectError(f"{host}:{port} was not judged")
         failure: httpcore2.NetworkError | httpcore2.TimeoutException = httpcore2.ConnectError("no address")
@@ -57,14 +57,14 @@ class PinnedAnswer:
         self.status = response.status
 
     def header(self, name: str) -> str:
-        """The first value of a header, "" when there is none."""
+        """Return the first value of a header, "" when there is none."""
         wanted = name.encode()
         return next(
             (value.decode("latin-1") for key, value in self._response.headers if key.lower() == wanted), ""
         )
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it comes. Raises `ConnectionError`."""
+        """Return the body as it comes. Raises `ConnectionError`."""
         try:
             async for chunk in self._response.aiter_stream():
                 yield chunk
@@ -84,7 +84,7 @@ class PinnedTransport:
         self._tls = tls
 
     async def open(self, judged: JudgedAddress, addresses: Sequence[str]) -> PinnedAnswer:
-        """Ask for a judged address. Raises `ConnectionError`."""
+        """Send a request to a judged address. Raises `ConnectionError`."""
         pool = httpcore2.AsyncConnectionPool(
             ssl_context=self._tls,
             max_connections=1,

@@ -205,7 +205,7 @@ def _is_member(node: Node) -> bool:
 
 
 def _variable(declarator: Node) -> str:
-    """A variable of a module, or one that holds a function; a field of a Java class."""
+    """Return a variable of a module, or one that holds a function; a field of a Java class."""
     declaration = declarator.parent
     value = declarator.child_by_field_name("value")
     if declaration is not None and declaration.type == "field_declaration":

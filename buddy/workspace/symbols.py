@@ -87,7 +87,7 @@ _NOT_A_DEFINITION = pattern(
 
 
 def extension_of(path: str) -> str:
-    """A file name's end, lower case, without the dot."""
+    """Return a file name's end, lower case, without the dot."""
     return path.rpartition("/")[2].rpartition(".")[2].lower()
 
 

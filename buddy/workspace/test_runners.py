@@ -27,7 +27,7 @@ class Suite(msgspec.Struct, frozen=True):
 
 
 def find_suite(folder: str, target: str, wanted: SuiteName | None) -> Suite:
-    """The suite of a project folder, or the wanted one. Raises `ToolError` when there is none."""
+    """Return the suite of a project folder, or the wanted one. Raises `ToolError` when there is none."""
     if target.startswith("-") or "\0" in target:
         raise ToolError(f"expected a file, folder or test name as target, found an option: {target[:80]!r}")
     name = wanted or _detect(folder)

@@ -67,11 +67,11 @@ class RawAnswer(Protocol):
     status: int
 
     def header(self, name: str) -> str:
-        """The value of a header, "" when there is none."""
+        """Return the value of a header, "" when there is none."""
         ...
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it comes."""
+        """Return the body as it comes."""
         ...
 
     async def aclose(self) -> None:
@@ -83,12 +83,12 @@ class Transport(Protocol):
     """Opens an answer. Raises `ConnectionError` with a sentence for the person."""
 
     async def open(self, judged: JudgedAddress, addresses: Sequence[str]) -> RawAnswer:
-        """Ask for an address over a connection to one of the given ones."""
+        """Request an address over a connection to one of the given IP addresses."""
         ...
 
 
 def pinned_transport() -> Transport:
-    """The real one. Late, because the HTTP client takes 100 ms to import."""
+    """Return the real transport. Imported late: the HTTP client takes 100 ms to import."""
     from buddy.workspace.pinned_transport import PinnedTransport
 
     return PinnedTransport()
@@ -112,14 +112,14 @@ class Fetcher:
         self._make_transport = transport
 
     def judge(self, url: str) -> JudgedAddress:
-        """The address as it would be asked for. Raises `ToolError` for one that is refused."""
+        """Return the address as it would be asked for. Raises `ToolError` for one that is refused."""
         judged = judge_url(url, self._exceptions)
         if isinstance(judged, Refused):
             raise ToolError(judged.reason)
         return judged
 
     async def fetch(self, url: str) -> Page | Moved:
-        """The page at an address. Raises `ToolError` with the reason when there is none."""
+        """Return the page at an address. Raises `ToolError` with the reason when there is none."""
         judged = self.judge(url)
         try:
             async with asyncio.timeout(self._limits.seconds):
@@ -203,7 +203,7 @@ def _same_place(judged: JudgedAddress, following: JudgedAddress) -> bool:
 
 
 async def _read_bounded(answer: RawAnswer, limit: int) -> tuple[bytes, bool]:
-    """The decoded body up to the limit, and whether there was more."""
+    """Return the decoded body up to the limit, and whether there was more."""
     decoder = _Decoder(answer.header("content-encoding"))
     pieces: list[bytes] = []
     left = limit + 1

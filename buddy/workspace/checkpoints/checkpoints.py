@@ -106,7 +106,7 @@ class Checkpoints:
             return f"what {mark.tool} changed can't be taken back: {error}"
 
     def entry_of(self, call_id: str) -> int:
-        """The entry of a call that keeps what it replaces itself, 0 for none."""
+        """Return the entry of a call that keeps what it replaces itself, 0 for none."""
         return self._log.entry_of(call_id)
 
     def _give_up(self, error: CheckpointError) -> str:
@@ -185,7 +185,7 @@ class Checkpoints:
         return effects
 
     def _folder_effects(self, mark: Mark, after: State) -> list[FolderVersions]:
-        """Folders that came, went or have other permissions, and not by a call that said so."""
+        """Return folders that came, went or have other permissions, and not by a call that said so."""
         moved = self._log.moved_since(mark.position)
         logged = self._log.folders_since(mark.position)
         found: list[FolderVersions] = []

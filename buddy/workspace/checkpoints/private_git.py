@@ -140,9 +140,9 @@ def _output_of(process: subprocess.Popen[bytes], name: str, limit_s: float, give
 
 
 def private_git(directory: str, root: str, variables: dict[str, str], seal: Seal | None = None) -> PrivateGit:
-    """The private repository of a session, made when it is not there yet; some milliseconds. `variables` is
-    the person's environment (for what they ignore everywhere). With `seal`, one that does not carry it is
-    thrown away and made anew. Raises `CheckpointError`."""
+    """Return the private repository of a session, made when it is not there yet; some milliseconds.
+    `variables` is the person's environment (for what they ignore everywhere). With `seal`, one that does not
+    carry it is thrown away and made anew. Raises `CheckpointError`."""
     git = trusted_program("git", variables.get("PATH", ""), root)
     if git is None:
         raise CheckpointError("git is not installed; effects of commands can't be taken back")
@@ -184,14 +184,14 @@ def _is_ours(directory: str, mark: str) -> bool:
 
 
 def _config(directory: str) -> str:
-    """The configuration of the folder's kind of repository: its object format is all that is taken from the
-    one that is there."""
+    """Return the configuration of the folder's kind of repository: its object format is all that is taken
+    from the one that is there."""
     sha256 = _SHA256 in (_regular_text(os.path.join(directory, "config")) or "")
     return _CONFIG.format(version=int(sha256)) + (_SHA256 if sha256 else "")
 
 
 def _regular_text(path: str) -> str | None:
-    """A short text in a regular file, None for anything else."""
+    """Return a short text in a regular file, None for anything else."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -301,7 +301,7 @@ def _ignore_rules(theirs: _Theirs | None, variables: dict[str, str]) -> str:
 
 
 def _own_place(directory: str, root: str) -> str:
-    """The session's folder where it lies somewhere else in the workspace."""
+    """Return the session's folder where it lies somewhere else in the workspace."""
     beneath = os.path.relpath(os.path.dirname(directory), root)
     if beneath == "." or beneath.startswith("..") or "\n" in beneath:
         return ""

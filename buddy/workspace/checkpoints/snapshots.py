@@ -27,17 +27,17 @@ class Outside(msgspec.Struct, frozen=True):
     folders: dict[str, int]
 
     def mode_of(self, path: str) -> int:
-        """A file's permissions, 0 where they are not known."""
+        """Return a file's permissions, 0 where they are not known."""
         return self.modes.get(path, 0)
 
     def other_modes(self, after: Outside) -> set[str]:
-        """Files of both states whose permissions differ."""
+        """Return files of both states whose permissions differ."""
         if self.modes == after.modes:
             return set()
         return {path for path, mode in self.modes.items() if mode and (after.modes.get(path) or mode) != mode}
 
     def other_folders(self, after: Outside) -> dict[str, tuple[int, int]]:
-        """Folders that are only in one of the states or have other permissions, before and after."""
+        """Return folders that are only in one of the states or have other permissions, before and after."""
         if self.folders == after.folders:
             return {}
         return {
@@ -63,7 +63,7 @@ class Outsides:
         self._young: set[str] = set()
 
     def forget(self) -> None:
-        """Nothing is known any more."""
+        """Forget everything known."""
         self._files, self._folders, self._young = {}, {}, set()
 
     def know(self, paths: Iterable[str]) -> None:
@@ -73,7 +73,7 @@ class Outsides:
         self._young = set(self._files)
 
     def look(self) -> dict[str, int]:
-        """The known folders as they are now, without those that are gone."""
+        """Return the known folders as they are now, without those that are gone."""
         return self._existing(self._folders)
 
     def after(
@@ -101,7 +101,8 @@ class Outsides:
         return Outside(self._files, self._folders)
 
     def _permissions(self, paths: Iterable[str]) -> dict[str, int]:
-        """Permissions of regular files; 0 for what is none, or is gone. Keeps which of them are young."""
+        """Return permissions of regular files; 0 for what is none, or is gone. Keeps which of them are
+        young."""
         found: dict[str, int] = {}
         old_before = time.time() - _YOUNG_S
         for path in paths:
@@ -119,7 +120,7 @@ class Outsides:
         return found
 
     def _existing(self, paths: Iterable[str]) -> dict[str, int]:
-        """Folders that are there, with their permissions and the file type's bits."""
+        """Return folders that are there, with their permissions and the file type's bits."""
         found: dict[str, int] = {}
         for path in paths:
             try:
@@ -132,7 +133,7 @@ class Outsides:
 
 
 def _above(paths: Iterable[str]) -> set[str]:
-    """Every folder above these paths, the root left out."""
+    """Return every folder above these paths, the root left out."""
     found: set[str] = set()
     for path in paths:
         folder = os.path.dirname(path)
@@ -143,7 +144,7 @@ def _above(paths: Iterable[str]) -> set[str]:
 
 
 def usual_mode(git_mode: int) -> int:
-    """The permissions of a new file that is executable or not."""
+    """Return the permissions of a new file that is executable or not."""
     return (0o777 if git_mode & 0o111 else 0o666) & ~umask()
 
 
@@ -157,7 +158,7 @@ def only_folders(real: str) -> bool:
 
 
 def folders_below(root: str, folder: str) -> list[str]:
-    """A folder and those in it, relative to the root, repositories left out; not without end."""
+    """Return a folder and those in it, relative to the root, repositories left out; not without end."""
     found: list[str] = []
     for top, inner, names in os.walk(os.path.join(root, folder)):
         if ".git" in inner or ".git" in names:
@@ -228,7 +229,7 @@ class CheckpointStore:
         self._is_known = False
 
     def take(self) -> State:
-        """The working tree as it is now. Raises `CheckpointError`."""
+        """Return the working tree as it is now. Raises `CheckpointError`."""
         for attempt in range(_TRIES):
             try:
                 return self._take()
@@ -293,8 +294,9 @@ class CheckpointStore:
         self._is_known = True
 
     def _touched_files(self, until: float) -> tuple[list[str], list[str]]:
-        """The known files that look changed from outside, and those of them to read: all when they are few;
-        else git compares them first, so that files with new permissions alone do not count as changed."""
+        """Return the known files that look changed from outside, and those of them to read: all when they are
+        few; else git compares them first, so that files with new permissions alone do not count as
+        changed."""
         looked = ("diff-files", "-z", "--name-only", "--no-ext-diff")
         touched = _paths(self._run(looked, until))
         if len(touched) <= _MAX_READ:
@@ -303,12 +305,14 @@ class CheckpointStore:
         return touched, _paths(self._run(looked, until))
 
     def _with_folders(self, listed: Sequence[str]) -> list[str]:
-        """The paths, with those that are a folder by now where a file was: git names only the file then."""
+        """Return the paths, with those that are a folder by now where a file was: git names only the file
+        then."""
         now = [path for path in listed if not path.endswith("/") and _is_folder(f"{self._git.root}/{path}")]
         return [*listed, *(f"{path}/" for path in now)]
 
     def _list_changes(self, listed: Sequence[str], until: float) -> tuple[list[str], list[str]]:
-        """The paths of files that changed or are new, and the new folders that were looked into for them."""
+        """Return the paths of files that changed or are new, and the new folders that were looked into for
+        them."""
         folders = [
             path for path in listed if path.endswith("/") and not only_folders(f"{self._git.root}/{path}")
         ]
@@ -326,7 +330,7 @@ class CheckpointStore:
         *,
         changed: bool,
     ) -> list[str]:
-        """Folders without a file that is kept, and the empty ones in them."""
+        """Return folders without a file that is kept, and the empty ones in them."""
         alone = [path for path in listed if path.endswith("/") and path not in unfolded]
         if unfolded and changed:
             arguments = ("ls-files", "-z", *_OTHERS, "--directory", *_within(unfolded))
@@ -340,7 +344,7 @@ class CheckpointStore:
         return found
 
     def _sort_paths(self, paths: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
-        """Paths to look into, paths that must leave the index, and what to tell of them."""
+        """Return paths to look into, paths that must leave the index, and what to tell of them."""
         taken: list[str] = []
         dropped: list[str] = []
         left_out: list[str] = []
@@ -373,7 +377,7 @@ class CheckpointStore:
         return regular and os.access(real, os.R_OK)
 
     def differences(self, before: State, after: State) -> tuple[Difference, ...]:
-        """The files that are different in two states. Raises `CheckpointError`."""
+        """Return the files that are different in two states. Raises `CheckpointError`."""
         found = self._trees(before, after) if before.tree != after.tree else []
         named = {one.path for one in found}
         for path in before.outside.other_modes(after.outside) - named:
@@ -389,7 +393,7 @@ class CheckpointStore:
         return _parse_differences(self._git.run(arguments, limit_s=self._bounds.limit_s), before, after)
 
     def contents(self, names: Sequence[str]) -> dict[str, bytes]:
-        """Contents by name; what can't be read any more is missing. Raises `CheckpointError`."""
+        """Return contents by name; what can't be read any more is missing. Raises `CheckpointError`."""
         wanted = list(dict.fromkeys(names))
         if not wanted:
             return {}
@@ -427,7 +431,7 @@ def _is_folder(real: str) -> bool:
 
 
 def _within(folders: Sequence[str]) -> tuple[str, ...]:
-    """Arguments that keep a command to some folders, where there are few enough for a command line."""
+    """Return arguments that keep a command to some folders, where there are few enough for a command line."""
     return ("--", *folders) if len(folders) <= _MAX_NAMED else ()
 
 

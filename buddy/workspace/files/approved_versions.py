@@ -28,8 +28,8 @@ class Approved:
         self._scripts: OrderedDict[str, tuple[Analysis, tuple[Scripts, ...]]] = OrderedDict()
 
     def remember(self, call_id: str, given: str, real: str, digest: str | None = None) -> None:
-        """The call was judged with this path leading to this file. `digest`: the version that was shown, ""
-        when there was no file, None when no content was shown."""
+        """Record that the call was judged with this path leading to this file. `digest`: the version that was
+        shown, "" when there was no file, None when no content was shown."""
         seen = self._calls.setdefault(call_id, {})
         if digest is None and given in seen and seen[given][0] == real:
             return
@@ -39,14 +39,15 @@ class Approved:
             self._calls.popitem(last=False)
 
     def harden(self, call_id: str, environment: Mapping[str, str]) -> None:
-        """The command of this call was judged under the condition that its environment holds these; nothing,
-        where it may change something."""
+        """Record the environment variables that the judgement of this call's command requires; nothing, where
+        it may change something."""
         self._environments[call_id] = environment
         while len(self._environments) > MAX_CALLS:
             self._environments.popitem(last=False)
 
     def confine(self, call_id: str, confinement: Confinement | None) -> None:
-        """The command of this call was allowed to run in the sandbox like this, or outside of it (None)."""
+        """Record the confinement in which the command of this call was allowed to run; None: outside of the
+        sandbox."""
         self._confinements[call_id] = confinement
         while len(self._confinements) > MAX_CALLS:
             self._confinements.popitem(last=False)
@@ -56,7 +57,7 @@ class Approved:
         return self._confinements.get(call_id)
 
     def remember_scripts(self, call_id: str, analysis: Analysis, scripts: tuple[Scripts, ...]) -> None:
-        """The command of this call was judged with these scripts."""
+        """Record the scripts the command of this call was judged with."""
         self._scripts[call_id] = (analysis, scripts)
         while len(self._scripts) > MAX_CALLS:
             self._scripts.popitem(last=False)

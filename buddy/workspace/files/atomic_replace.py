@@ -22,7 +22,7 @@ _CANNOT = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EP
 
 
 def exchange(one: str, other: str, folder: int) -> bool:
-    """Let two names in a folder change places. False where the system can't; then nothing is changed. Raises
+    """Exchange two names in a folder. False where the system can't; then nothing is changed. Raises
     `OSError`."""
     _, flag, _ = _CALLS.get(sys.platform, ("", 0, 0))
     return _try_rename(one, folder, other, folder, flag)
@@ -95,7 +95,7 @@ class TargetName(msgspec.Struct, frozen=True):
 
 
 def aside_of(temporary: str) -> str:
-    """The name under which what was there is kept for a moment, where names cannot change places."""
+    """Return the name under which what was there is kept for a moment, where names cannot change places."""
     return f"{temporary.removesuffix('.tmp')}.old"
 
 
@@ -143,14 +143,14 @@ def is_still(folder: int, name: str, was: FileContent) -> bool:
 
 
 def content(folder: int, name: str) -> bytes:
-    """The bytes of a regular file in a folder. Raises `OSError`."""
+    """Return the bytes of a regular file in a folder. Raises `OSError`."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(name, flags, dir_fd=folder), "rb") as file:
         return file.read()
 
 
 def content_or_target(folder: int, name: str) -> bytes:
-    """The same, and of a link where it leads. Raises `OSError`."""
+    """Return the same, and of a link where it leads. Raises `OSError`."""
     if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
         return os.fsencode(os.readlink(name, dir_fd=folder))
     return content(folder, name)

@@ -45,7 +45,8 @@ def _quick_size(descriptor: int) -> int:
 
 
 def regular_bytes(path: str, limit: int) -> bytes | None:
-    """A regular file's content, at most so much; None when it is gone or something else, a link too."""
+    """Return a regular file's content, at most so much; None when it is gone or something else, a link
+    too."""
     try:
         with open(path, "rb", opener=lambda name, _flags: os.open(name, _CAREFULLY)) as file:
             return file.read(limit) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
@@ -72,7 +73,7 @@ class DecodedText(NamedTuple):
 
 
 def text_of(data: bytes) -> DecodedText:
-    """The text of a file. Invalid UTF-8 is read as `content.decode` reads it."""
+    """Return the text of a file. Invalid UTF-8 is read as `content.decode` reads it."""
     if data.isascii() and data.find(0, 0, PROBE_BYTES) < 0:
         if b"\r" in data:
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -84,8 +85,8 @@ def text_of(data: bytes) -> DecodedText:
 
 
 def decode_text(data: bytes) -> str | None:
-    """The text with newlines only; None when it is binary. Invalid UTF-8 is read as `content.decode` reads
-    it."""
+    """Return the text with newlines only; None when it is binary. Invalid UTF-8 is read as `content.decode`
+    reads it."""
     encoding = UTF_16.get(data[:2])
     if encoding is None or data.startswith(UTF_32):
         if b"\0" in data[:PROBE_BYTES]:

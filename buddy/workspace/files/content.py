@@ -43,7 +43,7 @@ class Content(msgspec.Struct, frozen=True):
     bom: bytes
 
     def raw_offset(self, offset: int) -> int:
-        """The position in `raw` of a position in `text`."""
+        """Return the position in `raw` of a position in `text`."""
         if self.uniform:
             return offset + self.text.count("\n", 0, offset) if self.line_end == "\r\n" else offset
         return offset + bisect_left(self.crlf, offset)
@@ -80,8 +80,8 @@ def is_binary(data: bytes) -> bool:
 
 
 def decode(data: bytes) -> Content | None:
-    """The content of a text file, None when it is binary. Invalid UTF-8 is read in a way that keeps every
-    byte: in a legacy encoding, or as latin-1."""
+    """Return the content of a text file, None when it is binary. Invalid UTF-8 is read in a way that keeps
+    every byte: in a legacy encoding, or as latin-1."""
     if is_binary(data):
         return None
     bom, encoding = _mark(data)
@@ -121,13 +121,13 @@ def _places(text: str, wanted: str) -> list[int]:
 
 
 def with_line_ends(text: str, line_end: str) -> str:
-    """The text with every line end replaced."""
+    """Return the text with every line end replaced."""
     plain = text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
     return plain if line_end == "\n" else plain.replace("\n", line_end)
 
 
 def split_ends(raw: str) -> list[tuple[str, str]]:
-    """Lines with their line ends; the last one has "" (and is "" itself after a final line end)."""
+    """Return lines with their line ends; the last one has "" (and is "" itself after a final line end)."""
     lines: list[tuple[str, str]] = []
     at = 0
     for match in _LINE_END().finditer(raw):

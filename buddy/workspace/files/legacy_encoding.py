@@ -29,7 +29,7 @@ RUN_SHARE = 3
 
 
 def legacy_encoding(data: bytes) -> LegacyEncoding:
-    """The encoding; latin-1, which any bytes have, for Western text and when in doubt."""
+    """Return the encoding; latin-1, which any bytes have, for Western text and when in doubt."""
     high = len(data) - len(data.translate(None, _HIGH))
     invalid = len(data) - len(data.decode("utf-8", "ignore").encode())
     runs = sum(map(len, _RUNS().findall(data)))
@@ -58,5 +58,5 @@ def _guess(sample: bytes) -> LegacyEncoding:
 
 
 def _order(match: Any) -> tuple[float, float]:
-    """The better a guess, the less."""
+    """Return a sort key: the better a guess, the smaller."""
     return match.percent_chaos, -match.percent_coherence

@@ -81,7 +81,7 @@ class LineWindow(msgspec.Struct, frozen=True):
     lines: list[str]
 
     def between(self, first: int, stop: int) -> list[str]:
-        """Lines by their number in the whole text."""
+        """Return lines by their number in the whole text."""
         return self.lines[max(0, first - self.start) : max(0, stop - self.start)]
 
     @property
@@ -91,7 +91,7 @@ class LineWindow(msgspec.Struct, frozen=True):
 
 
 def _window(text: str, middle: Middle, stop: int, context: int) -> LineWindow:
-    """The lines from where two texts begin to differ to `stop`, and so many around them."""
+    """Return the lines from where two texts begin to differ to `stop`, and so many around them."""
     start, first = middle.head, middle.lines_before
     while first > 0 and middle.lines_before - first < context:
         start = text.rfind("\n", 0, start - 1) + 1
@@ -110,16 +110,16 @@ class Comparison(msgspec.Struct, frozen=True):
     middle: Middle
 
     def old_lines(self, context: int) -> LineWindow:
-        """The lines of the old text that changed, and so many around them."""
+        """Return the lines of the old text that changed, and so many around them."""
         return _window(self.before, self.middle, self.middle.old_stop, context)
 
     def new_lines(self, context: int) -> LineWindow:
-        """The lines of the new text that changed, and so many around them."""
+        """Return the lines of the new text that changed, and so many around them."""
         return _window(self.after, self.middle, self.middle.new_stop, context)
 
 
 def compare(before: str, after: str) -> Comparison:
-    """Two texts side by side."""
+    """Compare two texts line by line."""
     if before == after:
         return Comparison(before, after, (), Middle(0, 0, 0, 0))
     middle = _middle(before, after)
@@ -260,7 +260,7 @@ class Unified(msgspec.Struct, frozen=True):
 
 
 def unify(found: Comparison, *, context: int = 3) -> Unified:
-    """The unified diff of two texts."""
+    """Return the unified diff of two texts."""
     changes = found.changes
     if not changes:
         return Unified("", 0, 0)
@@ -304,7 +304,7 @@ def _hunk(window: LineWindow, group: list[LineChange], context: int) -> list[str
 
 
 def _range(start: int, length: int) -> str:
-    """A range as `diff -u` writes it: an empty one names the line before it."""
+    """Return a range as `diff -u` writes it: an empty one names the line before it."""
     if length == 1:
         return f"{start + 1}"
     return f"{start + (length > 0)},{length}"
@@ -366,8 +366,8 @@ class Conflict(msgspec.Struct, frozen=True):
 
 
 def merge(base: str, ours: str, theirs: str) -> Merged | Conflict:
-    """The base with both sides' changes, or the first place where they meet. The same change made by both is
-    made once."""
+    """Return the base with both sides' changes, or the first place where they meet. The same change made by
+    both is made once."""
     left, right = deque(line_changes(base, ours)), deque(line_changes(base, theirs))
     others = len(right)
     lines = _merge_lines(base)
@@ -385,7 +385,8 @@ def merge(base: str, ours: str, theirs: str) -> Merged | Conflict:
 
 
 def merge_bytes(base: bytes, ours: bytes, theirs: bytes) -> bytes | Conflict | None:
-    """The same for contents in any encoding; None where one of them is binary and both sides differ."""
+    """Return the same for contents in any encoding; None where one of them is binary and both sides
+    differ."""
     if ours in (base, theirs):
         return theirs
     if theirs == base:

@@ -24,7 +24,7 @@ class FileLocks:
 
     @contextmanager
     def holding(self, *real_paths: str) -> Generator[None]:
-        """Hold the locks of these files, taken in one order everywhere so that nobody waits in a circle."""
+        """Hold the locks of these files, always taken in the same order to prevent deadlock."""
         taken: list[str] = []
         try:
             for real in sorted(set(real_paths)):

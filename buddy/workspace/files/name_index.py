@@ -58,8 +58,8 @@ class Paths:
 
 
 def best(paths: Paths, text: str, limit: int) -> list[str]:
-    """The best fitting paths: those that hold the letters together, then, if there are none, those that
-    hold them in order."""
+    """Return the best fitting paths: those that hold the letters together, then, if there are none, those
+    that hold them in order."""
     wanted = "".join(sign for sign in text.lower() if sign not in "\n ")
     if not wanted:
         return paths.paths[:limit]
@@ -115,7 +115,7 @@ class FileIndex:
         self._thread: threading.Thread | None = None
 
     def match(self, text: str, limit: int = 20) -> list[str]:
-        """Paths relative to the workspace, best first."""
+        """Return paths relative to the workspace, best first."""
         if time.monotonic() - self._listed_at > self._fresh_s:
             self.refresh()
         return best(self._paths, text, limit)
@@ -154,7 +154,7 @@ class FileIndexes:
         self._indexes: dict[str, FileIndex] = {}
 
     def of(self, cwd: str) -> FileIndex:
-        """The index of a folder."""
+        """Return the index of a folder."""
         return self._indexes.setdefault(cwd, FileIndex(cwd))
 
 
@@ -164,8 +164,8 @@ FIRST_LISTING_S = 0.5
 
 
 def best_matches(index: FileIndex, text: str) -> list[str] | None:
-    """The files that fit a few letters, the best first; None while none is known and they are being listed:
-    look again."""
+    """Return the files that fit a few letters, the best first; None while none is known and they are being
+    listed: look again."""
     names = index.match(text, SHOWN)
     if not names and not index.wait(FIRST_LISTING_S):
         return None

@@ -81,8 +81,8 @@ class FileViews:
     def wrote(
         self, real: str, before: LoadedFile | None, data: bytes, digest: str, stamp: Stamp, *, whole: bool
     ) -> None:
-        """The task changed a file itself: `data`, its hash, its outside. `whole`: the model gave the whole
-        content; otherwise it knows as much as it did before."""
+        """Record that the task changed a file itself: `data`, its hash, its outside. `whole`: the model gave
+        the whole content; otherwise it knows as much as it did before."""
         view = self._views.get(real)
         knew_all = view is not None and view.whole and before is not None and view.digest == before.digest
         content = decode(data)
@@ -90,22 +90,23 @@ class FileViews:
         self.put(real, View(digest, stamp, whole or knew_all, text))
 
     def forget(self, real: str) -> None:
-        """The file is no more."""
+        """Forget a file that no longer exists."""
         self._views.pop(real, None)
 
     def forget_below(self, real: str) -> None:
-        """The file, or the folder with everything in it, is no more."""
+        """Forget a file, or a folder and everything below it, that no longer exists."""
         for known in [known for known in self._views if known == real or known.startswith(real + "/")]:
             del self._views[known]
 
     def rename(self, real: str, target: str) -> None:
-        """The file or folder has another name; what was seen of it stays seen."""
+        """Record a new name of a file or folder; what was seen of it stays seen."""
         for known in [known for known in self._views if known == real or known.startswith(real + "/")]:
             self.put(target + known[len(real) :], self._views.pop(known))
 
     def forget_shown(self) -> None:
-        """Earlier results left the model's context (compaction): nothing may be answered with "unchanged" any
-        more. Versions stay known, so that changes are still noticed."""
+        """Forget which lines were shown: compaction removed earlier results from the model's context, so
+        nothing may be answered with "unchanged" any more. Versions stay known, so that changes are still
+        noticed."""
         for real, view in self._views.items():
             self._views[real] = msgspec.structs.replace(view, shown=(), answered=(0, 0))
 

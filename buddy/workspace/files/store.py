@@ -72,18 +72,18 @@ class LoadedFile(msgspec.Struct, frozen=True, dict=True):
 
 
 def digest_of(data: bytes) -> str:
-    """The hash that tells versions of a file apart."""
+    """Return the hash that tells versions of a file apart."""
     return hashlib.sha256(data).hexdigest()
 
 
 def stamp_of(status: os.stat_result) -> Stamp:
-    """The outside of a file as `stat` tells it."""
+    """Return the outside of a file as `stat` tells it."""
     return Stamp(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 @contextmanager
 def explain_errors(doing: str) -> Generator[None]:
-    """Turn what the system says into what a model can use. `doing`: "read src/a.py"."""
+    """Turn errors of the system into messages a model can use. `doing`: "read src/a.py"."""
     try:
         yield
     except OSError as error:
@@ -173,7 +173,7 @@ def refuse_irregular(mode: int, shown: str) -> None:
 
 
 def open_to_read(real: str, shown: str) -> int:
-    """A descriptor on a regular file, never waiting; the caller closes it."""
+    """Return a descriptor on a regular file, never waiting; the caller closes it."""
     if real.startswith(_KERNEL_ROOTS):
         raise ToolError(f"{shown} is made by the kernel, not a regular file; it is not read")
     with folder_of(real) as (folder, name):
@@ -189,7 +189,7 @@ def open_to_read(real: str, shown: str) -> int:
 
 
 def load(real: str, shown: str, *, max_bytes: int = MAX_EDIT_BYTES) -> LoadedFile | None:
-    """A file's bytes, None when there is no such file."""
+    """Return a file's bytes, None when there is no such file."""
     try:
         descriptor = open_to_read(real, shown)
     except FileNotFoundError:
@@ -225,7 +225,7 @@ TEMPORARY_NAME = pattern(r"\.buddy-[0-9a-f]{12}\.tmp")
 
 
 def temporary_name() -> str:
-    """A name for a file that is about to take another's place."""
+    """Return a name for a file that is about to take another's place."""
     return f".buddy-{os.urandom(6).hex()}.tmp"
 
 
@@ -258,7 +258,7 @@ def _write_beside(folder: int, name: str, temporary: str, new: Replacement, disk
 
 
 def _unlink_own(name: str, folder: int, descriptor: int) -> None:
-    """Only the file that was written: what changed places with it is somebody's."""
+    """Delete only the file that was written: what changed places with it is somebody's."""
     with suppress(FileNotFoundError):
         if os.path.samestat(os.fstat(descriptor), os.stat(name, dir_fd=folder, follow_symlinks=False)):
             os.unlink(name, dir_fd=folder)
@@ -306,8 +306,8 @@ def _put_in_place(place: TargetName, mode: int, new: Replacement, disk: Disk) ->
 
 
 def _put_where_nothing_is(place: TargetName, disk: Disk) -> None:
-    """A new file must not take the place of one that appeared meanwhile: a link is refused then, a rename is
-    not."""
+    """Put a new file in its place without replacing one that appeared meanwhile: a link is refused then, a
+    rename is not."""
     folder, name, temporary = place.folder, place.name, place.temporary
     appeared = f"{place.shown} appeared while it was being written; read it first"
     try:

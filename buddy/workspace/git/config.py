@@ -84,7 +84,8 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 def list_command(git: str) -> tuple[str, ...]:
-    """The command line that lists the effective configuration for `parse_settings`; it runs nothing."""
+    """Return the command line that lists the effective configuration for `parse_settings`; it runs
+    nothing."""
     return (git, "config", "--null", "--show-scope", "--includes", "--list")
 
 
@@ -99,7 +100,7 @@ def parse_settings(output: str) -> tuple[Setting, ...]:
 
 
 def executing_keys(repository: str, *, limit_s: float = CONFIG_LIMIT_S) -> tuple[str, ...]:
-    """Keys of a repository's own configuration whose values are run or decide what is, sorted. A
+    """Return keys of a repository's own configuration whose values are run or decide what is, sorted. A
     configuration that cannot be read counts as one. Waits for git, some milliseconds."""
     git = trusted_program("git")
     if git is None or not os.path.isdir(repository):
@@ -123,7 +124,7 @@ def executing_keys(repository: str, *, limit_s: float = CONFIG_LIMIT_S) -> tuple
 
 
 def active_hooks(repository: str) -> tuple[str, ...]:
-    """Hooks that git would run in a repository: executable files in its hooks folder, sorted."""
+    """Return hooks that git would run in a repository: executable files in its hooks folder, sorted."""
     folder = os.path.join(git_folders(repository)[-1], "hooks")
     try:
         names = os.listdir(folder)
@@ -139,7 +140,7 @@ def active_hooks(repository: str) -> tuple[str, ...]:
 
 
 def inert_options(settings: tuple[Setting, ...]) -> tuple[str, ...]:
-    """Options that switch off every program for a command that only reads: the fixed ones, and the
+    """Return options that switch off every program for a command that only reads: the fixed ones, and the
     repository's own filters by name. Raises `ToolError` for a name that cannot be switched off."""
     wanted = {**QUIET, **INERT}
     for setting in settings:
@@ -184,8 +185,8 @@ _OTHERWISE_KEPT_OUT = ("protocol.", "core.worktree", "core.fsmonitor", "alias.",
 
 
 def guarded_options(settings: tuple[Setting, ...], top: str) -> tuple[str, ...]:
-    """Options for a command that writes in a repository nobody trusts yet: the person's own programs run,
-    those the repository brings do not. Raises `ToolError` for one that cannot be switched off."""
+    """Return options for a command that writes in a repository nobody trusts yet: the person's own programs
+    run, those the repository brings do not. Raises `ToolError` for one that cannot be switched off."""
     persons: dict[str, list[str]] = {}
     for setting in settings:
         if not setting.is_own:
@@ -215,10 +216,10 @@ def _persons_or_neutral(key: str, persons: dict[str, list[str]]) -> list[str]:
 
 
 def quiet_options() -> tuple[str, ...]:
-    """Options for a command that writes: its hooks and filters are what the person expects to run."""
+    """Return options for a command that writes: its hooks and filters are what the person expects to run."""
     return options({**QUIET, "core.editor": "false"})
 
 
 def options(settings: dict[str, str]) -> tuple[str, ...]:
-    """Settings as options of git."""
+    """Return settings as options of git."""
     return tuple(part for key, value in settings.items() for part in ("-c", f"{key}={value}"))

@@ -31,7 +31,7 @@ class ParsedDiff(msgspec.Struct, frozen=True):
     sections: tuple[Section, ...]
 
     def without(self, secret: Callable[[str], str]) -> ParsedDiff:
-        """The same with the content of secret files left out; `secret` gives the reason or ""."""
+        """Return the same with the content of secret files left out; `secret` gives the reason or ""."""
         return ParsedDiff(self.prelude, tuple(_hide_secret(each, secret) for each in self.sections))
 
     @property
@@ -92,7 +92,7 @@ def _change(header: list[str]) -> Literal["add", "update", "delete", "move"]:
 
 
 def _names(header: list[str]) -> tuple[str, str]:
-    """The file's old and new name."""
+    """Return the file's old and new name."""
     old, new = _names_of_first_line(header[0].rstrip("\n"))
     for line in (each.rstrip("\n") for each in header[1:]):
         for start, prefix in (("--- ", "a/"), ("rename from ", "")):
@@ -116,7 +116,7 @@ def _names_of_first_line(line: str) -> tuple[str, str]:
 
 
 def _plain(name: str, prefix: str) -> str:
-    """A name without git's prefix, quotes, and the tab after names with blanks."""
+    """Return a name without git's prefix, quotes, and the tab after names with blanks."""
     name = name.removesuffix("\t")
     if len(name) > 1 and name[0] == name[-1] == '"':
         name = _unquote(name[1:-1])

@@ -27,8 +27,8 @@ ENTRIES_AT_ONCE = 500
 
 
 async def staged_changes(run: GitRun, arguments: tuple[str, ...] = ()) -> dict[str, StagedFile]:
-    """The staged files, by their path from the top of the working tree; `arguments`: the ones to look at,
-    after `--`. Raises `ToolError`."""
+    """Return the staged files, by their path from the top of the working tree; `arguments`: the ones to look
+    at, after `--`. Raises `ToolError`."""
     plain = ("diff-index", "--cached", "--raw", "-z", "--no-renames", "--abbrev=64", "HEAD", *arguments)
     if await _has_commit(run):
         return dict(_raw_changes((await _read(run, plain)).text))
@@ -37,8 +37,8 @@ async def staged_changes(run: GitRun, arguments: tuple[str, ...] = ()) -> dict[s
 
 
 async def changed_names(run: GitRun, arguments: tuple[str, ...], *, untracked: bool) -> tuple[str, ...]:
-    """The files that differ from HEAD, and those not tracked where asked for, by their path from the top;
-    `arguments`: the ones to look at, after `--`. Raises `ToolError`."""
+    """Return the files that differ from HEAD, and those not tracked where asked for, by their path from the
+    top; `arguments`: the ones to look at, after `--`. Raises `ToolError`."""
     changed = ("diff-index", "--name-only", "--no-renames", "-z", "HEAD", *arguments)
     added = ("ls-files", "--full-name", "-z", *arguments)
     names = (await _read(run, changed if await _has_commit(run) else added)).text.split("\0")
@@ -101,7 +101,7 @@ def _index_arguments(path: str, entry: IndexEntry) -> tuple[str, ...]:
 
 
 async def committed_paths(run: GitRun) -> tuple[str, ...]:
-    """The files that the newest commit changes. Raises `ToolError`."""
+    """Return the files that the newest commit changes. Raises `ToolError`."""
     command = ("diff-tree", "-r", "--root", "--no-commit-id", "--name-only", "--no-renames", "-z", "HEAD")
     return tuple(filter(None, (await _read(run, command)).text.split("\0")))
 

@@ -67,7 +67,7 @@ class StagingRecord:
         return found
 
     def staged_by_others(self, top: str, task_id: int) -> dict[str, int]:
-        """The files that other tasks staged and nobody committed, each with a task that did."""
+        """Return the files that other tasks staged and nobody committed, each with a task that did."""
         return {
             path: other
             for (tree, other), staged in self._staged.items()

@@ -26,7 +26,8 @@ UNKNOWN = "it cannot be told which files this would change"
 
 
 def repository_programs(top: str) -> str:
-    """The hooks and configured programs a repository makes git run, in words; "" for none. Waits for git."""
+    """Return the hooks and configured programs a repository makes git run, in words; "" for none. Waits for
+    git."""
     keys, hooks = executing_keys(top), active_hooks(top)
     parts = [f"programs of its configuration ({', '.join(keys)})"] if keys else []
     parts += [f"hooks ({', '.join(hooks)})"] if hooks else []
@@ -34,24 +35,24 @@ def repository_programs(top: str) -> str:
 
 
 def survey_programs(boundary: Boundary) -> Survey:
-    """For commands that write only git's own data."""
+    """Survey a command that writes only git's own data."""
     repository = _repository(boundary)
     return Survey() if repository is None else Survey(programs=repository_programs(repository.top))
 
 
 def survey_switch(boundary: Boundary, ref: str) -> Survey:
-    """For a switch to a commit or branch: the files that differ there."""
+    """Survey a switch to a commit or branch: the files that differ there."""
     return _survey(boundary, lambda look: look.paths_of_switch(ref))
 
 
 def survey_restore(boundary: Boundary, ref: str, paths: Sequence[str]) -> Survey:
-    """For files that are brought back as they are in a commit, or in the index."""
+    """Survey files restored from a commit or from the index."""
     named = tuple(locate(boundary, path).path for path in paths if path)
     return _survey(boundary, lambda look: look.paths_of_restore(ref, named))
 
 
 def survey_stash(boundary: Boundary, entry: str) -> Survey:
-    """For a stash entry that is applied; "" for changes that are put aside."""
+    """Survey a stash entry that is applied; "" for changes that are put aside."""
     return _survey(
         boundary, lambda look: look.paths_of_stash(entry) if entry else look.paths_unlike("HEAD", ())
     )
@@ -96,7 +97,7 @@ class _Look:
         self._options = inert_options(parse_settings(listed))
 
     def paths_of_switch(self, ref: str) -> list[str]:
-        """Paths that differ between HEAD and where `git checkout REF` leads."""
+        """Return paths that differ between HEAD and where `git checkout REF` leads."""
         here = self._commit("HEAD")
         found: list[str] = []
         for commit in self._targets(ref):
@@ -107,7 +108,7 @@ class _Look:
         return found
 
     def paths_of_restore(self, ref: str, paths: Sequence[str]) -> list[str]:
-        """Paths that differ from a commit, or from the index."""
+        """Return paths that differ from a commit, or from the index."""
         if ref:
             return [
                 name for source in self._meanings(ref, "tree") for name in self.paths_unlike(source, paths)
@@ -115,11 +116,11 @@ class _Look:
         return self._names("diff-files", "--name-only", "-z", "--", *paths)
 
     def paths_unlike(self, ref: str, paths: Sequence[str]) -> list[str]:
-        """Paths of the working tree that differ from a commit."""
+        """Return paths of the working tree that differ from a commit."""
         return self._names("diff-index", "--name-only", "--no-renames", "-z", ref, "--", *paths)
 
     def paths_of_stash(self, entry: str) -> list[str]:
-        """Paths a stash entry changes, and the untracked files it holds."""
+        """Return paths a stash entry changes, and the untracked files it holds."""
         found = self._names("diff-tree", "-r", "--name-only", "--no-renames", "-z", f"{entry}^1", entry)
         untracked = self._commit(f"{entry}^3")
         if untracked:
@@ -151,7 +152,8 @@ class _Look:
         return self._peel(ref, "commit")
 
     def _peel(self, ref: str, kind: str) -> str:
-        """In two steps: behind `name@{1}` git reads what is added to a name as part of a date."""
+        """Resolve a ref to an object of a kind, in two steps: behind `name@{1}` git reads what is added to a
+        name as part of a date."""
         try:
             found = self._run(("rev-parse", "--verify", "--quiet", ref)).strip()
             return self._run(("rev-parse", "--verify", "--quiet", f"{found}^{{{kind}}}")).strip()

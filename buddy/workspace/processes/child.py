@@ -153,7 +153,7 @@ class Child:
         return os.dup(self._descriptor)
 
     async def wait(self) -> Exit:
-        """The shell's end, at most half a second after it ended. Cancelling only ends the waiting."""
+        """Return the shell's end, at most half a second after it ended. Cancelling only ends the waiting."""
         return await asyncio.shield(self._settled)
 
     async def wait_all(self) -> None:
@@ -287,7 +287,7 @@ class Child:
                 return
 
     def _read_once(self) -> int:
-        """Bytes read: 0 at the end, -1 when there is nothing now."""
+        """Return bytes read: 0 at the end, -1 when there is nothing now."""
         try:
             data = os.read(self._descriptor, READ_BYTES)
         except BlockingIOError:

@@ -50,7 +50,7 @@ class ChildEnvironment(msgspec.Struct, frozen=True):
         return name in ALLOWED or name in self.allowed or name in ALLOWED_BY_STANDARDS
 
     def for_child(self, *, task_id: int, tag: str, extra: Mapping[str, str]) -> dict[str, str]:
-        """The whole environment of one child. `extra` comes from buddy's own code and wins."""
+        """Return the whole environment of one child. `extra` comes from buddy's own code and wins."""
         passed = {name: value for name, value in self.variables.items() if self.passes(name)}
         passed.setdefault("PATH", ":".join(TRUSTED_PATH))
         own = {

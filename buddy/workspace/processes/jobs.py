@@ -142,7 +142,7 @@ class Jobs:
         return tuple(job.status() for job in self._jobs.values())
 
     def get(self, number: int) -> Job:
-        """The job with this number. Raises `ToolError` that names the ones there are."""
+        """Return the job with this number. Raises `ToolError` that names the ones there are."""
         job = self._jobs.get(number)
         if job is None:
             known = ", ".join(str(each) for each in self._jobs) or "none"

@@ -57,8 +57,8 @@ def start_directly(start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.P
 
 
 def trusted_program(name: str, path: str = "", workspace: str = "") -> str | None:
-    """A program from the fixed trusted directories, else from `path` without anything relative or inside the
-    workspace."""
+    """Return a program from the fixed trusted directories, else from `path` without anything relative or
+    inside the workspace."""
     import shutil  # here: 2 ms, with the compressors it knows, that a start need not pay
 
     found = shutil.which(name, path=":".join(TRUSTED_PATH))
@@ -77,7 +77,7 @@ def _is_beneath(path: str, folder: str) -> bool:
 
 
 def bash_path() -> str:
-    """The trusted bash. Raises `ToolError` where there is none."""
+    """Return the trusted bash. Raises `ToolError` where there is none."""
     found = trusted_program("bash")
     if found is None:
         raise ToolError(f"expected bash in {', '.join(TRUSTED_PATH)}, found none; install bash")
@@ -85,7 +85,8 @@ def bash_path() -> str:
 
 
 def shell_argv(command: str) -> tuple[str, ...]:
-    """The one way commands are run: no profile, no start-up file, so that what was judged is what runs."""
+    """Return the one way commands are run: no profile, no start-up file, so that what was judged is what
+    runs."""
     if "\0" in command:
         raise ToolError("the command holds a NUL character, which no command line can")
     return (bash_path(), "--noprofile", "--norc", "-c", command)

@@ -83,7 +83,7 @@ _SIGNS = (
 
 
 def with_limits(argv: tuple[str, ...], limits: ProcessLimits, bash: str) -> tuple[str, ...]:
-    """The command line that runs `argv` under the limits; `argv` itself when there are none to set."""
+    """Return the command line that runs `argv` under the limits; `argv` itself when there are none to set."""
     settings = _settings(limits)
     if not settings and sys.platform == "linux":
         return argv

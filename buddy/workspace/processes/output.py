@@ -55,7 +55,7 @@ class SpillFile:
         return len(self._waiting) >= self._block
 
     def close(self) -> None:
-        """Nothing more will come: write what waits, let go of the file."""
+        """Finish: nothing more will come: write what waits, let go of the file."""
         try:
             while self.catch_up():
                 pass
@@ -65,7 +65,7 @@ class SpillFile:
             self.abandon()
 
     def give_up(self) -> None:
-        """The disk refused: half of an output is no use, and its room is."""
+        """Stop writing to the disk, which refused: half of an output is no use, and its room is."""
         if self._file >= 0:
             with contextlib.suppress(OSError):
                 os.unlink(self.path)
@@ -73,7 +73,7 @@ class SpillFile:
         self.abandon()
 
     def abandon(self) -> None:
-        """Let go of the file as it is."""
+        """Release the file as it is."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -113,8 +113,8 @@ class SpillFile:
 
 
 def _safe_end(text: str, spans: Sequence[Span]) -> int:
-    """Up to where nothing that follows the text can make a secret of it, or a longer one; 0 when it is too
-    short to say, or one secret that may go on."""
+    """Return the position up to which nothing that follows can turn the text into a secret, or into a longer
+    one; 0 when it is too short to say, or one secret that may go on."""
     known = max(0, len(text) - WAITING_CHARS)
     end = text.rfind("\n", 0, known) + 1 or known
     return min([end, *(start for start, stop, _kind in spans if start < end < stop)])
@@ -236,7 +236,7 @@ class OutputLog:
 
 
 def render(head: bytes, tail: bytes, total: int, bounds: OutputBounds, where: str) -> str:
-    """Both ends of an output as text. Pure."""
+    """Return both ends of an output as text. Pure."""
     if total <= bounds.head_bytes + bounds.tail_bytes:
         return (head + tail).decode("utf-8", "replace")
     tail = tail[-bounds.tail_bytes :]
@@ -247,7 +247,7 @@ def render(head: bytes, tail: bytes, total: int, bounds: OutputBounds, where: st
 
 
 def whole_characters(data: bytes) -> bytes:
-    """The bytes without a character that was cut in two at their end."""
+    """Return the bytes without a character that was cut in two at their end."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
         if byte & 0xC0 == 0x80:
@@ -258,7 +258,7 @@ def whole_characters(data: bytes) -> bytes:
 
 
 def from_character(data: bytes) -> bytes:
-    """The bytes without the rest of a character that was cut in two at their beginning."""
+    """Return the bytes without the rest of a character that was cut in two at their beginning."""
     for skip in range(min(3, len(data))):
         if data[skip] & 0xC0 != 0x80:
             return data[skip:]

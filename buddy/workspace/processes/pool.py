@@ -97,7 +97,7 @@ class ConfinedLaunch(ConfinedChild, Protocol):
         ...
 
     def start(self, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
-        """Call what starts `launch`."""
+        """Start `launch`."""
         ...
 
 
@@ -194,7 +194,7 @@ class ChildProcesses:
         return os.path.join(self.settings.spill_folder, f"{tag.text}.out")
 
     def _reap_strays(self) -> None:
-        """Wait for adopted orphans that ended: only ones that carry a tag of ours, never other owners'
+        """Reap adopted orphans that ended: only ones that carry a tag of ours, never other owners'
         children."""
         running = {child.pid for child in self._children if not child.is_closed}
         for pid in own_children() if self._numbers else ():
@@ -239,7 +239,8 @@ class ChildProcesses:
     async def run_apart(
         self, request: CommandRequest, *, timeout_s: float | None, cancelled: asyncio.Event
     ) -> FinishedCommand:
-        """The same for a program whose answer is taken apart: what it says on stderr is no part of it."""
+        """Return the same for a program whose answer is taken apart: what it says on stderr is no part of
+        it."""
         await self._judge_others(request)
         with Remarks() as remarks:
             child = self.start(request, errors=remarks.writing)

@@ -30,14 +30,14 @@ class Tag(msgspec.Struct, frozen=True):
 
 
 def new_tag() -> Tag:
-    """A tag nobody else has."""
+    """Return a tag nobody else has."""
     me = read_process(os.getpid())
     started = me.started if me else 0
     return Tag(f"{os.getpid()}.{started}.{os.urandom(6).hex()}", int.from_bytes(os.urandom(6), "big"))
 
 
 def read_process(pid: int) -> ProcessInfo | None:
-    """The process with this id, or None when there is none."""
+    """Return the process with this id, or None when there is none."""
     if not LINUX:
         return process_psutil.read_process(pid)
     try:
@@ -77,8 +77,8 @@ def all_processes() -> dict[int, ProcessInfo]:
 
 
 def own_children() -> tuple[int, ...]:
-    """Ids of this process's children, adopted orphans included; without a walk over all processes where the
-    kernel offers that."""
+    """Return ids of this process's children, adopted orphans included; without a walk over all processes
+    where the kernel offers that."""
     if not LINUX:
         return process_psutil.own_children()
     found: list[int] = []
@@ -101,7 +101,7 @@ def has_tag(pid: int, tag: Tag) -> bool:
 
 
 def tag_number(pid: int) -> int | None:
-    """The tag in a process's limits; readable of zombies and of other users' processes too."""
+    """Return the tag in a process's limits; readable of zombies and of other users' processes too."""
     try:
         with open(f"/proc/{pid}/limits", "rb") as file:
             text = file.read()
@@ -115,7 +115,7 @@ def tag_number(pid: int) -> int | None:
 
 
 def variables_of(pid: int) -> dict[str, str]:
-    """The environment a process was started with; empty when it may not be read."""
+    """Return the environment a process was started with; empty when it may not be read."""
     if not LINUX:
         return process_psutil.variables_of(pid)
     try:
@@ -129,8 +129,8 @@ def variables_of(pid: int) -> dict[str, str]:
 def members(
     tag: Tag, leader: ProcessInfo | None, look: Callable[[], dict[int, ProcessInfo]] | None = None
 ) -> dict[int, ProcessInfo]:
-    """The processes of one command, zombies included: the leader's group and session, whatever carries the
-    tag, and all their descendants. `leader` as it was when it started; `look` gives all processes."""
+    """Return the processes of one command, zombies included: the leader's group and session, whatever carries
+    the tag, and all their descendants. `leader` as it was when it started; `look` gives all processes."""
     everyone = (look or all_processes)()
     me = os.getpid()
     since = leader.started if leader else 0
@@ -162,13 +162,13 @@ def _with_descendants(
 
 
 def is_same(process: ProcessInfo) -> ProcessInfo | None:
-    """The process as it is now; None when it is gone, even if another one has its number."""
+    """Return the process as it is now; None when it is gone, even if another one has its number."""
     now = read_process(process.pid)
     return now if now is not None and now.started == process.started else None
 
 
 def send(process: ProcessInfo, number: signal.Signals) -> None:
-    """A signal to exactly this process, never to one that got its number later."""
+    """Send a signal to exactly this process, never to one that got its number later."""
     try:
         descriptor = os.pidfd_open(process.pid)
     except (OSError, AttributeError):
@@ -191,7 +191,7 @@ def _send_by_number(process: ProcessInfo, number: signal.Signals) -> None:
 
 
 def send_group(group: int, number: signal.Signals) -> None:
-    """A signal to a process group whose leader has not been waited for (its number cannot be reused)."""
+    """Send a signal to a process group whose leader has not been waited for (its number cannot be reused)."""
     try:
         os.killpg(group, number)
     except OSError:
@@ -257,7 +257,7 @@ def strays() -> tuple[Stray, ...]:
 
 
 def left_commands(session_id: str) -> tuple[LeftCommand, ...]:
-    """The commands that still run since a session was left, oldest first."""
+    """Return the commands that still run since a session was left, oldest first."""
     by_tag: dict[str, list[Stray]] = {}
     for stray in strays():
         if stray.session_id == session_id:
@@ -290,7 +290,7 @@ def _with_tag(tag: str) -> list[Stray]:
 
 
 def _in_order(found: list[Stray]) -> tuple[Stray, ...]:
-    """Parents before their children, by age otherwise."""
+    """Return parents before their children, by age otherwise."""
     pids = {one.process.pid for one in found}
     return tuple(
         sorted(found, key=lambda one: (one.process.parent in pids, one.process.started, one.process.pid))

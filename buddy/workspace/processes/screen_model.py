@@ -71,7 +71,7 @@ class ScreenModel:
         return answers
 
     def lines(self) -> tuple[str, ...]:
-        """The screen's lines without blanks at their ends, and without empty lines at the bottom."""
+        """Return the screen's lines without blanks at their ends, and without empty lines at the bottom."""
         return tuple("\n".join(line.rstrip() for line in self._screen.display).rstrip("\n").split("\n"))
 
     def key(self, name: str) -> bytes:
@@ -98,7 +98,7 @@ class ScreenModel:
 
 
 def _canonical_key(name: str) -> str:
-    """The key's name for "enter", "ctrl-c", "Ctrl+C", "^C", "alt-x"; "" for anything else."""
+    """Return the key's name for "enter", "ctrl-c", "Ctrl+C", "^C", "alt-x"; "" for anything else."""
     held = re.fullmatch(r"(?:(ctrl|control|c)|(alt|meta|m))[-+](.)|\^(.)", name, re.IGNORECASE)
     if held is not None:
         meant = f"M-{held[3]}" if held[2] else f"C-{held[3] or held[4]}"

@@ -53,7 +53,8 @@ class JobTerminal:
         self._later()
 
     def _answer(self) -> None:
-        """Programs ask a terminal where its cursor is; without an answer some wait for ever."""
+        """Answer programs that ask the terminal for its cursor position; without an answer some wait for
+        ever."""
         for answer in self._model.take_answers():
             if self._descriptor >= 0:
                 try:
@@ -62,8 +63,8 @@ class JobTerminal:
                     return
 
     async def screen(self) -> tuple[str, ...]:
-        """The lines of the screen as they are now, without blanks at their ends. What arrives while they are
-        drawn is not waited for: there may be no end of it."""
+        """Return the lines of the screen as they are now, without blanks at their ends. What arrives while
+        they are drawn is not waited for: there may be no end of it."""
         due = len(self._backlog)
         while self._backlog and due > 0:
             if self._timer is not None:
@@ -78,7 +79,8 @@ class JobTerminal:
         return b"".join(self._model.key(name) for name in keys)
 
     async def write(self, data: bytes) -> None:
-        """Type. Raises `ToolError` when the job ended, or does not read for five seconds."""
+        """Type into the terminal. Raises `ToolError` when the job ended, or does not read for five
+        seconds."""
         if len(data) > MAX_TYPED_BYTES:
             raise ToolError(
                 f"{counted(len(data), 'byte')} are too much to type at once; send at most {MAX_TYPED_BYTES}"

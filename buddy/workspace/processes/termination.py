@@ -59,7 +59,7 @@ class Tree:
         self._seen: dict[int, ProcessInfo] = {}
 
     def living(self) -> list[ProcessInfo]:
-        """Members that run. Zombies among them that are ours to wait for are taken care of.
+        """Return members that run. Zombies among them that are ours to wait for are taken care of.
 
         One walk can miss a process: it was born after the walk began, of a parent that had ended when it was
         looked at. That parent is then a new zombie, so a walk proves something (`is_quiet`) only when it
@@ -81,8 +81,8 @@ class Tree:
         return found
 
     def _members(self) -> dict[int, ProcessInfo]:
-        """Members now, and those seen before that still exist: a descendant with a tag of its own (buddy
-        run by buddy) is no longer recognised once its parents are gone."""
+        """Return members now, and those seen before that still exist: a descendant with a tag of its own
+        (buddy run by buddy) is no longer recognised once its parents are gone."""
         known = members(self.tag, self.leader)
         for process in self._seen.values():
             if process.pid not in known and (now := is_same(process)):
@@ -91,8 +91,9 @@ class Tree:
         return known
 
     def _group(self) -> int:
-        """The group to signal as one, 0 when that is not safe: once the leader was waited for, its number can
-        be somebody else's. Where single processes are not known, a group that still exists has to do."""
+        """Return the group to signal as one, 0 when that is not safe: once the leader was waited for, its
+        number can be somebody else's. Where single processes are not known, a group that still exists has to
+        do."""
         if self.leader_reaped and (LINUX or not _group_exists(self.pid)):
             return 0
         return self.pid

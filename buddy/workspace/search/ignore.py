@@ -49,14 +49,14 @@ class IgnoreRule(msgspec.Struct, frozen=True):
 
 
 def parse_ignore_file(data: bytes) -> tuple[IgnoreRule, ...]:
-    """The patterns of an ignore file, in order."""
+    """Return the patterns of an ignore file, in order."""
     data = data.removeprefix(b"\xef\xbb\xbf")
     lines = (line.removesuffix(b"\r") for line in data.split(b"\n"))
     return tuple(rule for line in lines if (rule := parse_rule(line)) is not None)
 
 
 def parse_rule(line: bytes) -> IgnoreRule | None:
-    """The pattern of one line, None for blank lines and comments."""
+    """Return the pattern of one line, None for blank lines and comments."""
     if not line or line.startswith(b"#"):
         return None
     pattern = _without_trailing_blanks(line)
@@ -87,7 +87,7 @@ def _regex(pattern: bytes, special: re.Match[bytes] | None, by_name: bool) -> re
 
 
 def _without_trailing_blanks(line: bytes) -> bytes:
-    """Blanks at the end do not count unless escaped."""
+    """Strip trailing blanks that are not escaped."""
     end = len(line)
     while end and line[end - 1 : end] == b" ":
         escapes = len(line[: end - 1]) - len(line[: end - 1].rstrip(b"\\"))
@@ -98,7 +98,7 @@ def _without_trailing_blanks(line: bytes) -> bytes:
 
 
 def wild(pattern: bytes, *, slashes: bool, before: bytes = b"") -> re.Pattern[bytes]:
-    """A wildcard pattern as a regular expression for the whole text; one that can match nothing if the
+    """Return a wildcard pattern as a regular expression for the whole text; one that can match nothing if the
     pattern is broken. `slashes`: `*`, `?` and classes do not match a slash, `**` between slashes does."""
     out = [re.escape(before)]
     one = "[^/]" if slashes else "."
@@ -146,7 +146,7 @@ def _stars(pattern: bytes, at: int, end: int) -> tuple[tuple[bytes, ...], int]:
 
 
 def _bracket(pattern: bytes, at: int, *, slashes: bool) -> tuple[bytes, int] | None:
-    """A class like [a-z] and where the pattern goes on; None when it does not end."""
+    """Return a class like [a-z] and where the pattern goes on; None when it does not end."""
     at += 1
     negated = pattern[at : at + 1] in (b"!", b"^")
     at += negated
@@ -272,7 +272,7 @@ class RuleFile:
         return best
 
     def _in_folder(self, parent: str) -> tuple[int, ...]:
-        """The wildcard patterns that can match an entry of a folder, the last first."""
+        """Return the wildcard patterns that can match an entry of a folder, the last first."""
         numbers = self._wild_below.get(parent)
         if numbers is None:
             numbers = self._wild_below[parent] = tuple(
@@ -351,7 +351,8 @@ class IgnoreTree:
             at = end
 
     def rules(self, folder: str, names: Collection[str] | None = None) -> FolderRules:
-        """The rules for the entries of a folder. `names`, where known, are its entries: it saves looking."""
+        """Return the rules for the entries of a folder. `names`, where known, are its entries: it saves
+        looking."""
         known = self._known.get(folder)
         if known is None:
             known = self._known[folder] = FolderRules(folder, self._read(folder, names))
@@ -390,7 +391,7 @@ def _read_rules(folder: str, path: str, *, own: bool) -> tuple[RuleFile, ...]:
 
 
 def repository_above(folder: str) -> str:
-    """The folder or its nearest ancestor that holds `.git`; "" when there is none."""
+    """Return the folder or its nearest ancestor that holds `.git`; "" when there is none."""
     while not os.path.lexists(os.path.join(folder, ".git")):
         parent = os.path.dirname(folder)
         if parent == folder:

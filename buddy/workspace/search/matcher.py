@@ -133,7 +133,7 @@ def search(job: SearchJob, matcher: Matcher, stopped: Stopped, at_file: Callable
 
 
 def _count(job: SearchJob, matcher: Matcher, text: DecodedText, before: int, stopped: Stopped) -> int | None:
-    """The matches of a text of which none is to be given in full."""
+    """Return the matches of a text of which none is to be given in full."""
     return matcher.count(text, stopped) if before >= job["last"] and not job["once"] else None
 
 
@@ -168,7 +168,7 @@ def _hit(data: bytes, start: int, end: int, file: int) -> Hit:
 
 
 def cut(line: str, start: int, end: int) -> str:
-    """A line, or the part of a long one around a match."""
+    """Return a line, or the part of a long one around a match."""
     if len(line) <= SHOWN_CHARS:
         return line
     room = max(0, SHOWN_CHARS - (end - start))
@@ -221,7 +221,7 @@ class ReMatcher:
 
 
 def _in_bytes(text: str, spans: Iterator[Span]) -> Iterator[Span]:
-    """Places in a text as places in its UTF-8."""
+    """Yield places in a text as places in its UTF-8."""
     at = size = 0
     for start, end in spans:
         size += len(text[at:start].encode())

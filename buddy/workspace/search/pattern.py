@@ -43,7 +43,7 @@ def prepare(pattern: str, *, literal: bool, ignore_case: bool, multiline: bool) 
 
 
 def _first_text(tokens: tuple[Token, ...]) -> str:
-    """The ASCII text that every match begins with; "" when there is none, or line ends are in it."""
+    """Return the ASCII text that every match begins with; "" when there is none, or line ends are in it."""
     if any(token.kind == "or" for token in tokens):
         return ""
     text = ""

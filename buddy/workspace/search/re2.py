@@ -218,7 +218,7 @@ def _is_plain(branch: Sequence[Token]) -> bool:
 
 
 def _within_line(token: Token) -> Token:
-    """A class that cannot match a line end, as far as that can be written."""
+    """Return a class that cannot match a line end, as far as that can be written."""
     if token.kind != "class":
         return token
     items = f"{token.value}\\n" if token.negated else token.value.replace(r"\s", r"\t\x0b-\r\x1c-\x20")
@@ -366,7 +366,7 @@ def _no_word_characters() -> str:
 
 
 def _branches(tokens: Sequence[Token]) -> Iterator[list[Token]]:
-    """The alternatives of a pattern, or of a group's inside."""
+    """Yield the alternatives of a pattern, or of a group's inside."""
     branch: list[Token] = []
     depth = 0
     for token in tokens:

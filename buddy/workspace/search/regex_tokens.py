@@ -60,7 +60,7 @@ class Token(msgspec.Struct, frozen=True):
 
 
 def tokens_of(pattern: str) -> tuple[Token, ...]:
-    """The pieces of a pattern. Raises `PatternError`."""
+    """Return the pieces of a pattern. Raises `PatternError`."""
     found: list[Token] = []
     at = 0
     while at < len(pattern):
@@ -99,7 +99,7 @@ def _token(pattern: str, at: int, before: list[Token]) -> tuple[Token | None, in
 
 
 def literal(char: str) -> Token:
-    """A character that stands for itself."""
+    """Return a character that stands for itself."""
     return Token("char", re.escape(char), char)
 
 
@@ -121,7 +121,7 @@ def _escape(pattern: str, at: int) -> tuple[Token, int]:
 
 
 def _read_escape(pattern: str, at: int) -> tuple[str, int]:
-    """The character an escape stands for, and where the pattern goes on."""
+    """Return the character an escape stands for, and the position behind it."""
     char = pattern[at + 1 : at + 2]
     if char in _NUMBERED:
         found = _NUMBERED[char]().match(pattern, at + 1)
@@ -225,7 +225,7 @@ def _class_char(pattern: str, at: int) -> tuple[str, int]:
 
 
 def in_class(char: str) -> str:
-    """A character as it is written in a class."""
+    """Return a character as it is written in a class."""
     if char.isalnum() or char == "_" or not char.isascii():
         return char
     return f"\\x{ord(char):02x}"

@@ -70,8 +70,8 @@ class SearchLimits(msgspec.Struct, frozen=True):
 
 
 async def stoppable(run: SearchRun, work: Callable[[Callable[[], bool]], T]) -> T:
-    """Blocking work in a thread; it is given a function that says when to stop: at the deadline, or when the
-    call is cancelled. Nobody waits for cancelled work: it only reads, and ends at its next look."""
+    """Run blocking work in a thread; it is given a function that says when to stop: at the deadline, or when
+    the call is cancelled. Nobody waits for cancelled work: it only reads, and ends at its next look."""
     stop = threading.Event()
 
     def is_stopped() -> bool:
@@ -99,7 +99,7 @@ async def stoppable(run: SearchRun, work: Callable[[Callable[[], bool]], T]) -> 
 
 
 def _retrieve_error(done: asyncio.Future[Any]) -> None:
-    """So that an error nobody waits for is not reported as lost."""
+    """Retrieve the error, so that asyncio does not report it as never retrieved."""
     if not done.cancelled():
         done.exception()
 
@@ -174,8 +174,8 @@ _BARE_CHILD = (  # the standard library stays first: nothing that is installed c
 
 
 def _encodings_folder() -> str:
-    """The folder that holds charset-normalizer, with which the child reads old encodings as this program
-    does. Installed as editable, buddy itself lies elsewhere."""
+    """Return the folder that holds charset-normalizer, with which the child reads old encodings as this
+    program does. Installed as editable, buddy itself lies elsewhere."""
     spec = importlib.util.find_spec("charset_normalizer")
     return os.path.dirname(os.path.dirname(spec.origin)) if spec is not None and spec.origin else _PACKAGES
 

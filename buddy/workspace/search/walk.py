@@ -105,8 +105,8 @@ def glob_matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def below(pattern: str, folder: str) -> str:
-    """A pattern as it is matched below a folder: what is spelled from the top of the file system is taken
-    back to it. Raises `ToolError` for one that leads out."""
+    """Return a pattern as it is matched below a folder: what is spelled from the top of the file system is
+    taken back to it. Raises `ToolError` for one that leads out."""
     if pattern.startswith(f"{folder}/"):
         return pattern[len(folder) + 1 :]
     fixed = re.split(r"[^/]*[*?\[{]", pattern, maxsplit=1)[0].rstrip("/")
@@ -120,7 +120,7 @@ def below(pattern: str, folder: str) -> str:
 
 
 def braces(pattern: str) -> list[str]:
-    """The pattern with every `{a,b}` written out. Raises `ToolError` when that is too much."""
+    """Return the pattern with every `{a,b}` written out. Raises `ToolError` when that is too much."""
     done: list[str] = []
     pending = [pattern]
     while pending:

@@ -48,8 +48,8 @@ class BlobStore:
         return digest
 
     def keep(self, data: bytes, digest: str) -> None:
-        """Keep a content of this hash if that is possible, without waiting for the disk: something that is
-        only needed to merge. A content that did not make it is noticed when it is read."""
+        """Store a content under this hash if possible, without waiting for the disk: something that is only
+        needed to merge. A content that did not make it is noticed when it is read."""
         path = os.path.join(self._folder, digest)
         if os.path.exists(path):
             return
@@ -62,7 +62,7 @@ class BlobStore:
             os.rename(beside, path)
 
     def load(self, digest: str) -> bytes:
-        """A content that was kept. Raises `ToolError` when it is gone or is not what it was."""
+        """Return a content that was kept. Raises `ToolError` when it is gone or is not what it was."""
         try:
             with open(os.path.join(self._folder, digest), "rb") as file:
                 data = file.read()
@@ -90,14 +90,14 @@ class FileVersions(msgspec.Struct, frozen=True):
     mode_after: int = 0
 
     def inverse(self) -> FileVersions:
-        """The change that takes this one back."""
+        """Return the change that takes this one back."""
         return FileVersions(
             self.real, self.after, self.before, self.mode_after or self.mode, self.temporary, self.mode
         )
 
 
 def content_of(blobs: BlobStore, digest: str) -> bytes | None:
-    """A content that was kept, None for `NOTHING`. Raises `ToolError` when it is gone."""
+    """Return a content that was kept, None for `NOTHING`. Raises `ToolError` when it is gone."""
     return None if digest == NOTHING else blobs.load(digest)
 
 
@@ -155,8 +155,8 @@ def _carry_out(moves: Sequence[Move], around: FolderSwitch, disk: Disk, done: li
 
 
 def _again(move: Move) -> Move:
-    """With the outside of its file as it is by now: another name of the same file may have been put back just
-    before, and that is seen of this one."""
+    """Return the move with the current stamp of its file: another name of the same file may have been put
+    back just before, and that is seen of this one."""
     if move.now is None or move.now.links < 2:
         return move
     now = look(move.real, move.shown)
@@ -192,7 +192,7 @@ def _move(file: FileVersions, blobs: BlobStore, around: FolderSwitch, *, merging
 
 
 def _merge(file: FileVersions, now: LoadedFile | None, wanted: bytes | None, base: bytes | None) -> bytes:
-    """The wanted content with what somebody else changed since. Raises `ToolError`."""
+    """Return the wanted content with what somebody else changed since. Raises `ToolError`."""
     shown = os.path.relpath(file.real)
     if now is None or base is None or wanted is None or is_link(now.mode | file.mode):
         what = "deleted" if now is None else "changed" if base is not None else "created"
@@ -296,8 +296,8 @@ class EntryFile:
             os.close(descriptor)
 
     def lines(self) -> Iterator[Line]:
-        """The lines that were written, the torn end of a crash left out: its edit was not made. `unsealed`
-        counts entries that this session did not write."""
+        """Yield the lines that were written, the torn end of a crash left out: its edit was not made.
+        `unsealed` counts entries that this session did not write."""
         self.unsealed = 0
         try:
             with os.fdopen(os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:
@@ -325,7 +325,8 @@ class Changes:
     def add(
         self, entry: UndoEntry, files: Sequence[FileVersions], folders: Sequence[FolderVersions] = ()
     ) -> None:
-        """An entry was made, taken back or applied again; that changed these files and folders."""
+        """Record that an entry was made, taken back or applied again; that changed these files and
+        folders."""
         self._files.extend(files)
         if entry.renames:
             self._moved.extend((len(self._files), path, entry.id) for path in entry.paths)
@@ -333,7 +334,7 @@ class Changes:
         self._files.append(None)  # a position of its own, also where no file was changed
 
     def forget(self, entry: UndoEntry) -> None:
-        """The entry was not applied after all."""
+        """Drop an entry that was not applied after all."""
         self._files = [None if file in entry.files else file for file in self._files]
         self._moved = [one for one in self._moved if one[2] != entry.id]
 
@@ -343,13 +344,13 @@ class Changes:
         return len(self._files)
 
     def files(self, position: int) -> tuple[FileVersions, ...]:
-        """The changes of files from a position on."""
+        """Return the changes of files from a position on."""
         return tuple(file for file in self._files[position:] if file is not None)
 
     def moved_paths(self, position: int) -> tuple[str, ...]:
-        """Paths below which everything was moved, from a position on."""
+        """Return paths below which everything was moved, from a position on."""
         return tuple(path for at, path, _ in self._moved if at >= position)
 
     def folders(self, position: int) -> frozenset[str]:
-        """Folders that were made or removed, from a position on."""
+        """Return folders that were made or removed, from a position on."""
         return frozenset(path for at, path in self._folders if at >= position)

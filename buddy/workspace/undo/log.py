@@ -92,7 +92,7 @@ class UndoLog:
         self._loaded = False
 
     def entries(self, task_id: int | None = None, *, undone: bool = False) -> tuple[UndoEntry, ...]:
-        """Edits that stand (or were taken back: `undone`), oldest first; of one task if asked."""
+        """Return edits that stand (or were taken back: `undone`), oldest first; of one task if asked."""
         with self._guard:
             self._load()
             return tuple(
@@ -102,7 +102,7 @@ class UndoLog:
             )
 
     def unused_notice(self) -> str:
-        """Entries of an earlier run that are not used, and why, for the person; "" when all are."""
+        """Return entries of an earlier run that are not used, and why, for the person; "" when all are."""
         with self._guard:
             self._load()
             parts: list[str] = []
@@ -151,7 +151,7 @@ class UndoLog:
         *,
         seconds: float = 0.0,
     ) -> UndoEntry:
-        """Keep what a call turned out to have changed. Raises `OSError`; then nothing is kept."""
+        """Record what a call turned out to have changed. Raises `OSError`; then nothing is kept."""
         with self._guard:
             self._load()
             files = tuple(_store_versions(self._blobs, effect) for effect in effects)
@@ -163,7 +163,7 @@ class UndoLog:
             return entry
 
     def entry_of(self, call_id: str) -> int:
-        """The newest entry of a call, 0 when it has none."""
+        """Return the newest entry of a call, 0 when it has none."""
         with self._guard:
             self._load()
             return next((one.id for one in reversed(self._entries.values()) if one.call_id == call_id), 0)
@@ -175,17 +175,18 @@ class UndoLog:
             return self._changes.position
 
     def since(self, position: int) -> tuple[FileVersions, ...]:
-        """The changes after a position: edits, effects, and what undo and redo did."""
+        """Return the changes after a position: edits, effects, and what undo and redo did."""
         with self._guard:
             return self._changes.files(position)
 
     def moved_since(self, position: int) -> tuple[str, ...]:
-        """Paths below which everything was moved, by a call that said so, after a position."""
+        """Return paths below which everything was moved, by a call that said so, after a position."""
         with self._guard:
             return self._changes.moved_paths(position)
 
     def folders_since(self, position: int) -> frozenset[str]:
-        """Folders that were made or removed, by a call that said so, an undo or a redo, after a position."""
+        """Return folders that were made or removed, by a call that said so, an undo or a redo, after a
+        position."""
         with self._guard:
             return self._changes.folders(position)
 
@@ -198,7 +199,7 @@ class UndoLog:
             return before == after
 
     def content(self, digest: str) -> bytes | None:
-        """A content that was kept, None for `NOTHING`. Raises `ToolError` when it is gone."""
+        """Return a content that was kept, None for `NOTHING`. Raises `ToolError` when it is gone."""
         return content_of(self._blobs, digest)
 
     def _add(self, entry: UndoEntry) -> None:
@@ -211,7 +212,8 @@ class UndoLog:
             self._remove(id_)
 
     def drop(self, entry: UndoEntry) -> None:
-        """The entry's files were not written after all, or are gone: folders that were made for them go."""
+        """Drop an entry whose files were not written after all, or are gone: folders that were made for them
+        go."""
         remove_empty(entry.folders)
         with self._guard:
             self._remove(entry.id)
@@ -342,7 +344,7 @@ def _store_versions(blobs: BlobStore, effect: Effect) -> FileVersions:
 def _last_of(
     folders: Sequence[FolderVersions], later: Sequence[FolderVersions]
 ) -> tuple[FolderVersions, ...]:
-    """Each folder once, as it was changed the last time; somebody else's are left alone."""
+    """Return each folder once, as it was last changed; somebody else's are left alone."""
     last = {one.real: one for one in (*folders, *later)}
     return tuple(one for one in last.values() if one.before != one.after)
 
@@ -362,7 +364,7 @@ def _combine_folders(
 def _move(
     renames: Sequence[RenamedPath], folders: Sequence[FolderVersions], *, back: bool
 ) -> tuple[FolderVersions, ...]:
-    """Move back or again what was moved whole; what became of folders."""
+    """Move whole files and folders back or again; what became of folders."""
     if back:
         return around(folders, [one.source for one in renames], lambda: take_back(renames))
     come = [one.target for one in renames if not one.trashed]
@@ -382,7 +384,7 @@ def _sweep_all(files: Sequence[FileVersions], blobs: BlobStore) -> None:
 
 
 def _dot_names(folder: str) -> frozenset[str] | None:
-    """The names in a folder that begin with a dot, None where it does not tell them."""
+    """Return the names in a folder that begin with a dot, None where it does not tell them."""
     try:
         return frozenset(name for name in os.listdir(folder) if name.startswith("."))
     except (FileNotFoundError, NotADirectoryError):

@@ -58,7 +58,7 @@ def _all(renames: Sequence[RenamedPath], *, back: bool) -> None:
 
 
 def _is_so(one: RenamedPath, *, back: bool) -> bool:
-    """A crash came before the move, or the person has put it back already."""
+    """Tell whether a crash came before the move, or the person has put it back already."""
     here, there = (one.source, one.target) if back else (one.target, one.source)
     return os.path.lexists(here) and not os.path.lexists(there)
 
@@ -95,12 +95,12 @@ class FolderVersions(msgspec.Struct, frozen=True):
     after: int
 
     def inverse(self) -> FolderVersions:
-        """The change that takes this one back."""
+        """Return the change that takes this one back."""
         return FolderVersions(self.real, self.after, self.before)
 
 
 def missing_parents(reals: Iterable[str]) -> tuple[FolderVersions, ...]:
-    """The folders that are missing above these paths, with what a new one will look like."""
+    """Return the folders that are missing above these paths, with what a new one will look like."""
     missing: dict[str, FolderVersions] = {}
     for real in reals:
         folder = os.path.dirname(real)
@@ -131,8 +131,8 @@ def around(
 
 
 def already_there(gone: Iterable[str], changed: Sequence[FolderVersions]) -> tuple[FolderVersions, ...]:
-    """Folders that were gone and are there, though no change made them: somebody else did. Before and after
-    are the same."""
+    """Return folders that were gone and are there, though no change made them: somebody else did. Before and
+    after are the same."""
     made = {one.real for one in changed}
     modes = {real: _mode_of(real) for real in gone if real not in made}
     return tuple(FolderVersions(real, mode, mode) for real, mode in modes.items() if mode)
@@ -145,7 +145,7 @@ def merge_mode(now: int, before: int, after: int) -> int:
 
 
 def umask() -> int:
-    """The mask of new files, without setting it: that would be seen by other threads."""
+    """Return the mask of new files, without setting it: that would be seen by other threads."""
     with suppress(OSError, ValueError, StopIteration), open("/proc/self/status", encoding="ascii") as file:
         line = next(line for line in file if line.startswith("Umask:"))
         return int(line.split()[1], 8)
@@ -176,7 +176,7 @@ class FolderSwitch:
         return any(folder.real == real and not folder.after for folder in self._folders)
 
     def open(self) -> None:
-        """Let files be changed in folders whose permissions change anyway."""
+        """Open folders whose permissions change anyway, so that files in them can be changed."""
         for folder in self._folders:
             now = self._modes[folder.real]
             if now and folder.before != folder.after and now & _OPEN != _OPEN:
@@ -184,7 +184,7 @@ class FolderSwitch:
                     _set_mode(folder.real, now | _OPEN)
 
     def remove(self) -> None:
-        """Remove those that shall not be there, from the inside out, where nothing is in them."""
+        """Remove empty folders that should not exist, from the inside out."""
         for folder in reversed(self._folders):
             if folder.after or not self._modes[folder.real]:
                 continue
@@ -237,14 +237,14 @@ class FolderSwitch:
 
 
 def _mode_of(real: str) -> int:
-    """A folder's permissions and type, 0 where no folder is."""
+    """Return a folder's permissions and type, 0 where no folder is."""
     status = status_of(real)
     return status.st_mode if status is not None and stat.S_ISDIR(status.st_mode) else 0
 
 
 def _set_mode(real: str, mode: int) -> None:
-    """Through a descriptor of the folder itself, so that a link put there meanwhile is not followed. One that
-    may not be read can still be given other permissions by its owner."""
+    """Set the mode through a descriptor of the folder itself, so that a link put there meanwhile is not
+    followed. One that may not be read can still be given other permissions by its owner."""
     flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     with folder_of(real) as (parent, name):
         descriptor = os.open(name, flags | getattr(os, "O_PATH", os.O_RDONLY), dir_fd=parent)

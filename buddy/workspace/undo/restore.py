@@ -43,8 +43,8 @@ class Move(msgspec.Struct, frozen=True):
     temporary: str = ""
 
     def beside(self) -> str:
-        """A name for what is written or taken away: the one that is known, unless something has it, which is
-        somebody's then."""
+        """Return a name for what is written or taken away: the one that is known, unless something has it,
+        which is somebody's then."""
         path = os.path.join(os.path.dirname(self.real), self.temporary)
         is_free = bool(self.temporary) and not (os.path.lexists(path) or os.path.lexists(aside_of(path)))
         return self.temporary if is_free else temporary_name()
@@ -75,9 +75,9 @@ def same_kind(now: LoadedFile | None, mode: int) -> bool:
 
 
 def mode_for(now: LoadedFile | None, before: int, after: int) -> int:
-    """The mode to write. Of a file that is there only those permissions change that the change was about (or,
-    where it isn't known what they were, whether it is executable); the rest is its owner's. A new one is
-    never setuid, setgid or sticky."""
+    """Return the mode to write. Of a file that is there only those permissions change that the change was
+    about (or, where it isn't known what they were, whether it is executable); the rest is its owner's. A new
+    one is never setuid, setgid or sticky."""
     if is_link(after) or not after:
         return after
     if now is None or is_link(now.mode):
@@ -117,7 +117,7 @@ def carry_out(move: Move, disk: Disk) -> None:
 
 
 def _replace_link(move: Move, link: LoadedFile, data: bytes, disk: Disk) -> None:
-    """A file where a link is: one of the two is there at every instant."""
+    """Replace a link by a file: one of the two is there at every instant."""
     beside = move.beside()
     made = os.path.join(os.path.dirname(move.real), beside)
     with folder_of(move.real) as (folder, name):
@@ -131,14 +131,14 @@ def _replace_link(move: Move, link: LoadedFile, data: bytes, disk: Disk) -> None
 
 
 def _unlink_own(folder: int, name: str, data: bytes) -> None:
-    """Only what was written: what changed places with it is somebody's."""
+    """Delete only what was written: what changed places with it is somebody's."""
     with suppress(OSError):
         if content(folder, name) == data:
             os.unlink(name, dir_fd=folder)
 
 
 def _set_mode(move: Move, now: LoadedFile) -> None:
-    """Only the permissions: the file stays the same one, with all its names."""
+    """Change only the permissions: the file stays the same one, with all its names."""
     with folder_of(move.real) as (folder, name):
         if stamp_of(os.stat(name, dir_fd=folder, follow_symlinks=False)) != now.stamp:
             raise ToolError(f"{move.shown} was changed by something else meanwhile; nothing was changed")
@@ -168,7 +168,7 @@ def _make_link(move: Move, disk: Disk) -> None:
 
 
 def inverse_move(move: Move) -> Move:
-    """The way back from a move that was carried out."""
+    """Return the way back from a move that was carried out."""
     was = move.now
     return Move(
         move.real,

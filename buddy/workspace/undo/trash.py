@@ -34,7 +34,7 @@ Seal = Callable[[str, str, float], str]
 
 
 def no_seal(_id: str, _real: str, _deleted_at: float) -> str:
-    """No proof is made or asked for."""
+    """Make no proof and ask for none."""
     return ""
 
 
@@ -58,7 +58,7 @@ class Trash:
         self._seal = seal
 
     def place(self) -> str:
-        """A path in the trash for the next thing to take; nothing is made yet."""
+        """Return a path in the trash for the next thing to take; nothing is created yet."""
         return os.path.join(self._folder, f"{int(time.time())}-{os.urandom(3).hex()}", _THING)
 
     def take(self, real: str, task_id: int, place: str = "") -> Trashed:
@@ -130,7 +130,7 @@ class Trash:
         self._remove_rest(going)
 
     def _remove_rest(self, going: str) -> None:
-        """`where.json` goes last: it says that the rest may go."""
+        """Remove a box, `where.json` last: it says that the rest may go."""
         box = os.path.join(self._folder, going)
         with suppress(FileNotFoundError):
             _delete(os.path.join(box, _THING))
@@ -178,7 +178,7 @@ def _where(box: str) -> Trashed | None:
 
 
 def size_of(path: str) -> int:
-    """The bytes of a file, or of all files below a folder; links are not followed."""
+    """Return the bytes of a file, or of all files below a folder; links are not followed."""
     total = os.lstat(path).st_size if not os.path.isdir(path) or os.path.islink(path) else 0
     for folder, _, names in os.walk(path) if not os.path.islink(path) else ():
         for name in names:
@@ -188,7 +188,7 @@ def size_of(path: str) -> int:
 
 
 def _remove_original(real: str, remove: Callable[[str], None], box_id: str) -> None:
-    """Take away what is in the trash by now. From here on the copy may be the only one of a part."""
+    """Remove the original of what is in the trash. From here on the copy may be the only one of a part."""
     try:
         with folder_of(real) as (parent, _name):
             remove(_path_through(parent, real))
@@ -232,7 +232,7 @@ def _move_out(source: str, real: str, parent: int) -> None:
 
 
 def _path_through(parent: int, real: str) -> str:
-    """The path through its open folder, where the system has one: it can't be led elsewhere."""
+    """Return the path through its open folder, where the system has one: it can't be led elsewhere."""
     return f"/proc/self/fd/{parent}/{os.path.basename(real)}" if os.path.isdir("/proc/self/fd") else real
 
 
@@ -255,7 +255,7 @@ def _copy_file(source: str, target: str) -> None:
 
 
 def _keep_owner(source: str, target: str) -> None:
-    """A copy belongs to whom the thing belonged. Where that can't be, it never acts as its new owner."""
+    """Give a copy the owner of the original. Where that can't be, it never acts as its new owner."""
     was = os.lstat(source)
     with suppress(PermissionError):
         os.chown(target, was.st_uid, was.st_gid, follow_symlinks=False)

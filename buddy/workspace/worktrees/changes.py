@@ -53,8 +53,8 @@ class WorktreeStates:
         self._seal = seal
 
     def begin(self, tree: Worktree) -> None:
-        """Keep what a worktree is when it is new. One that is too large for that is merged with git alone.
-        Raises `OSError`."""
+        """Record the state of a new worktree. One that is too large for that is merged with git alone. Raises
+        `OSError`."""
         kept = read_origin(tree)
         if kept is None:
             return
@@ -177,7 +177,7 @@ def _without(tree: Worktree, path: str) -> None:
 
 
 def _remove_empty(tree: Worktree, folder: str) -> None:
-    """Folders without a file any more, which git does not keep: a file may come in the place of one."""
+    """Remove folders without a file, which git does not keep: a file may come in the place of one."""
     with suppress(OSError):
         while folder:
             os.rmdir(os.path.join(tree.path, folder))
@@ -185,7 +185,7 @@ def _remove_empty(tree: Worktree, folder: str) -> None:
 
 
 def _make_folders(tree: Worktree, path: str) -> None:
-    """The folders above a path, none of them through a link."""
+    """Make the folders above a path, none of them through a link."""
     parts = path.split("/")
     for depth in range(1, len(parts)):
         parent, name = open_parent(tree.path, "/".join(parts[:depth]))

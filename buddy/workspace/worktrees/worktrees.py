@@ -51,12 +51,12 @@ class Worktree(msgspec.Struct, frozen=True):
 
     @property
     def record_folder(self) -> str:
-        """The folder of what is kept about it."""
+        """Folder of buddy's records about the worktree."""
         return f"{self.path}.state"
 
     @property
     def branch(self) -> str:
-        """The branch it was made on."""
+        """Branch the worktree was made on."""
         return BRANCHES + self.name
 
     @property
@@ -97,7 +97,7 @@ class Worktrees:
         self._lock = lock
 
     def by_name(self, name: str) -> Worktree:
-        """A worktree by its name. Raises `ToolError` for what can't be one."""
+        """Return a worktree by its name. Raises `ToolError` for what can't be one."""
         if not NAME().fullmatch(name):
             raise ToolError(
                 "expected a name of letters, digits, - and _ (at most 48) for the worktree, "
@@ -106,7 +106,7 @@ class Worktrees:
         return Worktree(name, self.main)
 
     def all(self) -> tuple[Worktree, ...]:
-        """Those there are, by name."""
+        """Return all worktrees, by name."""
         with suppress(OSError):
             names = sorted(os.listdir(os.path.join(self.main, *FOLDERS)))
             return tuple(
@@ -117,7 +117,7 @@ class Worktrees:
         return ()
 
     def missing(self, tree: Worktree) -> str:
-        """Why a worktree can't be worked in, "" when it can. Looks at some files."""
+        """Return the reason a worktree can't be worked in, "" when it can. Looks at some files."""
         if not os.path.isdir(tree.path) or os.path.islink(tree.path):
             return f"its worktree {tree.display_path} is gone (branch {tree.branch})"
         if not os.path.lexists(os.path.join(tree.path, ".git")):
@@ -128,14 +128,14 @@ class Worktrees:
         return ""
 
     async def uncommitted_paths(self) -> tuple[str, ...]:
-        """The paths of the main tree that are changed and not committed, with git's two letters. Raises
-        `ToolError`."""
+        """Return the paths of the main tree that are changed and not committed, with git's two letters.
+        Raises `ToolError`."""
         return await self._changed_paths(self.main)
 
     async def make(self, wanted: str, *, start: str = "", exact: bool = False) -> Worktree:
-        """A new worktree from the commit that `start` (a working tree; the main one unless given) stands on.
-        `wanted` is its name, or, unless `exact`, words to make one from. Raises `ToolError`; then nothing is
-        left of it."""
+        """Return a new worktree from the commit that `start` (a working tree; the main one unless given)
+        stands on. `wanted` is its name, or, unless `exact`, words to make one from. Raises `ToolError`; then
+        nothing is left of it."""
         async with self._lock:
             commit = await self._head(start or self.main)
             await asyncio.to_thread(_make_folders, self.main)
@@ -161,7 +161,7 @@ class Worktrees:
         return WorktreeStanding(changed, ahead, behind, await self._own_commits(tree, head))
 
     async def ignored_of(self, tree: Worktree, paths: Sequence[str]) -> tuple[str, ...]:
-        """Those of these paths that are files git ignores. Raises `ToolError`."""
+        """Return those of these paths that are files git ignores. Raises `ToolError`."""
         options = ("-z", "--others", "--ignored", "--exclude-standard", "--")
         return tuple(filter(None, (await self._query(("ls-files", *options, *paths), tree.path)).split("\0")))
 
@@ -183,7 +183,7 @@ class Worktrees:
             return tip
 
     async def forget(self, tree: Worktree) -> None:
-        """Let go of a worktree whose folder is gone; its branch stays. Raises `ToolError`."""
+        """Forget a worktree whose folder is gone; its branch stays. Raises `ToolError`."""
         async with self._lock:
             await self._execute(("worktree", "prune"))
             await asyncio.to_thread(_remove_folder, tree.record_folder)
@@ -206,7 +206,7 @@ class Worktrees:
         return _answer(found)
 
     async def _free(self, tree: Worktree, exact: bool) -> Worktree:
-        """The worktree, by another name where its path or its branch is taken."""
+        """Return the worktree, by another name where its path or its branch is taken."""
         for attempt in range(1, MAX_TRIES):
             one = tree if attempt == 1 else Worktree(f"{tree.name}-{attempt}", tree.main)
             taken = [path for path in (one.path, one.record_folder) if os.path.lexists(path)]
@@ -222,7 +222,7 @@ class Worktrees:
         raise ToolError(f"there are {MAX_TRIES - 1} worktrees called {tree.name} already; drop some")
 
     async def _tip(self, tree: Worktree) -> str:
-        """The last commit of its branch, "" where there is no such branch."""
+        """Return the last commit of its branch, "" where there is no such branch."""
         name = f"refs/heads/{tree.branch}"
         found = await self._run(("rev-parse", "--verify", "--quiet", name), self.main, "read")
         return _answer(found) if found.ok else ""
@@ -240,7 +240,7 @@ class Worktrees:
             raise ToolError(_why(added.text))
 
     async def _take_back(self, tree: Worktree, commit: str) -> None:
-        """Nothing stays of a worktree that could not be made."""
+        """Remove everything of a worktree that could not be made."""
         with suppress(ToolError, OSError):
             await asyncio.to_thread(_remove_folder, tree.path)
             await asyncio.to_thread(_remove_folder, tree.record_folder)
@@ -297,7 +297,7 @@ def keep(tree: Worktree, kept: Kept) -> None:
 
 
 def _slug(words: str) -> str:
-    """A name from what a task is asked."""
+    """Return a name from what a task is asked."""
     found = _WORD().findall(words.lower())[:MAX_WORDS]
     return "-".join(found)[:MAX_NAME_CHARS].strip("-") or "task"
 
