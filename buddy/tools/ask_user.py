@@ -77,7 +77,7 @@ class OpenQuestion(msgspec.Struct, frozen=True):
         return f"Type {numbers}{several} or {own}."
 
     def text(self) -> str:
-        """The question as it is shown, with the command that answers it from anywhere."""
+        """Return the question as it is shown, with the command that answers it from anywhere."""
         return f"{self.words()}\n  {self.ways(f'/answer {self.number} ')}"
 
 
@@ -97,7 +97,7 @@ class Questions:
         self._count = 0
 
     def waiting(self) -> tuple[OpenQuestion, ...]:
-        """The open questions, oldest first."""
+        """Return the open questions, oldest first."""
         return tuple(self._open.values())
 
     async def ask(
@@ -195,7 +195,7 @@ def _ways(one: OpenQuestion) -> str:
 
 
 def _only_its_number(one: OpenQuestion) -> str:
-    """Said to who may have meant the option of that number."""
+    """Return a note for people who may have meant the option of that number."""
     number, options = one.number, one.question.options
     hint = ""
     if number <= len(options):

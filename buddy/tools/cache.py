@@ -49,8 +49,8 @@ class ToolCache:
     def get(
         self, name: str, arguments: object, validity: object = None, *, place: str = ""
     ) -> ToolResult | None:
-        """An equal call's result, marked as cached; None when there is none that still holds. `place`: the
-        folder the arguments' paths start from."""
+        """Return an equal call's result, marked as cached; None when there is none that still holds. `place`:
+        the folder the arguments' paths start from."""
         key = _key(name, arguments, place)
         found = self._entries.get(key)
         if found is not None and (found.until <= self._now() or found.validity != validity):
@@ -103,12 +103,12 @@ class ToolCache:
         self._chars = 0
 
     def cleanup_expired(self) -> int:
-        """Drop what is past its life."""
+        """Drop expired results."""
         now = self._now()
         return self._drop_where(lambda _key, entry: entry.until <= now)
 
     def statistics(self) -> CacheStatistics:
-        """Hits and misses so far."""
+        """Return hits and misses so far."""
         return CacheStatistics(self._hits, self._misses, len(self._entries))
 
     def _drop_where(self, doomed: Callable[[tuple[str, str], _Cached], bool]) -> int:

@@ -89,7 +89,7 @@ async def find_definition(
 
 
 def _by_looks(lines: dict[tuple[str, int], str], name: str, stopped: Callable[[], bool]) -> list[Definition]:
-    """The lines that look as if they defined the name."""
+    """Return the lines that look as if they defined the name."""
     found = itertools.takewhile(lambda _: not stopped(), lines.items())
     return [Definition(file, line, "") for (file, line), text in found if defines(file, text, name)]
 

@@ -116,7 +116,7 @@ def _place(worktree: str) -> str:
 
 
 def shorten(text: str) -> str:
-    """Both ends of a report that is too long for its reader."""
+    """Keep both ends of a report that is too long for its reader."""
     if len(text) <= MAX_REPORT_CHARS:
         return text
     half = MAX_REPORT_CHARS // 2

@@ -38,7 +38,7 @@ ANY_REF = {"commit": "ref", "revision": "ref", "rev": "ref", "branch": "ref", "o
 
 
 def repository_of(ctx: ToolContext) -> Repository:
-    """The repository of the working directory. Raises `ToolError` where there is none."""
+    """Return the repository of the working directory. Raises `ToolError` where there is none."""
     boundary = ctx.service(Boundary)
     return find_repository(boundary.cwd, boundary.root, boundary.main)
 
@@ -69,7 +69,7 @@ def is_trusted(ctx: ToolContext) -> bool:
 
 
 def check_ref(ref: str, what: str = "ref") -> str:
-    """A name of a commit, branch or range that can be nothing else. Raises `ToolError`."""
+    """Return a name of a commit, branch or range that can be nothing else. Raises `ToolError`."""
     if not ref or ref.startswith("-") or len(ref) > MAX_REF_CHARS:
         raise ToolError(f"expected a commit, branch or range as {what}, found {ref[:80]!r}")
     if any(character.isspace() or ord(character) < 32 or ord(character) == 127 for character in ref):
@@ -78,7 +78,8 @@ def check_ref(ref: str, what: str = "ref") -> str:
 
 
 def commit_ref(ref: str) -> str:
-    """A ref that names commits, not files in them: their content has rules of its own. Raises `ToolError`."""
+    """Return a ref that names commits, not files in them: their content has rules of its own. Raises
+    `ToolError`."""
     if ":" in check_ref(ref):
         raise ToolError(
             f"expected a commit, branch or range, found {ref[:80]!r}; git_show shows a file of a commit"
@@ -87,7 +88,7 @@ def commit_ref(ref: str) -> str:
 
 
 def file_of_ref(ref: str) -> str:
-    """The path in "commit:path" or ":stage:path"; "" where a ref names no file."""
+    """Return the path in "commit:path" or ":stage:path"; "" where a ref names no file."""
     commit, colon, path = ref.partition(":")
     if not colon or (not commit and path.startswith("/")):
         return ""
@@ -97,7 +98,8 @@ def file_of_ref(ref: str) -> str:
 
 
 def path_arguments(ctx: ToolContext, paths: tuple[str, ...], repository: Repository) -> tuple[str, ...]:
-    """Paths after `--`, so that none can be an option; without any, what keeps git inside the workspace."""
+    """Return paths after `--`, so that none can be an option; without any, what keeps git inside the
+    workspace."""
     boundary = ctx.service(Boundary)
     located = tuple(locate(boundary, path).path for path in paths if path)
     return ("--", *(located or repository.scope)) if located or repository.scope else ()
@@ -115,7 +117,7 @@ def nothing(ctx: ToolContext, said: str, path: str) -> str:
 
 
 def output_of(finished: FinishedCommand) -> str:
-    """git's output. Raises `ToolError` with its words when it failed."""
+    """Return git's output. Raises `ToolError` with its message when it failed."""
     if finished.ok:
         return finished.text
     code = finished.exit.code if finished.exit.code is not None else finished.exit.signal
@@ -263,8 +265,8 @@ async def _explain_unchanged(ctx: ToolContext, run: GitRun, name: str, path: str
 
 
 def _check_named_file(ctx: ToolContext, repository: Repository, name: str) -> None:
-    """`commit:path` starts at the top of the repository (or, with "./", here). Raises `ToolError` for a path
-    outside the workspace."""
+    """Check the path of `commit:path`, which starts at the top of the repository (or, with "./", here).
+    Raises `ToolError` for a path outside the workspace."""
     path = file_of_ref(name)
     if ".." in name.replace("../", ""):
         raise ToolError(f"expected one file of one commit, found {name[:80]!r}")
@@ -289,7 +291,7 @@ async def git_branch(ctx: ToolContext, remotes: bool = False) -> ToolResult:
 
 
 def diff_result(ctx: ToolContext, done: FinishedCommand, *, named: str, empty: str) -> ToolResult:
-    """A diff as a result. Files that hold secrets are shown only when they were named."""
+    """Return a diff as a result. Files that hold secrets are shown only when they were named."""
     boundary = ctx.service(Boundary)
     top = repository_of(ctx).top
 

@@ -125,7 +125,7 @@ class TaskCommits:
     async def _without_foreign(
         self, paths: tuple[str, ...], *, untracked: bool
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The paths as arguments, folders without the files of other tasks; and what was left out."""
+        """Return the paths as arguments, folders without the files of other tasks; and what was left out."""
         boundary = self._ctx.service(Boundary)
         located = [locate(boundary, path).path for path in paths if path]
         folders = tuple(path for path in located if os.path.isdir(path) and not os.path.islink(path))
@@ -146,7 +146,8 @@ class TaskCommits:
         return (("--", *files) if files else ()), (note,)
 
     def _files_of_others(self) -> dict[str, int]:
-        """Files that another task was the last to write, by their path from the top. Reads the undo log."""
+        """Return files that another task was the last to write, by their path from the top. Reads the undo
+        log."""
         log = self._ctx.services.get(UndoLog)
         if not isinstance(log, UndoLog):
             return {}

@@ -55,7 +55,7 @@ async def _git(ctx: ToolContext, arguments: tuple[str, ...], kind: GitKind = "wr
 
 
 def _answer(arguments: tuple[str, ...], done: Done) -> ToolResult:
-    """The result of a git command that succeeded."""
+    """Return the result of a git command that succeeded."""
     command = shlex.join(("git", *arguments))
     text = done.text or f"done: {command[:200]}\n"
     text += "".join(f"[{note}]\n" for note in done.notes)
@@ -208,7 +208,7 @@ class _Stash(msgspec.Struct, frozen=True):
 
 
 def _remote(name: str) -> str:
-    """A configured remote's name; never an address, which could name a program."""
+    """Return a configured remote's name; never an address, which could name a program."""
     if not REMOTE().fullmatch(name) or "::" in name or os.path.isabs(name):
         raise ToolError(f"expected the name of a configured remote, found {name[:80]!r}")
     return name

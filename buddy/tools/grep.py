@@ -57,12 +57,13 @@ class SearchScope(msgspec.Struct, frozen=True):
     secret: tuple[str, ...]
 
     def path(self, name: str) -> str:
-        """A path as it is shown."""
+        """Return a path as it is shown."""
         return visible(self.prefix + name)
 
 
 def render(answer: SearchScope, found: Found, ignored: Found) -> ToolResult:
-    """Text and display. Reads the files of the matches again for the lines around them."""
+    """Render the result as text and display. Reads the files of the matches again for the lines around
+    them."""
     notes = _notes(answer, found, ignored)
     if not found.total:
         return _nothing(answer, found, notes)
@@ -165,7 +166,7 @@ def _list(names: Sequence[str], answer: SearchScope) -> str:
 
 
 def _content(answer: SearchScope, found: Found) -> tuple[list[str], int]:
-    """The lines, grouped by file, and the number of the last match that found room."""
+    """Return the lines, grouped by file, and the number of the last match that found room."""
     context = answer.asked.context
     if context is None:
         context = next((lines for most, lines in FEW if found.total <= most), 0)
@@ -189,7 +190,7 @@ def _content(answer: SearchScope, found: Found) -> tuple[list[str], int]:
 
 
 def _plain(hits: Sequence[Hit]) -> list[tuple[int, str]]:
-    """Lines with how many matches each finishes."""
+    """Return lines with how many matches each finishes."""
     return [
         (
             1,
@@ -202,7 +203,7 @@ def _plain(hits: Sequence[Hit]) -> list[tuple[int, str]]:
 
 
 def _around(path: str, hits: Sequence[Hit], context: int) -> list[tuple[int, str]]:
-    """The matches with lines around them: `12:match`, `13-other`, `--` where lines are left out."""
+    """Return the matches with lines around them: `12:match`, `13-other`, `--` where lines are left out."""
     text = _text_of(path)
     if text is None:
         return _plain(hits)
@@ -229,7 +230,7 @@ def _around(path: str, hits: Sequence[Hit], context: int) -> list[tuple[int, str
 
 
 def _text_of(path: str) -> str | None:
-    """The file once more; None when it is gone or has become something else."""
+    """Return the file once more; None when it is gone or has become something else."""
     data = regular_bytes(path, MAX_FILE_BYTES)
     return None if data is None else decode_text(data)
 
@@ -268,7 +269,7 @@ def search_run(ctx: ToolContext) -> SearchRun:
 def place_of(
     ctx: ToolContext, path: str, wanted: Callable[[str], bool] | None, stopped: Callable[[], bool]
 ) -> SearchPlace:
-    """The files to search. Raises `ToolError`."""
+    """Return the files to search. Raises `ToolError`."""
     boundary = ctx.service(Boundary)
     target = locate_checked(ctx, path)
     status = status_of(target.real)
@@ -296,8 +297,9 @@ def place_of(
 
 
 def secrets_among(boundary: Boundary, top: str, names: list[str]) -> list[str]:
-    """The paths that look like secret files: never searched unless named. Where names alone decide, each
-    folder is judged once and most names at a glance: judging every path would cost as much as the walk."""
+    """Return the paths that look like secret files: never searched unless named. Where names alone decide,
+    each folder is judged once and most names at a glance: judging every path would cost as much as the
+    walk."""
     places = ProtectedPlaces(boundary.home, boundary.own, boundary.trees)
     if _place_matters(boundary, top) or secret_reason(f"{top}/x", places):
         return [name for name in names if secret_reason(f"{top}/{name}", places)]
@@ -341,7 +343,7 @@ def _prefix(boundary: Boundary, folder: str) -> str:
 
 
 def compile_pattern(pattern: str, *, literal: bool, ignore_case: bool, multiline: bool) -> SearchPattern:
-    """The pattern made ready. Raises `ToolError` saying why it cannot be used."""
+    """Return the pattern made ready. Raises `ToolError` saying why it cannot be used."""
     try:
         return prepare(pattern, literal=literal, ignore_case=ignore_case, multiline=multiline)
     except PatternError as error:

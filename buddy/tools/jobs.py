@@ -29,7 +29,7 @@ async def list_jobs(ctx: ToolContext) -> ToolResult:
 
 
 def job_line(job: JobStatus) -> str:
-    """One job in one line."""
+    """Describe a job in one line."""
     state = "running" if job.exit is None else ending_note(job.exit)
     if job.state == "shell ended":
         state += ", processes it started still run"
@@ -69,7 +69,7 @@ async def read_job(ctx: ToolContext, job: int, offset: int = 0, wait: float = 0)
 
 
 def _as_text(start: int, data: bytes, *, more: bool) -> tuple[str, int, int]:
-    """Text of whole characters, and the bytes it stands for."""
+    """Return text of whole characters, and the range of bytes it stands for."""
     whole = from_character(data) if start else data
     start += len(data) - len(whole)
     if more:
@@ -78,7 +78,7 @@ def _as_text(start: int, data: bytes, *, more: bool) -> tuple[str, int, int]:
 
 
 def _for_job(words: Callable[[Any], str]) -> Callable[[ToolContext, Any], Plain]:
-    """The preview of a call about a job: its program stands where its number says nothing."""
+    """Return the preview of a call about a job: its program stands where its number says nothing."""
 
     def preview(ctx: ToolContext, arguments: Any) -> Plain:
         job = ctx.service(Jobs).get(arguments.job)

@@ -33,7 +33,7 @@ def _preview(ctx: ToolContext, arguments: Any) -> Command:
 
 
 def _survey(boundary: Boundary, arguments: Any) -> Survey:
-    """The command line that would run: it is what an answer of the person is about."""
+    """Return the command line that would run: it is what an answer of the person is about."""
     folder = _folder(boundary, arguments.cwd)
     return Survey(argv=find_suite(folder, arguments.target, arguments.framework).argv)
 
@@ -109,7 +109,7 @@ def _result(suite: Suite, done: FinishedCommand, counts: SuiteCounts, limits: Pr
 def summary_line(
     name: str, done: FinishedCommand, counts: SuiteCounts, limits: ProcessLimits = NO_LIMITS
 ) -> str:
-    """The outcome in one line."""
+    """Return the outcome in one line."""
     said = f"{counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped"
     if not counts.known:
         said = "no test counts in the output"

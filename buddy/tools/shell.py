@@ -45,7 +45,7 @@ def _preview(ctx: ToolContext, arguments: Any) -> Command:
 
 
 def runs_in(ctx: ToolContext, folder: str) -> str:
-    """The place of a command as an approval shows it, "" for the top of the workspace."""
+    """Return the place of a command as an approval shows it, "" for the top of the workspace."""
     return "" if folder == ctx.service(Boundary).root else f"runs in {visible(folder)}"
 
 
@@ -128,7 +128,8 @@ def _settings(ctx: ToolContext) -> ShellSettings:
 
 
 def _limit_s(wait: bool | float | str, timeout: float | None, settings: ShellSettings) -> float:
-    """Seconds to wait before the command becomes a job. Raises `ToolError` for a duration it cannot read."""
+    """Return seconds to wait before the command becomes a job. Raises `ToolError` for a duration it cannot
+    read."""
     wanted = timeout
     if isinstance(wait, str):
         word = wait.strip().lower()
@@ -146,7 +147,7 @@ def _limit_s(wait: bool | float | str, timeout: float | None, settings: ShellSet
 
 
 def duration_s(text: str) -> float:
-    """ "90", "90s", "10m", "1.5h", "500ms" as seconds. Raises `ToolError`."""
+    """Parse "90", "90s", "10m", "1.5h" or "500ms" as seconds. Raises `ToolError`."""
     found = DURATION().fullmatch(text)
     if found is None:
         raise ToolError(

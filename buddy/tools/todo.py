@@ -37,7 +37,7 @@ class Plan:
         self.items = items
 
     def copy(self) -> Plan:
-        """The plan a copy of the conversation starts with."""
+        """Return the plan a copy of the conversation starts with."""
         return Plan(self.items)
 
 

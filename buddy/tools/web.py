@@ -42,7 +42,7 @@ class WebSearch(Protocol):
     """Whoever answers searches. Raises `ToolError` with the reason when it cannot."""
 
     async def search(self, query: str, limit: int) -> list[WebResult]:
-        """The best results, best first."""
+        """Return the best results, best first."""
         ...
 
 
@@ -68,7 +68,7 @@ class WebAccess:
         self._pages: OrderedDict[str, tuple[float, FetchedPage]] = OrderedDict()
 
     async def page(self, url: str) -> FetchedPage | Moved:
-        """A page, from the cache when it is young enough. Raises `ToolError`."""
+        """Return a page, from the cache when it is young enough. Raises `ToolError`."""
         address = self.fetcher.judge(url).url
         kept = self._pages.get(address)
         if kept and self._now() - kept[0] < CACHE_SECONDS:
@@ -107,7 +107,7 @@ def _text(page: Page) -> str:
 
 
 def _preview(_ctx: ToolContext, arguments: Any) -> Plain:
-    """The whole address as it would be asked for, and a warning when it may carry something away."""
+    """Return the whole address as it would be asked for, and a warning when it may carry something away."""
     judged = judge_url(arguments.url)
     shown = visible(arguments.url) if isinstance(judged, Refused) else judged.shown
     reason = suspicious_url(arguments.url)
@@ -216,7 +216,7 @@ class DdgsSearch:
         self._seconds = seconds
 
     async def search(self, query: str, limit: int) -> list[WebResult]:
-        """Search in a thread: the package blocks. Raises `ToolError`."""
+        """Run the search in a thread: the package blocks. Raises `ToolError`."""
         try:
             async with asyncio.timeout(self._seconds):
                 rows = await asyncio.to_thread(self._blocking, query, limit)
@@ -242,7 +242,7 @@ class EndpointSearch:
         self._seconds = seconds
 
     async def search(self, query: str, limit: int) -> list[WebResult]:
-        """Ask the endpoint. Raises `ToolError`."""
+        """Query the endpoint. Raises `ToolError`."""
         url = self._address.replace("{query}", quote(query, safe=""))
         try:
             async with asyncio.timeout(self._seconds):
@@ -257,8 +257,8 @@ class EndpointSearch:
 
 
 async def _get(url: str, headers: Mapping[str, str]) -> bytes:
-    """The body of an answer, which may come through a proxy. Redirects are not followed: the headers may hold
-    a key."""
+    """Return the body of an answer, which may come through a proxy. Redirects are not followed: the headers
+    may hold a key."""
     client = EngineClient(SEARCH_SECONDS, proxy=proxy_for(url, os.environ))
     try:
         answer = await client.get(url, {"accept": "application/json", **headers})
@@ -285,8 +285,8 @@ async def _read_bounded(answer: Answer) -> bytes:
 
 
 def choose_search(address: str, headers: Mapping[str, str]) -> WebSearch:
-    """The search of this installation: the configured address, else ddgs, else none. `address` may go without
-    `{query}`: it is added as `?q=…&format=json`, as SearXNG wants it."""
+    """Return the search of this installation: the configured address, else ddgs, else none. `address` may go
+    without `{query}`: it is added as `?q=…&format=json`, as SearXNG wants it."""
     if address:
         return EndpointSearch(
             address if "{query}" in address else f"{address}?q={{query}}&format=json", headers
@@ -295,7 +295,7 @@ def choose_search(address: str, headers: Mapping[str, str]) -> WebSearch:
 
 
 def hits_in(answer: Any) -> Iterator[WebResult]:
-    """Results in the shapes search services give them: a list, or one inside an object."""
+    """Yield results in the shapes search services give them: a list, or one inside an object."""
     for row in _rows(answer):
         hit = WebResult(_first(row, _TITLES), _first(row, _ADDRESSES), _first(row, _SUMMARIES))
         if hit.url:

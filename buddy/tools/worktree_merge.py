@@ -92,7 +92,7 @@ def _plan(
 
 
 def _merge(one: FileChanged, target: Located, load: Loader) -> FileChange | None:
-    """The change of one file of the main tree, None where it has it already. Raises `ToolError`."""
+    """Return the change of one file of the main tree, None where it has it already. Raises `ToolError`."""
     if target.real != target.path or not target.inside:
         raise ToolError(f"it leads elsewhere in the main tree ({target.shown})")
     if one.is_link:
@@ -125,8 +125,8 @@ def _content(one: FileChanged, ours: bytes | None) -> bytes | None:
 
 
 def _mode(one: FileChanged, now: LoadedFile | None) -> int | None:
-    """The permissions to give, None for those it has or a new file gets by itself. Only whether it can be run
-    is brought over: the rest is the main tree's."""
+    """Return the permissions to give, None for those it has or a new file gets by itself. Only whether it can
+    be run is brought over: the rest is the main tree's."""
     can_run = bool(one.modes[1] & _ANY_EXECUTE)
     if one.after is None or can_run == bool(one.modes[0] & _ANY_EXECUTE):
         return None
@@ -147,5 +147,5 @@ def _file_diff(one: FileChanged) -> FileDiff:
 
 
 def main_tree(boundary: Boundary) -> Boundary:
-    """The boundary for `bring`: paths of a worktree start at the top."""
+    """Return the boundary for `bring`: paths of a worktree start at the top."""
     return msgspec.structs.replace(boundary, cwd=boundary.root)

@@ -73,7 +73,8 @@ def locate_checked(ctx: ToolContext, given: str) -> Located:
 
 
 def load_file(found: Located) -> LoadedFile | None:
-    """A file to change; None when there is none. Raises `ToolError` for folders and anything irregular."""
+    """Return a file to change; None when there is none. Raises `ToolError` for folders and anything
+    irregular."""
     if found.given.rstrip().endswith("/"):
         raise ToolError(f"{found.shown} is given as a folder, with a slash at its end; expected a file")
     status = status_of(found.real)
@@ -84,7 +85,8 @@ def load_file(found: Located) -> LoadedFile | None:
 
 
 def existing(ctx: ToolContext, found: Located, loaded: LoadedFile | None) -> LoadedFile:
-    """A file that has to be there. Raises `ToolError` with near names, and says whether it was there once."""
+    """Return a file that has to be there. Raises `ToolError` with near names, and says whether it was there
+    once."""
     if loaded is None:
         seen = ctx.service(FileViews).get(found.real) is not None
         since = " It was there when you read it: it was deleted or moved since then." if seen else ""
@@ -193,7 +195,7 @@ def _take_back(item: FileChange, disk: Disk) -> bool:
 
 
 def diff_for_display(changes: Sequence[FileChange]) -> Diff:
-    """The changes as the person sees them."""
+    """Return the changes as the person sees them."""
     moved_to = {item.moved_to for item in changes if item.moved_to}
     sources = {item.moved_to: item for item in changes if item.moved_to}
     files: list[FileDiff] = []
@@ -226,7 +228,7 @@ def _move_diff(source: FileChange, target: FileChange) -> FileDiff:
 
 
 def difference(before: bytes, after: bytes) -> Unified:
-    """The unified diff of two contents; of binary ones, that they differ."""
+    """Return the unified diff of two contents; of binary ones, that they differ."""
     old, new = decode(before), decode(after)
     if old is None or new is None:
         same = before == after

@@ -32,7 +32,7 @@ class Form(msgspec.Struct, frozen=True):
     visible: bool
 
     def read(self, block: str) -> Copied | None:
-        """The block without this form's marks, None where a line does not carry them."""
+        """Return the block without this form's marks, None where a line does not carry them."""
         lines = block.split("\n")
         first = 0
         if self.numbered:
@@ -198,7 +198,7 @@ def refuse_elided(new: str, known: str, replaced: str) -> None:
 
 
 def find_elision(new: str, known: str, replaced: str) -> str:
-    """The first such line, "" when there is none."""
+    """Return the first such line, "" when there is none."""
     lines = new.split("\n")
     fewer = _count_filled(replaced.split("\n")) - _count_filled(lines)
     if fewer < 0 and not _has_dots(new):

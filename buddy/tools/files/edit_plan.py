@@ -29,7 +29,7 @@ Blend = Callable[[str, str, str], str]
 
 
 def take_new(_original: str, _old: str, new: str) -> str:
-    """A changed line is the new line."""
+    """Take the new line for a changed line."""
     return new
 
 
@@ -87,7 +87,8 @@ def _end_at(kept: list[tuple[str, str]], index: int, line_end: str) -> str:
 
 
 def _join(pieces: list[tuple[str, str]], line_end: str) -> str:
-    """All but the last piece end somehow; the last one does not: what follows it in the file does that."""
+    """Join pieces of text and line ends. All but the last piece have a line end; the last one does not: what
+    follows it in the file does that."""
     joined: list[str] = []
     before = ""
     for text, found in pieces[:-1]:
@@ -124,7 +125,7 @@ class EditedText(msgspec.Struct, frozen=True):
 
 
 def apply_edits(content: Content, edits: Sequence[Edit], shown: str) -> EditedText:
-    """All edits in order, each on the outcome of the one before. Raises `ToolError` with the repair."""
+    """Apply all edits in order, each on the outcome of the one before. Raises `ToolError` with the repair."""
     steps: list[Step] = []
     now = content
     for number, edit in enumerate(edits, 1):
@@ -141,8 +142,8 @@ def apply_edits(content: Content, edits: Sequence[Edit], shown: str) -> EditedTe
 
 
 def _explain_edit(error: ToolError, content: Content, edits: Sequence[Edit], number: int, shown: str) -> str:
-    """Why one of several edits failed. Nothing is written, so the text to show is the file's, not what the
-    edits before it would have made of it."""
+    """Explain why one of several edits failed. Nothing is written, so the text to show is the file's, not
+    what the edits before it would have made of it."""
     where = f"edit {number} of {len(edits)}"
     if number == 1:
         return f"{where}: {error}"
@@ -173,7 +174,7 @@ def _one(content: Content, edit: Edit, shown: str) -> tuple[Content, Step]:
 
 
 def _quote(content: Content, edit: Edit) -> Quote:
-    """The edit in terms of the content's text, which has newlines only and no byte order mark."""
+    """Return the edit in terms of the content's text, which has newlines only and no byte order mark."""
     old, new = with_line_ends(edit.old, "\n"), with_line_ends(edit.new, "\n")
     if content.bom and old.startswith("\ufeff"):
         old, new = old[1:], new.removeprefix("\ufeff")
@@ -214,7 +215,7 @@ def _again(content: Content, raw: str) -> Content:
 
 
 def _replacement(content: Content, found: MatchedPlaces, match: Match) -> str:
-    """The new text as it is written at one place, keeping what the old and the new text share as it is
+    """Return the new text as it is written at one place, keeping what the old and the new text share as it is
     there."""
     start, end = content.raw_offset(match.start), content.raw_offset(match.end)
     new = shift_text(found.new, match.shift)

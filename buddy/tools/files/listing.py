@@ -46,7 +46,7 @@ class FolderEntry(msgspec.Struct, frozen=True):
 
 
 def list_folder(ctx: ToolContext, target: Located) -> ToolResult:
-    """The entries of a folder, folders first, with sizes."""
+    """Return the entries of a folder, folders first, with sizes."""
     with explain_errors(f"list {target.shown}"):
         entries, ignored, more = _entries(ctx, target)
     entries.sort(key=lambda entry: (entry.kind != "folder", entry.name.lower(), entry.name))
@@ -64,8 +64,8 @@ def list_folder(ctx: ToolContext, target: Located) -> ToolResult:
 
 
 def _entries(ctx: ToolContext, target: Located) -> tuple[list[FolderEntry], int, bool]:
-    """The entries that are not ignored, how many are, and whether there are more than were looked at. A
-    folder that is itself ignored was asked for by name: then nothing in it is left out."""
+    """Return the entries that are not ignored, how many are, and whether there are more than were looked at.
+    A folder that is itself ignored was asked for by name: then nothing in it is left out."""
     own = IgnoreRules(IgnoreTree(ctx.service(Boundary).root).is_ignored)
     rules = cast(IgnoreRules, ctx.services.get(IgnoreRules, own))
     if rules.ignored(target.real, True):
@@ -215,7 +215,7 @@ def _answer(
 
 
 def _near(place: SearchPlace, pattern: str) -> list[str]:
-    """Names that contain what was asked for, where it has no wildcards."""
+    """Return names that contain what was asked for, where it has no wildcards."""
     wanted = pattern.strip("*/").lower()
     if not wanted or any(sign in wanted for sign in "*?[{"):
         return []

@@ -32,7 +32,7 @@ class Shift(msgspec.Struct, frozen=True):
         return self.convert(line).startswith(self.remove)
 
     def convert(self, line: str) -> str:
-        """The line in the other unit."""
+        """Return the line in the other unit."""
         if not self.unit:
             return line
         body = line
@@ -47,8 +47,8 @@ NO_SHIFT = Shift("", "")
 
 
 def shift_text(text: str, shift: Shift) -> str:
-    """The text with the indentation of every line changed. A line of blanks alone that is indented less than
-    the shift takes away becomes an empty one."""
+    """Return the text with the indentation of every line changed. A line of blanks alone that is indented
+    less than the shift takes away becomes an empty one."""
     if shift == NO_SHIFT:
         return text
     return "\n".join(_shift_line(line, shift) if line else line for line in text.split("\n"))
@@ -61,13 +61,13 @@ def _shift_line(line: str, shift: Shift) -> str:
 
 
 def indent_of(line: str) -> str:
-    """The blanks a line starts with."""
+    """Return the blanks a line starts with."""
     return line[: len(line) - len(line.lstrip(BLANKS))]
 
 
 def shift_between(lines: Sequence[str], old_lines: Sequence[str], new_lines: Sequence[str]) -> Shift | None:
-    """The one change of indentation that turns `old_lines` into `lines`, None when there is none, or none
-    that `new_lines` can take part in without tabs and spaces being mixed. Blank lines fit each other."""
+    """Return the one change of indentation that turns `old_lines` into `lines`, None when there is none, or
+    none that `new_lines` can take part in without tabs and spaces being mixed. Blank lines fit each other."""
     pairs = [(line, old) for line, old in zip(lines, old_lines, strict=True) if old.strip(BLANKS)]
     if not pairs:
         return None
@@ -114,8 +114,8 @@ def _other_kind(ours: list[str], quoted: list[str]) -> bool:
 
 
 def _levels(indents: list[str]) -> list[int]:
-    """The different depths in columns or tabs, without the one space by which some comments are set in (which
-    steps of three columns are not)."""
+    """Return the different depths in columns or tabs, without the one space by which some comments are set in
+    (which steps of three columns are not)."""
     if not any(len(indent) % 3 for indent in indents):
         return sorted({len(indent) for indent in indents})
     return sorted({len(indent) // 2 * 2 if "\t" not in indent else len(indent) for indent in indents})
@@ -143,7 +143,7 @@ def _widths_of_a_tab(ours: list[str], theirs: list[str]) -> list[int]:
 
 
 def _gaps(indents: list[str]) -> list[int]:
-    """The smallest step between depths; nothing where all are one."""
+    """Return the smallest step between depths; nothing where all are one."""
     return sorted(high - low for low, high in pairwise(_levels(indents)))[:1]
 
 
@@ -200,7 +200,7 @@ class Quote(msgspec.Struct, frozen=True):
 
 
 def find(text: str, quote: Quote) -> MatchedPlaces | None:
-    """The places in `text`, None when there is none in any step; where one is meant, no more than
+    """Return the places in `text`, None when there is none in any step; where one is meant, no more than
     `MAX_PLACES` are looked for, overlapping ones included. Raises `Mismatch`."""
     exact = _exact(text, quote)
     if exact or len(text) > MAX_TOLERANT_CHARS or not quote.old.strip():
@@ -238,8 +238,8 @@ def _occurrences(text: str, wanted: str, quote: Quote, *, shared: int = 0) -> It
 def _whole_lines(
     text: str, keyed: list[str], old_key: list[str], quote: Quote
 ) -> list[tuple[Match, int, int]]:
-    """Places where the keyed lines of the quoted text stand as whole lines, with their first line and how
-    many. `keyed` has one entry for each line of `text`."""
+    """Return places where the keyed lines of the quoted text stand as whole lines, with their first line and
+    how many. `keyed` has one entry for each line of `text`."""
     joined, wanted = "\n".join(("", *keyed, "")), "\n".join(("", *old_key, ""))
     found: list[tuple[Match, int, int]] = []
     starts: list[int] = []
@@ -254,7 +254,7 @@ def _whole_lines(
 
 
 def _file_lines(text: str) -> list[str]:
-    """The lines of a file; behind the last line end there is none."""
+    """Return the lines of a file; behind the last line end there is none."""
     return text.removesuffix("\n").split("\n")
 
 
@@ -416,8 +416,8 @@ def _without_blank_edges(text: str, quote: Quote) -> MatchedPlaces | None:
 
 
 def _without_edges(text: str, head: int, tail: int) -> tuple[str, int, int]:
-    """A block without its first blank lines, at most `head`, and its last ones, at most `tail`; and how many
-    went."""
+    """Return a block without its first blank lines, at most `head`, and its last ones, at most `tail`; and
+    how many went."""
     lines = _block(text).split("\n")
     first, last = 0, len(lines)
     while first < min(head, last) and not lines[first].strip(BLANKS):
@@ -433,5 +433,5 @@ def _with_final_newline(block: str, text: str) -> str:
 
 
 def line_of(starts: list[int], offset: int) -> int:
-    """The line, counted from 1, of a position."""
+    """Return the line, counted from 1, of a position."""
     return bisect_right(starts, offset)

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 def _inside(source: str, target: str) -> str:
-    """The path meant where the target is a folder: in it, under the same name."""
+    """Return the path meant where the target is a folder: in it, under the same name."""
     return os.path.join(target, os.path.basename(source.rstrip("/")))
 
 
@@ -110,7 +110,8 @@ def _stat(ctx: ToolContext, target: Located) -> os.stat_result:
 
 
 def _itself(boundary: Boundary, target: Located) -> str:
-    """The real path of the name itself: the folder's links are followed, a link in the last place is not."""
+    """Return the real path of the name itself: the folder's links are followed, a link in the last place is
+    not."""
     if not os.path.islink(target.path):
         return target.real
     folder, name = os.path.split(target.path)
@@ -170,7 +171,7 @@ async def move_file(ctx: ToolContext, source: str, target: str) -> ToolResult:
 
 
 def _log_and_move(ctx: ToolContext, tool: str, renamed: RenamedPath, act: Callable[[], T]) -> T:
-    """Move something, with the way back on disk before it is moved."""
+    """Log the way back to the disk, then move."""
     log = ctx.service(UndoLog)
     entry = log.prepare_renames(ctx.task_id, ctx.call_id, tool, [renamed])
     with on_failure(log.drop, entry):

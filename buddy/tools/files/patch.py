@@ -101,7 +101,7 @@ class _PatchPlanner:
 
 
 def _refuse_twice(sections: Sequence[Section], named: dict[str, Located]) -> None:
-    """Two sections about one file would each start from the same old content. Raises `ToolError`."""
+    """Refuse two sections about one file: each would start from the same old content. Raises `ToolError`."""
     seen: set[str] = set()
     for path in (path for section in sections for path in patch_paths((section,))):
         real = named[path].real
@@ -206,7 +206,8 @@ def _access(arguments: Any) -> Access:
 
 
 def _subject(arguments: Any) -> str:
-    """The files that a patch changes, each with the lines it adds and removes; "" for a broken patch."""
+    """Return the files that a patch changes, each with the lines it adds and removes; "" for a broken
+    patch."""
     try:
         sections = _sections(arguments.patch)
     except ToolError:

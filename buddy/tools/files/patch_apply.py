@@ -65,7 +65,7 @@ class _Keyed:
         self._starts = [1, *accumulate((len(line) + 1 for line in lines), initial=1)][1:]
 
     def seek(self, wanted: Sequence[str], start: int) -> int | None:
-        """The first place at or after `start` where these lines stand."""
+        """Return the first place at or after `start` where these lines stand."""
         if start >= len(self.lines):
             return None
         at = self._text.find("\n".join(("", *wanted, "")), self._starts[start] - 1)
@@ -100,15 +100,14 @@ class _Placed(msgspec.Struct, frozen=True):
     tail: int = 0
 
     def trim(self) -> _Placed:
-        """Without the context at its ends, which may belong to the next hunk, too."""
+        """Return the place without the context at its ends, which may belong to the next hunk, too."""
         new = self.new[self.head : len(self.new) - self.tail]
         return _Placed(self.start + self.head, self.stop - self.tail, new)
 
 
 def apply_hunks(content: Content, hunks: Sequence[Hunk], shown: str) -> Patched:
-    """All hunks of one file applied. Added lines end as most lines of the file do; the last line ends as the
-    last one did, unless a hunk or its format says otherwise. Raises `ToolError` with the nearest
-    text."""
+    """Apply all hunks of one file. Added lines end as most lines of the file do; the last line ends as the
+    last one did, unless a hunk or its format says otherwise. Raises `ToolError` with the nearest text."""
     lines = split_ends(content.raw)
     if lines[-1] == ("", ""):
         lines.pop()
@@ -174,7 +173,7 @@ def _after_anchors(keys: _Keys, hunk: Hunk, cursor: int, where: str) -> int:
 
 
 def _as_anchor(keys: _Keys, anchor: str, start: int) -> tuple[int, _Keyed, str] | None:
-    """The first line that is the anchor, the lines as they were compared, and the anchor as it was."""
+    """Return the first line that is the anchor, the lines as they were compared, and the anchor as it was."""
     for name, key in PASSES:
         found = keys.of(name, key).seek([key(anchor)], start)
         if found is not None:
@@ -185,7 +184,7 @@ def _as_anchor(keys: _Keys, anchor: str, start: int) -> tuple[int, _Keyed, str] 
 def _refuse_anchored_twice(
     keys: _Keys, hunk: Hunk, place: tuple[int, _Placed], step: str, where: str
 ) -> None:
-    """The first @@ line stands again behind the place, and so does the hunk behind that."""
+    """Refuse where the first @@ line stands again behind the place, and so does the hunk behind that."""
     cursor, placed = place
     found = _as_anchor(keys, hunk.anchors[0], cursor)
     if found is None or hunk.at_end or all(sign == " " for sign, _ in hunk.lines):
@@ -209,7 +208,7 @@ def _refuse_anchored_twice(
 
 
 def _find_anchor(keys: _Keys, anchor: str, start: int) -> int | None:
-    """The first line that is the anchor; otherwise the only one that starts with it."""
+    """Return the first line that is the anchor; otherwise the only one that starts with it."""
     found = _as_anchor(keys, anchor, start)
     if found is not None:
         return found[0]
@@ -249,8 +248,8 @@ def _place(
 
 
 def _find_nested(keyed: _Keyed, old: list[str], first: int, hunk: Hunk, lines: Sequence[Line]) -> int | None:
-    """The first of the places from `first` on where the lines are nested as the hunk shows them, and where it
-    is clear how far the added ones are set in."""
+    """Return the first of the places from `first` on where the lines are nested as the hunk shows them, and
+    where it is clear how far the added ones are set in."""
     at: int | None = first
     tries = max(1, MAX_COMPARED_LINES // len(old))
     while at is not None and tries > 0:
@@ -269,8 +268,8 @@ def _stands_where_it_says(lines: list[str], hunk: Hunk, start: int) -> bool:
 def _refuse_ambiguous(
     keys: _Keys, hunk: Hunk, step: tuple[str, Callable[[str], str]], at: int, where: str
 ) -> None:
-    """A hunk that changes something and could as well be meant further down. What an @@ line or the end of
-    the file narrows down is the first place after it."""
+    """Refuse a hunk that changes something and could as well be meant further down. What an @@ line or the
+    end of the file narrows down is the first place after it."""
     if hunk.anchors or hunk.at_end or all(sign == " " for sign, _ in hunk.lines):
         return
     name, key = step
@@ -290,7 +289,7 @@ def _excerpt(keys: _Keys, at: int, count: int) -> str:
 
 
 def _explain(keys: _Keys, hunk: Hunk, start: int, refusal: str) -> str:
-    """Say so where the text is there, but before the place of the hunk."""
+    """Extend the refusal where the text exists, but before the place of the hunk."""
     earlier = keys.of("exact", str).seek(hunk.old, 0)
     if earlier is not None and earlier < start:
         return (
@@ -301,7 +300,8 @@ def _explain(keys: _Keys, hunk: Hunk, start: int, refusal: str) -> str:
 
 
 def _variants(hunk: Hunk) -> tuple[Hunk, ...]:
-    """The hunk, and the hunk without a last empty context line: often only the gap before the next marker."""
+    """Return the hunk, and the hunk without a last empty context line: often only the gap before the next
+    marker."""
     if hunk.lines[-1] == (" ", "") and len(hunk.old) > 1:
         return hunk, msgspec.structs.replace(hunk, lines=hunk.lines[:-1])
     return (hunk,)
@@ -316,8 +316,8 @@ def _find(keyed: _Keyed, old: list[str], start: int, hunk: Hunk) -> int | None:
 
 
 def _addition(keys: _Keys, content: Content, hunk: Hunk, start: int, where: str) -> _Placed:
-    """Lines to add without context: at the end of the file, unless an anchor or a number says they belong
-    elsewhere: there nothing shows that the place is the right one."""
+    """Return lines to add without context: at the end of the file, unless an anchor or a number says they
+    belong elsewhere: there nothing shows that the place is the right one."""
     lines = keys.exact
     if hunk.line is not None and lines and hunk.line != len(lines):
         raise ToolError(

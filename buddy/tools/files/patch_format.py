@@ -75,22 +75,22 @@ Section = AddFile | DeleteFile | UpdateFile
 
 
 def parse_patch(text: str) -> tuple[Section, ...]:
-    """The sections of a patch. Raises `ToolError` that names the line and what was expected there."""
+    """Return the sections of a patch. Raises `ToolError` that names the line and what was expected there."""
     return one_section_each(_Parser(_body(text)).sections())
 
 
 def added_lines(hunks: tuple[Hunk, ...]) -> list[str]:
-    """The lines that hunks bring."""
+    """Return the lines that hunks bring."""
     return [text for hunk in hunks for sign, text in hunk.lines if sign == "+"]
 
 
 def removed_lines(hunks: tuple[Hunk, ...]) -> list[str]:
-    """The lines that hunks take away."""
+    """Return the lines that hunks take away."""
     return [text for hunk in hunks for sign, text in hunk.lines if sign == "-"]
 
 
 def one_section_each(sections: tuple[Section, ...]) -> tuple[Section, ...]:
-    """Updates of one file put together: models start a section for every hunk."""
+    """Return updates of one file put together: models start a section for every hunk."""
     found: dict[int | str, Section] = {}
     for at, section in enumerate(sections):
         plain = isinstance(section, UpdateFile) and not section.move_to
@@ -103,7 +103,7 @@ def one_section_each(sections: tuple[Section, ...]) -> tuple[Section, ...]:
 
 
 def patch_paths(sections: tuple[Section, ...]) -> tuple[str, ...]:
-    """Every path a patch names, in order."""
+    """Return every path a patch names, in order."""
     paths: list[str] = []
     for section in sections:
         paths.append(section.path)
@@ -113,8 +113,8 @@ def patch_paths(sections: tuple[Section, ...]) -> tuple[str, ...]:
 
 
 def unwrap(text: str) -> str:
-    """The patch without a code fence, a here-document or words around it. Its last line may be a blank that
-    is context."""
+    """Return the patch without a code fence, a here-document or words around it. Its last line may be a blank
+    that is context."""
     trimmed = text.replace("\r\n", "\n").lstrip().rstrip("\n")
     for form, group in ((_FENCE, 1), (_HEREDOC, 3)):
         found = form().fullmatch(trimmed.rstrip())
@@ -135,7 +135,7 @@ def between_markers(text: str) -> str:
 
 
 def _body(text: str) -> list[str]:
-    """The lines between the markers."""
+    """Return the lines between the markers."""
     lines = unwrap(text).strip().split("\n")
     begins, ends = lines[0].strip() == _BEGIN, lines[-1].strip() == _END
     if begins and ends and len(lines) > 1:
@@ -148,7 +148,7 @@ def _body(text: str) -> list[str]:
 
 
 def _path(given: str) -> str:
-    """A file name, without quotes around it."""
+    """Return a file name, without quotes around it."""
     path = given.strip()
     if len(path) > 2 and path[0] == path[-1] and path[0] in "\"`'":
         return path[1:-1]
@@ -222,7 +222,7 @@ class _Parser:
         return UpdateFile(path, move_to, tuple(hunks))
 
     def _skip_names(self, path: str) -> None:
-        """Over the two lines by which a unified diff names the file once more."""
+        """Skip the two lines by which a unified diff names the file once more."""
         names = self._lines[self._at : self._at + 2]
         signs = [name[:4] for name in names]
         if signs == ["--- ", "+++ "] and all(name.split("\t")[0].rstrip().endswith(path) for name in names):
@@ -261,9 +261,9 @@ class _Parser:
         return line == "@@" or line.startswith("@@ ")
 
     def _hunk_lines(self) -> tuple[list[tuple[str, str]], bool]:
-        """Lines up to the next hunk or section, and whether the last new one has no line end; without a word
-        about it this format gives it one. An empty line is empty context; one that has no sign at all is
-        taken as context whose sign was forgotten."""
+        """Return lines up to the next hunk or section, and whether the last new one has no line end; without
+        a word about it this format gives it one. An empty line is empty context; one that has no sign at all
+        is taken as context whose sign was forgotten."""
         found: list[tuple[str, str]] = []
         open_end = False
         while self._at < len(self._lines):

@@ -44,7 +44,7 @@ def _names_file(lines: list[str], at: int) -> bool:
 
 
 def parse_unified(text: str) -> tuple[Section, ...]:
-    """The sections of a unified diff. Raises `ToolError` that names the line."""
+    """Return the sections of a unified diff. Raises `ToolError` that names the line."""
     return _PatchReader(text.replace("\r\n", "\n").strip("\n").split("\n")).sections()
 
 
@@ -173,7 +173,7 @@ class _PatchReader:
 
 
 def _paths(old: str, new: str) -> tuple[str, str]:
-    """The two file names, without git's prefixes where they are git's."""
+    """Return the two file names, without git's prefixes where they are git's."""
     old, new = (_unquote(given.split("\t")[0].strip()) for given in (old, new))
     prefixed = old.startswith("a/") or old == _NOWHERE, new.startswith("b/") or new == _NOWHERE
     if all(prefixed):
@@ -182,7 +182,7 @@ def _paths(old: str, new: str) -> tuple[str, str]:
 
 
 def _one_file(old: str, new: str) -> tuple[str, str]:
-    """The names of a change that renames nothing. Raises `ToolError` when they name two files."""
+    """Return the names of a change that renames nothing. Raises `ToolError` when they name two files."""
     if old == new or _NOWHERE in (old, new):
         return old, new
     if any(old == new + ending for ending in _BACKUPS):
@@ -194,7 +194,7 @@ def _one_file(old: str, new: str) -> tuple[str, str]:
 
 
 def _unquote(path: str) -> str:
-    """A name as git writes it: in quotes, with octal numbers for what is not plain ASCII."""
+    """Return a name as git writes it: in quotes, with octal numbers for what is not plain ASCII."""
     if len(path) < 2 or path[0] != '"' or path[-1] != '"':
         return path
 

@@ -76,7 +76,7 @@ def kind_of(head: bytes, name: str) -> Kind:
 
 
 def never_whole(data: bytes, name: str) -> str:
-    """Why no reading of a file shows the whole of it, "" where one does."""
+    """Return the reason no reading of a file shows the whole of it, "" where one does."""
     kind = kind_of(data[:BINARY_PROBE_BYTES], name)
     content = decode(data)
     if kind == "notebook":
@@ -96,7 +96,7 @@ def never_whole(data: bytes, name: str) -> str:
 
 
 def notebook_text(data: bytes) -> str:
-    """A notebook's cells and their text output, pictures and other blobs by size only. Raises
+    """Return a notebook's cells and their text output, pictures and other blobs by size only. Raises
     `NotANotebook`."""
     try:
         book = json.loads(data)
@@ -252,7 +252,8 @@ _NAMED: dict[Kind, str] = {"office": "an Office document", "archive": "an archiv
 
 
 def _notebook(ctx: ToolContext, target: Located, loaded: LoadedFile, offset: int, limit: int) -> ToolResult:
-    """The cells; of what is named like a notebook and is none the lines, so that it can be repaired."""
+    """Return the cells; of what is named like a notebook and is none the lines, so that it can be
+    repaired."""
     try:
         cells = notebook_text(loaded.data)
     except NotANotebook as reason:

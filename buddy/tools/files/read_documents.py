@@ -50,7 +50,7 @@ class Pages(msgspec.Struct, frozen=True):
 
 
 def pdf_pages(data: bytes, shown: str, offset: int = 1, clock: Callable[[], float] = time.monotonic) -> Pages:
-    """Pages from `offset` on (negative: that many from the end), as many as fit into a reply. Raises
+    """Return pages from `offset` on (negative: that many from the end), as many as fit into a reply. Raises
     `ToolError` when no PDF package is installed, the file is broken or needs a password."""
     pypdf = optional("pypdf")
     if pypdf is None:

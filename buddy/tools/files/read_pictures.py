@@ -16,7 +16,7 @@ from buddy.agent.tool import ToolError
 
 
 def optional(name: str) -> Any:
-    """The module, None when it is not installed."""
+    """Return the module, None when it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -48,21 +48,21 @@ class EncodedPicture(msgspec.Struct, frozen=True):
 
 
 def media_type_of(head: bytes) -> str:
-    """The media type of a picture every provider takes, "" for anything else."""
+    """Return the media type of a picture every provider takes, "" for anything else."""
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
         return "image/webp"
     return next((media for mark, media in _IMAGES if head.startswith(mark)), "")
 
 
 def png_size(data: bytes) -> tuple[int, int] | None:
-    """Width and height of a PNG, None for anything else."""
+    """Return width and height of a PNG, None for anything else."""
     if not data.startswith(_PNG) or len(data) < 24:
         return None
     return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
 
 
 def picture(data: bytes, shown: str) -> EncodedPicture:
-    """A picture, made smaller where it is large. Raises `ToolError` when it cannot be sent."""
+    """Return a picture, made smaller where it is large. Raises `ToolError` when it cannot be sent."""
     pillow = optional("PIL.Image")
     media_type, before = media_type_of(data), len(data)
     if pillow is not None:
@@ -85,7 +85,7 @@ def picture(data: bytes, shown: str) -> EncodedPicture:
 
 
 def _check(pillow: Any, data: bytes, media_type: str, shown: str) -> tuple[bytes, str, str]:
-    """The bytes to send, their type, and what was done to them."""
+    """Return the bytes to send, their type, and what was done to them."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about sizes, which are judged below
@@ -114,7 +114,7 @@ def _unreadable(shown: str, data: bytes, why: str) -> ToolError:
 
 
 def _smaller(opened: Any) -> tuple[bytes, str]:
-    """PNG where there is something to see through, otherwise JPEG."""
+    """Shrink a picture: to PNG where it has transparency, otherwise to JPEG."""
     has_alpha = "A" in opened.getbands() or "transparency" in opened.info
     made = opened.convert("RGBA" if has_alpha else "RGB")
     made.thumbnail((MAX_IMAGE_SIDE, MAX_IMAGE_SIDE))

@@ -36,7 +36,7 @@ class FilePage(msgspec.Struct, frozen=True):
 
 
 def page_of_text(text: str, offset: int, limit: int) -> FilePage:
-    """Lines of a text that is in memory. `offset` counts from 1; a negative one from the end."""
+    """Return lines of a text that is in memory. `offset` counts from 1; a negative one from the end."""
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()
@@ -63,7 +63,7 @@ def _page(lines: list[str], first: int, total: int | None, *, broken_off: bool =
 
 
 def page_of_file(file: BinaryIO, size: int, offset: int, limit: int) -> FilePage:
-    """Lines of a file too big to hold: only the wanted part is kept in memory."""
+    """Return lines of a file too big to hold: only the wanted part is kept in memory."""
     page = _tail(file, size, -offset, limit) if offset < 0 else _from_start(file, size, offset, limit)
     if page.first == 1 and page.lines[0].startswith("\ufeff"):
         return msgspec.structs.replace(page, lines=(page.lines[0][1:], *page.lines[1:]))
@@ -82,7 +82,7 @@ def _from_start(file: BinaryIO, size: int, offset: int, limit: int) -> FilePage:
 
 
 def _skip_lines(file: BinaryIO, count: int) -> int | None:
-    """The position after this many lines, None when there are fewer."""
+    """Return the position after this many lines, None when there are fewer."""
     position = 0
     while count:
         chunk = file.read(_CHUNK)
@@ -101,8 +101,8 @@ def _skip_lines(file: BinaryIO, count: int) -> int | None:
 
 
 def _take_lines(file: BinaryIO, limit: int) -> tuple[list[str], bool]:
-    """The next lines, as many as could be shown. Of a line longer than that, which is the last one then, only
-    the start is kept; whether that is so."""
+    """Return the next lines, as many as could be shown. Of a line longer than that, which is the last one
+    then, only the start is kept; whether that is so."""
     most = MAX_BYTES + MAX_LINE_CHARS * 4
     lines: list[str] = []
     taken = 0
@@ -133,7 +133,7 @@ def _count_lines(file: BinaryIO, size: int) -> int | None:
 
 
 def _tail(file: BinaryIO, size: int, wanted: int, limit: int) -> FilePage:
-    """The last lines, found from the end where that is not too far."""
+    """Return the last lines, found from the end where that is not too far."""
     file.seek(max(0, size - 1))
     ends = file.read(1) == b"\n"
     needed = wanted + ends
@@ -163,7 +163,7 @@ def _tail(file: BinaryIO, size: int, wanted: int, limit: int) -> FilePage:
 
 
 def number_lines(page: FilePage) -> str:
-    """The lines as the model reads them: number, tab, text."""
+    """Return the lines as the model reads them: number, tab, text."""
     if not page.first:
         return "\n".join(f"     ?\t{line}" for line in page.lines)
     return "\n".join(f"{page.first + at:>6}\t{line}" for at, line in enumerate(page.lines))

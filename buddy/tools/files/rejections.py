@@ -40,7 +40,7 @@ _LEGEND = "(leading and trailing blanks: · is a space, → a tab)"
 
 
 def visible_blanks(line: str, most: int = _MAX_LINE, place: int = 0) -> str:
-    """A line with the blanks at its ends, and odd ones inside, made visible. A long one is cut around
+    """Return a line with the blanks at its ends, and odd ones inside, made visible. A long one is cut around
     `place`."""
     if len(line) > most and place > most - 60:
         line = excerpt(line, place, most)
@@ -55,8 +55,8 @@ def visible_blanks(line: str, most: int = _MAX_LINE, place: int = 0) -> str:
 
 
 def number_lines(lines: Sequence[str], first: int, difference: tuple[int, int] = (-1, 0)) -> str:
-    """Lines with their numbers, blanks visible: whole ones as long as there are few. `first` is the number of
-    the first one; `difference` the index of a line and the place in it that has to be seen."""
+    """Return lines with their numbers, blanks visible: whole ones as long as there are few. `first` is the
+    number of the first one; `difference` the index of a line and the place in it that has to be seen."""
     most = max(_MAX_LINE, MAX_SHOWN_CHARS // max(1, len(lines)))
     return "\n".join(
         f"{first + at:>6}  {visible_blanks(line, most, difference[1] if at == difference[0] else 0)}"
@@ -65,7 +65,7 @@ def number_lines(lines: Sequence[str], first: int, difference: tuple[int, int] =
 
 
 def describe_mismatch(text: str, old: str, new: str, shown: str) -> str:
-    """No step found the old text."""
+    """Explain that no step found the old text."""
     message = f"the old text was not found in {shown}"
     there = _already_there(text, new)
     if there:
@@ -95,7 +95,7 @@ def describe_mismatch(text: str, old: str, new: str, shown: str) -> str:
 
 
 def _head(lines: list[str]) -> str:
-    """The first lines that say something."""
+    """Return the first lines that say something."""
     written = [number_lines([line], at) for at, line in enumerate(lines[:40], 1) if line.strip()]
     return "\n".join(written[:5]) or "       (only blanks)"
 
@@ -116,8 +116,8 @@ def _left_out(lines: list[str], quoted: list[str], first: int, after: int) -> tu
 
 
 def _undo_escape(text: str, old: str) -> tuple[str, str]:
-    """The quoted text as it was meant, where it stands in the file once an escape is undone; and how to say
-    so."""
+    """Return the quoted text as it was meant, where it stands in the file once an escape is undone; and how
+    to say so."""
     for escapes, told in _ESCAPES:
         meant = old
         for escape, sign in escapes:
@@ -147,7 +147,7 @@ def _without_signs(lines: list[str]) -> str:
 
 
 def _already_there(text: str, new: str) -> int:
-    """The line where the new text stands, 0 when it does not or is too short to mean anything."""
+    """Return the line where the new text stands, 0 when it does not or is too short to mean anything."""
     if len(new.strip()) < 8:
         return 0
     at = text.find(new)
@@ -174,7 +174,7 @@ def _first_difference(old_lines: list[str], difference: tuple[int, int], first: 
 
 
 def _nearest(text: str, old: str) -> int | None:
-    """The line, counted from 0, where the quoted text most likely begins."""
+    """Return the line, counted from 0, where the quoted text most likely begins."""
     old_lines = old.split("\n")[:200]
     starts = line_starts(text)
     votes: Counter[int] = Counter()
@@ -213,7 +213,7 @@ def _common(one: str, other: str) -> int:
 
 
 def _words(old_lines: list[str]) -> list[tuple[str, int]]:
-    """Whole lines and words of the quoted text with their line, longest first."""
+    """Return whole lines and words of the quoted text with their line, longest first."""
     found: dict[str, int] = {}
     for at, line in enumerate(old_lines):
         if len(line.strip()) > 3:
@@ -237,7 +237,7 @@ def _lines_with(text: str, starts: list[int], word: str) -> list[int]:
 
 
 def ambiguous(text: str, matches: Sequence[Match], shown: str, most: int) -> str:
-    """The old text stands in several places where one was meant."""
+    """Explain that the old text stands in several places where one was meant."""
     starts = line_starts(text)
     numbers = [line_of(starts, match.start) for match in matches]
     listed = ", ".join(map(str, numbers[:MAX_LISTED_PLACES]))
@@ -265,15 +265,15 @@ _SKIPPED = frozenset(
 
 
 def missing(found: Located, boundary: Boundary) -> str:
-    """The sentence for a file that does not exist, with near names."""
+    """Return the sentence for a file that does not exist, with near names."""
     near = near_names(found, boundary)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     return f"{found.shown} does not exist.{hint}"
 
 
 def near_names(found: Located, boundary: Boundary, most: int = 3) -> tuple[str, ...]:
-    """Existing paths the given one may have meant: the same name elsewhere in the workspace, like names in
-    the same folder. Only names inside the workspace are told."""
+    """Return existing paths the given one may have meant: the same name elsewhere in the workspace, like
+    names in the same folder. Only names inside the workspace are told."""
     folder, name = os.path.split(found.real)
     near = _respell(found, boundary)
     if is_beneath(folder, boundary.root):
@@ -284,7 +284,7 @@ def near_names(found: Located, boundary: Boundary, most: int = 3) -> tuple[str, 
 
 
 def _respell(found: Located, boundary: Boundary) -> list[str]:
-    """The path without quotes and blanks around it, with slashes for backslashes, if that is there."""
+    """Return the path without quotes and blanks around it, with slashes for backslashes, if that is there."""
     text = found.given.strip(" \t\r\n'\"`").replace("\\", "/").rstrip("/")
     path = os.path.normpath(os.path.join(boundary.cwd, text))
     known = (
@@ -314,7 +314,7 @@ def _entries(folder: str) -> list[str]:
 
 
 def _same_name(root: str, name: str) -> list[str]:
-    """Files of this name, a bounded walk, shallow folders first."""
+    """Return files of this name, a bounded walk, shallow folders first."""
     found: list[str] = []
     waiting = [root]
     for _ in range(MAX_FOLDERS):

@@ -21,13 +21,13 @@ from buddy.workspace.undo.moves import RenamedPath
 
 
 def task_diff(log: UndoLog, task_id: int, cwd: str) -> Diff:
-    """A file's changes in a row are shown as one; where somebody else changed it in between, as several. What
-    was moved or deleted whole comes last."""
+    """Return the diff of a task's changes. A file's changes in a row are shown as one; where somebody else
+    changed it in between, as several. What was moved or deleted whole comes last."""
     return diff_of(log, log.entries(task_id), cwd)
 
 
 def diff_of(log: UndoLog, entries: Sequence[UndoEntry], cwd: str) -> Diff:
-    """The same, of these changes alone."""
+    """Return the same, of these changes alone."""
     runs: dict[str, list[tuple[str, str]]] = {}
     moved: list[FileDiff] = []
     for entry in entries:
@@ -81,7 +81,8 @@ MAX_LINES = 200
 
 
 async def new_files(ctx: ToolContext, path: str = "") -> tuple[Diff, int]:
-    """New files below a path, each up to its first lines, and how many more there are. Raises `ToolError`."""
+    """Return new files below a path, each up to its first lines, and the number of further ones. Raises
+    `ToolError`."""
     run = git_run(ctx)
     arguments = ("ls-files", "-z", "--others", "--exclude-standard")
     done = await run_git(run, (*arguments, *path_arguments(ctx, (path,), run.repository)), "read")

@@ -83,7 +83,7 @@ def require_not_taken_away(ctx: ToolContext, target: Located) -> None:
 
 
 def new_bytes(content: str, before: LoadedFile | None) -> tuple[bytes, Content]:
-    """The whole new content as bytes of the same kind as the old ones: encoding, byte order mark, line
+    """Return the whole new content as bytes of the same kind as the old ones: encoding, byte order mark, line
     ends."""
     old = EMPTY if before is None else decode(before.data)
     if old is None:
@@ -104,8 +104,8 @@ def refuse_unfinished(content: str, before: LoadedFile | None, target: Located) 
 
 
 def _merge_plan(target: Located, before: LoadedFile, view: View | None, content: str) -> ChangePlan | None:
-    """The plan where somebody else changed other lines of a file the model has seen whole: both changes. None
-    where the file is as it was seen, or where nothing can be merged."""
+    """Return the plan where somebody else changed other lines of a file the model has seen whole: both
+    changes. None where the file is as it was seen, or where nothing can be merged."""
     if view is None or not view.whole or view.text is None or view.digest == before.digest:
         return None
     wanted, old = new_bytes(content, before)
