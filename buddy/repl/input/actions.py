@@ -82,7 +82,7 @@ class Actions:
         clock: Callable[[], float],
         coming: Callable[[], bool],
     ) -> None:
-        """`coming`: whether the desk knows, at this moment, of a turn that no event has told of yet."""
+        """`coming`: whether the session has a turn that no event has reported yet."""
         self._editor = editor
         self._state = state
         self._stage = stage
@@ -139,7 +139,7 @@ class Actions:
             case "drop_note":
                 self._act(DropNote())
             case "replaced":
-                self._stage.hint("")  # it was about the line before
+                self._stage.hint("")  # the hint was about the previous line
 
     def is_task_busy(self) -> bool:
         """Tell whether the foreground task has a turn running or starting."""
@@ -161,7 +161,7 @@ class Actions:
     def _send(self) -> None:
         if self._close_menu():
             return
-        self._stage.hint("")  # what was said about the line before
+        self._stage.hint("")  # hints about the previous line
         if self._editor.came and self._editor.is_draft:  # a paste goes on after a pause of the connection
             self._editor.buffer.newline(copy_margin=False)
             self._stage.hint(DRAFT)
@@ -190,7 +190,7 @@ class Actions:
         return Waiting(self._state.inbox, question=asks)
 
     def _doubt(self, line: TypedLine, waiting: Waiting) -> str:
-        """Why a line is sent only by a second Enter; "" for most."""
+        """Return the reason a line is sent only by a second Enter; "" for most."""
         text = line.text.strip()
         if is_letter(text) and not (waiting.rows or waiting.question):
             return NOTHING_WAITS.format(text)

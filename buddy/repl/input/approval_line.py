@@ -26,7 +26,7 @@ from buddy.repl.view.state import InboxRow
 
 SEEN_BEFORE_S = 0.3
 HUMAN_S = 0.012
-"""Key and Enter within this time came in one piece: a paste through a terminal without paste mode."""
+"""Key and Enter within this time arrived together: a paste through a terminal without paste mode."""
 
 _KEYS: dict[str, ApprovalKey] = {"y": "once", "a": "session", "p": "rule", "n": "denied"}
 _LETTER = pattern(r"(?P<key>[yapn])(?:\s+(?P<number>\d{1,9}))?")
@@ -55,7 +55,7 @@ class Waiting(msgspec.Struct, frozen=True):
     question: bool = False
 
     def by_number(self, number: str) -> InboxRow | None:
-        """The request of a number."""
+        """Return the request of a number."""
         return next((row for row in self.rows if str(row.number) == number), None)
 
 
@@ -63,8 +63,8 @@ Refused = Literal["too soon", "pasted", "no rule", "folded", "which"]
 
 
 def answer_of(line: TypedLine, waiting: Waiting) -> ApprovalAnswer | Refused | None:
-    """The answer a line gives to a request; why it gives none although it looks like one; None when it is no
-    answer at all."""
+    """Return the answer a line gives to a request, the reason it gives none although it looks like one, or
+    None when it is no answer at all."""
     if not waiting.rows:
         return None
     text = line.text.strip()
@@ -100,8 +100,8 @@ def _check(
 
 
 def refusal_of(line: TypedLine, waiting: Waiting) -> Refused | None:
-    """Why a command that answers requests, or what will be asked, is not carried out while some wait; None
-    for every other line, for a no, whose words may well be pasted, and when it may."""
+    """Return the reason a command that answers requests, or changes what will be asked, is refused while some
+    wait; None for every other line, for a no, whose words may well be pasted, and when it may."""
     text, rows = line.text.strip(), waiting.rows
     if not rows or not text.startswith("/") or not answers(text) or _is(text, "no"):
         return None

@@ -51,7 +51,7 @@ class Bursts:
         return self._held or bool(self._burst)
 
     def feed(self, data: str) -> list[Piece]:
-        """Take what was read at once."""
+        """Take the text of one read."""
         now = self._clock()
         if now - self._heard_at >= TOGETHER_S:
             self._open = ""
@@ -85,7 +85,7 @@ class Bursts:
         return [*pieces, ("keys", data[:-1])] if len(data) > 1 else pieces
 
     def release(self) -> list[Piece]:
-        """It is quiet, or something else came: hand on what was held back."""
+        """Return what was held back: the input paused, or something else came."""
         pieces: list[Piece] = []
         if self._burst:
             pieces.append(("paste", "".join(self._burst)))

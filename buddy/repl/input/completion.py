@@ -56,7 +56,7 @@ class DeskCompleter(Completer):
         self._looking = asyncio.Lock()
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """Nothing: everything is offered by `get_completions_async`."""
+        """Return nothing: `get_completions_async` offers everything."""
         return ()
 
     async def get_completions_async(
@@ -76,7 +76,7 @@ class DeskCompleter(Completer):
     async def _offers(
         self, context: Context, document: Document, *, asked: bool
     ) -> tuple[str, Sequence[Offer]]:
-        """The end of the text that is completed, and what it can become."""
+        """Return the end of the text that is completed, and what it can become."""
         before, after = document.text_before_cursor, document.text_after_cursor
         line = before.lstrip()
         if found := _COMMAND.fullmatch(line):
@@ -155,8 +155,8 @@ class DeskCompleter(Completer):
 
 
 def command_offers(commands: Commands, beginning: str, sign: str = "/") -> list[Offer]:
-    """The commands that begin so: those of every day first, those that only explain last, by name; an alias
-    only where its name does not."""
+    """Return the commands that begin so: those of every day first, those that only explain last, by name; an
+    alias only where its name does not."""
     wanted = beginning.lower()
     offers: list[tuple[int, str, Offer]] = []
     for one in commands.all():
@@ -168,7 +168,7 @@ def command_offers(commands: Commands, beginning: str, sign: str = "/") -> list[
 
 
 def topic_offers(beginning: str) -> list[Offer]:
-    """The pages of the manual whose names begin so."""
+    """Return the pages of the manual whose names begin so."""
     from buddy.extend.manual import topics  # here: few sessions read the manual
 
     wanted = beginning.lower()
@@ -176,7 +176,7 @@ def topic_offers(beginning: str) -> list[Offer]:
 
 
 def task_offers(context: Context, beginning: str, sign: str) -> list[Offer]:
-    """The tasks whose numbers begin so."""
+    """Return the tasks whose numbers begin so."""
     return [
         Offer(f"{sign}{task.number}", f"{task.state}: {task.title}")
         for task in context.board.tasks.values()
@@ -185,7 +185,7 @@ def task_offers(context: Context, beginning: str, sign: str) -> list[Offer]:
 
 
 def question_offers(context: Context, typed: str) -> list[Offer]:
-    """The questions that wait for an answer."""
+    """Return the questions that wait for an answer."""
     return [
         Offer(str(one.number), f"task {one.task_id}: {one.question.question}")
         for one in context.desk.questions.waiting()
@@ -194,7 +194,7 @@ def question_offers(context: Context, typed: str) -> list[Offer]:
 
 
 def prompt_offers(context: Context, typed: str) -> list[Offer]:
-    """The prompts a conversation can go back to, the newest first."""
+    """Return the prompts a conversation can go back to, the newest first."""
     task = context.board.task(context.focus)
     return [
         Offer(str(number), prompt_text(task, at))
@@ -204,7 +204,7 @@ def prompt_offers(context: Context, typed: str) -> list[Offer]:
 
 
 def session_offers(context: Context, typed: str) -> list[Offer]:
-    """The other sessions, the newest first: by id, and by name where the name is being typed."""
+    """Return the other sessions, the newest first: by id, and by name where the name is being typed."""
     current = context.desk.memory.session_id
     offers: list[Offer] = []
     for one in context.desk.store.list():
@@ -218,8 +218,8 @@ def session_offers(context: Context, typed: str) -> list[Offer]:
 
 
 def model_offers(context: Context, typed: str) -> list[Offer]:
-    """Profiles first, then the models of the server in use, then models of the catalogue, that have it in
-    their names."""
+    """Return profiles first, then the models of the server in use, then models of the catalogue, that have it
+    in their names."""
     profiles = context.desk.settings.models
     text = typed.lower()
     offers = [Offer(name, profile.model) for name, profile in profiles.items() if name.startswith(typed)]
@@ -232,7 +232,7 @@ def model_offers(context: Context, typed: str) -> list[Offer]:
 
 
 def _shell_word(path: str) -> str:
-    """A path as a word of a shell command, never an option; a leading `~/` stays what it is."""
+    """Return a path as a word of a shell command, never an option; a leading `~/` stays what it is."""
     home, rest = (
         ("~/", path[2:]) if path.startswith("~/") else ("", f"./{path}" if path.startswith("-") else path)
     )

@@ -39,7 +39,7 @@ class Pastes:
         return mark
 
     def expand(self, line: str) -> str:
-        """The line with every mark replaced by its text."""
+        """Return the line with every mark replaced by its text."""
         return _MARK().sub(lambda found: self._texts.get(found[0], found[0]), line) if self._texts else line
 
     def marks(self, line: str) -> list[tuple[int, int]]:
@@ -47,7 +47,7 @@ class Pastes:
         return [found.span() for found in _MARK().finditer(line) if found[0] in self._texts]
 
     def mend(self, before: str, after: str) -> tuple[str, int] | None:
-        """A line in which an edit broke a mark, without what is left of the mark, and where the cursor
+        """Return a line in which an edit broke a mark, without what is left of the mark, and where the cursor
         belongs; None where none was broken. A mark goes as a whole: what is left of one would be sent as
         words nobody wrote, and its text would be lost unseen."""
         marks = self.marks(before)
@@ -63,7 +63,7 @@ class Pastes:
 
 
 def _broken_marks(marks: Sequence[tuple[int, int]], begin: int, end: int) -> list[tuple[int, int]]:
-    """The marks of which an edit took or parted a piece, not the whole."""
+    """Return the marks of which an edit took or parted a piece, not the whole."""
     return [
         (first, last)
         for first, last in marks
@@ -117,7 +117,7 @@ class Editor:
         )
 
     def touch(self) -> None:
-        """A key was pressed that does not change the text."""
+        """Record a key that does not change the text."""
         self.touched_at = self._clock()
 
     @property
@@ -161,7 +161,7 @@ class Editor:
             self._begun_at = self._clock()
 
     def _on_cursor_move(self, buffer: Buffer) -> None:
-        """The cursor never stands inside a mark, nor inside a character: it goes over it."""
+        """Move a cursor that stands inside a mark or a character past it."""
         before, self._cursor = self._cursor, buffer.cursor_position
         self._is_replaceable = False
         is_edit, self._moved_in = self._moved_in != buffer.text, buffer.text
@@ -234,7 +234,7 @@ class Editor:
         return True
 
     def expand(self) -> str:
-        """The line with every mark replaced by what was pasted."""
+        """Return the line with every mark replaced by what was pasted."""
         return self._pastes.expand(self.buffer.text)
 
     def _replace(self, text: str) -> None:
@@ -243,11 +243,11 @@ class Editor:
         self._is_replacing = False
 
     def typed_line(self) -> TypedLine:
-        """The line as it is about to be sent."""
+        """Return the line as it is about to be sent."""
         return TypedLine(self.buffer.text, self._pasted, self._begun_at, self._clock(), self.came)
 
     def take(self) -> str:
-        """The resolved line, remembered in the history; the editor is empty afterwards."""
+        """Return the resolved line, remembered in the history; the editor is empty afterwards."""
         text = self.expand()
         self.buffer.append_to_history()
         self.clear()

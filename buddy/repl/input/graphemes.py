@@ -33,7 +33,7 @@ def span_at(text: str, at: int) -> tuple[int, int]:
 
 
 class GraphemeDocument(Document):
-    """A text with a cursor that goes by characters, and by words of any script."""
+    """A text with a cursor that moves by characters, and by words of any script."""
 
     def get_cursor_left_position(self, count: int = 1) -> int:
         """Return the offset of `count` graphemes to the left, within the cursor's line."""
@@ -54,7 +54,8 @@ class GraphemeDocument(Document):
         return at - self.cursor_position
 
     def _in_shapes(self) -> Document:
-        """The same with a letter for whatever belongs to a word: prompt_toolkit knows those of English."""
+        """Return the same with a letter for whatever belongs to a word: prompt_toolkit knows those of
+        English."""
         return self if self.text.isascii() else Document(_shapes(self.text), self.cursor_position)
 
     def find_start_of_previous_word(
@@ -100,8 +101,8 @@ class GraphemeDocument(Document):
 
 
 def _shapes(text: str) -> str:
-    """A text of the same length: "a" for letters and digits of all scripts, "." for other signs; marks and
-    joiners are what they follow."""
+    """Return a text of the same length: "a" for letters and digits of all scripts, "." for other signs; marks
+    and joiners are what they follow."""
     shapes: list[str] = []
     kind = "."
     for char in text:

@@ -74,7 +74,7 @@ class LineHistory(History):
 
 
 def _append(path: str, line: bytes) -> None:
-    """A whole line or nothing: half of one would spoil the next, too. Raises `OSError`."""
+    """Append a whole line or nothing: half a line would spoil the next, too. Raises `OSError`."""
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         written = os.write(fd, line)
@@ -96,7 +96,7 @@ def _entry(line: str) -> str:
 
 
 def open_history(path: str | None, log: Callable[[str], None], resolved: Callable[[str], str]) -> History:
-    """The history at `path`, its directory made; in memory where that is not possible."""
+    """Return the history at `path`, its directory made; in memory where that is not possible."""
     if path is None:
         return InMemoryHistory()
     try:

@@ -125,7 +125,7 @@ class KeyFacts:
 
 
 def bindings(do: Callable[[Action], None], editor: Editor, facts: KeyFacts) -> KeyBindings:
-    """The table as bindings. What is not here does what readline does."""
+    """Return the table as bindings. What is not here does what readline does."""
     made = KeyBindings()
 
     def on(keys: tuple[str, ...], action: Action, when: Filter, *, eager: Filter | bool = False) -> None:
@@ -253,7 +253,7 @@ class KeyParser(Vt100Parser):
         super().__init__(feed_key_callback)
 
     def feed(self, data: str) -> None:
-        """Take what has come."""
+        """Take input."""
         now = self._clock()
         if not self._in_bracketed_paste:
             self._feed_keys(data if _BEGIN in data else self.keys_of(data))
@@ -271,11 +271,11 @@ class KeyParser(Vt100Parser):
         return self._bursts.is_waiting
 
     def quiet(self) -> None:
-        """Nothing has come for a while."""
+        """Handle a pause in the input."""
         self._press(self._bursts.release())
 
     def _feed_keys(self, data: str) -> None:
-        """Keys up to the beginning of a paste in brackets, which may itself come in pieces."""
+        """Handle keys up to the beginning of a bracketed paste, which may itself come in pieces."""
         whole = self._begun + data
         at = whole.find(_BEGIN)
         if at >= 0:
@@ -304,7 +304,7 @@ class KeyParser(Vt100Parser):
                     self.feed_key_callback(KeyPress(Keys.ControlM, "\r" + text))
 
     def reset(self, request: bool = False) -> None:
-        """Forget what was begun."""
+        """Forget an unfinished sequence."""
         super().reset(request)
         self._begun = ""
         self._pieces.clear()

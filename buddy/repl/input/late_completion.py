@@ -37,7 +37,7 @@ class LateCompleter(Completer):
             self._is_there.set()
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """Nothing: everything is offered by `get_completions_async`."""
+        """Return nothing: `get_completions_async` offers everything."""
         return ()
 
     async def get_completions_async(

@@ -64,8 +64,8 @@ def _lexer(language: str) -> Lexer | None:
 
 
 def highlight(code: str, language: str, context: str = "") -> list[Line]:
-    """The lines of `code` with styles. `context` are the lines before it, so that a slice from the middle of
-    a string or comment is coloured as it would be in the whole."""
+    """Return the lines of `code` with styles. `context` are the lines before it, so that a slice from the
+    middle of a string or comment is coloured as it would be in the whole."""
     lexer = _lexer(language) if language and len(code) + len(context) <= MAX_CHARS else None
     if lexer is None:
         return [[("", line)] for line in code.split("\n")]

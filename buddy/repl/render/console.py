@@ -25,7 +25,7 @@ Row = list[Segment]
 
 _SYSTEMS = {"16": ColorSystem.STANDARD, "256": ColorSystem.EIGHT_BIT, "true": ColorSystem.TRUECOLOR}
 _NARROWEST = 2
-"""A wide character has to fit."""
+"""The narrowest row: a wide character has to fit."""
 _MARK = "x"
 _TO_THE_EDGE = "\x1b[K"
 """Erases the rest of the line in the colour of the ground: a segment with a ground and no text is drawn so.
@@ -47,7 +47,7 @@ class Canvas:
         self._codes = lru_cache(512)(self._codes_of)
 
     def style(self, names: str) -> Style:
-        """The style of several names; names that the theme does not have change nothing."""
+        """Return the style of several names; names that the theme does not have change nothing."""
         style = self._styles.get(names)
         if style is None:
             known = self._theme.styles
@@ -56,28 +56,29 @@ class Canvas:
         return style
 
     def text(self, line: Line) -> Text:
-        """A line for rich to lay out."""
+        """Return a line for rich to lay out."""
         spans = [(part, self.style(names)) for names, part in line]
         return Text.assemble(*spans, end="", overflow="fold")
 
     def wrap(self, line: Line, width: int) -> list[Row]:
-        """A line as rows of at most `width` cells, broken at blanks where possible."""
+        """Return a line as rows of at most `width` cells, broken at blanks where possible."""
         if sum(cell_len(part) for _names, part in line) <= width:
             return [[Segment(part, self.style(names)) for names, part in line]]
         return self.wrap_text(self.text(line), width)
 
     def wrap_text(self, text: Text, width: int) -> list[Row]:
-        """A text as rows of at most `width` cells, broken at blanks where possible."""
+        """Return a text as rows of at most `width` cells, broken at blanks where possible."""
         width = max(width, _NARROWEST)
         parts = [text] if text.cell_len <= width else text.wrap(self.console, width, overflow="fold")
         return [list(part.render(self.console)) for part in parts]
 
     def wrap_all(self, lines: Iterable[Line], width: int) -> list[Row]:
-        """Several lines, one below the other."""
+        """Wrap several lines, one below the other."""
         return [row for line in lines for row in self.wrap(line, width)]
 
     def wrap_code(self, line: Line, width: int) -> list[Row]:
-        """A line of code: what does not fit goes on below its first word, as far as that leaves room."""
+        """Return a line of code: what does not fit goes on below its first word, as far as that leaves
+        room."""
         if sum(cell_len(part) for _names, part in line) <= width:
             return self.wrap(line, width)
         text = self.text(line)
@@ -87,17 +88,17 @@ class Canvas:
         return self.behind(indent, indent, self.wrap_text(text[blanks:], width - margin))
 
     def render(self, renderable: RenderableType, width: int) -> list[Row]:
-        """Anything rich can draw, at most `width` cells wide."""
+        """Render anything rich can draw, at most `width` cells wide."""
         options = self.console.options.update(width=max(width, _NARROWEST), height=None)
         return self.console.render_lines(renderable, options, pad=False)
 
     def behind(self, first: Line, rest: Line, rows: Iterable[Row]) -> list[Row]:
-        """Rows behind a prefix: one for the first row, another for all that follow."""
+        """Return rows behind a prefix: one for the first row, another for all that follow."""
         prefixes = [[Segment(text, self.style(names)) for names, text in line] for line in (first, rest)]
         return [prefixes[index > 0] + row for index, row in enumerate(rows)]
 
     def ansi(self, rows: Iterable[Row]) -> str:
-        """Rows as text for the terminal, each ended by a newline, without blanks at their ends."""
+        """Return rows as text for the terminal, each ended by a newline, without blanks at their ends."""
         return "".join(self._ansi(row) + "\n" for row in rows)
 
     def _ansi(self, row: Row) -> str:
@@ -116,7 +117,7 @@ class Canvas:
         return "".join(parts)
 
     def _codes_of(self, style: Style) -> str:
-        """The SGR parameters of a style, "" when it changes nothing."""
+        """Return the SGR parameters of a style, "" when it changes nothing."""
         if not self.look.ansi:
             return ""
         before = style.render(_MARK, color_system=ColorSystem.TRUECOLOR).partition(_MARK)[0]
@@ -124,7 +125,7 @@ class Canvas:
 
 
 def rich_theme(look: Look) -> Theme:
-    """The one table of styles as a theme of rich's."""
+    """Return the one table of styles as a theme of rich's."""
     rules = look.rules()
     if look.has_grounds:
         rules |= GROUNDS[look.theme]
@@ -133,7 +134,7 @@ def rich_theme(look: Look) -> Theme:
 
 
 def _rich_style(rule: str, system: ColorSystem) -> Style:
-    """A rule in prompt_toolkit's words (`bold ansibrightblue`, `bg:#0a3018`) as a style of rich's. Its
+    """Return a rule in prompt_toolkit's words (`bold ansibrightblue`, `bg:#0a3018`) as a style of rich's. Its
     colours are the terminal's already: rich remembers the first terminal a style was drawn for. Text has one
     of 256 colours also where there are more: the sequence takes half the bytes."""
     words = (word.removeprefix("ansi").replace("bright", "bright_") for word in rule.split())
@@ -145,7 +146,7 @@ def _rich_style(rule: str, system: ColorSystem) -> Style:
 
 
 def _without_end(row: Row) -> Row:
-    """A row without the blanks at its end that nobody sees."""
+    """Return a row without the blanks at its end that nobody sees."""
     if row and _has_ground(row[-1]):
         return row
     end = len(row)
@@ -162,18 +163,18 @@ def _has_ground(segment: Segment) -> bool:
 
 
 def plain_row(row: Row) -> str:
-    """The text of a row."""
+    """Return the text of a row."""
     return "".join(segment.text for segment in row)
 
 
 def row_cells(row: Row) -> int:
-    """Terminal cells a row takes."""
+    """Return the terminal cells a row takes."""
     return sum(segment.cell_length for segment in row)
 
 
 def live_line(row: Row) -> Line:
-    """A row as a line of the live region, whose styles are prompt_toolkit's. Grounds are left out: they would
-    end with the text."""
+    """Return a row as a line of the live region, whose styles are prompt_toolkit's. Grounds are left out:
+    they would end with the text."""
     return [("" if style is None else _toolkit_words(style), text) for text, style, _control in row]
 
 

@@ -52,7 +52,7 @@ class DiffLine(msgspec.Struct):
 
 
 def file_rows(canvas: Canvas, file: FileDiff, width: int) -> list[Row]:
-    """The changes of one file below its name."""
+    """Return the changes of one file below its name."""
     glyphs = canvas.look.glyphs
     arrow = f" {glyphs.arrow} {visible(file.new_path)}" if file.new_path else ""
     head: Line = [
@@ -70,7 +70,7 @@ def file_rows(canvas: Canvas, file: FileDiff, width: int) -> list[Row]:
 
 
 def diff_lines(lines: Iterable[str]) -> Iterator[DiffLine]:
-    """The lines of a unified diff without file headers. Lines before the first hunk have no number."""
+    """Yield the lines of a unified diff without file headers. Lines before the first hunk have no number."""
     old = new = end = 0
     in_hunk = False
     for line in lines:
@@ -95,7 +95,8 @@ def diff_lines(lines: Iterable[str]) -> Iterator[DiffLine]:
 
 
 def fence_rows(canvas: Canvas, fence: Fence, width: int) -> list[Row]:
-    """A diff that stands in an answer. It has no line numbers: those of a model's hunks are often wrong."""
+    """Return the rows of a diff that stands in an answer. It has no line numbers: those of a model's hunks
+    are often wrong."""
     before = fence.context.split("\n")
     lines: list[DiffLine] = []
     path = next((line for line in reversed(before) if line.startswith("+++ ")), "")
@@ -123,7 +124,7 @@ class _Drawing:
         self._marks = dict(differing_words(lines))
 
     def rows(self) -> list[Row]:
-        """All of them."""
+        """Return all rows."""
         return [row for at, line in enumerate(self._lines) for row in self._line(at, line)]
 
     def _line(self, at: int, line: DiffLine) -> list[Row]:
@@ -152,8 +153,8 @@ class _Drawing:
         return [self._tint(row, ground) for row in rows] if is_tinted else rows
 
     def _text(self, at: int, line: DiffLine, ground: str) -> Text:
-        """The text of a line: in the colours of its language where the line stands on a ground or has not
-        changed, otherwise in the one that says what became of it."""
+        """Return the text of a line: in the colours of its language where the line stands on a ground or has
+        not changed, otherwise in the one that says what became of it."""
         style = self._canvas.style
         if ground and not self._has_grounds:
             text = Text(line.text, style(ground), end="")
@@ -172,13 +173,14 @@ class _Drawing:
         return text
 
     def _tint(self, row: Row, ground: str) -> Row:
-        """A row on a ground that reaches to the edge of the terminal."""
+        """Return a row on a ground that reaches to the edge of the terminal."""
         style = self._canvas.style(ground)
         return [*Segment.apply_style(row, style), Segment("", style)]
 
 
 def _highlight(lines: list[DiffLine], language: str) -> list[Line]:
-    """Every line in the colours of its language, in the version of the file it belongs to, hunk by hunk."""
+    """Return every line in the colours of its language, in the version of the file it belongs to, hunk by
+    hunk."""
     coloured: list[Line] = [[("", line.text)] for line in lines]
     if not language:
         return coloured
@@ -199,8 +201,8 @@ def _highlight(lines: list[DiffLine], language: str) -> list[Line]:
 
 
 def differing_words(lines: list[DiffLine]) -> Iterator[tuple[int, Marks]]:
-    """The words that differ, by the index of their line: each removed line is compared with the added one
-    that stands in the same place below them."""
+    """Yield the words that differ, by the index of their line: each removed line is compared with the added
+    one that stands in the same place below them."""
     at = compared = 0
     while at < len(lines):
         removed = _run(lines, at, "removed")
@@ -216,7 +218,7 @@ def differing_words(lines: list[DiffLine]) -> Iterator[tuple[int, Marks]]:
 
 
 def _run(lines: list[DiffLine], at: int, kind: Kind) -> int:
-    """The end of the lines of one kind that begin at an index."""
+    """Return the end of the lines of one kind that begin at an index."""
     while at < len(lines) and lines[at].kind == kind:
         at += 1
     return at

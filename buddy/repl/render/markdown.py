@@ -27,8 +27,8 @@ _RULE_OR_UNDERLINE = pattern(r" {0,3}(?:- *){3,}$")
 
 
 def closed_blocks(text: str) -> list[Markdown]:
-    """A message that is there as a whole, in the same blocks as one that arrived: each is drawn in little
-    time, so that a key does not wait for all of them."""
+    """Return a message that is there as a whole, in the same blocks as one that arrived: each is drawn in
+    little time, so that a key does not wait for all of them."""
     stream = MarkdownStream()
     stream.feed(text)
     return stream.finish()
@@ -80,19 +80,19 @@ class MarkdownStream:
         self._paragraph = False
 
     def feed(self, text: str) -> None:
-        """More text. Cheap until a line is complete, or a lot of it is there."""
+        """Add text. Cheap until a line is complete or long."""
         self._pieces.append(text)
         self._unabsorbed += len(text)
         if "\n" in text or self._unabsorbed >= ABSORBED_CHARS:
             self._absorb()
 
     def take(self) -> list[Markdown]:
-        """The blocks that closed since the last time."""
+        """Return the blocks that closed since the last time."""
         blocks, self._blocks = self._blocks, []
         return blocks
 
     def finish(self) -> list[Markdown]:
-        """The message is over: everything is closed."""
+        """Close everything: the message is over."""
         self._absorb()
         self._split(self._clean.finish())
         if self._line:
@@ -114,7 +114,7 @@ class MarkdownStream:
         return "".join(self._open) + self._line
 
     def tail_end(self, chars: int) -> str:
-        """The last part of the tail: what a live region needs of it."""
+        """Return the last part of the tail: what a live region needs of it."""
         self._absorb()
         parts: list[str] = [self._line[-chars:]]
         left = chars - len(self._line)
@@ -126,7 +126,7 @@ class MarkdownStream:
         return "".join(reversed(parts))
 
     def open_block(self, chars: int) -> Markdown | None:
-        """The block that is still being written, as it would be if it ended here; None where there is
+        """Return the block that is still being written, as it would be if it ended here; None where there is
         nothing to see of it, or more than `chars`."""
         self._absorb()
         if self.open_chars > chars:
@@ -197,7 +197,7 @@ class MarkdownStream:
             self._paragraph = True
 
     def _may_interrupt(self, item: re.Match[str]) -> bool:
-        """A paragraph is only interrupted by a list that begins with a bullet or with 1."""
+        """Tell whether an item may interrupt a paragraph: only one with a bullet or with 1."""
         if not self._paragraph:
             return True
         return bool(item["gap"]) and (item["sign"] in "-+*" or item["sign"][:-1] == "1")
@@ -258,7 +258,7 @@ class MarkdownStream:
         self._joins = False
 
     def _close(self) -> None:
-        """Everything open at the top level becomes a block; blank lines alone wait for the next one."""
+        """Close everything open at the top level as a block; blank lines alone wait for the next one."""
         self._paragraph = False
         text = "".join(self._open)
         if text.strip():

@@ -46,7 +46,7 @@ class MarkdownPainter:
         self._parser.core.ruler.push("clean", clean_tokens)
 
     def rows(self, block: Markdown, width: int) -> list[Row]:
-        """The rows of a block, each at most `width` cells."""
+        """Return the rows of a block, each at most `width` cells."""
         fence = block.fence
         if fence is not None:
             named = fence.edge in ("whole", "first") and not fence.context
@@ -102,7 +102,7 @@ class _BlockWalk:
         self._glyphs = canvas.look.glyphs
 
     def blocks(self, width: int, *, until: str, tight: bool) -> list[Row]:
-        """Rows of all blocks up to the closing token `until` ("" for the end), blank ones between them
+        """Return rows of all blocks up to the closing token `until` ("" for the end), blank ones between them
         unless `tight`."""
         rows: list[Row] = []
         while self._at < len(self._tokens):
@@ -140,7 +140,7 @@ class _BlockWalk:
                 return self._canvas.wrap([("", token.content)], width) if token.content else []
 
     def _text(self, width: int, style: str) -> list[Row]:
-        """The inline token that is next, and its closing token."""
+        """Return the inline token that is next, and its closing token."""
         inline = self._tokens[self._at]
         self._at += 2
         return self._canvas.wrap_all(inline_lines(inline, style), width)
@@ -181,7 +181,7 @@ class _BlockWalk:
 
 
 def inline_lines(inline: Token, style: str) -> list[Line]:
-    """An inline token as unwrapped lines, one per line of the source."""
+    """Return an inline token as unwrapped lines, one per line of the source."""
     lines: list[Line] = [[]]
     marks: list[str] = [style] if style else []
     hrefs: list[tuple[str, int, int]] = []

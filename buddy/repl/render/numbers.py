@@ -1,4 +1,4 @@
-"""Small phrases about time, sizes and money, the same everywhere on the screen."""
+"""Phrases for durations, sizes and money, the same everywhere on the screen."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ TITLE_CHARS = 40
 
 
 def running_name(what: str, title: str) -> str:
-    """Something that runs, with the beginning of its title: `task 2 (write tests)`."""
+    """Name something that runs, with the beginning of its title: `task 2 (write tests)`."""
     return f"{what} ({one_line(title, TITLE_CHARS)})" if title else what
 
 
 def seconds(value: float) -> str:
-    """A duration: `0.4 s`, `12 s`, `3 m 5 s`, `1 h 4 m`."""
+    """Return a duration: `0.4 s`, `12 s`, `3 m 5 s`, `1 h 4 m`."""
     if value < 0.95:
         return f"{value:.1f} s"
     whole = int(value + 0.5) if value < 60 else int(value)
@@ -28,7 +28,8 @@ def seconds(value: float) -> str:
 
 
 def whole_units(value: float) -> str:
-    """A running duration in whole units, so that it changes once a second at most: `4 s`, `3 m`, `1 h`."""
+    """Return a running duration in whole units, so that it changes once a second at most: `4 s`, `3 m`, `1
+    h`."""
     whole = max(0, int(value))
     if whole < 60:
         return f"{whole} s"
@@ -36,7 +37,7 @@ def whole_units(value: float) -> str:
 
 
 def state(name: str, *, has_worked: bool = True) -> str:
-    """A task's state or a turn's outcome, one word for each wherever it is shown."""
+    """Return a task's state or a turn's outcome, one word for each wherever it is shown."""
     match name:
         case "completed" | "finished":
             return "done"
@@ -49,19 +50,19 @@ def state(name: str, *, has_worked: bool = True) -> str:
 
 
 def tokens(count: int) -> str:
-    """A number of tokens: `950`, `12.3k`, `1.2M`."""
+    """Return a number of tokens: `950`, `12.3k`, `1.2M`."""
     if count < 1000:
         return str(count)
     return f"{count / 1000:.1f}k" if count < 1_000_000 else f"{count / 1_000_000:.1f}M"
 
 
 def token_count(count: int) -> str:
-    """A number of tokens with its noun: `1 token`, `12.3k tokens`."""
+    """Return a number of tokens with its noun: `1 token`, `12.3k tokens`."""
     return f"{tokens(count)} {'token' if count == 1 else 'tokens'}"
 
 
 def money(usd: float) -> str:
-    """An amount of dollars, with as many digits as it needs."""
+    """Return an amount of dollars, with as many digits as it needs."""
     if 0 < usd < 0.00005:
         return plain_dollars(usd, significant=1)
     return f"${usd:.2f}" if usd >= 0.095 or usd == 0 else f"${usd:.4f}"

@@ -48,7 +48,7 @@ from buddy.safety.sanitise import clean, one_line, visible
 
 
 def display_rows(canvas: Canvas, display: Display, width: int) -> list[Row]:
-    """All rows of a display, wrapped to `width`."""
+    """Return all rows of a display, wrapped to `width`."""
     match display:
         case Plain():
             return text_rows(canvas, display.body or display.summary, width)
@@ -65,7 +65,7 @@ def display_rows(canvas: Canvas, display: Display, width: int) -> list[Row]:
 
 
 def display_summary(display: Display, glyphs: Glyphs) -> str:
-    """A few words about the display for its header, "" where the lines say it all."""
+    """Return a few words about the display for its header, "" where the lines say it all."""
     match display:
         case Plain():
             return display.summary if display.body else ""
@@ -93,8 +93,8 @@ class Fold(msgspec.Struct, frozen=True):
 
 
 def fold_of(display: Display, look: Look, *, failed: bool) -> Fold:
-    """The part of a tool's output that is shown. A command that failed says why at its end; one that went
-    well says what it does at its beginning and the result at its end."""
+    """Return the part of a tool's output that is shown. A command that failed says why at its end; one that
+    went well says what it does at its beginning and the result at its end."""
     match display:
         case Diff() | Checklist():
             return Fold(DIFF_FOLD_LINES)
@@ -106,8 +106,8 @@ def fold_of(display: Display, look: Look, *, failed: bool) -> Fold:
 
 
 def fold_rows(canvas: Canvas, rows: list[Row], fold: Fold, width: int) -> list[Row]:
-    """The visible rows, and where the others were a row with their number. A fold hides at least two rows:
-    hiding one would save nothing."""
+    """Return the visible rows, and where the others were a row with their number. A fold hides at least two
+    rows: hiding one would save nothing."""
     missing = len(rows) - fold.first - fold.last
     if missing < 2:
         return rows
@@ -118,19 +118,19 @@ def fold_rows(canvas: Canvas, rows: list[Row], fold: Fold, width: int) -> list[R
 
 
 def text_lines(text: str, style: str = "") -> list[Line]:
-    """Untrusted text as lines, cleaned."""
+    """Return untrusted text as clean lines."""
     body = clean(_overwrite(text) if "\r" in text else text).strip("\n")
     return [[(style, line)] for line in body.split("\n")] if body else []
 
 
 def text_rows(canvas: Canvas, text: str, width: int, style: str = "") -> list[Row]:
-    """Untrusted text, cleaned and wrapped, never cut."""
+    """Return untrusted text as rows, cleaned and wrapped, never cut."""
     return canvas.wrap_all(text_lines(text, style), width)
 
 
 def indented_text_rows(canvas: Canvas, text: str, width: int) -> list[Row]:
-    """The same for text of the program's own that is laid out with blanks: what is wrapped goes on below the
-    first word of its line, as far as that leaves room."""
+    """Return the same for text of the program's own that is laid out with blanks: what is wrapped goes on
+    below the first word of its line, as far as that leaves room."""
     rows: list[Row] = []
     for line in clean(text).strip("\n").split("\n"):
         words = line.lstrip(" ")
@@ -145,7 +145,7 @@ def _overwrite(text: str) -> str:
 
 
 def expose(display: Display) -> Display:
-    """A display for a decision: what would not be seen is written out."""
+    """Return a display for a decision: what would not be seen is written out."""
     match display:
         case Plain():
             return Plain(visible(display.summary, lines=True), visible(display.body, lines=True))
@@ -161,7 +161,8 @@ def expose(display: Display) -> Display:
 
 
 def _expose_lines(diff: str) -> str:
-    """A diff for a decision: line by line, so that every line keeps its number. Blank ones are seen by it."""
+    """Return a diff for a decision: line by line, so that every line keeps its number. Blank ones are seen by
+    it."""
     return "\n".join(map(visible, diff.split("\n")))
 
 
@@ -213,12 +214,12 @@ class Painter:
         self._markdown = MarkdownPainter(self._canvas)
 
     def ansi(self, block: Block, columns: int) -> str:
-        """A block as text, lines ended by newlines; one column of the terminal stays free. "" when there
-        is nothing to see."""
+        """Return a block as text, lines ended by newlines; one column of the terminal stays free. "" when
+        there is nothing to see."""
         return self._canvas.ansi(self.rows(block, max(columns - 1, 10)))
 
     def rows(self, block: Block, width: int) -> list[Row]:
-        """A block as rows of at most `width` cells."""
+        """Return a block as rows of at most `width` cells."""
         match block:
             case Markdown():
                 return self._markdown.rows(block, width)
@@ -314,7 +315,7 @@ class Painter:
         return lines + self._behind(bar, bar, body)
 
     def _lookup(self, block: ToolCall, width: int) -> list[Row]:
-        """A single lookup: `read main.py · 9 lines`."""
+        """Paint a single lookup: `read main.py · 9 lines`."""
         kind = kind_of(block)
         verb = kind.verb if kind is not None else block.call.name
         found = one_line(finding_of(block), 200)
@@ -323,7 +324,7 @@ class Painter:
         return self._wrap([*line, ("muted", f" {dot} {found}" if found else "")], width)
 
     def _lookups(self, block: Lookups, width: int) -> list[Row]:
-        """Several in a row: `read 6 files`, and as many of their names as the line holds."""
+        """Paint several lookups in a row: `read 6 files`, and as many of their names as the line holds."""
         first = block.calls[0]
         kind = kind_of(first)
         if kind is None:

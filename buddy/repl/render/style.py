@@ -239,7 +239,7 @@ nearest of 256 is a tint of the same colour. Elsewhere the text itself is colour
 
 
 def _upright(rule: str) -> str:
-    """A rule without italics."""
+    """Return a rule without italics."""
     return " ".join(word for word in rule.split() if word != "italic")
 
 
@@ -309,11 +309,11 @@ class Look(msgspec.Struct, frozen=True):
         return self.depth != "16" and self.theme in GROUNDS
 
     def with_glyphs(self, text: str) -> str:
-        """Words of buddy's own with the signs that are drawn here."""
+        """Return words of buddy's own with the signs that are drawn here."""
         return text.translate(_IN_ASCII) if self.glyphs == ASCII and not text.isascii() else text
 
     def rules(self) -> dict[str, str]:
-        """The theme as style rules: what a name is, in prompt_toolkit's words."""
+        """Return the theme as style rules: what a name is, in prompt_toolkit's words."""
         rules = {**THEMES[self.theme], **(READABLE[self.theme] if self.has_grounds else {})}
         return rules if self.italics else {name: _upright(rule) for name, rule in rules.items()}
 
@@ -343,8 +343,8 @@ def choose_look(
     is_terminal: bool,
     ground: Ground | None = None,
 ) -> Look:
-    """Colours and glyphs from what the person, the environment and the terminal's background say. The option
-    wins, then a non-empty NO_COLOR, then FORCE_COLOR and CLICOLOR_FORCE, then what the terminal is."""
+    """Return colours and glyphs from what the person, the environment and the terminal's background say. The
+    option wins, then a non-empty NO_COLOR, then FORCE_COLOR and CLICOLOR_FORCE, then what the terminal is."""
     dumb = environ.get("TERM", "") in DUMB
     forced = any(environ.get(name, "") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE"))
     match color:
@@ -364,7 +364,7 @@ def choose_look(
 
 
 def _depth(environ: Mapping[str, str]) -> Depth:
-    """The colours of the terminal, as it says in COLORTERM and TERM."""
+    """Return the colours of the terminal, as it says in COLORTERM and TERM."""
     if environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
         return "true"
     term = environ.get("TERM", "")
@@ -372,8 +372,8 @@ def _depth(environ: Mapping[str, str]) -> Depth:
 
 
 def _theme(wanted: str, environ: Mapping[str, str], ground: Ground | None) -> str:
-    """The theme for a name of the settings. By itself it follows the background: as the terminal answered,
-    or as it says in COLORFGBG (foreground;background)."""
+    """Return the theme for a name of the settings. By itself it follows the background: as the terminal
+    answered, or as it says in COLORFGBG (foreground;background)."""
     if wanted in ("dark", "light"):
         return wanted
     if wanted == "plain":

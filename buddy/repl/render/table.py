@@ -39,9 +39,9 @@ def table_rows(
     aligns: Sequence[Align] = (),
     spaced: bool = False,
 ) -> list[Row]:
-    """Rows of cells, drawn at most `width` cells wide; a rule stands below the header. Where the columns have
-    no room each row is a record: a cell a line, with the name of its column. `spaced`: rows stand apart where
-    one of them takes several lines."""
+    """Return rows of cells, drawn at most `width` cells wide; a rule stands below the header. Where the
+    columns have no room each row is a record: a cell a line, with the name of its column. `spaced`: rows
+    stand apart where one of them takes several lines."""
     count = max((len(row) for row in rows), default=0)
     if count == 0:
         return []
@@ -82,7 +82,7 @@ def _join(parts: Iterable[Row], widths: Sequence[int], sides: Sequence[Align], b
 
 
 def _align(part: Row, size: int, side: Align) -> Row:
-    """A row of a cell, filled up to the width of its column. Blanks at its end do not count."""
+    """Return a row of a cell, filled up to the width of its column. Blanks at its end do not count."""
     row = list(part)
     if side != "left":
         while row and not row[-1].text.strip(" "):
@@ -94,7 +94,7 @@ def _align(part: Row, size: int, side: Align) -> Row:
 
 
 def number_columns(rows: Sequence[Sequence[str]]) -> list[Align]:
-    """The side of each column: right where all its cells that hold something are numbers."""
+    """Return the side of each column: right where all its cells that hold something are numbers."""
     count = max((len(row) for row in rows), default=0)
     columns = [[row[at].strip() for row in rows if at < len(row)] for at in range(count)]
     columns = [[cell for cell in column if cell not in _NO_NUMBER] for column in columns]
@@ -105,8 +105,8 @@ def number_columns(rows: Sequence[Sequence[str]]) -> list[Align]:
 
 
 def _widths(rows: list[list[str]], room: int) -> list[int] | None:
-    """The widest cell of each column; while they do not fit, the wide columns give way, down to their longest
-    word, columns of short cells last. None when even that is too wide."""
+    """Return the widest cell of each column; while they do not fit, the wide columns give way, down to their
+    longest word, columns of short cells last. None when even that is too wide."""
     columns = [[row[index] for row in rows] for index in range(len(rows[0]))]
     widths = [max(*map(cell_len, column), 1) for column in columns]
     if sum(widths) <= room:

@@ -32,20 +32,20 @@ def teach_flags() -> None:
 
 
 def cells(text: str) -> int:
-    """Terminal cells a text takes."""
+    """Return the terminal cells a text takes."""
     if text.isascii():
         return len(text)
     return sum(map(_cell, text))
 
 
 def line_cells(line: Line) -> int:
-    """Terminal cells a line takes."""
+    """Return the terminal cells a line takes."""
     return sum(cells(text) for _style, text in line)
 
 
 def split_at(text: str, width: int) -> tuple[str, str]:
-    """A text cut so that the first part takes at most `width` cells (at least one character, so that cutting
-    always gets on)."""
+    """Return a text cut so that the first part takes at most `width` cells (at least one character, so that
+    cutting always gets on)."""
     if text.isascii():
         width = max(width, 1)
         return text[:width], text[width:]
@@ -58,7 +58,7 @@ def split_at(text: str, width: int) -> tuple[str, str]:
 
 
 def fit(text: str, width: int, ellipsis: str = "…") -> str:
-    """A text in at most `width` cells, with an ellipsis where something is missing."""
+    """Return a text in at most `width` cells, with an ellipsis where something is missing."""
     if cells(text) <= width:
         return text
     if width <= 1:
@@ -67,7 +67,7 @@ def fit(text: str, width: int, ellipsis: str = "…") -> str:
 
 
 def fit_line(line: Line, width: int, ellipsis: str = "…") -> Line:
-    """A line in at most `width` cells."""
+    """Return a line in at most `width` cells."""
     if line_cells(line) <= width:
         return line
     kept: Line = []
@@ -83,8 +83,8 @@ def fit_line(line: Line, width: int, ellipsis: str = "…") -> Line:
 
 
 def wrap(line: Line, width: int) -> list[Line]:
-    """A line as lines of at most `width` cells, broken at blanks where possible. Nothing is lost but the
-    blanks at a break."""
+    """Return a line as lines of at most `width` cells, broken at blanks where possible. Nothing is lost but
+    the blanks at a break."""
     width = max(width, 1)
     if line_cells(line) <= width:
         return [line]
@@ -118,7 +118,7 @@ def _is_blank(word: Line) -> bool:
 
 
 def _words(line: Line) -> Iterable[Line]:
-    """Runs of blanks, and words: everything between blanks, over several styles."""
+    """Yield runs of blanks, and words: everything between blanks, over several styles."""
     word: Line = []
     for style, text in line:
         for piece in _PIECES().findall(text):
@@ -134,7 +134,7 @@ def _words(line: Line) -> Iterable[Line]:
 
 
 def _break_word(word: Line, room: int, width: int) -> Iterable[Span | None]:
-    """The spans of a word, cut where a line is full; None stands for "next line"."""
+    """Yield the spans of a word, cut where a line is full; None stands for "next line"."""
     for style, text in word:
         rest = text
         while rest:
@@ -151,15 +151,15 @@ def _break_word(word: Line, room: int, width: int) -> Iterable[Span | None]:
 
 
 def indent(lines: Iterable[Line], first: Line, rest: Line) -> list[Line]:
-    """Lines behind a prefix: one for the first line, another for all that follow."""
+    """Return lines behind a prefix: one for the first line, another for all that follow."""
     return [(rest if index else first) + line for index, line in enumerate(lines)]
 
 
 def plain(line: Line) -> str:
-    """The text of a line."""
+    """Return the text of a line."""
     return "".join(text for _style, text in line)
 
 
 def ansi_cells(line: str) -> int:
-    """Terminal cells of a painted line, its colours not counted."""
+    """Count the terminal cells of a painted line without its colours."""
     return cells(_SGR().sub("", line))

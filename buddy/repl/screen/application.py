@@ -22,7 +22,7 @@ from buddy.repl.screen.scrollback import reflowed_cursor_row
 
 
 class InlineApplication(Application[None]):
-    """prompt_toolkit's application with the three doors the screen needs."""
+    """prompt_toolkit's application with the hooks the screen needs."""
 
     on_resize: Callable[[], None] | None = None
     may_draw: Callable[[], bool] | None = None
@@ -30,7 +30,7 @@ class InlineApplication(Application[None]):
     _tallest = 0
 
     def restyle(self, look: Look) -> None:
-        """The colours of this look, from the next frame on."""
+        """Use the colours of this look from the next frame on."""
         self.style, self.depth = toolkit_style(look), color_depth(look)
 
     def draw(self) -> None:
@@ -38,12 +38,12 @@ class InlineApplication(Application[None]):
         self._redraw()
 
     def erase(self) -> None:
-        """Take the application off the screen; the cursor stands where it began."""
+        """Erase the application; the cursor returns to where it began."""
         self.renderer.erase()
 
     def interrupt(self) -> None:
-        """An interrupt came as a signal: the same as its key. prompt_toolkit's own handler does not look
-        whether the application has ended, and outside of one every condition of every key costs 25 ms."""
+        """Handle an interrupt signal like its key. prompt_toolkit's own handler does not look whether the
+        application has ended, and outside of one every condition of every key costs 25 ms."""
         if self.is_running and not self.is_done and self.context is not None:
             self.context.copy().run(self.key_processor.send_sigint)
 
@@ -53,7 +53,7 @@ class InlineApplication(Application[None]):
         return self._running_in_terminal
 
     def take_tallest(self) -> int:
-        """The rows it has taken at most since this was asked last."""
+        """Return the rows it has taken at most since this was asked last."""
         tallest, self._tallest = self._tallest, self._rows_on_screen()
         return max(tallest, self._tallest)
 
@@ -62,12 +62,12 @@ class InlineApplication(Application[None]):
         return screen.height if screen is not None else 0
 
     def wanted_height(self) -> int:
-        """Rows the application is about to take."""
+        """Return the rows the application is about to take."""
         size = self.output.get_size()
         return max(self.layout.container.preferred_height(size.columns, size.rows).preferred, 1)
 
     def drawn_widths(self) -> list[int]:
-        """The width of each row that is on the screen."""
+        """Return the width of each row that is on the screen."""
         screen = self.renderer.last_rendered_screen
         if screen is None:
             return []
@@ -77,7 +77,7 @@ class InlineApplication(Application[None]):
         ]
 
     def correct_for_reflow(self, columns: int) -> None:
-        """The terminal became narrower and wrapped our rows again: find the cursor's row before erasing."""
+        """Find the cursor's row before erasing: the narrower terminal wrapped our rows again."""
         at = self.renderer._cursor_pos  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - no public way
         row = reflowed_cursor_row(self.drawn_widths(), at.y, at.x, columns)
         self.renderer._cursor_pos = Point(at.x, row)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - as above
@@ -105,7 +105,7 @@ def build_application(
     keyboard: Input,
     output: FrameOutput,
 ) -> InlineApplication:
-    """The application around an editor. Keys redraw at once; nothing polls."""
+    """Return the application around an editor. Keys redraw at once; nothing polls."""
     teach_shift_enter()
     teach_flags()
     app = InlineApplication(

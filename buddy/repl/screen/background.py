@@ -37,14 +37,14 @@ def may_be_asked(environ: Mapping[str, str]) -> bool:
 
 
 def question(*, inside_tmux: bool) -> str:
-    """The sequence that asks. tmux answers itself where it knows; where it does not, the terminal around it
-    is asked through it."""
+    """Return the sequence that asks. tmux answers itself where it knows; where it does not, the terminal
+    around it is asked through it."""
     through = "\x1bPtmux;" + QUESTION.replace("\x1b", "\x1b\x1b") + "\x1b\\"
     return QUESTION + through if inside_tmux else QUESTION
 
 
 def ground_of(answer: re.Match[str]) -> Ground:
-    """Light or dark, by how bright the colour is for the eye."""
+    """Return light or dark, by the perceived brightness of the colour."""
     red, green, blue = (
         int(answer[name], 16) / (16 ** len(answer[name]) - 1) for name in ("red", "green", "blue")
     )
@@ -98,7 +98,7 @@ class GroundQuestion:
         return ""
 
     def wait(self, fd: int, read: Callable[[], object]) -> None:
-        """Before the terminal is given back: take an answer that is on its way."""
+        """Take an answer that is on its way, before the terminal is given back."""
         if self._asked_at is None or self._clock() - self._asked_at > LEAVE_WITHIN_S:
             return
         self._asked_at = None

@@ -19,7 +19,7 @@ Modes = list[Any]
 
 
 def terminal_modes(fd: int) -> Modes | None:
-    """The line discipline's settings, None where there is no terminal."""
+    """Return the line discipline's settings, None where there is no terminal."""
     try:
         return termios.tcgetattr(fd)
     except termios.error:
@@ -50,8 +50,8 @@ async def suspend(screen: Screen, fd: int, modes: Modes | None) -> None:
 async def edit(
     screen: Screen, text: str, environ: Mapping[str, str], terminal: tuple[int, Modes | None]
 ) -> str | None:
-    """The text as the person's editor left it; None when there is no editor, it failed, or there is no file
-    for it or from it. `terminal`: its descriptor, and the settings the editor finds."""
+    """Return the text as the person's editor left it; None when there is no editor, it failed, or there is no
+    file for it or from it. `terminal`: its descriptor, and the settings the editor finds."""
     try:
         command = shlex.split(environ.get("VISUAL") or environ.get("EDITOR") or "") or ["vi"]
         path = _write_draft(text)
@@ -71,7 +71,7 @@ async def edit(
 
 
 def without_keys(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the person's editor: all of theirs but keys and passwords."""
+    """Return the environment of the person's editor: all of theirs but keys and passwords."""
     from buddy.workspace.processes.environment import SECRET_NAME  # here: most runs open no editor
 
     return {name: value for name, value in environ.items() if not SECRET_NAME().search(name)}

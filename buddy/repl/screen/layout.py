@@ -33,7 +33,7 @@ def style_class(style: str) -> str:
 
 
 def toolkit_style(look: Look) -> Style:
-    """The theme for what prompt_toolkit draws: our styles, and its menus and search line."""
+    """Return the theme for what prompt_toolkit draws: our styles, and its menus and search line."""
     rules = look.rules()
     rules |= {
         "completion-menu": "nobold noreverse",
@@ -68,16 +68,16 @@ class InputWindow(Window):
     """A window without prompt_toolkit's style for its last row, which would touch every cell of it."""
 
     def _apply_style(self, new_screen: Screen, write_position: WritePosition, parent_style: str) -> None:
-        """No style of its own."""
+        """Apply no style."""
 
 
 class NoMouse(MouseHandlers):
-    """Takes no notice of who would handle a mouse: the mouse stays the terminal's."""
+    """Registers no mouse handlers: the mouse stays the terminal's."""
 
     def set_mouse_handler_for_range(
         self, x_min: int, x_max: int, y_min: int, y_max: int, handler: object = None
     ) -> None:
-        """Nothing is kept."""
+        """Keep nothing."""
 
 
 class DrawnLines:
@@ -91,7 +91,7 @@ class DrawnLines:
         self._rows: list[Row] = []
 
     def rows(self, columns: int) -> list[Row]:
-        """The rows now."""
+        """Return the rows now."""
         lines = list(self._source())
         if columns != self._columns or lines != self._lines:
             self._rows = [row_of(line, columns) for line in lines]
@@ -100,7 +100,7 @@ class DrawnLines:
 
 
 def row_of(line: Line, columns: int) -> Row:
-    """The cells of a line. A wide character takes two, a combining one goes with the one before."""
+    """Return the cells of a line. A wide character takes two, a combining one goes with the one before."""
     row: Row = defaultdict(lambda: _BLANK)
     x = 0
     for style, text in line:
@@ -146,12 +146,12 @@ class Stack(Container):
         self._asked: tuple[int, int, list[int]] = (-1, -1, [])
 
     def reset(self) -> None:
-        """The windows forget where they had scrolled to."""
+        """Reset the scroll positions of the windows."""
         for part in self._parts:
             part.reset()
 
     def preferred_width(self, max_available_width: int) -> Dimension:
-        """All there is."""
+        """Take the full width."""
         return Dimension(preferred=max_available_width)
 
     def preferred_height(self, width: int, max_available_height: int) -> Dimension:
@@ -193,13 +193,13 @@ class Stack(Container):
         screen.width, screen.height = max(screen.width, width), max(screen.height, height)
 
     def get_children(self) -> list[Container]:
-        """The windows, for the focus."""
+        """Return the windows, for the focus."""
         return list(self._parts)
 
 
 def share_rows(wanted: Sequence[int], room: int) -> tuple[int, int, int]:
-    """Rows of the input, the search line and the menu: one of input and the search line in any case, the menu
-    what is left."""
+    """Return rows of the input, the search line and the menu: one of input and the search line in any case,
+    the menu what is left."""
     entry, search, menu = wanted
     search = min(search, max(0, room - 1))
     entry = min(max(entry, 1), max(1, room - search))
@@ -224,7 +224,7 @@ class ShowReplaceable(Processor):
         self._is_replaceable = is_replaceable
 
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
-        """One line of the input."""
+        """Transform one line of the input."""
         fragments = transformation_input.fragments
         if not self._is_replaceable():
             return Transformation(fragments)
@@ -282,7 +282,7 @@ def cursor_shapes(environ: Mapping[str, str], *, vi: bool) -> CursorShapeConfig 
 
 
 def sign(app: Application[None]) -> str:
-    """The word for the mode the keys are in, "" outside of vi mode."""
+    """Return the name of the current key mode, "" outside of vi mode."""
     if app.editing_mode is not EditingMode.VI:
         return ""
     if app.current_buffer.selection_state is not None:

@@ -22,12 +22,13 @@ from buddy.safety.sanitise import one_line
 BEGIN_FRAME = "\x1b[?2026h"
 END_FRAME = "\x1b[?2026l"
 RESET_MODES = "\x1b[?2026l\x1b[?2004l\x1b[?7h\x1b[?25h\x1b[0m"
-"""What every way out writes: frame closed, paste mode off, autowrap on, cursor shown, colours off."""
+"""The sequence written on every exit: frame closed, paste mode off, autowrap on, cursor shown, colours
+off."""
 CLEAR_DOWN = "\x1b[K\x1b[C\x1b[J\b"
 """Clears everything below from the first column. Not a plain `CSI J`: from the screen's first cell tmux takes
 that for clearing the screen, and moves what stands there into the scrollback."""
 RESET_SHAPE = "\x1b[0 q"
-"""The cursor as the person has set it."""
+"""The cursor shape as the person has set it."""
 _AS_IT_IS = CursorShape._NEVER_CHANGE  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - no public name
 _SHAPES = {
     CursorShape.BLOCK: "\x1b[2 q",
@@ -141,8 +142,8 @@ class TerminalWriter:
 
 
 def _own_description(fd: int) -> tuple[int, bool]:
-    """The same terminal, opened once more without blocking. O_NONBLOCK on the given descriptor would change
-    it for the shell as well, because the description is shared."""
+    """Return the same terminal, opened once more without blocking. O_NONBLOCK on the given descriptor would
+    change it for the shell as well, because the description is shared."""
     try:
         flags = os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
         return os.open(os.ttyname(fd), flags), True
@@ -166,16 +167,16 @@ class FrameOutput(Vt100_Output):
         self._shape_wanted = self._shape_sent = _AS_IT_IS
 
     def fileno(self) -> int:
-        """The terminal's descriptor."""
+        """Return the terminal's descriptor."""
         return self._fd
 
     def encoding(self) -> str:
-        """The terminal's encoding."""
+        """Return the terminal's encoding."""
         return self._encoding
 
     @contextlib.contextmanager
     def frame(self) -> Generator[None]:
-        """Everything written inside goes out as one write at the end."""
+        """Collect everything written inside into one write at the end."""
         if self._in_frame:
             yield
             return
@@ -210,13 +211,13 @@ class FrameOutput(Vt100_Output):
             self.write_raw(_SHAPES.get(self._shape_wanted, RESET_SHAPE))
 
     def forget_modes(self) -> None:
-        """Another program had the terminal: paste mode has to be said again, and the cursor's shape."""
+        """Send paste mode and cursor shape again: another program had the terminal."""
         self._paste_sent = False
         self._cursor_sent = True
         self._shape_sent = _AS_IT_IS
 
     def write(self, data: str) -> None:
-        """A cell of the application. Emoji are written apart, not joined into one picture: terminals
+        """Write a cell of the application. Emoji are written apart, not joined into one picture: terminals
         disagree about how wide that is, and everything behind it would stand where the cursor is not."""
         if not data.isascii():
             data = _apart(data)
@@ -258,7 +259,7 @@ class FrameOutput(Vt100_Output):
 
 
 def _apart(cell: str) -> str:
-    """A cell whose sign no terminal joins with the one before or behind it, nor makes a picture of."""
+    """Return a cell whose sign no terminal joins with the one before or behind it, nor makes a picture of."""
     if ord(cell[0]) in _SKIN:
         return _NO_JOINER + cell
     cell = cell.replace(_PICTURE, "") or cell
@@ -275,7 +276,7 @@ def encode(text: str, encoding: str) -> bytes:
 
 
 def terminal_size(fd: int) -> Size:
-    """Rows and columns; 24 by 80 where the terminal does not say."""
+    """Return rows and columns; 24 by 80 where the terminal does not say."""
     try:
         size = os.get_terminal_size(fd)
     except OSError:
@@ -284,12 +285,13 @@ def terminal_size(fd: int) -> Size:
 
 
 def up_and_clear(rows: int) -> str:
-    """Go some rows up and clear from there on: what stands above stays."""
+    """Return the sequence that moves some rows up and clears from there on."""
     return (f"\x1b[{rows}A" if rows else "") + "\r" + CLEAR_DOWN
 
 
 def clear_screen(rows: int) -> str:
-    """Clear all rows, one by one: a terminal told to clear its screen may move it into the scrollback."""
+    """Return the sequence that clears all rows, one by one: a terminal told to clear its screen may move it
+    into the scrollback."""
     return "\x1b[H" + "\r\x1b[2K\x1b[B" * (rows - 1) + "\r\x1b[2K\x1b[H"
 
 
@@ -305,7 +307,7 @@ class LogStream(io.TextIOBase):
         self._line = ""
 
     def writable(self) -> bool:
-        """It can be written to."""
+        """Return True."""
         return True
 
     def write(self, text: str, /) -> int:
@@ -319,7 +321,7 @@ class LogStream(io.TextIOBase):
         return len(text)
 
     def finish(self) -> None:
-        """Log what stands without a line end."""
+        """Log text left without a line end."""
         if self._line:
             self._log(self._line)
             self._line = ""
@@ -327,7 +329,7 @@ class LogStream(io.TextIOBase):
 
 @contextlib.contextmanager
 def streams_to(log: Callable[[str], None]) -> Generator[None]:
-    """Nothing but the screen writes to the terminal: prints and warnings become log lines."""
+    """Redirect prints and warnings to the log, so that only the screen writes to the terminal."""
     stream = LogStream(log)
     with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
         try:

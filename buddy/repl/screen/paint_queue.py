@@ -149,17 +149,18 @@ class LazyPainter:
             self.warm()
 
     def code(self, text: str, language: str) -> Line:
-        """A line of code for the live region, with colours as soon as those are loaded. The lines of the last
-        frame are known: colouring them again, 30 times a second, would cost 6 % of a core."""
+        """Return a line of code for the live region, with colours as soon as those are loaded. The lines of
+        the last frame are known: colouring them again, 30 times a second, would cost 6 % of a core."""
         return self._code(text, language)
 
     def prose(self, block: Markdown, width: int) -> list[Line]:
-        """The lines of Markdown that is still being written, as they will be printed as soon as the painter
-        is there. The last frame's text is known."""
+        """Return the lines of Markdown that is still being written, as they will be printed as soon as the
+        painter is there. The last frame's text is known."""
         return self._prose(block, width)
 
     def expand_last(self, blocks: deque[Foldable], columns: int) -> Expanded | None:
-        """The newest block of which something is hidden, taken out together with what came after it."""
+        """Return the newest block of which something is hidden, taken out together with what came after
+        it."""
         from buddy.repl.render.painter import Painter  # as above
 
         painter = Painter(self._look)
@@ -170,7 +171,7 @@ class LazyPainter:
         return None
 
     def __call__(self, block: Block, columns: int) -> str:
-        """A block as text, lines ended by newlines."""
+        """Return a block as text, lines ended by newlines."""
         if self._paint is None:
             self.warm()
         return self._paint(block, columns) if self._paint is not None else ""
@@ -215,7 +216,7 @@ class PaintAhead:
         self._languages: set[str] = set()
 
     def __call__(self, block: Block, columns: int) -> str:
-        """A block's text for a number of columns."""
+        """Return a block's text for a number of columns."""
         found = self._texts.get(id(block))
         for kept in (found, *self._heavy) if found is not None else self._heavy:
             if kept.block is block and kept.columns == columns:
@@ -226,7 +227,7 @@ class PaintAhead:
         return text
 
     def add(self, blocks: Sequence[Block]) -> None:
-        """Blocks to be printed after all others."""
+        """Add blocks to be printed after all others."""
         self._waiting.extend(blocks)
 
     def is_ready(self, columns: int) -> bool:
@@ -282,13 +283,14 @@ class PaintAhead:
             self._next = None
 
     def take(self, *, unpainted: bool = False) -> list[Block]:
-        """The blocks that are ready, which are asked for in their order; `unpainted`: whatever waits."""
+        """Return the blocks that are ready, which are asked for in their order; `unpainted`: whatever
+        waits."""
         count = len(self._waiting) if unpainted else self._painted
         self._painted = max(self._painted - count, 0)
         return [self._waiting.popleft() for _ in range(count)]
 
     def forget(self, blocks: Iterable[Block]) -> None:
-        """These have been printed. Only of the last heavy ones the text is kept: a repaint asks for it."""
+        """Drop printed blocks. The text of the last heavy ones is kept for a repaint."""
         for block in blocks:
             painted = self._texts.pop(id(block), None)
             if painted is not None and is_heavy(block):
@@ -322,7 +324,7 @@ class PaintAhead:
 
 
 def _languages(block: Block) -> set[str]:
-    """The languages of the code in a block."""
+    """Return the languages of the code in a block."""
     match block:
         case Markdown(fence=Fence(language=language)):
             return {language}

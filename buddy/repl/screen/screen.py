@@ -37,7 +37,7 @@ class Countdown:
         return self._timer is not None
 
     def start(self, loop: asyncio.AbstractEventLoop | None, seconds: float) -> None:
-        """Count from now on; without a loop there is nothing to wait for."""
+        """Restart the countdown; without a loop do nothing."""
         self.stop()
         if loop is not None and not loop.is_closed():
             self._timer = loop.call_later(max(seconds, 0), self._end)
@@ -47,7 +47,7 @@ class Countdown:
         self._over()
 
     def stop(self) -> None:
-        """Never mind."""
+        """Cancel the countdown."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -104,7 +104,7 @@ class Screen:
         return self._app.is_running and not (self._app.is_away or self._is_stalled())
 
     def touch(self) -> None:
-        """Something live changed: draw it with the next frame."""
+        """Draw a change of the live part with the next frame."""
         if not self._next.is_on:
             self._next.start(self._app.loop, self._last_frame + self._pace - time.monotonic())
 
@@ -134,14 +134,14 @@ class Screen:
             self._held.start(self._app.loop, HOLD_S)
 
     def flush(self) -> None:
-        """Print everything that waits to be printed: the program is about to leave."""
+        """Print all waiting blocks: the program is about to exit."""
         blocks = self._ahead.take(unpainted=True)
         if blocks and self._is_ours:
             with self._output.frame():
                 self._commit(blocks)
 
     def _commit(self, blocks: Sequence[Block]) -> None:
-        """Erase, write, draw."""
+        """Erase the application, write the blocks, draw it again."""
         text = "".join(self._printed.add(block, self._size.columns) for block in blocks)
         self._ahead.forget(blocks)
         self._settle()
@@ -153,11 +153,11 @@ class Screen:
         self._settle()
 
     def _settle(self) -> None:
-        """The application may have been taller for a while: what it pushed up does not come back."""
+        """Account for an application that was taller for a while: what it pushed up does not come back."""
         self._printed.leave_room(self._size.rows - self._app.take_tallest())
 
     def write(self, sequence: str) -> None:
-        """A control sequence with the next frame."""
+        """Write a control sequence with the next frame."""
         self._output.write_raw(sequence)
         self.touch()
 
@@ -169,7 +169,7 @@ class Screen:
         return is_stale
 
     def resize(self) -> None:
-        """Take the application off by the old geometry, draw it by the new one; tidy up when it is over."""
+        """Erase the application by the old geometry and draw it by the new one; repair when resizing ends."""
         self._told = self._output.get_size()
         self._is_misfit = self._settling.is_on or self._reflow.is_told_late
         if not self._is_misfit:
@@ -249,7 +249,7 @@ class Screen:
 
     @contextlib.asynccontextmanager
     async def lent(self) -> AsyncGenerator[None]:
-        """Another program has the terminal inside: an editor, a pager, the shell after a suspend."""
+        """Lend the terminal to another program: an editor, a pager, the shell after a suspend."""
         self._lending()
         async with in_terminal():
             try:
@@ -263,6 +263,6 @@ class Screen:
         self.touch()
 
     def close(self) -> None:
-        """No more frames."""
+        """Stop drawing frames."""
         for one in (self._ahead, self._next, self._settling, self._held, self._clock):
             one.stop()

@@ -17,18 +17,18 @@ TOLD_LATE_S = 0.5
 
 
 def rows_of(width: int, columns: int) -> int:
-    """Terminal rows a line of `width` cells takes."""
+    """Return the terminal rows a line of `width` cells takes."""
     return max(1, -(-width // max(columns, 1)))
 
 
 def reflowed_rows(widths: Iterable[int], columns: int) -> int:
-    """Terminal rows that lines take once the terminal has wrapped them at `columns`."""
+    """Return the terminal rows that lines take once the terminal has wrapped them at `columns`."""
     return sum(rows_of(width, columns) for width in widths)
 
 
 def reflowed_cursor_row(widths: Sequence[int], row: int, column: int, columns: int) -> int:
-    """The cursor's row, counted from the first line of the drawing, after the terminal re-wrapped it: the
-    rows of all lines above the cursor's, and those the cursor's own line takes before the cursor."""
+    """Return the cursor's row, counted from the first line of the drawing, after the terminal re-wrapped it:
+    the rows of all lines above the cursor's, and those the cursor's own line takes before the cursor."""
     return reflowed_rows(widths[:row], columns) + column // max(columns, 1)
 
 
@@ -76,7 +76,7 @@ class PrintedBlocks:
         self.rows = 0
 
     def add(self, block: Block, columns: int) -> str:
-        """A block's text for this width, with the gap before it; "" for one that shows nothing."""
+        """Return a block's text for this width, with the gap before it; "" for one that shows nothing."""
         columns = max(columns, self._narrowest)
         text = self._paint(block, columns)
         if not text:
@@ -86,21 +86,22 @@ class PrintedBlocks:
         return "\n" + text if gap else text
 
     def wrote(self, text: str) -> None:
-        """Text of blocks has reached the screen."""
+        """Record text of blocks that has reached the screen."""
         self.rows += text.count("\n")
 
     def leave_room(self, rows: int) -> None:
-        """Only so many rows are above the application: the others are out of reach."""
+        """Record that only `rows` rows are above the application: the others are out of reach."""
         self.rows = min(self.rows, max(rows, 0))
 
     def clear(self) -> None:
-        """Nothing of it is on the screen, nor to be drawn again."""
+        """Forget all blocks: none is on the screen or drawn again."""
         self._drawn.clear()
         self.rows = 0
 
     def rewrap(self, before: Size, after: Size, application: Sequence[int]) -> bool:
-        """The terminal has another size, and has wrapped everything again, the rows of the application too:
-        what stands at its end stays on the screen, with the empty rows below. Whether the application did."""
+        """Follow a terminal that has another size and has re-wrapped everything, the rows of the application
+        too: what stands at its end stays on the screen, with the empty rows below. Whether the application
+        did."""
         empty = max(before.rows - self.rows - len(application), 0)
         kept = rows = 0
         for width in self._widths_from_the_end():
@@ -135,7 +136,7 @@ class PrintedBlocks:
         return taken, "".join(line + "\n" for line in lines)
 
     def last(self, columns: int, room: int) -> list[str]:
-        """The last lines of it, drawn for a width, that take at most `room` rows."""
+        """Return the last lines of it, drawn for a width, that take at most `room` rows."""
         lines: list[str] = []
         for one in reversed(self._drawn):
             for line in reversed(self._lines(one._replace(columns=max(columns, self._narrowest)))):
@@ -152,7 +153,7 @@ class PrintedBlocks:
         return reflowed_rows((width for width, _ in zip(widths, range(room), strict=False)), columns)
 
     def record_redraw(self, columns: int, lines: Sequence[str]) -> None:
-        """These last lines were drawn for this width."""
+        """Record the last lines as drawn for this width."""
         self.rows = reflowed_rows(map(ansi_cells, lines), columns)
         columns, rows = max(columns, self._narrowest), len(lines)
         for at in range(len(self._drawn) - 1, -1, -1):

@@ -53,7 +53,8 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def _features(text: str) -> list[str]:
-    """The features a terminal names, each a capital letter and what follows it: "T3LrP" has T3, Lr and P."""
+    """Return the features a terminal names, each a capital letter and what follows it: "T3LrP" has T3, Lr and
+    P."""
     found: list[str] = []
     for char in text:
         if char.isupper() or not found:
@@ -64,7 +65,7 @@ def _features(text: str) -> list[str]:
 
 
 def progress_sequence(work: Work, *, inside_tmux: bool) -> str:
-    """The sequence that shows the mark, or takes it away."""
+    """Return the sequence that shows the mark, or takes it away."""
     sequence = f"\x1b]9;4;{_CODES[work]}\x07"
     return f"\x1bPtmux;{sequence.replace(chr(27), chr(27) * 2)}\x1b\\" if inside_tmux else sequence
 
@@ -104,8 +105,8 @@ _PROGRAMS: Mapping[str, Notifications] = {
 
 
 def notifications_of(wanted: str, environ: Mapping[str, str]) -> Notifications:
-    """The kind of notification for this terminal. What the setting names is taken; `auto` only where the
-    terminal is known to take one. Inside tmux that is iTerm2, which says so through it; what else stands
+    """Return the kind of notification for this terminal. What the setting names is taken; `auto` only where
+    the terminal is known to take one. Inside tmux that is iTerm2, which says so through it; what else stands
     behind tmux or screen is not known."""
     match wanted:
         case "osc9" | "osc99" | "osc777":
@@ -127,8 +128,8 @@ def notifications_of(wanted: str, environ: Mapping[str, str]) -> Notifications:
 
 
 def notification(kind: Notifications, text: str, *, inside_tmux: bool) -> str:
-    """The sequence for a notification, "" for none. The text is one short line without control characters,
-    and can't be taken for another of the terminal's commands (`OSC 9;4` is progress)."""
+    """Return the sequence for a notification, "" for none. The text is one short line without control
+    characters, and can't be taken for another of the terminal's commands (`OSC 9;4` is progress)."""
     said = one_line(f"buddy: {text}", MAX_CHARS)
     match kind:
         case "off":
@@ -143,7 +144,7 @@ def notification(kind: Notifications, text: str, *, inside_tmux: bool) -> str:
 
 
 class Announcer:
-    """Says what waits and what ended. `typed_at` is when the person last pressed a key."""
+    """Announces what waits and what ended. `typed_at` is when the person last pressed a key."""
 
     def __init__(
         self,
@@ -175,7 +176,7 @@ class Announcer:
         self._running: set[int] = set()
 
     def announce(self) -> None:
-        """Before a frame: title, progress, bell and notification go out with it."""
+        """Write title, progress, bell and notification with the next frame."""
         waiting = self._waiting()
         self._set_title(len(waiting))
         running = bool(self._state.running() or self._state.desk.own)
@@ -191,7 +192,7 @@ class Announcer:
         self._notified = set(waiting)
 
     def withdraw(self) -> None:
-        """Somebody else gets the terminal: no mark of ours stays in it."""
+        """Remove our mark before another program gets the terminal."""
         self._progress.show("none")
 
     def _waiting(self) -> dict[str, str]:
@@ -205,7 +206,7 @@ class Announcer:
         return waiting
 
     def _collect_ended(self) -> list[str]:
-        """The tasks whose turn ended since the last frame."""
+        """Return the tasks whose turn ended since the last frame."""
         running = {task.task_id for task in self._state.running()}
         ended, self._running = self._running - running, running
         return [f"task {number} has ended {self._state.name(number)}".rstrip() for number in sorted(ended)]
