@@ -51,7 +51,8 @@ PROTECTED_ANYWHERE: dict[str, str] = {
         .devcontainer.json .aider.conf.yml .vimrc .gvimrc .exrc .nvimrc .nvim.lua .vim .emacs .emacs.d
         .dir-locals.el .dir-locals-2.el .nanorc .gdbinit .lldbinit .helix .run .ycm_extra_conf.py
         opencode.json opencode.jsonc crush.json .crush.json .kiro .factory .vs .nova .theia
-        .externaltoolbuilders .lite_project.lua""",
+        .externaltoolbuilders .lite_project.lua .kilocode .agents .lvimrc .local.vimrc .lazy.lua
+        .cursorrules .windsurfrules .roorules .roomodes .kilocodemodes .goosehints""",
         _EDITOR,
     ),
     **_each(
@@ -66,7 +67,7 @@ PROTECTED_ANYWHERE: dict[str, str] = {
         "run when an interpreter starts",
     ),
     **_each(
-        """mise.toml .mise.toml mise.local.toml .mise.local.toml .mise .tool-versions rust-toolchain
+        """mise.toml .mise.toml mise.local.toml .mise.local.toml .mise .rtx.toml .tool-versions rust-toolchain
         rust-toolchain.toml .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .cargo
         .bazelrc .bazeliskrc .bazelversion .buckconfig .buckconfig.local .pants.rc .pants.bootstrap .mvn
         .arcconfig .p4config""",
@@ -80,7 +81,9 @@ PROTECTED_IN: dict[str, tuple[str, ...]] = {
     "hgrc-not-shared": ("/.hg",),
     "sharedpath": ("/.hg",),
     "config": ("/.sl", "/.pijul"),
-    "config.toml": ("/.jj/repo",),
+    "config.toml": ("/.jj/repo", "/mise"),
+    "config.local.toml": ("/mise",),
+    "conf.d": ("/mise",),
     "workspace-config.toml": ("/.jj",),
     "defaults": ("/_darcs/prefs",),
     "releases": ("/.yarn",),
@@ -88,6 +91,9 @@ PROTECTED_IN: dict[str, tuple[str, ...]] = {
 }
 """A name in a folder whose path ends so. The rest of these folders is what their programs write."""
 IN_REASON = "its program reads it at every start, and it names commands to run"
+
+PROJECT_ENDINGS = (".code-workspace", ".sublime-project")
+"""Ends of names of files with an editor's settings."""
 
 PIPELINE = "a build server runs it once it is pushed, with the project's keys"
 PIPELINES = _each(
@@ -98,6 +104,8 @@ PIPELINES = _each(
     PIPELINE,
 )
 """A component with this name: the person's normal work, which starts nothing on this machine."""
+_MADE = _each(".pnp.cjs .pnp.loader.mjs", "yarn makes it, and every program that yarn starts runs it")
+"""Files that commands make and hardly anybody edits."""
 PIPELINES_IN = {
     "workflows": ("/.github", "/.gitea", "/.forgejo"),
     "actions": ("/.github", "/.gitea", "/.forgejo"),
@@ -337,7 +345,7 @@ def protected_reason(path: str, places: ProtectedPlaces) -> str:
             return reason
     if lies_in(parts, PROTECTED_IN):
         return IN_REASON
-    if parts[-1].endswith(".code-workspace"):
+    if parts[-1].endswith(PROJECT_ENDINGS):
         return "editor settings: they can run commands"
     if _RUN_BY_PYTHON().fullmatch(text):
         return "run whenever Python starts"
@@ -348,9 +356,9 @@ def protected_reason(path: str, places: ProtectedPlaces) -> str:
 
 
 def pipeline_reason(path: str) -> str:
-    """Why an edit of this absolute path asks, although it starts nothing on this machine; "" for most."""
+    """Why an edit of this absolute path asks, although commands may change it; "" for most."""
     parts = _folded(path).split("/")
-    named = next((PIPELINES[part] for part in parts if part in PIPELINES), "")
+    named = next((PIPELINES[part] for part in parts if part in PIPELINES), "") or _MADE.get(parts[-1], "")
     return named or (PIPELINE if lies_in(parts, PIPELINES_IN) else "")
 
 

@@ -7,7 +7,8 @@ from typing import Any, Literal
 import msgspec
 
 from buddy.agent.tool import NO_SURVEY, Category, Risk, Survey, Tool
-from buddy.safety.paths import Boundary, Located, in_main_tree, locate
+from buddy.safety.git_programs import NAMED_BY_GIT, programs_of_git
+from buddy.safety.paths import Boundary, Located, in_main_tree, is_beneath, locate
 from buddy.safety.shell.result import Analysis
 from buddy.safety.shell.scripts import Scripts
 
@@ -81,7 +82,7 @@ def facts_of(
         root=boundary.root,
         home=boundary.home,
         reads=tuple(locate(boundary, path) for path in access.reads),
-        writes=tuple(locate(boundary, path) for path in (*access.writes, *survey.writes)),
+        writes=tuple(_written(boundary, path) for path in (*access.writes, *survey.writes)),
         anything=access.anything,
         shell=shell,
         host=host,
@@ -96,3 +97,15 @@ def facts_of(
         programs=survey.programs,
         read_only_sandbox=read_only_sandbox,
     )
+
+
+def _written(boundary: Boundary, path: str) -> Located:
+    """Locate a path that is written: what the repository makes git run is protected like git's own data."""
+    located = locate(boundary, path)
+    if located.protected or not located.inside:
+        return located
+    programs = programs_of_git((boundary.root, *boundary.extra), boundary.home)
+    real = located.real
+    if not any(is_beneath(real, program) or is_beneath(program, real) for program in programs):
+        return located
+    return msgspec.structs.replace(located, protected=NAMED_BY_GIT)

@@ -19,7 +19,7 @@ import msgspec
 from buddy.safety.paths import Boundary
 from buddy.safety.sanitise import visible
 from buddy.workspace.sandbox.git_data import GitData, git_data, is_usual, risky_files
-from buddy.workspace.sandbox.places import WorkspaceSurvey, git_folders, names_at_top
+from buddy.workspace.sandbox.places import WorkspaceSurvey, git_folders, git_programs, names_at_top
 from buddy.workspace.sandbox.profile import is_at_or_below
 
 MAX_COPIES = 2_000
@@ -52,7 +52,8 @@ def snapshot(boundary: Boundary, known: WorkspaceSurvey, *, contents: bool) -> S
     git = git_data(repositories, (*roots, *repositories))
     pointers = [path for path in repositories if os.path.islink(path) or not os.path.isdir(path)]
     files = (path for folder in git.folders for path in risky_files(folder))
-    names = (*names_at_top(roots), *known.protected, *pointers, *files)
+    run = git_programs(roots, boundary.home)
+    names = (*names_at_top(roots), *known.protected, *pointers, *files, *run)
     own = {os.path.join(root, ".buddyx") for root in (*roots, boundary.main)}
     wanted = frozenset(name for name in names if name not in own)
     entries = dict(_entries(sorted(wanted))) if contents else {}

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from buddy.safety.git_programs import programs_of_git
 from buddy.safety.paths import Boundary
 from buddy.safety.protected import (
     PROTECTED_ANYWHERE,
@@ -204,6 +205,7 @@ def profile_for(
     unseen = (path for path in known.unseen if not any(is_at_or_below(path, place) for place in opened))
     protected = (
         *(os.path.realpath(path) for path in (*names_at_top(roots), *known.protected, *unseen)),
+        *git_programs(roots, boundary.home),
         *_inside_git(repositories, open_places),
         *_at_home(boundary, open_places),
         *map(os.path.realpath, closed),
@@ -291,6 +293,14 @@ def git_folders(boundary: Boundary, roots: Sequence[str]) -> Iterator[str]:
         path = os.path.join(root, ".git")
         if os.path.lexists(path):
             yield path
+
+
+def git_programs(roots: Sequence[str], home: str) -> Iterator[str]:
+    """Yield the files and folders of the workspace that git runs, but for those of installed packages, which
+    their package manager writes."""
+    return (
+        path for path in programs_of_git(roots, home) if os.path.lexists(path) and not is_in_package(path)
+    )
 
 
 def _inside_git(repositories: Sequence[str], places: Sequence[str]) -> Iterator[str]:

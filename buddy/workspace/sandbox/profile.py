@@ -9,7 +9,7 @@ import msgspec
 
 from buddy.agent.lazy_regex import pattern
 from buddy.safety.paths import Boundary
-from buddy.safety.protected import PROTECTED_ANYWHERE, PROTECTED_IN, lies_in
+from buddy.safety.protected import PROJECT_ENDINGS, PROTECTED_ANYWHERE, PROTECTED_IN, lies_in
 
 _GIT_SETTING = pattern(
     r"/\.git/(?:modules/(?!.*/worktrees/).*/)?(?:hooks/(?![^/]*\.sample$)|(?:commondir|gitdir|config\.worktree)$)"
@@ -80,7 +80,7 @@ def _has_protected_name(tail: str) -> bool:
 
 def is_protected_name(name: str) -> bool:
     """Tell whether commands must not create an entry with this name (in lower case) in a workspace."""
-    return (name in PROTECTED_ANYWHERE and name != ".git") or name.endswith(".code-workspace")
+    return (name in PROTECTED_ANYWHERE and name != ".git") or name.endswith(PROJECT_ENDINGS)
 
 
 def is_in_package(path: str) -> bool:

@@ -1,0 +1,87 @@
+"""Files of a workspace that git's settings name as programs or hooks: git runs them, so they are protected as
+git's own data is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from buddy.agent.lazy_regex import pattern
+from buddy.safety.git_keys import starts_program
+from buddy.safety.git_repository import git_folders, read_regular
+
+NAMED_BY_GIT = "git runs it: a setting of git names it"
+_MAX_CONFIG_BYTES = 200_000
+_MAX_INCLUDES = 5
+"""How far files that include files are followed."""
+_FOLDERS = ("core.hookspath", "init.templatedir")
+"""Keys whose value is a folder with programs."""
+_INCLUDES = pattern(r"include\.path|includeif\..*\.path")
+_SECTION = pattern(r'[ \t]*\[\s*([-.\w]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]')
+_SETTING = pattern(r"\s*([A-Za-z][-A-Za-z0-9]*)\s*=\s*(.*)")
+_CONTINUED = pattern(r"\\\r?\n")
+_WORD = pattern(r"[^\s\"'`;|&()<>=$,!]+")
+"""Part of a command line that may be a path. Of `$(pwd)/tool`, that is `/tool`."""
+
+
+def programs_of_git(trees: Sequence[str], home: str) -> frozenset[str]:
+    """Return the paths below some working trees that the settings of their repositories, or the person's own,
+    name as programs, as folders of programs, or as further settings. They need not exist."""
+    shared = _settings(os.path.join(home, ".gitconfig"), home)
+    shared += _settings(os.path.join(home, ".config/git/config"), home)
+    found: set[str] = set()
+    for tree in trees:
+        files = (
+            os.path.join(top, name) for top in git_folders(tree) for name in ("config", "config.worktree")
+        )
+        own = tuple(setting for file in files for setting in _settings(file, home))
+        for is_path, text in (*own, *shared):
+            found.update(_named(tree, text, home, is_path=is_path))
+    return frozenset(found)
+
+
+def _named(tree: str, text: str, home: str, *, is_path: bool) -> Iterator[str]:
+    words = (text.strip(),) if is_path else _WORD().findall(text)
+    for word in words:
+        expanded = home + word[1:] if word.startswith("~/") else word
+        for path in dict.fromkeys((os.path.join(tree, expanded), f"{tree}/{expanded}")):
+            real = os.path.realpath(path)
+            is_program = os.path.isfile(real) or ("/" in word and not os.path.isdir(real))
+            if real.startswith(tree + "/") and (is_path or is_program):
+                yield real
+
+
+def _settings(path: str, home: str, depth: int = 0) -> tuple[tuple[bool, str], ...]:
+    """The values of a file's settings that start programs; in front of each, whether it is a path alone."""
+    try:
+        state = os.stat(path)
+    except (OSError, ValueError):
+        return ()
+    found: tuple[tuple[bool, str], ...] = ()
+    for key, value in _read(path, state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino):
+        if _INCLUDES().fullmatch(key):
+            more = os.path.join(os.path.dirname(path), home + value[1:] if value.startswith("~/") else value)
+            found += ((True, more), *(_settings(more, home, depth + 1) if depth < _MAX_INCLUDES else ()))
+        else:
+            found += ((key in _FOLDERS, value),)
+    return found
+
+
+@lru_cache(64)
+def _read(path: str, *_state: int) -> tuple[tuple[str, str], ...]:
+    """The settings of a file that start programs, as they were when it had this state."""
+    text = read_regular(path, _MAX_CONFIG_BYTES).decode(errors="replace")
+    section = ""
+    found: list[tuple[str, str]] = []
+    for line in _CONTINUED().sub(" ", text).split("\n"):
+        heading = _SECTION().match(line)
+        if heading:
+            section = heading[1] if heading[2] is None else f"{heading[1]}.{heading[2]}"
+            line = line[heading.end() :]
+        setting = _SETTING().match(line)
+        if setting:
+            name, value = f"{section}.{setting[1]}".lower(), setting[2].replace("\\", "").strip()
+            if starts_program(name, value.strip('"')):
+                found.append((name, value.strip('"')))
+    return tuple(found)
