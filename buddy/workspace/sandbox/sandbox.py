@@ -98,7 +98,7 @@ class Confined:
             return start()
         return process
 
-    def blocked(self) -> Blocked:
+    def blocked_accesses(self) -> Blocked:
         """Return what the command tried and was refused so far."""
         return blocked_of(self._profile, self._attempts, self._holder.requests if self._holder else ())
 
