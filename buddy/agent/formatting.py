@@ -1,4 +1,4 @@
-"""Numbers for people: `1 line`, `1,200 lines`, `1.2 kB`, and whole numbers that a person typed."""
+"""Numbers and sizes for people: `1 line`, `1,200 lines`, `1.2 kB`, long texts without their middle."""
 
 from __future__ import annotations
 
@@ -6,6 +6,14 @@ from __future__ import annotations
 def counted(count: int, noun: str, plural: str = "") -> str:
     """The number with the noun in its form; `plural` where it isn't the noun with an s."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def keep_ends(text: str, most_chars: int) -> str:
+    """Leave out the middle of a text longer than `most_chars`, and say how much."""
+    if len(text) <= most_chars:
+        return text
+    half = most_chars // 2
+    return f"{text[:half]}\n[… {counted(len(text) - 2 * half, 'character')} left out …]\n{text[-half:]}"
 
 
 def calls_were(count: int, what: str, *, more: bool) -> str:

@@ -11,6 +11,7 @@ import msgspec
 
 from buddy.agent.budget import Budget, TokenMeter
 from buddy.agent.cancel import run_cancellable
+from buddy.agent.formatting import keep_ends
 from buddy.agent.messages import Text, UserMessage
 from buddy.agent.tool import ToolError
 from buddy.config.settings import ConfigError
@@ -18,7 +19,7 @@ from buddy.tasks.dependencies import BoardParts, TaskServices
 from buddy.tasks.task import Task, TaskError
 from buddy.tasks.workspaces import TaskWorkspaces
 from buddy.tools.ask_user import Questions
-from buddy.tools.delegate import Assignment, Delegation, Report, shorten
+from buddy.tools.delegate import MAX_REPORT_CHARS, Assignment, Delegation, Report
 
 MAX_DEPTH = 2
 MAX_RUNNING = 8
@@ -241,7 +242,7 @@ class Delegations:
 
     def _message(self, report: Report) -> UserMessage:
         heading = f"[Task {report.number}, which you delegated, has {'finished' if report.ok else 'ended'}."
-        text = f"{heading} Its answer:]\n{shorten(report.text)}"
+        text = f"{heading} Its answer:]\n{keep_ends(report.text, MAX_REPORT_CHARS)}"
         return UserMessage(self._owner.parts.clock.new_id(), (Text(text),), "note")
 
 

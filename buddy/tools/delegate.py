@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from buddy.agent.display import Plain
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import keep_ends
 from buddy.agent.tool import ToolContext, ToolError, ToolResult, no_access, tool
 
 MAX_REPORT_CHARS = 30_000
@@ -108,16 +108,10 @@ async def delegate(
         return ToolResult(said, Plain(f"task {number} in the background", task))
     ctx.progress(f"task {number} works on it{_place(worktree)}\n")
     report = await delegation.attend(number)
-    return ToolResult(shorten(report.text), Plain(f"task {number}", report.text), ok=report.ok)
+    return ToolResult(
+        keep_ends(report.text, MAX_REPORT_CHARS), Plain(f"task {number}", report.text), ok=report.ok
+    )
 
 
 def _place(worktree: str) -> str:
     return f" in the worktree {worktree}, which starts from the last commit" if worktree else ""
-
-
-def shorten(text: str) -> str:
-    """Keep both ends of a report that is too long for its reader."""
-    if len(text) <= MAX_REPORT_CHARS:
-        return text
-    half = MAX_REPORT_CHARS // 2
-    return f"{text[:half]}\n[… {counted(len(text) - 2 * half, 'character')} left out …]\n{text[-half:]}"

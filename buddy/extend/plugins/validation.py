@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast, get_args
 import msgspec
 
 from buddy.agent.display import NOTHING, Display, Plain
-from buddy.agent.formatting import counted
+from buddy.agent.formatting import keep_ends
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.messages import Image
 from buddy.agent.tool import Access, Category, Risk, Tool, ToolContext, ToolError, ToolResult
@@ -86,7 +86,7 @@ def to_result(result: object, printed: str) -> ToolResult:
     if printed.strip():
         text = f"{text}\n[printed]\n{printed.rstrip()}".lstrip("\n")
     return ToolResult(
-        _shorten(text),
+        keep_ends(text, MAX_RESULT_CHARS),
         _display(result.display),
         tuple(one for one in cast(Iterable[object], result.images) if isinstance(one, Image)),
         ok=bool(result.ok),
@@ -99,11 +99,3 @@ def _display(found: object) -> Display:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else str(value)
-
-
-def _shorten(text: str) -> str:
-    if len(text) <= MAX_RESULT_CHARS:
-        return text
-    half = MAX_RESULT_CHARS // 2
-    left_out = counted(len(text) - 2 * half, "character")
-    return f"{text[:half]}\n[… {left_out} left out …]\n{text[-half:]}"

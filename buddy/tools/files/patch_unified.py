@@ -6,11 +6,10 @@ second `@@` are not: what they name may stand anywhere before the hunk.
 
 from __future__ import annotations
 
-import re
-
 from buddy.agent.lazy_regex import pattern
 from buddy.agent.tool import ToolError
 from buddy.tools.files.patch_format import NO_NEWLINE, AddFile, DeleteFile, Hunk, Section, UpdateFile
+from buddy.workspace.git.diff import unquote
 
 _GIT = pattern(r'diff --git ("a/.+?"|a/.+?) ("b/.+"|b/.+)')
 _POSITION = pattern(r"@@(?: -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@.*| \.\.\. @@.*| @@.*| ?)")
@@ -18,8 +17,6 @@ _NOWHERE = "/dev/null"
 _BETWEEN = ("Index: ", "=====", "diff -", "Only in ")
 _BACKUPS = (".orig", ".old", ".bak", "~")
 _VERSION = pattern(r"\d+(?:\.\w+)+")
-_ESCAPED = pattern(rb'\\([0-7]{3}|[abfnrtv"\\])')
-_SIGNS = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 _MAX_WORDS = 200
 """Lines before the first file name that are looked over."""
 
@@ -105,9 +102,9 @@ class _PatchReader:
             elif line.startswith("deleted file mode"):
                 new = _NOWHERE
             elif line.startswith("rename from "):
-                old, renamed = _unquote(line.removeprefix("rename from ")), True
+                old, renamed = unquote(line.removeprefix("rename from ")), True
             elif line.startswith("rename to "):
-                new, renamed = _unquote(line.removeprefix("rename to ")), True
+                new, renamed = unquote(line.removeprefix("rename to ")), True
             self._at += 1
         return (old, new), renamed
 
@@ -174,7 +171,7 @@ class _PatchReader:
 
 def _paths(old: str, new: str) -> tuple[str, str]:
     """Return the two file names, without git's prefixes where they are git's."""
-    old, new = (_unquote(given.split("\t")[0].strip()) for given in (old, new))
+    old, new = (unquote(given.split("\t")[0].strip()) for given in (old, new))
     prefixed = old.startswith("a/") or old == _NOWHERE, new.startswith("b/") or new == _NOWHERE
     if all(prefixed):
         return old.removeprefix("a/"), new.removeprefix("b/")
@@ -191,15 +188,3 @@ def _one_file(old: str, new: str) -> tuple[str, str]:
         f"the diff names two files, {old} and {new}, and does not say that one becomes the other: give the "
         "lines 'rename from' and 'rename to' after 'diff --git', or the same name twice. Nothing was changed."
     )
-
-
-def _unquote(path: str) -> str:
-    """Return a name as git writes it: in quotes, with octal numbers for what is not plain ASCII."""
-    if len(path) < 2 or path[0] != '"' or path[-1] != '"':
-        return path
-
-    def sign(found: re.Match[bytes]) -> bytes:
-        code = found.group(1)
-        return bytes([int(code, 8) & 255]) if code.isdigit() else _SIGNS.get(code, code)
-
-    return _ESCAPED().sub(sign, path[1:-1].encode()).decode("utf-8", "replace")

@@ -14,7 +14,8 @@ from buddy.agent.lazy_regex import pattern
 START = "diff --git "
 COMBINED = ("diff --cc ", "diff --combined ")
 GAP = pattern(r"\[… [\d,]+ bytes? left out; .* …\]")
-ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+ESCAPES = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
+_ESCAPED = pattern(rb'\\([0-7]{3}|[abfnrtv"\\])')
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -117,22 +118,19 @@ def _names_of_first_line(line: str) -> tuple[str, str]:
 
 def _plain(name: str, prefix: str) -> str:
     """Return a name without git's prefix, quotes, and the tab after names with blanks."""
-    name = name.removesuffix("\t")
-    if len(name) > 1 and name[0] == name[-1] == '"':
-        name = _unquote(name[1:-1])
-    return name.removeprefix(prefix)
+    return unquote(name.removesuffix("\t")).removeprefix(prefix)
 
 
-def _unquote(name: str) -> str:
-    """git escapes single bytes and leaves the rest as it is."""
-    data = bytearray()
-    for found in re.finditer(r"\\([0-7]{3})|\\(.)|([^\\]+)", name, re.DOTALL):
-        octal, escaped, plain = found.groups()
-        if octal:
-            data.append(int(octal, 8) & 0xFF)
-        else:
-            data += (ESCAPES.get(escaped, escaped) if escaped else plain).encode("utf-8", "replace")
-    return data.decode("utf-8", "replace")
+def unquote(name: str) -> str:
+    """Decode a name as git writes it: in quotes, with octal numbers for bytes that are not plain ASCII."""
+    if len(name) < 2 or name[0] != '"' or name[-1] != '"':
+        return name
+
+    def byte(escape: re.Match[bytes]) -> bytes:
+        code = escape.group(1)
+        return bytes([int(code, 8) & 0xFF]) if code.isdigit() else ESCAPES.get(code, code)
+
+    return _ESCAPED().sub(byte, name[1:-1].encode("utf-8", "replace")).decode("utf-8", "replace")
 
 
 def _hide_secret(section: Section, secret: Callable[[str], str]) -> Section:
