@@ -26,11 +26,8 @@ import zipfile
 from pathlib import Path
 
 from buddy.safety.shell.hardened import READ_ONLY_ENVIRONMENT
-from buddy.safety.shell.programs import files, git_options, packages, search, system, text
-from buddy.safety.shell.programs import files as archives
-from buddy.safety.shell.programs import sed_awk as sed
-from buddy.safety.shell.programs import system as machine
-from buddy.safety.shell.programs.options import OptionTable, known_options
+from buddy.safety.shell.programs.names import read_entries
+from buddy.safety.shell.programs.options import known_options, table
 from tests.support.shell_desk import ShellDesk, lines_of, make_desk
 from tests.unit.safety.shell.test_analysis_lists import DANGEROUS, EVERYDAY
 
@@ -152,6 +149,21 @@ PROGRAMS = [
     *("'a hello'", "'1i\\\nOUT'", "'$!{h;d};x;G'", "'s,a,b,gp'", "':a;N;$!ba;s/\\n/ /g'", "'/a/,/b/{=;l}'"),
     *(".", "'.a'", "'.[]'", "keys", "env", "'$ENV'", "input", "'\"\\(1)\"'", "length"),
 ]
+_OTHERS = (
+    "xxd",
+    "echo",
+    "printf",
+    "test",
+    "[",
+    "ps",
+    "printenv",
+    "set",
+    "go",
+    "rustc",
+    "dpkg",
+    "rpm",
+    "pkg-config",
+)
 _PACKERS = ("gzip", "gunzip", "zcat", "bzip2", "bunzip2", "bzcat", "xz", "unxz", "xzcat")
 JOINTS = (" | ", " && ", "; ", " || ", "\n")
 ENDINGS = [
@@ -169,59 +181,38 @@ ENDINGS = [
 ]
 
 
-def _spec(judge: object, name: str) -> str:
-    if isinstance(judge, OptionTable):
-        return judge.options
-    known = {
-        "ls": files.LS.options,
-        "diff": files.DIFF.options,
-        "du": files.DU.options,
-        "tree": files.TREE.options,
-        "sort": text.SORT.options,
-        "uniq": text.UNIQ.options,
-        "grep": search.GREP,
-        "egrep": search.GREP,
-        "rg": search.RG,
-        "fd": search.FD,
+def _specs() -> dict[str, str]:
+    """The options of each program, and of some what is dangerous in them besides."""
+    found = {
+        name: table(name, file).options
+        for file in ("programs.options", "judges.options")
+        for name in read_entries(file)
+        if not name.startswith("@")
+    }
+    found |= {"git stash list": found["git log"], "git stash show": found["git diff"]}
+    found |= {
+        "git reflog": found["git log"],
+        "git remote": "-v",
+        "sed -n": found["sed"],
+        "egrep": found["grep"],
+    }
+    found |= dict.fromkeys(_PACKERS, "-cdklqtvf --stdout --decompress --list --test --keep --force")
+    found |= dict.fromkeys(("nm", "objdump", "readelf", "size"), "-a -A -C -D -d -h -s -t -x -l -S @f")
+    found |= dict.fromkeys(_OTHERS, "-n -c -l -s -a")
+    return found | {
         "tar": "-txcvzjJaf -f:text --list --extract --file:text --exclude:text --delete --to-command:text",
         "unzip": "-lvtZopqd -d:text -x:text",
         "openssl": "-in:text -noout -out:text",
-        "yq": "-r -i -s:text -o:text -P -e",
         "ip": "-br -4 -b:text addr link route show set",
-        **dict.fromkeys(_PACKERS, "-cdklqtvf --stdout --decompress --list --test --keep --force"),
-        **dict.fromkeys(("nm", "objdump", "readelf", "size"), "-a -A -C -D -d -h -s -t -x -l -S @f"),
-    }
-    return known.get(name, "-n -c -l -s -a")
-
-
-def _specs() -> dict[str, str]:
-    tables = {
-        **files.FILES,
-        **text.TEXT,
-        **search.SEARCH,
-        **system.SYSTEM,
-        **machine.MACHINE,
-        **archives.ARCHIVES,
-        **packages.PACKAGES,
-    }
-    found = {name: _spec(judge, name) for name, judge in tables.items()}
-    found |= {f"git {name}": spec for name, spec in git_options.READ_ONLY.items()}
-    found |= {"git branch": git_options.BRANCH, "git tag": git_options.TAG, "git stash list": git_options.LOG}
-    found |= {"git stash show": git_options.STASH_SHOW, "git reflog": git_options.LOG, "git remote": "-v"}
-    found |= {"git config": "--get --list --global --local --get-all"}
-    found |= {"sed": sed.OPTIONS, "sed -n": sed.OPTIONS, "awk": "-F:text -v:text", "jq": "-r -c -n -s -S"}
-    found |= {
+        "awk": "-F:text -v:text",
+        "jq": "-r -c -n -s -S",
         "find .": "-print -print0 -ls -name:text -type:text -maxdepth:num",
         "find src": "-type:text -print",
-    }
-    found |= {
-        "xargs": "-0 -n:num -I:text",
         "env": "-i -u:text",
         "timeout 2": "-k:text",
         "time": "-p",
         "nice": "-n:num",
     }
-    return found
 
 
 def _option(random_: random.Random, spec: str) -> str:

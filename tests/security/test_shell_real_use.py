@@ -316,7 +316,7 @@ def test_RU_H6_links_to_managers_their_folders_and_their_interpreters_are_shims(
 
 
 def test_RU_H6_dotnet_and_go_ask_while_a_file_names_a_tool_chain(desk: ShellDesk) -> None:
-    assert _levels(desk, "dotnet --info", "go version", "go env GOPATH") == {"core"}
+    assert _levels(desk, "dotnet --version", "go version", "go env GOPATH") == {"core"}
     (desk.root / "global.json").write_text("{}")
     (desk.root / "go.mod").write_text("toolchain go1.99")
     commands = (

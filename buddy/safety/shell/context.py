@@ -12,32 +12,18 @@ import msgspec
 from buddy.agent.tool import ToolError
 from buddy.safety.paths import Boundary, Located, is_beneath, locate
 from buddy.safety.shell.file_selection import Filter
-from buddy.safety.shell.programs.names import words
+from buddy.safety.shell.programs.names import word_list
 from buddy.safety.shell.result import UNRESOLVED
 from buddy.safety.wildcards import STAR, wildcard
 
 TRUSTED_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/homebrew/bin"
 _HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/stdin"})
 _ENDLESS_DEVICES = frozenset({"/dev/zero", "/dev/urandom", "/dev/random"})
-_SECRET_SAMPLES = words(
-    ".env .env.local .env.production prod.env id_rsa id_ed25519 server.pem server.key .netrc .npmrc "
-    ".pypirc credentials secrets.yml cert.p12 .git-credentials .ssh .aws .gnupg config/secrets.json"
-)
-_ORDINARY_SAMPLES = words(
-    "main.py README.md index.js app.config.ts a.txt lib.rs Makefile style.css data.json config.yaml "
-    "x.go test_main.py notes a.log app.test.tsx Dockerfile foo.sh a.html package.json pyproject.toml "
-    "ci.yml a.toml a.ini a.cfg x.c x.h a.java a.lock a.sql .gitignore .github .gitattributes .eslintrc "
-    ".editorconfig "
-    ".dockerignore src node_modules build dist docs tests a.csv"
-)
+_SECRET_SAMPLES = word_list("secret samples")
+_ORDINARY_SAMPLES = word_list("ordinary samples")
 
 
-_PUBLIC_FILES = words(
-    "/etc/os-release /etc/lsb-release /etc/debian_version /etc/redhat-release /etc/alpine-release /etc/issue "
-    "/etc/timezone /etc/shells /etc/services /etc/protocols /proc/cpuinfo /proc/meminfo /proc/version "
-    "/proc/loadavg /proc/uptime /proc/stat /proc/filesystems /proc/partitions /proc/diskstats /proc/swaps "
-    "/proc/vmstat /proc/modules /proc/interrupts"
-)
+_PUBLIC_FILES = word_list("public files")
 _PUBLIC_TREES = (
     *("/usr/include", "/usr/share", "/usr/lib", "/usr/lib64", "/usr/bin", "/usr/sbin", "/usr/src"),
     *("/bin", "/sbin", "/lib", "/lib64"),

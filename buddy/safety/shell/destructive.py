@@ -11,7 +11,7 @@ from buddy.agent.tool import ToolError
 from buddy.safety.git_keys import starts_program
 from buddy.safety.paths import Boundary, is_beneath, locate
 from buddy.safety.shell.fallback_scan import inner_commands, scavenge, written
-from buddy.safety.shell.programs.names import SHELLS, words
+from buddy.safety.shell.programs.names import SHELLS, word_list, words
 from buddy.safety.shell.result import UNRESOLVED, shown
 from buddy.safety.shell.write_targets import unpacks_into, written_by
 
@@ -81,10 +81,7 @@ _FORMATS = re.compile(
     r"mkfs(?:\..+)?|mke2fs|mkswap|wipefs|fdisk|sfdisk|cfdisk|gdisk|sgdisk|parted|blkdiscard|hdparm|badblocks"
 )
 _DEVICE = re.compile(r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|loop|dm-|mapper/|md|mem|kmem|port|zram)")
-_WRITERS = words(
-    "rm mv cp install ln tee touch truncate sed dd chmod chown chgrp rmdir mkdir unlink shred rsync perl "
-    "patch ex ed tar unzip"
-)
+_WRITERS = word_list("writers")
 _RECURSIVE = re.compile(r"-[A-Za-z]*[rR][A-Za-z]*|--r(?:e(?:c.*)?)?")
 _DELETES_IN_TEXT = re.compile(r"(?:\A|[/\s;&|(])(?:rm|shred|unlink)(?:\s|\Z)")
 _FORK_BOMB = re.compile(r"([\w:.]{1,20})\s{0,9}\(\s{0,9}\)\s{0,9}\{[^}]{0,80}?\1\s{0,9}\|\s{0,9}\1\s{0,9}&")

@@ -13,21 +13,13 @@ import msgspec
 from buddy.agent.tool import ToolError
 from buddy.safety.paths import locate
 from buddy.safety.shell.context import CommandPlace, compiled_glob, glob_pieces, is_public
-from buddy.safety.shell.programs.names import words
+from buddy.safety.shell.programs.names import word_list, words
 from buddy.safety.shell.result import SUM, UNRESOLVED, Piece, UnclearError, Word, word_of
 
 MAX_ENTRIES = 4000
 MAX_MATCHES = 300
 MAX_PATTERN = 300
-HARMLESS_VARIABLES = words(
-    "? $ # ! 0 PATH SHELL USER LOGNAME LANG LANGUAGE LC_ALL LC_CTYPE TERM HOSTNAME HOSTTYPE OSTYPE "
-    "MACHTYPE UID EUID "
-    "PPID BASHPID RANDOM SECONDS LINENO EPOCHSECONDS BASH_VERSION SHLVL TZ TMPDIR EDITOR VISUAL PAGER "
-    "COLUMNS LINES "
-    "VIRTUAL_ENV CONDA_DEFAULT_ENV OLDPWD XDG_CONFIG_HOME XDG_CACHE_HOME XDG_DATA_HOME JAVA_HOME GOPATH "
-    "GOROOT "
-    "CARGO_HOME NVM_DIR DISPLAY PYTHONPATH NODE_ENV CI"
-)
+HARMLESS_VARIABLES = word_list("harmless variables")
 """Variables whose value may be printed. What they hold is not known, so nothing but printing may use them."""
 
 _NUMBERS = words("? $ # UID EUID PPID BASHPID RANDOM SECONDS LINENO EPOCHSECONDS SHLVL") | {SUM}

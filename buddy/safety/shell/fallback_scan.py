@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from buddy.safety.shell.programs.names import SHELLS, WRAPPERS, words
+from buddy.safety.shell.programs.names import SHELLS, word_list
 from buddy.safety.shell.result import UNRESOLVED
 
 _PIECE = re.compile(
@@ -17,7 +17,9 @@ _PIECE = re.compile(
     |(?P<plain>[^'$`;&|()\n \t\\"<>]+|.)""",
     re.VERBOSE | re.DOTALL,
 )
-_KEYWORDS = words("if then elif else fi for while until do done case esac in { } ! time coproc function")
+_KEYWORDS = word_list("keywords")
+_WRAPPERS = word_list("wrappers")
+"""Programs that start the command among their arguments. Deny and ask rules look at every word after them."""
 _KNOWN = {
     **dict.fromkeys(("$HOME", "${HOME}"), "~"),
     **dict.fromkeys(("$PWD", "${PWD}"), "."),
@@ -115,7 +117,7 @@ def written(text: str, depth: int = 0) -> tuple[str, ...]:
 def written_inside(argv: tuple[str, ...]) -> tuple[str, ...]:
     """The same for the texts that a program might take for commands."""
     name = argv[0].rpartition("/")[2] if argv else ""
-    if name not in WRAPPERS and name not in SHELLS:
+    if name not in _WRAPPERS and name not in SHELLS:
         return ()
     return tuple(target for word in argv[1:_MAX_WORDS] if ">" in word for target in written(word))
 
@@ -136,9 +138,9 @@ def inner_commands(argv: tuple[str, ...], depth: int = 0) -> tuple[tuple[str, ..
         return ()
     name = argv[0].rpartition("/")[2]
     found: list[tuple[str, ...]] = []
-    if name not in WRAPPERS and name not in SHELLS:
+    if name not in _WRAPPERS and name not in SHELLS:
         return ()
-    if name in WRAPPERS:
+    if name in _WRAPPERS:
         found.extend(argv[position:] for position in range(1, min(len(argv), _MAX_WORDS)))
     texts = [word for word in argv[1:_MAX_WORDS] if re.search(r"\s", word)]
     if name == "eval":

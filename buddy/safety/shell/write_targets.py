@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from buddy.safety.shell.programs.names import words
+from buddy.safety.shell.programs.names import word_list, words
 from buddy.safety.shell.result import UNRESOLVED
 
 _VALUES = {
@@ -92,16 +92,8 @@ def _folder_of(path: str) -> str:
     return posixpath.dirname(path.rstrip("/")) or "."
 
 
-_OUTPUT = words(
-    "-o --output --out -out --outfile --output-file --output-document --log-file --logfile -O -fprint "
-    "-fprint0 -fprintf -fls -w "
-    "--save-cookies -c --cookie-jar -D --dump-header --trace --trace-ascii --stderr -a "
-    "--append-output"
-)
-_WRITES_OUTPUT = words(
-    "curl wget sort gcc g++ cc clang clang++ c++ go rustc openssl git pandoc aria2c http https ld objcopy "
-    "gpg age find tcpdump ffmpeg convert protoc nasm dot pdftotext ssh-keygen sqlite3 mysqldump pg_dump"
-)
+_OUTPUT = word_list("output options")
+_WRITES_OUTPUT = word_list("output programs")
 _SED_WRITE = re.compile(r"(?:\A|[;{}\n/0-9$!gpiIMe|#,~ ])[wW][ \t]*([^\s;}]+)")
 _AWK_WRITE = re.compile(r">>?\s*\"([^\"\n]+)\"")
 _AWK_NAMES = words("awk gawk mawk nawk")

@@ -8,58 +8,9 @@ from collections.abc import Callable
 
 from buddy.safety.shell.context import JudgedCommand, RefusedError
 from buddy.safety.shell.programs.names import words
-from buddy.safety.shell.programs.options import OptionTable, parse
+from buddy.safety.shell.programs.options import parse, table
 from buddy.safety.shell.result import UNRESOLVED
 from buddy.safety.shell.secret_search import check_links, check_secrets
-
-_SUMS = (
-    "-bctwzUp0 -a:num --algorithm:num --binary --check --tag --text --zero --ignore-missing --quiet --status "
-    "--strict --warn"
-)
-LS = OptionTable(
-    "-aAbBcCdfFgGhHiklLmnNopqQrRsStuUvxXZ1 -I:text -T:num -w:num --all --almost-all --author --escape "
-    "--block-size:text --ignore-backups --color? --directory --classify? --file-type --format:text "
-    "--full-time "
-    "--group-directories-first --no-group --human-readable --si --dereference-command-line --hide:text "
-    "--hyperlink? --indicator-style:text --inode --ignore:text --kibibytes --numeric-uid-gid --literal "
-    "--hide-control-chars --show-control-chars --quote-name --quoting-style:text --reverse --recursive "
-    "--size "
-    "--sort:text --time:text --time-style:text --tabsize:num --width:num --context --zero --dereference",
-    operands="name",
-)
-DIFF = OptionTable(
-    "-abBcdeEfiHnNpqrstTuwyZ -C:num -U:num -W:num -x:text -I:text -L:text -F:text -NUM --brief --text "
-    "--context? "
-    "--report-identical-files --unified? --ed --normal --rcs --side-by-side --width:num --left-column "
-    "--new-file "
-    "--suppress-common-lines --show-c-function --show-function-line:text --label:text --expand-tabs "
-    "--initial-tab "
-    "--tabsize:num --recursive --no-dereference --unidirectional-new-file --ignore-file-name-case "
-    "--exclude:text "
-    "--exclude-from:read --ignore-case --ignore-tab-expansion --ignore-trailing-space --ignore-space-change "
-    "--ignore-all-space --ignore-blank-lines --ignore-matching-lines:text --strip-trailing-cr --minimal "
-    "--horizon-lines:num --speed-large-files --color? --palette:text"
-)
-DU = OptionTable(
-    "-0aAbcDhHklLmPsSx -B:text -d:num -t:text -X:read --all --apparent-size --block-size:text --bytes "
-    "--total "
-    "--dereference-args --max-depth:num --human-readable --inodes --null --no-dereference "
-    "--separate-dirs --si "
-    "--dereference --count-links --summarize --threshold:text --time? --time-style:text --exclude:text "
-    "--exclude-from:read --one-file-system",
-    operands="name",
-)
-FILE = OptionTable(
-    "-bihkLnN0rvE -e:text -F:text --brief --mime --mime-type --mime-encoding --dereference --no-dereference "
-    "--keep-going --no-pad --no-buffer --print0 --raw --exclude:text --separator:text --extension --apple",
-)
-TREE = OptionTable(
-    "-adfilxpsugDFQNqrtcUhAnCSJXv -L:num -P:text -I:text --noreport --dirsfirst --filesfirst --du --si "
-    "--prune "
-    "--inodes --device --matchdirs --ignore-case --charset:text --filelimit:num --sort:text --gitignore "
-    "--metafirst --timefmt:text",
-    operands="name",
-)
 
 
 def ls(judged: JudgedCommand) -> None:
@@ -69,14 +20,14 @@ def ls(judged: JudgedCommand) -> None:
         judged.argv = tuple(
             word for place, word in enumerate(judged.argv) if word != ".." or place not in judged.globbed
         )
-    given = LS.check(judged)
+    given = table("ls").check(judged)
     if given.has("-R", "--recursive") and given.has("-L", "--dereference"):
         check_links(judged, given.operands)
 
 
 def diff(judged: JudgedCommand) -> None:
     """diff: it compares more than its operands where one of them is a folder."""
-    given = DIFF.check(judged)
+    given = table("diff").check(judged)
     check_compared(judged, given.operands, shows=not given.has("-q", "--brief"))
 
 
@@ -100,7 +51,7 @@ def check_compared(judged: JudgedCommand, operands: tuple[str, ...], *, shows: b
 
 def sums(judged: JudgedCommand) -> None:
     """md5sum and its like: with -c they open the files a list names."""
-    given = parse(judged, _SUMS)
+    given = parse(judged, table("md5sum").options)
     if given.has("-c", "--check"):
         raise RefusedError(f"{judged.argv[0]} -c reads the files that a list names")
     for operand in given.operands:
@@ -109,7 +60,7 @@ def sums(judged: JudgedCommand) -> None:
 
 def du(judged: JudgedCommand) -> None:
     """du."""
-    given = DU.check(judged)
+    given = table("du").check(judged)
     if given.has("-L", "--dereference"):
         check_links(judged, given.operands)
 
@@ -118,7 +69,7 @@ def tree(judged: JudgedCommand) -> None:
     """tree: `-Io x y` is -I x and -o y to it, so values are never read as attached."""
     if any(re.match(r"-[A-Za-z]*[LPI].", word) for word in judged.argv[1:]):
         raise RefusedError("tree options with attached values are read differently by its versions")
-    given = TREE.check(judged)
+    given = table("tree").check(judged)
     if given.has("-l"):
         check_links(judged, given.operands)
 
@@ -146,7 +97,7 @@ def xxd(judged: JudgedCommand) -> None:
 
 def strings(judged: JudgedCommand) -> None:
     """strings: an operand that starts with @ names a file with more options."""
-    given = parse(judged, "-a -n:num -t:text -e:text -NUM --all --bytes:num --radix:text --encoding:text")
+    given = parse(judged, table("strings").options)
     for operand in given.operands:
         if operand.startswith("@"):
             raise RefusedError("strings reads options from a file that starts with @")
@@ -156,61 +107,12 @@ def strings(judged: JudgedCommand) -> None:
 FILES = {
     "ls": ls,
     "dir": ls,
-    "cat": OptionTable(
-        "-AbeEnstTuv --show-all --number-nonblank --show-ends --number --squeeze-blank --show-tabs "
-        "--show-nonprinting"
-    ),
-    "stat": OptionTable(
-        "-Lft -c:text --dereference --file-system --format:text --printf:text --terse", operands="name"
-    ),
-    "file": FILE,
     "du": du,
-    "df": OptionTable(
-        "-ahHiklPT -B:text -t:text -x:text --all --block-size:text --human-readable --si --inodes --local "
-        "--portability --print-type --type:text --exclude-type:text --output? --total --no-sync",
-        operands="text",
-    ),
-    "basename": OptionTable("-az -s:text --multiple --suffix:text --zero", operands="text"),
-    "dirname": OptionTable("-z --zero", operands="text"),
-    "realpath": OptionTable(
-        "-eEmLPqsz --canonicalize-existing --canonicalize-missing --logical --physical --quiet --strip "
-        "--no-symlinks "
-        "--zero --relative-to:name --relative-base:name",
-        operands="name",
-    ),
-    "readlink": OptionTable(
-        "-femnqsvz --canonicalize --canonicalize-existing --canonicalize-missing --no-newline --quiet "
-        "--silent "
-        "--verbose --zero",
-        operands="name",
-    ),
     "tree": tree,
     "diff": diff,
-    "cmp": OptionTable(
-        "-bls -i:text -n:num --print-bytes --ignore-initial:text --verbose --bytes:num --quiet --silent",
-        at_most=4,
-    ),
     "xxd": xxd,
-    "od": OptionTable(
-        "-abcdfhiloOsvx -A:text -j:num -N:num -S:num -t:text -w? --address-radix:text --skip-bytes:num "
-        "--read-bytes:num --format:text --strings? --output-duplicates --width? --endian:text"
-    ),
-    "hexdump": OptionTable(
-        "-bcCdovx -n:num -s:num -e:text --canonical --length:num --skip:num --no-squeezing"
-    ),
-    "hd": OptionTable("-bcCdovx -n:num -s:num"),
     "strings": strings,
-    "md5sum": sums,
-    "sha1sum": sums,
-    "sha224sum": sums,
-    "sha256sum": sums,
-    "sha384sum": sums,
-    "sha512sum": sums,
-    "b2sum": sums,
-    "shasum": sums,
-    "cksum": OptionTable("-a:text -z --algorithm:text --zero --tag --untagged --debug"),
-    "sum": OptionTable("-rs --sysv"),
-    "md5": OptionTable("-qrn -s:text"),
+    **dict.fromkeys(words("md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum shasum"), sums),
 }
 
 
@@ -278,95 +180,32 @@ def unzip(judged: JudgedCommand) -> None:
     judged.read(names[0])
 
 
-def unpacks_with(options: str, *, by_itself: bool = False) -> Callable[[JudgedCommand], None]:
-    """Return a judge that accepts unpacking to standard output, listing and testing; `by_itself`: the program
-    does nothing else."""
-
-    def judge(judged: JudgedCommand) -> None:
-        given = OptionTable(options).check(judged)
-        prints = by_itself or given.has("-c", "--stdout", "--to-stdout")
-        looks = given.has("-l", "--list", "-t", "--test")
-        unpacks = given.has("-d", "--decompress")
-        if not prints and (unpacks or not looks):  # of -t and -d the last one counts
-            raise RefusedError(f"{judged.argv[0]} that replaces files")
-        if judged.argv[0] in ("gzip", "bzip2", "xz") and not looks and not unpacks:
-            raise RefusedError(f"{judged.argv[0]} that packs")
-
-    return judge
+def unpack(judged: JudgedCommand) -> None:
+    """gzip and its like: unpacking to standard output, listing and testing."""
+    name = judged.argv[0]
+    given = table(name).check(judged)
+    prints = name.endswith("cat") or given.has("-c", "--stdout", "--to-stdout")
+    looks = given.has("-l", "--list", "-t", "--test")
+    unpacks = given.has("-d", "--decompress")
+    if not prints and (unpacks or not looks):  # of -t and -d the last one counts
+        raise RefusedError(f"{name} that replaces files")
+    if name in ("gzip", "bzip2", "xz") and not looks and not unpacks:
+        raise RefusedError(f"{name} that packs")
 
 
-_PACK = "-cdklqtv --stdout --to-stdout --decompress --list --quiet --test --verbose --keep"
-
-
-def binutil(options: str) -> Callable[[JudgedCommand], None]:
+def binutil(judged: JudgedCommand) -> None:
     """A program of binutils: an operand that starts with @ names a file with more options."""
-
-    def judge(judged: JudgedCommand) -> None:
-        given = parse(judged, options)
-        if any(word.startswith("@") for word in judged.argv[1:]):
-            raise RefusedError(f"{judged.argv[0]} reads options from a file that starts with @")
-        for operand in given.operands or ("a.out",):
-            judged.read(operand)
-
-    return judge
-
-
-def cxxfilt(judged: JudgedCommand) -> None:
-    """c++filt: symbols, no files."""
-    given = parse(
-        judged, "-_ntprivs -s:text --no-verbose --strip-underscore --no-strip-underscore --no-params --types"
-    )
-    if any(operand.startswith("@") for operand in given.operands):
-        raise RefusedError("c++filt reads options from a file that starts with @")
-
-
-def addr2line(judged: JudgedCommand) -> None:
-    """addr2line: addresses in one file."""
-    given = parse(
-        judged,
-        "-afipCs -e:read -j:text --exe:read --functions --inlines --pretty-print --demangle? --basenames",
-    )
-    if any(not re.fullmatch(r"(?:0x)?[0-9a-fA-F]+", operand) for operand in given.operands):
-        raise RefusedError("addr2line with something that is no address")
+    given = parse(judged, table(judged.argv[0]).options)
+    if any(word.startswith("@") for word in judged.argv[1:]):
+        raise RefusedError(f"{judged.argv[0]} reads options from a file that starts with @")
+    for operand in given.operands or ("a.out",):
+        judged.read(operand)
 
 
 ARCHIVES: dict[str, Callable[[JudgedCommand], None]] = {
     "tar": tar,
     "unzip": unzip,
     "zipinfo": unzip,
-    "gzip": unpacks_with(_PACK),
-    "gunzip": unpacks_with(_PACK),
-    "zcat": unpacks_with("-flqv --list --quiet --verbose", by_itself=True),
-    "bzip2": unpacks_with("-cdkqtv --stdout --decompress --quiet --test --verbose --keep"),
-    "bunzip2": unpacks_with("-cdkqtv --stdout --decompress --quiet --test --verbose --keep"),
-    "bzcat": unpacks_with("-s", by_itself=True),
-    "xz": unpacks_with(_PACK),
-    "unxz": unpacks_with(_PACK),
-    "xzcat": unpacks_with("-q", by_itself=True),
-    "zstdcat": unpacks_with("-q", by_itself=True),
-    "nm": binutil(
-        "-aAoBCDgnprPSsuUvV -f:text -t:text --debug-syms --print-file-name --demangle? --dynamic "
-        "--extern-only "
-        "--numeric-sort --no-sort --print-size --size-sort --undefined-only --defined-only --reverse-sort "
-        "--print-armap --format:text --radix:text"
-    ),
-    "objdump": binutil(
-        "-afpghxdDtTrRsCwz -j:text -M:text -b:text -m:text --archive-headers --file-headers "
-        "--private-headers "
-        "--section-headers --headers --all-headers --disassemble? --disassemble-all --syms --dynamic-syms "
-        "--reloc "
-        "--dynamic-reloc --full-contents --demangle? --wide --section:text --start-address:text "
-        "--stop-address:text "
-        "--no-show-raw-insn --no-addresses --disassembler-options:text"
-    ),
-    "readelf": binutil(
-        "-aehlSstgdnrnuVADIW -x:text -p:text --all --file-header --program-headers --segments "
-        "--section-headers "
-        "--sections --headers --syms --symbols --dyn-syms --dynamic --notes --relocs --version-info "
-        "--arch-specific "
-        "--wide --section-details --section-groups --hex-dump:text --string-dump:text --demangle? --histogram"
-    ),
-    "size": binutil("-ABGdoxt --format:text --radix:num --totals --common"),
-    "c++filt": cxxfilt,
-    "addr2line": addr2line,
+    **dict.fromkeys(words("gzip gunzip zcat bzip2 bunzip2 bzcat xz unxz xzcat zstdcat"), unpack),
+    **dict.fromkeys(words("nm objdump readelf size"), binutil),
 }

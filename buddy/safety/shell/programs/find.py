@@ -15,20 +15,12 @@ from buddy.safety.shell.context import (
     pattern_names_secret,
 )
 from buddy.safety.shell.file_selection import Filter, all_of, any_of, glob_filter
-from buddy.safety.shell.programs.names import ONLY_PRINT, words
+from buddy.safety.shell.programs.names import ONLY_PRINT, word_list, words
 from buddy.safety.shell.secret_search import check_links
 
-_PLAIN = words(
-    "-a -and -o -or -not ! ( ) , -print -print0 -ls -prune -quit -empty -depth -d -daystart -true -false "
-    "-readable "
-    "-writable -executable -xdev -mount -follow -nouser -nogroup -noleaf -ignore_readdir_race -nowarn -warn"
-)
+_PLAIN = word_list("find")
 _NAMES = words("-name -iname -path -ipath -wholename -iwholename -lname -ilname")
-_VALUED = words(
-    "-type -xtype -maxdepth -mindepth -size -mtime -ctime -atime -mmin -cmin -amin -perm -user -group "
-    "-links -inum "
-    "-regex -iregex -regextype -printf -fstype -uid -gid -used -newermt -newerat -newerct"
-)
+_VALUED = word_list("find values")
 _FILES = words("-newer -anewer -cnewer -samefile -neweraa -newermm")
 _BY_NAME = words("-name -iname")
 _BY_PATH = words("-path -ipath -wholename -iwholename")

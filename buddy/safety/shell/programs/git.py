@@ -20,9 +20,9 @@ from buddy.safety.shell.file_selection import (
     searched,
 )
 from buddy.safety.shell.programs.files import check_compared
-from buddy.safety.shell.programs.git_options import BRANCH, DIFF_MERGES, LOG, READ_ONLY, STASH_SHOW, TAG
 from buddy.safety.shell.programs.git_secrets import check_shown_secrets
-from buddy.safety.shell.programs.options import Given, parse
+from buddy.safety.shell.programs.names import read_entries, words
+from buddy.safety.shell.programs.options import Given, parse, table
 from buddy.safety.shell.programs.search import dialect_of, values
 from buddy.safety.shell.result import UNRESOLVED
 from buddy.safety.shell.secret_search import check_hunt, check_search, hunts
@@ -42,6 +42,9 @@ _HARMLESS_CONFIG = re.compile(
     r"|core\.pager=(?:cat)?|core\.fsmonitor=(?:false)?|log\.showsignature=false"
 )
 _REVISION = re.compile(r"(?:HEAD|main|master|origin/.*|[0-9a-f]{7,40}|.*\.\..*)(?:[~^@].*)?")
+_DIFF_MERGES = words("off none on m first-parent 1 separate c combined cc dense-combined")
+"""Ways to show merges that do not merge again, which would run the repository's merge drivers."""
+
 _CONFIG_KEY = re.compile(r"[A-Za-z][\w-]*(?:\.[^\s]+)?\.[A-Za-z][\w-]*")
 
 
@@ -106,14 +109,14 @@ def _subcommand(judged: JudgedCommand, name: str) -> None:
             _exactly(judged, {()})
         case "symbolic-ref":
             _exactly(judged, {("HEAD",), ("--short", "HEAD"), ("-q", "HEAD"), ("--short", "-q", "HEAD")})
-        case _ if name in READ_ONLY:
+        case _ if f"git {name}" in read_entries("judges.options"):
             _plain(judged, name)
         case _:
             raise RefusedError(f"git {name} is not known to only read")
 
 
 def _plain(judged: JudgedCommand, name: str) -> None:
-    given = parse(judged, READ_ONLY[name])
+    given = parse(judged, table(f"git {name}").options)
     _check_values(judged, given)
     check_shown_secrets(judged, name, given)
     operands = given.operands
@@ -187,7 +190,7 @@ def _check_values(judged: JudgedCommand, given: Given) -> None:
     file."""
     shows_ranges = not judged.argv[0].endswith(("blame", "annotate"))
     for name, value in given.options:
-        if name == "--diff-merges" and value not in DIFF_MERGES:
+        if name == "--diff-merges" and value not in _DIFF_MERGES:
             raise RefusedError(f"git --diff-merges={value} may merge again, which runs merge drivers")
         if name == "-L" and value and shows_ranges:
             judged.read(value.rpartition(":")[2])
@@ -221,7 +224,7 @@ def _exactly(judged: JudgedCommand, shapes: set[tuple[str, ...]]) -> None:
 
 
 def _branch(judged: JudgedCommand) -> None:
-    given = parse(judged, BRANCH)
+    given = parse(judged, table("git branch").options)
     _check_values(judged, given)
     # Before git 2.20, -l made the branch's log instead of listing.
     listing = given.has("--list", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at")
@@ -230,7 +233,7 @@ def _branch(judged: JudgedCommand) -> None:
 
 
 def _tag(judged: JudgedCommand) -> None:
-    given = parse(judged, TAG)
+    given = parse(judged, table("git tag").options)
     _check_values(judged, given)
     listing = given.has(
         "-l", "--list", "-n", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"
@@ -247,12 +250,12 @@ def _inner(judged: JudgedCommand, options: str) -> Given:
 def _stash(judged: JudgedCommand) -> None:
     action = judged.argv[1] if len(judged.argv) > 1 else ""
     if action == "list":
-        given = _inner(judged, LOG)
+        given = _inner(judged, table("git log").options)
         _check_values(judged, given)
         check_shown_secrets(judged, "log", given)
         _judge_operands(judged, given.operands)
     elif action == "show":
-        given = _inner(judged, STASH_SHOW)
+        given = _inner(judged, table("@git-diff").options)
         _check_values(judged, given)
         check_shown_secrets(judged, "log", given)
         _judge_operands(judged, given.operands)
@@ -273,24 +276,20 @@ def _reflog(judged: JudgedCommand) -> None:
     action = judged.argv[1] if len(judged.argv) > 1 else ""
     if action in ("expire", "delete", "drop", "write", "exists"):
         raise RefusedError(f"git reflog {action} is not known to only read")
-    given = parse(judged, LOG, start=2 if action in ("show", "list") else 1)
+    given = parse(judged, table("git log").options, start=2 if action in ("show", "list") else 1)
     _check_values(judged, given)
     check_shown_secrets(judged, "log", given)
     _judge_operands(judged, given.operands)
 
 
 def _config(judged: JudgedCommand) -> None:
-    scopes = (
-        "--global --local --system --worktree --show-origin --show-scope --null -z --includes --name-only"
-    )
     rest = list(judged.argv[1:])
     if rest[:1] == ["get"]:
         rest.pop(0)
-    options = f"--get --get-all --type:text --bool --int --path --default:text --all {scopes}"
     if rest[:1] == ["--get-regexp"]:
         _config_pattern(judged, rest[1:])
         return
-    given = parse(judged, options, start=len(judged.argv) - len(rest))
+    given = parse(judged, table("git config").options, start=len(judged.argv) - len(rest))
     if len(given.operands) != 1 or not _CONFIG_KEY.fullmatch(given.operands[0]):
         raise RefusedError("git config that may write, or print everything")
     if _SECRET_KEY.search(given.operands[0]):

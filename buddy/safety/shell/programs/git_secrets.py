@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from buddy.safety.git_repository import read_regular, repository_around, shared_folder, tracked_by_name
 from buddy.safety.shell.context import JudgedCommand, RefusedError
 from buddy.safety.shell.git_objects import Objects, revisions
-from buddy.safety.shell.programs.git_options import LISTS_ONLY, SHOWS_CONTENT, SHOWS_DIFFS
-from buddy.safety.shell.programs.names import words
+from buddy.safety.shell.programs.names import word_list, words
 from buddy.safety.shell.programs.options import Given
 from buddy.safety.shell.secret_search import INSTALLED, MAX_ENTRIES
 
@@ -19,16 +18,26 @@ MAX_ATTRIBUTES_BYTES = 200_000
 _SHOWS_OBJECTS = frozenset({"show", "diff", "diff-tree", "diff-index", "grep", "cat-file"})
 """Subcommands that show blobs and folders named by a hash or a reference."""
 
+_SHOWS_DIFFS = words("show diff diff-tree diff-index diff-files range-diff")
+"""Subcommands that show the content of files unless an option says otherwise."""
+
+_LISTS_ONLY = words(
+    "--stat --numstat --shortstat --name-only --name-status --raw --summary -s --dirstat --compact-summary "
+    "--no-patch --quiet --cumulative"
+)
+"""Options with which a diff shows names and numbers instead of content."""
+
+_SHOWS_CONTENT = words(
+    "-p -u --patch -U --unified -c --cc -W --function-context --binary --word-diff --color-words "
+    "--patch-with-raw --word-diff-regex --check --full-diff --diff-merges -m --remerge-diff"
+)
+"""Options with which content is shown after all."""
+
 _MANY_REFERENCES = ("--all", "--tags", "--remotes", "--glob", "--reflog", "-g", "--walk-reflogs")
 """Options that add references, whatever kind of object they name."""
 
 _HASH = re.compile(r"[0-9a-fA-F]{4,64}")
-_ORDINARY_ENDINGS = words(
-    "py pyi js jsx mjs cjs ts tsx vue svelte rs go java kt kts scala groovy c h cc cpp cxx hpp hh m mm cs fs "
-    "vb rb php swift dart lua pl pm r jl ex exs erl hs ml mli clj cljs lisp el sh bash zsh fish bat cmd ps1 "
-    "sql md rst txt adoc tex bib html htm css scss sass less svg png jpg jpeg gif webp ico pdf doc docx xls "
-    "xlsx ppt pptx odt ods odp ipynb csv tsv po pot lock snap map proto graphql sln csproj"
-)
+_ORDINARY_ENDINGS = word_list("ordinary endings")
 """Endings that no secret file has but one that is called `.env` itself, like `.env.txt`."""
 
 _SHOWS_AGAIN = re.compile(rb"(?m)^[^#\n]*\s!?diff(?:=|\s|$)|^\s*\[attr\]|^[^#\n]*\s-binary(?:\s|$)")
@@ -49,7 +58,11 @@ def check_shown_secrets(judged: JudgedCommand, name: str, given: Given) -> None:
         _check_blob(given)
         return
     searches = name == "grep" and bool(named)
-    if not searches and not given.has(*SHOWS_CONTENT) and (name not in SHOWS_DIFFS or given.has(*LISTS_ONLY)):
+    if (
+        not searches
+        and not given.has(*_SHOWS_CONTENT)
+        and (name not in _SHOWS_DIFFS or given.has(*_LISTS_ONLY))
+    ):
         return
     if given.has("-a", "--text", "--binary"):
         raise RefusedError(f"git {name} would show secret files, too, whose diffs are switched off otherwise")

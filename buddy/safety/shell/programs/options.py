@@ -4,6 +4,11 @@
 same for long ones; `-NUM` allows a number as an option. The kind of a value says how it is judged: `num`,
 `text` (means nothing outside the program), `read` (a file whose content is read), `name` (a path that is only
 looked at). Abbreviated long options are not known: GNU programs accept them, so they are asked about.
+
+The tables are data: `programs.options` holds the programs that are judged by their options alone, and
+`judges.options` those of programs and subcommands that a judge looks at further. There the operands may stand
+before the options, as a kind (`none`: there are none) and as a range of their number; `@NAME` stands for the
+options of another entry.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ from typing import Literal
 import msgspec
 
 from buddy.safety.shell.context import JudgedCommand, RefusedError
+from buddy.safety.shell.programs.names import read_entries
 
 ValueKind = Literal["", "num", "text", "read", "name", "optional"]
 Operands = Literal["read", "name", "text", "none"]
@@ -41,14 +47,12 @@ class Given(msgspec.Struct, frozen=True):
 
 
 class OptionTable(msgspec.Struct, frozen=True):
-    """A program that only reads as long as its options are known. `at_most` operands; `prints`: it only
-    prints its arguments, so they need not be known."""
+    """A program that only reads as long as its options are known, with as many operands as it may have."""
 
     options: str = ""
     operands: Operands = "read"
     at_least: int = 0
     at_most: int = 10_000
-    prints: bool = False
 
     def __call__(self, judged: JudgedCommand) -> None:
         """Judge a command by this table. Raises `RefusedError`."""
@@ -66,6 +70,22 @@ class OptionTable(msgspec.Struct, frozen=True):
         for operand in given.operands:
             judge_value(judged, self.operands, operand)
         return given
+
+
+@functools.cache
+def table(name: str, file: str = "judges.options") -> OptionTable:
+    """The options of a program or subcommand, from a data file."""
+    rest = read_entries(file)[name].split()
+    operands: Operands = "read"
+    lowest, highest = 0, 10_000
+    while rest and rest[0][0] not in "-@":
+        word = rest.pop(0)
+        if word[0].isdecimal():
+            lowest, highest = map(int, word.split("-"))
+        else:
+            operands = msgspec.convert(word, Operands)
+    options = (table(word, file).options if word.startswith("@") else word for word in rest)
+    return OptionTable(" ".join(options), operands, lowest, highest)
 
 
 def judge_value(judged: JudgedCommand, kind: str, value: str) -> None:

@@ -10,71 +10,39 @@ import re
 from collections.abc import Callable
 
 from buddy.safety.shell.context import JudgedCommand, RefusedError, found_above
-from buddy.safety.shell.programs.names import words
-from buddy.safety.shell.programs.options import OptionTable, parse
+from buddy.safety.shell.programs.names import read_entries, word_list, words
+from buddy.safety.shell.programs.options import parse, table
 
 _NAME = re.compile(r"[A-Za-z0-9@][\w.@/+:-]*")
-_OPENSSL_FLAGS = words(
-    "-noout -text -subject -issuer -dates -startdate -enddate -serial -fingerprint -sha1 -sha256 -md5 "
-    "-email -purpose -pubkey -modulus -hash -alias -ocsp_uri -subject_hash -issuer_hash -sha512 -r -hex"
-)
+_OPENSSL_FLAGS = word_list("openssl")
 
 
 def _refused(judged: JudgedCommand) -> RefusedError:
     return RefusedError(f"{' '.join(judged.argv[:3])} is not known to only read")
 
 
-def _subcommands(tables: dict[str, str]) -> Callable[[JudgedCommand], None]:
+def _subcommand(judged: JudgedCommand, tool: str) -> None:
     """A tool with subcommands: those that only read, with their options. Operands are names, not files."""
-
-    def judge(judged: JudgedCommand) -> None:
-        for length in (2, 1):
-            options = tables.get(" ".join(judged.argv[1 : 1 + length]))
-            if options is not None and len(judged.argv) > length:
-                given = parse(judged, options, start=1 + length)
-                if not all(_NAME.fullmatch(operand) for operand in given.operands):
-                    raise _refused(judged)
-                return
-        raise _refused(judged)
-
-    return judge
+    for length in (2, 1):
+        name = " ".join((tool, *judged.argv[1 : 1 + length]))
+        if name in read_entries("judges.options") and len(judged.argv) > length:
+            given = parse(judged, table(name).options, start=1 + length)
+            if not all(_NAME.fullmatch(operand) for operand in given.operands):
+                raise _refused(judged)
+            return
+    raise _refused(judged)
 
 
-_PIP = _subcommands(
-    {
-        "list": "-elv --format:text --not-required --user --local --exclude-editable --verbose --editable "
-        "--disable-pip-version-check --exclude:text",
-        "show": "-fv --files --verbose --disable-pip-version-check",
-        "freeze": "-l --local --user --all --exclude-editable --exclude:text --disable-pip-version-check",
-        "check": "--disable-pip-version-check",
-    }
-)
+def pip(judged: JudgedCommand) -> None:
+    """pip: what is installed."""
+    _subcommand(judged, "pip")
 
 
 def npm(judged: JudgedCommand) -> None:
     """npm: what is installed. A .npmrc of the project may name files to run and folders to write logs to."""
     if any(found_above(judged, ".npmrc")):
         raise RefusedError("npm reads the project's .npmrc, which may start programs")
-    _subcommands(
-        {
-            "ls": _NPM_LIST,
-            "list": _NPM_LIST,
-            "ll": _NPM_LIST,
-            "la": _NPM_LIST,
-            "root": "-g --global",
-            "prefix": "-g --global",
-            "bin": "-g --global",
-            "explain": "--json",
-            "why": "--json",
-            "pkg get": "--json",
-        }
-    )(judged)
-
-
-_NPM_LIST = (
-    "-aglp --all --global --json --long --parseable --depth:num --prod --dev --omit:text --include:text "
-    "--link --package-lock-only --production"
-)
+    _subcommand(judged, "npm")
 
 
 def go(judged: JudgedCommand) -> None:
@@ -142,23 +110,7 @@ def bat(judged: JudgedCommand) -> None:
     shown = tuple(word for word in judged.argv if word not in ("--paging=never", "-P", "--no-pager"))
     plain = judged.again(shown)
     plain.opaque, plain.globbed = judged.opaque, judged.globbed
-    OptionTable(
-        "-pnAu -l:text -r:text -H:text --plain --number --show-all --style:text --color:text "
-        "--decorations:text "
-        "--theme:text --line-range:text --highlight-line:text --language:text --wrap:text --tabs:num "
-        "--terminal-width:num --unbuffered"
-    ).check(plain)
-
-
-EZA = OptionTable(
-    "-1laATRhgGHimrSUuxdDfBF -s:text -L:num -I:text -t:text --long --all --tree --recurse --level:num "
-    "--header "
-    "--group --grid --oneline --sort:text --reverse --group-directories-first --only-dirs --only-files "
-    "--icons? "
-    "--color? --git --git-ignore --ignore-glob:text --classify? --inode --links --blocksize --bytes --binary "
-    "--no-permissions --no-filesize --no-user --no-time --time-style:text --time:text",
-    operands="name",
-)
+    table("bat").check(plain)
 
 
 def version_facts(shapes: str) -> Callable[[JudgedCommand], None]:
@@ -181,13 +133,6 @@ def rustc(judged: JudgedCommand) -> None:
     )(judged)
 
 
-def dotnet(judged: JudgedCommand) -> None:
-    """dotnet: what is installed; global.json may name a folder to start another one from."""
-    if any(found_above(judged, "global.json")):
-        raise RefusedError("dotnet may start what global.json names")
-    version_facts("--list-sdks|--list-runtimes|--info")(judged)
-
-
 _PKG_CONFIG = re.compile(
     r"--(?:libs|cflags|modversion|exists|list-all|version|static|print-errors|short-errors)"
     r"|--(?:variable|atleast-version)=[\w.]+|[A-Za-z0-9][\w.+-]*"
@@ -202,12 +147,11 @@ def pkg_config(judged: JudgedCommand) -> None:
 
 
 PACKAGES: dict[str, Callable[[JudgedCommand], None]] = {
-    "pip": _PIP,
-    "pip3": _PIP,
+    "pip": pip,
+    "pip3": pip,
     "npm": npm,
     "go": go,
     "rustc": rustc,
-    "dotnet": dotnet,
     "dpkg": dpkg,
     "dpkg-query": dpkg,
     "rpm": rpm,
@@ -220,6 +164,4 @@ PACKAGES: dict[str, Callable[[JudgedCommand], None]] = {
     "clang": version_facts("-v|-dumpversion|-dumpmachine|-print-resource-dir"),
     "bat": bat,
     "batcat": bat,
-    "eza": EZA,
-    "exa": EZA,
 }

@@ -12,12 +12,13 @@ from buddy.safety.shell.context import JudgedCommand, RefusedError, found_above
 from buddy.safety.shell.programs.files import ARCHIVES, FILES
 from buddy.safety.shell.programs.find import find_with
 from buddy.safety.shell.programs.git import git
-from buddy.safety.shell.programs.names import SHOWS_NO_CONTENT, words
+from buddy.safety.shell.programs.names import ONLY_PRINT, read_entries, word_list, words
+from buddy.safety.shell.programs.options import table
 from buddy.safety.shell.programs.packages import PACKAGES
 from buddy.safety.shell.programs.search import SEARCH
 from buddy.safety.shell.programs.sed_awk import AWK, sed
 from buddy.safety.shell.programs.shims import manager_of, program_path, version_file
-from buddy.safety.shell.programs.system import MACHINE, PRINTS, SYSTEM
+from buddy.safety.shell.programs.system import PRINTS, SYSTEM
 from buddy.safety.shell.programs.text import TEXT, jq
 from buddy.safety.shell.programs.wrappers import (
     command_with,
@@ -31,27 +32,8 @@ from buddy.safety.shell.programs.wrappers import (
 from buddy.safety.shell.result import UNRESOLVED
 from buddy.safety.shell.secret_search import check_everything, check_secrets
 
-_TOOLS = words(
-    "python python3 python2 pip pip3 node git java javac ruby gem perl php lua gcc g++ cc c++ "
-    "clang clang++ gdb "
-    "make cmake ninja meson docker podman kubectl helm curl wget ssh openssl sqlite3 psql mysql "
-    "redis-cli nginx tmux vim nvim "
-    "bash zsh fish deno bun uv uvx ruff black mypy isort pyright tsc rg fd fdfind jq yq tree sed awk "
-    "gawk grep find sort ls "
-    "cat head tail wc tar gzip unzip zip xz bc file less man env date stat du df diff patch rsync ffmpeg "
-    "convert aws "
-    "gh brew apt dpkg rpm systemctl swift kotlin ghc julia R Rscript dart "
-    "nim crystal ocaml "
-    "tesseract pandoc shellcheck hadolint pre-commit virtualenv pipx lsof strace ltrace "
-    "htop xxd od "
-    "cut tr tee xargs basename dirname realpath readlink uname whoami id hostname nproc fold column "
-    "which md5sum sha256sum base64 "
-    "emacs nano ld nm objdump readelf strip ar as locale seq npx prettier eslint gcloud "
-    "hyperfine delta bat eza exa tokei scc cloc"
-)
-_TELL_HELP = _TOOLS - words(
-    "git less vim nvim emacs nano code gh brew man aws gcloud systemctl kubectl docker pre-commit eslint npx"
-)
+_TOOLS = word_list("version")
+_TELL_HELP = _TOOLS - word_list("help")
 """Those that print their help themselves, without a pager, plug-ins or the project."""
 
 _BY_FILES: dict[str, tuple[str, ...]] = {
@@ -115,10 +97,13 @@ def _beginning(path: str) -> bytes:
 
 
 Judge = Callable[[JudgedCommand], None]
+_SHOWS_NO_CONTENT = ONLY_PRINT | word_list("show no content")
+"""Programs that show of a file at most its size, kind or digest, that look themselves at what they would
+find, or that hand it to another program, which is judged by itself."""
+
 _SYSTEM_FOLDERS = frozenset({"/bin", "/usr/bin"})
 _BUILTINS = words(
-    "echo printf test [ true false : exit set pwd type command umask ulimit time builtin cd "
-    "help hash dirs times"
+    "echo printf test [ true false : exit set pwd type command umask ulimit time builtin cd help"
 )
 
 
@@ -131,7 +116,6 @@ class Programs:
             **TEXT,
             **SEARCH,
             **SYSTEM,
-            **MACHINE,
             **ARCHIVES,
             **PACKAGES,
             **AWK,
@@ -164,7 +148,7 @@ class Programs:
         if is_version_question(judged):
             _look_up(judged, judged.argv[0])
             return
-        judge = self._known.get(judged.argv[0])
+        judge = self._known.get(judged.argv[0]) or _by_options(judged.argv[0])
         if judge is None:
             raise RefusedError(f"{name[:80]} is not known to only read")
         if judged.opaque and judged.argv[0] not in PRINTS:
@@ -176,10 +160,15 @@ class Programs:
         if judged.argv[0] not in _BUILTINS:
             _look_up(judged, judged.argv[0])
         found = judged.stands_for
-        if found and judged.argv[0] not in SHOWS_NO_CONTENT and _takes_unknown(judged):
+        if found and judged.argv[0] not in _SHOWS_NO_CONTENT and _takes_unknown(judged):
             check_everything(judged, found.roots, found.filters)
             check_secrets(judged, found.roots, found.filters)
         judge(judged)
+
+
+def _by_options(name: str) -> Judge | None:
+    """The judge of a program that only reads as long as its options are known."""
+    return table(name, "programs.options") if name in read_entries("programs.options") else None
 
 
 def _takes_unknown(judged: JudgedCommand) -> bool:

@@ -18,7 +18,7 @@ from buddy.safety.shell.file_selection import (
     searched,
 )
 from buddy.safety.shell.programs.names import words
-from buddy.safety.shell.programs.options import Given, parse
+from buddy.safety.shell.programs.options import Given, parse, table
 from buddy.safety.shell.result import UNRESOLVED
 from buddy.safety.shell.secret_search import (
     check_hunt,
@@ -28,52 +28,6 @@ from buddy.safety.shell.secret_search import (
     check_special_files,
 )
 
-GREP = (
-    "-abcEFGHhiIlLnoPqrRsTUvVwxyzZ -A:num -B:num -C:num -NUM -e:text -f:read -m:num -d:text -D:text "
-    "--regexp:text "
-    "--file:read --include:read --exclude:text --exclude-dir:text --exclude-from:read --color? --colour? "
-    "--label:text "
-    "--binary-files:text --context:num --after-context:num --before-context:num --max-count:num "
-    "--directories:text "
-    "--devices:text --line-buffered --null --null-data --text --byte-offset --count --files-with-matches "
-    "--files-without-match --with-filename --no-filename --ignore-case --no-ignore-case --invert-match "
-    "--line-number "
-    "--line-regexp --word-regexp --only-matching --quiet --silent --no-messages --recursive "
-    "--dereference-recursive "
-    "--initial-tab --fixed-strings --basic-regexp --perl-regexp --extended-regexp --binary --version"
-)
-RG = (
-    "-abcFhHiIlLnNopPqsSuUvVwx0. -A:num -B:num -C:num -e:text -f:read -g:read -m:num -t:text -T:text "
-    "-r:text -M:num "
-    "-j:num -d:num -E:text --after-context:num --before-context:num --context:num --regexp:text --file:read "
-    "--glob:read --iglob:read --max-depth:num --max-count:num --type:text --type-not:text --type-list "
-    "--type-add:text "
-    "--count --count-matches --files --files-with-matches --files-without-match --line-number "
-    "--no-line-number "
-    "--color:text --colors:text --context-separator:text --trim --replace:text --passthru "
-    "--only-matching --smart-case "
-    "--case-sensitive --ignore-case --word-regexp --fixed-strings --hidden --no-hidden --follow "
-    "--no-messages --null "
-    "--quiet --text --crlf --max-columns:num --max-filesize:text --max-columns-preview --one-file-system "
-    "--no-config "
-    "--threads:num --encoding:text --with-filename --no-filename --invert-match --line-regexp "
-    "--ignore-file:read "
-    "--byte-offset --sort:text --sortr:text --stats --json --heading --no-heading --vimgrep --column "
-    "--no-column "
-    "--no-ignore --no-ignore-vcs --no-ignore-parent --no-ignore-dot --pcre2 --multiline --multiline-dotall "
-    "--unrestricted --line-buffered --glob-case-insensitive --no-require-git --version --pretty"
-)
-FD = (
-    "-HIua0gsiFpq1LV -t:text -e:text -E:text -d:num -S:text -o:text -c:text -j:num --hidden --no-ignore "
-    "--unrestricted "
-    "--absolute-path --glob --regex --fixed-strings --case-sensitive --ignore-case --full-path --print0 "
-    "--type:text "
-    "--extension:text --exclude:text --max-depth:num --min-depth:num --exact-depth:num --size:text "
-    "--prune --quiet "
-    "--changed-within:text --changed-before:text --owner:text --color:text --max-results:num "
-    "--no-ignore-vcs --follow "
-    "--version --search-path:name"
-)
 _KEEP_LINES = frozenset(
     {"-i", "-v", "-E", "-F", "-G", "-P", "-w", "-x", "-e", "-a", "--invert-match", "--regexp"}
 )
@@ -110,7 +64,7 @@ def dialect_of(judged: JudgedCommand, given: Given, usual: str) -> str:
 
 def grep(judged: JudgedCommand) -> None:
     """grep, egrep and fgrep."""
-    given = parse(judged, GREP)
+    given = parse(judged, table("grep").options)
     if given.has("-V", "--version"):
         return
     patterns, files = _split(given, "-e", "--regexp", "-f", "--file")
@@ -177,7 +131,7 @@ def _names(
 
 def rg(judged: JudgedCommand) -> None:
     """ripgrep: nothing that starts another program (--pre, --search-zip, --hostname-bin)."""
-    given = parse(judged, RG)
+    given = parse(judged, table("rg").options)
     if given.has("-V", "--version", "--type-list"):
         return
     filters = _rg_filters(given)
@@ -223,7 +177,7 @@ def _nothing(_file: Candidate) -> bool:
 
 def fd(judged: JudgedCommand) -> None:
     """fd: it may list, not execute."""
-    given = parse(judged, FD)
+    given = parse(judged, table("fd").options)
     if given.has("-V", "--version"):
         return
     folders = given.operands[1:]

@@ -8,20 +8,15 @@ from collections.abc import Iterator
 
 from buddy.safety.shell.context import JudgedCommand, RefusedError
 from buddy.safety.shell.programs.names import words
-from buddy.safety.shell.programs.options import parse
+from buddy.safety.shell.programs.options import parse, table
 
-OPTIONS = (
-    "-nErsuz -e:text -l:num --quiet --silent --regexp-extended --separate --unbuffered --null-data "
-    "--zero-terminated "
-    "--expression:text --line-length:num --posix --debug --sandbox"
-)
 _PLAIN = "dDgGhHnNpPxFz="
 _FLAGS = re.compile(r"[gpiIM0-9]*")
 
 
 def sed(judged: JudgedCommand) -> None:
     """Judge one sed command."""
-    given = parse(judged, OPTIONS)
+    given = parse(judged, table("sed").options)
     scripts = [value for name, value in given.options if name in ("-e", "--expression") and value is not None]
     operands = given.operands
     if not scripts:

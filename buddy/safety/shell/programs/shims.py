@@ -13,30 +13,16 @@ import shlex
 
 from buddy.safety.git_repository import read_regular
 from buddy.safety.shell.context import JudgedCommand, found_above
-from buddy.safety.shell.programs.names import words
+from buddy.safety.shell.programs.names import word_list, words
 
-_MANAGERS = words(
-    "asdf mise rtx volta volta-shim rustup rustup-init pyenv rbenv nodenv goenv jenv phpenv plenv luaenv "
-    "swiftenv tfenv tofuenv tgenv exenv crenv scalaenv ndenv swiftly corepack corepack.js proto proto-shim "
-    "aqua aqua-proxy vfox hermit devbox direnv nvm nvs fnm n pkgx shadowenv flox sdk gvm goto-toolchain "
-    "anyzig zvm ghcup elan juliaup juliaup-launcher cs coursier dotnet-install bazelisk"
-)
+_MANAGERS = word_list("version managers")
 _FOLDERS = words("shims .asdf .volta .proto corepack .aquaproj-aqua .juliaup .elan")
 _IN_SCRIPT = re.compile(
     rb"(?<![\w-])(?:asdf|mise|rtx|volta|rustup|pyenv|rbenv|nodenv|goenv|jenv|phpenv|plenv|swiftly|corepack|proto"
     rb"|aqua|vfox|hermit|devbox|direnv|nvm|fnm|pkgx|tfenv|tool-versions|[a-z]+env-exec)(?![\w-])"
 )
-_RUSTUP_TOOLS = words(
-    "cargo rustc rustdoc rustfmt cargo-fmt cargo-clippy clippy-driver cargo-miri rls rust-analyzer rust-gdb "
-    "rust-gdbgui rust-lldb rustup"
-)
-_VERSION_FILES = words(
-    ".tool-versions .mise.toml mise.toml .mise.local.toml mise.local.toml .rtx.toml .mise .config "
-    ".python-version .ruby-version .node-version .nvmrc .go-version .java-version .php-version "
-    ".perl-version .swift-version .terraform-version .prototools .vfox.toml aqua.yaml aqua.yml .aqua.yaml "
-    "rust-toolchain rust-toolchain.toml package.json .sdkmanrc global.json lean-toolchain .envrc "
-    "go.mod go.work"
-)
+_RUSTUP_TOOLS = word_list("rustup")
+_VERSION_FILES = word_list("version files")
 MAX_SCRIPT_BYTES = 65_536
 _MAX_STEPS = 3
 

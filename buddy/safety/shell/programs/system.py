@@ -4,29 +4,19 @@ builtins."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from buddy.safety.shell.context import JudgedCommand, RefusedError
 from buddy.safety.shell.expansion import HARMLESS_VARIABLES
-from buddy.safety.shell.programs.names import words
-from buddy.safety.shell.programs.options import OptionTable, parse
+from buddy.safety.shell.programs.names import word_list, words
+from buddy.safety.shell.programs.options import parse, table
 from buddy.safety.shell.result import UNRESOLVED
 
 _FILE_TESTS = words("-e -f -d -s -r -w -x -L -h -b -c -p -S -u -g -k -O -G -N")
 _STRING_TESTS = words("-n -z")
 _COMPARISONS = words("= == != < > -eq -ne -lt -le -gt -ge")
 _FILE_COMPARISONS = words("-nt -ot -ef")
-_PS_FIELDS = words(
-    "pid ppid pgid sid user uid gid euser ruser group comm ucmd args cmd command etime etimes time "
-    "cputime cpu pcpu %cpu "
-    "pmem %mem mem rss rsz vsz vsize stat state s tty tt tname nice ni pri psr nlwp thcount start lstart "
-    "stime start_time "
-    "c wchan"
-)
-_PS_CLUSTERS = words(
-    "-e -A -a -f -F -l -d -j -H -L -T -ef -eF -elf -efl -eLf -efL -ejH -eH -efH -Af -fA -Al -efww -efw "
-    "-ely -al"
-)
+_PS_FIELDS = word_list("ps fields")
+_PS_CLUSTERS = word_list("ps")
 _FORMAT = re.compile(
     r"(?:[^%\0]|%%|%\([^()\0]*\)T|%[-+ #0']*(?:\d+|\*)?(?:\.(?:\d+|\*)?)?[hlLjzt]*[diouxXeEfFgGaAcsbqQ])*",
     re.DOTALL,
@@ -92,11 +82,7 @@ def _comparison(left: str, tokens: list[str]) -> None:
 
 def date(judged: JudgedCommand) -> None:
     """date: an operand that is no format would set the clock."""
-    given = parse(
-        judged, "-u -R -I? -d:text -r:name --utc --universal --rfc-email --iso-8601? --rfc-3339:text "
-        "--date:text "
-        "--reference:name"
-    )  # fmt: skip
+    given = parse(judged, table("date").options)
     for operand in given.operands:
         if not operand.startswith("+"):
             raise RefusedError("date with an operand that is no format may set the clock")
@@ -167,9 +153,25 @@ def leave(judged: JudgedCommand) -> None:
         raise RefusedError("exit with an odd operand")
 
 
-_NOTHING = OptionTable(operands="none")
 PRINTS = frozenset({"echo", "printf", "test", "[", "true", "false", ":", "exit"})
 """Commands whose arguments need not be known."""
+
+
+_IP_OBJECTS = words("a addr address l link r ro route ru rule n neigh neighbor neighbour maddr maddress")
+_IP_FLAGS = words(
+    "-4 -6 -s -o -d -h -j -p -c -br -brief -stats -statistics -oneline -details -human -json -pretty"
+)
+
+
+def ip(judged: JudgedCommand) -> None:
+    """ip: what it lists; `get` of a route is a look into a local table."""
+    rest = list(judged.argv[1:])
+    while rest and rest[0] in _IP_FLAGS:
+        rest.pop(0)
+    lists = bool(rest) and rest.pop(0) in _IP_OBJECTS
+    if not lists or (rest and rest[0] not in ("show", "list", "ls", "lst")):
+        raise RefusedError(f"{' '.join(judged.argv)} is not known to only read")
+
 
 SYSTEM = {
     "echo": echo,
@@ -185,144 +187,5 @@ SYSTEM = {
     "date": date,
     "ps": ps,
     "printenv": printenv,
-    "pwd": OptionTable("-LP --logical --physical", operands="none"),
-    "who": OptionTable("-abdHlmqrstTu", operands="none"),
-    "w": OptionTable("-hsfi", operands="none"),
-    "whoami": _NOTHING,
-    "logname": _NOTHING,
-    "tty": OptionTable("-s", operands="none"),
-    "arch": _NOTHING,
-    "umask": OptionTable("-S", operands="none"),
-    "ulimit": OptionTable("-aSHcdflmnstuv", operands="none"),
-    "uname": OptionTable(
-        "-asnrvmpio --all --kernel-name --nodename --kernel-release --kernel-version --machine --processor "
-        "--hardware-platform --operating-system",
-        operands="none",
-    ),
-    "hostname": OptionTable("-sI --short --all-ip-addresses", operands="none"),
-    "id": OptionTable("-gGnruz --group --groups --name --real --user --zero", operands="text"),
-    "groups": OptionTable("", operands="text"),
-    "nproc": OptionTable("--all --ignore:num", operands="none"),
-    "uptime": OptionTable("-ps --pretty --since", operands="none"),
-    "free": OptionTable(
-        "-bkmghtlwv --bytes --kibi --mebi --gibi --human --si --lohi --total --wide", operands="none"
-    ),
-    "lscpu": OptionTable("-abceJpxy --all --online --offline --json", operands="none"),
-    "locale": OptionTable("-ak --all-locales", operands="text"),
-    "getconf": OptionTable("-a", operands="text"),
-    "which": OptionTable("-as --all", operands="text"),
-    "whereis": OptionTable("-bmsu", operands="text"),
-    "type": OptionTable("-aftpP", operands="text"),
-    "pgrep": OptionTable(
-        "-afilnovxc -u:text -U:text -P:text -d:text -t:text --full --list-name --list-full", operands="text"
-    ),
-    "pidof": OptionTable("-sx", operands="text"),
-    "expr": OptionTable("-NUM", operands="text"),
-    "factor": OptionTable("", operands="text"),
-    "cal": OptionTable("-13hjmsy -NUM", operands="text"),
-    "help": OptionTable("-dms", operands="text"),
-    "sw_vers": OptionTable("-productName -productVersion", operands="none"),
-}
-
-
-_IP_OBJECTS = words("a addr address l link r ro route ru rule n neigh neighbor neighbour maddr maddress")
-_IP_FLAGS = words(
-    "-4 -6 -s -o -d -h -j -p -c -br -brief -stats -statistics -oneline -details -human -json -pretty"
-)
-
-
-def _refused(judged: JudgedCommand, word: str) -> RefusedError:
-    return RefusedError(f"{judged.argv[0]} {word} is not known to only read")
-
-
-def ip(judged: JudgedCommand) -> None:
-    """ip: what it lists; `get` of a route is a look into a local table."""
-    rest = list(judged.argv[1:])
-    while rest and rest[0] in _IP_FLAGS:
-        rest.pop(0)
-    if not rest or rest.pop(0) not in _IP_OBJECTS:
-        raise _refused(judged, " ".join(judged.argv[1:]))
-    if rest and rest[0] not in ("show", "list", "ls", "lst"):
-        raise _refused(judged, " ".join(judged.argv[1:]))
-
-
-def ss(judged: JudgedCommand) -> None:
-    """ss: not -K, which ends connections, -D, which writes a file, -r, which asks for names, -E, which
-    waits."""
-    OptionTable(
-        "-tuxwlnpaeomisH046O --tcp --udp --unix --raw --listening --numeric --processes --all --extended "
-        "--options --memory --info --summary --no-header --ipv4 --ipv6 --oneline",
-        operands="text",
-    ).check(judged)
-
-
-def statistics_with(options: str) -> Callable[[JudgedCommand], None]:
-    """vmstat and its like: an interval without a count goes on for ever."""
-
-    def statistics(judged: JudgedCommand) -> None:
-        given = parse(judged, options)
-        numbers = [operand for operand in given.operands if re.fullmatch(r"\d{1,2}", operand)]
-        if len(given.operands) not in (0, 2) or len(numbers) != len(given.operands):
-            raise RefusedError(f"{judged.argv[0]} without a count does not end by itself")
-
-    return statistics
-
-
-def mount(judged: JudgedCommand) -> None:
-    """mount: alone it lists."""
-    if judged.argv[1:] not in ((), ("-l",)):
-        raise RefusedError("mount with operands mounts")
-
-
-def sysctl(judged: JudgedCommand) -> None:
-    """sysctl: an operand with = sets."""
-    given = parse(judged, "-aneNA --all --names --values --ignore")
-    for operand in given.operands:
-        if not re.fullmatch(r"[a-z][\w.*-]*", operand):
-            raise _refused(judged, operand)
-
-
-def _exactly(*shapes: str) -> Callable[[JudgedCommand], None]:
-    """A program of which only a few lines are known."""
-
-    def exact(judged: JudgedCommand) -> None:
-        if " ".join(judged.argv[1:]) not in shapes:
-            raise _refused(judged, " ".join(judged.argv[1:]))
-
-    return exact
-
-
-MACHINE: dict[str, Callable[[JudgedCommand], None]] = {
     "ip": ip,
-    "ss": ss,
-    "vmstat": statistics_with("-admswtf -S:text"),
-    "mount": mount,
-    "sysctl": sysctl,
-    "lsblk": OptionTable(
-        "-abdfimnpstJlSTrOP -o:text -e:text -I:text --all --fs --json --list --paths --noheadings "
-        "--output:text "
-        "--nodeps --bytes --ascii --perms --topology --output-all",
-        operands="text",
-    ),
-    "findmnt": OptionTable(
-        "-lnJrDhaRPAs -t:text -o:text -T:name --list --json --raw --df --all --noheadings --output:text "
-        "--types:text "
-        "--target:name --fstab --submounts",
-        operands="text",
-    ),
-    "lsmod": OptionTable(operands="none"),
-    "lspci": OptionTable("-vntmkD -s:text -d:text", operands="none"),
-    "lsusb": OptionTable("-vt -s:text -d:text", operands="none"),
-    "last": OptionTable("-NUM -n:num -axFRw --limit:num --fulltimes --nohostname", operands="text"),
-    "users": OptionTable(operands="none"),
-    "stty": _exactly("", "-a", "size"),
-    "tput": _exactly("cols", "lines", "colors", "longname"),
-    "ldconfig": _exactly("-p"),
-    "dirs": _exactly("", "-v", "-p"),
-    "times": _exactly(""),
-    "hash": _exactly(""),
-    "getfacl": OptionTable("-acdeEnpRst --absolute-names --recursive --tabular --numeric", operands="name"),
-    "lsattr": OptionTable("-adlpvRV", operands="name"),
-    "namei": OptionTable("-lmnovx --long --modes --owners --vertical", operands="name"),
-    "pstree": OptionTable("-aAcgGhlnpsSTuU", operands="text"),
 }

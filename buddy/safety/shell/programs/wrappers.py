@@ -7,16 +7,12 @@ import re
 from collections.abc import Callable
 
 from buddy.safety.shell.context import FOUND_NAME, Feed, JudgedCommand, RefusedError
-from buddy.safety.shell.programs.names import ONLY_PRINT, words
-from buddy.safety.shell.programs.options import parse
+from buddy.safety.shell.programs.names import ONLY_PRINT, word_list, words
+from buddy.safety.shell.programs.options import parse, table
 from buddy.safety.shell.secret_search import check_dashes, check_links, check_names
 
 Judge = Callable[[JudgedCommand], None]
-HARMLESS_ASSIGNMENTS = words(
-    "LC_ALL LC_COLLATE LC_CTYPE LC_MESSAGES LC_NUMERIC LC_TIME LANG LANGUAGE TZ COLUMNS LINES NO_COLOR "
-    "FORCE_COLOR CLICOLOR "
-    "CLICOLOR_FORCE TERM PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE RUST_BACKTRACE CI DEBIAN_FRONTEND"
-)
+HARMLESS_ASSIGNMENTS = word_list("harmless assignments")
 """Variables that may be set for a command: they change how it prints, not what it does."""
 
 _HARDENED = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
@@ -34,10 +30,6 @@ _SPLIT_NAMES_DO_NO_HARM = words(
 """Programs that may be given names without NULs between them."""
 
 _LOOKS_ONLY = words("ls stat du realpath readlink")
-_XARGS = (
-    "-0rtx -n:num -L:num -P:num -s:num -I:text -d:text --null --no-run-if-empty --verbose "
-    "--max-args:num --max-procs:num"
-)
 
 
 def check_assignment(name: str, value: str) -> None:
@@ -83,11 +75,7 @@ def timeout_with(judge: Judge) -> Judge:
     """timeout."""
 
     def timeout(judged: JudgedCommand) -> None:
-        given = parse(
-            judged, "-v -k:text -s:text --foreground --preserve-status --verbose --kill-after:text "
-            "--signal:text",
-            stop_at_operand=True,
-        )  # fmt: skip
+        given = parse(judged, table("timeout").options, stop_at_operand=True)
         if not given.operands or not re.fullmatch(r"\d+(?:\.\d+)?[smhd]?", given.operands[0]):
             raise RefusedError("timeout without a time")
         _inner(judged, list(given.operands[1:]), judge)
@@ -147,7 +135,7 @@ def xargs_with(judge: Judge) -> Judge:
     """xargs: names from a known source, handed to a command that may read them."""
 
     def xargs(judged: JudgedCommand) -> None:
-        given = parse(judged, _XARGS, stop_at_operand=True)
+        given = parse(judged, table("xargs").options, stop_at_operand=True)
         words_ = list(given.operands) or ["echo"]
         judged.widen("xargs")
         if judged.feed is None and words_[0] not in ONLY_PRINT:
