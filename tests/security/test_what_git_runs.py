@@ -3,12 +3,16 @@ or changes one."""
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
 from buddy.safety.git_programs import programs_of_git
+from buddy.safety.paths import Boundary
+from buddy.safety.policy.facts import facts_of
+from buddy.tools.files.write import write_file
 from tests.capabilities import requires
 from tests.security.test_git_data_is_guarded import git, prepare
 from tests.support.sandbox_desk import LOOKS, sandbox_desk
@@ -80,6 +84,14 @@ def test_settings_of_the_person_count_and_changes_are_seen(tmp_path: Path) -> No
     assert programs_of_git((top,), str(home)) == {f"{top}/.hooks"}
     git(work, "config", "core.editor", "bin/edit")
     assert programs_of_git((top,), str(home)) == {f"{top}/.hooks", f"{top}/bin/edit"}
+
+
+@pytest.mark.parametrize("path", [".githooks/pre-commit", "tools/clean.sh", "sub/../tools/clean.sh", "src/x"])
+def test_an_edit_of_what_git_runs_is_one_of_a_protected_file(tmp_path: Path, path: str) -> None:
+    top = configured(tmp_path, [("core.hooksPath", ".githooks"), ("filter.x.clean", "./tools/clean.sh")])
+    arguments = write_file.decode(json.dumps({"path": path, "content": "x"}))
+    written = facts_of(write_file, arguments, Boundary(top, top, "/home/nobody")).writes
+    assert [bool(one.protected) for one in written] == [path != "src/x"]
 
 
 @pytest.mark.parametrize("level", LEVELS)

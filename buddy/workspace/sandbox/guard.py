@@ -9,6 +9,7 @@ gets past it. So the workspace is compared with itself, before and after. What c
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import time
@@ -25,6 +26,8 @@ from buddy.workspace.sandbox.profile import is_at_or_below
 MAX_COPIES = 2_000
 MAX_COPIED_BYTES = 32_000_000
 """More is not kept of what could be changed; a change of the rest is told and cannot be undone."""
+_NOT_THE_FILE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Errors that say nothing about the file: nothing can be opened at all."""
 QUARANTINE = os.path.join(".buddyx", "quarantine")
 
 
@@ -72,7 +75,9 @@ def _entries(names: Iterable[str]) -> Iterator[tuple[str, GuardedEntry]]:
                 waiting += [os.path.join(path, name) for name in os.listdir(path)]
             keep = copied + state.st_size <= MAX_COPIED_BYTES
             content = _content(path, state.st_mode) if keep else None
-        except OSError:
+        except OSError as error:
+            if error.errno in _NOT_THE_FILE:
+                raise
             continue
         count += 1
         copied += len(content or b"")
@@ -149,7 +154,9 @@ class Guard:
             if stat.S_IFMT(mode) != stat.S_IFMT(entry.mode) or stat.S_IMODE(mode) != stat.S_IMODE(entry.mode):
                 return True
             return entry.content is not None and _content(path, mode) != entry.content
-        except OSError:
+        except OSError as error:
+            if error.errno in _NOT_THE_FILE:
+                raise
             return True
 
     def _only_tell(self, path: str) -> str:

@@ -34,6 +34,10 @@ CONFIRM_AFTER_S = 0.2
 """A running git has files half written: only what is found twice is put back while a command runs."""
 
 
+SPARE_DESCRIPTORS = 32
+"""Kept while commands run: where programs or buddy itself used up all others, a look needs some."""
+
+
 class _WrittenSnapshot(msgspec.Struct, frozen=True):
     """A snapshot on disk. Paths are bytes: they need not be text."""
 
@@ -70,6 +74,7 @@ class CommandWatch:
         self._changed = asyncio.Event()
         self._is_stirred = False
         self._keeper: asyncio.Task[None] | None = None
+        self._spare: list[int] = []
 
     def begin(self, boundary: Boundary, surveyor: Surveyor, *, contents: bool) -> WatchedCommand:
         """Look at the protected names before a command starts; on the loop's thread. Raises `OSError`."""
@@ -82,6 +87,7 @@ class CommandWatch:
         self._tether.tie_record(record.name)
         command = WatchedCommand(Guard(boundary, before), look, self._rules().left, record)
         self._watched.append(command)
+        self._keep_spare()
         self._loop = asyncio.get_running_loop()
         if self._keeper is None or self._keeper.done():
             self._keeper = asyncio.ensure_future(self._keep_judging())
@@ -92,8 +98,19 @@ class CommandWatch:
         self._watched.remove(command)
         command.record.drop()
         self._tether.untie_record(command.record.name)
-        if not self._watched and self._keeper is not None:
-            self._keeper.cancel()
+        if not self._watched:
+            self._give_spare()
+            if self._keeper is not None:
+                self._keeper.cancel()
+
+    def _keep_spare(self) -> None:
+        with contextlib.suppress(OSError):
+            while len(self._spare) < SPARE_DESCRIPTORS:
+                self._spare.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+
+    def _give_spare(self) -> None:
+        while self._spare:
+            os.close(self._spare.pop())
 
     def stir(self) -> None:
         """Have it looked at that a command changed something. May be called from any thread."""
@@ -119,12 +136,21 @@ class CommandWatch:
         """Look at what commands did, and put it back; `ended` is one that is over. Blocks."""
         with self._lock:
             begin = time.monotonic()
-            rules = self._rules()
-            for command in list(self._watched):
-                found, after = _found(command, rules.permitted, has_ended=command is ended)
-                touch = rules.left == command.left
-                self._told.extend(command.guard.put_back(found, after, touch=touch))
+            self._give_spare()
+            try:
+                for command in list(self._watched):
+                    self._judge_one(command, has_ended=command is ended)
+            except OSError as error:
+                self._told.append(f"protected names could not be looked at: {error}")
+            finally:
+                self._keep_spare()
             self._took_s = time.monotonic() - begin
+
+    def _judge_one(self, command: WatchedCommand, *, has_ended: bool) -> None:
+        rules = self._rules()
+        found, after = _found(command, rules.permitted, has_ended=has_ended)
+        touch = rules.left == command.left
+        self._told.extend(command.guard.put_back(found, after, touch=touch))
 
     def take_told(self) -> tuple[str, ...]:
         """Return what was done about protected names, a sentence each, once."""

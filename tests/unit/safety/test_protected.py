@@ -93,10 +93,25 @@ PIPELINE_FILES = (
     *(".gitea/workflows/x.yml", ".gitlab-ci.yml", ".circleci/config.yml", ".buildkite/pipeline.yml"),
     *("Jenkinsfile", "azure-pipelines.yml", ".travis.yml", "bitbucket-pipelines.yml", ".builds/x.yml"),
 )
+ADDED_NAMES = (
+    *(
+        ".kilocode/mcp.json",
+        ".agents/skills/x.md",
+        ".lvimrc",
+        ".local.vimrc",
+        "x.sublime-project",
+        ".lazy.lua",
+    ),
+    *(".config/mise/config.toml", "mise/config.toml", ".config/mise/conf.d/a.toml", "mise/config.local.toml"),
+    *(".rtx.toml", ".cursorrules", ".windsurfrules", ".roorules", ".roomodes", ".goosehints", ".hg/hgrc"),
+    *(".kiro/settings/mcp.json", ".factory/mcp.json", ".vs/tasks.vs.json", ".theia/settings.json"),
+    *(".jj/repo/config.toml", ".sl/config", ".mvn/extensions.xml", ".yarn/releases/yarn.cjs", ".Renviron"),
+    *("sub/.kilocode/x", "sub/.cursorrules", "a/b.sublime-project"),
+)
 NO_PIPELINE_FILES = (".github/CODEOWNERS", "workflows/x.py", "src/actions/x.ts", ".github/ISSUE_TEMPLATE.md")
 
 
-@pytest.mark.parametrize("path", RUNS_UNASKED)
+@pytest.mark.parametrize("path", [*RUNS_UNASKED, *ADDED_NAMES])
 def test_what_starts_programs_unasked_is_protected(path: str) -> None:
     assert locate(BOUNDARY, path).protected
     assert locate(BOUNDARY, path.upper()).protected
@@ -105,6 +120,18 @@ def test_what_starts_programs_unasked_is_protected(path: str) -> None:
 @pytest.mark.parametrize("path", [*RUNS_WHEN_ASKED, *PIPELINE_FILES, *NO_PIPELINE_FILES])
 def test_what_starts_nothing_by_itself_is_an_ordinary_file(path: str) -> None:
     assert locate(BOUNDARY, path).protected == ""
+
+
+@pytest.mark.parametrize(
+    "path", ["mise.md", "config/config.toml", "sublime-project", "agents/x", "lvimrc.md"]
+)
+def test_names_like_those_are_ordinary(path: str) -> None:
+    assert locate(BOUNDARY, path).protected == ""
+
+
+@pytest.mark.parametrize("path", [".pnp.cjs", "sub/.pnp.loader.mjs"])
+def test_what_yarn_makes_asks_before_an_edit_alone(path: str) -> None:
+    assert (locate(BOUNDARY, path).protected, bool(pipeline_reason(f"/w/{path}"))) == ("", True)
 
 
 def test_files_of_build_servers_are_known() -> None:
