@@ -298,7 +298,7 @@ def _real(pid: int, folder: int, path: str, *, follow: bool) -> str:
 
 
 def _own_names(pid: int, name: str) -> tuple[str, ...]:
-    """Where `/proc/self` or `/proc/thread-self` leads a thread, in the numbers of its own namespace."""
+    """Names behind `/proc/self` or `/proc/thread-self` for a thread, in the numbers of its own namespace."""
     with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
         numbers = {line.split(":")[0]: line.split()[-1] for line in file if line.startswith("NS")}
     process, thread = numbers["NStgid"], numbers["NSpid"]

@@ -44,7 +44,7 @@ _RUNS_COMMAND = pattern(rb"(?m)^[ \t]*(?:exec|x)[ \t]")
 
 
 class GitData(msgspec.Struct, frozen=True):
-    """Where git's data lies. `folders`: real paths within the roots. `astray`: files and links that lead git
+    """Places of git's data. `folders`: real paths within the roots. `astray`: files and links that lead git
     elsewhere, where nothing is guarded. `rest`: repositories that were too many to look at."""
 
     folders: tuple[str, ...]
