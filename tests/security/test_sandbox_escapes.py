@@ -82,7 +82,18 @@ def listeners(desk: SandboxDesk) -> Iterator[dict[str, str]]:
         socket.create_server(("127.0.0.1", 0)) as tcp,
         socket.socket(socket.AF_UNIX) as unix,
         socket.socket(socket.AF_UNIX) as abstract,
+        socket.socket(socket.AF_UNIX) as linked,
+        socket.socket(socket.AF_UNIX) as relative,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams,
+        contextlib.chdir(desk.home),
     ):
+        linked.bind(f"{path}.new")  # as a ControlMaster of OpenSSH does
+        os.link(f"{path}.new", f"{path}.linked")
+        os.unlink(f"{path}.new")
+        linked.listen()
+        relative.bind("relative")
+        relative.listen()
+        datagrams.bind(f"{path}.datagrams")
         unix.bind(path)
         unix.listen()
         abstract.bind(f"\0buddy-{os.getpid()}")
@@ -95,6 +106,9 @@ def listeners(desk: SandboxDesk) -> Iterator[dict[str, str]]:
                 "pid": str(os.getpid()),
                 "port": str(tcp.getsockname()[1]),
                 "socket": path,
+                "linked": f"{path}.linked",
+                "relative": str(desk.home / "relative"),
+                "datagrams": f"{path}.datagrams",
                 "abstract": f"buddy-{os.getpid()}",
                 "tty": os.ttyname(tty),
                 "tty_fd": str(tty),

@@ -2,7 +2,8 @@
 """Attempts to break out of the sandbox, as data: each is a command that writes `OUT` where it worked.
 
 `{out}` is the folder outside, `{home}` the home folder, `{work}` the workspace, `{pid}` the process id of the
-program that runs the tests, `{port}` a TCP port and `{socket}` a Unix socket it listens on, `{abstract}` an
+program that runs the tests, `{port}` a TCP port and `{socket}` a Unix socket it listens on (`{linked}`: under another
+name, `{relative}`: bound in its folder, `{datagrams}`: for datagrams), `{abstract}` an
 abstract socket, `{tty}` a terminal and `{tty_fd}` its descriptor, `{shared}` a piece of shared memory, `{py}` a
 Python.
 
@@ -61,9 +62,29 @@ WRITES = (
     Attempt("nameless file", _python("import os\nfd = os.open('{out}', os.O_TMPFILE | os.O_WRONLY)\nimport ctypes\nctypes.CDLL(None).linkat(-100, f'/proc/self/fd/{{fd}}'.encode(), -100, b'{out}/linked', 0x400)")),
     Attempt("truncate", "truncate -s 0 {out}/file"),
     Attempt("dd", "dd if=/dev/zero of={out}/file count=1 2>/dev/null"),
-    Attempt("mode", "chmod 777 {out}/file", levels=(3,)),
-    Attempt("times", "touch -d 2001-01-01 {out}/file", levels=(3,)),
-    Attempt("attributes", _python("import os\nos.setxattr('{out}/file', 'user.x', b'1')\nprint('ESCAPED')"), levels=(3,)),
+    Attempt("mode", "chmod 777 {out}/file"),
+    Attempt("times", "touch -d 2001-01-01 {out}/file"),
+    Attempt("attributes", _python("import os\nos.setxattr('{out}/file', 'user.x', b'1')\nprint('ESCAPED')")),
+    Attempt("mode by a descriptor", _python("import os\nos.fchmod(os.open('{out}/file', os.O_RDONLY), 0o777)")),
+    Attempt("mode by a link", "ln -s {out}/file l; chmod 777 l"),
+    Attempt("mode by a link to its folder", "ln -s {out} l; chmod 777 l/file"),
+    Attempt("mode by a folder descriptor", _python("import os\nos.chmod('file', 0o777, dir_fd=os.open('{out}', os.O_RDONLY))")),
+    Attempt("mode by the descriptor's name", _python("import os\nfd = os.open('{out}/file', os.O_RDONLY)\nos.chmod(f'/proc/self/fd/{{fd}}', 0o777)")),
+    Attempt("mode by the working folder", "cd {out} && chmod 777 file folder"),
+    Attempt("mode of all the folder", "chmod -R a+rwx {out}"),
+    Attempt("mode of a key", "chmod 640 {home}/.ssh/id_rsa"),
+    Attempt("mode by its newest call", _call(452, "-100", "b'{out}/file'", "0o777", "0")),
+    Attempt("mode of an open file by its newest call", _python("import ctypes, os\nfd = os.open('{out}/file', os.O_PATH)\nif ctypes.CDLL(None).syscall(452, fd, b'', 0o777, 0x1000) == 0:\n    print('ESCAPED')")),
+    Attempt("owner", _python("import os\nos.chown('{out}/file', os.getuid(), os.getgid())\nprint('ESCAPED')")),
+    Attempt("owner of a link", _python("import os\nos.lchown('{out}/file', os.getuid(), os.getgid())\nprint('ESCAPED')")),
+    Attempt("owner by a descriptor", _python("import os\nos.fchown(os.open('{out}/file', os.O_RDONLY), os.getuid(), os.getgid())\nprint('ESCAPED')")),
+    Attempt("times by a descriptor", _python("import os\nos.utime(os.open('{out}/file', os.O_RDONLY), (1, 1))")),
+    Attempt("times in seconds", _call(132, "b'{out}/file'", "b'\\0' * 16")),
+    Attempt("times by the oldest calls", _call(235, "b'{out}/file'", "b'\\0' * 32")),
+    Attempt("attributes by a descriptor", _python("import os\nos.setxattr(os.open('{out}/file', os.O_RDONLY), 'user.x', b'1')\nprint('ESCAPED')")),
+    Attempt("attributes by their newest call", _call(463, "-100", "b'{out}/file'", "0", "b'user.x'", "(ctypes.c_uint64 * 2)()", "ctypes.c_size_t(16)")),
+    Attempt("flags of a file", _python("import array, fcntl, os\nfd = os.open('{out}/file', os.O_RDONLY)\nflags = array.array('l', [0])\nfcntl.ioctl(fd, 0x80086601, flags)\nfcntl.ioctl(fd, 0x40086602, flags)\nprint('ESCAPED')")),
+    Attempt("flags of a file by their newest call", _call(469, "-100", "b'{out}/file'", "b'\\0' * 24", "24", "0"), control=False),
     Attempt("memory map", _python("import mmap, os\nfd = os.open('{out}/file', os.O_RDWR)\nmmap.mmap(fd, 0)[0:1] = b'X'")),
     Attempt("exchange of names", _python("import ctypes\nlibc = ctypes.CDLL(None)\nopen('mine', 'w').write('x')\nlibc.renameat2(-100, b'mine', -100, b'{out}/file', 2)")),
     Attempt("archive with dot dot", _python("import tarfile, io\nt = tarfile.open('a.tar', 'w')\ni = tarfile.TarInfo('../outside/file')\ni.size = 1\nt.addfile(i, io.BytesIO(b'x'))\nt.close()") + "\ntar -xPf a.tar"),
@@ -170,7 +191,7 @@ TERMINALS = (
     Attempt("another terminal by its process", ": < /proc/{pid}/fd/{tty_fd} " + _SEE),
     Attempt("another terminal by the descriptor of a thread", ": < /proc/{pid}/task/{pid}/fd/{tty_fd} " + _SEE),
     Attempt("another terminal taken over", _python("import fcntl, os\nos.setsid() if os.getpid() != os.getsid(0) else None\nfcntl.ioctl(os.open('{tty}', os.O_RDWR), 0x540E, 0)\nprint('ESCAPED')")),
-    Attempt("mode of another terminal", "chmod 666 {tty} " + _SEE, levels=(3,)),
+    Attempt("mode of another terminal", "chmod 666 {tty} " + _SEE),
     Attempt("console", "test -c /dev/console && : > /dev/console " + _SEE, control=False),
     Attempt("virtual terminals", "for f in /dev/tty[0-9]* /dev/ttyS* /dev/vcs* /dev/vcsa*; do : < $f && echo ESCAPED; done 2>/dev/null", control=False),
     Attempt("keyboard", "cat /dev/input/event0 " + _SEE, control=False),
@@ -178,6 +199,14 @@ TERMINALS = (
 
 SOCKETS = (
     Attempt("unix socket", _python("import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('{socket}')\nprint('ESCAPED')")),
+    Attempt("linked unix socket", _python("import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('{linked}')\nprint('ESCAPED')")),
+    Attempt("unix socket bound by a relative path", _python("import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('{relative}')\nprint('ESCAPED')")),
+    Attempt("unix socket by a link", "ln -s {linked} l\n" + _python("import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('l')\nprint('ESCAPED')")),
+    Attempt("unix socket by a link in the temporary folder", "ln -s {relative} $TMPDIR/l\n" + _python("import os, socket\ns = socket.socket(socket.AF_UNIX)\ns.connect(os.environ['TMPDIR'] + '/l')\nprint('ESCAPED')"), control=False),
+    Attempt("unix socket from its folder", _python("import os, socket\nos.chdir(os.path.dirname('{linked}'))\ns = socket.socket(socket.AF_UNIX)\ns.connect(os.path.basename('{linked}'))\nprint('ESCAPED')")),
+    Attempt("unix socket by the working folder of a process", _python("import os, socket\nos.chdir(os.path.dirname('{relative}'))\ns = socket.socket(socket.AF_UNIX)\ns.connect('/proc/self/cwd/' + os.path.basename('{relative}'))\nprint('ESCAPED')")),
+    Attempt("unix socket linked into the workspace", _python("import os, socket\nos.link('{linked}', 'mine')\ns = socket.socket(socket.AF_UNIX)\ns.connect('mine')\nprint('ESCAPED')")),
+    Attempt("datagram to a unix socket", _python("import socket\ns = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\ns.sendto(b'x', '{datagrams}')\nprint('ESCAPED')")),
     Attempt("abstract socket", _python("import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('\\0{abstract}')\nprint('ESCAPED')")),
     Attempt("server on localhost", _python("import socket\ns = socket.create_connection(('127.0.0.1', {port}), 2)\nprint('ESCAPED')")),
     Attempt("server on localhost by its other name", _python("import socket\ns = socket.create_connection(('0.0.0.0', {port}), 2)\nprint('ESCAPED')")),

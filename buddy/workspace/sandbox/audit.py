@@ -4,7 +4,9 @@ Each command is started by a thread of its own that carries a reporting filter (
 command inherits it, and every system call it reports waits until buddy has noted it and let it continue, or
 refused it: names that do not exist cannot be protected by a mount. The record and its refusals are not the
 barrier: a program can change an argument after it was read, and the barriers (mounts, namespaces, Landlock)
-judge by themselves. 100,000 noted calls cost a command about three seconds.
+judge by themselves. Two things have no other barrier: modes and times under Landlock, and sockets that got
+their names after a command began. Internet sockets under Landlock are always refused, by their number.
+100,000 noted calls cost a command about three seconds.
 
 Linux 5.5 and newer; elsewhere there is no record, and nothing is claimed.
 """
@@ -18,6 +20,7 @@ import fcntl
 import ipaddress
 import os
 import select
+import socket
 import struct
 import threading
 from collections.abc import Callable
@@ -44,6 +47,10 @@ _REQUEST = struct.Struct("=QIIiIQ6Q")
 _ANSWER = struct.Struct("=QqiI")
 _AT_FDCWD = 0xFFFFFF9C
 _PATH_MAX = 4096
+_NOFOLLOW = 0x100  # AT_SYMLINK_NOFOLLOW
+_ALWAYS = -1
+NETWORK = "the network"
+"""What a command tried to reach that was refused any socket at all."""
 _MAX_LINKS = 40
 _NO_FILE = ("pipe:", "socket:", "anon_inode:", "/memfd:")
 """Beginnings of what stands in place of a path where an open file has none."""
@@ -71,6 +78,31 @@ _PATHS: dict[str, tuple[tuple[int | None, int], ...]] = {
 """For each reported call the arguments that name what it changes: folder descriptor (None: the working
 folder) and path."""
 
+_METADATA: dict[str, tuple[int | None, int | None, int | None]] = {
+    "chmod": (None, 0, None),
+    "fchmod": (0, None, None),
+    "fchmodat": (0, 1, None),
+    "fchmodat2": (0, 1, 3),
+    "chown": (None, 0, None),
+    "fchown": (0, None, None),
+    "lchown": (None, 0, _ALWAYS),
+    "fchownat": (0, 1, 4),
+    "utime": (None, 0, None),
+    "utimes": (None, 0, None),
+    "futimesat": (0, 1, None),
+    "utimensat": (0, 1, 3),
+    "setxattr": (None, 0, None),
+    "lsetxattr": (None, 0, _ALWAYS),
+    "fsetxattr": (0, None, None),
+    "removexattr": (None, 0, None),
+    "lremovexattr": (None, 0, _ALWAYS),
+    "fremovexattr": (0, None, None),
+    "setxattrat": (0, 1, 2),
+    "removexattrat": (0, 1, 2),
+}
+"""For each call that changes a file's mode, owner, times or attributes the arguments with the descriptor, the
+path (where there is none, the descriptor is the file) and the flags; `_ALWAYS`: a link is not followed."""
+
 _FOLLOWING = frozenset({"open", "openat", "creat", "truncate"})
 """Calls that go where a link leads whose name they are given."""
 
@@ -96,12 +128,16 @@ class FilterRefusedError(Exception):
 class Attempts:
     """Paths one command tried to change and addresses it tried to reach, in the order of the first try.
 
-    `refuses` tells which paths it must not change; `changing` is called for every try to change one, by the
-    thread that reads the reports.
+    `refuses` tells which paths it must not change, `is_open` in which places it may use sockets and change
+    modes, owners, times and attributes: no barrier judges those. `changing` is called for every try to change
+    a path, by the thread that reads the reports.
     """
 
-    def __init__(self, refuses: Callable[[str], bool], changing: Callable[[], None]) -> None:
+    def __init__(
+        self, refuses: Callable[[str], bool], is_open: Callable[[str], bool], changing: Callable[[], None]
+    ) -> None:
         self.refuses = refuses
+        self.is_open = is_open
         self._changing = changing
         self._paths: dict[str, None] = {}
         self._addresses: dict[str, None] = {}
@@ -198,8 +234,9 @@ class Recorder:
         identity, pid, _flags, number, _machine, _pointer, *arguments = _REQUEST.unpack(request)
         answer = _ANSWER.pack(identity, 0, 0, _CONTINUE)
         try:
-            if self._add(self._listeners[listener], pid, self._names.get(number, ""), arguments):
-                answer = _ANSWER.pack(identity, 0, -errno.EROFS, 0)
+            refusal = self._add(self._listeners[listener], pid, self._names.get(number, ""), arguments)
+            if refusal:
+                answer = _ANSWER.pack(identity, 0, -refusal, 0)
         except OSError:
             pass  # it is gone, or its memory cannot be read: the call continues unrecorded
         finally:
@@ -207,16 +244,22 @@ class Recorder:
                 fcntl.ioctl(listener, _SEND, bytearray(answer), True)
 
     @staticmethod
-    def _add(attempts: Attempts, pid: int, name: str, arguments: list[int]) -> bool:
-        """Note a call; tell whether it is refused."""
+    def _add(attempts: Attempts, pid: int, name: str, arguments: list[int]) -> int:
+        """Note a call; return the error number it is refused with, 0 to let it continue."""
+        if name == "socket":
+            attempts.add_address(NETWORK)
+            return errno.EAFNOSUPPORT
         if name == "connect":
-            address = _address(_memory(pid, arguments[1], min(arguments[2], 128)))
-            if address:
-                attempts.add_address(address)
-            return False
+            return _connecting(attempts, pid, arguments)
+        if name in _METADATA:
+            place = _described(pid, arguments, *_METADATA[name])
+            if not place.startswith("/") or place.startswith("/memfd:"):
+                return 0  # a pipe or a socket: it goes with the last process that has it
+            attempts.add_path(place)
+            return 0 if attempts.is_open(place) and not attempts.refuses(place) else errno.EROFS
         refused = False
         for folder, path in _PATHS.get(name, ()):
-            text = os.fsdecode(_memory(pid, arguments[path], _PATH_MAX).split(b"\0", 1)[0])
+            text = _text(pid, arguments[path])
             if text:
                 base = arguments[folder] & 0xFFFFFFFF if folder is not None else _AT_FDCWD
                 absolute = _real(pid, base, text, follow=name in _FOLLOWING)
@@ -224,13 +267,51 @@ class Recorder:
                     continue  # the kernel says so by itself, sandbox or not
                 attempts.add_path(absolute)
                 refused = refused or attempts.refuses(absolute)
-        return refused
+        return errno.EROFS if refused else 0
+
+
+def _connecting(attempts: Attempts, pid: int, arguments: list[int]) -> int:
+    """Note a connection. A read-only file system keeps nobody from a socket that lies in it."""
+    address = _address(_memory(pid, arguments[1], min(arguments[2], 128)))
+    if not address:
+        return 0
+    attempts.add_address(address)
+    is_path = int.from_bytes(_memory(pid, arguments[1], 2), "little") == socket.AF_UNIX and address[0] != "@"
+    return (
+        errno.EACCES if is_path and not attempts.is_open(_real(pid, _AT_FDCWD, address, follow=True)) else 0
+    )
+
+
+def _described(
+    pid: int, arguments: list[int], folder: int | None, path: int | None, flags: int | None
+) -> str:
+    """The file whose mode, owner, times or attributes a call changes."""
+    text = _text(pid, arguments[path]) if path is not None else ""
+    base = arguments[folder] & 0xFFFFFFFF if folder is not None else _AT_FDCWD
+    if not text:
+        return os.readlink(f"/proc/{pid}/cwd" if base == _AT_FDCWD else f"/proc/{pid}/fd/{base}")
+    follow = flags is None or (flags != _ALWAYS and not arguments[flags] & _NOFOLLOW)
+    return _real(pid, base, text, follow=follow)
+
+
+def _text(pid: int, pointer: int) -> str:
+    return os.fsdecode(_memory(pid, pointer, _PATH_MAX).split(b"\0", 1)[0])
 
 
 class _FilterProgram(ctypes.Structure):
     """`struct sock_fprog`."""
 
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+
+
+def is_filter_allowed(program: bytes) -> bool:
+    """Tell whether a thread may install a reporting filter here; one that ends at once tries it."""
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            os.close(thread.submit(_install, program).result())
+        except FilterRefusedError:
+            return False
+    return True
 
 
 def _install(program: bytes) -> int:

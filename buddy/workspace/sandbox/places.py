@@ -6,7 +6,10 @@ what it read; what is at the top of the workspace is looked at again for every c
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
+import stat
 import threading
 import time
 from collections import Counter
@@ -43,6 +46,10 @@ MAX_SECRETS = 500
 MAX_PROTECTED = 1_500
 """Places of a profile; where there are more, the folders that hold most of them are protected as a whole.
 bubblewrap takes 9,000 words."""
+MAX_BESIDE = 10_000
+"""Entries of a folder that are looked at for sockets beside one."""
+_OWN = ("/run", "/var/run", "/dev", "/proc")
+"""Folders in which a command has nothing of the system's, or no socket."""
 CLOCK_TICK_NS = 50_000_000
 """More than the step of the clock that a file system takes its times from."""
 _HOME_FOLDERS = ("", ".config", ".cache", ".local/share", "snap", "Library")
@@ -258,21 +265,46 @@ def _is_in_scratch(path: str) -> bool:
 
 
 def open_sockets(writable: Sequence[str]) -> tuple[str, ...]:
-    """Unix sockets by their path, those of the workspace left out: reading a file system is no reason to
-    talk to a service that listens in it."""
+    """Unix sockets outside of some places: reading a file system is no reason to talk to a service that
+    listens in it. The system knows the names they were bound to, which may be relative, and gone since for
+    others beside them."""
     try:
         with open("/proc/net/unix", "rb") as file:
             lines = file.read().split(b"\n")[1:]
     except OSError:
         return ()
-    found = {os.fsdecode(line.split(None, 7)[7]) for line in lines if line.count(b" ") >= 7 and b"/" in line}
+    fields = (line.split(None, 7) for line in lines)
+    named = {os.fsdecode(one[7]) for one in fields if len(one) == 8 and not one[7].startswith(b"@")}
+    folders = {os.path.dirname(name) for name in named if name.startswith("/")}
+    relative = [name for name in named if not name.startswith("/")]
+    if relative:
+        folders |= {os.path.join(folder, os.path.dirname(name)) for folder in _working() for name in relative}
     return tuple(
         path
-        for path in sorted(found)
-        if path.startswith("/")
-        and os.path.exists(path)
-        and not any(is_at_or_below(path, place) for place in writable)
+        for folder in sorted({os.path.normpath(folder) for folder in folders})
+        if not any(is_at_or_below(folder, place) for place in (*writable, *_OWN))
+        for path in _sockets_in(folder)
     )
+
+
+def _working() -> set[str]:
+    """The working folders of all processes of this user."""
+    folders: set[str] = set()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):  # gone, or somebody else's
+                folders.add(os.readlink(f"/proc/{name}/cwd"))
+    return folders
+
+
+def _sockets_in(folder: str) -> Iterator[str]:
+    """Yield the sockets in a folder; the entries that are nothing else, without a look at each."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in itertools.islice(entries, MAX_BESIDE):
+            if entry.is_symlink() or entry.is_dir() or entry.is_file():
+                continue
+            if stat.S_ISSOCK(entry.stat().st_mode):
+                yield entry.path
 
 
 def names_at_top(roots: Sequence[str]) -> Iterator[str]:

@@ -55,6 +55,12 @@ def is_writable(profile: SandboxProfile, path: str) -> bool:
     return max(opened, _deepest(path, scratch)) > hidden
 
 
+def is_open(profile: SandboxProfile, path: str) -> bool:
+    """The same where `/tmp` is the person's: a path in the workspace, in a place that was opened, or in the
+    scratch folder itself."""
+    return any(is_at_or_below(path, place) for place in (*profile.writable, profile.scratch))
+
+
 def _deepest(path: str, places: Iterable[str]) -> int:
     """The length of the deepest place a path is or lies in; 0 where it lies in none."""
     return max((len(place) for place in places if is_at_or_below(path, place)), default=0)

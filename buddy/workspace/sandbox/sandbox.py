@@ -22,14 +22,21 @@ from buddy.safety.paths import Boundary
 from buddy.safety.url_guard import Resolver, system_resolver
 from buddy.workspace.processes.launch import Launch
 from buddy.workspace.processes.process_tree import Tag
-from buddy.workspace.sandbox.audit import Attempts, FilterRefusedError, Recorder
+from buddy.workspace.sandbox.audit import Attempts, FilterRefusedError, Recorder, is_filter_allowed
 from buddy.workspace.sandbox.blocked import blocked_of
 from buddy.workspace.sandbox.bubblewrap import FILTER_FD, bubblewrap_argv, tolerant_argv
 from buddy.workspace.sandbox.landlock import landlock_argv, landlock_rules
 from buddy.workspace.sandbox.network import SandboxNetwork, open_network, served_ports
 from buddy.workspace.sandbox.places import Surveyor, WorkspaceSurvey, open_sockets, profile_for, with_places
 from buddy.workspace.sandbox.probe import Probed, memory_file, probe
-from buddy.workspace.sandbox.profile import Confinement, SandboxProfile, SandboxRules, is_reserved
+from buddy.workspace.sandbox.profile import (
+    Confinement,
+    SandboxProfile,
+    SandboxRules,
+    is_open,
+    is_reserved,
+    is_writable,
+)
 from buddy.workspace.sandbox.proxy import Pass, SandboxProxy
 from buddy.workspace.sandbox.seatbelt import seatbelt_argv
 from buddy.workspace.sandbox.seccomp import attempts, refusals
@@ -62,6 +69,7 @@ class Confined:
         profile: SandboxProfile,
         *,
         recorder: Recorder | None,
+        isolated: bool,
         holder: Pass | None,
         tether: Tether,
         number: int,
@@ -72,7 +80,10 @@ class Confined:
         self.launch = launch
         self._profile = profile
         self._recorder = recorder
-        self._attempts = Attempts(lambda path: is_reserved(profile, path), stir)
+        self._isolated = isolated
+        self._attempts = Attempts(
+            partial(is_reserved, profile), partial(is_writable if isolated else is_open, profile), stir
+        )
         self._holder = holder
         self._tether = tether
         self._number = number
@@ -94,7 +105,9 @@ class Confined:
             return start()
         try:
             process, self._let_go = self._recorder.start(start, self._attempts)
-        except FilterRefusedError:
+        except FilterRefusedError as error:
+            if not self._isolated:  # its sockets were left to this filter
+                raise OSError(f"system calls can no longer be reported: {error}") from error
             return start()
         return process
 
@@ -167,7 +180,9 @@ class Sandbox:
             with contextlib.suppress(OSError):  # no namespace with a door: each command gets an empty one
                 await self._open_door(probed.bubblewrap)
         if probed.machine is not None and probed.status.is_working:
-            self._recorder = Recorder(probed.machine, attempts(probed.machine))
+            program = attempts(probed.machine, isolated=probed.status.level == 3)
+            if await asyncio.to_thread(is_filter_allowed, program):
+                self._recorder = Recorder(probed.machine, program)
             Path(self._filter_file).write_bytes(refusals(probed.machine, isolated=True))
         self._probed = probed
         return self.status
@@ -248,6 +263,7 @@ class Sandbox:
             wrapped,
             profile,
             recorder=self._recorder,
+            isolated=self.status.level == 3,
             holder=holder,
             tether=self._tether,
             number=tag.number,
@@ -278,7 +294,9 @@ class Sandbox:
         if probed.status.level == 1 or probed.machine is None:
             return _in_front(launch, seatbelt_argv(profile)), ()
         if probed.status.level == 2:
-            seccomp = memory_file(refusals(probed.machine, isolated=False))
+            seccomp = memory_file(
+                refusals(probed.machine, isolated=False, reported=self._recorder is not None)
+            )
             rules = memory_file(landlock_rules(profile))
             return _in_front(launch, landlock_argv(rules, seccomp), rules, seccomp), (rules, seccomp)
         network = self._network if profile.network else None

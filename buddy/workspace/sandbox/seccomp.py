@@ -66,7 +66,11 @@ _X86_64 = Architecture(
         "sched_setaffinity": 203, "sched_setscheduler": 144, "sched_setparam": 142,
         "sched_setattr": 314, "shmget": 29, "shmat": 30, "shmctl": 31, "semget": 64, "semop": 65,
         "semctl": 66, "semtimedop": 220, "msgget": 68, "msgsnd": 69, "msgrcv": 70, "msgctl": 71,
-        "mq_open": 240, "mq_unlink": 241,
+        "mq_open": 240, "mq_unlink": 241, "chmod": 90, "fchmod": 91, "fchmodat": 268, "fchmodat2": 452,
+        "chown": 92, "fchown": 93, "lchown": 94, "fchownat": 260, "utime": 132, "utimes": 235,
+        "futimesat": 261, "utimensat": 280, "setxattr": 188, "lsetxattr": 189, "fsetxattr": 190,
+        "removexattr": 197, "lremovexattr": 198, "fremovexattr": 199, "setxattrat": 463,
+        "removexattrat": 466, "file_setattr": 469,
     },
 )  # fmt: skip
 _AARCH64 = Architecture(
@@ -88,6 +92,9 @@ _AARCH64 = Architecture(
         "sched_setparam": 118, "sched_setattr": 274, "shmget": 194, "shmat": 196, "shmctl": 195,
         "semget": 190, "semop": 193, "semctl": 191, "semtimedop": 192, "msgget": 186, "msgsnd": 189,
         "msgrcv": 188, "msgctl": 187, "mq_open": 180, "mq_unlink": 181,
+        "fchmod": 52, "fchmodat": 53, "fchmodat2": 452, "fchown": 55, "fchownat": 54, "utimensat": 88,
+        "setxattr": 5, "lsetxattr": 6, "fsetxattr": 7, "removexattr": 14, "lremovexattr": 15,
+        "fremovexattr": 16, "setxattrat": 463, "removexattrat": 466, "file_setattr": 469,
     },
 )  # fmt: skip
 _MACHINES = {"x86_64": _X86_64, "aarch64": _AARCH64}
@@ -102,9 +109,9 @@ _REFUSED = (
 )  # fmt: skip
 """Nothing a build, a test or a server needs; all of them have been steps of escapes from sandboxes."""
 
-_MISSING = ("io_uring_setup", "io_uring_enter", "io_uring_register", "clone3", "openat2")
+_MISSING = ("io_uring_setup", "io_uring_enter", "io_uring_register", "clone3", "openat2", "file_setattr")
 """Answered as if the kernel did not have them, so that programs fall back: io_uring goes past this filter,
-and clone3 and openat2 hide their flags from it."""
+clone3 and openat2 hide their flags from it, and file_setattr is another door to `_FILE_SETTINGS`."""
 
 _ON_PROCESSES = ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")
 """Calls that change another process of the same user when their first argument is not 0. Landlock keeps
@@ -119,6 +126,20 @@ _SHARED = (
 )  # fmt: skip
 """Memory, semaphores and queues that all processes of the user share, and no rule on files covers."""
 
+_FILE_SETTINGS = (
+    *(0x40086602, 0x40046602, 0x401C5820, 0x40087602),  # flags (also in 32 bits), extended flags, version
+    *(0x40806685, 0x800C6613),  # verity, encryption
+    *(0x5000940E, 0x50009418, 0x50009401, 0x50009417, 0x5000940F, 0x5000943F),  # subvolumes of btrfs
+)
+"""ioctls that change a file or folder that is open for reading only, and that Landlock does not see."""
+
+METADATA = (
+    "chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat", "utime", "utimes",
+    "futimesat", "utimensat", "setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr",
+    "fremovexattr", "setxattrat", "removexattrat",
+)  # fmt: skip
+"""Changes of modes, owners, times and attributes, which Landlock does not govern."""
+
 _CHANGING = (
     "creat", "mkdir", "mkdirat", "rename", "renameat", "renameat2", "link", "linkat", "symlink",
     "symlinkat", "unlink", "unlinkat", "rmdir", "truncate", "mknod", "mknodat",
@@ -130,12 +151,13 @@ def architecture() -> Architecture | None:
     return _MACHINES.get(os.uname().machine)
 
 
-def refusals(machine: Architecture, *, isolated: bool) -> bytes:
+def refusals(machine: Architecture, *, isolated: bool, reported: bool = False) -> bytes:
     """Assemble the filter that takes system calls away.
 
     `isolated`: in namespaces of its own, which hide other processes, what they share, and the network.
     Without, only socket pairs remain of the sockets, and a process changes none but itself. Tracing and
-    signals need no filter: Landlock refuses them unless the other is confined at least as much.
+    signals need no filter: Landlock refuses them unless the other is confined at least as much. `reported`:
+    Internet sockets are left to the filter of `attempts`; the answer of this one would win, unreported.
     """
     program = _Program(machine)
     for name in _REFUSED:
@@ -145,7 +167,8 @@ def refusals(machine: Architecture, *, isolated: bool) -> bytes:
     program.refuse_bits("unshare", 0, _NEW_NAMESPACES | _CLONE_NEWTIME, errno.EPERM)
     program.refuse_bits("clone", 0, _NEW_NAMESPACES, errno.EPERM)
     program.refuse_values("ioctl", 1, (_TIOCSTI, _TIOCLINUX), errno.EPERM)
-    program.limit_sockets((_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK) if isolated else ())
+    internet = (_AF_INET, _AF_INET6) if isolated or reported else ()
+    program.limit_sockets((*internet, *((_AF_UNIX, _AF_NETLINK) if isolated else ())))
     if not isolated:
         for name in _ON_PROCESSES:
             program.refuse_unless(name, 0, 0, errno.EPERM)
@@ -154,17 +177,23 @@ def refusals(machine: Architecture, *, isolated: bool) -> bytes:
             program.refuse_unless(name, 1, 0, errno.EPERM)
         for name in _SHARED:
             program.refuse(name, errno.ENOSYS)
+        program.refuse_values("ioctl", 1, _FILE_SETTINGS, errno.EPERM)
     return program.assemble(_ALLOW)
 
 
-def attempts(machine: Architecture) -> bytes:
-    """Assemble the filter that reports opening for writing, changes to names, and connections."""
+def attempts(machine: Architecture, *, isolated: bool) -> bytes:
+    """Assemble the filter that reports opening for writing, changes to names, and connections; for commands
+    that are not `isolated` also changes of modes, owners, times and attributes, and Internet sockets."""
     program = _Program(machine, foreign=_ALLOW)
     for name in _CHANGING:
         program.notify(name)
     program.notify_bits("open", 1, _WRITE_FLAGS)
     program.notify_bits("openat", 2, _WRITE_FLAGS)
     program.notify("connect")
+    if not isolated:
+        for name in METADATA:
+            program.notify(name)
+        program.notify_values("socket", 0, (_AF_INET, _AF_INET6))
     return program.assemble(_ALLOW)
 
 
@@ -200,10 +229,11 @@ class _Program:
 
     def refuse_values(self, name: str, argument: int, values: tuple[int, ...], number: int) -> None:
         """Answer a call with an error number when an argument is one of some values."""
-        checks = [self._code(_LOAD, _ARGUMENT[argument])]
-        for value in values:
-            checks += [self._code(_EQUAL, value, miss=1), self._code(_RETURN, _ERRNO | number)]
-        self._when(name, checks)
+        self._answer_values(name, argument, values, _ERRNO | number)
+
+    def notify_values(self, name: str, argument: int, values: tuple[int, ...]) -> None:
+        """Report a call when an argument is one of some values."""
+        self._answer_values(name, argument, values, _NOTIFY)
 
     def refuse_unless(self, name: str, argument: int, value: int, number: int) -> None:
         """Answer a call with an error number unless an argument has a value; its low half is compared."""
@@ -247,6 +277,12 @@ class _Program:
             self._code(_ANY_BIT, bits, miss=1),
             self._code(_RETURN, answer),
         ]
+        self._when(name, checks)
+
+    def _answer_values(self, name: str, argument: int, values: tuple[int, ...], answer: int) -> None:
+        checks = [self._code(_LOAD, _ARGUMENT[argument])]
+        for value in values:
+            checks += [self._code(_EQUAL, value, miss=1), self._code(_RETURN, answer)]
         self._when(name, checks)
 
     def _when(self, name: str, checks: list[bytes]) -> None:

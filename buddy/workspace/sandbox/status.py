@@ -12,6 +12,7 @@ NAMES: dict[Level, str] = {3: "bubblewrap", 2: "Landlock", 1: "Seatbelt", 0: "no
 _GAPS: dict[Level, tuple[str, ...]] = {
     3: (
         "files outside the workspace can be read, except for secret places",
+        "a program made for it can reach a socket in your folders that gets its name while it runs",
         "a server on localhost is reached by commands here, not by your browser; "
         'an allow rule with sandbox = "off" runs its command outside',
     ),
@@ -21,6 +22,7 @@ _GAPS: dict[Level, tuple[str, ...]] = {
         "names of other processes are visible",
         "there is no network at all: no server on localhost works, and no host can be allowed",
         "there is no shared memory: Python's multiprocessing and databases like PostgreSQL do not work",
+        "a program made for it can change modes, owners and times of your files outside, not what they hold",
         "no command can make a terminal: tmux, script and pexpect do not work",
     ),
     1: ("names of other processes are visible", "no host can be allowed"),
