@@ -3,8 +3,9 @@
     python -m tests.bench.mutation [COUNT] [SEED] [AREA or MODULE …]
 
 COUNT mutants are drawn from each area (policy, analyser, paths, sanitiser, network, secrets). A copy of the
-tree is mutated, one fault at a time, and the tests of the area run until the first failure. What survives is
-listed: either a test is missing or the code does not matter.
+tree is mutated, one fault at a time, and its tests run until the first failure: the unit tests of the module
+and of its neighbours, then those of `tests/security` the area names. What survives is listed: either a test
+is missing or the code does not matter. Without a fault all of them must pass.
 
 Survivors that change nothing anybody could see, and why:
 
@@ -39,51 +40,25 @@ SAFETY = "buddy/safety"
 
 @dataclass(frozen=True)
 class Area:
-    """Modules that belong together (names below `buddy/safety`, or patterns), and the tests that watch
-    them."""
+    """Modules that belong together (names below `buddy/safety`, or patterns), and the files of
+    `tests/security` that watch them beside the unit tests of the mutated module."""
 
     modules: tuple[str, ...]
-    tests: tuple[str, ...]
+    security: tuple[str, ...]
 
 
 AREAS = {
     "policy": Area(
-        ("policy*", "rules*", "grants"),
-        ("policy", "policy_args", "edges", "rules", "shell_lists", "shell_cases"),
+        ("policy/*",), ("edges", "shell_cases", "grants_mean_what_was_shown", "shell_lists_review")
     ),
     "analyser": Area(
-        ("shell/*",),
-        (
-            *(
-                "shell_cases",
-                "shell_parsers",
-                "shell_programs",
-                "shell_families",
-                "shell_git",
-                "shell_effects",
-            ),
-            *(
-                "shell_picks",
-                "shell_compound",
-                "shell_hunts",
-                "shell_packages",
-                "shell_scavenge",
-                "edges",
-                "shell_lists_review",
-                "shell_lists",
-                "policy",
-            ),
-        ),
+        ("shell/*", "shell/programs/*"),
+        ("shell_cases", "shell_families", "shell_real_use", "shell_lists_review", "shell_everyday", "edges"),
     ),
-    "paths": Area(
-        ("paths", "descriptors", "protected", "protected_names"),
-        ("paths", "paths_descriptors", "paths_protected", "edges", "policy"),
-    ),
-    "sanitiser": Area(
-        ("sanitise", "escapes", "untrusted"), ("edges", "sanitise", "sanitise_manuals", "trust")
-    ),
-    "network": Area(("url_guard", "addresses", "suspicious"), ("url_guard", "edges")),
-    "secrets": Area(("redact", "secret_shapes", "secret_places"), ("redact", "secrets_published")),
+    "paths": Area(("paths", "protected", "git_repository"), ("edges", "guarded_places", "link_races")),
+    "sanitiser": Area(("sanitise",), ("edges", "hostile_strings")),
+    "network": Area(("url_guard",), ("edges",)),
+    "secrets": Area(("secrets/*",), ("secrets_published", "search_secrets")),
 }
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq,
@@ -160,28 +135,42 @@ def mutants_of(area: Area, names: list[str]) -> list[tuple[str, int, str, str]]:
     ]
 
 
-def killed(copy_root: Path, path: str, source: str, tests: tuple[str, ...]) -> bool:
-    """Whether some test fails with this source in place."""
+def tests_of(path: str, security: tuple[str, ...]) -> list[str]:
+    """The unit tests of a module, by its name, those of its neighbours, and files of `tests/security`."""
+    room = "tests/unit" / Path(path).parent.relative_to("buddy")
+    own = sorted(str(file) for file in (ROOT / room).glob(f"test_{Path(path).stem}*.py"))
+    others = sorted(str(file) for file in (ROOT / room).glob("test_*.py") if str(file) not in own)
+    named = [str(ROOT / f"tests/security/test_{name}.py") for name in security]
+    missing = [file for file in named if not Path(file).exists()]
+    if missing:
+        raise SystemExit(f"AREAS names tests that are not there: {', '.join(missing)}")
+    return [str(Path(file).relative_to(ROOT)) for file in (*own, *others, *named)]
+
+
+def killed(copy_root: Path, path: str, source: str, tests: list[str]) -> bool:
+    """Tell whether some test fails with this source in place."""
     target = copy_root / path
-    files = [
-        file for name in tests if (file := f"tests/safety/test_{name}.py") and (copy_root / file).exists()
-    ]
     target.write_text(source)
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--timeout=60", *files]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--timeout=60", *tests]
     try:
         result = subprocess.run(command, cwd=copy_root, capture_output=True, timeout=300, check=False)
     except subprocess.TimeoutExpired:
         return True
     finally:
         target.write_text((ROOT / path).read_text())
+    if result.returncode not in (0, 1, 2):  # 2: the module cannot even be imported
+        raise SystemExit(f"pytest ran no tests for {path}:\n{result.stdout.decode()}{result.stderr.decode()}")
     return result.returncode != 0
 
 
 def tried(copy_root: Path, name: str, chosen: list[tuple[str, int, str, str]]) -> int:
     """How many mutants of an area were killed; the others are printed."""
     survived = 0
+    for path in sorted({path for path, *_ in chosen}):
+        if killed(copy_root, path, (ROOT / path).read_text(), tests_of(path, AREAS[name].security)):
+            raise SystemExit(f"the tests of {path} fail without a fault")
     for path, line, fault, source in chosen:
-        if not killed(copy_root, path, source, AREAS[name].tests):
+        if not killed(copy_root, path, source, tests_of(path, AREAS[name].security)):
             survived += 1
             text = (ROOT / path).read_text().splitlines()[line - 1].strip()
             print(f"survived {path}:{line} {fault}: {text}", flush=True)
@@ -195,9 +184,10 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         copy_root = Path(folder) / "copy"
         copy_root.mkdir()
-        for name in ("buddy", "tests"):
+        for name in ("buddy", "tests", "templates"):
             shutil.copytree(ROOT / name, copy_root / name, ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy(ROOT / "pyproject.toml", copy_root)
+        for name in ("pyproject.toml", "buddy.toml.example", "README.md"):
+            shutil.copy(ROOT / name, copy_root)
         for name in [word for word in words if word in AREAS] or list(AREAS):
             found = mutants_of(AREAS[name], names)
             chosen = random.Random(seed).sample(found, min(count, len(found)))
