@@ -6,7 +6,8 @@
 A server without delay makes a fresh `buddy exec` call one tool a turn. Several programs take turns. Prints a
 JSON line for each program, lane and length, times in milliseconds: from the last byte of a reply to the whole
 next request (the median of all turns, of the first and of the last sixth), and CPU for each turn beyond the
-first. Each is the least of the rounds: a machine that does other things only adds to it. Flat is what `first` and `last` have in common.
+first. Each is the least of the rounds: a machine that does other things only adds to it. Flat is what `first`
+and `last` have in common.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class SlowTrees(Worktrees):
         self.main = str(main)
         self.asked = asyncio.Event()
 
-    def named(self, name: str) -> Worktree:
+    def by_name(self, name: str) -> Worktree:
         return Worktree(name, self.main)
 
     def missing(self, tree: Worktree) -> str:
