@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import time
@@ -129,7 +130,7 @@ async def permissions(context: Context, argument: str) -> None:
         case "log":
             _log(context)
         case "test":
-            _test(context, rest)
+            await _test(context, rest)
         case "remove":
             _remove(context, rest)
         case _:
@@ -185,11 +186,12 @@ def _at(entry: LogEntry) -> str:
     return time.strftime("%H:%M:%S", time.localtime(entry.at))
 
 
-def _test(context: Context, text: str) -> None:
+async def _test(context: Context, text: str) -> None:
     if not text:
         raise CommandError("expected a command: /permissions test git push")
     policy = context.desk.policy
-    verdict = judge_command(
+    verdict = await asyncio.to_thread(  # it walks through the workspace: keys go on meanwhile
+        judge_command,
         text,
         context.boundary,
         Analyser(),
