@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -151,12 +152,14 @@ async def test_a_server_that_holds_the_connection_after_the_end_is_not_waited_fo
 
 async def test_a_request_goes_out_in_one_piece():
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head, _, body = (await reader.read(65_536)).partition(b"\r\n\r\n")
-        length = head.lower().split(b"content-length: ")[1].split(b"\r\n")[0]
-        assert len(body) == int(length)
+        await read_request(reader)
+        told = writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+        pieces.append(int.from_bytes(told[152:156], sys.byteorder))  # `tcpi_data_segs_in`
         writer.write(HEAD + b"\r\n" + ANSWER)
 
+    pieces: list[int] = []
     assert await talk(answer, times=2) == ["hi", "hi"]
+    assert pieces == [1, 1]
 
 
 async def test_an_answer_that_is_not_streamed_will_do():
