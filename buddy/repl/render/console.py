@@ -108,8 +108,8 @@ class Canvas:
             if not text and (style is None or style.bgcolor is None):
                 continue
             codes = self._codes(style) if style is not None else ""
-            if codes != current:
-                parts.append(f"\x1b[0;{codes}m" if current and codes else f"\x1b[{codes}m")
+            if codes != current and not (_is_blank(text) and _shows_text_only(codes, current)):
+                parts.append(sgr_change(current, codes))
                 current = codes
             parts.append(text or _TO_THE_EDGE)
         if current:
@@ -122,6 +122,48 @@ class Canvas:
             return ""
         before = style.render(_MARK, color_system=ColorSystem.TRUECOLOR).partition(_MARK)[0]
         return before.removeprefix("\x1b[").removesuffix("m")
+
+
+def _is_blank(text: str) -> bool:
+    return text != "" and not text.strip(" ")
+
+
+@lru_cache(512)
+def _shows_text_only(*styles: str) -> bool:
+    """Tell whether none of these styles can be seen on a blank, so that one is as good as another there."""
+    return all(_sgr_parts(codes).keys() <= {"1", "2", "3", "39"} for codes in styles)
+
+
+@lru_cache(512)
+def sgr_change(before: str, after: str) -> str:
+    """The shortest sequence from one style to another, both as SGR parameters, "" for none."""
+    whole = f"0;{after}" if before and after else after
+    old, new = _sgr_parts(before), _sgr_parts(after)
+    ends = {_SGR_ENDS.get(key, key) for key in old.keys() - new.keys()}
+    begins = [code for key, code in new.items() if old.get(key) != code or _SGR_ENDS.get(key) in ends]
+    change = ";".join([*sorted(ends), *begins])
+    return f"\x1b[{min(whole, change, key=len)}m"
+
+
+_SGR_ENDS = {"1": "22", "2": "22", "3": "23", "4": "24", "7": "27", "9": "29"}
+"""By attribute, the parameter that ends it. Colours are keyed by theirs."""
+
+
+def _sgr_parts(codes: str) -> dict[str, str]:
+    """SGR parameters one by one: attributes under their own number, the colour under 39, the ground under
+    49."""
+    found: dict[str, str] = {}
+    left = codes.split(";") if codes else []
+    while left:
+        if left[0] in ("38", "48"):
+            size = 3 if left[1] == "5" else 5
+            key = left[0][0] + "9"
+        else:
+            size = 1
+            key = left[0] if len(left[0]) == 1 else "39" if left[0][0] in "39" else "49"
+        found[key] = ";".join(left[:size])
+        del left[:size]
+    return found
 
 
 def rich_theme(look: Look) -> Theme:

@@ -9,6 +9,7 @@ import io
 import os
 import select
 import sys
+import termios
 import time
 from collections.abc import Callable, Generator
 from typing import Protocol
@@ -222,6 +223,16 @@ class FrameOutput(Vt100_Output):
         if not data.isascii():
             data = _apart(data)
         super().write(data)
+
+    def line_end(self) -> str:
+        """Return what begins a new row: most drivers of terminals add the return themselves, as they do for
+        the programs that write lines."""
+        try:
+            modes = termios.tcgetattr(self._fd)[1]
+        except (termios.error, OSError, ValueError):
+            return "\r\n"
+        adds_return = termios.OPOST | termios.ONLCR
+        return "\n" if modes & adds_return == adds_return else "\r\n"
 
     def erase_down(self) -> None:
         """Clear what is below the cursor, which stands in the first column; once per frame."""

@@ -146,7 +146,7 @@ class Screen:
         self._ahead.forget(blocks)
         self._settle()
         self._app.erase()
-        self._output.write_raw("".join(self._raw) + text.replace("\n", "\r\n"))
+        self._output.write_raw("".join(self._raw) + text.replace("\n", self._output.line_end()))
         self._raw.clear()
         self._app.draw()
         self._printed.wrote(text)
@@ -213,7 +213,7 @@ class Screen:
         with self._output.frame():
             self._app.erase()
             taken, text = self._printed.again(self._size.columns)
-            self._output.write_raw(up_and_clear(taken) + text.replace("\n", "\r\n"))
+            self._output.write_raw(up_and_clear(taken) + text.replace("\n", self._output.line_end()))
             self._app.draw()
         self._settle()
         self._drawn()
@@ -233,7 +233,7 @@ class Screen:
             if ours < room and self._is_foreign and not self._printed.rows:
                 lines, ours = [], 0  # the shell printed below it: it stands as it was
             self._output.write_raw(up_and_clear(ours) if ours < room else clear_screen(rows))
-            self._output.write_raw("".join(line + "\r\n" for line in lines))
+            self._output.write_raw("".join(line + self._output.line_end() for line in lines))
             self._app.draw()
         self._printed.record_redraw(columns, lines)
         self._is_unknown = False

@@ -4,12 +4,18 @@ indent.
 
 from __future__ import annotations
 
+import pyte
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.cells import cell_len
+from rich.color import ColorSystem
+from rich.segment import Segment
+from rich.style import Style
 
-from buddy.repl.render.console import Canvas, plain_row, row_cells
+from buddy.repl.render.console import Canvas, Row, plain_row, row_cells, sgr_change
 from buddy.repl.render.painter import Painter
-from buddy.repl.render.style import UNICODE, Look
+from buddy.repl.render.style import UNICODE, Line, Look
 from buddy.repl.render.table import table_rows
 from buddy.repl.view.blocks import Fence, Markdown, TableBlock
 
@@ -89,3 +95,58 @@ def test_a_row_ends_with_its_last_sign() -> None:
     rows = PLAIN.wrap([("bold", "a  "), ("", "   ")], 20)
     assert PLAIN.ansi(rows) == "a\n"
     assert cell_len("漢") == 2
+
+
+def cells(text: str) -> list[list[tuple[object, ...]]]:
+    """The cells of a terminal that shows this text; the colour of what nobody sees is left out."""
+    screen = pyte.Screen(60, 12)
+    pyte.Stream(screen).feed(text.replace("\n", "\r\n"))
+    rows = [[screen.buffer[y][x] for x in range(60)] for y in range(12)]
+    return [[seen(cell) for cell in row] for row in rows]
+
+
+def seen(cell: pyte.screens.Char) -> tuple[object, ...]:
+    if cell.data == " ":
+        shown = cell.underscore or cell.reverse or cell.strikethrough
+        return (" ", cell.bg, cell.underscore, cell.reverse, cell.strikethrough, cell.fg if shown else "")
+    return tuple(cell)
+
+
+def in_full(canvas: Canvas, row: Row) -> str:
+    """A row whose every segment says its whole style."""
+    styles = (segment.style or Style.null() for segment in row)
+    codes = (style.render("x", color_system=ColorSystem.TRUECOLOR).partition("x")[0] for style in styles)
+    return (
+        "".join(f"\x1b[m{code}{segment.text}" for code, segment in zip(codes, row, strict=True)) + "\x1b[m\n"
+    )
+
+
+NAMES = ("", "muted", "bold", "dim", "italic", "underline", "strike", "reverse", "heading.1", "url",
+         "risk.high", "code", "syntax.comment", "syntax.class", "added.line", "removed.word")  # fmt: skip
+TEXTS = ("a", "  ", "b ", " c", "漢")
+
+
+@pytest.mark.parametrize("look", LOOKS, ids=lambda look: look.theme)
+@given(st.lists(st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(TEXTS)), max_size=8), max_size=6))
+def test_few_bytes_show_the_same_cells(look: Look, lines: list[Line]) -> None:
+    canvas = Canvas(look)
+    rows = [[Segment(text, canvas.style(names)) for names, text in [*line, ("", "|")]] for line in lines]
+    written = canvas.ansi(rows)
+    full = "".join(in_full(canvas, row) for row in rows)
+    assert cells(written) == cells(full)
+    assert len(written) <= len(full)
+
+
+def test_a_style_changes_by_what_differs() -> None:
+    assert sgr_change("38;5;219", "38;5;153") == "\x1b[38;5;153m"
+    assert sgr_change("1;31", "31") == "\x1b[22m"
+    assert sgr_change("1;36", "2;36") == "\x1b[22;2m"
+    assert sgr_change("3;38;5;246", "") == "\x1b[m"
+    assert sgr_change("", "1;36") == "\x1b[1;36m"
+    assert sgr_change("1;4;48;2;1;2;3", "1;4;33") == "\x1b[49;33m"
+
+
+def test_a_blank_keeps_the_colour_before_it() -> None:
+    canvas = Canvas(Look("dark", UNICODE, ansi=True, depth="256"))
+    line: Line = [("url", "a"), ("", " "), ("url", "b"), ("underline", " "), ("", "c")]
+    assert canvas.ansi(canvas.wrap(line, 20)) == "\x1b[38;5;246ma b\x1b[0;4m \x1b[mc\n"

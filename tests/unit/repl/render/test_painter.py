@@ -71,8 +71,8 @@ def test_a_list_item_of_a_slice_keeps_its_number() -> None:
 def test_code_is_coloured_and_never_cut() -> None:
     fence = Fence("python", "def f(): return 'a long string that does not fit'", "", "whole")
     lines = drawn(Markdown("```", fence=fence), 30, COLOR)
-    assert lines[0] == "\x1b[2m▎\x1b[m \x1b[2mpython\x1b[m"
-    assert "\x1b[35mdef" in lines[1]
+    assert lines[0] == "\x1b[2m▎ python\x1b[m"
+    assert "35mdef" in lines[1]
     named, *code = drawn(Markdown("```", fence=fence), 30)
     assert named == "▎ python"
     assert all(line.startswith("▎ ") for line in code)
@@ -82,8 +82,8 @@ def test_code_is_coloured_and_never_cut() -> None:
 def test_a_slice_of_a_fence_is_coloured_as_in_the_whole() -> None:
     fence = Fence("python", "still a string\n'''", "x = '''", "last")
     assert drawn(Markdown("", fence=fence), 40, COLOR) == [
-        "\x1b[2m▎\x1b[m \x1b[32mstill a string\x1b[m",
-        "\x1b[2m▎\x1b[m \x1b[32m'''\x1b[m",
+        "\x1b[2m▎ \x1b[0;32mstill a string\x1b[m",
+        "\x1b[2m▎ \x1b[0;32m'''\x1b[m",
     ]
 
 

@@ -108,8 +108,12 @@ PALETTES = {
     "dark": {
         "green": ("#00cd00", "#0dbc79", "#26a269", "#4e9a06", "#00a600"),
         "cyan": ("#00cdcd", "#11a8cd", "#2aa1b3", "#06989a", "#00a6b2"),
+        "white": ("#e5e5e5", "#e5e5e5", "#d0cfcc", "#d3d7cf", "#bfbfbf"),
     },
-    "light": {"blue": ("#0000ee", "#0451a5", "#12488b", "#3465a4", "#0000b2")},
+    "light": {
+        "blue": ("#0000ee", "#0451a5", "#12488b", "#3465a4", "#0000b2"),
+        "bright_black": ("#7f7f7f", "#666666", "#5e5c64", "#555753", "#666666"),
+    },
 }
 """The colours of common palettes that themes still take from the palette where they have others."""
 LINES = ("gutter", "rule")
@@ -176,13 +180,18 @@ def test_the_live_rows_have_the_colours_of_the_scrollback(theme: str, depth: Dep
     look = Look(theme, UNICODE, ansi=True, depth=depth)
     styles, live = rich_theme(look).styles, toolkit_style(look)
     assert set(READABLE[theme]) < set(THEMES[theme])
-    for name in READABLE[theme]:
+    for name in READABLE[theme].keys() - {"gutter"}:
         color = styles[name].color
         assert color
         assert color.type is ColorType.EIGHT_BIT  # half the bytes of a true colour
         assert f"#{live.get_attrs_for_style_str(f'class:{name}').color}" == color.name
         ((words, _text),) = live_line([Segment("x", styles[name])])
         assert f"fg:{color.name}" in words
+    gutter = styles["gutter"]
+    assert gutter.color
+    assert gutter.color.type is ColorType.STANDARD  # half of that once more
+    ((words, _text),) = live_line([Segment("x", gutter)])
+    assert words == f"fg:{live.get_attrs_for_style_str('class:gutter').color}"
 
 
 @pytest.mark.parametrize(

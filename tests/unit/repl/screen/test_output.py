@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pty
+import termios
 
 from prompt_toolkit.data_structures import Size
 
@@ -103,3 +104,16 @@ def test_REL_063_signs_the_terminal_has_not_are_replaced_by_such_as_look_alike()
     assert encode("caf\u00e9 \u2192", "latin-1") == b"caf\xe9 >"
     assert encode("\u25b8 \u2026", "utf-8").decode() == "\u25b8 \u2026"
     assert encode("half \ud800", "utf-8") == b"half ?"
+
+
+def test_a_row_begins_with_what_the_driver_of_the_terminal_leaves_to_us() -> None:
+    main, side = pty.openpty()
+    output = FrameOutput(lambda _text: None, lambda: Size(24, 80), fd=side, encoding="utf-8")
+    modes = termios.tcgetattr(side)
+    for flags, expected in ((termios.OPOST | termios.ONLCR, "\n"), (termios.OPOST, "\r\n"), (0, "\r\n")):
+        modes[1] = flags
+        termios.tcsetattr(side, termios.TCSANOW, modes)
+        assert output.line_end() == expected
+    os.close(main)
+    os.close(side)
+    assert output.line_end() == "\r\n"
