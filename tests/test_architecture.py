@@ -128,6 +128,18 @@ def _sizes(path: Path) -> Iterator[tuple[str, str, int]]:
             yield kind, node.name, (node.end_lineno or 0) - node.lineno + 1
 
 
+def test_no_module_is_imported_through_a_string() -> None:
+    """Neither the type checker nor import-linter sees such an import."""
+    names = {".".join(path.relative_to(ROOT).with_suffix("").parts) for path in MODULES}
+    found = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}"
+        for path in MODULES
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Constant) and node.value in names
+    ]
+    assert found == []
+
+
 def test_every_module_says_what_it_is() -> None:
     silent = [str(path) for path in MODULES if not ast.get_docstring(_tree(path))]
     assert silent == []

@@ -7,24 +7,22 @@ opened while the person can already type. What is sent before it is ready waits,
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import msgspec
 
-from buddy.agent.events import TaskEvent
 from buddy.app.launch import LaunchContext, check_yolo, find_place, place_again, read_settings
 from buddy.app.options import Options
 from buddy.app.stderr import tell
 from buddy.cli.arguments import resuming
 from buddy.cli.collector import collect_from_here
+from buddy.cli.front import Front, Surface
 from buddy.cli.log import start_log
-from buddy.cli.surface import Surface
 from buddy.config.loading import LoadedSettings
 from buddy.config.settings import ConfigError, DisplaySettings
 from buddy.llm.switch_interval import giving_way
@@ -33,7 +31,7 @@ from buddy.repl.input.late_completion import LateCompleter
 from buddy.repl.intent_queue import Controller
 from buddy.repl.intents import Prompt
 from buddy.repl.render.style import ASCII, DUMB, Ground, Look, choose_look
-from buddy.repl.view.blocks import Block, NoteBlock, ToolCall
+from buddy.repl.view.blocks import NoteBlock
 from buddy.repl.view.state import DeskFacts
 from buddy.safety.sanitise import clean
 from buddy.workspace.sandbox.status import NO_SANDBOX
@@ -72,62 +70,6 @@ def _run_loop(work: Coroutine[Any, Any, int]) -> int:
             raise
         _log.warning("the event loop could not be closed in order", exc_info=True)
     return code
-
-
-class Front:
-    """The terminal's side of a run: what a sitting prints to, and what it is told when the person leaves.
-    `left` and `gone` are set when the screen is; `switch_to` names the session to open next, None when there
-    is none; `previous` is the one that was left for it. `trusted`: the folder is, for this run. `theme`: the
-    one chosen in it."""
-
-    def __init__(
-        self,
-        screen: Surface,
-        controller: Controller,
-        completer: LateCompleter,
-        environment: Mapping[str, str],
-    ) -> None:
-        self.completer = completer
-        self.screen = screen
-        self.environment = environment
-        self.state = screen.state
-        self.controller = controller
-        self.stop = asyncio.Event()
-        self.gone = asyncio.Event()
-        self.left = False
-        self.previous = ""
-        self.trusted = False
-        self.switch_to: str | None = None
-        self.theme = ""
-        self.farewell = ""
-        self.code = 0
-        self.batches: asyncio.Queue[list[TaskEvent]] = asyncio.Queue()
-
-    def print(self, *blocks: Block) -> None:
-        """Print above the prompt; afterwards, when the screen is gone, nowhere."""
-        if not self.left:
-            self.state.folded.extend(block for block in blocks if isinstance(block, ToolCall))
-            self.screen.print(*blocks)
-
-    async def events(self) -> AsyncIterator[list[TaskEvent]]:
-        """Yield the board's events, across sessions."""
-        while True:
-            yield await self.batches.get()
-            self.batches.task_done()
-
-    def end_without_session(self, code: int) -> None:
-        """No session can be had: the reason is on the screen, and nothing that is typed could be kept."""
-        self.code = self.code or code
-        self.screen.end("left")
-
-    async def settle(self) -> None:
-        """Wait until the screen has taken what the board said to the end, then forget the session."""
-        shown = asyncio.ensure_future(self.batches.join())
-        gone = asyncio.ensure_future(self.gone.wait())
-        await asyncio.wait({shown, gone}, return_when=asyncio.FIRST_COMPLETED)
-        shown.cancel()
-        gone.cancel()
-        self.state.reset()
 
 
 async def run_screen(
@@ -192,13 +134,13 @@ async def _sit(
         await asyncio.sleep(0)
     try:
         with giving_way():
-            sitting = await asyncio.to_thread(importlib.import_module, "buddy.cli.session_loop")
+            work_with = await asyncio.to_thread(_session_loop)
         collect_from_here()
         reference: str | None = _reference(options)
         while reference is not None and not front.left:
             front.stop.clear()
             front.switch_to = None
-            await sitting.sit(options, place, loaded, front, reference, log_path)
+            await work_with(options, place, loaded, front, reference, log_path)
             reference = front.switch_to
             options, place, loaded = in_force(_without_prompt(options), place, loaded, front)
         if not front.left:
@@ -207,6 +149,12 @@ async def _sit(
         _log.exception("the session failed")
         front.print(NoteBlock("error", f"the session can't go on: {type(error).__name__}: {error}"))
         front.end_without_session(1)
+
+
+def _session_loop() -> Callable[..., Coroutine[Any, Any, None]]:
+    from buddy.cli.session_loop import sit  # 200 ms, called in a thread
+
+    return sit
 
 
 def _reference(options: Options) -> str:

@@ -20,10 +20,10 @@ from buddy.app.providers import Models
 from buddy.app.services import LaunchRequest
 from buddy.app.session import Desk, open_desk
 from buddy.app.trust import FolderTrust
-from buddy.cli.demo import FAREWELL, HINTS, DemoModels
+from buddy.cli.demo_model import FAREWELL, HINTS, DemoModels
 from buddy.cli.doctor import report
 from buddy.cli.first_run import first_run_text
-from buddy.cli.interactive import Front
+from buddy.cli.front import Front
 from buddy.config.loading import IGNORED, LoadedSettings
 from buddy.config.settings import ConfigError
 from buddy.llm.scripted import Pace

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import os
 import re
@@ -98,7 +97,9 @@ def _by_trees(
     place: SearchPlace, files: list[str], name: str, stopped: Callable[[], bool]
 ) -> tuple[list[Definition], frozenset[str]]:
     """Find definitions with tree-sitter; also return the files it could parse."""
-    trees = importlib.import_module("buddy.workspace.symbol_trees").Trees()  # late: 20 ms, seldom needed
+    from buddy.workspace.symbol_trees import Trees  # late: 20 ms, seldom needed
+
+    trees = Trees()
     definitions: list[Definition] = []
     told: set[str] = set()
     room = MAX_PARSED_BYTES

@@ -8,7 +8,6 @@ host.
 from __future__ import annotations
 
 import asyncio
-import importlib
 import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Literal, Protocol
@@ -123,8 +122,8 @@ class Fetcher:
         judged = self.judge(url)
         try:
             async with asyncio.timeout(self._limits.seconds):
-                await asyncio.to_thread(importlib.import_module, "buddy.workspace.pinned_transport")
-                return await self._follow(judged, self._make_transport())
+                # In a thread: keys are echoed while the HTTP client is imported.
+                return await self._follow(judged, await asyncio.to_thread(self._make_transport))
         except TimeoutError as error:
             raise ToolError(
                 f"{judged.shown} did not answer completely within {self._limits.seconds:g} seconds"

@@ -18,7 +18,8 @@ from typing import Any
 from buddy.agent.events import TaskEvent
 from buddy.app.launch import find_place, read_settings
 from buddy.cli.arguments import parse
-from buddy.cli.interactive import Front, begin_with, in_force
+from buddy.cli.front import Front
+from buddy.cli.interactive import begin_with, in_force
 from buddy.cli.session_loop import sit
 from buddy.repl.context import Context
 from buddy.repl.dispatcher import AtDesk

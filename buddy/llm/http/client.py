@@ -7,7 +7,6 @@ prompt echoes keys meanwhile.
 from __future__ import annotations
 
 import asyncio
-import importlib
 import ssl
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -38,7 +37,13 @@ def client_for(endpoint: Endpoint, environ: Mapping[str, str]) -> EngineClient:
 
 async def load_engine() -> None:
     """Import the engine, without keeping the event loop from its work."""
-    await asyncio.to_thread(importlib.import_module, "buddy.llm.http.engine")
+    await asyncio.to_thread(_engine_class)
+
+
+def _engine_class() -> Callable[..., Sender]:
+    from buddy.llm.http.engine import Engine  # 70 ms, called in a thread
+
+    return Engine
 
 
 class EngineClient:
@@ -85,6 +90,4 @@ class EngineClient:
         return self._engines[with_tls]
 
     def _make_engine(self, with_tls: bool) -> Sender:
-        from buddy.llm.http.engine import Engine
-
-        return Engine(self._connect_s, proxy=self._proxy, tls=self._tls() if with_tls else None)
+        return _engine_class()(self._connect_s, proxy=self._proxy, tls=self._tls() if with_tls else None)

@@ -50,7 +50,6 @@ class LitellmUnavailableError(Exception):
 
 
 HTTP_HANDLERS = "litellm.llms.custom_httpx.http_handler"
-CLIENTS = "buddy.llm.litellm_lane.clients"
 
 
 class LitellmLibrary:
@@ -136,7 +135,9 @@ class LitellmLibrary:
             configure(module)
             handlers = self._importer(HTTP_HANDLERS)
             let_go_at_exit(handlers)
-            self._transport = self._importer(CLIENTS).take_over(module, handlers, self._environment)
+            from buddy.llm.litellm_lane.clients import take_over  # it imports httpx, as litellm has by now
+
+            self._transport = take_over(module, handlers, self._environment)
         finally:
             gc.enable()
             gc.freeze()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.messages import Text, UserMessage
-from buddy.cli.demo import _scripts, person_words, script_name
+from buddy.cli.demo_model import _scripts, person_words, script_name
 from tests.fake_llm.server import FakeLLM
 from tests.support.program import Desk
 from tests.support.terminal import on_terminal

@@ -11,7 +11,7 @@ import pytest
 
 from buddy.app.launch import find_place, read_settings
 from buddy.cli.arguments import parse
-from buddy.cli.interactive import Front
+from buddy.cli.front import Front
 from buddy.cli.session_loop import sit
 from buddy.repl.input.late_completion import LateCompleter
 from buddy.repl.intent_queue import Controller

@@ -18,7 +18,6 @@ import pytest
 from buddy.agent.provider import ModelRequest, ProviderError
 from buddy.llm.litellm_lane.loader import (
     BEFORE_IMPORT,
-    CLIENTS,
     FIRST_CALL_MODULES,
     HTTP_HANDLERS,
     LATER_MODULES,
@@ -32,12 +31,11 @@ ROOT = Path(__file__).resolve().parents[4]
 
 
 def module() -> Any:
-    handler = type("AsyncHTTPHandler", (), {})
     return SimpleNamespace(
         ModelResponse=object,
         ModelResponseStream=object,
-        AsyncHTTPHandler=handler,
-        take_over=lambda *_given: None,
+        AsyncHTTPHandler=type("AsyncHTTPHandler", (), {}),
+        HTTPHandler=type("HTTPHandler", (), {"create_client": None}),
     )
 
 
@@ -118,7 +116,7 @@ async def test_it_happens_once_in_a_daemon_thread_with_everything_set_before() -
     first, second = await asyncio.gather(library.module(), library.module())
     assert first is second
     assert await asyncio.to_thread(importer.is_done.wait, 20)
-    assert importer.asked == ["litellm", *FIRST_CALL_MODULES, HTTP_HANDLERS, CLIENTS, *LATER_MODULES]
+    assert importer.asked == ["litellm", *FIRST_CALL_MODULES, HTTP_HANDLERS, *LATER_MODULES]
     assert importer.seen == {
         # What the person set stays.
         "environment": {**BEFORE_IMPORT, "LITELLM_MODE": "DEV"},

@@ -1,0 +1,118 @@
+"""The scripted model of `buddy demo`: its replies follow the words of the prompt and the state of the files, so
+that its lines work in any order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from buddy.agent.budget import Window
+from buddy.agent.host import Sampling
+from buddy.agent.messages import AssistantMessage, Text, ToolMessage, UserMessage
+from buddy.agent.provider import ModelRequest
+from buddy.app.launch import LaunchContext
+from buddy.app.providers import Models
+from buddy.config.settings import Settings
+from buddy.extend.system_prompt import template_text
+from buddy.llm.rate_limiter import Governor
+from buddy.llm.scripted import Pace, Reply, ScriptedProvider, parse_script
+from buddy.tasks.dependencies import ModelAccess
+
+BUG = "total / 3"
+LABEL = "DEMO: a scripted model in a temporary repository. Nothing leaves this machine; no key is used."
+HINTS = (
+    f"{LABEL}\n"
+    "Try:  fix the bug            (y and Enter approve the edit, then the command)\n"
+    "      write tests for it &   (in the background; /ps shows it, @2 … steers it)\n"
+    "      tell me a story        (Esc cancels it)      /help  ?  Ctrl+D"
+)
+FAREWELL = "That was the demo; its folder is gone. buddy init sets up your own model."
+
+
+class DemoModels(Models):
+    """One model: the script."""
+
+    def __init__(self, settings: Settings, place: LaunchContext, *, pace: Pace) -> None:
+        super().__init__(settings, place)
+        self._scripts = _scripts()
+        self._root = place.boundary.root
+        self._chosen_for: dict[str, str] = {}
+        self._access = ModelAccess(
+            name="demo (scripted)",
+            model="demo",
+            provider=ScriptedProvider(self._chosen, sleep=asyncio.sleep, pace=pace),
+            window=Window(32_000, guessed=False, reserve=2_000),
+            price=lambda usage: (usage.input_tokens * 3 + usage.output_tokens * 15) / 1_000_000,
+            sampling=Sampling(),
+            governor=Governor(),
+        )
+
+    def access(self, name: str) -> ModelAccess:
+        """The script, whatever is asked for."""
+        return self._access
+
+    async def problem(self, name: str) -> str:
+        """Never one."""
+        return ""
+
+    def _chosen(self, request: ModelRequest) -> Reply:
+        """The next reply of the script the last prompt asks for; a denied call ends it."""
+        replied = 0
+        last = request.history[-1]
+        if isinstance(last, ToolMessage) and last.status == "denied":
+            return self._scripts["denied"][0]
+        for message in reversed(request.history):
+            if isinstance(message, UserMessage) and message.origin != "instructions":
+                replies = self._scripts[self._script_for(message)]
+                return replies[min(replied, len(replies) - 1)]
+            replied += isinstance(message, AssistantMessage)
+        return self._scripts["other"][0]
+
+    def _script_for(self, prompt: UserMessage) -> str:
+        """The script of a prompt: chosen once, since its own calls change the files."""
+        if prompt.id not in self._chosen_for:
+            self._chosen_for[prompt.id] = script_name(
+                person_words(prompt),
+                is_fixed=BUG not in _content(os.path.join(self._root, "main.py")),
+                has_tests=os.path.exists(os.path.join(self._root, "test_main.py")),
+            )
+        return self._chosen_for[prompt.id]
+
+
+def person_words(prompt: UserMessage) -> str:
+    """The words a person typed. Notes that travel along and attached files stand in brackets of their own."""
+    texts = [part.text for part in prompt.parts if isinstance(part, Text)]
+    return " ".join(text for text in texts if not text.lstrip().startswith("[")).lower()
+
+
+def script_name(words: str, *, is_fixed: bool, has_tests: bool) -> str:
+    """The script for these words in a repository of this state."""
+    if "story" in words:
+        return "story"
+    if "test" in words:
+        return "tests again" if has_tests else "tests" if is_fixed else "tests first"
+    if any(sign in words for sign in ("fix", "bug", "wrong", "repair")):
+        return "fixed" if is_fixed else "fix"
+    if "run" in words.split():
+        return "run"
+    if any(sign in words for sign in ("explain", "what does", "main.py", "read ", "show ", "look ")):
+        return "explain"
+    if words.split()[:1] and words.split()[0].strip("!.,") in ("hi", "hello", "hey", "thanks", "thank"):
+        return "hello"
+    return "other"
+
+
+def _content(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:  # somebody deleted it in the demo: then it has no bug
+        return ""
+
+
+def _scripts() -> dict[str, tuple[Reply, ...]]:
+    found: dict[str, tuple[Reply, ...]] = {}
+    for section in ("\n" + template_text("demo.txt")).split("\n== ")[1:]:
+        name, _, text = section.partition("\n")
+        found[name.strip()] = parse_script(text)
+    return found
