@@ -229,7 +229,7 @@ BORDERS = {
     "llm/keys.py Keyring.read": "an extension: backends of the keyring raise what they like",
     "llm/keys.py Keyring.save": "an extension: as above",
     "tools/web.py DdgsSearch._blocking": "an extension: the package's errors share no base",
-    "cli/interactive.py _sit": "the front end's top level",
+    "cli/interactive.py _work_with_sessions": "the front end's top level",
     "cli/permissions.py answered": "a front end: one answer of many, and asking is safe",
 }
 """Where anything at all may be caught, and why. Clean-up needs none: `on_failure`, `finally`, `with`."""

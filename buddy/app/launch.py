@@ -19,7 +19,7 @@ from buddy.sessions.store import SessionStore
 
 
 class LaunchContext(msgspec.Struct, frozen=True):
-    """Folders, environment and trust of the place where buddy was started."""
+    """The folders, environment and trust buddy was started with."""
 
     boundary: Boundary
     where: Directories
@@ -29,8 +29,8 @@ class LaunchContext(msgspec.Struct, frozen=True):
     trust_note: str = ""
 
 
-def find_place(options: Options, environment: Mapping[str, str]) -> LaunchContext:
-    """The place of this run. Raises `UsageError` where the working directory is gone."""
+def find_launch(options: Options, environment: Mapping[str, str]) -> LaunchContext:
+    """Find the launch context. Raises `UsageError` where the working directory is gone."""
     where = directories(environment)
     try:
         cwd = os.path.realpath(os.getcwd())
@@ -58,13 +58,13 @@ def find_place(options: Options, environment: Mapping[str, str]) -> LaunchContex
     )
 
 
-def place_again(place: LaunchContext, options: Options) -> LaunchContext:
-    """The same place, with what the person has said about it since."""
-    trusted, note = _trust(place.where, place.boundary.root)
+def refresh_launch(launch: LaunchContext, options: Options) -> LaunchContext:
+    """Return the launch context with what the user has decided about trust since."""
+    trusted, note = _trust(launch.where, launch.boundary.root)
     trusted = options.trust or trusted
     return msgspec.structs.replace(
-        place,
-        boundary=msgspec.structs.replace(place.boundary, trusts_repository=trusted),
+        launch,
+        boundary=msgspec.structs.replace(launch.boundary, trusts_repository=trusted),
         trusted=trusted,
         trust_note="" if options.trust else note,
     )
@@ -86,7 +86,7 @@ def _trust(where: Directories, root: str) -> tuple[bool, str]:
     return trust_of(where, root)
 
 
-def read_settings(place: LaunchContext, options: Options) -> LoadedSettings:
+def read_settings(launch: LaunchContext, options: Options) -> LoadedSettings:
     """The settings of this run. Raises `ConfigError`."""
     arguments: dict[str, Any] = {}
     if options.model:
@@ -94,13 +94,13 @@ def read_settings(place: LaunchContext, options: Options) -> LoadedSettings:
     if options.color:
         arguments["display"] = {"color": options.color}
     loaded = load(
-        where=place.where,
-        workspace=place.boundary.root,
-        trusted=place.trusted,
-        environment=place.environment,
+        where=launch.where,
+        workspace=launch.boundary.root,
+        trusted=launch.trusted,
+        environment=launch.environment,
         arguments=arguments,
         user_file=options.config,
-        saved_keys=lambda: saved_keys(place.where),
+        saved_keys=lambda: saved_keys(launch.where),
     )
     servers = ", ".join(sorted(loaded.settings.mcp_servers))
     if not servers:
@@ -142,12 +142,12 @@ KEEP_ELSEWHERE = "set BUDDY_SESSION_DIRECTORY (or [session] directory) to a fold
 
 
 def session_store(
-    place: LaunchContext, settings: Settings, tell: Callable[[str], None], *, root: str = ""
+    launch: LaunchContext, settings: Settings, tell: Callable[[str], None], *, root: str = ""
 ) -> SessionStore:
     """The store of this workspace, or one in `root`. `tell` hears NOT SAVED, and that it is saved again.
     Raises `ConfigError` where the key of the sessions can't be had, which lies apart from them."""
 
-    root = root or os.path.expanduser(settings.session.directory) or place.boundary.root
+    root = root or os.path.expanduser(settings.session.directory) or launch.boundary.root
 
     def saving(state: SaveState) -> None:
         tell("saved again\n" if state.saved else f"NOT SAVED: {state.reason}; {waits}\n")
@@ -155,10 +155,10 @@ def session_store(
     waits = f"new messages are held in memory and tools are paused: free space on {root}, or make it writable"
     watch = Watch(saving=saving, warn=lambda text: tell(f"buddy: {text}\n"))
     try:
-        signer = load_signer(place.where.state)
+        signer = load_signer(launch.where.state)
     except OSError as error:
-        why = f"{error.filename or place.where.state}: {error.strerror}" if error.strerror else str(error)
+        why = f"{error.filename or launch.where.state}: {error.strerror}" if error.strerror else str(error)
         raise ConfigError(
             f"{why}: the key that signs sessions can't be made there; {STATE_ELSEWHERE}"
         ) from error
-    return SessionStore(root, signer, workspace=place.boundary.root, watch=watch)
+    return SessionStore(root, signer, workspace=launch.boundary.root, watch=watch)

@@ -1,4 +1,4 @@
-"""The options of a run, as the command line or a program states them."""
+"""The options of a run, from the command line or from a program."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class UsageError(Exception):
-    """Arguments buddy can't use; one line for the person, exit code 2."""
+    """Arguments buddy can't use: one line for the user, exit code 2."""
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -44,3 +44,8 @@ class Options(msgspec.Struct, frozen=True):
     force: bool = False
     help: bool = False
     version: bool = False
+
+    @property
+    def reference(self) -> str:
+        """The session to resume, "" for a new one."""
+        return self.resume or ("last" if self.resume_last else "")

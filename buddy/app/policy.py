@@ -24,10 +24,12 @@ from buddy.safety.policy.rules import Rule, RuleSet
 from buddy.safety.policy.rules_loading import as_table, rules_of_claude, rules_of_tables, unreadable
 from buddy.safety.policy.session import Policy
 from buddy.safety.sanitise import visible
+from buddy.safety.shell.hardened import READ_ONLY_ENVIRONMENT
 from buddy.safety.shell.result import Analysis
 from buddy.safety.shell.scripts import script_digests
 from buddy.safety.url_guard import Refused, judge_url, suspicious_url
 from buddy.sessions.session import OpenSession
+from buddy.workspace.files.approved_versions import Approved
 from buddy.workspace.sandbox.status import NO_SANDBOX, SandboxStatus
 
 
@@ -56,10 +58,10 @@ MAX_NAMED = 5
 class RuleFiles:
     """Loading and saving of permission rules."""
 
-    def __init__(self, place: LaunchContext, loaded: LoadedSettings) -> None:
-        self._place = place
+    def __init__(self, launch: LaunchContext, loaded: LoadedSettings) -> None:
+        self._launch = launch
         self._loaded = loaded
-        self._saved = os.path.join(place.where.config, "settings.toml")
+        self._saved = os.path.join(launch.where.config, "settings.toml")
         self.errors: tuple[str, ...] = ()
 
     def load(self, allowed: Sequence[str]) -> RuleSet:
@@ -77,7 +79,7 @@ class RuleFiles:
         found = found.joined(self._saved_rules())
         if self._loaded.permission_error:
             found = found.joined(unreadable("your settings", self._loaded.permission_error))
-        if self._loaded.project and self._place.trusted:
+        if self._loaded.project and self._launch.trusted:
             found = found.joined(self._project())
         self.errors = found.errors
         return found
@@ -141,9 +143,9 @@ def _is_table_of(table: object, rule: Rule) -> bool:
     return any(msgspec.structs.replace(one, source=rule.source) == rule for one in same)
 
 
-def remember(place: LaunchContext, loaded: LoadedSettings, model: str) -> None:
+def save_model(launch: LaunchContext, loaded: LoadedSettings, model: str) -> None:
     """Start with this model from now on, until the person's own file names another. Raises `ConfigError`."""
-    path = os.path.join(place.where.config, "settings.toml")
+    path = os.path.join(launch.where.config, "settings.toml")
     change_settings(path, lambda table: remember_model(table, model, loaded.own_model))
 
 
@@ -179,6 +181,23 @@ def _lists(permissions: object) -> dict[str, Any]:
     if not isinstance(permissions, dict):
         return {}
     return {key: permissions[key] for key in ("allow", "ask", "deny") if key in permissions}
+
+
+def remember_judged(approved: Approved) -> Callable[[str, Facts], None]:
+    """Return a function that records what a call was judged by: the places its paths lead to and the content
+    of its scripts (tools refuse when these have changed), and the environment a command that only reads must
+    run with."""
+
+    def judged(call_id: str, facts: Facts) -> None:
+        started = (facts.folder,) if facts.folder is not None else ()
+        for located in (*facts.reads, *facts.writes, *started):
+            approved.remember(call_id, located.given, located.real)
+        reads = facts.shell is not None and facts.shell.read_only
+        if facts.shell is not None and not reads:
+            approved.remember_scripts(call_id, facts.shell, facts.scripts)
+        approved.harden(call_id, READ_ONLY_ENVIRONMENT if reads else {})
+
+    return judged
 
 
 SHELL_TOOL = "run_shell"

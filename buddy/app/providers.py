@@ -126,9 +126,9 @@ class _Made(NamedTuple):
 class Models:
     """The models of one run. Lanes are made when a model is first asked for."""
 
-    def __init__(self, settings: Settings, place: LaunchContext) -> None:
+    def __init__(self, settings: Settings, launch: LaunchContext) -> None:
         self._settings = settings
-        self._place = place
+        self._launch = launch
         self._catalogue: Catalogue | None = None
         self._litellm: LitellmLanes | None = None
         self._made: dict[str, _Made] = {}
@@ -189,7 +189,7 @@ class Models:
         except ProviderError as error:
             raise ConfigError(error.message) from error
 
-    def key_place(self, name: str) -> str:
+    def key_launch(self, name: str) -> str:
         """Return the source of this model's key, in words; "" where there is none. Raises `ConfigError`."""
         return self._of(name).key.place
 
@@ -265,7 +265,7 @@ class Models:
 
     @cached_property
     def _given_keys(self) -> tuple[str, ...]:
-        given = (self._place.environment.get(name, "") for name in self.key_names)
+        given = (self._launch.environment.get(name, "") for name in self.key_names)
         return tuple(filter(None, given))
 
     @cached_property
@@ -315,10 +315,10 @@ class Models:
 
     def _governor(self, found: Route, profile: Profile, key: ProfileKey) -> Governor:
         """One for all names of a model that are asked for with the same key: limits are of both."""
-        place = (found.base_url or found.provider, found.model, self._source(found, profile))
-        if place not in self._governors:
-            self._governors[place] = Governor(account=key)
-        return self._governors[place]
+        address = (found.base_url or found.provider, found.model, self._source(found, profile))
+        if address not in self._governors:
+            self._governors[address] = Governor(account=key)
+        return self._governors[address]
 
     def _server(self, found: Route, profile: Profile, key: ProfileKey) -> ModelServer | None:
         """The server of the person's own that serves a model; None for a provider's address."""
@@ -330,7 +330,7 @@ class Models:
                 found.base_url, lambda: key.value, connect_s=min(5, self._settings.network.connect_s)
             )
             self._servers[found.base_url, source] = ModelServer(
-                endpoint, key, client_for, self._place.environment, found.wire, profile.context_limit
+                endpoint, key, client_for, self._launch.environment, found.wire, profile.context_limit
             )
         return self._servers[found.base_url, source]
 
@@ -345,7 +345,7 @@ class Models:
             connect_s=self._settings.network.connect_s,
             max_output_tokens=found.match.info.max_output if found.match else 0,
         )
-        lane = direct_lane(found.wire, endpoint, lambda where: client_for(where, self._place.environment))
+        lane = direct_lane(found.wire, endpoint, lambda where: client_for(where, self._launch.environment))
         self._lanes.append(lane)
         return lane
 
@@ -360,8 +360,8 @@ class Models:
         if source not in self._keys:
             resolver = KeyResolver(
                 source,
-                environment=self._place.environment,
-                credentials=os.path.join(self._place.where.data, FILE_NAME),
+                environment=self._launch.environment,
+                credentials=os.path.join(self._launch.where.data, FILE_NAME),
                 warn=_warn,
                 keyring=self._keyring.read if self._keyring else None,
                 instead=self._other_model(found),
@@ -371,7 +371,7 @@ class Models:
 
     def _other_model(self, found: Route) -> str:
         """A model of another provider, whose key is in the environment, in words; "" for none."""
-        other = first_model(self._place.environment)
+        other = first_model(self._launch.environment)
         if other is None or other.model.partition("/")[0] == found.provider:
             return ""
         return f"{other.key_env} is set: -m {other.model}"

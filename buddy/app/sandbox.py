@@ -22,16 +22,16 @@ from buddy.workspace.sandbox.status import NO_SANDBOX, SandboxStatus
 class RunSandbox:
     """Joins the sandbox, the settings, and what the person opened by rules and grants."""
 
-    def __init__(self, place: LaunchContext, settings: Settings, policy: Policy, approved: Approved) -> None:
+    def __init__(self, launch: LaunchContext, settings: Settings, policy: Policy, approved: Approved) -> None:
         self._settings = settings.sandbox
-        self._hidden = (*moved_secrets(place.environment), *_key_files(settings, place))
+        self._hidden = (*moved_secrets(launch.environment), *_key_files(settings, launch))
         self._approved = approved
         self._policy = policy
-        self._boundary = place.boundary
+        self._boundary = launch.boundary
         self._permitted: dict[str, None] = {}
         self._left = 0
-        cache = os.path.join(place.where.cache, "sandbox", place.boundary.root.strip("/").replace("/", "-"))
-        records = os.path.join(place.where.state, "sandbox")
+        cache = os.path.join(launch.where.cache, "sandbox", launch.boundary.root.strip("/").replace("/", "-"))
+        records = os.path.join(launch.where.state, "sandbox")
         self.handle = SandboxHandle(self._rules, cache=cache, records=records)
 
     @property
@@ -89,7 +89,7 @@ class RunSandbox:
         return os.path.join(self._boundary.home, path[2:]) if path.startswith("~/") else path
 
 
-def _key_files(settings: Settings, place: LaunchContext) -> tuple[str, ...]:
+def _key_files(settings: Settings, launch: LaunchContext) -> tuple[str, ...]:
     """The files the profiles read their keys from."""
     named = (profile.api_key_file for profile in (settings.api, *settings.models.values()))
-    return tuple(os.path.join(place.boundary.cwd, os.path.expanduser(path)) for path in named if path)
+    return tuple(os.path.join(launch.boundary.cwd, os.path.expanduser(path)) for path in named if path)

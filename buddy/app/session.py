@@ -1,4 +1,4 @@
-"""One session: built in order, its first task chosen, and taken down again in reverse."""
+"""A session: everything of one run of buddy in one workspace, built once and taken down in reverse."""
 
 from __future__ import annotations
 
@@ -6,117 +6,134 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import datetime
 
-import msgspec
+from msgspec.structs import replace
 
-from buddy.agent.tool import ToolContext, ToolError, ToolRegistry, ToolResult
+from buddy.agent.budget import Budget, DayBudget
+from buddy.agent.host import Limits
+from buddy.agent.tool import ToolContext, ToolRegistry, ToolResult
+from buddy.app.first_task import first_task, worktrees_again
 from buddy.app.launch import LaunchContext
 from buddy.app.leftovers import JobNews, what_was_left
 from buddy.app.options import Options
-from buddy.app.policy import RuleFiles, policy_of, remember
+from buddy.app.policy import Judge, RuleFiles, policy_of, remember_judged, save_model
 from buddy.app.providers import Models
 from buddy.app.sandbox import RunSandbox
-from buddy.app.services import LaunchRequest, Run, SharedServices, board_parts
 from buddy.config.loading import LoadedSettings
 from buddy.config.settings import ConfigError, SessionSettings, Settings
 from buddy.extend import instructions as instruction_files
+from buddy.extend.instructions import FolderInstructions, InstructionPlaces, Instructions
 from buddy.extend.mentions import ExpandedPrompt, expand
 from buddy.extend.plugins.loader import PluginTools
+from buddy.extend.system_prompt import system_prompt, template_text
 from buddy.safety.crash_report import guard_process
-from buddy.safety.policy.session import Policy
-from buddy.safety.secrets.redact import secret_spans
+from buddy.safety.paths import Boundary, is_beneath
+from buddy.safety.secrets.redact import redact, redact_message, secret_spans
+from buddy.sessions.daily_spending import DaySpending
 from buddy.sessions.folder import FolderError
 from buddy.sessions.session import OpenSession
 from buddy.sessions.store import SessionStore
+from buddy.sessions.writer import SessionWriter
 from buddy.tasks.board import TaskBoard
-from buddy.tasks.task import TaskError
+from buddy.tasks.dependencies import BoardParts, Clock, TaskServices, Workspace, WorktreeParts
 from buddy.tools.ask_user import Questions
 from buddy.tools.builtin import BUILTIN_TOOLS
+from buddy.tools.cache import ToolCache
 from buddy.tools.files.read import read_file
+from buddy.tools.shell import ShellSettings
+from buddy.tools.todo import Plan, WallClock
+from buddy.tools.web import WebAccess, choose_search
+from buddy.workspace.checkpoints.checkpoints import Checkpoints
 from buddy.workspace.files.approved_versions import Approved
 from buddy.workspace.files.locks import FileLocks
-from buddy.workspace.git.run import GitLock
+from buddy.workspace.files.read_tracking import FileViews, changed_since
+from buddy.workspace.git.run import GitLock, RepositoryTrust
 from buddy.workspace.processes.environment import ChildEnvironment
 from buddy.workspace.processes.jobs import Jobs
 from buddy.workspace.processes.limits import ProcessLimits
 from buddy.workspace.processes.output import OutputBounds
 from buddy.workspace.processes.pool import ChildProcesses, ProcessSettings
-from buddy.workspace.sandbox.handle import SandboxHandle
+from buddy.workspace.search.runner import SearchSettings
 from buddy.workspace.undo.log import UndoLog
 from buddy.workspace.undo.trash import Trash
-from buddy.workspace.worktrees.worktrees import Worktree, read_origin
-
-
-async def first_task(board: TaskBoard, options: Options) -> tuple[str, ...]:
-    """Open it; what the person should know of where it works. Raises `ConfigError`."""
-    if not options.in_worktree:
-        board.open(model=options.model)
-        return ()
-    try:
-        tree, more = await _asked_for(board, options)
-    except (ToolError, TaskError) as error:
-        raise ConfigError(f"--worktree: {error}") from error
-    board.open(model=options.model, worktree=tree.name)
-    said = f"this session works in {tree.display_path}, on the branch {tree.branch}"
-    return (f"{said}; {more}" if more else said,)
-
-
-async def _asked_for(board: TaskBoard, options: Options) -> tuple[Worktree, str]:
-    """The worktree of the name that was given, as it is or new; without a name a new one."""
-    trees = board.places.parts().trees
-    if not options.worktree:
-        return await board.places.make(" ".join(options.words) or "session", carrying=options.carry)
-    known = trees.by_name(options.worktree)
-    if read_origin(known) is not None and not trees.missing(known):
-        return known, "it was there already" if options.carry else ""
-    return await board.places.make(options.worktree, exact=True, carrying=options.carry)
-
-
-async def worktrees_again(board: TaskBoard) -> tuple[str, ...]:
-    """The worktree of the task in front is there again where nothing had changed in it; what is said of those
-    that are gone."""
-    said: list[str] = []
-    for task in board.tasks.values():
-        tree = task.workspace.worktree
-        if tree is None or task.closed:
-            continue
-        missing = board.places.parts().trees.missing(tree)
-        if not missing or (read_origin(tree) is None and task.number != board.focus):
-            continue
-        try:
-            said.append(await board.places.ready(task))
-        except TaskError as error:
-            said.append(f"task {task.number}: {error}")
-    return tuple(said)
-
+from buddy.workspace.web import Fetcher
+from buddy.workspace.worktrees.worktrees import Worktree, Worktrees
 
 DAY_S = 24 * 3600.0
+ATTENDED_WAIT_S = 120
+UNATTENDED_WAIT_S = 900
+"""How long a provider may ask to wait before the turn fails."""
 
 
-class Desk(msgspec.Struct, frozen=True):
-    """A session ready to work: what front ends are given."""
+class Session:
+    """The services that front ends, tasks and tools share in one run. `attended`: a user is there to answer
+    questions; `notes`: what to tell the user when the session has opened."""
 
-    place: LaunchContext
-    settings: Settings
-    loaded: LoadedSettings
-    session: OpenSession
-    store: SessionStore
-    board: TaskBoard
-    policy: Policy
-    models: Models
-    jobs: Jobs
-    children: ChildProcesses
-    undo: UndoLog
-    questions: Questions
-    locks: FileLocks
-    sandbox: RunSandbox
-    instructions: tuple[str, ...]
-    notes: tuple[str, ...]
+    def __init__(
+        self,
+        launch: LaunchContext,
+        loaded: LoadedSettings,
+        options: Options,
+        *,
+        models: Models,
+        store: SessionStore,
+        journal: OpenSession,
+        attended: bool,
+    ) -> None:
+        settings, root = loaded.settings, launch.boundary.root
+        self.launch, self.loaded, self.settings, self.options = launch, loaded, settings, options
+        self.models, self.store, self.journal, self.attended = models, store, journal, attended
+        self.notes: tuple[str, ...] = ()
+        self.instructions = _instructions(launch, settings)
+        self.rules = RuleFiles(launch, loaded)
+        allowed = self.rules.load(options.allow)
+        self.policy = policy_of(settings, options, allowed, journal, trusted=launch.trusted)
+        self.tools = ToolRegistry(tool for tool in BUILTIN_TOOLS if tool.name not in settings.tools.disabled)
+        self.plugin_tools = PluginTools(
+            os.path.join(root, ".buddyx", "ext"),
+            self.tools,
+            trusted=launch.trusted,
+            off=settings.tools.disabled,
+            workspace=root,
+        )
+        self.undo = UndoLog(
+            os.path.join(journal.directory, "undo"),
+            seal=journal.seal.derive("undo"),
+            trees=(root, *launch.boundary.extra),
+        )
+        self.trash = _trash(launch, store)
+        self.locks, self.git_lock, self.approved = FileLocks(), GitLock(), Approved()
+        self.questions = Questions(attended=attended)
+        self.sandbox = RunSandbox(launch, settings, self.policy, self.approved)
+        self.children = _children(self)
+        self.job_news = JobNews(journal.writer)
+        self.jobs = Jobs(self.children, self.job_news.changed)
+        self.board = TaskBoard(_board_parts(self))
+
+    @property
+    def session_id(self) -> str:
+        """The id of the session on disk."""
+        return self.journal.session_id
+
+    @property
+    def writer(self) -> SessionWriter:
+        """The writer of the journal."""
+        return self.journal.writer
+
+    @property
+    def instruction_names(self) -> tuple[str, ...]:
+        """The instruction files in force, as they are shown."""
+        return tuple(file.label for file in self.instructions.files)
+
+    def save_model(self, name: str) -> None:
+        """Start with this model from now on. Blocks; raises `ConfigError`."""
+        save_model(self.launch, self.loaded, name)
 
     async def expand(self, number: int, text: str) -> ExpandedPrompt:
-        """A prompt for a task, with the files it mentions read as the task would read them."""
+        """Expand a prompt for a task: the files it mentions are read as the task would read them."""
         task = self.board.task(number)
         context = ToolContext(number, "", lambda _text: None, task.cancelled, task.services.services)
 
@@ -127,131 +144,86 @@ class Desk(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def open_desk(
-    place: LaunchContext, loaded: LoadedSettings, store: SessionStore, models: Models, wanted: LaunchRequest
-) -> AsyncGenerator[Desk]:
-    """Everything of one run. Leaving it cancels what runs, ends every child and saves the session."""
+async def open_session(
+    launch: LaunchContext,
+    loaded: LoadedSettings,
+    options: Options,
+    *,
+    models: Models,
+    store: SessionStore,
+    reference: str = "",
+    attended: bool,
+) -> AsyncGenerator[Session]:
+    """Open the session of a reference, or a new one for "". Leaving it cancels what runs, ends every child
+    and saves the session."""
     guard_process()
     async with AsyncExitStack() as stack:
-        session = await (
-            store.open(wanted.session) if wanted.session else store.create(headless=not wanted.attended)
-        )
-        trash = Trash(os.path.join(place.boundary.root, ".buddyx", "trash"), store.seal_of_deleted)
-        stack.push_async_callback(_forget_old, store, loaded.settings.session, session.session_id)
-        stack.push_async_callback(_empty, trash, store, loaded.settings.session, session.session_id)
-        stack.push_async_callback(session.close)
+        journal = await (store.open(reference) if reference else store.create(headless=not attended))
+        kept, session_id = loaded.settings.session, journal.session_id
+        stack.push_async_callback(_forget_old, store, kept, session_id)
+        stack.push_async_callback(_empty, _trash(launch, store), store, kept, session_id)
+        stack.push_async_callback(journal.close)
         stack.push_async_callback(models.aclose)
-        rules = RuleFiles(place, loaded)
-        in_force = rules.load(wanted.options.allow)
-        policy = policy_of(loaded.settings, wanted.options, in_force, session, trusted=place.trusted)
-        run = Run(place, loaded, models, wanted, session, policy, _instructions(place, loaded.settings))
-        tools, news = _tools(loaded.settings), JobNews(session.writer)
-        held = await stack.enter_async_context(_held(run, tools, news, trash))
-        behind = await held.sandbox.judge_left()
-        plugin_problems = (await asyncio.to_thread(held.plugin_tools.load)).problems
-        board = await stack.enter_async_context(TaskBoard(board_parts(run, held, tools, rules)))
-        news.tell = board.hub.emit
-        stack.callback(news.stop)
-        if session.loaded.tasks:
-            board.restore(session.loaded.tasks, session.loaded.state.focus)
+        session = Session(
+            launch, loaded, options, models=models, store=store, journal=journal, attended=attended
+        )
+        if reference:
+            await asyncio.to_thread(session.undo.entries)  # remove what a killed program left beside files
+        await stack.enter_async_context(contextlib.aclosing(session.sandbox.handle))
+        await stack.enter_async_context(session.children)
+        await stack.enter_async_context(session.jobs)
+        put_back = await session.sandbox.judge_left()
+        plugin_problems = (await asyncio.to_thread(session.plugin_tools.load)).problems
+        board = await stack.enter_async_context(session.board)
+        session.job_news.tell = board.hub.emit
+        stack.callback(session.job_news.stop)
+        if journal.loaded.tasks:
+            board.restore(journal.loaded.tasks, journal.loaded.state.focus)
             where = await worktrees_again(board)
         else:
-            where = await first_task(board, wanted.options)
-        left = await what_was_left(session, board) if wanted.session else ()
-        said = filter(None, (place.trust_note, *loaded.warnings, *rules.errors, *run.found.notes, *where))
-        problems_saving: tuple[str, ...] = ()
+            where = await first_task(board, options)
+        notes = [launch.trust_note, *loaded.warnings, *session.rules.errors, *session.instructions.notes]
+        notes += [*where, *put_back, *plugin_problems, *journal.loaded.problems]
+        lost = await what_was_left(journal, board) if reference else ()
+        notes.append(session.undo.unused_notice() if reference else "")
         if loaded.first_model:
             try:
-                await asyncio.to_thread(remember, place, loaded, loaded.first_model)
+                await asyncio.to_thread(session.save_model, loaded.first_model)
             except ConfigError as error:
-                problems_saving = (f"the choice of model can't be saved: {error}",)
-        unused = filter(None, (held.undo.unused_notice() if wanted.session else "",))
-        problems = (*behind, *plugin_problems, *session.loaded.problems, *unused, *problems_saving)
-        yield _desk(run, held, store, board, (*said, *problems, *left))
+                notes.append(f"the choice of model can't be saved: {error}")
+        session.notes = tuple(filter(None, (*notes, *lost)))
+        yield session
 
 
-def _desk(
-    run: Run, held: SharedServices, store: SessionStore, board: TaskBoard, notes: tuple[str, ...]
-) -> Desk:
-    return Desk(
-        place=run.place,
-        settings=run.settings,
-        loaded=run.loaded,
-        session=run.session,
-        store=store,
-        board=board,
-        policy=run.policy,
-        models=run.models,
-        jobs=held.jobs,
-        children=held.children,
-        undo=held.undo,
-        questions=held.questions,
-        locks=held.locks,
-        sandbox=held.sandbox,
-        instructions=tuple(file.label for file in run.found.files),
-        notes=notes,
-    )
-
-
-@asynccontextmanager
-async def _held(run: Run, tools: ToolRegistry, news: JobNews, trash: Trash) -> AsyncGenerator[SharedServices]:
-    """Provide the services tools work with; on leaving, end the processes that still run."""
-    place, session = run.place, run.session
-    undo = UndoLog(
-        os.path.join(session.directory, "undo"),
-        seal=session.seal.derive("undo"),
-        trees=(place.boundary.root, *place.boundary.extra),
-    )
-    if run.wanted.session:
-        await asyncio.to_thread(undo.entries)  # what a program that was killed left beside files goes
-    ext, off = os.path.join(place.boundary.root, ".buddyx", "ext"), run.settings.tools.disabled
-    plugin_tools = PluginTools(ext, tools, trusted=place.trusted, off=off, workspace=place.boundary.root)
-    approved = Approved()
-    sandbox = RunSandbox(place, run.settings, run.policy, approved)
-    async with (
-        contextlib.aclosing(sandbox.handle),
-        _children(run, sandbox.handle) as children,
-        Jobs(children, news.changed) as jobs,
-    ):
-        yield SharedServices(
-            children=children,
-            jobs=jobs,
-            undo=undo,
-            trash=trash,
-            locks=FileLocks(),
-            git_lock=GitLock(),
-            approved=approved,
-            sandbox=sandbox,
-            plugin_tools=plugin_tools,
-            questions=Questions(attended=run.wanted.attended),
-        )
-
-
-def _children(run: Run, sandbox: SandboxHandle) -> ChildProcesses:
+def _children(session: Session) -> ChildProcesses:
     environment = ChildEnvironment(
-        variables=run.place.environment,
-        session_id=run.session.session_id,
-        forbidden=run.models.key_names,
+        variables=session.launch.environment,
+        session_id=session.session_id,
+        forbidden=session.models.key_names,
     )
-    wanted = run.settings.tools
-    half = wanted.shell_output_bytes // 2
+    tools = session.settings.tools
+    half = tools.shell_output_bytes // 2
     processes = ProcessSettings(
-        spill_folder=os.path.join(run.session.directory, "output"),
+        spill_folder=os.path.join(session.journal.directory, "output"),
         limits=ProcessLimits(
-            cpu_s=wanted.shell_cpu_s or None,
-            memory_bytes=wanted.shell_memory_mb * 1_000_000 or None,
-            file_bytes=wanted.shell_file_mb * 1_000_000 or None,
-            processes=wanted.shell_processes or None,
-            open_files=wanted.shell_open_files or None,
+            cpu_s=tools.shell_cpu_s or None,
+            memory_bytes=tools.shell_memory_mb * 1_000_000 or None,
+            file_bytes=tools.shell_file_mb * 1_000_000 or None,
+            processes=tools.shell_processes or None,
+            open_files=tools.shell_open_files or None,
         ),
         bounds=OutputBounds(head_bytes=half, tail_bytes=half),
-        find_secrets=lambda text: secret_spans(text, run.models.keys()),
+        find_secrets=lambda text: secret_spans(text, session.models.keys()),
     )
-    return ChildProcesses(environment, processes, sandbox)
+    return ChildProcesses(environment, processes, session.sandbox.handle)
+
+
+def _trash(launch: LaunchContext, store: SessionStore) -> Trash:
+    return Trash(os.path.join(launch.boundary.root, ".buddyx", "trash"), store.seal_of_deleted)
 
 
 async def _forget_old(store: SessionStore, kept: SessionSettings, current: str) -> None:
-    """Sessions that are too old or too many go when this one ends. What can't be removed stays."""
+    """Delete sessions that are too old or too many, when this one ends. What can't be removed stays."""
     with contextlib.suppress(OSError, FolderError):
         await asyncio.to_thread(
             store.forget_old,
@@ -274,15 +246,169 @@ async def _empty(trash: Trash, store: SessionStore, kept: SessionSettings, curre
         )
 
 
-def _tools(settings: Settings) -> ToolRegistry:
-    return ToolRegistry(tool for tool in BUILTIN_TOOLS if tool.name not in settings.tools.disabled)
-
-
-def _instructions(place: LaunchContext, settings: Settings) -> instruction_files.Instructions:
+def _instructions(launch: LaunchContext, settings: Settings) -> Instructions:
     return instruction_files.find(
-        root=place.boundary.root,
-        cwd=place.boundary.cwd,
-        config_dir=place.where.config,
-        home=place.where.home,
+        root=launch.boundary.root,
+        cwd=launch.boundary.cwd,
+        config_dir=launch.where.config,
+        home=launch.where.home,
         names=settings.agent.instruction_files,
+    )
+
+
+def _services(
+    session: Session, launch: LaunchContext, instructions: Instructions
+) -> Callable[[int], TaskServices]:
+    """Return a function that makes the services of a new task, by its number: what tools look up by type."""
+    settings, boundary = session.settings.tools, launch.boundary
+    shared: dict[type, object] = {
+        type(one): one
+        for one in (
+            session.children,
+            session.jobs,
+            session.undo,
+            session.trash,
+            session.locks,
+            session.git_lock,
+            session.approved,
+            session.plugin_tools,
+            session.questions,
+            boundary,
+            RepositoryTrust(launch.trusted),
+            ShellSettings(time_limit_s=settings.shell_time_limit_s),
+            SearchSettings(time_limit_s=settings.search_time_limit_s),
+            WallClock(lambda: datetime.now().astimezone()),
+            WebAccess(Fetcher(), choose_search(settings.web_search_url, {}), time.monotonic),
+        )
+    }
+
+    def of_task(views: FileViews, plan: Plan, folders: FolderInstructions) -> TaskServices:
+        return TaskServices(
+            services={**shared, FileViews: views, Plan: plan, FolderInstructions: folders},
+            copy=lambda _number: of_task(views.copy(), plan.copy(), folders.copy()),
+            changes=lambda: changed_since(views, lambda real: os.path.relpath(real, boundary.cwd)),
+            forget_shown=views.forget_shown,
+        )
+
+    folders = InstructionPlaces(
+        root=boundary.root,
+        cwd=boundary.cwd,
+        home=launch.where.home,
+        names=session.settings.agent.instruction_files,
+        trusted=launch.trusted,
+        known=tuple(file.path for file in instructions.files),
+    )
+    return lambda _number: of_task(FileViews(), Plan(), FolderInstructions(folders))
+
+
+def _workspace(
+    session: Session, launch: LaunchContext, instructions: Instructions, checkpoints: str
+) -> Workspace:
+    """The tree of a launch context; `checkpoints` names the folder of its checkpoints."""
+    boundary, journal = launch.boundary, session.journal
+    judge = Judge(
+        boundary, search_path=launch.environment.get("PATH", ""), sandbox=lambda: session.sandbox.status
+    )
+    folder = os.path.join(journal.directory, checkpoints)
+    return Workspace(
+        boundary=boundary,
+        system=system_prompt(
+            template_text("system_prompt.md"),
+            cwd=boundary.cwd,
+            root=boundary.root,
+            is_repository=launch.is_repository,
+            platform=f"{os.uname().sysname} {os.uname().machine}",
+            person=session.settings.agent.system_prompt,
+            instructions=instructions.as_text(trusted=launch.trusted),
+        ),
+        facts=judge.facts,
+        services=_services(session, launch, instructions),
+        checkpoints=Checkpoints(folder, boundary.root, session.undo, launch.environment, seal=journal.seal)
+        if session.settings.session.checkpoints
+        else None,
+    )
+
+
+def _of_worktree(session: Session, tree: Worktree) -> Workspace:
+    """The session's workspace as if buddy had been started at the same folder of a worktree. Settings, trust
+    and plug-ins are the main tree's: a branch does not bring others."""
+    launch = replace(
+        session.launch,
+        boundary=worktree_boundary(session.launch.boundary, session.journal.directory, tree),
+        environment=_outside_environment(session.launch),
+    )
+    instructions = _instructions(launch, session.settings)
+    return replace(_workspace(session, launch, instructions, f"checkpoints-{tree.name}"), worktree=tree)
+
+
+def worktree_boundary(main: Boundary, directory: str, tree: Worktree) -> Boundary:
+    """Return the boundary of a task in a worktree: the worktree, the folders added with --add-dir, and the
+    long outputs of its own commands, which lie in the session's directory."""
+    below = os.path.relpath(main.cwd, main.root)
+    cwd = os.path.normpath(os.path.join(tree.path, below))
+    return Boundary(
+        root=tree.path,
+        cwd=cwd if os.path.isdir(cwd) else tree.path,
+        home=main.home,
+        extra=(*main.extra, os.path.realpath(os.path.join(directory, "output"))),
+        own=main.own,
+        main=main.root,
+        trusts_repository=main.trusts_repository,
+    )
+
+
+def _outside_environment(launch: LaunchContext) -> dict[str, str]:
+    """The environment without PATH entries in the main tree: what a task can write there must not become
+    git here."""
+    folders = launch.environment.get("PATH", "").split(":")
+    outside = [one for one in folders if not is_beneath(os.path.realpath(one), launch.boundary.root)]
+    return {**launch.environment, "PATH": ":".join(outside)}
+
+
+def _board_parts(session: Session) -> BoardParts:
+    launch, settings, models = session.launch, session.settings, session.models
+    attended, options = session.attended, session.options
+    spending = DaySpending(launch.where.state)
+    return BoardParts(
+        workspace=_workspace(session, launch, session.instructions, "checkpoints"),
+        tools=session.tools,
+        model=models.access_or_explain if attended else models.access,
+        policy=session.policy,
+        judged=remember_judged(session.approved),
+        sandboxing=session.sandbox,
+        memory=session.writer,
+        cache=ToolCache(time.monotonic),
+        redact=lambda message: redact_message(message, models.keys()),
+        redact_text=lambda text: redact(text, models.keys()),
+        save_rules=session.rules.save,
+        forget_rule=session.rules.forget,
+        clock=_clock(),
+        limits=Limits(
+            max_replies=options.max_turns or settings.agent.max_iterations,
+            tries=settings.network.tries,
+            outage_tries=0 if attended else settings.network.unattended_tries,
+            longest_wait_s=ATTENDED_WAIT_S if attended else UNATTENDED_WAIT_S,
+        ),
+        task_budget=Budget(options.max_cost or settings.budget.task_usd, settings.budget.task_tokens),
+        session_budget=Budget(settings.budget.session_usd, settings.budget.session_tokens),
+        attended=attended,
+        steering=settings.agent.steering,
+        follow_ups=settings.agent.follow_ups,
+        day=DayBudget(settings.budget.day_usd, spending.spent, spending.add),
+        worktrees=WorktreeParts(
+            Worktrees(session.children, launch.boundary.root, session.git_lock),
+            _outside_environment(launch),
+            lambda tree: _of_worktree(session, tree),
+            session.writer.workspace_seal.derive("worktrees"),
+        ),
+    )
+
+
+def _clock() -> Clock:
+    return Clock(
+        now=time.monotonic,
+        wall=time.time,
+        sleep=asyncio.sleep,
+        random=lambda: int.from_bytes(os.urandom(6), "big") / 2**48,
+        new_id=lambda: os.urandom(8).hex(),
     )

@@ -41,10 +41,10 @@ class FolderTrust:
     """The folder, what the question is about, and the answers. Everything here looks at the disk: call it in
     a thread."""
 
-    def __init__(self, place: LaunchContext) -> None:
-        self._place = place
-        self._store = trust_store(place.where)
-        self._folder = folder_of(place.boundary.root)
+    def __init__(self, launch: LaunchContext) -> None:
+        self._launch = launch
+        self._store = trust_store(launch.where)
+        self._folder = folder_of(launch.boundary.root)
         self._things: Mapping[str, str] = {}
         self._changes: tuple[TrustChange, ...] = ()
         self.is_open = False
@@ -53,7 +53,7 @@ class FolderTrust:
         """The question, "" when there is none: the folder is trusted, has nothing that would be in force, or
         the person said no to exactly this."""
         self._look()
-        if self._place.trusted or not self._changes:
+        if self._launch.trusted or not self._changes:
             return ""
         if self._store.refused(self._folder, self._things):
             return ""
@@ -75,7 +75,7 @@ class FolderTrust:
                 return TrustAnswer(self._standing(), "no")
 
     def _look(self) -> None:
-        self._things = trusted_things(self._place.boundary.root)
+        self._things = trusted_things(self._launch.boundary.root)
         self._changes = self._store.changes(self._folder, self._things)
 
     def _once(self) -> TrustAnswer:
@@ -100,7 +100,7 @@ class FolderTrust:
         problem = self._store.remember(self._folder, self._things, trusted=False, now=time.time())
         said = f"{self._root()} is not trusted: its settings are ignored"
         more = f" (not remembered: {problem})" if problem else "; you are asked again when it changes"
-        return TrustAnswer(said + more, "remembered" if self._place.trusted else "no")
+        return TrustAnswer(said + more, "remembered" if self._launch.trusted else "no")
 
     def _unlike_what_was_shown(self) -> TrustAnswer | None:
         """Nobody trusts what they were not shown: what changed meanwhile is shown first."""
@@ -117,7 +117,7 @@ class FolderTrust:
 
     def _standing(self) -> str:
         self._look()
-        if self._place.trusted and not self._changes:
+        if self._launch.trusted and not self._changes:
             return f"{self._root()} is trusted. /trust no ends that."
         if not self._changes:
             return f"{self._root()} has no settings of its own: nothing to trust."

@@ -15,10 +15,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from buddy.agent.events import ApprovalRequested, TextDelta, TurnFinished
-from buddy.app.launch import LaunchContext, find_place, read_settings, session_store
+from buddy.app.launch import LaunchContext, find_launch, read_settings, session_store
 from buddy.app.options import Options
-from buddy.app.services import LaunchRequest
-from buddy.app.session import Desk, open_desk
+from buddy.app.session import Session, open_session
 from buddy.cli.collector import collect_from_here
 from buddy.cli.demo_model import LABEL, DemoModels
 from buddy.config.loading import LoadedSettings
@@ -45,17 +44,17 @@ def demo(options: Options, environment: Mapping[str, str], modes: list[Any] | No
         os.chdir(folder)
         try:
             _repository(folder)
-            place = find_place(options, _demo_environment(environment, folder))
-            loaded = read_settings(place, options)
+            launch = find_launch(options, _demo_environment(environment, folder))
+            loaded = read_settings(launch, options)
             is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
             if options.plain or not is_terminal:
                 collect_from_here()
-                return asyncio.run(_plain(options, place, loaded))
+                return asyncio.run(_plain(options, launch, loaded))
             from buddy.cli.interactive import run_screen
             from buddy.repl.exit import interrupts_held
 
             with interrupts_held():
-                return asyncio.run(run_screen(options, place, loaded, "", modes))
+                return asyncio.run(run_screen(options, launch, loaded, "", modes))
         finally:
             os.chdir(started_in)
 
@@ -87,20 +86,20 @@ def _repository(folder: str) -> None:
             return
 
 
-async def _plain(options: Options, place: LaunchContext, loaded: LoadedSettings) -> int:
+async def _plain(options: Options, launch: LaunchContext, loaded: LoadedSettings) -> int:
     """A fixed journey: fix the bug (approving each question), tests in the background, an answer that is
     cancelled."""
     _say(f"{LABEL}\n")
-    models = DemoModels(loaded.settings, place, pace=Pace(characters=24, seconds=0.01))
-    store = session_store(place, loaded.settings, _say)
-    async with open_desk(place, loaded, store, models, LaunchRequest("", options, attended=True)) as desk:
-        await _journey(desk)
+    models = DemoModels(loaded.settings, launch, pace=Pace(characters=24, seconds=0.01))
+    store = session_store(launch, loaded.settings, _say)
+    async with open_session(launch, loaded, options, models=models, store=store, attended=True) as session:
+        await _journey(session)
     _say("\nThat was the demo. In a terminal, buddy demo lets you type; buddy init sets up your own model.\n")
     return 0
 
 
-async def _journey(desk: Desk) -> None:
-    board = desk.board
+async def _journey(session: Session) -> None:
+    board = session.board
     reader = board.reader()
     shown = TextFormat(_say, _say, is_terminal=True)
     _say("\n❯ fix the bug\n")
@@ -125,18 +124,18 @@ async def _journey(desk: Desk) -> None:
         if other and other in finished:
             _say(f"  task {other} is done: {board.task(other).last_answer()}\n")
             break
-    await _cancelled(desk, reader)
+    await _cancelled(session, reader)
     reader.close()
 
 
-async def _cancelled(desk: Desk, reader: EventReader) -> None:
+async def _cancelled(session: Session, reader: EventReader) -> None:
     _say("\n❯ tell me a story      (and Esc, as soon as it writes)\n")
-    runner = desk.board.submit(1, "tell me a story")
+    runner = session.board.submit(1, "tell me a story")
     while not any(isinstance(one.event, TextDelta) for one in await reader.batch()):
         pass
-    desk.board.cancel(1)
+    session.board.cancel(1)
     await asyncio.wait({runner})
-    task = desk.board.task(1)
+    task = session.board.task(1)
     ended = task.outcome.outcome if task.outcome else ""
     _say(f"{task.last_answer()} …\n  {ended}; what was shown is kept\n")
 

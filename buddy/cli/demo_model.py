@@ -1,5 +1,5 @@
-"""The scripted model of `buddy demo`: its replies follow the words of the prompt and the state of the files, so
-that its lines work in any order."""
+"""The scripted model of `buddy demo`: its replies follow the words of the prompt and the state of the files,
+so that its lines work in any order."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ FAREWELL = "That was the demo; its folder is gone. buddy init sets up your own m
 class DemoModels(Models):
     """One model: the script."""
 
-    def __init__(self, settings: Settings, place: LaunchContext, *, pace: Pace) -> None:
-        super().__init__(settings, place)
+    def __init__(self, settings: Settings, launch: LaunchContext, *, pace: Pace) -> None:
+        super().__init__(settings, launch)
         self._scripts = _scripts()
-        self._root = place.boundary.root
+        self._root = launch.boundary.root
         self._chosen_for: dict[str, str] = {}
         self._access = ModelAccess(
             name="demo (scripted)",

@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from buddy import __version__
-from buddy.app.launch import LaunchContext, find_place, read_settings, session_store
+from buddy.app.launch import LaunchContext, find_launch, read_settings, session_store
 from buddy.app.options import Options
 from buddy.app.providers import Models
 from buddy.cli.tables import show
@@ -49,8 +49,8 @@ _STYLES = {"ok": "ok", "note": "warning", "bad": "error"}
 
 def doctor(options: Options, environment: Mapping[str, str]) -> int:
     """Print the report. The exit code is 1 when something is bad."""
-    place = find_place(options, environment)
-    findings = [_inert(finding) for finding in _findings(options, place)]
+    launch = find_launch(options, environment)
+    findings = [_inert(finding) for finding in _findings(options, launch)]
     if options.output_format == "json" or options.json:
         rows = [{"level": finding.level, "text": finding.text} for finding in findings]
         sys.stdout.write(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
@@ -59,9 +59,9 @@ def doctor(options: Options, environment: Mapping[str, str]) -> int:
     return 1 if any(finding.level == "bad" for finding in findings) else 0
 
 
-def report(options: Options, place: LaunchContext) -> TableBlock:
+def report(options: Options, launch: LaunchContext) -> TableBlock:
     """The report. It looks at the disk and at local servers: not on a running event loop."""
-    return _table([_inert(finding) for finding in _findings(options, place)])
+    return _table([_inert(finding) for finding in _findings(options, launch)])
 
 
 def _table(findings: Sequence[Finding]) -> TableBlock:
@@ -79,24 +79,24 @@ def _inert(finding: Finding) -> Finding:
     return Finding(finding.level, one_line(finding.text, MAX_FINDING_CHARS))
 
 
-def _findings(options: Options, place: LaunchContext) -> Iterator[Finding]:
+def _findings(options: Options, launch: LaunchContext) -> Iterator[Finding]:
     version = platform.python_version()
     yield Finding("ok", f"buddy {__version__}, Python {version}, {platform.system()} {platform.machine()}")
-    yield from _settings(options, place)
+    yield from _settings(options, launch)
     for name, why in (("git", "git tools and checkpoints"), ("bash", "the shell tool")):
         found = shutil.which(name)
         yield Finding("ok", f"{name}: {found}") if found else Finding("bad", f"{name} is missing: no {why}")
     if importlib.util.find_spec("re2") is None:
         yield Finding("note", "google-re2 is not installed: searching is slower")
-    yield from _sandbox(options, place)
-    yield from _folders(place)
-    yield from _last_session(options, place)
+    yield from _sandbox(options, launch)
+    yield from _folders(launch)
+    yield from _last_session(options, launch)
 
 
-def _sandbox(options: Options, place: LaunchContext) -> Iterator[Finding]:
+def _sandbox(options: Options, launch: LaunchContext) -> Iterator[Finding]:
     """The level that works here, by the trial a session makes."""
     try:
-        is_off = read_settings(place, options).settings.sandbox.level == "off"
+        is_off = read_settings(launch, options).settings.sandbox.level == "off"
     except ConfigError:
         is_off = False  # said among the settings
     status = SandboxStatus(0, SWITCHED_OFF) if is_off else probe().status
@@ -106,9 +106,9 @@ def _sandbox(options: Options, place: LaunchContext) -> Iterator[Finding]:
         yield Finding("note", f"sandbox: {gap}")
 
 
-def _settings(options: Options, place: LaunchContext) -> Iterator[Finding]:
+def _settings(options: Options, launch: LaunchContext) -> Iterator[Finding]:
     try:
-        loaded = read_settings(place, options)
+        loaded = read_settings(launch, options)
     except ConfigError as error:
         yield Finding("bad", str(error))
         return
@@ -116,9 +116,9 @@ def _settings(options: Options, place: LaunchContext) -> Iterator[Finding]:
         yield Finding("ok", f"settings: {path}")
     for warning in loaded.warnings:
         yield Finding("note", warning)
-    trust = "trusted" if place.trusted else "not trusted (its buddy.toml is ignored)"
-    yield Finding("ok", f"workspace: {place.boundary.root}, {trust}")
-    yield from asyncio.run(_model(options, place, loaded))
+    trust = "trusted" if launch.trusted else "not trusted (its buddy.toml is ignored)"
+    yield Finding("ok", f"workspace: {launch.boundary.root}, {trust}")
+    yield from asyncio.run(_model(options, launch, loaded))
     for server in asyncio.run(find_local_servers(timeout_s=PATIENT_S)):
         yield Finding("ok", f"local server: {server.base_url}, {_models_of(server)}")
 
@@ -131,9 +131,9 @@ def _models_of(server: LocalServer) -> str:
     return f"{', '.join(server.models[:SHOWN_MODELS])}{more}: buddy -m {server.provider}/{server.models[0]}"
 
 
-async def _model(options: Options, place: LaunchContext, loaded: LoadedSettings) -> list[Finding]:
+async def _model(options: Options, launch: LaunchContext, loaded: LoadedSettings) -> list[Finding]:
     """The model, its key and its server, which is asked with the key."""
-    models = Models(loaded.settings, place)
+    models = Models(loaded.settings, launch)
     try:
         access = models.access(options.model)
         found: list[Finding] = []
@@ -144,7 +144,7 @@ async def _model(options: Options, place: LaunchContext, loaded: LoadedSettings)
         sent = "" if access.model == access.name else f" (sent as {access.model})"
         lane = f"the {access.provider.lane} lane{where}, {access.window.limit:,} tokens{guess}"
         found.append(Finding("ok", f"model: {access.name}{sent} through {lane}"))
-        key = models.key_place(options.model)
+        key = models.key_launch(options.model)
         found.append(
             Finding("bad", f"key: {problem}")
             if problem
@@ -161,22 +161,22 @@ async def _model(options: Options, place: LaunchContext, loaded: LoadedSettings)
     return found
 
 
-def _folders(place: LaunchContext) -> Iterator[Finding]:
-    for folder in (place.where.config, place.where.state, place.where.data, place.boundary.root):
+def _folders(launch: LaunchContext) -> Iterator[Finding]:
+    for folder in (launch.where.config, launch.where.state, launch.where.data, launch.boundary.root):
         existing = folder
         while not os.path.exists(existing):
             existing = os.path.dirname(existing)
         if not os.access(existing, os.W_OK):
             yield Finding("bad", f"{folder} can't be written: sessions and settings are not saved")
-    readable = os.path.join(place.where.data, "credentials.json")
+    readable = os.path.join(launch.where.data, "credentials.json")
     if os.path.exists(readable) and os.stat(readable).st_mode & 0o077:
         yield Finding("bad", f"{readable} can be read by others: chmod 600 {readable}")
 
 
-def _last_session(options: Options, place: LaunchContext) -> Iterator[Finding]:
+def _last_session(options: Options, launch: LaunchContext) -> Iterator[Finding]:
     """The session that `--continue` would take up: what of its files is damaged."""
     try:
-        last = session_store(place, read_settings(place, options).settings, _say_nothing).read("last")
+        last = session_store(launch, read_settings(launch, options).settings, _say_nothing).read("last")
     except NoSuchSessionError:
         return
     except (ConfigError, SessionError, FolderError, OSError) as error:

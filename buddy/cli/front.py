@@ -73,7 +73,7 @@ class Surface(Protocol):
 
 
 class Front:
-    """The terminal's side of a run: what a sitting prints to, and what it is told when the person leaves.
+    """The terminal's side of a run: what a session prints to, and what it is told when the person leaves.
     `left` and `gone` are set when the screen is; `switch_to` names the session to open next, None when there
     is none; `previous` is the one that was left for it. `trusted`: the folder is, for this run. `theme`: the
     one chosen in it."""

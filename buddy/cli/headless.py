@@ -13,15 +13,14 @@ from buddy.app.launch import (
     KEEP_ELSEWHERE,
     LaunchContext,
     check_yolo,
-    find_place,
+    find_launch,
     read_settings,
     session_store,
 )
 from buddy.app.options import Options, UsageError
 from buddy.app.policy import mode_of
 from buddy.app.providers import Models
-from buddy.app.services import LaunchRequest
-from buddy.app.session import open_desk
+from buddy.app.session import open_session
 from buddy.cli.arguments import resuming
 from buddy.cli.collector import collect_from_here
 from buddy.cli.log import start_log
@@ -63,17 +62,17 @@ def run_headless(options: Options, environment: Mapping[str, str]) -> int:
     try:
         prompt = _prompt(options)
         _check(options)
-        place = find_place(options, environment)
+        launch = find_launch(options, environment)
         check_yolo(options, environment)
-        loaded = read_settings(place, options)
-        if options.require_trust and not place.trusted:
+        loaded = read_settings(launch, options)
+        if options.require_trust and not launch.trusted:
             raise ConfigError(
-                f"{place.boundary.root} is not trusted; start buddy there once, or give --trust"
+                f"{launch.boundary.root} is not trusted; start buddy there once, or give --trust"
             )
-        start_log(place.where, debug=options.debug)
+        start_log(launch.where, debug=options.debug)
         collect_from_here()
-        with _root(options, place, loaded) as root:
-            return asyncio.run(_run(options, place, loaded, prompt, root))
+        with _root(options, launch, loaded) as root:
+            return asyncio.run(_run(options, launch, loaded, prompt, root))
     except (ConfigError, FolderError) as error:
         return _told(str(error), CONFIGURATION)
     except (LockedError, ForeignSessionError, ReadOnlySessionError) as error:
@@ -95,10 +94,10 @@ def run_headless(options: Options, environment: Mapping[str, str]) -> int:
 
 
 @contextlib.contextmanager
-def _root(options: Options, place: LaunchContext, loaded: LoadedSettings) -> Generator[str]:
+def _root(options: Options, launch: LaunchContext, loaded: LoadedSettings) -> Generator[str]:
     """Yield the session's root: "" for the usual place (the workspace, or the one in the settings), a
     temporary folder for an ephemeral session of a workspace that can't be written."""
-    writable = os.access(place.boundary.root, os.W_OK)
+    writable = os.access(launch.boundary.root, os.W_OK)
     if writable or loaded.settings.session.directory or not options.ephemeral or options.fork:
         yield ""
         return
@@ -108,36 +107,40 @@ def _root(options: Options, place: LaunchContext, loaded: LoadedSettings) -> Gen
         yield folder
 
 
-async def _run(options: Options, place: LaunchContext, loaded: LoadedSettings, prompt: str, root: str) -> int:
-    models = Models(loaded.settings, place)
+async def _run(
+    options: Options, launch: LaunchContext, loaded: LoadedSettings, prompt: str, root: str
+) -> int:
+    models = Models(loaded.settings, launch)
     models.access(options.model)
-    reference = options.resume or ("last" if options.resume_last else "")
+    reference = options.reference
     if options.model or not reference:  # a session that is resumed brings its own model
         await models.require_key(options.model)  # before a session is written that nobody wants
-    store = session_store(place, loaded.settings, _err, root=root)
+    store = session_store(launch, loaded.settings, _err, root=root)
     if options.fork and reference:
         reference = await asyncio.to_thread(store.fork, reference)
-    wanted = LaunchRequest(reference, options, attended=False)
-    async with open_desk(place, loaded, store, models, wanted) as desk:
-        for note in desk.notes:
+    opening = open_session(
+        launch, loaded, options, models=models, store=store, reference=reference, attended=False
+    )
+    async with opening as session:
+        for note in session.notes:
             _err(f"buddy: {one_line(note, 400)}\n")
-        number = desk.board.focus
-        if options.model and desk.board.task(number).model != options.model:
-            desk.board.change_model(number, options.model)
-        expanded = await desk.expand(number, prompt) if prompt else NOTHING
+        number = session.board.focus
+        if options.model and session.board.task(number).model != options.model:
+            session.board.change_model(number, options.model)
+        expanded = await session.expand(number, prompt) if prompt else NOTHING
         for note in expanded.notes:
             _err(f"buddy: {one_line(note, 400)}\n")
-        access = models.access(desk.board.task(number).model)
-        await models.prepare(desk.board.task(number).model, offers_models=False)
+        access = models.access(session.board.task(number).model)
+        await models.prepare(session.board.task(number).model, offers_models=False)
         if options.max_cost and access.price(ONE_TOKEN) is None:
             unknown = f"the price of {access.name} is not known"
             _err(f"buddy: {unknown}; --max-cost is kept only if the server says what it bills\n")
         facts = RunFacts(
-            session_id=desk.session.session_id,
-            cwd=desk.board.task(number).workspace.boundary.cwd,
+            session_id=session.session_id,
+            cwd=session.board.task(number).workspace.boundary.cwd,
             model=access.name,
-            tools=tuple(tool.name for tool in offered(desk.board.parts.tools, access.model).list_all()),
-            permission_mode=desk.policy.mode,
+            tools=tuple(tool.name for tool in offered(session.board.parts.tools, access.model).list_all()),
+            permission_mode=session.policy.mode,
         )
         run = ExecRun(
             expanded.parts,
@@ -146,10 +149,10 @@ async def _run(options: Options, place: LaunchContext, loaded: LoadedSettings, p
             warn=lambda text: _err(f"buddy: {one_line(text, 500)}\n"),
         )
         if not prompt:
-            _say_what_goes_on(desk.board.task(number))
+            _say_what_goes_on(session.board.task(number))
         with _output(options.output) as out:
-            code = await run_exec(desk.board, number, run, _format(options, out))
-        outcome = desk.board.task(number).outcome
+            code = await run_exec(session.board, number, run, _format(options, out))
+        outcome = session.board.task(number).outcome
         if code and outcome is not None and outcome.reason:
             _err(f"buddy: {one_line(outcome.reason, 500)}\n")
     if options.ephemeral:

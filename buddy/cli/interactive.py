@@ -1,6 +1,6 @@
 """`buddy`: the terminal first, everything else after the first frame.
 
-The screen is drawn from the settings alone; the desk (tools, models, session) is imported in a thread and
+The screen is drawn from the settings alone; the session (tools, models, board) is imported in a thread and
 opened while the person can already type. What is sent before it is ready waits, in order.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from buddy.app.launch import LaunchContext, check_yolo, find_place, place_again, read_settings
+from buddy.app.launch import LaunchContext, check_yolo, find_launch, read_settings, refresh_launch
 from buddy.app.options import Options
 from buddy.app.stderr import tell
 from buddy.cli.arguments import resuming
@@ -32,7 +32,7 @@ from buddy.repl.intent_queue import Controller
 from buddy.repl.intents import Prompt
 from buddy.repl.render.style import ASCII, DUMB, Ground, Look, choose_look
 from buddy.repl.view.blocks import NoteBlock
-from buddy.repl.view.state import DeskFacts
+from buddy.repl.view.state import SessionFacts
 from buddy.safety.sanitise import clean
 from buddy.workspace.sandbox.status import NO_SANDBOX
 
@@ -47,16 +47,16 @@ _log = logging.getLogger("buddy.terminal")
 def run_interactive(options: Options, environment: Mapping[str, str], modes: list[Any] | None = None) -> int:
     """Run the REPL. `modes`: how the terminal was before buddy changed it. Returns the exit code."""
     options = resuming(options)
-    place = find_place(options, environment)
+    launch = find_launch(options, environment)
     check_yolo(options, environment)
     try:
-        loaded = read_settings(place, options)
+        loaded = read_settings(launch, options)
     except ConfigError as error:
         tell(f"buddy: {error}\n")
         return 4
-    log_path = start_log(place.where, debug=options.debug)
+    log_path = start_log(launch.where, debug=options.debug)
     with interrupts_held():  # a key while the screen is up; before and after it, what is begun is finished
-        return _run_loop(run_screen(options, place, loaded, log_path, modes))
+        return _run_loop(run_screen(options, launch, loaded, log_path, modes))
 
 
 def _run_loop(work: Coroutine[Any, Any, int]) -> int:
@@ -74,14 +74,14 @@ def _run_loop(work: Coroutine[Any, Any, int]) -> int:
 
 async def run_screen(
     options: Options,
-    place: LaunchContext,
+    launch: LaunchContext,
     loaded: LoadedSettings,
     log_path: str,
     modes: list[Any] | None = None,
 ) -> int:
-    """Show the screen and sit behind it. Returns the exit code."""
+    """Show the screen and work with sessions behind it. Returns the exit code."""
     settings = loaded.settings
-    early = DeskFacts(
+    early = SessionFacts(
         focus=1,
         mode=options.permission_mode or settings.permissions.mode,
         model=options.model or settings.agent.model or settings.api.model or "no model",
@@ -91,9 +91,9 @@ async def run_screen(
     )
     controller, completer = Controller(early, lambda text: screen.put(text, over=True)), LateCompleter()
     begin_with(options, controller)
-    screen = open_surface(place, loaded, controller, completer, modes, plain=options.plain)
-    front = Front(screen, controller, completer, place.environment)
-    sitting = asyncio.create_task(_sit(options, place, loaded, front, log_path))
+    screen = open_surface(launch, loaded, controller, completer, modes, plain=options.plain)
+    front = Front(screen, controller, completer, launch.environment)
+    work = asyncio.create_task(_work_with_sessions(options, launch, loaded, front, log_path))
     code = 1
     try:
         ending: Ending = await screen.run(front.events())
@@ -102,7 +102,7 @@ async def run_screen(
         front.left = True
         front.gone.set()
         front.stop.set()
-        await _settled(sitting)
+        await _settled(work)
         for text in controller.unsent():  # left before there was a session
             tell(f"not sent: {clean(text)}\n", sys.stdout)
         if front.farewell:  # after a crash too: nothing of the session is lost
@@ -116,20 +116,20 @@ def begin_with(options: Options, controller: Controller) -> None:
         controller.act(Prompt(" ".join(options.words)))
 
 
-async def _settled(sitting: asyncio.Task[None]) -> None:
-    """The sitting ends everything it started; a second Ctrl-C does not have to wait for it."""
-    done, _late = await asyncio.wait({sitting}, timeout=CLOSE_LIMIT_S)
+async def _settled(work: asyncio.Task[None]) -> None:
+    """Wait until the session has ended everything it started; cancel it when that takes too long."""
+    done, _late = await asyncio.wait({work}, timeout=CLOSE_LIMIT_S)
     if not done:
-        sitting.cancel()
-        await asyncio.wait({sitting})
-    if not sitting.cancelled() and sitting.exception() is not None:
-        raise sitting.exception() or AssertionError
+        work.cancel()
+        await asyncio.wait({work})
+    if not work.cancelled() and work.exception() is not None:
+        raise work.exception() or AssertionError
 
 
-async def _sit(
-    options: Options, place: LaunchContext, loaded: LoadedSettings, front: Front, log_path: str
+async def _work_with_sessions(
+    options: Options, launch: LaunchContext, loaded: LoadedSettings, front: Front, log_path: str
 ) -> None:
-    """Import the rest off the loop's thread, then sit at one session after another."""
+    """Import the rest off the loop's thread, then work with one session after another."""
     for _ in range(FIRST_TURNS):
         await asyncio.sleep(0)
     try:
@@ -140,9 +140,9 @@ async def _sit(
         while reference is not None and not front.left:
             front.stop.clear()
             front.switch_to = None
-            await work_with(options, place, loaded, front, reference, log_path)
+            await work_with(options, launch, loaded, front, reference, log_path)
             reference = front.switch_to
-            options, place, loaded = in_force(_without_prompt(options), place, loaded, front)
+            options, launch, loaded = in_force(_without_prompt(options), launch, loaded, front)
         if not front.left:
             front.end_without_session(4)
     except Exception as error:  # noqa: BLE001 - the front end's border: said on the screen, then left
@@ -152,9 +152,9 @@ async def _sit(
 
 
 def _session_loop() -> Callable[..., Coroutine[Any, Any, None]]:
-    from buddy.cli.session_loop import sit  # 200 ms, called in a thread
+    from buddy.cli.session_loop import run_session  # 200 ms, called in a thread
 
-    return sit
+    return run_session
 
 
 def _reference(options: Options) -> str:
@@ -162,19 +162,19 @@ def _reference(options: Options) -> str:
 
 
 def in_force(
-    options: Options, place: LaunchContext, loaded: LoadedSettings, front: Front
+    options: Options, launch: LaunchContext, loaded: LoadedSettings, front: Front
 ) -> tuple[Options, LaunchContext, LoadedSettings]:
     """Return the options, place and settings for opening the next session: the user may have trusted the
     folder meanwhile. When the settings can't be read, all three stay as they were."""
     trusting = msgspec.structs.replace(options, trust=options.trust or front.trusted)
-    again = place_again(place, trusting)
-    if again == place:
-        return options, place, loaded
+    again = refresh_launch(launch, trusting)
+    if again == launch:
+        return options, launch, loaded
     try:
         return trusting, again, read_settings(again, trusting)
     except ConfigError as error:
         front.print(NoteBlock("error", f"{error}; the folder's settings are ignored"))
-        return options, place, loaded
+        return options, launch, loaded
 
 
 def _without_prompt(options: Options) -> Options:
@@ -213,7 +213,7 @@ class Looks:
 
 
 def open_surface(
-    place: LaunchContext,
+    launch: LaunchContext,
     loaded: LoadedSettings,
     controller: Controller,
     completer: LateCompleter,
@@ -223,7 +223,7 @@ def open_surface(
 ) -> Surface:
     """Create the front end for the terminal: the screen, or plain lines on a dumb terminal or when the user
     asked for them (as for a screen reader). Nothing is drawn yet."""
-    display, environ = loaded.settings.display, place.environment
+    display, environ = loaded.settings.display, launch.environment
     encoding = sys.stdout.encoding or "ascii"  # now: on the screen stdout is the log's
 
     looks = Looks(display, environ, encoding)
@@ -232,7 +232,7 @@ def open_surface(
         return _plain_lines(msgspec.structs.replace(look, theme="mono", ansi=False), controller)
     if environ.get("TERM", "") in DUMB:
         return _plain_lines(look, controller)
-    return _screen(looks, place, loaded, controller, completer, modes)
+    return _screen(looks, launch, loaded, controller, completer, modes)
 
 
 def _plain_lines(look: Look, controller: Controller) -> Surface:
@@ -244,7 +244,7 @@ def _plain_lines(look: Look, controller: Controller) -> Surface:
         stdin=sys.stdin.fileno(),
         stdout=sys.stdout.fileno(),
         encoding=sys.stdout.encoding or "ascii",
-        desk=controller.facts,
+        facts=controller.facts,
         act=controller.act,
         clock=time.monotonic,
         greeted_within_s=GREETED_WITHIN_S,
@@ -261,7 +261,7 @@ def _without_own_keys(environ: Mapping[str, str], loaded: LoadedSettings) -> dic
 
 def _screen(
     looks: Looks,
-    place: LaunchContext,
+    launch: LaunchContext,
     loaded: LoadedSettings,
     controller: Controller,
     completer: LateCompleter,
@@ -273,7 +273,7 @@ def _screen(
     from buddy.repl.screen.terminal_status import notifications_of, supports_progress
     from buddy.repl.start import open_repl
 
-    display, environ = loaded.settings.display, _without_own_keys(place.environment, loaded)
+    display, environ = loaded.settings.display, _without_own_keys(launch.environment, loaded)
     repl = open_repl(
         settings=AppSettings(
             look=looks.of(display.theme),
@@ -282,11 +282,11 @@ def _screen(
             bell=display.bell,
             notifications=notifications_of(display.notifications, environ),
             progress=supports_progress(display.progress, environ),
-            history_path=os.path.join(place.where.state, "history"),
+            history_path=os.path.join(launch.where.state, "history"),
             environ=environ,
             look_on=looks.on if display.theme == "auto" and may_be_asked(environ) else None,
         ),
-        desk=controller.facts,
+        facts=controller.facts,
         act=controller.act,
         log=lambda line: _log.warning("%s", line),
         completer=completer,

@@ -15,10 +15,9 @@ from buddy import __version__
 from buddy.agent.events import TurnFinished
 from buddy.app.launch import KEEP_ELSEWHERE, LaunchContext, session_store
 from buddy.app.options import Options
-from buddy.app.policy import change_settings, remember
+from buddy.app.policy import change_settings
 from buddy.app.providers import Models
-from buddy.app.services import LaunchRequest
-from buddy.app.session import Desk, open_desk
+from buddy.app.session import Session, open_session
 from buddy.app.trust import FolderTrust
 from buddy.cli.demo_model import FAREWELL, HINTS, DemoModels
 from buddy.cli.doctor import report
@@ -30,9 +29,9 @@ from buddy.llm.scripted import Pace
 from buddy.llm.switch_interval import giving_way
 from buddy.repl.branch import Branch, look_at_branch
 from buddy.repl.commands.registry import builtin_commands
-from buddy.repl.context import Context, DeskPort, Stage
-from buddy.repl.dispatcher import AtDesk
-from buddy.repl.input.completion import DeskCompleter
+from buddy.repl.context import Context, ScreenActions
+from buddy.repl.dispatcher import Dispatcher
+from buddy.repl.input.completion import SessionCompleter
 from buddy.repl.user_work import OwnWork
 from buddy.repl.view.blocks import NoteBlock, PlainText, QuestionAsked, Welcome
 from buddy.repl.view.replay import blocks_of
@@ -65,32 +64,33 @@ PROBLEM_WITHIN_S = 0.7
 take half a minute, and commands need no key."""
 
 
-async def sit(
+async def run_session(
     options: Options,
-    place: LaunchContext,
+    launch: LaunchContext,
     loaded: LoadedSettings,
     front: Front,
     reference: str,
     log_path: str,
 ) -> None:
     """Open a session ("" is a new one), work with it until the person leaves or switches, close it."""
-    models = _models(options, place, loaded, front)
+    models = _models(options, launch, loaded, front)
     # The catalogue, a lane, the prices of a model it does not know: 9 to 24 ms that keys do not wait for.
     with giving_way():
         await asyncio.to_thread(models.access_or_explain, options.model)
     try:
         store = session_store(
-            place, loaded.settings, lambda text: front.print(NoteBlock("warning", text.strip()))
+            launch, loaded.settings, lambda text: front.print(NoteBlock("warning", text.strip()))
         )
         if options.fork and reference:
             reference = await asyncio.to_thread(store.fork, reference)
-        async with open_desk(
-            place, loaded, store, models, LaunchRequest(reference, options, attended=True)
-        ) as desk:
+        opening = open_session(
+            launch, loaded, options, models=models, store=store, reference=reference, attended=True
+        )
+        async with opening as session:
             if not front.previous:
-                _answer_with(desk, options.model)
-            await _work(desk, options, front, log_path)
-        await _closed(desk, front)
+                _answer_with(session, options.model)
+            await _work(session, options, front, log_path)
+        await _closed(session, front)
     except (SessionError, LockedError, FolderError, ConfigError, TaskError) as error:
         front.print(NoteBlock("error", _said(error, reference)))
         if isinstance(error, NoSuchSessionError) and not front.previous:  # the command line's
@@ -108,12 +108,12 @@ async def sit(
         await front.settle()
 
 
-def _answer_with(desk: Desk, model: str) -> None:
+def _answer_with(session: Session, model: str) -> None:
     """The model of the command line answers in the task in front of the session that was resumed with it; its
     other tasks, and sessions gone to later, keep theirs."""
-    task = desk.board.task(desk.board.focus)
+    task = session.board.task(session.board.focus)
     if model and task.model != model and not task.closed:
-        desk.board.change_model(task.number, model)
+        session.board.change_model(task.number, model)
 
 
 def _said(error: Exception, reference: str) -> str:
@@ -126,82 +126,90 @@ def _said(error: Exception, reference: str) -> str:
             return str(error)
 
 
-def _models(options: Options, place: LaunchContext, loaded: LoadedSettings, front: Front) -> Models:
+def _models(options: Options, launch: LaunchContext, loaded: LoadedSettings, front: Front) -> Models:
     if options.command != "demo":
-        return Models(loaded.settings, place)
-    return DemoModels(loaded.settings, place, pace=Pace(characters=6, seconds=0.02))
+        return Models(loaded.settings, launch)
+    return DemoModels(loaded.settings, launch, pace=Pace(characters=6, seconds=0.02))
 
 
-async def _work(desk: Desk, options: Options, front: Front, log_path: str) -> None:
-    reader = desk.board.reader()
-    branch = Branch(partial(look_at_branch, desk.children, desk.place.boundary))
+async def _work(session: Session, options: Options, front: Front, log_path: str) -> None:
+    reader = session.board.reader()
+    branch = Branch(partial(look_at_branch, session.children, session.launch.boundary))
     pump = asyncio.create_task(_pump(reader, front, branch))
     jobs: set[asyncio.Task[None]] = set()
     try:
-        stage = _stage(front, jobs, desk)
-        stage.start(branch.watch(front.screen.touch))
-        await _begin(desk, options, front, stage, log_path, branch)
-        stage.start(_prepare(desk, front))
+        screen = _screen_actions(front, jobs, session)
+        screen.start(branch.watch(front.screen.touch))
+        await _begin(session, options, front, screen, log_path, branch)
+        screen.start(_prepare(session, front))
         await front.stop.wait()
     finally:
         front.controller.close()
         front.completer.source = None
         for job in jobs:
             job.cancel()
-        await desk.board.close()
+        await session.board.close()
         reader.close()
         await asyncio.wait({pump, *jobs})
 
 
 async def _begin(
-    desk: Desk, options: Options, front: Front, stage: Stage, log_path: str, branch: Branch
+    session: Session, options: Options, front: Front, screen: ScreenActions, log_path: str, branch: Branch
 ) -> None:
-    """Say what there is to know, and hand the desk what the person types and has typed."""
-    folder = FolderTrust(desk.place)
-    own = OwnWork(desk.board.parts.clock.now, front.screen.touch)
-    context = Context(_port(desk, folder, options, log_path, branch), stage, own)
-    _listen(desk, front)
-    asked, found = await asyncio.to_thread(lambda: (folder.ask(), _found(desk)))
-    await _greet(desk, front, stage, branch, found)
-    for note in desk.notes:
-        if not (asked and note in (IGNORED, desk.place.trust_note)):
+    """Say what there is to know, and hand the session what the person types and has typed."""
+    folder = FolderTrust(session.launch)
+    own = OwnWork(session.board.parts.clock.now, front.screen.touch)
+    context = Context(
+        session,
+        screen,
+        own,
+        folder,
+        doctor=lambda: report(options, session.launch),
+        log_path=log_path,
+        branch=branch,
+    )
+    _listen(session, front)
+    asked, found = await asyncio.to_thread(lambda: (folder.ask(), _found(session)))
+    await _greet(session, front, screen, branch, found)
+    for note in session.notes:
+        if not (asked and note in (IGNORED, session.launch.trust_note)):
             front.print(NoteBlock("warning", note))
     if asked:
         front.print(PlainText(asked))
     commands = builtin_commands()
     files = FileIndexes()
-    front.completer.source = DeskCompleter(
+    front.completer.source = SessionCompleter(
         commands,
         context,
         lambda: context.boundary.cwd,
         lambda text: files_found(files.of(context.boundary.cwd), text),
     )
     if not front.left:
-        front.controller.open(AtDesk(context, commands))
+        front.controller.open(Dispatcher(context, commands))
     front.screen.touch()
 
 
-async def _prepare(desk: Desk, front: Front) -> None:
+async def _prepare(session: Session, front: Front) -> None:
     """While the person types the first prompt, what it will need is made ready."""
     await asyncio.sleep(PREPARE_AFTER_S)
-    await desk.sandbox.handle.ready()
+    await session.sandbox.handle.ready()
     front.screen.touch()
-    await desk.models.prepare(desk.board.task(desk.board.focus).model, offers_models=True)
+    await session.models.prepare(session.board.task(session.board.focus).model, offers_models=True)
 
 
-def _listen(desk: Desk, front: Front) -> None:
+def _listen(session: Session, front: Front) -> None:
     """Questions of models are printed when they come; `/answer` answers them."""
 
     def said(one: OpenQuestion) -> None:
-        before = "" if one.task_id == desk.board.focus else f"@{one.task_id} "
-        earlier = [other.number for other in desk.questions.waiting() if other.task_id == one.task_id]
+        before = "" if one.task_id == session.board.focus else f"@{one.task_id} "
+        earlier = [other.number for other in session.questions.waiting() if other.task_id == one.task_id]
         then = f"After question {earlier[0]}: " if earlier[0] != one.number else ""
         how = one.ways(before)
         how = then + (how[0].lower() if then else how[0]) + how[1:]
         front.print(QuestionAsked(one.task_id, one.words(), how))
         front.screen.touch()
 
-    desk.questions.listeners.append(said)
+    session.questions.listeners.append(said)
 
 
 async def _pump(reader: EventReader, front: Front, branch: Branch) -> None:
@@ -211,12 +219,14 @@ async def _pump(reader: EventReader, front: Front, branch: Branch) -> None:
             branch.refresh()
 
 
-async def _greet(desk: Desk, front: Front, stage: Stage, branch: Branch, found: tuple[str, ...]) -> None:
+async def _greet(
+    session: Session, front: Front, screen: ScreenActions, branch: Branch, found: tuple[str, ...]
+) -> None:
     """Show the last messages of a resumed session, or what a first run has to know."""
-    board = desk.board
+    board = session.board
     front_task = board.task(board.focus)
     history = front_task.history
-    if history and desk.session.session_id == front.previous:  # opened again: all of it is on the screen
+    if history and session.session_id == front.previous:  # opened again: all of it is on the screen
         return
     if any(task.history for task in board.tasks.values()):
         number = board.focus if len(board.tasks) > 1 else 0
@@ -226,32 +236,32 @@ async def _greet(desk: Desk, front: Front, stage: Stage, branch: Branch, found: 
             *(NoteBlock("info", _paused(task)) for task in board.tasks.values() if task.state == "paused")
         )
         return
-    if isinstance(desk.models, DemoModels):
+    if isinstance(session.models, DemoModels):
         front.print(PlainText(HINTS))
         return
-    front.print(await _welcome(desk, branch, found))
+    front.print(await _welcome(session, branch, found))
     told = asyncio.Event()
-    stage.start(_tell_problem(desk, front, told))
+    screen.start(_tell_problem(session, front, told))
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(PROBLEM_WITHIN_S):
             await told.wait()
 
 
-async def _welcome(desk: Desk, branch: Branch, found: tuple[str, ...]) -> Welcome:
+async def _welcome(session: Session, branch: Branch, found: tuple[str, ...]) -> Welcome:
     """The first screen; git has a moment in which to name the branch."""
     shown = await branch.first(WELCOME_WITHIN_S)
-    home, folder = os.path.expanduser("~"), desk.place.boundary.cwd
+    home, folder = os.path.expanduser("~"), session.launch.boundary.cwd
     name = f"~{folder.removeprefix(home)}" if folder == home or folder.startswith(home + "/") else folder
-    model = desk.board.parts.model(desk.board.task(desk.board.focus).model).name
-    return Welcome(__version__, name, shown, model, f"{desk.policy.mode} mode", found)
+    model = session.board.parts.model(session.board.task(session.board.focus).model).name
+    return Welcome(__version__, name, shown, model, f"{session.policy.mode} mode", found)
 
 
-def _found(desk: Desk) -> tuple[str, ...]:
+def _found(session: Session) -> tuple[str, ...]:
     """The facts worth knowing about the folder: instructions in force, trust, the last session. Looks at the
     disk."""
-    facts = [", ".join(desk.instructions)] if desk.instructions else []
-    facts += ["trusted folder"] if desk.place.trusted else []
-    others = (one for one in desk.store.list() if one.session_id != desk.session.session_id)
+    facts = [", ".join(session.instruction_names)] if session.instruction_names else []
+    facts += ["trusted folder"] if session.launch.trusted else []
+    others = (one for one in session.store.list() if one.session_id != session.session_id)
     last = next((one for one in others if not one.foreign), None)
     if last is not None:
         title = one_line(last.name or last.title, LAST_TITLE_CHARS)
@@ -259,12 +269,14 @@ def _found(desk: Desk) -> tuple[str, ...]:
     return (" · ".join(facts),) if facts else ()
 
 
-async def _tell_problem(desk: Desk, front: Front, told: asyncio.Event) -> None:
+async def _tell_problem(session: Session, front: Front, told: asyncio.Event) -> None:
     """Show what a first run has to know, if anything; set `told` afterwards."""
     try:
-        problem = await desk.models.problem(desk.board.task(desk.board.focus).model)
+        problem = await session.models.problem(session.board.task(session.board.focus).model)
         if problem:
-            front.print(PlainText(await first_run_text(problem, desk.models.known(), desk.place.environment)))
+            front.print(
+                PlainText(await first_run_text(problem, session.models.known(), session.launch.environment))
+            )
     finally:
         told.set()
 
@@ -283,51 +295,21 @@ def _paused(task: Task) -> str:
             return f"{said}; its {count} calls that did not run ask again where they need your approval."
 
 
-async def _closed(desk: Desk, front: Front) -> None:
+async def _closed(session: Session, front: Front) -> None:
     """A session in which nothing was said leaves no trace; the demo's folder goes with all that is in it."""
-    session_id = desk.session.session_id
-    if isinstance(desk.models, DemoModels):
+    session_id = session.session_id
+    if isinstance(session.models, DemoModels):
         front.farewell = FAREWELL
-    elif any(task.history for task in desk.board.tasks.values()):
-        left = [task.left for task in desk.board.tasks.values() if task.left]
+    elif any(task.history for task in session.board.tasks.values()):
+        left = [task.left for task in session.board.tasks.values() if task.left]
         front.farewell = "\n".join((*left, f"resume with: buddy resume {session_id}"))
     else:
-        await asyncio.to_thread(desk.store.delete, session_id)
+        await asyncio.to_thread(session.store.delete, session_id)
 
 
-def _port(desk: Desk, folder: FolderTrust, options: Options, log_path: str, branch: Branch) -> DeskPort:
-    return DeskPort(
-        board=desk.board,
-        policy=desk.policy,
-        memory=desk.session.writer,
-        store=desk.store,
-        settings=desk.settings,
-        loaded=desk.loaded,
-        doctor=lambda: report(options, desk.place),
-        boundary=desk.place.boundary,
-        catalogue=desk.models.known,
-        problem=desk.models.problem,
-        remember_model=lambda name: remember(desk.place, desk.loaded, name),
-        served=desk.models.served,
-        jobs=desk.jobs,
-        children=desk.children,
-        undo=desk.undo,
-        questions=desk.questions,
-        locks=desk.locks,
-        trusted=desk.place.trusted,
-        trust=folder.answer,
-        trust_is_asked=lambda: folder.is_open,
-        expand=desk.expand,
-        sandbox=lambda: desk.sandbox.status,
-        instructions=desk.instructions,
-        log_path=log_path,
-        branch=branch,
-    )
-
-
-def _stage(front: Front, jobs: set[asyncio.Task[None]], desk: Desk) -> Stage:
+def _screen_actions(front: Front, jobs: set[asyncio.Task[None]], session: Session) -> ScreenActions:
     screen = front.screen
-    session_id = desk.session.session_id
+    session_id = session.session_id
     inside_tmux = bool(front.environment.get("TMUX"))
 
     def start(work: Coroutine[Any, Any, None]) -> None:
@@ -350,9 +332,9 @@ def _stage(front: Front, jobs: set[asyncio.Task[None]], desk: Desk) -> Stage:
 
     def reopen(trusted: bool) -> None:
         front.trusted = front.trusted or trusted
-        switch(session_id if any(task.history for task in desk.board.tasks.values()) else "")
+        switch(session_id if any(task.history for task in session.board.tasks.values()) else "")
 
-    return Stage(
+    return ScreenActions(
         print=front.print,
         hint=screen.hint,
         redraw=screen.redraw,
@@ -366,19 +348,19 @@ def _stage(front: Front, jobs: set[asyncio.Task[None]], desk: Desk) -> Stage:
         switch_session=switch,
         reopen=reopen,
         copy=lambda text: screen.write(clipboard(text, inside_tmux=inside_tmux)),
-        theme=lambda name: _themed(front, desk, name),
+        theme=lambda name: _themed(front, session, name),
     )
 
 
-async def _themed(front: Front, desk: Desk, name: str) -> str:
+async def _themed(front: Front, session: Session, name: str) -> str:
     """Show a theme ("": none), and keep it in buddy's own settings file. Raises `ConfigError` when it can't
     be kept."""
-    display = desk.settings.display
+    display = session.settings.display
     if not name:
         return f"theme {front.theme or display.theme}, color {display.color}"
     front.theme = name
     is_seen = front.screen.theme(name)
-    path = os.path.join(desk.place.where.config, "settings.toml")
+    path = os.path.join(session.launch.where.config, "settings.toml")
 
     def chosen(table: dict[str, Any]) -> None:
         table["display"] = {**table.get("display", {}), "theme": name}

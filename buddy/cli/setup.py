@@ -15,7 +15,7 @@ from typing import Any
 
 from buddy.agent.formatting import counted
 from buddy.agent.provider import ProviderError
-from buddy.app.launch import find_place, read_settings, saved_keys, session_store
+from buddy.app.launch import find_launch, read_settings, saved_keys, session_store
 from buddy.app.model_server import ModelServer
 from buddy.app.options import Options, UsageError
 from buddy.app.providers import Models, catalogue
@@ -156,12 +156,12 @@ def _with_models(text: str, table: Mapping[str, Any]) -> str:
 
 def login(options: Options, environment: Mapping[str, str]) -> int:
     """Ask for the key of a profile's provider and save it. Returns the exit code."""
-    place = find_place(options, environment)
+    launch = find_launch(options, environment)
     try:
-        profile = _meant(read_settings(place, options).settings, options.words[0] if options.words else "")
+        profile = _meant(read_settings(launch, options).settings, options.words[0] if options.words else "")
         owner = _provider(profile.model, profile.base_url, given=bool(options.words))
         key = checked(_asked(owner), "what was typed")
-        kept = _kept(os.path.join(place.where.data, FILE_NAME), owner, key)
+        kept = _kept(os.path.join(launch.where.data, FILE_NAME), owner, key)
     except (ConfigError, KeyMissingError, CredentialsError, UnknownModelError) as error:
         tell(f"buddy: {error}\n")
         return 4
@@ -266,12 +266,12 @@ def _served(options: Options, environment: Mapping[str, str]) -> list[tuple[str,
     """Name for `-m`, context (0 where the server does not say) and address of each model that a server
     lists. A server that can't be asked is told on stderr."""
     try:
-        place = find_place(options, environment)
-        settings = read_settings(place, options).settings
+        launch = find_launch(options, environment)
+        settings = read_settings(launch, options).settings
     except ConfigError as error:
         tell(f"buddy: {error}\n")
         return []
-    return asyncio.run(_ask_servers(Models(settings, place)))
+    return asyncio.run(_ask_servers(Models(settings, launch)))
 
 
 async def _ask_servers(known: Models) -> list[tuple[str, int, str]]:
@@ -327,8 +327,8 @@ def sessions(options: Options, environment: Mapping[str, str]) -> int:
     """The sessions of this folder: on a terminal the newest stands last, just above the prompt. Runs of exec
     and sessions without an answer are left out without `--all`."""
     try:
-        place = find_place(options, environment)
-        store = session_store(place, read_settings(place, options).settings, tell)
+        launch = find_launch(options, environment)
+        store = session_store(launch, read_settings(launch, options).settings, tell)
     except ConfigError as error:
         tell(f"buddy: {error}\n")
         return 4
@@ -345,15 +345,15 @@ def sessions(options: Options, environment: Mapping[str, str]) -> int:
         hidden = f"{counted(left_out, 'session')} hidden (from exec, or without an answer)"
         tell(f"{hidden}; --all shows {them}\n")
     elif not found:
-        tell(f"buddy: there are no sessions in {place.boundary.root}\n")
+        tell(f"buddy: there are no sessions in {launch.boundary.root}\n")
     return 0
 
 
 def pick_session(options: Options, environment: Mapping[str, str]) -> str:
     """Ask which session to resume, by its number; the newest where there is no choice. Raises
     `ConfigError`, `UsageError`."""
-    place = find_place(options, environment)
-    store = session_store(place, read_settings(place, options).settings, tell)
+    launch = find_launch(options, environment)
+    store = session_store(launch, read_settings(launch, options).settings, tell)
     listed = [one for one in store.list() if one.matters() and not one.foreign][:PICKED]
     if len(listed) < 2:
         return "last"

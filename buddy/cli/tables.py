@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
 
-from buddy.app.launch import find_place, read_settings
+from buddy.app.launch import find_launch, read_settings
 from buddy.app.options import Options
 from buddy.config.settings import ConfigError, DisplaySettings
 from buddy.repl.render.style import Line, Look, choose_look
@@ -37,7 +37,7 @@ def show_lines(lines: Sequence[Line], options: Options, environment: Mapping[str
 def _look(options: Options, environment: Mapping[str, str], encoding: str) -> Look:
     """Return the look by the person's display settings; by the defaults where those can't be read."""
     try:
-        display = read_settings(find_place(options, environment), options).settings.display
+        display = read_settings(find_launch(options, environment), options).settings.display
     except ConfigError:
         display = DisplaySettings()
     return choose_look(

@@ -31,7 +31,7 @@ from buddy.repl.screen.scrollback import reflow_of
 from buddy.repl.screen.terminal_status import Announcer, Notifications, progress_sequence
 from buddy.repl.view.blocks import Block
 from buddy.repl.view.event_pump import Folding
-from buddy.repl.view.state import DeskFacts, ViewState
+from buddy.repl.view.state import SessionFacts, ViewState
 from buddy.repl.view.status import Bars
 from buddy.repl.view.view import release
 
@@ -84,7 +84,7 @@ class AppSettings(msgspec.Struct, frozen=True):
 
 
 class Repl:
-    """The screen and the keys. `desk` says what does not come as events; `act` carries out intents; `log`
+    """The screen and the keys. `facts` says what does not come as events; `act` carries out intents; `log`
     takes lines that must not reach the terminal."""
 
     def __init__(
@@ -94,7 +94,7 @@ class Repl:
         terminal: Terminal,
         keyboard: Input,
         output: FrameOutput,
-        desk: Callable[[], DeskFacts],
+        facts: Callable[[], SessionFacts],
         act: Callable[[Intent], None],
         log: Callable[[str], None],
         completer: Completer | None = None,
@@ -102,7 +102,7 @@ class Repl:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.state = ViewState()
-        self.state.desk = desk()
+        self.state.facts = facts()
         self._settings, self._look = settings, settings.look
         self._terminal, self._keyboard = terminal, keyboard
         self._act, self._log = act, log
@@ -112,7 +112,7 @@ class Repl:
         self._jobs = OwnedTasks(self._crashed)
         self._painter = LazyPainter(settings.look)
         self._first = FirstPrint(self._painter, lambda blocks: self.screen.show(blocks))
-        self._folding = Folding(self.state, desk, self._first.print, clock)
+        self._folding = Folding(self.state, facts, self._first.print, clock)
         self.editor = editor = _editor(settings, completer, log, clock)
         announcer = _announcer(settings, self.state, output, clock, lambda: editor.touched_at)
         self._bars = Bars(
@@ -120,7 +120,7 @@ class Repl:
             output,
             look=settings.look,
             clock=clock,
-            desk=desk,
+            facts=facts,
             announcer=announcer,
             sign=lambda: sign(self._app),
             colour=self._painter.code,
@@ -133,13 +133,13 @@ class Repl:
             act=self._intend,
             last_folded=lambda: self._painter.expand_last(self.state.folded, output.get_size().columns),
             clock=clock,
-            coming=lambda: desk().coming,
+            coming=lambda: facts().coming,
         )
         self.expand = actions.expand
-        facts = KeyFacts(self.editor, actions.is_task_busy, actions.note_waits, actions.request_waits)
+        key_facts = KeyFacts(self.editor, actions.is_task_busy, actions.note_waits, actions.request_waits)
         self._app = build_application(
             self.editor,
-            bindings(actions.do, self.editor, facts),
+            bindings(actions.do, self.editor, key_facts),
             top=self._bars.top,
             below=lambda: self._bars.below(self.editor.text),
             look=settings.look,
@@ -200,7 +200,7 @@ class Repl:
         self._first.print(blocks)
 
     def _intend(self, intent: Intent) -> None:
-        """Carry out an intent; what the desk says may have changed by it."""
+        """Carry out an intent; what the session says may have changed by it."""
         if isinstance(intent, Cancel):
             self.screen.hold()
         self._act(intent)

@@ -1,5 +1,4 @@
-"""The parts of a session that the terminal front end uses: lower rooms it talks to, nothing it builds
-itself."""
+"""The arguments common to all commands: the session, the screen, and what only the terminal front end has."""
 
 from __future__ import annotations
 
@@ -8,64 +7,16 @@ from typing import Any
 
 import msgspec
 
-from buddy.app.trust_answer import TrustAnswer
-from buddy.config.loading import LoadedSettings
-from buddy.config.settings import Settings
-from buddy.extend.mentions import ExpandedPrompt
-from buddy.llm.catalog import Catalogue
+from buddy.app.session import Session
+from buddy.app.trust import FolderTrust
 from buddy.repl.branch import Branch
 from buddy.repl.user_work import OwnWork
 from buddy.repl.view.blocks import TableBlock
 from buddy.safety.paths import Boundary
-from buddy.safety.policy.session import Policy
-from buddy.sessions.store import SessionStore
-from buddy.sessions.writer import SessionWriter
 from buddy.tasks.board import TaskBoard
-from buddy.tools.ask_user import Questions
-from buddy.workspace.files.locks import FileLocks
-from buddy.workspace.processes.jobs import Jobs
-from buddy.workspace.processes.pool import ChildProcesses
-from buddy.workspace.sandbox.status import SandboxStatus
-from buddy.workspace.undo.log import UndoLog
 
 
-class DeskPort(msgspec.Struct, frozen=True):
-    """A session ready to work. `expand` attaches mentioned files; `trust` takes the person's answer about
-    this folder (once, always, no; it blocks), `trust_is_asked` says whether that question is open; `sandbox`
-    is what is known of it by now; `instructions` names the instruction files in force, `log_path` is "" when
-    there is no log; `loaded` says where the settings came from; `doctor` examines this machine
-    (it blocks: call it in a thread), `problem` says why a model can't be asked, "" when it can; `branch` is
-    the workspace's; `remember_model` keeps a chosen model for the next start (it blocks), `served` names the
-    models of a model's own server."""
-
-    board: TaskBoard
-    policy: Policy
-    memory: SessionWriter
-    store: SessionStore
-    settings: Settings
-    loaded: LoadedSettings
-    doctor: Callable[[], TableBlock]
-    boundary: Boundary
-    catalogue: Callable[[], Catalogue]
-    problem: Callable[[str], Awaitable[str]]
-    remember_model: Callable[[str], None]
-    served: Callable[[str], tuple[str, ...]]
-    jobs: Jobs
-    children: ChildProcesses
-    undo: UndoLog
-    questions: Questions
-    locks: FileLocks
-    trusted: bool
-    trust: Callable[[str], TrustAnswer]
-    trust_is_asked: Callable[[], bool]
-    expand: Callable[[int, str], Awaitable[ExpandedPrompt]]
-    sandbox: Callable[[], SandboxStatus]
-    instructions: tuple[str, ...]
-    log_path: str
-    branch: Branch = msgspec.field(default_factory=Branch)
-
-
-class Stage(msgspec.Struct, frozen=True):
+class ScreenActions(msgspec.Struct, frozen=True):
     """Screen operations for commands: print blocks, show a short hint, clear, redraw, leave, put text into
     the editor (`give_back`: a line that was refused), open the line in the user's editor, show the last
     folded output in full, run work in the background, replace the session by another (a reference, or "" for
@@ -90,21 +41,26 @@ class Stage(msgspec.Struct, frozen=True):
 
 
 class Context(msgspec.Struct, frozen=True):
-    """Arguments common to all commands."""
+    """A session at the terminal. `own`: the user's commands that run; `trust`: the question whether the
+    folder is trusted; `doctor` examines this machine, in a thread; `log_path` is "" when there is no log."""
 
-    desk: DeskPort
-    stage: Stage
+    session: Session
+    screen: ScreenActions
     own: OwnWork
+    trust: FolderTrust
+    doctor: Callable[[], TableBlock]
+    log_path: str
+    branch: Branch
 
     @property
     def board(self) -> TaskBoard:
         """The task board."""
-        return self.desk.board
+        return self.session.board
 
     @property
     def focus(self) -> int:
         """The task in front."""
-        return self.desk.board.focus
+        return self.session.board.focus
 
     @property
     def boundary(self) -> Boundary:

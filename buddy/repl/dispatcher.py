@@ -31,7 +31,7 @@ from buddy.repl.intents import (
 from buddy.repl.render import numbers as words
 from buddy.repl.user_shell import run_shell_line
 from buddy.repl.view.blocks import CommandEcho, NoteBlock
-from buddy.repl.view.state import DeskFacts, QueueRow
+from buddy.repl.view.state import QueueRow, SessionFacts
 from buddy.safety.policy.decide import MODE_WORDS
 from buddy.sessions.journal import NotSavedError
 from buddy.sessions.records import Note
@@ -91,7 +91,7 @@ class OnTheWay:
         return [one for one in self._texts if one.number in (0, number)]
 
 
-class AtDesk:
+class Dispatcher:
     """Carries out what the person wants. Text is sent in the order it was typed, however long the files take
     that a line mentions; nothing waits for a command."""
 
@@ -104,7 +104,7 @@ class AtDesk:
     def act(self, intent: Intent) -> None:
         """Carry out an intent. Errors become a line above the prompt; nothing typed is lost."""
         sent = self._way.sent(*_destined(intent))
-        self.context.stage.start(self._carried_out(self.context, intent, sent))
+        self.context.screen.start(self._carried_out(self.context, intent, sent))
 
     async def _carried_out(self, context: Context, intent: Intent, sent: Sent) -> None:
         try:
@@ -112,14 +112,14 @@ class AtDesk:
         except TurnCancelled:
             pass  # it stands in the line again
         except (TaskError, CommandError, ConfigError, AnswerRefused, NotSavedError) as error:
-            context.stage.print(NoteBlock("error", str(error)))
+            context.screen.print(NoteBlock("error", str(error)))
             if not sent.taken_back.is_set():
-                context.stage.give_back(typed_text(intent))
+                context.screen.give_back(typed_text(intent))
         finally:
             self._way.arrived(sent)
 
     async def _done(self, context: Context, intent: Intent, sent: Sent) -> None:
-        board, stage = context.board, context.stage
+        board, screen = context.board, context.screen
         match intent:
             case Prompt(text):
                 async with self._sending:
@@ -137,11 +137,11 @@ class AtDesk:
                 else:
                     await self._to_task(context, text, sent)
             case Slash(line):
-                stage.print(CommandEcho(context.board.parts.redact_text(line)))
+                screen.print(CommandEcho(context.board.parts.redact_text(line)))
                 await self._slash(context, line)
             case ShellLine(command, private):
                 await run_shell_line(context, command, private=private)
-                context.desk.branch.refresh()
+                context.branch.refresh()
             case ApprovalAnswer(request_id, digest, answer, words):
                 board.inbox.answer(request_id, digest, answer, words=words)
             case Cancel():
@@ -149,16 +149,16 @@ class AtDesk:
             case ToBackground():
                 await self._slash(context, "/bg")
             case NextMode():
-                context.desk.policy.next_mode()
+                context.session.policy.next_mode()
                 board.inbox.reconsider()
-                mode = context.desk.policy.mode
-                stage.hint(f"mode: {mode} · {MODE_WORDS[mode]}")
+                mode = context.session.policy.mode
+                screen.hint(f"mode: {mode} · {MODE_WORDS[mode]}")
             case RecallQueued():
                 message = await board.take_back(context.focus)
                 if message is None:
-                    stage.hint("nothing is queued")
+                    screen.hint("nothing is queued")
                 else:
-                    stage.put(text_of(message))
+                    screen.put(text_of(message))
             case DropNote():
                 board.notes.drop_last()
             case TaskPanel():
@@ -171,7 +171,7 @@ class AtDesk:
         if _answered(context, number, text):
             return
         content = await self._content(context, text, sent)
-        if context.desk.settings.display.enter_while_running == "queue":
+        if context.session.settings.display.enter_while_running == "queue":
             await context.board.queue(number, content)
         else:
             await context.board.steer(number, content)
@@ -183,7 +183,7 @@ class AtDesk:
         task.background = True
         sent.number = task.number
         board.submit(task.number, await self._content(context, text, sent))
-        context.stage.print(NoteBlock("info", f"task {task.number} started in the background: {task.title}"))
+        context.screen.print(NoteBlock("info", f"task {task.number} started in the background: {task.title}"))
 
     async def _to_task(self, context: Context, text: str, sent: Sent) -> None:
         if sent.number in context.board.tasks and _answered(context, sent.number, text):
@@ -191,7 +191,7 @@ class AtDesk:
         async with self._sending:
             await context.board.steer(sent.number, await self._content(context, text, sent))
         if sent.number != context.focus:
-            context.stage.hint(f"sent to task {sent.number}")
+            context.screen.hint(f"sent to task {sent.number}")
 
     async def _slash(self, context: Context, line: str) -> None:
         name, argument = (*line.removeprefix("/").split(None, 1), "", "")[:2]
@@ -209,7 +209,7 @@ class AtDesk:
             raise TurnCancelled
         self._way.arrived(sent)
         for note in expanded.notes:
-            context.stage.print(NoteBlock("warning", note))
+            context.screen.print(NoteBlock("warning", note))
         return expanded.parts
 
     def _cancel(self, context: Context) -> None:
@@ -222,44 +222,44 @@ class AtDesk:
             return
         waited = [text_of(message) for message in context.board.cancel(task.number)]
         if texts := [*waited, *self._way.take_back(task.number)]:
-            context.stage.put("\n\n".join(texts))
+            context.screen.put("\n\n".join(texts))
 
-    def facts(self) -> DeskFacts:
+    def facts(self) -> SessionFacts:
         """Collect the facts the screen shows that do not arrive as events."""
         context = self.context
-        board, desk = context.board, context.desk
+        board, session = context.board, context.session
         rows = [
             QueueRow("question", one.task_id, f"{one.question.question} (/answer {one.number} …)")
-            for one in desk.questions.waiting()
+            for one in session.questions.waiting()
         ]
         for task in board.tasks.values():
             rows += [QueueRow("steer", task.number, text_of(message)) for message in task.steering]
             rows += [QueueRow("queue", task.number, text_of(message)) for message in task.queued]
         rows += [QueueRow("note", note.task_number, _named(note)) for note in board.notes.waiting]
-        return DeskFacts(
+        return SessionFacts(
             focus=board.focus,
-            mode=desk.policy.mode,
-            model=desk.board.parts.model(board.task(board.focus).model).name,
-            sandbox=desk.sandbox(),
+            mode=session.policy.mode,
+            model=session.board.parts.model(board.task(board.focus).model).name,
+            sandbox=session.sandbox.status,
             queue=tuple(rows),
             names={task.number: task.title for task in board.tasks.values()},
             extra=self._extra(context),
             own=context.own.rows(),
             usage=board.task(board.focus).meter.report(),
-            untrusted=desk.trust_is_asked(),
-            branch=desk.branch.shown,
+            untrusted=context.trust.is_open,
+            branch=context.branch.shown,
             jobs=tuple(
                 words.running_name(f"job {job.id}", job.command)
-                for job in desk.jobs.all()
+                for job in session.jobs.all()
                 if job.state != "ended"
             ),
-            enter_queues=desk.settings.display.enter_while_running == "queue",
+            enter_queues=session.settings.display.enter_while_running == "queue",
             coming=self._way.is_any(board.focus) or board.task(board.focus).running,
         )
 
     def _extra(self, context: Context) -> tuple[str, ...]:
-        state = context.desk.memory.save_state
-        kind = context.desk.policy.approvals.kind
+        state = context.session.writer.save_state
+        kind = context.session.policy.approvals.kind
         words = [f"NOT SAVED: {state.reason}"] if not state.saved else []
         words += [f"approvals: {kind}"] if kind != "ask" else []
         return tuple(words)
@@ -267,7 +267,7 @@ class AtDesk:
 
 def _answered(context: Context, number: int, text: str) -> bool:
     """Take text for a task that asks as the answer to its oldest question; False when it asks nothing."""
-    questions = context.desk.questions
+    questions = context.session.questions
     asked = next((one for one in questions.waiting() if one.task_id == number), None)
     if asked is None:
         return False
@@ -275,12 +275,12 @@ def _answered(context: Context, number: int, text: str) -> bool:
         questions.answer(f"{asked.number} {text}")
     except Unanswered as error:
         raise CommandError(str(error)) from error
-    context.stage.hint(f"answered question {asked.number} of task {number}")
+    context.screen.hint(f"answered question {asked.number} of task {number}")
     return True
 
 
 async def _expanded(context: Context, number: int, text: str) -> ExpandedPrompt:
-    return await context.desk.expand(number, text)
+    return await context.session.expand(number, text)
 
 
 def _destined(intent: Intent) -> tuple[str, int]:

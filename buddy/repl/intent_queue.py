@@ -9,51 +9,51 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from buddy.repl.intents import Cancel, Intent, Prompt, Queue
-from buddy.repl.view.state import DeskFacts
+from buddy.repl.view.state import SessionFacts
 
 
 class Carrier(Protocol):
-    """A desk that carries out intents."""
+    """Carries out the intents of an open session."""
 
     def act(self, intent: Intent) -> None:
         """Carry out an intent."""
         ...
 
-    def facts(self) -> DeskFacts:
+    def facts(self) -> SessionFacts:
         """Return the facts the screen shows that do not arrive as events."""
         ...
 
 
 class Controller:
-    """Hands intents to the desk. Before it is open, and between two of them, they wait in order; text that
-    waits is what can be cancelled then, and `put` takes it back into the line."""
+    """Hands intents to the dispatcher of the open session. Before one is open, and between two, they wait in
+    order; text that waits is what can be cancelled then, and `put` takes it back into the line."""
 
-    def __init__(self, early: DeskFacts, put: Callable[[str], None]) -> None:
+    def __init__(self, early: SessionFacts, put: Callable[[str], None]) -> None:
         self._early = early
         self._put = put
-        self._desk: Carrier | None = None
+        self._dispatcher: Carrier | None = None
         self._waiting: list[Intent] = []
 
     @property
-    def desk(self) -> Carrier | None:
-        """The desk that is open, None when there is none."""
-        return self._desk
+    def dispatcher(self) -> Carrier | None:
+        """The dispatcher of the open session, None when there is none."""
+        return self._dispatcher
 
-    def open(self, desk: Carrier) -> None:
-        """The desk is ready: what was sent meanwhile is carried out."""
-        self._desk = desk
+    def open(self, dispatcher: Carrier) -> None:
+        """Take the dispatcher of an open session, and hand it what was sent meanwhile."""
+        self._dispatcher = dispatcher
         waiting, self._waiting = self._waiting, []
         for intent in waiting:
-            desk.act(intent)
+            dispatcher.act(intent)
 
     def close(self) -> None:
-        """The desk is going away."""
-        self._desk = None
+        """Let the dispatcher go: its session closes."""
+        self._dispatcher = None
 
     def act(self, intent: Intent) -> None:
-        """Carry out an intent, now or when there is a desk."""
-        if self._desk is not None:
-            self._desk.act(intent)
+        """Carry out an intent, now or when a session is open."""
+        if self._dispatcher is not None:
+            self._dispatcher.act(intent)
         elif isinstance(intent, Cancel):
             self.take_back()
         else:
@@ -70,8 +70,8 @@ class Controller:
         self._waiting = [one for one in self._waiting if not isinstance(one, Prompt | Queue)]
         return texts
 
-    def facts(self) -> DeskFacts:
+    def facts(self) -> SessionFacts:
         """Return the facts the screen shows that do not arrive as events."""
-        if self._desk is not None:
-            return self._desk.facts()
+        if self._dispatcher is not None:
+            return self._dispatcher.facts()
         return replace(self._early, coming=any(isinstance(one, Prompt | Queue) for one in self._waiting))

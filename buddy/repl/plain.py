@@ -35,7 +35,7 @@ from buddy.repl.view.blocks import (
     UserPrompt,
     gap_before,
 )
-from buddy.repl.view.state import DeskFacts, InboxRow, ViewState
+from buddy.repl.view.state import InboxRow, SessionFacts, ViewState
 from buddy.repl.view.view import focus, fold
 from buddy.safety.sanitise import clean, visible
 
@@ -178,7 +178,7 @@ PROMPT_AFTER_S = 0.12
 """The prompt waits for so much quiet: what a command prints comes before it, in one piece."""
 
 TURN_WITHIN_S = 5.0
-"""So long a prompt that was sent is waited for to begin its turn: at the start the desk is not open yet."""
+"""So long the turn of a prompt that was sent is waited for: at the start no session is open yet."""
 
 LINE_HELP = """\
 Enter     send; while the task runs: steer it
@@ -205,18 +205,18 @@ class LineRepl:
         stdin: int,
         stdout: int,
         encoding: str,
-        desk: Callable[[], DeskFacts],
+        facts: Callable[[], SessionFacts],
         act: Callable[[Intent], None],
         clock: Callable[[], float],
         greeted_within_s: float = 0,
     ) -> None:
-        """`greeted_within_s`: the first prompt waits so long for what the desk has to say when it opens:
+        """`greeted_within_s`: the first prompt waits so long for what the session has to say when it opens:
         `touch` follows that."""
         self.state = ViewState()
-        self.state.desk = desk()
+        self.state.facts = facts()
         self._input = LineInput(stdin, encoding, self._entered, self._input_ended)
         self._output = LineOutput(stdout, encoding, look, lambda: self.end("gone"))
-        self._desk = desk
+        self._facts = facts
         self._act = act
         self._clock = clock
         self._ended: asyncio.Future[Ending] | None = None
@@ -283,7 +283,7 @@ class LineRepl:
     async def _show(self, events: AsyncIterator[list[TaskEvent]]) -> None:
         async for batch in events:
             self._turn_due = float("-inf")
-            blocks = focus(self.state, self._desk())
+            blocks = focus(self.state, self._facts())
             for event in batch:
                 blocks += fold(self.state, event)
             self.print(*(block for block in blocks if not _is_on_screen(block, self._typed)))
@@ -312,20 +312,20 @@ class LineRepl:
 
     def _ask(self) -> None:
         """Write the prompt, if it is the person's turn and it does not stand there."""
-        brought = focus(self.state, self._desk())
+        brought = focus(self.state, self._facts())
         if brought:
             self.print(*brought)
         elif self._is_persons_turn():
             self._output.ask(clean(self._input.unfinished))
 
     def _is_persons_turn(self) -> bool:
-        if self.state.inbox or any(row.kind == "question" for row in self.state.desk.queue):
+        if self.state.inbox or any(row.kind == "question" for row in self.state.facts.queue):
             return True
         return not self._something_runs()
 
     def _something_runs(self) -> bool:
         task = self.state.tasks.get(self.state.focus)
-        return bool(self.state.desk.own) or (task is not None and task.is_running)
+        return bool(self.state.facts.own) or (task is not None and task.is_running)
 
     def _source_ended(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
@@ -388,7 +388,7 @@ class LineRepl:
         now = self._clock()
         given = text.split("\n")[0] if letters_only(text) else text
         typed = TypedLine(given, pasted, now, now + 1.0)
-        asks = any(row.kind == "question" for row in self.state.desk.queue)
+        asks = any(row.kind == "question" for row in self.state.facts.queue)
         waiting = Waiting(self.state.inbox, question=asks)
         doubted, self._doubted = self._doubted, ""
         match answer_of(typed, waiting) or refusal_of(typed, waiting):
@@ -425,7 +425,7 @@ class LineRepl:
             self._draft.clear()
             self._say("dropped what was pasted\n")
             return
-        if self._something_runs() or self._desk().coming:
+        if self._something_runs() or self._facts().coming:
             self._output.leave_prompt()
             self._act(Cancel())
         elif now - self._interrupted_at < TWICE_S:

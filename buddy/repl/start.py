@@ -20,7 +20,7 @@ from buddy.repl.screen.background import GroundQuestion
 from buddy.repl.screen.external_programs import Modes
 from buddy.repl.screen.output import FrameOutput, TerminalWriter, encode, terminal_size
 from buddy.repl.screen.screen import Countdown
-from buddy.repl.view.state import DeskFacts
+from buddy.repl.view.state import SessionFacts
 
 READ_BYTES = 65536
 _UNBRACKETED = ("linux", "vt", "ansi", "cons", "sun", "screen")
@@ -87,7 +87,7 @@ class Keyboard(Vt100Input):
 def open_repl(
     *,
     settings: AppSettings,
-    desk: Callable[[], DeskFacts],
+    facts: Callable[[], SessionFacts],
     act: Callable[[Intent], None],
     log: Callable[[str], None],
     completer: Completer | None = None,
@@ -110,7 +110,7 @@ def open_repl(
         terminal=terminal,
         keyboard=keyboard,
         output=output,
-        desk=desk,
+        facts=facts,
         act=act,
         log=log,
         completer=completer,

@@ -86,7 +86,7 @@ async def run_shell_line(context: Context, command: str, *, private: bool) -> No
         raise CommandError(f"{program} needs the terminal: press Ctrl+Z, run it in your shell, then type fg")
     request = CommandRequest(shell_argv(command), context.boundary.cwd, context.focus)
     try:
-        child = context.desk.children.start(request)
+        child = context.session.children.start(request)
     except ToolError as error:
         raise CommandError(f"{sign}{command}: {error}") from error
     with context.own.begun(f"{sign} {command}") as work:
@@ -96,7 +96,7 @@ async def run_shell_line(context: Context, command: str, *, private: bool) -> No
     text = context.board.parts.redact_text(child.log.text())
     display = Command(command, text, ended.code, ended.signal, ended.seconds)
     status: ResultStatus = "cancelled" if work.cancelled.is_set() else "ok" if ended.code == 0 else "error"
-    context.stage.print(
+    context.screen.print(
         ToolCall(
             call=Call("", "shell", "{}"),
             title=f"{sign} {command}",
@@ -118,7 +118,7 @@ async def run_shell_line(context: Context, command: str, *, private: bool) -> No
 
 async def _ended(context: Context, child: Child, work: Work) -> tuple[Exit, str]:
     """Wait for the end; nothing the command started survives it."""
-    children = context.desk.children
+    children = context.session.children
     try:
         ended = await children.attend(child, timeout_s=LIMIT_S, cancelled=work.cancelled)
     except asyncio.CancelledError:

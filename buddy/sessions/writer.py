@@ -2,7 +2,7 @@
 live state at once, in order, and returns a future: await it where something must not happen before the
 record is on the disk, leave it where nothing depends on it.
 
-Snapshots are made here: when the journal has grown enough, when the desk is idle, at the end; in a thread.
+Snapshots are made here: when the journal has grown enough, when the session is idle, at the end; in a thread.
 """
 
 from __future__ import annotations

@@ -12,12 +12,12 @@ from tests.support.program import ROOT
 SAVER = """
 import sys
 from buddy.cli.arguments import Options
-from buddy.app.launch import find_place, read_settings
+from buddy.app.launch import find_launch, read_settings
 from buddy.app.policy import RuleFiles
 from buddy.safety.policy.rules import Rule
 
-place = find_place(Options(), {"HOME": sys.argv[1]})
-files = RuleFiles(place, read_settings(place, Options()))
+launch = find_launch(Options(), {"HOME": sys.argv[1]})
+files = RuleFiles(launch, read_settings(launch, Options()))
 for number in range(int(sys.argv[3])):
     files.save((Rule("shell", "allow", "user", argv=((f"tool-{sys.argv[2]}-{number}",),)),))
 """

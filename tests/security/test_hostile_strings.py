@@ -12,7 +12,7 @@ import pytest
 from buddy.agent import events as ev
 from buddy.agent.display import Checklist, ChecklistItem, Command, Diff, FileDiff, FileList, Plain
 from buddy.agent.messages import Call
-from buddy.repl.view.state import DeskFacts, OwnRow, QueueRow
+from buddy.repl.view.state import OwnRow, QueueRow, SessionFacts
 from buddy.workspace.sandbox.status import SandboxStatus
 from tests.support.events_for_tests import Tape
 from tests.support.screen_harness import Stage, running_repl
@@ -63,10 +63,10 @@ def shown_at_every_sink(text: str, number: int) -> list[ev.TaskEvent]:
     ]
 
 
-def facts(text: str, focus: int) -> DeskFacts:
+def facts(text: str, focus: int) -> SessionFacts:
     """What does not come as events: branch, session and task titles, what waits, what runs beside."""
     rows = (QueueRow("queue", focus, text), QueueRow("note", focus, text), QueueRow("steer", focus, text))
-    return DeskFacts(
+    return SessionFacts(
         focus, text, text, SandboxStatus(0, text), rows, {focus: text}, (text,), (OwnRow(text, 0.0, text),)
     )
 

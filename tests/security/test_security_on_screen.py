@@ -9,7 +9,7 @@ from buddy.agent.display import Command
 from buddy.agent.events import ApprovalResolved, Notice, ToolCallDelta, ToolProgress, ToolStarted
 from buddy.agent.messages import Call
 from buddy.repl.intents import ApprovalAnswer, Cancel
-from buddy.repl.view.state import DeskFacts, QueueRow
+from buddy.repl.view.state import QueueRow, SessionFacts
 from buddy.workspace.sandbox.status import SandboxStatus
 from tests.support.events_for_tests import Tape
 from tests.support.screen_harness import Stage, running_repl
@@ -178,7 +178,7 @@ async def test_SEC_038_a_letter_begun_for_one_request_never_answers_the_one_show
 async def test_SEC_079_hostile_text_is_inert_at_every_sink_of_the_screen() -> None:
     """Tool output, file name, branch name, tool name, model text, error text, title of the task."""
     async with running_repl(rows=40, columns=100) as stage:
-        stage.facts = DeskFacts(
+        stage.facts = SessionFacts(
             1, HOSTILE, HOSTILE, SandboxStatus(0, HOSTILE), (QueueRow("queue", 1, HOSTILE),), {1: HOSTILE}
         )
         before = len(stage.terminal.written)

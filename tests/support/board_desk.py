@@ -20,8 +20,7 @@ from buddy.agent.host import Limits, Sampling
 from buddy.agent.messages import Call, Message, ToolMessage, UserMessage, text_of
 from buddy.agent.provider import ModelRequest
 from buddy.agent.tool import Tool, ToolRegistry, ToolResult
-from buddy.app.policy import Judge
-from buddy.app.services import remember
+from buddy.app.policy import Judge, remember_judged
 from buddy.config.settings import ConfigError
 from buddy.llm.rate_limiter import Governor
 from buddy.llm.scripted import Reply, Say, ScriptedProvider
@@ -197,7 +196,7 @@ def _parts(
         tools=ToolRegistry(tools),
         model=model,
         policy=policy,
-        judged=remember(cast(Approved, services[Approved])),
+        judged=remember_judged(cast(Approved, services[Approved])),
         sandboxing=Unconfined(),
         memory=writer,
         cache=ToolCache(time.monotonic),

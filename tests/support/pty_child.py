@@ -20,7 +20,7 @@ from buddy.repl.intents import Intent, Prompt
 from buddy.repl.render.style import choose_look
 from buddy.repl.start import open_repl
 from buddy.repl.view.blocks import NoteBlock
-from buddy.repl.view.state import NO_DESK, DeskFacts
+from buddy.repl.view.state import NO_SESSION, SessionFacts
 
 
 async def three_streams() -> AsyncGenerator[list[ev.TaskEvent], None]:
@@ -58,10 +58,10 @@ def main(mode: str, log_path: str) -> int:
             broken = True
             repl.screen.touch()
 
-    def desk() -> DeskFacts:
+    def facts() -> SessionFacts:
         if broken:
-            raise ZeroDivisionError("the desk is broken")
-        return NO_DESK
+            raise ZeroDivisionError("the facts are broken")
+        return NO_SESSION
 
     async def events() -> AsyncGenerator[list[ev.TaskEvent], None]:
         if mode == "print":
@@ -101,7 +101,7 @@ def main(mode: str, log_path: str) -> int:
         environ=os.environ,
         progress=True,
     )
-    repl = open_repl(settings=settings, desk=desk, act=act, log=log)
+    repl = open_repl(settings=settings, facts=facts, act=act, log=log)
 
     async def tell_tidied() -> None:
         """Log every width for which the screen has been tidied up."""

@@ -18,7 +18,7 @@ from buddy.repl.intents import Intent
 from buddy.repl.render.style import UNICODE, Look
 from buddy.repl.screen.output import FrameOutput
 from buddy.repl.screen.terminal_status import Notifications
-from buddy.repl.view.state import NO_DESK, DeskFacts
+from buddy.repl.view.state import NO_SESSION, SessionFacts
 from tests.support.screen_text import everything_of, rows_of
 
 DEADLINE_S = 50.0
@@ -71,7 +71,7 @@ class Stage:
         self.keyboard = keyboard
         self.intents: list[Intent] = []
         self.might_draw: list[bool] = []
-        self.facts: DeskFacts = NO_DESK
+        self.facts: SessionFacts = NO_SESSION
         self.log: list[str] = []
         self.ended: asyncio.Future[str] | None = None
         self.queue: asyncio.Queue[list[TaskEvent]] = asyncio.Queue()
@@ -86,7 +86,7 @@ class Stage:
             terminal=terminal,
             keyboard=keyboard,
             output=self.output,
-            desk=lambda: self.facts,
+            facts=lambda: self.facts,
             act=self.act,
             log=self.log.append,
             completer=completer,

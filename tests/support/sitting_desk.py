@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from buddy.agent.events import TaskEvent
-from buddy.app.launch import find_place, read_settings
+from buddy.app.launch import find_launch, read_settings
 from buddy.cli.arguments import parse
 from buddy.cli.front import Front
 from buddy.cli.interactive import begin_with, in_force
-from buddy.cli.session_loop import sit
+from buddy.cli.session_loop import run_session
 from buddy.repl.context import Context
-from buddy.repl.dispatcher import AtDesk
+from buddy.repl.dispatcher import Dispatcher
 from buddy.repl.exit import Ending
 from buddy.repl.input.late_completion import LateCompleter
 from buddy.repl.intent_queue import Controller
@@ -30,7 +30,7 @@ from buddy.repl.intents import Intent, parse_line
 from buddy.repl.render.painter import Painter
 from buddy.repl.render.style import UNICODE, Look
 from buddy.repl.view.blocks import Block, TurnSummary
-from buddy.repl.view.state import NO_DESK, ViewState
+from buddy.repl.view.state import NO_SESSION, ViewState
 from buddy.repl.view.view import focus, fold
 from tests.fake_llm.script import Script
 from tests.fake_llm.server import FakeLLM
@@ -50,7 +50,7 @@ class Paper:
         self.line = ""
         self.raw: list[str] = []
         self.drawn: list[str] = []
-        self.desk: Callable[[], object] = lambda: NO_DESK
+        self.desk: Callable[[], object] = lambda: NO_SESSION
         self._ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self._painter = Painter(Look("mono", UNICODE, ansi=False))
 
@@ -126,8 +126,8 @@ class Sitting:
     @property
     def context(self) -> Context:
         """The desk that is open."""
-        desk = self.front.controller.desk
-        assert isinstance(desk, AtDesk)
+        desk = self.front.controller.dispatcher
+        assert isinstance(desk, Dispatcher)
         return desk.context
 
     def act(self, intent: Intent) -> None:
@@ -191,7 +191,7 @@ class Sitting:
         """Wait until another session than this one is open."""
         controller = self.front.controller
         await self.until(
-            lambda: controller.desk is not None and self.context.desk.memory.session_id != than,
+            lambda: controller.dispatcher is not None and self.context.session.session_id != than,
             f"another session than {than}",
         )
 
@@ -213,18 +213,18 @@ async def seated(desk: Desk, server: FakeLLM, *arguments: str) -> AsyncGenerator
     """A session in a repository that is there already."""
     options = parse(arguments)
     with contextlib.chdir(desk.repo):
-        place = find_place(options, {**os.environ, **desk.variables()})
-    loaded = read_settings(place, options)
+        launch = find_launch(options, {**os.environ, **desk.variables()})
+    loaded = read_settings(launch, options)
     paper = Paper()
-    controller = Controller(NO_DESK, lambda text: paper.put(text, over=True))
+    controller = Controller(NO_SESSION, lambda text: paper.put(text, over=True))
     begin_with(options, controller)
     paper.desk = controller.facts
-    front = Front(paper, controller, LateCompleter(), place.environment)
+    front = Front(paper, controller, LateCompleter(), launch.environment)
     shown = asyncio.ensure_future(paper.run(front.events()))
-    running = asyncio.ensure_future(_sat(options, place, loaded, front))
+    running = asyncio.ensure_future(_sat(options, launch, loaded, front))
     sat = Sitting(desk, server, paper, front)
     try:
-        await sat.until(lambda: controller.desk is not None or running.done(), "an open session")
+        await sat.until(lambda: controller.dispatcher is not None or running.done(), "an open session")
         yield sat
     finally:
         front.left = True
@@ -236,11 +236,11 @@ async def seated(desk: Desk, server: FakeLLM, *arguments: str) -> AsyncGenerator
         await asyncio.sleep(0.01)  # closed connections let their sockets go with the loop's next rounds
 
 
-async def _sat(options: Any, place: Any, loaded: Any, front: Front) -> None:
+async def _sat(options: Any, launch: Any, loaded: Any, front: Front) -> None:
     reference: str | None = options.resume or ("last" if options.resume_last else "")
     while reference is not None and not front.left:
         front.stop.clear()
         front.switch_to = None
-        await sit(options, place, loaded, front, reference, "")
+        await run_session(options, launch, loaded, front, reference, "")
         reference = front.switch_to
-        options, place, loaded = in_force(options, place, loaded, front)
+        options, launch, loaded = in_force(options, launch, loaded, front)

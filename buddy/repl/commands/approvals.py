@@ -64,10 +64,10 @@ async def no(context: Context, argument: str) -> None:
 @command(family="approvals", usage="[ask|all|none|TIME]", choices=("ask", "all", "none", "10m"))
 async def approve(context: Context, argument: str) -> None:
     """Show or set what answers every question of this session: ask me, yes to all (for a time), no to all"""
-    policy = context.desk.policy
+    policy = context.session.policy
     word = argument.strip()
     if not word:
-        context.stage.print(NoteBlock("info", _standing(policy.approvals)))
+        context.screen.print(NoteBlock("info", _standing(policy.approvals)))
         return
     if word in ("ask", "all", "none"):
         policy.approve("ask" if word == "ask" else "all" if word == "all" else "none")
@@ -75,7 +75,7 @@ async def approve(context: Context, argument: str) -> None:
         policy.approve("all", time.time() + duration_s(word.removeprefix("all").strip()))
     context.board.inbox.reconsider()
     level = "info" if policy.approvals.kind == "ask" else "warning"
-    context.stage.print(NoteBlock(level, _standing(policy.approvals)))
+    context.screen.print(NoteBlock(level, _standing(policy.approvals)))
 
 
 def _standing(approvals: Approvals) -> str:
@@ -99,7 +99,7 @@ def _clock(at: float) -> str:
 )
 async def mode(context: Context, argument: str) -> None:
     """Show or set the permission mode (Shift+Tab goes through them)"""
-    policy = context.desk.policy
+    policy = context.session.policy
     if argument:
         wanted = mode_named(argument)
         if wanted is None:
@@ -109,7 +109,7 @@ async def mode(context: Context, argument: str) -> None:
         except ValueError as error:
             raise CommandError(str(error)) from error
         context.board.inbox.reconsider()
-    context.stage.hint(f"mode: {policy.mode} · {MODE_WORDS[policy.mode]}")
+    context.screen.hint(f"mode: {policy.mode} · {MODE_WORDS[policy.mode]}")
 
 
 @command(family="approvals")
@@ -138,7 +138,7 @@ async def permissions(context: Context, argument: str) -> None:
 
 
 def _list(context: Context) -> None:
-    policy = context.desk.policy
+    policy = context.session.policy
     now = time.time()
     removable = _removable(policy)
     rows = [("", rule.origin, rule.shown, rule.why) for rule in policy.rules.rules if rule.origin != "saved"]
@@ -147,14 +147,14 @@ def _list(context: Context) -> None:
         for number, one in enumerate(removable, 1)
     ]
     for error in policy.rules.errors:
-        context.stage.print(NoteBlock("error", error))
+        context.screen.print(NoteBlock("error", error))
     if rows:
-        context.stage.print(TableBlock(("number", "from", "rule", "why"), tuple(rows)))
+        context.screen.print(TableBlock(("number", "from", "rule", "why"), tuple(rows)))
     if removable:
-        context.stage.print(NoteBlock("hint", "/permissions remove NUMBER deletes a grant or a saved rule"))
-    context.stage.print(NoteBlock("info", f"Mode {policy.mode}. {_standing(policy.approvals)}"))
-    for line in context.desk.sandbox().lines():
-        context.stage.print(NoteBlock("info", f"sandbox: {line}"))
+        context.screen.print(NoteBlock("hint", "/permissions remove NUMBER deletes a grant or a saved rule"))
+    context.screen.print(NoteBlock("info", f"Mode {policy.mode}. {_standing(policy.approvals)}"))
+    for line in context.session.sandbox.status.lines():
+        context.screen.print(NoteBlock("info", f"sandbox: {line}"))
 
 
 def _removable(policy: Policy) -> tuple[Grant | Rule, ...]:
@@ -171,11 +171,11 @@ def _row(one: Grant | Rule, now: float, *, used: bool) -> tuple[str, str, str]:
 
 
 def _log(context: Context) -> None:
-    entries = list(context.desk.policy.log)[-30:]
+    entries = list(context.session.policy.log)[-30:]
     rows = tuple((_at(one), _decision(one), one.tool, one.subject, one.verdict.reason) for one in entries)
     if not rows:
         raise CommandError("nothing was decided yet")
-    context.stage.print(TableBlock(("at", "decision", "tool", "about", "why"), rows))
+    context.screen.print(TableBlock(("at", "decision", "tool", "about", "why"), rows))
 
 
 def _decision(entry: LogEntry) -> str:
@@ -189,7 +189,7 @@ def _at(entry: LogEntry) -> str:
 async def _test(context: Context, text: str) -> None:
     if not text:
         raise CommandError("expected a command: /permissions test git push")
-    policy = context.desk.policy
+    policy = context.session.policy
     verdict = await asyncio.to_thread(  # it walks through the workspace: keys go on meanwhile
         judge_command,
         text,
@@ -203,13 +203,13 @@ async def _test(context: Context, text: str) -> None:
         search_path=os.environ.get("PATH") or TRUSTED_PATH,
         now=time.time(),
     )
-    context.stage.print(
+    context.screen.print(
         PlainText(f"{verdict.decision}: {verdict.why} (decided by: {verdict.verdict.decided_by})")
     )
 
 
 def _remove(context: Context, text: str) -> None:
-    policy = context.desk.policy
+    policy = context.session.policy
     removable = _removable(policy)
     if not removable:
         raise CommandError(
@@ -222,8 +222,8 @@ def _remove(context: Context, text: str) -> None:
     one = removable[number - 1]
     if isinstance(one, Grant):
         policy.revoke(one)
-        context.stage.print(NoteBlock("info", f"removed for this session: {one.rule.shown}"))
+        context.screen.print(NoteBlock("info", f"removed for this session: {one.rule.shown}"))
         return
     context.board.parts.forget_rule(one)
     policy.unlearn(one)
-    context.stage.print(NoteBlock("info", f"removed from your saved rules: {one.shown}"))
+    context.screen.print(NoteBlock("info", f"removed from your saved rules: {one.shown}"))

@@ -37,11 +37,11 @@ async def btw(context: Context, argument: str) -> None:
         try:
             answer = await run_cancellable(_answer(context, task, question), work.cancelled)
         except TurnCancelled:
-            context.stage.print(NoteBlock("info", f"btw: {question}: not answered, you ended it"))
+            context.screen.print(NoteBlock("info", f"btw: {question}: not answered, you ended it"))
             return
         except ProviderError as error:
             raise CommandError(f"the question on the side was not answered: {error.message}") from error
-    context.stage.print(NoteBlock("info", f"btw: {question}"), *closed_blocks(answer))
+    context.screen.print(NoteBlock("info", f"btw: {question}"), *closed_blocks(answer))
 
 
 async def _answer(context: Context, task: Task, question: str) -> str:

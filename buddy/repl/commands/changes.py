@@ -62,7 +62,7 @@ async def undo(context: Context, argument: str) -> None:
     """Take back the last change (of a task: /undo @3, all of it: /undo @3 all); yours are never touched"""
     wanted = _wanted(context, argument)
     await _forget_lost(context)
-    standing = await asyncio.to_thread(context.desk.undo.entries, wanted.number)
+    standing = await asyncio.to_thread(context.session.undo.entries, wanted.number)
     last = standing if wanted.everything else standing[-1:]
     if wanted.shown and standing and standing[-1].id != wanted.shown:
         raise CommandError(
@@ -73,7 +73,7 @@ async def undo(context: Context, argument: str) -> None:
         await _offer(context, wanted, last)
         return
     await _take_back(context, wanted)
-    while wanted.everything and context.desk.undo.entries(wanted.number):
+    while wanted.everything and context.session.undo.entries(wanted.number):
         await _take_back(context, wanted)
 
 
@@ -105,15 +105,15 @@ def _files(context: Context, text: str) -> tuple[str, ...]:
 async def _offer(context: Context, wanted: _Wanted, entries: Sequence[UndoEntry]) -> None:
     """Nothing is done yet: the person sees what would be."""
     cwd = context.boundary.cwd
-    shown = await asyncio.to_thread(diff_of, context.desk.undo, entries, cwd)
+    shown = await asyncio.to_thread(diff_of, context.session.undo, entries, cwd)
     title = f"To undo: {_said(context, entries)}"
     call = Call("", "diff", "{}")
-    context.stage.print(
+    context.screen.print(
         ToolCall(call, title, "low", "ok", "", shown, 0.0, cached=False, task_id=context.focus)
     )
     longest = max(entries, key=lambda entry: entry.seconds)
     leave_out = "" if wanted.everything else f" · {wanted.command} without FILE … keeps files as they are"
-    context.stage.print(
+    context.screen.print(
         NoteBlock(
             "info",
             f"Nothing is undone yet. The {_deed(longest)} ran for {seconds(longest.seconds)}: files you "
@@ -124,7 +124,7 @@ async def _offer(context: Context, wanted: _Wanted, entries: Sequence[UndoEntry]
 
 
 async def _take_back(context: Context, wanted: _Wanted) -> None:
-    log, locks, number = context.desk.undo, context.desk.locks, wanted.number
+    log, locks, number = context.session.undo, context.session.locks, wanted.number
     last = log.entries(number)
     _refuse_strangers(context, wanted, last)
     try:
@@ -138,7 +138,7 @@ async def _take_back(context: Context, wanted: _Wanted) -> None:
     named = _named(context, undone, wanted.without)
     _tell_model(context, undone, "/undo", f"I took back {named} with /undo", "before")
     said = f"Undone: {named}. /redo brings it back."
-    context.stage.print(NoteBlock("info", said + (NOT_COVERED if undone.effect else "")))
+    context.screen.print(NoteBlock("info", said + (NOT_COVERED if undone.effect else "")))
 
 
 def _refuse_strangers(context: Context, wanted: _Wanted, standing: Sequence[UndoEntry]) -> None:
@@ -156,14 +156,14 @@ async def redo(context: Context, argument: str) -> None:
     """Apply again what /undo took back"""
     number = task_number(context, argument) if argument else None
     await _forget_lost(context)
-    log, locks = context.desk.undo, context.desk.locks
+    log, locks = context.session.undo, context.session.locks
     try:
         redone = await asyncio.to_thread(log.redo, locks, number, merging=number is not None)
     except ToolError as error:
         raise CommandError(str(error)) from error
     named = _named(context, redone)
     _tell_model(context, redone, "/redo", f"I applied again {named} with /redo", "after")
-    context.stage.print(NoteBlock("info", f"Redone: {named}."))
+    context.screen.print(NoteBlock("info", f"Redone: {named}."))
 
 
 def _tell_model(context: Context, entry: UndoEntry, command_: str, heading: str, side: str) -> None:
@@ -176,7 +176,7 @@ def _tell_model(context: Context, entry: UndoEntry, command_: str, heading: str,
 
 async def _forget_lost(context: Context) -> None:
     for said in await asyncio.to_thread(context.board.places.forget_lost):
-        context.stage.print(NoteBlock("warning", said))
+        context.screen.print(NoteBlock("warning", said))
 
 
 def _said(context: Context, entries: Sequence[UndoEntry]) -> str:

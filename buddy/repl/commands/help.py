@@ -87,20 +87,20 @@ async def help_(context: Context, argument: str) -> None:
     """List the commands of every day or all of them; explain one, or show a page of the manual"""
     commands = builtin_commands()
     if argument == "all":
-        context.stage.print(*help_tables(commands))
+        context.screen.print(*help_tables(commands))
     elif argument:
-        context.stage.print(*await asyncio.to_thread(explained, commands, argument))
+        context.screen.print(*await asyncio.to_thread(explained, commands, argument))
     else:
-        context.stage.print(*short_help(commands))
+        context.screen.print(*short_help(commands))
 
 
 @command(family="talk")
 async def keys(context: Context, argument: str) -> None:
     """List the keys"""
-    context.stage.print(TableBlock((), KEY_HELP))
+    context.screen.print(TableBlock((), KEY_HELP))
 
 
 @command(family="talk", aliases=("exit", "q"), destructive=True, essential=True)
 async def quit_(context: Context, argument: str) -> None:
     """Leave; asks first while something runs. The session can be resumed"""
-    context.stage.leave()
+    context.screen.leave()

@@ -23,27 +23,27 @@ async def model(context: Context, argument: str) -> None:
     board = context.board
     if not argument:
         current = board.parts.model(board.task(board.focus).model)
-        settings = context.desk.settings
+        settings = context.session.settings
         rows = [("▸", current.name, current.model)]
         usual = settings.api.model
         if usual and usual != current.name:
             rows.append(("", usual, "the default of your settings"))
         rows += [(" ", name, one.model) for name, one in settings.models.items() if name != current.name]
         listed = {row[1] for row in rows} | {current.model}
-        for name in context.desk.served(board.task(board.focus).model)[:MAX_SERVED]:
+        for name in context.session.models.served(board.task(board.focus).model)[:MAX_SERVED]:
             if name not in listed:
                 rows.append(("", name, "on the same server"))
-        context.stage.print(TableBlock(("", "profile", "model"), tuple(rows)))
+        context.screen.print(TableBlock(("", "profile", "model"), tuple(rows)))
         return
     if len(argument.split()) > 1:
         raise CommandError(f"expected one profile or model, found {argument!r}; /models lists what there is")
-    if problem := await context.desk.problem(argument):
+    if problem := await context.session.models.problem(argument):
         raise CommandError(f"the model stays as it is: {problem}")
     board.change_model(board.focus, argument)
-    await asyncio.to_thread(context.desk.remember_model, argument)
+    await asyncio.to_thread(context.session.save_model, argument)
     access = board.parts.model(argument)
     guess = ", a guess: set context_limit" if access.window.guessed else ""
-    context.stage.hint(f"model: {access.name} ({access.window.limit:,} tokens{guess})")
+    context.screen.hint(f"model: {access.name} ({access.window.limit:,} tokens{guess})")
 
 
 @command(family="models", usage="[TEXT]")
@@ -52,7 +52,7 @@ async def models(context: Context, argument: str) -> None:
     wanted = argument.lower().split()
     found = [
         info
-        for info in context.desk.catalogue().models.values()
+        for info in context.session.models.known().models.values()
         if all(word in info.id.lower() for word in wanted)
     ]
     if not found:
@@ -66,9 +66,9 @@ async def models(context: Context, argument: str) -> None:
         )
         for info in found[:40]
     )
-    context.stage.print(TableBlock(("model", "context", "in/M", "out/M"), rows))
+    context.screen.print(TableBlock(("model", "context", "in/M", "out/M"), rows))
     if len(found) > 40:
-        context.stage.print(NoteBlock("hint", f"{len(found) - 40} more; /models TEXT narrows it down"))
+        context.screen.print(NoteBlock("hint", f"{len(found) - 40} more; /models TEXT narrows it down"))
 
 
 @command(family="models", essential=True)
@@ -88,11 +88,11 @@ async def cost(context: Context, argument: str) -> None:
                 task.title,
             )
         )
-    context.stage.print(TableBlock(("task", "in", "of it cached", "out", "cost", "what"), tuple(rows)))
+    context.screen.print(TableBlock(("task", "in", "of it cached", "out", "cost", "what"), tuple(rows)))
     dollars, known = session_cost(context.board)
     unknown = "" if known else " (+: and what has no known price)" if dollars else " is known"
     said = f"session: {words.tokens(context.board.spent()[1])} tokens, {words.cost(dollars, known=known)}"
-    context.stage.print(NoteBlock("info", said + unknown))
+    context.screen.print(NoteBlock("info", said + unknown))
 
 
 def session_cost(board: TaskBoard) -> tuple[float, bool]:
@@ -123,7 +123,7 @@ async def budget(context: Context, argument: str) -> None:
         context.board.set_budget(number, wanted)
     except TaskError as error:
         raise CommandError(str(error)) from error
-    context.stage.print(NoteBlock("info", f"budget of {_owner(number)}: {_limits(wanted)}"))
+    context.screen.print(NoteBlock("info", f"budget of {_owner(number)}: {_limits(wanted)}"))
 
 
 def _budget(given: list[str], now: Budget) -> Budget:
@@ -165,7 +165,7 @@ def _show_budget(context: Context, number: int, now: Budget) -> None:
     else:
         dollars, tokens = context.board.spent()
     used = f"used so far: {words.money(dollars)}, {tokens:,} tokens"
-    context.stage.print(NoteBlock("info", f"budget of {_owner(number)}: {_limits(now)}; {used}"))
+    context.screen.print(NoteBlock("info", f"budget of {_owner(number)}: {_limits(now)}; {used}"))
 
 
 def _owner(number: int) -> str:

@@ -40,7 +40,7 @@ async def rewind(context: Context, argument: str) -> None:
     points = prompts_of(task)
     if not points:
         raise CommandError("there is no earlier prompt to go back to")
-    entries = await asyncio.to_thread(context.desk.undo.entries, task.number)
+    entries = await asyncio.to_thread(context.session.undo.entries, task.number)
     if not argument:
         _list(context, task, points, entries)
         return
@@ -66,7 +66,7 @@ async def rewind(context: Context, argument: str) -> None:
             raise CommandError(f"task {task.number} was sent something meanwhile; the conversation stays")
         await _go_back(context, task, at)
         stay = "; files stay as they are" if what == "conversation" and changed else ""
-        context.stage.print(NoteBlock("info", f"back to before prompt {number}{stay}"))
+        context.screen.print(NoteBlock("info", f"back to before prompt {number}{stay}"))
 
 
 def _list(context: Context, task: Task, points: Sequence[int], entries: Sequence[UndoEntry]) -> None:
@@ -78,8 +78,8 @@ def _list(context: Context, task: Task, points: Sequence[int], entries: Sequence
         )
         for number, at in enumerate(points, 1)
     ]
-    context.stage.print(TableBlock(("", "prompt", "changed since"), tuple(rows[-SHOWN:])))
-    context.stage.hint("/rewind N goes back to before that prompt, and puts it into the line again")
+    context.screen.print(TableBlock(("", "prompt", "changed since"), tuple(rows[-SHOWN:])))
+    context.screen.hint("/rewind N goes back to before that prompt, and puts it into the line again")
 
 
 def changes_since(task: Task, at: int, entries: Sequence[UndoEntry]) -> tuple[UndoEntry, ...]:
@@ -94,10 +94,10 @@ def changes_since(task: Task, at: int, entries: Sequence[UndoEntry]) -> tuple[Un
 async def _offer(context: Context, number: int, changed: tuple[UndoEntry, ...]) -> None:
     """Files were changed since: what would be taken back is shown first, and nothing is done yet."""
     cwd = context.boundary.cwd
-    shown = await asyncio.to_thread(diff_of, context.desk.undo, changed, cwd)
-    context.stage.print(_block(context, shown, f"changed since prompt {number}"))
+    shown = await asyncio.to_thread(diff_of, context.session.undo, changed, cwd)
+    context.screen.print(_block(context, shown, f"changed since prompt {number}"))
     count = counted(len(_paths(changed)), "file")
-    context.stage.print(
+    context.screen.print(
         NoteBlock(
             "info",
             f"{count} changed since prompt {number}. Nothing is undone yet. /rewind {number} both · "
@@ -119,7 +119,9 @@ async def _take_back(context: Context, task: Task, number: int, changed: tuple[U
     for _ in changed:
         try:
             undone.append(
-                await asyncio.to_thread(context.desk.undo.undo, context.desk.locks, task.number, merging=True)
+                await asyncio.to_thread(
+                    context.session.undo.undo, context.session.locks, task.number, merging=True
+                )
             )
         except ToolError as error:
             left = counted(len(changed) - len(undone), "change")
@@ -129,7 +131,7 @@ async def _take_back(context: Context, task: Task, number: int, changed: tuple[U
     more = len(paths) - MAX_NAMED
     named = ", ".join(paths[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
     times = "/redo" if len(undone) == 1 else f"/redo, {len(undone)} times,"
-    context.stage.print(NoteBlock("info", f"Undone since prompt {number}: {named}. {times} brings it back."))
+    context.screen.print(NoteBlock("info", f"Undone since prompt {number}: {named}. {times} brings it back."))
 
 
 def _paths(entries: Sequence[UndoEntry]) -> list[str]:
@@ -139,7 +141,7 @@ def _paths(entries: Sequence[UndoEntry]) -> list[str]:
 async def _go_back(context: Context, task: Task, at: int) -> None:
     text = prompt_text(task, at)
     await _cut(context, task, at)
-    context.stage.put(text)
+    context.screen.put(text)
 
 
 def prompts_of(task: Task) -> list[int]:

@@ -18,19 +18,19 @@ _FENCE = re.compile(r"^ {0,3}```[^\n]*\n(.*?)^ {0,3}```", re.DOTALL | re.MULTILI
 @command(family="screen")
 async def clear(context: Context, argument: str) -> None:
     """Empty the screen; the conversation stays"""
-    context.stage.clear()
+    context.screen.clear()
 
 
 @command(family="screen")
 async def redraw(context: Context, argument: str) -> None:
     """Draw the screen again"""
-    context.stage.redraw()
+    context.screen.redraw()
 
 
 @command(family="screen")
 async def more(context: Context, argument: str) -> None:
     """Show the last folded output in full, as Ctrl+O does"""
-    context.stage.expand()
+    context.screen.expand()
 
 
 @command(family="screen", usage="[code]", choices=("code",), essential=True)
@@ -50,35 +50,35 @@ async def copy(context: Context, argument: str) -> None:
         raise CommandError(
             f"{len(text):,} characters are more than a terminal takes; /export FILE.md writes them"
         )
-    if not context.stage.copy(text):
+    if not context.screen.copy(text):
         raise CommandError("this terminal has no clipboard; /export FILE.md writes a file")
-    context.stage.hint(f"sent {len(text):,} characters to the clipboard (some terminals refuse)")
+    context.screen.hint(f"sent {len(text):,} characters to the clipboard (some terminals refuse)")
 
 
 @command(family="screen")
 async def editor(context: Context, argument: str) -> None:
     """Write the next prompt in $VISUAL or $EDITOR (Ctrl+G takes the line along)"""
-    context.stage.edit()
+    context.screen.edit()
 
 
 @command(family="screen", usage="[auto|dark|light|plain]", choices=THEMES)
 async def theme(context: Context, argument: str) -> None:
     """Choose the colours: for a dark or a light background, by it (auto), or none (plain)"""
     if argument in THEMES:
-        context.stage.print(NoteBlock("info", await context.stage.theme(argument)))
+        context.screen.print(NoteBlock("info", await context.screen.theme(argument)))
         return
     if argument:
         raise CommandError(f"expected {', '.join(THEMES[:-1])} or {THEMES[-1]}, found {argument[:40]!r}")
-    context.stage.print(NoteBlock("info", f"{await context.stage.theme('')}; themes: {', '.join(THEMES)}"))
+    context.screen.print(NoteBlock("info", f"{await context.screen.theme('')}; themes: {', '.join(THEMES)}"))
 
 
 @command(family="screen")
 async def log(context: Context, argument: str) -> None:
     """Show where the log is and how it ends"""
-    path = context.desk.log_path
+    path = context.log_path
     if not path:
         raise CommandError("there is no log")
-    context.stage.print(PlainText("\n".join([path, *(await _tail(path) or ["(empty)"])])))
+    context.screen.print(PlainText("\n".join([path, *(await _tail(path) or ["(empty)"])])))
 
 
 async def _tail(path: str) -> list[str]:

@@ -55,12 +55,12 @@ async def session(context: Context, argument: str) -> None:
 
 
 async def _list(context: Context) -> None:
-    found = await asyncio.to_thread(context.desk.store.list)
-    rows = tuple(_row(one, here=one.session_id == context.desk.memory.session_id) for one in found[:30])
-    context.stage.print(TableBlock(("", "session", "last", "tasks", "what"), rows))
-    context.stage.hint("/session resume ID goes to one")
+    found = await asyncio.to_thread(context.session.store.list)
+    rows = tuple(_row(one, here=one.session_id == context.session.session_id) for one in found[:30])
+    context.screen.print(TableBlock(("", "session", "last", "tasks", "what"), rows))
+    context.screen.hint("/session resume ID goes to one")
     for _what, where in _worktrees(context):
-        context.stage.print(NoteBlock("hint", f"this session works in the worktree {where} too"))
+        context.screen.print(NoteBlock("hint", f"this session works in the worktree {where} too"))
 
 
 def _row(one: SessionSummary, *, here: bool) -> tuple[str, ...]:
@@ -73,8 +73,8 @@ def _row(one: SessionSummary, *, here: bool) -> tuple[str, ...]:
 async def _resume(context: Context, reference: str) -> None:
     if not reference:
         raise CommandError("Which session? /session resume ID, a name, or last. /session lists them.")
-    session_id = await _found(context, reference, but=context.desk.memory.session_id)
-    if session_id == context.desk.memory.session_id:
+    session_id = await _found(context, reference, but=context.session.session_id)
+    if session_id == context.session.session_id:
         raise CommandError("You are in that session.")
     why = await asyncio.to_thread(_why_not, context, session_id)
     if why:
@@ -89,13 +89,13 @@ async def _found(context: Context, reference: str, *, but: str = "") -> str:
     try:
         if reference == "last":
             return await asyncio.to_thread(_newest, context, but)
-        return os.path.basename(await asyncio.to_thread(context.desk.store.find, reference))
+        return os.path.basename(await asyncio.to_thread(context.session.store.find, reference))
     except (SessionError, FolderError) as error:
         raise CommandError(str(error)) from error
 
 
 def _newest(context: Context, but: str) -> str:
-    for one in context.desk.store.list():
+    for one in context.session.store.list():
         if not one.foreign and one.session_id != but:
             return one.session_id
     raise SessionError("there is no other session in this folder")
@@ -103,7 +103,7 @@ def _newest(context: Context, but: str) -> str:
 
 def _why_not(context: Context, session_id: str) -> str:
     """Why a session can't be gone on with, "" when it can: asked before this one is left."""
-    for one in context.desk.store.list():
+    for one in context.session.store.list():
         if one.session_id == session_id:
             if one.foreign:
                 return f"Session {session_id} was not made by you on this machine"
@@ -119,17 +119,17 @@ async def _show(context: Context, reference: str) -> None:
     if not reference:
         raise CommandError("Which session? /session show ID. /session lists them.")
     try:
-        loaded = await asyncio.to_thread(context.desk.store.read, reference)
+        loaded = await asyncio.to_thread(context.session.store.read, reference)
     except (SessionError, FolderError, OSError) as error:
         raise CommandError(str(error)) from error
     for one in loaded.tasks:
-        context.stage.print(TaskHeading(one.record.number, one.record.task.title))
+        context.screen.print(TaskHeading(one.record.number, one.record.task.title))
         kept, task = one.record, one.record.task
         copied, copy_of = task.copied, task.copy_of
-        context.stage.print(
+        context.screen.print(
             *blocks_of(kept.history, kept.number, kept.receipt, copied=copied, copy_of=copy_of)
         )
-    context.stage.print(
+    context.screen.print(
         NoteBlock(
             "info", f"That was session {reference}, shown only. /session resume {reference} goes on with it."
         )
@@ -138,10 +138,10 @@ async def _show(context: Context, reference: str) -> None:
 
 async def _fork(context: Context, reference: str) -> None:
     """Go on in a copy of a session, this one by default."""
-    await context.desk.memory.journal.flush()
-    wanted = await _found(context, reference) if reference else context.desk.memory.session_id
+    await context.session.writer.journal.flush()
+    wanted = await _found(context, reference) if reference else context.session.session_id
     try:
-        copy = await asyncio.to_thread(context.desk.store.fork, wanted)
+        copy = await asyncio.to_thread(context.session.store.fork, wanted)
     except (SessionError, FolderError) as error:
         raise CommandError(str(error)) from error
     except OSError as error:
@@ -151,8 +151,8 @@ async def _fork(context: Context, reference: str) -> None:
 
 def _new(context: Context) -> None:
     is_begun = any(task.history for task in context.board.tasks.values())
-    back = f"; /session resume {context.desk.memory.session_id} goes back to the one before"
-    context.stage.print(NoteBlock("info", f"a new session{back if is_begun else ''}"))
+    back = f"; /session resume {context.session.session_id} goes back to the one before"
+    context.screen.print(NoteBlock("info", f"a new session{back if is_begun else ''}"))
     _leave_for(context, "")
 
 
@@ -160,23 +160,23 @@ def _leave_for(context: Context, reference: str) -> None:
     running = [task.number for task in context.board.tasks.values() if task.running]
     if running:
         numbers = ", ".join(map(str, running))
-        context.stage.print(
+        context.screen.print(
             NoteBlock("warning", f"Cancelled: task {numbers}. After a resume, /continue goes on with it.")
         )
-    context.stage.switch_session(reference)
+    context.screen.switch_session(reference)
 
 
 async def _delete(context: Context, reference: str) -> None:
     if not reference:
         raise CommandError("Which session? /session delete ID. /session lists them.")
     try:
-        folder = await asyncio.to_thread(context.desk.store.find, reference)
-        if os.path.basename(folder) == context.desk.memory.session_id:
+        folder = await asyncio.to_thread(context.session.store.find, reference)
+        if os.path.basename(folder) == context.session.session_id:
             raise CommandError("You are in this session. Leave it with /new, then delete it.")
-        await asyncio.to_thread(context.desk.store.delete, reference)
+        await asyncio.to_thread(context.session.store.delete, reference)
     except (SessionError, LockedError) as error:
         raise CommandError(str(error)) from error
-    context.stage.print(NoteBlock("info", f"session {os.path.basename(folder)} is deleted"))
+    context.screen.print(NoteBlock("info", f"session {os.path.basename(folder)} is deleted"))
 
 
 @command(family="session", usage="ID|NAME|last", completes=("session",), essential=True)
@@ -202,9 +202,9 @@ async def rename(context: Context, argument: str) -> None:
     """Name this session"""
     if not argument:
         raise CommandError("expected a name: /rename parser rewrite")
-    memory = context.desk.memory
+    memory = context.session.writer
     await memory.rename(name=argument, title=memory.state().title)
-    context.stage.hint(f"this session is called {argument!r}")
+    context.screen.hint(f"this session is called {argument!r}")
 
 
 @command(family="session", destructive=True)
@@ -214,7 +214,7 @@ async def reset(context: Context, argument: str) -> None:
     context.board.reset(task.number)
     task.not_run = ()
     task.services.forget_shown()
-    context.stage.print(NoteBlock("info", "Conversation emptied. The model starts without it."))
+    context.screen.print(NoteBlock("info", "Conversation emptied. The model starts without it."))
 
 
 @command(family="session", usage="[FOCUS|show|undo]", essential=True)
@@ -223,7 +223,7 @@ async def compact(context: Context, argument: str) -> None:
     board, number = context.board, context.focus
     if argument == "undo":
         await uncompact_task(board, number)
-        context.stage.print(NoteBlock("info", "Compaction undone: the whole conversation is sent again."))
+        context.screen.print(NoteBlock("info", "Compaction undone: the whole conversation is sent again."))
         return
     if argument == "show":
         _show_compaction(context, shortened(board.task(number)))
@@ -232,7 +232,7 @@ async def compact(context: Context, argument: str) -> None:
         try:
             await run_cancellable(compact_task(board, number, argument), work.cancelled)
         except TurnCancelled:
-            context.stage.print(
+            context.screen.print(
                 NoteBlock("info", "Not compacted: you cancelled it. The whole conversation is sent.")
             )
             return
@@ -245,8 +245,8 @@ def _show_compaction(context: Context, seen: Shortened) -> None:
         f"{seen.tokens_after:,} tokens. {counted(seen.kept, 'message')} (your words, the last turns) stay as "
         "they were. /compact undo reverses it."
     )
-    context.stage.print(NoteBlock("info", said))
-    context.stage.print(
+    context.screen.print(NoteBlock("info", said))
+    context.screen.print(
         PlainText(seen.summary or "No summary was needed: only old tool results were left out.")
     )
 
@@ -272,15 +272,15 @@ async def context_(context: Context, argument: str) -> None:
     ]
     rows.append(("in use", words.tokens(used), f"{used / limit:.1%}"))
     rows.append(("limit" + (" (a guess)" if meter.window.guessed else ""), words.tokens(limit), ""))
-    context.stage.print(TableBlock(("what", "tokens", "of the window"), tuple(rows)))
+    context.screen.print(TableBlock(("what", "tokens", "of the window"), tuple(rows)))
     counted = "The total is what the model counted; the rows are estimates."
-    context.stage.print(NoteBlock("hint", counted if meter.context_tokens else "All numbers are estimates."))
-    for name in context.desk.instructions:
-        context.stage.print(NoteBlock("hint", f"instructions: {name}"))
+    context.screen.print(NoteBlock("hint", counted if meter.context_tokens else "All numbers are estimates."))
+    for name in context.session.instruction_names:
+        context.screen.print(NoteBlock("hint", f"instructions: {name}"))
     kept = parts.cache.statistics()
     if kept.hits or kept.misses:
         said = f"tool results: {kept.hits:,} from the cache, {kept.misses:,} looked up"
-        context.stage.print(NoteBlock("hint", said))
+        context.screen.print(NoteBlock("hint", said))
 
 
 def _shared(total: int, estimates: list[float]) -> list[int]:
@@ -307,25 +307,25 @@ async def export(context: Context, argument: str) -> None:
     kind = kinds.get(os.path.splitext(argument)[1].lower()) if argument else "markdown"
     if kind is None:
         raise CommandError(f"expected a file ending in .md, .html or .json, found {argument!r}")
-    session_id = context.desk.memory.session_id
+    session_id = context.session.session_id
     if argument:
         target = os.path.normpath(os.path.join(context.boundary.cwd, os.path.expanduser(argument)))
     else:
         folder = await asyncio.to_thread(_exports, context)
         target = os.path.join(folder, f"{time.strftime('%Y-%m-%d-%H%M%S')}-{session_id}.md")
     text = await asyncio.to_thread(
-        exported, context.desk.memory.state(), kind, context.board.parts.redact_text
+        exported, context.session.writer.state(), kind, context.board.parts.redact_text
     )
     await _write_new(target, text)
-    context.stage.print(NoteBlock("info", f"written: {target}"))
+    context.screen.print(NoteBlock("info", f"written: {target}"))
     more = "" if argument else " /export FILE.html or FILE.json writes another form where you want it."
     hint = f"Known secrets are left out; read it before you share it.{more}"
-    context.stage.print(NoteBlock("hint", hint))
+    context.screen.print(NoteBlock("hint", hint))
 
 
 def _exports(context: Context) -> str:
     try:
-        return context.desk.store.make_exports_folder()
+        return context.session.store.make_exports_folder()
     except FolderError as error:
         raise CommandError(str(error)) from error
 
@@ -348,25 +348,25 @@ async def _write_new(target: str, text: str) -> None:
 @command(family="session")
 async def status(context: Context, argument: str) -> None:
     """Show the session, the model, the mode and what is loaded"""
-    desk, board = context.desk, context.board
+    session, board = context.session, context.board
     task = board.task(board.focus)
     access = board.parts.model(task.model)
     rows = (
-        ("session", desk.memory.session_id),
-        ("saved", "yes" if desk.memory.save_state.saved else f"NO: {desk.memory.save_state.reason}"),
+        ("session", session.session_id),
+        ("saved", "yes" if session.writer.save_state.saved else f"NO: {session.writer.save_state.reason}"),
         ("workspace", context.boundary.root),
         *_worktrees(context),
-        ("trusted", "yes" if desk.trusted else "no (/trust says what of it would be in force)"),
+        ("trusted", "yes" if session.launch.trusted else "no (/trust says what of it would be in force)"),
         ("model", _model(access)),
         ("context", _filled(task.meter)),
         ("used", _used(board)),
-        ("mode", desk.policy.mode),
-        ("sandbox", "; ".join(desk.sandbox().lines())),
-        ("instructions", ", ".join(desk.instructions) or "none"),
+        ("mode", session.policy.mode),
+        ("sandbox", "; ".join(session.sandbox.status.lines())),
+        ("instructions", ", ".join(session.instruction_names) or "none"),
         ("tools", str(len(board.parts.tools.list_all()))),
-        ("jobs", str(len(desk.jobs.all()))),
+        ("jobs", str(len(session.jobs.all()))),
     )
-    context.stage.print(TableBlock((), rows))
+    context.screen.print(TableBlock((), rows))
 
 
 def _worktrees(context: Context) -> tuple[tuple[str, str], ...]:

@@ -21,20 +21,20 @@ _SET = "(set)"
 @command(family="setup", usage="[all]", choices=("all",))
 async def config(context: Context, argument: str) -> None:
     """Show the files the settings come from and what is in force (all: defaults too)"""
-    desk = context.desk
-    files = [*desk.loaded.files] or ["no config file: all defaults (buddy init writes a commented one)"]
-    if desk.loaded.project and not desk.trusted:
-        files.append(f"{desk.loaded.project} (not trusted: ignored; /trust)")
-    given = dict(_flat(msgspec.to_builtins(desk.settings)))
+    session = context.session
+    files = [*session.loaded.files] or ["no config file: all defaults (buddy init writes a commented one)"]
+    if session.loaded.project and not session.launch.trusted:
+        files.append(f"{session.loaded.project} (not trusted: ignored; /trust)")
+    given = dict(_flat(msgspec.to_builtins(session.settings)))
     usual = dict(_flat(msgspec.to_builtins(Settings())))
     rows = [
         f"{key} = {context.board.parts.redact_text(_as_toml(value))}"
         for key, value in given.items()
         if argument == "all" or value != usual.get(key)
     ]
-    context.stage.print(PlainText("\n".join(files)))
+    context.screen.print(PlainText("\n".join(files)))
     if rows:
-        context.stage.print(PlainText("\n".join(rows)))
+        context.screen.print(PlainText("\n".join(rows)))
 
 
 def _as_toml(value: object) -> str:
@@ -71,7 +71,7 @@ def _flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object
 @command(family="setup")
 async def doctor(context: Context, argument: str) -> None:
     """Examine what works on this machine and what doesn't"""
-    context.stage.print(await asyncio.to_thread(context.desk.doctor))
+    context.screen.print(await asyncio.to_thread(context.doctor))
 
 
 @command(family="setup", usage="[FOCUS]", sends=True, essential=True)
@@ -97,7 +97,7 @@ async def add_dir(context: Context, argument: str) -> None:
     """Say how to give access to a further directory"""
     raise CommandError(
         "Folders can be added only at the start. Leave, then run: "
-        f"buddy -r {context.desk.memory.session_id} --add-dir {argument or 'DIR'}"
+        f"buddy -r {context.session.session_id} --add-dir {argument or 'DIR'}"
     )
 
 
@@ -107,14 +107,16 @@ async def login(context: Context, argument: str) -> None:
     said = (
         f"keys are not typed here, where they would reach the history: run  buddy login {argument}".rstrip()
     )
-    context.stage.print(NoteBlock("info", f"{said}  in another terminal; it counts from the next request on"))
+    context.screen.print(
+        NoteBlock("info", f"{said}  in another terminal; it counts from the next request on")
+    )
 
 
 @command(family="setup", only_explains=True)
 async def logout(context: Context, argument: str) -> None:
     """Say where keys are kept"""
     said = "keys come from the environment, the keyring, or credentials.json in buddy's data folder"
-    context.stage.print(NoteBlock("info", f"{said}; buddy doctor shows what is used"))
+    context.screen.print(NoteBlock("info", f"{said}; buddy doctor shows what is used"))
 
 
 def _missing(name: str, what: str, instead: str) -> SlashCommand:

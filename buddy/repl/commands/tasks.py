@@ -58,10 +58,10 @@ async def ps(context: Context, argument: str) -> None:
         for task in board.tasks.values()
         if not task.closed or argument in ("-a", "a", "all")
     ]
-    context.stage.print(TableBlock(("task", "state", "tokens", "cost", "what"), tuple(rows)))
-    running = [job for job in context.desk.jobs.all() if job.state != "ended"]
+    context.screen.print(TableBlock(("task", "state", "tokens", "cost", "what"), tuple(rows)))
+    running = [job for job in context.session.jobs.all() if job.state != "ended"]
     if running:
-        context.stage.print(*await asyncio.to_thread(job_blocks, context.desk.jobs, running))
+        context.screen.print(*await asyncio.to_thread(job_blocks, context.session.jobs, running))
 
 
 def _row(context: Context, task: Task, now: float) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ def _row(context: Context, task: Task, now: float) -> tuple[str, ...]:
 def _waits_for(context: Context, task: Task) -> str:
     """Whom a running task waits for, "" when it works."""
     asked = {request.task_id for request in context.board.inbox.waiting()}
-    asked |= {question.task_id for question in context.desk.questions.waiting()}
+    asked |= {question.task_id for question in context.session.questions.waiting()}
     if task.number in asked:
         return "waiting for you"
     below = [one.number for one in context.board.tasks.values() if one.parent == task.number and one.running]
@@ -108,7 +108,7 @@ async def fg(context: Context, argument: str) -> None:
         raise CommandError("there is only this task")
     number = task_number(context, argument) if argument else others[-1]
     if number == board.focus:
-        context.stage.hint(f"task {number} is in front already")
+        context.screen.hint(f"task {number} is in front already")
         return
     task = board.task(number)
     if task.closed:
@@ -116,11 +116,11 @@ async def fg(context: Context, argument: str) -> None:
     left = board.task(board.focus)
     left.background = left.running
     board.set_focus(number)
-    context.stage.redraw()
+    context.screen.redraw()
     if not task.running:  # what a running one did so far, the screen has kept
         start = _start_of_last_turn(task.history)
         copied = max(task.copied - start, 0)
-        context.stage.print(
+        context.screen.print(
             *blocks_of(task.history[start:], number, task.receipt, copied=copied, copy_of=task.copy_of)
         )
 
@@ -144,9 +144,9 @@ async def bg(context: Context, argument: str) -> None:
     if argument and named is None:
         task = board.open(copy_of=board.focus)
         task.background = True
-        expanded = await context.desk.expand(task.number, argument)
+        expanded = await context.session.expand(task.number, argument)
         board.submit(task.number, expanded.parts)
-        context.stage.print(NoteBlock("info", f"task {task.number} started in the background: {task.title}"))
+        context.screen.print(NoteBlock("info", f"task {task.number} started in the background: {task.title}"))
         return
     left = board.task(board.focus)
     if not left.running:
@@ -154,7 +154,7 @@ async def bg(context: Context, argument: str) -> None:
     fresh = board.open(copy_of=left.number)
     left.background = True
     board.set_focus(fresh.number)
-    context.stage.print(
+    context.screen.print(
         NoteBlock("info", f"task {left.number} goes on in the background; this is task {fresh.number}")
     )
 
@@ -175,7 +175,7 @@ async def kill(context: Context, argument: str) -> None:
     task = board.task(number)
     gone = await board.places.settled(task)
     left = f"; {task.left or gone}" if task.left or gone else ""
-    context.stage.print(NoteBlock("info", f"task {number} is closed{left}"))
+    context.screen.print(NoteBlock("info", f"task {number} is closed{left}"))
 
 
 def _which_to_kill(context: Context, number: int) -> str:
@@ -197,7 +197,7 @@ async def timeout(context: Context, argument: str) -> None:
     seconds = 0.0 if text.strip() in ("off", "0") else duration_s(text)
     context.board.set_timeout(number, seconds)
     said = f"will be cancelled after {words.seconds(seconds)}" if seconds else "has no time limit"
-    context.stage.hint(f"task {number} {said}")
+    context.screen.hint(f"task {number} {said}")
 
 
 @command(family="tasks", usage="[N]", completes=("task",))
@@ -206,7 +206,7 @@ async def wait(context: Context, argument: str) -> None:
     number = task_number(context, argument)
     outcome = await context.board.wait(number)
     said = words.state(outcome.outcome) if outcome is not None else "not running"
-    context.stage.print(NoteBlock("info", f"task {number}: {said}"))
+    context.screen.print(NoteBlock("info", f"task {number}: {said}"))
 
 
 @command(family="tasks", usage="TEXT", sends=True)
@@ -214,7 +214,7 @@ async def queue(context: Context, argument: str) -> None:
     """Send text to the task in front after its turn"""
     if not argument:
         raise CommandError("expected the text to queue: /queue then run the tests")
-    expanded = await context.desk.expand(context.focus, argument)
+    expanded = await context.session.expand(context.focus, argument)
     await context.board.queue(context.focus, expanded.parts)
 
 
@@ -226,7 +226,7 @@ async def steer(context: Context, argument: str) -> None:
     number, text = (context.focus, argument) if named is None else (named, rest)
     if not text:
         raise CommandError("expected the text: /steer use pytest, /steer 2 use pytest")
-    expanded = await context.desk.expand(number, text)
+    expanded = await context.session.expand(number, text)
     await context.board.steer(number, expanded.parts)
 
 
@@ -247,7 +247,7 @@ async def retry(context: Context, argument: str) -> None:
     if now and task.running:
         if not waits:
             raise CommandError(f"task {number} is not waiting to retry")
-        context.stage.hint("asking now")
+        context.screen.hint("asking now")
         return
     if task.state not in ("failed", "paused", "cancelled"):
         raise CommandError(f"task {number} did not fail; there is nothing to retry")

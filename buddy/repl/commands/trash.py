@@ -38,7 +38,7 @@ async def restore(context: Context, argument: str) -> None:
     except OSError as error:
         raise CommandError(f"could not put it back: {error.strerror or error}") from error
     context.board.parts.cache.clear()
-    context.stage.print(NoteBlock("info", f"put back: {_shown(context, found.real)}"))
+    context.screen.print(NoteBlock("info", f"put back: {_shown(context, found.real)}"))
 
 
 async def _listed(context: Context, trash: Trash) -> None:
@@ -55,7 +55,7 @@ async def _listed(context: Context, trash: Trash) -> None:
         )
         for one in found[:_MAX_LISTED]
     )
-    context.stage.print(TableBlock(("id", "what", "by", "size", "when"), rows))
+    context.screen.print(TableBlock(("id", "what", "by", "size", "when"), rows))
 
 
 def _shown(context: Context, real: str) -> str:

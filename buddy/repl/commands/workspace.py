@@ -41,20 +41,20 @@ async def diff(context: Context, argument: str) -> None:
     new = [line[3:] for line in status.text.splitlines() if line.startswith("?? ")]
     call = Call("", "git_diff", "{}")
     if new:
-        context.stage.print(NoteBlock("info", f"new, not in git yet: {', '.join(new)}"))
+        context.screen.print(NoteBlock("info", f"new, not in git yet: {', '.join(new)}"))
     if added.files:
-        context.stage.print(
+        context.screen.print(
             ToolCall(call, "new files", "low", "ok", "", added, 0.0, cached=False, task_id=context.focus)
         )
     if more:
-        context.stage.print(NoteBlock("hint", f"{counted(more, 'more new file')}: /diff PATH shows them"))
+        context.screen.print(NoteBlock("hint", f"{counted(more, 'more new file')}: /diff PATH shows them"))
     if isinstance(result.display, Diff) and not result.display.files:
         if not new:
             missing = argument and not os.path.lexists(os.path.join(context.boundary.cwd, argument))
             why = f"there is no {argument}, and " if missing else ""
-            context.stage.print(NoteBlock("info", f"{why}nothing changed since the last commit"))
+            context.screen.print(NoteBlock("info", f"{why}nothing changed since the last commit"))
         return
-    context.stage.print(
+    context.screen.print(
         ToolCall(
             call, "diff", "low", "ok", result.text, result.display, 0.0, cached=False, task_id=context.focus
         )
@@ -62,34 +62,34 @@ async def diff(context: Context, argument: str) -> None:
 
 
 async def _diff_of_task(context: Context, number: int) -> None:
-    shown = await asyncio.to_thread(task_diff, context.desk.undo, number, context.boundary.cwd)
+    shown = await asyncio.to_thread(task_diff, context.session.undo, number, context.boundary.cwd)
     if not shown.files:
         raise CommandError(f"task {number} has changed nothing that stands")
     call = Call("", "diff", "{}")
     title = f"diff of task {number}"
-    context.stage.print(ToolCall(call, title, "low", "ok", "", shown, 0.0, cached=False, task_id=number))
+    context.screen.print(ToolCall(call, title, "low", "ok", "", shown, 0.0, cached=False, task_id=number))
 
 
 @command(family="tasks", usage="[N] ANSWER", completes=("question",))
 async def answer(context: Context, argument: str) -> None:
     """Answer a question of a model: an option's number or your words"""
-    questions = context.desk.questions
+    questions = context.session.questions
     if not argument.strip():
         waiting = questions.waiting()
         if not waiting:
             raise CommandError("no question is waiting")
-        context.stage.print(PlainText("\n".join(one.text() for one in waiting)))
+        context.screen.print(PlainText("\n".join(one.text() for one in waiting)))
         return
     try:
         answered = questions.answer(_addressed(context, argument.strip()))
     except Unanswered as error:
         raise CommandError(str(error)) from error
-    context.stage.hint(f"answered question {answered.number} of task {answered.task_id}")
+    context.screen.hint(f"answered question {answered.number} of task {answered.task_id}")
 
 
 def _addressed(context: Context, text: str) -> str:
     """Put the number of the front task's question before an answer that names none of several."""
-    waiting = context.desk.questions.waiting()
+    waiting = context.session.questions.waiting()
     first = text.split(None, 1)[0]
     front = [one for one in waiting if one.task_id == context.focus]
     if len(waiting) < 2 or not front or first.isdecimal():
@@ -107,7 +107,7 @@ async def tools(context: Context, argument: str) -> None:
         (tool.name, tool.risk, tool.category, tool.source, _first_sentence(tool.description))
         for tool in context.board.parts.tools.list_all()
     )
-    context.stage.print(TableBlock(("tool", "risk", "category", "from", "what"), rows))
+    context.screen.print(TableBlock(("tool", "risk", "category", "from", "what"), rows))
 
 
 def _first_sentence(text: str) -> str:
@@ -122,12 +122,12 @@ async def _reload_tools(context: Context) -> None:
         raise CommandError("there are no plug-ins here")
     done = await asyncio.to_thread(plugins.load)
     for problem in done.problems:
-        context.stage.print(NoteBlock("warning", problem))
+        context.screen.print(NoteBlock("warning", problem))
     if not plugins.trusted:
         raise CommandError(f"{plugins.folder} is not loaded until you trust this folder (/trust)")
     said = [f"new or changed: {', '.join(done.added)}"] if done.added else []
     said += [f"gone: {', '.join(done.removed)}"] if done.removed else []
-    context.stage.print(NoteBlock("info", "; ".join(said) or "plug-ins: nothing changed"))
+    context.screen.print(NoteBlock("info", "; ".join(said) or "plug-ins: nothing changed"))
 
 
 @command(family="workspace", usage="[show|once|always|no]", choices=("show", "once", "always", "no"))
@@ -136,50 +136,50 @@ async def trust(context: Context, argument: str) -> None:
     word = {"off": "no"}.get(argument, argument)
     if word not in ("", "show", "once", "always", "no"):
         raise CommandError(f"expected show, once, always or no, found {argument!r}")
-    answer = await asyncio.to_thread(context.desk.trust, word)
-    context.stage.print(PlainText(answer.said))
+    answer = await asyncio.to_thread(context.trust.answer, word)
+    context.screen.print(PlainText(answer.said))
     if answer.changes == "no":
         return
     running = [str(task.number) for task in context.board.tasks.values() if task.running]
     if running:
         said = f"task {', '.join(running)} is running, so it holds from the next session on (/new)"
-        context.stage.print(NoteBlock("info", said))
+        context.screen.print(NoteBlock("info", said))
     else:
-        context.stage.reopen(answer.changes == "once")
+        context.screen.reopen(answer.changes == "once")
 
 
 @command(family="workspace", usage="[stop N]", choices=("stop",))
 async def jobs(context: Context, argument: str) -> None:
     """List the commands that run in the background, or end one"""
-    left = await asyncio.to_thread(left_commands, context.desk.memory.session_id)
+    left = await asyncio.to_thread(left_commands, context.session.session_id)
     if argument:
         await _stop_job(context, argument, left)
         return
-    found = context.desk.jobs.all()
+    found = context.session.jobs.all()
     if not found and not left:
         raise CommandError("no job is running")
-    context.stage.print(*await asyncio.to_thread(job_blocks, context.desk.jobs, found, left))
+    context.screen.print(*await asyncio.to_thread(job_blocks, context.session.jobs, found, left))
 
 
 async def _stop_job(context: Context, argument: str, left: tuple[LeftCommand, ...]) -> None:
     names = {f"left{number}": one for number, one in enumerate(left, 1)}
-    running = [str(one.id) for one in context.desk.jobs.all() if one.state != "ended"]
+    running = [str(one.id) for one in context.session.jobs.all() if one.state != "ended"]
     word, _, name = argument.partition(" ")
     name = name.strip()
     if word != "stop" or (name not in names and name not in running):
         known = ", ".join((*running, *names)) or "none runs"
         raise CommandError(f"expected /jobs stop and a job, found {argument[:40]!r}; jobs: {known}")
     if name in running:
-        await context.desk.jobs.stop(int(name))
+        await context.session.jobs.stop(int(name))
         return  # its end is announced
     survivors = await end_left(names[name])
     if survivors is not None:
         raise CommandError(f"the system does not end {survivors.pids}: {survivors.command}")
-    context.stage.print(NoteBlock("info", f"ended: {names[name].command}"))
+    context.screen.print(NoteBlock("info", f"ended: {names[name].command}"))
 
 
 @command(family="workspace")
 async def memory(context: Context, argument: str) -> None:
     """Show the instruction files the model was given"""
-    names = context.desk.instructions
-    context.stage.print(PlainText("\n".join(names) if names else "no instruction files; AGENTS.md is read"))
+    names = context.session.instruction_names
+    context.screen.print(PlainText("\n".join(names) if names else "no instruction files; AGENTS.md is read"))

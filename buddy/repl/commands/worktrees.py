@@ -73,12 +73,12 @@ async def _started(context: Context, text: str) -> None:
         await board.places.parts().trees.remove(tree, discard=True)
         raise
     task.background = True
-    expanded = await context.desk.expand(task.number, words)
+    expanded = await context.session.expand(task.number, words)
     for note in expanded.notes:
-        context.stage.print(NoteBlock("warning", note))
+        context.screen.print(NoteBlock("warning", note))
     board.submit(task.number, expanded.parts)
     said = f"task {task.number} started in the background in {tree.display_path}, on the branch {tree.branch}"
-    context.stage.print(NoteBlock("info", f"{said}; {more}" if more else said))
+    context.screen.print(NoteBlock("info", f"{said}; {more}" if more else said))
 
 
 async def _listed(context: Context) -> None:
@@ -101,14 +101,14 @@ async def _listed(context: Context) -> None:
         except ToolError as error:
             rows.append((numbers, tree.display_path, tree.branch, visible(str(error)), ""))
     head = ("task", "worktree", "branch", "not committed", "commits")
-    context.stage.print(TableBlock(head, tuple(rows)))
+    context.screen.print(TableBlock(head, tuple(rows)))
 
 
 async def _diff(context: Context, tree: Worktree) -> None:
     states = context.board.places.states()
     changes = await asyncio.to_thread(states.changes, tree)
     if changes.left_out:
-        context.stage.print(NoteBlock("warning", _left_out(changes.left_out)))
+        context.screen.print(NoteBlock("warning", _left_out(changes.left_out)))
     if not changes.files:
         raise CommandError(f"No changes in {tree.display_path}.")
     _show(context, f"diff of {tree.display_path}", changes_diff(changes))
@@ -123,13 +123,13 @@ async def _merge(context: Context, tree: Worktree, task: Task | None, *, protect
     diff = await bring(call, changes, protected=protected)
     board.parts.cache.clear()
     if changes.left_out:
-        context.stage.print(NoteBlock("warning", _left_out(changes.left_out)))
+        context.screen.print(NoteBlock("warning", _left_out(changes.left_out)))
     if diff.files:
         _show(context, f"merge of {tree.display_path}", diff)
     what = counted(len(diff.files), "file") if diff.files else "nothing: the main tree has all of it"
     back = f"; /undo @{number} undoes it" if diff.files else ""
     said = f"Merged, not committed: {what}{back}; /worktree drop {tree.name} removes the worktree"
-    context.stage.print(NoteBlock("info", said))
+    context.screen.print(NoteBlock("info", said))
 
 
 async def _drop(context: Context, tree: Worktree, task: Task | None, *, discard: bool) -> None:
@@ -148,7 +148,7 @@ async def _drop(context: Context, tree: Worktree, task: Task | None, *, discard:
     if missing:
         await trees.forget(tree)
         await asyncio.to_thread(places.forget_changes, tree)
-        context.stage.print(NoteBlock("info", f"{missing}; forgotten"))
+        context.screen.print(NoteBlock("info", f"{missing}; forgotten"))
         return
     standing = await trees.standing(tree)
     if standing.changed and not discard and not await _is_there(context, tree):
@@ -164,7 +164,7 @@ async def _drop(context: Context, tree: Worktree, task: Task | None, *, discard:
         said += f"; its {counted(standing.own, 'commit')} stay on the branch {tree.branch}"
     elif standing.own:
         said += f"; git branch {tree.branch} {tip[:12]} brings its {counted(standing.own, 'commit')} back"
-    context.stage.print(NoteBlock("info", said))
+    context.screen.print(NoteBlock("info", said))
 
 
 async def _is_there(context: Context, tree: Worktree) -> bool:
@@ -222,6 +222,6 @@ def _left_out(paths: tuple[str, ...]) -> str:
 
 def _show(context: Context, title: str, diff: Diff) -> None:
     call = Call("", "diff", "{}")
-    context.stage.print(
+    context.screen.print(
         ToolCall(call, title, "low", "ok", "", diff, 0.0, cached=False, task_id=context.focus)
     )

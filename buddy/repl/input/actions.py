@@ -148,7 +148,7 @@ class Actions:
 
     def _something_runs(self) -> bool:
         """Tell whether Esc has something to end: the foreground turn, or a command the user started."""
-        return self.is_task_busy() or bool(self._state.desk.own)
+        return self.is_task_busy() or bool(self._state.facts.own)
 
     def request_waits(self) -> bool:
         """Tell whether a request for approval waits."""
@@ -156,7 +156,7 @@ class Actions:
 
     def note_waits(self) -> bool:
         """Tell whether a note of a finished task would be sent with the next prompt."""
-        return any(row.kind == "note" for row in self._state.desk.queue)
+        return any(row.kind == "note" for row in self._state.facts.queue)
 
     def _send(self) -> None:
         if self._close_menu():
@@ -186,7 +186,7 @@ class Actions:
                 self._send_line()
 
     def _waiting(self) -> Waiting:
-        asks = any(row.kind == "question" for row in self._state.desk.queue)
+        asks = any(row.kind == "question" for row in self._state.facts.queue)
         return Waiting(self._state.inbox, question=asks)
 
     def _doubt(self, line: TypedLine, waiting: Waiting) -> str:

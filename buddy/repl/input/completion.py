@@ -38,7 +38,7 @@ class Offer(msgspec.Struct, frozen=True):
     shown: str = ""
 
 
-class DeskCompleter(Completer):
+class SessionCompleter(Completer):
     """Completes where something is completable. `find` gives the files that fit a few letters, None when it
     has to be asked again; it is called in a thread. `cwd`: the folder that paths start from now."""
 
@@ -188,7 +188,7 @@ def question_offers(context: Context, typed: str) -> list[Offer]:
     """Return the questions that wait for an answer."""
     return [
         Offer(str(one.number), f"task {one.task_id}: {one.question.question}")
-        for one in context.desk.questions.waiting()
+        for one in context.session.questions.waiting()
         if str(one.number).startswith(typed)
     ]
 
@@ -205,9 +205,9 @@ def prompt_offers(context: Context, typed: str) -> list[Offer]:
 
 def session_offers(context: Context, typed: str) -> list[Offer]:
     """Return the other sessions, the newest first: by id, and by name where the name is being typed."""
-    current = context.desk.memory.session_id
+    current = context.session.session_id
     offers: list[Offer] = []
-    for one in context.desk.store.list():
+    for one in context.session.store.list():
         if one.session_id == current or one.foreign:
             continue
         if one.session_id.startswith(typed.lower()):
@@ -220,13 +220,13 @@ def session_offers(context: Context, typed: str) -> list[Offer]:
 def model_offers(context: Context, typed: str) -> list[Offer]:
     """Return profiles first, then the models of the server in use, then models of the catalogue, that have it
     in their names."""
-    profiles = context.desk.settings.models
+    profiles = context.session.settings.models
     text = typed.lower()
     offers = [Offer(name, profile.model) for name, profile in profiles.items() if name.startswith(typed)]
-    served = context.desk.served(context.board.task(context.focus).model)
+    served = context.session.models.served(context.board.task(context.focus).model)
     offers += [Offer(name, "on the same server") for name in served if text in name.lower()]
     if text:
-        known = context.desk.catalogue().models.values()
+        known = context.session.models.known().models.values()
         offers += [Offer(info.id, f"{info.context:,} tokens") for info in known if text in info.id.lower()]
     return offers[:SHOWN]
 

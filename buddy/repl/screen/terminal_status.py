@@ -179,7 +179,7 @@ class Announcer:
         """Write title, progress, bell and notification with the next frame."""
         waiting = self._waiting()
         self._set_title(len(waiting))
-        running = bool(self._state.running() or self._state.desk.own)
+        running = bool(self._state.running() or self._state.facts.own)
         self._progress.show("waiting" if waiting else "running" if running else "none")
         if self._with_bell and waiting.keys() - self._rung:
             self._output.write_raw("\a")
@@ -200,7 +200,7 @@ class Announcer:
         waiting = {
             f"approval {row.request_id}": f"task {row.task_id} asks: {row.title}" for row in self._state.inbox
         }
-        for row in self._state.desk.queue:
+        for row in self._state.facts.queue:
             if row.kind == "question":
                 waiting[f"question {row.task_id} {row.text}"] = f"task {row.task_id} asks: {row.text}"
         return waiting

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from buddy.agent.events import TaskEvent, TextDelta, ThinkingDelta, ToolCallDelta, TurnFinished, TurnStarted
 from buddy.repl.view.blocks import Block
-from buddy.repl.view.state import DeskFacts, ViewState
+from buddy.repl.view.state import SessionFacts, ViewState
 from buddy.repl.view.view import focus, fold
 
 STEP_S = 0.004
@@ -23,19 +23,19 @@ SLICE_CHARS = 4096
 
 
 class Folding:
-    """Buffer of events that arrived and are not folded yet. `desk` returns the session's current facts, so
+    """Buffer of events that arrived and are not folded yet. `facts` returns the session's current facts, so
     that a turn that begins and ends between two frames still gets its name. `show` receives the blocks to
     print."""
 
     def __init__(
         self,
         state: ViewState,
-        desk: Callable[[], DeskFacts],
+        facts: Callable[[], SessionFacts],
         show: Callable[[list[Block]], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._state = state
-        self._desk = desk
+        self._facts = facts
         self._show = show
         self._clock = clock
         self._come: deque[TaskEvent] = deque()
@@ -57,7 +57,7 @@ class Folding:
         while self._come:
             event = self._come.popleft()
             if isinstance(event.event, TurnStarted | TurnFinished):
-                blocks += focus(self._state, self._desk())
+                blocks += focus(self._state, self._facts())
             blocks += fold(self._state, event)
             if self._clock() >= until:
                 break

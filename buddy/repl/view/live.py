@@ -133,7 +133,9 @@ def phase_text(state: ViewState, task: TaskView, now: float) -> str:
     asked = [row for row in state.inbox if row.task_id == task.task_id]
     if asked:
         return f"waiting for you {words.whole_units(now - asked[0].since)}"
-    if task.tools and any(row.kind == "question" and row.task_id == task.task_id for row in state.desk.queue):
+    if task.tools and any(
+        row.kind == "question" and row.task_id == task.task_id for row in state.facts.queue
+    ):
         since = next(iter(task.tools.values())).since
         return f"waiting for your answer {words.whole_units(now - since)}"
     if task.tools:
@@ -255,7 +257,7 @@ def _own_lines(state: ViewState, now: float, width: int, look: Look) -> list[Lin
     """Return the lines about work the user started beside the tasks, the latest first: that is what Esc
     ends."""
     lines: list[Line] = []
-    for row in reversed(state.desk.own):
+    for row in reversed(state.facts.own):
         last = f" ({one_line(row.last_line, TITLE_CELLS)})" if row.last_line.strip() else ""
         about = f" {words.whole_units(now - row.since)}{last}"
         head: Line = [
@@ -390,7 +392,7 @@ def _answer_rows(
 def _choices(state: ViewState, row: InboxRow, *, brief: bool) -> list[tuple[str, str]]:
     """The keys that answer the marked request, and what each does. While a question is open as well, a letter
     needs the request's number."""
-    asks = any(one.kind == "question" for one in state.desk.queue)
+    asks = any(one.kind == "question" for one in state.facts.queue)
     number = f" {row.number}" if asks else ""
     no = (f"n{number}", "no" if brief else f"no (n{number} WORDS says why)")
     if row.folded:
@@ -410,7 +412,7 @@ def _choices(state: ViewState, row: InboxRow, *, brief: bool) -> list[tuple[str,
 def queue_lines(state: ViewState, columns: int, look: Look) -> list[Line]:
     """Questions that wait for an answer, and what waits to be sent."""
     width = max(columns - 1, 10)
-    rows = state.desk.queue
+    rows = state.facts.queue
     notes = [row for row in rows if row.kind == "note"]
     lines: list[Line] = []
     for row in rows[:QUEUE_ROWS]:

@@ -38,7 +38,7 @@ class OwnRow(msgspec.Struct, frozen=True):
     last_line: str
 
 
-class DeskFacts(msgspec.Struct, frozen=True):
+class SessionFacts(msgspec.Struct, frozen=True):
     """Facts for the screen that do not arrive as events. `focus` is the foreground task; `names` are the
     titles of tasks; `extra` are further words for the footer (a budget, a warning); `own` is the work the
     user started beside the tasks; `usage` is the usage of the foreground task, including earlier runs of the
@@ -63,7 +63,7 @@ class DeskFacts(msgspec.Struct, frozen=True):
     jobs: tuple[str, ...] = ()
 
 
-NO_DESK = DeskFacts(focus=1, mode="ask", model="", sandbox=NO_SANDBOX, queue=(), names={})
+NO_SESSION = SessionFacts(focus=1, mode="ask", model="", sandbox=NO_SANDBOX, queue=(), names={})
 
 
 class WaitingPhase(msgspec.Struct):
@@ -212,7 +212,7 @@ class ViewState:
         self.deferred: list[Block] = []
         """Answers of background tasks that wait until the answer in front is complete."""
         self.said_no_sandbox = False
-        self.desk = NO_DESK
+        self.facts = NO_SESSION
 
     def reset(self) -> None:
         """Another session: nothing of this one is left."""
@@ -220,12 +220,12 @@ class ViewState:
         self.inbox.clear()
         self.folded.clear()
         self.deferred.clear()
-        self.desk = NO_DESK
+        self.facts = NO_SESSION
 
     @property
     def focus(self) -> int:
         """The task shown in full."""
-        return self.desk.focus
+        return self.facts.focus
 
     def task(self, task_id: int) -> TaskView:
         """The view of a task, made when it is first heard of."""
@@ -244,11 +244,11 @@ class ViewState:
         tasks = [
             words.running_name(f"task {task.task_id}", self.name(task.task_id)) for task in self.running()
         ]
-        return [*tasks, *self.desk.jobs, *(row.title for row in self.desk.own)]
+        return [*tasks, *self.facts.jobs, *(row.title for row in self.facts.own)]
 
     def name(self, task_id: int) -> str:
         """A task's title, "" when it has none."""
-        return self.desk.names.get(task_id, "")
+        return self.facts.names.get(task_id, "")
 
     def marked(self) -> InboxRow | None:
         """The request a bare y, a, p or n answers: the oldest."""

@@ -27,7 +27,7 @@ from buddy.repl.view.live import (
     queue_lines,
     uncoloured,
 )
-from buddy.repl.view.state import DeskFacts, ViewState
+from buddy.repl.view.state import SessionFacts, ViewState
 from buddy.repl.view.view import focus
 from buddy.safety.sanitise import one_line
 from buddy.workspace.sandbox.status import SandboxStatus
@@ -81,7 +81,7 @@ def hint_lines(text: str, hint: str, columns: int, rows: int, look: Look, *, ste
 
 def steer_hint(state: ViewState, text: str) -> str:
     """Say that a typed line would withdraw the request of the task it goes to; "" when it would not."""
-    if not state.inbox or state.desk.enter_queues or not text.strip():
+    if not state.inbox or state.facts.enter_queues or not text.strip():
         return ""
     if is_letter(text.strip()) or is_reasoned_no(text):
         return ""
@@ -92,7 +92,7 @@ def steer_hint(state: ViewState, text: str) -> str:
             pass
         case _:
             return ""
-    asks = any(row.kind == "question" and row.task_id == task_id for row in state.desk.queue)
+    asks = any(row.kind == "question" and row.task_id == task_id for row in state.facts.queue)
     if asks or not any(row.task_id == task_id for row in state.inbox):
         return ""
     queues = " · Tab queues" if task_id == state.focus else ""
@@ -172,22 +172,22 @@ def with_sign(footer: Line, sign: str, look: Look) -> Line:
 def _parts(state: ViewState, look: Look) -> list[_Part]:
     """All there is to say, in the order it is shown. What is said elsewhere too goes first: the keys, a
     sandbox, the trust question, what runs; then the numbers, then who answers in which mode."""
-    desk = state.desk
+    facts = state.facts
     running = len(state.running())
     parts = [
-        _waiting(len(state.inbox), sum(row.kind == "question" for row in desk.queue)),
-        _Part(1, "bold" if desk.mode != "yolo" else "error", one_line(desk.mode, 20)),
-        _model(desk.model, look.glyphs.ellipsis),
-        _Part(9, "", one_line(desk.branch, BRANCH_CELLS)),
-        *(_numbers(desk.usage, look) if desk.usage is not None else ()),
+        _waiting(len(state.inbox), sum(row.kind == "question" for row in facts.queue)),
+        _Part(1, "bold" if facts.mode != "yolo" else "error", one_line(facts.mode, 20)),
+        _model(facts.model, look.glyphs.ellipsis),
+        _Part(9, "", one_line(facts.branch, BRANCH_CELLS)),
+        *(_numbers(facts.usage, look) if facts.usage is not None else ()),
         _Part(
             7,
             "phase",
             f"{counted(running, 'task')} running" if running else "",
             ((_SHORT_WORDS, f"{running} running"),),
         ),
-        _sandbox(desk.sandbox),
-        *_warnings(desk),
+        _sandbox(facts.sandbox),
+        *_warnings(facts),
     ]
     return [part for part in parts if part.text]
 
@@ -232,10 +232,10 @@ def _numbers(usage: TokenUsage, look: Look) -> list[_Part]:
     return parts
 
 
-def _warnings(desk: DeskFacts) -> list[_Part]:
+def _warnings(facts: SessionFacts) -> list[_Part]:
     """Return the footer's warnings: NOT SAVED, yes to all questions, and the folder that is not trusted."""
-    parts = [_Part(0, "warning", one_line(text, 60), _without_reason(text)) for text in desk.extra]
-    if desk.untrusted:
+    parts = [_Part(0, "warning", one_line(text, 60), _without_reason(text)) for text in facts.extra]
+    if facts.untrusted:
         parts.append(_Part(8, "warning", "not trusted: /trust", ((_SHORT_WORDS, "not trusted"),)))
     return parts
 
@@ -278,7 +278,7 @@ class Bars:
         *,
         look: Look,
         clock: Callable[[], float],
-        desk: Callable[[], DeskFacts],
+        facts: Callable[[], SessionFacts],
         announcer: Announcer,
         sign: Callable[[], str] = lambda: "",
         colour: Colour = uncoloured,
@@ -288,7 +288,7 @@ class Bars:
         self._output = output
         self._look = look
         self._clock = clock
-        self._desk = desk
+        self._facts = facts
         self._announcer = announcer
         self._sign = sign
         self._colour, self._prose = colour, prose
@@ -299,7 +299,7 @@ class Bars:
     def refresh(self, show: Callable[[Sequence[Block]], None]) -> tuple[int, bool]:
         """Before a frame. How many rows stand above the input, and whether they change by themselves; `show`
         takes what a task brings when it comes to the front."""
-        brought = focus(self._state, self._desk())
+        brought = focus(self._state, self._facts())
         if brought:
             show(brought)
         size = self._output.get_size()
@@ -316,7 +316,7 @@ class Bars:
         )
         self._footer = footer_line(self._state, size.columns, self._look, beside=bool(self._sign()))
         self._announcer.announce()
-        live = self._state.running() or self._state.desk.own
+        live = self._state.running() or self._state.facts.own
         ticks = bool(live or self._state.inbox or now < self._hint_until)
         return len(self._top), ticks
 

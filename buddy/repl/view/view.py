@@ -35,11 +35,11 @@ from buddy.repl.view.blocks import (
 from buddy.repl.view.replay import own_words
 from buddy.repl.view.state import (
     Calling,
-    DeskFacts,
     InboxRow,
     Loading,
     Retrying,
     RunningTool,
+    SessionFacts,
     TaskView,
     ThinkingPhase,
     ViewState,
@@ -92,9 +92,9 @@ def release(state: ViewState) -> list[Block]:
     return answers
 
 
-def focus(state: ViewState, facts: DeskFacts) -> list[Block]:
-    """New facts of the desk. A task that comes to the front brings what it did in the background."""
-    before, state.desk = state.focus, facts
+def focus(state: ViewState, facts: SessionFacts) -> list[Block]:
+    """New facts of the session. A task that comes to the front brings what it did in the background."""
+    before, state.facts = state.focus, facts
     task = state.tasks.get(facts.focus)
     if facts.focus == before or (task is None and not state.tasks):
         return []
@@ -365,7 +365,7 @@ def _asked(state: ViewState, task: TaskView, event: ev.ApprovalRequested, at: fl
             folded=folded_lines(event.preview),
         )
     )
-    warned = state.said_no_sandbox or not state.desk.sandbox.is_missing
+    warned = state.said_no_sandbox or not state.facts.sandbox.is_missing
     state.said_no_sandbox = state.said_no_sandbox or not warned
     warning: list[Block] = [] if warned else [NoteBlock("warning", NO_SANDBOX)]
     return [*warning, state.inbox[-1].block()]

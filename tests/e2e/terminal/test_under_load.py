@@ -33,14 +33,14 @@ FIRST_FRAME = """
 import os, sys
 from buddy.cli.arguments import parse
 from buddy.cli.interactive import open_surface
-from buddy.app.launch import find_place, read_settings
+from buddy.app.launch import find_launch, read_settings
 from buddy.repl.intent_queue import Controller
 from buddy.repl.input.late_completion import LateCompleter
-from buddy.repl.view.state import NO_DESK
+from buddy.repl.view.state import NO_SESSION
 
 options = parse([])
-place = find_place(options, os.environ)
-open_surface(place, read_settings(place, options), Controller(NO_DESK, print), LateCompleter())
+launch = find_launch(options, os.environ)
+open_surface(launch, read_settings(launch, options), Controller(NO_SESSION, print), LateCompleter())
 print("imported", *sys.modules, sep="\\n")
 """
 """Everything up to the first frame, which imports nothing more."""

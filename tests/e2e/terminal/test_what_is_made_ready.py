@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.app.launch import find_place, read_settings
+from buddy.app.launch import find_launch, read_settings
 from buddy.app.options import Options
 from buddy.app.providers import Models
 from tests.fake_llm.script import reply
@@ -57,8 +57,8 @@ async def test_nothing_is_imported_for_a_direct_lane_nor_for_a_model_without_a_k
     desk = Desk(tmp_path, "http://127.0.0.1:9", lane=lane, environment={"FAKE_LLM_KEY": key})
     options = Options()
     with contextlib.chdir(desk.repo):
-        place = find_place(options, {**os.environ, **desk.variables()})
-    models = Models(read_settings(place, options).settings, place)
+        launch = find_launch(options, {**os.environ, **desk.variables()})
+    models = Models(read_settings(launch, options).settings, launch)
     models.access("")
     await models.prepare("", offers_models=True)
     assert "import-litellm" not in {thread.name for thread in threading.enumerate()}

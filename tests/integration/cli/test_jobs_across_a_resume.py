@@ -114,7 +114,7 @@ async def test_what_ends_with_buddy_as_it_should_is_no_news(tmp_path: Path) -> N
     script = [reply(call("run_shell", command="sleep 4713", background=True)), reply("it runs")]
     async with sitting(tmp_path, script, *YOLO) as desk:
         await desk.said("start it", "it runs")
-        state = desk.context.desk.memory.state()
+        state = desk.context.session.writer.state()
         assert [(job.state, job.data["command"]) for job in state.jobs] == [("running", "sleep 4713")]
         store = desk.desk.store()
     assert store.read("last").state.jobs == (JobChanged("1", "ended"),)

@@ -65,10 +65,10 @@ async def test_a_session_gone_to_later_keeps_its_own_model(tmp_path: Path) -> No
             sat.say("/model openai/fake-model")
             await sat.hints("model: openai/fake-model")
             await sat.turn("one")
-            kept = sat.context.desk.memory.session_id
+            kept = sat.context.session.session_id
         async with seated(desk, server, "-m", "fast") as sat:
             await sat.turn("two")
-            mine = sat.context.desk.memory.session_id
+            mine = sat.context.session.session_id
             sat.say(f"/resume {kept}")
             await sat.reopened(mine)
             await sat.turn("three")
@@ -96,12 +96,12 @@ async def test_the_permission_mode_of_the_command_line_holds_for_a_resumed_sessi
         desk = desk_of(tmp_path, server)
         async with seated(desk, server) as sat:
             await sat.turn("one")
-            assert sat.context.desk.policy.mode == "ask"
+            assert sat.context.session.policy.mode == "ask"
         async with seated(desk, server, "-c", "--permission-mode", "plan") as sat:
-            assert (sat.context.desk.policy.mode, sat.front.controller.facts().mode) == ("plan", "plan")
+            assert (sat.context.session.policy.mode, sat.front.controller.facts().mode) == ("plan", "plan")
             sat.say("/mode edit")
             await sat.hints("mode: edit")
-            assert sat.context.desk.policy.mode == "edit"
+            assert sat.context.session.policy.mode == "edit"
 
 
 def footer(sat: Sitting) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from buddy.app.launch import LaunchContext, find_place
+from buddy.app.launch import LaunchContext, find_launch
 from buddy.app.options import Options
 from buddy.safety.trust import TrustStore, folder_of
 from buddy.safety.trusted_files import trusted_things
@@ -46,10 +46,10 @@ async def test_buddys_own_folders_are_its_own_wherever_they_were_moved(tmp_path:
     before = os.getcwd()
     os.chdir(desk.repo)
     try:
-        place: LaunchContext = find_place(Options(config=str(desk.repo / "my.toml")), variables)
+        launch: LaunchContext = find_launch(Options(config=str(desk.repo / "my.toml")), variables)
     finally:
         os.chdir(before)
-    assert place.boundary.own == (
+    assert launch.boundary.own == (
         f"{desk.repo}/c/buddy",
         f"{desk.home}/.local/share/buddy",
         f"{desk.home}/.local/state/buddy",

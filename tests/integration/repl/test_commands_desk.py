@@ -41,7 +41,7 @@ async def said_hello(desk: Sitting) -> str:
     """The id of a session in which something was said."""
     await desk.said("hello", "an answer")
     await desk.quiet()
-    return desk.context.desk.memory.session_id
+    return desk.context.session.session_id
 
 
 def test_everything_people_type_without_looking_is_there() -> None:
@@ -181,7 +181,7 @@ async def test_sessions_are_listed_named_left_and_come_back(tmp_path: Path) -> N
     async with sitting(tmp_path, lambda asked: reply(f"heard {asked.last_user_text}")) as desk:
         await desk.said("hello there", "heard hello there")
         await desk.quiet()
-        first = desk.context.desk.memory.session_id
+        first = desk.context.session.session_id
         await desk.said("/rename", "expected a name")
         desk.say("/rename parser work")
         await desk.hints("'parser work'")
@@ -191,13 +191,13 @@ async def test_sessions_are_listed_named_left_and_come_back(tmp_path: Path) -> N
         await desk.said("/session zap", "expected list, resume ID")
         desk.say("/new")
         await desk.reopened(first)
-        second = desk.context.desk.memory.session_id
+        second = desk.context.session.session_id
         assert desk.paper.state.tasks == {}
         await desk.said("/session list", "parser work")
         await desk.said(f"/session delete {second}", "You are in this session. Leave it with /new")
         desk.say("/resume parser work")
         await desk.reopened(second)
-        assert desk.context.desk.memory.session_id == first
+        assert desk.context.session.session_id == first
         await desk.until(lambda: desk.paper.text().count("heard hello there") == 2, "the conversation again")
         assert desk.desk.sessions() == [first], "the one in which nothing was said leaves no trace"
 
@@ -208,14 +208,14 @@ async def test_a_running_task_is_paused_by_leaving_and_goes_on_afterwards(tmp_pa
         return reply("so slow " * 9, fault=Stall(after=3)) if slow else reply("on it goes")
 
     async with sitting(tmp_path, model) as desk:
-        first = desk.context.desk.memory.session_id
+        first = desk.context.session.session_id
         desk.say("be slow")
         await desk.until(lambda: desk.paper.state.task(1).stream_block >= 0)
         await desk.said("/new", "Cancelled: task 1.")
         await desk.reopened(first)
         assert desk.paper.state.tasks == {}
         assert desk.paper.state.inbox == []
-        second = desk.context.desk.memory.session_id
+        second = desk.context.session.session_id
         desk.say("/resume last")
         await desk.reopened(second)
         await desk.said("/continue", "on it goes")
@@ -227,18 +227,18 @@ async def test_a_session_in_use_is_not_left_for_but_can_be_shown_and_copied(tmp_
         async with seated(desk.desk, desk.server) as other:
             await other.said("other words", "an answer")
             await other.quiet()
-            mine = other.context.desk.memory.session_id
+            mine = other.context.session.session_id
             listed = await other.said("/session list", "hello (in use)", "▸ │")
             assert listed.count("in use") == 1, "the session the list is asked for in is in use, too"
             shown = await other.said(f"/resume {first}", "is open in another buddy")
             assert f"/session show {first} shows it" in shown
             assert f"/session fork {first} goes on in a copy" in shown
-            assert other.context.desk.memory.session_id == mine
+            assert other.context.session.session_id == mine
             await other.said(f"/session show {first}", "▌ hello", "an answer", "shown only")
             other.say(f"/session fork {first}")
             await other.reopened(mine)
             assert text_of(other.context.board.task(1).history[0]) == "hello"
-            assert other.context.desk.memory.session_id != first
+            assert other.context.session.session_id != first
         async with seated(desk.desk, desk.server, "-r", first) as third:
             await third.shows("Open in another buddy (pid", f"/session fork {first} goes on in a copy")
             assert third.context.board.task(1).history == []
@@ -278,7 +278,7 @@ async def test_export_without_a_name_writes_to_the_private_folder_and_tells_the_
         folder = desk.desk.repo / ".buddyx" / "exports"
         (written,) = folder.iterdir()
         assert f"written: {written}" in shown
-        assert written.name.endswith(f"-{desk.context.desk.memory.session_id}.md")
+        assert written.name.endswith(f"-{desk.context.session.session_id}.md")
         assert "an **answer**" in written.read_text()
         assert (folder.stat().st_mode & 0o777, written.stat().st_mode & 0o777) == (0o700, 0o600)
         assert not list(desk.desk.repo.glob("buddy-*"))
@@ -457,7 +457,7 @@ async def test_leaving_ends_an_own_command(tmp_path: Path) -> None:
 
 async def test_what_is_sent_before_the_desk_is_open_waits_in_order(tmp_path: Path) -> None:
     async with sitting(tmp_path, lambda asked: reply("ok")) as desk:
-        context, opened = desk.context, desk.front.controller.desk
+        context, opened = desk.context, desk.front.controller.dispatcher
         assert opened is not None
         desk.front.controller.close()
         desk.act(Prompt("first"))
@@ -519,7 +519,7 @@ async def test_RU_A3_a_command_is_echoed_and_new_says_what_happened(tmp_path: Pa
         shown = await desk.said("/status", "fake-model")
         assert "❯ /status\n" in shown
         await desk.turn("hello")
-        before = desk.context.desk.memory.session_id
+        before = desk.context.session.session_id
         shown = await desk.said("/new", f"a new session; /session resume {before} goes back")
         assert "❯ /new\n" in shown
 

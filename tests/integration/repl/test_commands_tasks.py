@@ -162,7 +162,7 @@ async def test_a_number_without_measure_is_told(tmp_path: Path) -> None:
             assert "bug" not in await desk.said(command, said)
             await desk.quiet()
         task = desk.context.board.task(1)
-        assert (desk.context.desk.policy.approvals, task.deadline) == (Approvals(), None)
+        assert (desk.context.session.policy.approvals, task.deadline) == (Approvals(), None)
         assert task.meter.budget.max_cost_usd == task.meter.session.max_cost_usd == 0
         await desk.said(f"/rewind {many}", "expected the number of a prompt, 1 to 1")
 

@@ -9,7 +9,7 @@ import pytest
 from buddy.agent.display import Checklist, ChecklistItem, Command, Diff, FileDiff, Plain
 from buddy.repl.render.painter import Painter
 from buddy.repl.render.style import ASCII, UNICODE, Look
-from buddy.repl.view.state import DeskFacts, QueueRow
+from buddy.repl.view.state import QueueRow, SessionFacts
 from buddy.repl.view.view import fold
 from buddy.workspace.sandbox.status import SandboxStatus
 from tests.support.events_for_tests import Tape
@@ -49,7 +49,7 @@ async def journey(stage: Stage) -> None:
     front, back = Tape(1), Tape(2, at=102.0)
     names = {1: "fix main.py", 2: "write tests"}
     queue = (QueueRow("queue", 1, "then commit it"), QueueRow("steer", 2, "use pytest"))
-    stage.facts = DeskFacts(1, "ask", "openai/gpt-5.2", SandboxStatus(3), queue, names)
+    stage.facts = SessionFacts(1, "ask", "openai/gpt-5.2", SandboxStatus(3), queue, names)
     stage.send(front.turn("what does main.py do, and fix the bug"), front.reply(), front.thinking("A bug?"))
     stage.send(front.text(ANSWER, after=2.0), front.reply_done(), front.tool("c1", "read_file main.py"))
     stage.send(front.tool_done("c1", Plain("12 lines", "\n".join(f"line {n}" for n in range(12)))))

@@ -69,7 +69,7 @@ async def test_ps_shows_running_jobs_below_the_tasks(tmp_path: Path) -> None:
         desk.say("serve")
         await desk.shows("Done.")
         async with asyncio.timeout(30):
-            while not (port := desk.context.desk.jobs.get(1).log.text().strip()):
+            while not (port := desk.context.session.jobs.get(1).log.text().strip()):
                 await asyncio.sleep(0.01)
         await desk.said("/ps", "▸ 1", port)
         await desk.said("/jobs", port)

@@ -14,7 +14,7 @@ from buddy.repl.input.approval_line import TypedLine, Waiting, answer_of, refusa
 from buddy.repl.intents import ApprovalAnswer, Prompt
 from buddy.repl.render.style import UNICODE, Look
 from buddy.repl.view.live import inbox_lines
-from buddy.repl.view.state import DeskFacts, QueueRow, ViewState
+from buddy.repl.view.state import QueueRow, SessionFacts, ViewState
 from buddy.repl.view.status import steer_hint
 from buddy.repl.view.view import fold
 from buddy.workspace.sandbox.status import NO_SANDBOX
@@ -134,7 +134,7 @@ async def test_RU_4_2_a_request_is_seen_and_answered_in_a_low_window(
 def asked_state(rule: str = "git push *", question: bool = False) -> ViewState:
     state, tape = ViewState(), Tape()
     queue = (QueueRow("question", 1, "Which?"),) if question else ()
-    state.desk = DeskFacts(1, "ask", "m", NO_SANDBOX, queue, {})
+    state.facts = SessionFacts(1, "ask", "m", NO_SANDBOX, queue, {})
     for event in (tape.turn(), tape.tool("c1", "git push"), tape.tool("c2", "rm x")):
         fold(state, event)
     for number in (1, 2):
@@ -147,7 +147,7 @@ def asked_state(rule: str = "git push *", question: bool = False) -> ViewState:
 
 
 def waiting(state: ViewState) -> Waiting:
-    asks = any(row.kind == "question" for row in state.desk.queue)
+    asks = any(row.kind == "question" for row in state.facts.queue)
     return Waiting(state.inbox, question=asks)
 
 
@@ -321,7 +321,7 @@ def test_RU_B7_only_a_line_that_withdraws_a_request_says_so(line: str, hint: str
         for event in (tape.turn("x"), tape.tool("c1", "make"), tape.asked(f"q{number}", "c1")):
             fold(state, event)
     assert steer_hint(state, line) == hint
-    state.desk = replace(state.desk, enter_queues=True)
+    state.facts = replace(state.facts, enter_queues=True)
     assert steer_hint(state, line) == ""
 
 
@@ -330,5 +330,5 @@ def test_RU_B7_an_answer_to_the_tasks_question_withdraws_nothing() -> None:
     tape = Tape(1, at=None)
     for event in (tape.turn("x"), tape.tool("c1", "make"), tape.asked("q1", "c1")):
         fold(state, event)
-    state.desk = replace(state.desk, queue=(QueueRow("question", 1, "Which? (/answer 1 …)"),))
+    state.facts = replace(state.facts, queue=(QueueRow("question", 1, "Which? (/answer 1 …)"),))
     assert steer_hint(state, "the second") == ""

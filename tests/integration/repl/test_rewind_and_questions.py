@@ -7,7 +7,6 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
@@ -15,8 +14,7 @@ from prompt_toolkit.document import Document
 from buddy.agent.messages import text_of
 from buddy.repl.commands.registry import CommandError
 from buddy.repl.commands.rewind import rewind
-from buddy.repl.context import Context
-from buddy.repl.input.completion import DeskCompleter
+from buddy.repl.input.completion import SessionCompleter
 from buddy.repl.render.console import plain_row
 from buddy.repl.render.painter import Painter
 from buddy.repl.render.style import UNICODE, Look
@@ -60,7 +58,7 @@ def said(desk: Sitting) -> list[str]:
 
 async def offered(desk: Sitting, line: str) -> list[str]:
     completer = desk.front.completer.source
-    assert isinstance(completer, DeskCompleter)
+    assert isinstance(completer, SessionCompleter)
     event = CompleteEvent(completion_requested=True)
     return [one.text async for one in completer.get_completions_async(Document(line), event)]
 
@@ -108,7 +106,7 @@ class UndoInterrupted:
     def __init__(self, desk: Sitting, line: str) -> None:
         self._desk = desk
         self._line = line
-        self._undo = desk.context.desk.undo
+        self._undo = desk.context.session.undo
         self._loop = asyncio.get_running_loop()
         self.entries = self._undo.entries
 
@@ -128,9 +126,9 @@ async def test_a_turn_that_began_while_files_were_taken_back_keeps_its_conversat
         await desk.turn("write a.txt one")
         undo = UndoInterrupted(desk, "write b.txt two")
         context = desk.context
-        port = msgspec.structs.replace(context.desk, undo=undo)
+        context.session.undo = undo
         with pytest.raises(CommandError, match="task 1 was sent something meanwhile; the conversation stays"):
-            await rewind.run(Context(port, context.stage, context.own), "1 both")
+            await rewind.run(context, "1 both")
         await desk.quiet()
         assert said(desk) == ["write a.txt one", "write b.txt two"]
         assert not (desk.desk.repo / "a.txt").exists()

@@ -11,11 +11,10 @@ from msgspec.structs import replace
 from buddy.agent.messages import Text, UserMessage, text_of
 from buddy.cli.screen_surface import ScreenSurface
 from buddy.extend.mentions import ExpandedPrompt
-from buddy.repl.dispatcher import AtDesk
 from buddy.repl.intent_queue import Controller
 from buddy.repl.intents import Cancel, Intent, Prompt, Queue, Slash, ToTask
 from buddy.repl.render.style import UNICODE, Look
-from buddy.repl.view.state import NO_DESK, DeskFacts
+from buddy.repl.view.state import NO_SESSION, SessionFacts
 from tests.fake_llm.script import Stall, reply
 from tests.support.screen_harness import running_repl
 from tests.support.sitting_desk import Sitting, seated, sitting
@@ -30,8 +29,8 @@ class Carried:
     def act(self, intent: Intent) -> None:
         self.intents.append(intent)
 
-    def facts(self) -> DeskFacts:
-        return NO_DESK
+    def facts(self) -> SessionFacts:
+        return NO_SESSION
 
 
 class SlowFiles:
@@ -40,9 +39,7 @@ class SlowFiles:
     def __init__(self, desk: Sitting) -> None:
         self.may_go_on = asyncio.Event()
         self.reading: list[str] = []
-        at_desk = desk.front.controller.desk
-        assert isinstance(at_desk, AtDesk)
-        at_desk.context = replace(at_desk.context, desk=replace(at_desk.context.desk, expand=self._expand))
+        desk.context.session.expand = self._expand
 
     async def _expand(self, number: int, text: str) -> ExpandedPrompt:
         self.reading.append(text)
@@ -59,7 +56,7 @@ def said(desk: Sitting) -> list[str]:
 @pytest.mark.parametrize("key", ["\x1b", "\x03"], ids=["Esc", "Ctrl+C"])
 async def test_esc_and_ctrl_c_are_for_a_prompt_of_which_no_event_has_told(key: str) -> None:
     async with running_repl() as stage:
-        stage.facts = replace(NO_DESK, coming=True)
+        stage.facts = replace(NO_SESSION, coming=True)
         stage.type(key)
         await stage.until(lambda: stage.intents == [Cancel()])
 
@@ -171,10 +168,10 @@ async def test_what_was_for_a_session_that_cannot_be_had_is_not_sent_to_the_one_
 ) -> None:
     async with sitting(tmp_path, lambda asked: reply("ok")) as desk:
         await desk.turn("hello")
-        first = desk.context.desk.memory.session_id
+        first = desk.context.session.session_id
         async with seated(desk.desk, desk.server, "-r", first, "go on with it") as other:
             await other.shows("Open in another buddy (pid")
-            await other.until(lambda: other.front.controller.desk is not None, "another session")
+            await other.until(lambda: other.front.controller.dispatcher is not None, "another session")
             assert other.paper.line == "go on with it"
             assert said(other) == []
         assert [asked.last_user_text for asked in desk.server.requests] == ["hello"]
@@ -182,7 +179,7 @@ async def test_what_was_for_a_session_that_cannot_be_had_is_not_sent_to_the_one_
 
 async def test_a_prompt_sent_before_the_desk_is_open_is_taken_back_and_commands_stay() -> None:
     put: list[str] = []
-    controller, desk = Controller(NO_DESK, put.append), Carried()
+    controller, desk = Controller(NO_SESSION, put.append), Carried()
     controller.act(Cancel())
     assert not controller.facts().coming
     for intent in (Prompt("first"), Slash("/status"), Queue("second")):

@@ -59,7 +59,7 @@ async def person(root: Path, *, own: bool = False) -> AsyncIterator[Person]:
             task.services = type(task.services)(
                 services, task.services.copy, task.services.changes, task.services.forget_shown
             )
-        port = SimpleNamespace(
+        session = SimpleNamespace(
             board=desk.board,
             undo=desk.undo,
             questions=desk.questions,
@@ -67,7 +67,7 @@ async def person(root: Path, *, own: bool = False) -> AsyncIterator[Person]:
             boundary=desk.parts.workspace.boundary,
         )
         stage = SimpleNamespace(print=lambda *blocks: printed.extend(blocks), hint=hints.append)
-        yield Person(desk, Context(port, stage, None), printed, hints)
+        yield Person(desk, Context(session, stage, None, None, None, "", None), printed, hints)
 
 
 async def test_undo_takes_back_commands_and_edits_and_redo_makes_them_again(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from buddy.app.launch import find_place
+from buddy.app.launch import find_launch
 from buddy.app.options import Options
 from buddy.app.providers import Models
 from buddy.config.settings import Profile, Settings
@@ -15,7 +15,7 @@ from tests.fake_llm.server import FakeLLM
 def models_of(folder: Path, url: str, context: int = 0) -> Models:
     environment = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "KEY": "sk-test"}
     api = Profile(model="openai/mock-model", base_url=f"{url}/v1", api_key_env="KEY", context_limit=context)
-    return Models(Settings(api=api), find_place(Options(), environment))
+    return Models(Settings(api=api), find_launch(Options(), environment))
 
 
 async def test_RU_B15_a_typo_is_refused_by_the_servers_own_list(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ async def test_RU_A12_another_model_or_account_has_a_governor_of_its_own(tmp_pat
     api = Profile(model="openai/one", base_url="http://127.0.0.1:9/v1", api_key_env="KEY")
     work = Profile(model="openai/one", base_url="http://127.0.0.1:9/v1", api_key_env="OTHER")
     settings = Settings(api=api, models={"same": api, "work": work})
-    models = Models(settings, find_place(Options(), {"HOME": str(tmp_path), "KEY": "a", "OTHER": "b"}))
+    models = Models(settings, find_launch(Options(), {"HOME": str(tmp_path), "KEY": "a", "OTHER": "b"}))
     governor = models.access("").governor
     assert models.access("same").governor is governor
     assert models.access("work").governor is not governor

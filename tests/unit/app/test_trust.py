@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from buddy.app.launch import LaunchContext, place_again
+from buddy.app.launch import LaunchContext, refresh_launch
 from buddy.app.options import Options
 from buddy.app.trust import FolderTrust
 from buddy.app.trust_answer import TrustAnswer
@@ -47,11 +47,11 @@ def test_a_folder_with_nothing_of_its_own_is_not_asked_about(tmp_path: Path) -> 
 
 
 def test_what_would_be_in_force_is_named_with_its_kind_and_hash(tmp_path: Path) -> None:
-    place = place_of(tmp_path)
+    launch = place_of(tmp_path)
     write(tmp_path / "repo", "buddy.toml", TOML)
     write(tmp_path / "repo", ".buddyx/ext/deploy\x1b[2J.py", CODE)
     write(tmp_path / "repo", ".claude/commands/x.md", "hi\n")
-    folder = FolderTrust(place)
+    folder = FolderTrust(launch)
     asked = folder.ask()
     assert folder.is_open
     assert asked.split("\n")[:3] == [
@@ -66,20 +66,20 @@ def test_what_would_be_in_force_is_named_with_its_kind_and_hash(tmp_path: Path) 
 
 
 def test_always_holds_until_the_content_changes_and_then_names_what_changed(tmp_path: Path) -> None:
-    place = place_of(tmp_path)
+    launch = place_of(tmp_path)
     write(tmp_path / "repo", "buddy.toml", TOML)
-    folder = FolderTrust(place)
+    folder = FolderTrust(launch)
     folder.ask()
     assert folder.answer("always") == TrustAnswer(
         f"{tmp_path}/repo is trusted until its settings change", "remembered"
     )
     assert not folder.is_open
-    again = place_again(place, Options())
+    again = refresh_launch(launch, Options())
     assert again.trusted
     assert FolderTrust(again).ask() == ""
     assert FolderTrust(again).answer("").said == f"{tmp_path}/repo is trusted. /trust no ends that."
     write(tmp_path / "repo", "buddy.toml", TOML + "max_iterations = 3\n")
-    changed = place_again(place, Options())
+    changed = refresh_launch(launch, Options())
     assert not changed.trusted
     question = FolderTrust(changed).ask()
     assert question.startswith(f"The settings of {tmp_path}/repo changed since you trusted it.")
@@ -88,40 +88,40 @@ def test_always_holds_until_the_content_changes_and_then_names_what_changed(tmp_
 
 
 def test_no_is_not_asked_again_until_something_changes(tmp_path: Path) -> None:
-    place = place_of(tmp_path)
+    launch = place_of(tmp_path)
     write(tmp_path / "repo", "buddy.toml", TOML)
-    folder = FolderTrust(place)
+    folder = FolderTrust(launch)
     folder.ask()
     assert folder.answer("no").changes == "no"
-    assert FolderTrust(place).ask() == ""
-    assert "has settings of its own" in FolderTrust(place).answer("").said
+    assert FolderTrust(launch).ask() == ""
+    assert "has settings of its own" in FolderTrust(launch).answer("").said
     write(tmp_path / "repo", "buddy.toml", TOML + "\n")
-    assert "buddy.toml (new)" in FolderTrust(place).ask()
+    assert "buddy.toml (new)" in FolderTrust(launch).ask()
 
 
 def test_no_takes_trust_back(tmp_path: Path) -> None:
-    place = place_of(tmp_path)
+    launch = place_of(tmp_path)
     write(tmp_path / "repo", "buddy.toml", TOML)
-    folder = FolderTrust(place)
+    folder = FolderTrust(launch)
     folder.ask()
     folder.answer("always")
-    answer = FolderTrust(place_again(place, Options())).answer("no")
+    answer = FolderTrust(refresh_launch(launch, Options())).answer("no")
     assert answer.changes == "remembered"
-    assert not place_again(place, Options()).trusted
+    assert not refresh_launch(launch, Options()).trusted
 
 
 @pytest.mark.parametrize("word", ["always", "once"])
 def test_what_changed_since_it_was_shown_is_shown_before_it_is_trusted(tmp_path: Path, word: str) -> None:
-    place = place_of(tmp_path)
+    launch = place_of(tmp_path)
     write(tmp_path / "repo", "buddy.toml", TOML)
-    folder = FolderTrust(place)
+    folder = FolderTrust(launch)
     folder.ask()
     write(tmp_path / "repo", ".buddyx/ext/late.py", "import os\n")
     answer = folder.answer(word)
     assert answer.changes == "no"
     assert answer.said.startswith("Not trusted: it changed after it was shown. Read it again.\n")
     assert ".buddyx/ext/late.py (new): tools: code that buddy runs" in answer.said
-    assert (folder.is_open, place_again(place, Options()).trusted) == (True, False)
+    assert (folder.is_open, refresh_launch(launch, Options()).trusted) == (True, False)
     assert folder.answer(word).changes == {"always": "remembered", "once": "once"}[word]
 
 
@@ -141,10 +141,10 @@ def test_a_home_folder_is_trusted_for_this_run_at_most(tmp_path: Path) -> None:
 
 
 def test_many_things_are_counted(tmp_path: Path) -> None:
-    place = place_of(tmp_path)
+    launch = place_of(tmp_path)
     for number in range(20):
         write(tmp_path / "repo", f".buddyx/ext/t{number:02}.py", "x = 1\n" * 300)
-    folder = FolderTrust(place)
+    folder = FolderTrust(launch)
     assert "  and 8 more; /trust show lists them" in folder.ask()
     assert "(100 more lines)" in folder.answer("show").said
 
@@ -175,7 +175,8 @@ async def test_the_prompt_works_unanswered_and_trust_puts_the_configuration_in_f
             sat.say("/trust once")
             await sat.shows("is trusted for this run")
             await sat.until(
-                lambda: sat.front.controller.desk is not None and sat.context.desk.trusted, "trusted"
+                lambda: sat.front.controller.dispatcher is not None and sat.context.session.launch.trusted,
+                "trusted",
             )
             assert sat.front.controller.facts().extra == ()
             assert sat.paper.text().count("Hello from the model.") == before.count("Hello from the model.")
@@ -194,10 +195,10 @@ async def test_an_answer_while_a_task_runs_waits_for_the_next_session(tmp_path: 
             sat.say("hi")
             await sat.until(lambda: sat.context.board.tasks[1].running, "a turn")
             await sat.said("/trust always", "task 1 is running, so it holds from the next session on (/new)")
-            first = sat.context.desk.memory.session_id
+            first = sat.context.session.session_id
             sat.say("/new")
             await sat.reopened(first)
-            assert sat.context.desk.trusted
+            assert sat.context.session.launch.trusted
 
 
 async def test_configuration_that_cannot_be_read_is_said_and_not_in_force(tmp_path: Path) -> None:
@@ -209,8 +210,8 @@ async def test_configuration_that_cannot_be_read_is_said_and_not_in_force(tmp_pa
             await sat.shows("/trust once for this run")
             sat.say("/trust once")
             await sat.shows("the folder's settings are ignored")
-            await sat.until(lambda: sat.front.controller.desk is not None, "an open session")
-            assert not sat.context.desk.trusted
+            await sat.until(lambda: sat.front.controller.dispatcher is not None, "an open session")
+            assert not sat.context.session.launch.trusted
 
 
 @pytest.mark.slow

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from buddy.app.launch import find_place, read_settings
+from buddy.app.launch import find_launch, read_settings
 from buddy.cli.arguments import parse
 from buddy.cli.front import Front
-from buddy.cli.session_loop import sit
+from buddy.cli.session_loop import run_session
 from buddy.repl.input.late_completion import LateCompleter
 from buddy.repl.intent_queue import Controller
 from buddy.repl.view.blocks import Block
-from buddy.repl.view.state import NO_DESK
+from buddy.repl.view.state import NO_SESSION
 from tests.support.program import Desk
 from tests.support.sitting_desk import Paper
 
@@ -33,11 +33,11 @@ async def test_a_sitting_that_fails_while_it_opens_ends_what_it_started(tmp_path
     desk.files(main__py="print(1)\n")
     options = parse([])
     with contextlib.chdir(desk.repo):
-        place = find_place(options, {**os.environ, **desk.variables()})
-    front = Front(Refusing(), Controller(NO_DESK, print), LateCompleter(), place.environment)
+        launch = find_launch(options, {**os.environ, **desk.variables()})
+    front = Front(Refusing(), Controller(NO_SESSION, print), LateCompleter(), launch.environment)
     front.gone.set()
     with pytest.raises(RuntimeError, match="takes nothing"):
-        await sit(options, place, read_settings(place, options), front, "", "")
+        await run_session(options, launch, read_settings(launch, options), front, "", "")
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
@@ -47,10 +47,10 @@ async def test_a_sitting_without_a_key_for_sessions_says_what_helps(tmp_path: Pa
     (desk.home / ".local").write_text("no folder")
     options = parse([])
     with contextlib.chdir(desk.repo):
-        place = find_place(options, desk.variables())
+        launch = find_launch(options, desk.variables())
     paper = Paper()
-    front = Front(paper, Controller(NO_DESK, print), LateCompleter(), place.environment)
+    front = Front(paper, Controller(NO_SESSION, print), LateCompleter(), launch.environment)
     front.gone.set()
-    await sit(options, place, read_settings(place, options), front, "", "")
+    await run_session(options, launch, read_settings(launch, options), front, "", "")
     assert "the key that signs sessions can't be made there; set XDG_STATE_HOME" in paper.text()
     assert front.switch_to is None

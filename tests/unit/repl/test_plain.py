@@ -21,7 +21,7 @@ from buddy.repl.plain import LineRepl
 from buddy.repl.render.painter import Painter
 from buddy.repl.render.style import ASCII, Look
 from buddy.repl.view.blocks import NoteBlock, Thought
-from buddy.repl.view.state import NO_DESK, DeskFacts
+from buddy.repl.view.state import NO_SESSION, SessionFacts
 from tests.support.events_for_tests import Tape
 
 
@@ -31,7 +31,7 @@ def made(
     intents: list[Intent],
     encoding: str = "utf-8",
     clock: Callable[[], float] = time.monotonic,
-    desk: Callable[[], DeskFacts] = lambda: NO_DESK,
+    facts: Callable[[], SessionFacts] = lambda: NO_SESSION,
 ) -> LineRepl:
     """A line REPL between two descriptors."""
     return LineRepl(
@@ -39,7 +39,7 @@ def made(
         stdin=stdin,
         stdout=stdout,
         encoding=encoding,
-        desk=desk,
+        facts=facts,
         act=intents.append,
         clock=clock,
     )
@@ -57,7 +57,7 @@ class Pipes:
         self.now = 100.0
         self.intents: list[Intent] = []
         self.queue: asyncio.Queue[list[TaskEvent]] = asyncio.Queue()
-        self.facts = NO_DESK
+        self.facts = NO_SESSION
         self.repl = made(self.from_us, self.to_it, self.intents, encoding, self.clock, lambda: self.facts)
 
     def clock(self) -> float:
@@ -246,7 +246,7 @@ async def test_an_interrupt_cancels_what_runs_and_twice_when_idle_leaves() -> No
 
 async def test_an_interrupt_is_for_a_prompt_of_which_no_event_has_told() -> None:
     async with line_repl() as pipes:
-        pipes.facts = replace(NO_DESK, coming=True)
+        pipes.facts = replace(NO_SESSION, coming=True)
         os.kill(os.getpid(), signal.SIGINT)
         await pipes.until(lambda: pipes.intents == [Cancel()])
 

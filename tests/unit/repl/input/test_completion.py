@@ -11,7 +11,7 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from buddy.repl.commands.registry import builtin_commands
-from buddy.repl.input.completion import DeskCompleter
+from buddy.repl.input.completion import SessionCompleter
 from buddy.repl.input.late_completion import LateCompleter
 from buddy.repl.intents import Cancel
 from buddy.workspace.files.name_index import FileIndex, best_matches, in_folder
@@ -21,11 +21,11 @@ from tests.support.screen_harness import running_repl
 from tests.support.sitting_desk import Sitting, sitting
 
 
-def completer_of(desk: Sitting) -> DeskCompleter:
+def completer_of(desk: Sitting) -> SessionCompleter:
     index = FileIndex(str(desk.desk.repo))
     index.match("", 1)
     assert index.wait(20), "the first listing"
-    return DeskCompleter(
+    return SessionCompleter(
         builtin_commands(), desk.context, lambda: str(desk.desk.repo), lambda text: best_matches(index, text)
     )
 
@@ -63,7 +63,7 @@ async def test_arguments_are_offered_for_what_they_name(tmp_path: Path) -> None:
     profiles = {"models": {"fast": {"model": "openai/fast", "base_url": "http://127.0.0.1:9/v1"}}}
     async with sitting(tmp_path, lambda _asked: reply("done"), settings=profiles) as desk:
         await desk.turn("hello")
-        first = desk.context.desk.memory.session_id
+        first = desk.context.session.session_id
         desk.say("/new")
         await desk.reopened(first)
         await desk.said("write tests &", "task 2 started")
@@ -182,7 +182,7 @@ async def test_keys_are_drawn_while_a_look_at_the_disk_takes_its_time(tmp_path: 
         return ["main.py"]
 
     async with sitting(tmp_path, []) as desk:
-        completer = DeskCompleter(builtin_commands(), desk.context, lambda: str(desk.desk.repo), slow)
+        completer = SessionCompleter(builtin_commands(), desk.context, lambda: str(desk.desk.repo), slow)
         async with running_repl(columns=100, completer=completer) as stage:
             stage.type("see @")
             await stage.until(lambda: stage.repl.editor.text == "see @")
@@ -200,7 +200,7 @@ async def test_files_are_offered_as_soon_as_they_are_listed_without_another_key(
         return ["main.py"] if looks.count(text) > 3 else None
 
     async with sitting(tmp_path, []) as desk:
-        completer = DeskCompleter(builtin_commands(), desk.context, lambda: str(desk.desk.repo), listing)
+        completer = SessionCompleter(builtin_commands(), desk.context, lambda: str(desk.desk.repo), listing)
         async with running_repl(columns=100, completer=completer) as stage:
             stage.type("see @mai")
             await stage.shows("main.py")
@@ -211,7 +211,7 @@ async def test_a_menu_that_is_still_to_come_keeps_neither_esc_nor_the_next_lette
         return ["main.py"] if text == "main" else None
 
     async with sitting(tmp_path, []) as desk:
-        completer = DeskCompleter(builtin_commands(), desk.context, lambda: str(desk.desk.repo), listing)
+        completer = SessionCompleter(builtin_commands(), desk.context, lambda: str(desk.desk.repo), listing)
         async with running_repl(columns=100, completer=completer) as stage:
             tape = Tape(at=None)
             stage.send(tape.turn(), tape.reply())

@@ -30,7 +30,7 @@ from buddy.repl.intents import (
     TaskPanel,
     ToBackground,
 )
-from buddy.repl.view.state import NO_DESK, DeskFacts, OwnRow, QueueRow
+from buddy.repl.view.state import NO_SESSION, OwnRow, QueueRow, SessionFacts
 from buddy.workspace.sandbox.status import NO_SANDBOX
 from tests.support.events_for_tests import Tape
 from tests.support.screen_harness import Stage, running_repl
@@ -155,7 +155,7 @@ async def test_ctrl_c_clears_then_cancels_then_exits() -> None:
 
 async def test_REL_055_ctrl_d_asks_while_tasks_run() -> None:
     async with running_repl(clock=lambda: 100.0) as stage:
-        stage.facts = replace(NO_DESK, names={1: "fix the bug"})
+        stage.facts = replace(NO_SESSION, names={1: "fix the bug"})
         await running_turn(stage)
         stage.type("\x04")
         await stage.shows("Task 1 (fix the bug) is running. Ctrl+D again ends it")
@@ -166,7 +166,7 @@ async def test_REL_055_ctrl_d_asks_while_tasks_run() -> None:
 
 async def test_ctrl_c_names_the_background_task_that_leaving_ends() -> None:
     async with running_repl() as stage:
-        stage.facts = replace(NO_DESK, names={2: "write tests"})
+        stage.facts = replace(NO_SESSION, names={2: "write tests"})
         tape = Tape(task_id=2)
         stage.send(tape.turn("write tests"), tape.reply())
         await stage.until(lambda: bool(stage.repl.state.running()))
@@ -177,9 +177,9 @@ async def test_ctrl_c_names_the_background_task_that_leaving_ends() -> None:
 @pytest.mark.parametrize("second", ["/quit", "Ctrl+D"])
 async def test_quit_asks_once_while_a_job_or_a_command_runs(second: str) -> None:
     async with running_repl() as stage:
-        stage.facts = replace(NO_DESK, jobs=("job 1 (npm run dev)",), own=(OwnRow("! make", 1.0, ""),))
+        stage.facts = replace(NO_SESSION, jobs=("job 1 (npm run dev)",), own=(OwnRow("! make", 1.0, ""),))
         stage.repl.screen.touch()
-        await stage.until(lambda: stage.repl.state.desk == stage.facts)
+        await stage.until(lambda: stage.repl.state.facts == stage.facts)
         stage.repl.leave()
         await stage.shows("Job 1 (npm run dev) and ! make are running. /quit again")
         assert not stage.ended.done()
@@ -218,7 +218,7 @@ async def test_keys_that_are_intents() -> None:
 
 async def test_backspace_on_an_empty_line_drops_the_note() -> None:
     async with running_repl() as stage:
-        stage.facts = DeskFacts(
+        stage.facts = SessionFacts(
             1, "ask", "", NO_SANDBOX, (QueueRow("note", 2, "task 2's answer"),), {1: "", 2: ""}
         )
         stage.repl.screen.touch()

@@ -8,7 +8,7 @@ import pytest
 
 from buddy.repl.intents import Prompt
 from buddy.repl.view.blocks import NoteBlock
-from buddy.repl.view.state import DeskFacts
+from buddy.repl.view.state import SessionFacts
 from buddy.workspace.sandbox.status import NO_SANDBOX
 from tests.support.events_for_tests import Tape
 from tests.support.screen_harness import resize, running_repl
@@ -223,7 +223,7 @@ async def test_what_is_printed_last_is_seen_before_it_leaves() -> None:
 async def test_what_the_desk_says_after_an_intent_is_shown_at_once() -> None:
     async with running_repl() as stage:
         await stage.shows("ask · ? keys")
-        stage.facts = DeskFacts(1, "plan", "some-model", NO_SANDBOX, (), {1: ""})
+        stage.facts = SessionFacts(1, "plan", "some-model", NO_SANDBOX, (), {1: ""})
         stage.type("\x1b[Z")
         await stage.shows("plan · some-model")
 

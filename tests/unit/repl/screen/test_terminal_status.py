@@ -9,7 +9,7 @@ import pytest
 from buddy.agent.events import ApprovalResolved
 from buddy.repl.intents import Cancel
 from buddy.repl.screen.terminal_status import AWAY_S, Notifications, notification, notifications_of
-from buddy.repl.view.state import DeskFacts, QueueRow
+from buddy.repl.view.state import QueueRow, SessionFacts
 from buddy.workspace.sandbox.status import NO_SANDBOX
 from tests.support.events_for_tests import Tape
 from tests.support.screen_harness import Stage, running_repl
@@ -93,7 +93,7 @@ async def test_a_request_is_notified_once_and_only_while_nobody_types() -> None:
 
 async def test_a_question_counts_as_waiting_in_the_title_the_bell_and_the_notification() -> None:
     async with running_repl(notifications="osc9", bell=True) as stage:
-        stage.facts = DeskFacts(
+        stage.facts = SessionFacts(
             1, "ask", "m", NO_SANDBOX, (QueueRow("question", 2, "Which? (/answer 1 …)"),), {}
         )
         stage.repl.screen.touch()

@@ -11,7 +11,7 @@ from buddy.agent.messages import Usage
 from buddy.repl.render.style import ASCII, UNICODE, Look
 from buddy.repl.render.text import line_cells, plain
 from buddy.repl.view.blocks import NoteBlock
-from buddy.repl.view.state import DeskFacts, QueueRow, ViewState
+from buddy.repl.view.state import QueueRow, SessionFacts, ViewState
 from buddy.repl.view.status import footer_line
 from buddy.repl.view.view import fold
 from buddy.workspace.sandbox.status import SandboxStatus
@@ -37,7 +37,7 @@ def desk(
     state = ViewState()
     rows = tuple(QueueRow("question", 1, "Which?") for _ in range(questions))
     shown = used or usage()
-    state.desk = DeskFacts(
+    state.facts = SessionFacts(
         1, "ask", model, SandboxStatus(0, "for this test"), rows, {}, extra, usage=shown, untrusted=untrusted
     )
     return state
@@ -148,7 +148,7 @@ def test_RU_A11_the_first_approval_says_in_words_that_there_is_no_sandbox() -> N
         if isinstance(block, NoteBlock)
     ]
     assert said == ["There is no sandbox here: what you approve can do whatever you can."]
-    state.desk = DeskFacts(1, "ask", "m", SandboxStatus(3), (), {})
+    state.facts = SessionFacts(1, "ask", "m", SandboxStatus(3), (), {})
     state.said_no_sandbox = False
     assert not any(
         isinstance(block, NoteBlock)
@@ -158,7 +158,7 @@ def test_RU_A11_the_first_approval_says_in_words_that_there_is_no_sandbox() -> N
 
 def test_the_footer_names_the_branch_and_the_way_to_the_keys_where_there_is_room() -> None:
     state = ViewState()
-    state.desk = DeskFacts(1, "ask", "openai/gpt-5.2", SandboxStatus(3), (), {}, branch="main*")
+    state.facts = SessionFacts(1, "ask", "openai/gpt-5.2", SandboxStatus(3), (), {}, branch="main*")
     assert at(state, 80) == "ask · openai/gpt-5.2 · main* · sandboxed · ? keys"
     assert at(state, 44) == "ask · openai/gpt-5.2 · main* · sandboxed"
     assert at(state, 30) == "ask · openai/gpt-5.2 · main*"

@@ -23,7 +23,7 @@ from buddy.repl.view.blocks import (
     UserPrompt,
 )
 from buddy.repl.view.live import inbox_lines, live_lines, live_room, phase_text, queue_lines
-from buddy.repl.view.state import NO_DESK, DeskFacts, QueueRow, ViewState
+from buddy.repl.view.state import NO_SESSION, QueueRow, SessionFacts, ViewState
 from buddy.repl.view.view import focus, fold
 from buddy.workspace.sandbox.status import NO_SANDBOX
 from tests.support.events_for_tests import Tape
@@ -190,7 +190,7 @@ def test_an_answer_that_did_not_end_by_itself_says_so(finish: str, text: str) ->
 
 def test_a_background_task_is_live_and_prints_only_its_end() -> None:
     state, front, back = ViewState(), Tape(1), Tape(2)
-    state.desk = DeskFacts(1, "ask", "m", NO_SANDBOX, (), {2: "tests"})
+    state.facts = SessionFacts(1, "ask", "m", NO_SANDBOX, (), {2: "tests"})
     folded(state, front.turn(), front.reply(), front.text("front"))
     assert (
         folded(state, back.turn("write tests"), back.reply(), back.text("First.\n\nSec"), back.tool()) == []
@@ -216,7 +216,7 @@ def test_a_task_that_comes_to_the_front_brings_what_it_did() -> None:
     state, back = ViewState(), Tape(2)
     state.task(1)
     folded(state, back.turn("tests"), back.reply(), back.text("First.\n\nSec"))
-    facts = DeskFacts(2, "ask", "m", NO_SANDBOX, (), {2: "tests"})
+    facts = SessionFacts(2, "ask", "m", NO_SANDBOX, (), {2: "tests"})
     assert focus(state, facts) == [
         TaskHeading(2, "tests"),
         UserPrompt("tests", "prompt", 0, 2),
@@ -281,7 +281,7 @@ def test_the_live_region_stays_within_its_rows_and_columns() -> None:
 def test_queued_text_is_listed() -> None:
     state = ViewState()
     rows = tuple(QueueRow("queue", 1, f"do {n}\nand more") for n in range(6))
-    state.desk = DeskFacts(1, "ask", "m", NO_SANDBOX, (QueueRow("steer", 2, "stop"), *rows), {})
+    state.facts = SessionFacts(1, "ask", "m", NO_SANDBOX, (QueueRow("steer", 2, "stop"), *rows), {})
     assert [plain(line) for line in queue_lines(state, 60, LOOK)] == [
         "→ next @2: stop",
         "→ queued: do 0 and more",
@@ -300,10 +300,10 @@ def test_queued_text_is_listed() -> None:
         ),
         (notes[:1], ["→ goes with your next prompt: task 2's… (Backspace drops it)"]),
     ):
-        state.desk = DeskFacts(1, "ask", "m", NO_SANDBOX, shown, {})
+        state.facts = SessionFacts(1, "ask", "m", NO_SANDBOX, shown, {})
         drawn = [plain(line) for line in queue_lines(state, 61, LOOK)]
         assert all(line.endswith(end) for line, end in zip(drawn, lines, strict=True)), drawn
-    state.desk = NO_DESK
+    state.facts = NO_SESSION
     assert queue_lines(state, 60, LOOK) == []
 
 
@@ -384,7 +384,7 @@ def test_RU_A8_code_is_readable_before_its_fence_is_closed() -> None:
 
 def test_RU_A10_an_answer_in_front_is_not_broken_by_one_of_the_background() -> None:
     state, front, back = ViewState(), Tape(1), Tape(2)
-    state.desk = DeskFacts(1, "ask", "m", NO_SANDBOX, (), {1: "story", 2: "tests"})
+    state.facts = SessionFacts(1, "ask", "m", NO_SANDBOX, (), {1: "story", 2: "tests"})
     folded(state, front.turn(), front.reply(), front.text("- one\n- two\n"), back.turn(), back.reply())
     assert folded(state, back.text("Green."), back.reply_done(), back.done()) == []
     assert all(isinstance(block, Markdown) for block in folded(state, front.text("- three\n")))
@@ -408,7 +408,7 @@ def test_RU_A10_a_task_that_comes_to_the_front_brings_what_waited() -> None:
         state, front.turn(), front.reply(), front.text("Once"), back.turn(), back.reply(), back.text("Green.")
     )
     assert folded(state, back.reply_done(), back.done()) == []
-    blocks = focus(state, DeskFacts(2, "ask", "m", NO_SANDBOX, (), {}))
+    blocks = focus(state, SessionFacts(2, "ask", "m", NO_SANDBOX, (), {}))
     assert [type(block).__name__ for block in blocks] == [
         "TaskHeading",
         "Markdown",
