@@ -217,6 +217,33 @@ def _is_wildcard(case: ast.match_case) -> bool:
     return isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None
 
 
+def test_only_the_room_of_tasks_changes_a_task() -> None:
+    """Others ask the board: what it does to a task reaches the journal too."""
+    declared = next(
+        node
+        for node in ast.walk(_tree(PACKAGE / "tasks/task.py"))
+        if isinstance(node, ast.ClassDef) and node.name == "Task"
+    )
+    fields = {name for name in map(_changed_attribute, ast.walk(declared)) if name}
+    fields -= {"number"}  # other records have one too
+    assert {"background", "history", "state", "not_run"} <= fields
+    found = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}: {ast.unparse(node)}"
+        for path in MODULES
+        if path.parent.name != "tasks" and any(name.startswith("buddy.tasks") for name in _imported(path))
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Attribute)
+        and _changed_attribute(node) in fields
+        and ast.unparse(node.value) != "self"
+    ]
+    assert found == []
+
+
+def _changed_attribute(node: ast.AST) -> str:
+    """The attribute that is assigned, added to or deleted here, "" where none is."""
+    return node.attr if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load) else ""
+
+
 BORDERS = {
     "agent/tool_calls.py _executed": "a tool call: whatever a tool raises, only its call ends",
     "agent/loop.py _run": "a turn: its last event names what broke it; raised again",

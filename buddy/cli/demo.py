@@ -118,8 +118,8 @@ async def _journey(session: Session) -> None:
         if 1 in finished and not other:
             _say("\n❯ write tests for it &\n")
             task = board.open(copy_of=1)
-            task.background = True
             other = task.number
+            board.to_background(other)
             board.submit(other, "write tests for it")
         if other and other in finished:
             _say(f"  task {other} is done: {board.task(other).last_answer()}\n")

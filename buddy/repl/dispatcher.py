@@ -174,13 +174,13 @@ class Dispatcher:
         if context.session.settings.display.enter_while_running == "queue":
             await context.board.queue(number, content)
         else:
-            await context.board.steer(number, content)
+            await context.board.prompt(number, content)
 
     async def _new_task(self, context: Context, text: str, sent: Sent) -> None:
         """A background task that starts from a copy of the conversation in front."""
         board = context.board
         task = board.open(copy_of=context.focus)
-        task.background = True
+        board.to_background(task.number)
         sent.number = task.number
         board.submit(task.number, await self._content(context, text, sent))
         context.screen.print(NoteBlock("info", f"task {task.number} started in the background: {task.title}"))
@@ -189,7 +189,7 @@ class Dispatcher:
         if sent.number in context.board.tasks and _answered(context, sent.number, text):
             return
         async with self._sending:
-            await context.board.steer(sent.number, await self._content(context, text, sent))
+            await context.board.prompt(sent.number, await self._content(context, text, sent))
         if sent.number != context.focus:
             context.screen.hint(f"sent to task {sent.number}")
 

@@ -247,6 +247,10 @@ class TaskBoard:
         self.focus = number
         self.parts.memory.record_focus(number)
 
+    def to_background(self, number: int) -> None:
+        """Let a task finish out of sight: its answer becomes a note."""
+        self.task(number).background = True
+
     def message(self, content: str | Sequence[UserPart], origin: Origin) -> UserMessage:
         """A person's words as a message."""
         given = (Text(content),) if isinstance(content, str) else tuple(content)
@@ -302,8 +306,8 @@ class TaskBoard:
             task.hurry.set()
         return waits
 
-    async def steer(self, number: int, content: str | Sequence[UserPart]) -> None:
-        """Text for the running turn, at its next boundary; a prompt when nothing runs."""
+    async def prompt(self, number: int, content: str | Sequence[UserPart]) -> None:
+        """Steer the running turn at its next boundary; submit the text when nothing runs."""
         task = self.task(number)
         if not task.running:
             self.submit(number, content)
@@ -374,6 +378,17 @@ class TaskBoard:
         if seconds > 0:
             reason = f"its time limit of {seconds:g} s (/timeout) ran out"
             task.deadline = asyncio.get_running_loop().call_later(seconds, self._stop, task, reason)
+
+    async def rewind(self, number: int, kept: int) -> None:
+        """Go back to the first `kept` messages. Memory and journal change in one step, so that a prompt sent
+        meanwhile comes after it in both. Raises `TaskError` while a turn runs."""
+        task = self._free(number)
+        summary = task.compaction
+        self.parts.memory.replace_history(number, "rewound", kept)
+        task.rewind(kept)
+        if summary is not None and task.compaction is None:
+            self.parts.memory.record_compaction(number, None)
+        await self.parts.memory.record_task(number, task.record())
 
     def reset(self, number: int) -> None:
         """Empty a conversation. The journal keeps what was said."""

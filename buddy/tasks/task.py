@@ -32,7 +32,8 @@ class TaskError(Exception):
 
 
 class Task:
-    """State only; what happens to it is the board's. `tools`: the names it may use, None for all."""
+    """State and what changes it; only this room does, other rooms ask the board. `tools`: the names it may
+    use, None for all."""
 
     def __init__(
         self,
@@ -99,6 +100,14 @@ class Task:
         """Tell whether nothing was said in this task since it began with another's conversation."""
         return 0 < len(self.history) <= self.copied
 
+    def begin(self, now: float) -> None:
+        """Stand as a task whose turn starts."""
+        self.cancelled = asyncio.Event()
+        self.not_run = ()
+        self.reason = ""
+        self.state = "running"
+        self.started_at = now
+
     def forget(self) -> None:
         """Empty the conversation, and what is only true of it."""
         self.history.clear()
@@ -106,6 +115,17 @@ class Task:
         self.not_run = ()
         self.copied = 0
         self.meter.context_tokens = 0
+        self.services.forget_shown()
+
+    def rewind(self, kept: int) -> None:
+        """Go back to the first `kept` messages, and stand as if nothing had come after them."""
+        del self.history[kept:]
+        self.copied = min(self.copied, kept)
+        if self.compaction is not None and self.compaction.through > kept:
+            self.compaction = None
+        self.not_run, self.receipt = (), None
+        self.state, self.reason = "idle", ""
+        self.services.forget_shown()
 
     def record(self) -> TaskChanged:
         """The task as the journal keeps it."""

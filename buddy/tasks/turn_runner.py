@@ -48,11 +48,7 @@ class Running:
 
     def start(self, task: Task, prompts: tuple[UserMessage, ...]) -> asyncio.Task[None]:
         """Begin a turn with these prompts, or go on with what the history waits for when there are none."""
-        task.cancelled = asyncio.Event()
-        task.not_run = ()
-        task.reason = ""
-        task.state = "running"
-        task.started_at = self._shared.board.clock.now()
+        task.begin(self._shared.board.clock.now())
         task.runner = asyncio.create_task(self._run(task, prompts), name=f"task {task.number}")
         return task.runner
 

@@ -140,7 +140,7 @@ def _paths(entries: Sequence[UndoEntry]) -> list[str]:
 
 async def _go_back(context: Context, task: Task, at: int) -> None:
     text = prompt_text(task, at)
-    await _cut(context, task, at)
+    await context.board.rewind(task.number, at)
     context.screen.put(text)
 
 
@@ -157,18 +157,3 @@ def prompt_text(task: Task, at: int) -> str:
     """Return a prompt as typed, without attached notes and files."""
     message = task.history[at]
     return own_words(message)[0].strip() if isinstance(message, UserMessage) else ""
-
-
-async def _cut(context: Context, task: Task, kept: int) -> None:
-    """Memory and journal change in one step, so that a prompt sent meanwhile comes after it in both."""
-    memory = context.board.parts.memory
-    memory.replace_history(task.number, "rewound", kept)
-    del task.history[kept:]
-    task.copied = min(task.copied, kept)
-    if task.compaction is not None and task.compaction.through > kept:
-        memory.record_compaction(task.number, None)
-        task.compaction = None
-    task.not_run, task.receipt = (), None
-    task.state, task.reason = "idle", ""
-    task.services.forget_shown()
-    await memory.record_task(task.number, task.record())

@@ -210,10 +210,7 @@ async def rename(context: Context, argument: str) -> None:
 @command(family="session", destructive=True)
 async def reset(context: Context, argument: str) -> None:
     """Empty the conversation in front; the journal keeps what was said"""
-    task = context.board.task(context.focus)
-    context.board.reset(task.number)
-    task.not_run = ()
-    task.services.forget_shown()
+    context.board.reset(context.focus)
     context.screen.print(NoteBlock("info", "Conversation emptied. The model starts without it."))
 
 

@@ -79,7 +79,7 @@ async def init(context: Context, argument: str) -> None:
     """Let the model look at the repository and write an AGENTS.md"""
     focus = f"\n\nPay special attention to: {argument}" if argument else ""
     text = render_template(await read_template("init.md"), {"focus": focus})
-    await context.board.steer(context.focus, text)
+    await context.board.prompt(context.focus, text)
 
 
 @command(family="setup", usage="DIR", completes=("path",), only_explains=True)

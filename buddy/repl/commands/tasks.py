@@ -114,7 +114,8 @@ async def fg(context: Context, argument: str) -> None:
     if task.closed:
         raise CommandError(f"task {number} is closed; /ps lists those that are open")
     left = board.task(board.focus)
-    left.background = left.running
+    if left.running:
+        board.to_background(left.number)
     board.set_focus(number)
     context.screen.redraw()
     if not task.running:  # what a running one did so far, the screen has kept
@@ -143,7 +144,7 @@ async def bg(context: Context, argument: str) -> None:
         raise CommandError(f"task {named} is not in front; /fg {named} shows it there")
     if argument and named is None:
         task = board.open(copy_of=board.focus)
-        task.background = True
+        board.to_background(task.number)
         expanded = await context.session.expand(task.number, argument)
         board.submit(task.number, expanded.parts)
         context.screen.print(NoteBlock("info", f"task {task.number} started in the background: {task.title}"))
@@ -152,7 +153,7 @@ async def bg(context: Context, argument: str) -> None:
     if not left.running:
         raise CommandError(f"task {left.number} is not running; /fg N shows another one")
     fresh = board.open(copy_of=left.number)
-    left.background = True
+    board.to_background(left.number)
     board.set_focus(fresh.number)
     context.screen.print(
         NoteBlock("info", f"task {left.number} goes on in the background; this is task {fresh.number}")
@@ -227,7 +228,7 @@ async def steer(context: Context, argument: str) -> None:
     if not text:
         raise CommandError("expected the text: /steer use pytest, /steer 2 use pytest")
     expanded = await context.session.expand(number, text)
-    await context.board.steer(number, expanded.parts)
+    await context.board.prompt(number, expanded.parts)
 
 
 @command(family="tasks", name="continue", usage="[N]", aliases=("cont",), completes=("task",))

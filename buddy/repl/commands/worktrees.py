@@ -72,7 +72,7 @@ async def _started(context: Context, text: str) -> None:
     except ConfigError:
         await board.places.parts().trees.remove(tree, discard=True)
         raise
-    task.background = True
+    board.to_background(task.number)
     expanded = await context.session.expand(task.number, words)
     for note in expanded.notes:
         context.screen.print(NoteBlock("warning", note))

@@ -72,8 +72,8 @@ async def told(
         desk.script([TextPiece("one"), step, Finished("stop")], says("two"), says("three"))
         board.submit(1, "a")
         await reached.wait()
-        await board.steer(1, "b")
-        await board.steer(1, "c")
+        await board.prompt(1, "b")
+        await board.prompt(1, "c")
         go_on.set()
         await board.wait(1)
         assert desk.texts(1) == expected
@@ -86,7 +86,7 @@ async def told(
 
 async def test_no_kill_loses_words_or_says_them_twice(tmp_path: Path) -> None:
     async def say(board: TaskBoard) -> None:
-        await board.steer(1, "d")
+        await board.prompt(1, "d")
 
     seen = await told(tmp_path, say, ["a", "one", "b", "c", "two", "d", "three"])
 
@@ -98,7 +98,7 @@ async def test_no_kill_loses_words_or_says_them_twice(tmp_path: Path) -> None:
 
 async def test_words_a_turn_has_taken_are_in_the_journal_when_it_is_cancelled(tmp_path: Path) -> None:
     async def say_and_cancel(board: TaskBoard) -> None:
-        await board.steer(1, "d")
+        await board.prompt(1, "d")
         assert [text_of(message) for message in board.cancel(1)] == ["d"]  # which the person has again
 
     seen = await told(tmp_path, say_and_cancel, ["a", "one", "b", "c"])

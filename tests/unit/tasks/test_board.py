@@ -185,8 +185,8 @@ async def test_steering_reaches_the_running_turn_and_skips_what_was_left(tmp_pat
         lane = desk.script(calls(("a", "change", "{}"), ("b", "change", "{}")), says("ok"))
         desk.board.submit(1, "go")
         await reached.wait()
-        await desk.board.steer(1, "stop")
-        await desk.board.steer(1, "and look")
+        await desk.board.prompt(1, "stop")
+        await desk.board.prompt(1, "and look")
         go_on.set()
         await desk.board.wait(1)
         results = [one.text for one in desk.board.task(1).history if isinstance(one, ToolMessage)]
@@ -203,7 +203,7 @@ async def test_steering_withdraws_an_open_question_of_its_task_alone(tmp_path: P
         desk.board.submit(2, "go")
         await until(lambda: len(desk.board.inbox.waiting()) == 2)
         assert [desk.board.task(number).state for number in (1, 2)] == ["waiting", "waiting"]
-        await desk.board.steer(1, "no, wait")
+        await desk.board.prompt(1, "no, wait")
         await desk.board.wait(1)
         assert desk.texts(1) == ["go", "", SKIPPED_TEXT, "no, wait", "ok"]
         assert [one.task_id for one in desk.board.inbox.waiting()] == [2]
@@ -225,7 +225,7 @@ async def test_queued_text_opens_the_next_turns_one_at_a_time(tmp_path: Path) ->
 async def test_text_for_a_task_at_rest_is_a_prompt(tmp_path: Path) -> None:
     async with board_desk(tmp_path) as desk:
         desk.script(says("one"), says("two"))
-        await desk.board.steer(1, "a")
+        await desk.board.prompt(1, "a")
         await desk.board.wait(1)
         await desk.board.queue(1, "b")
         await desk.board.wait(1)
@@ -257,7 +257,7 @@ async def test_REL_024_queued_text_is_there_after_a_crash(tmp_path: Path) -> Non
         desk.board.submit(1, "a")
         await reached.wait()
         await desk.board.queue(1, "b")
-        await desk.board.steer(1, "c")
+        await desk.board.prompt(1, "c")
         journal = (Path(desk.session.directory) / "journal.jsonl").read_bytes()
         await desk.session.writer.journal.flush()
         other = tmp_path / "after"
@@ -510,3 +510,22 @@ async def test_reset_empties_the_conversation_on_disk_too(tmp_path: Path) -> Non
         await desk.turn(1, "b")
         assert desk.texts(1) == ["b", "two"]
         assert [text_of(one) for one in (await desk.reloaded())[1]] == ["b", "two"]
+
+
+async def test_rewind_goes_back_on_disk_too_and_never_under_a_running_turn(tmp_path: Path) -> None:
+    async with board_desk(tmp_path) as desk:
+        desk.script(says("one"), says("two"))
+        await desk.turn(1, "first")
+        await desk.turn(1, "second")
+        await desk.board.rewind(1, 2)
+        assert desk.texts(1) == ["first", "one"]
+        assert [text_of(one) for one in (await desk.reloaded())[1]] == ["first", "one"]
+        reached, go_on, step = gate()
+        desk.script([TextPiece("three"), step, Finished("stop")])
+        desk.board.submit(1, "third")
+        await reached.wait()
+        with pytest.raises(TaskError, match="task 1 is running"):
+            await desk.board.rewind(1, 0)
+        go_on.set()
+        await desk.board.wait(1)
+        assert desk.texts(1) == ["first", "one", "third", "three"]

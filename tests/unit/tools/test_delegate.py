@@ -148,7 +148,7 @@ async def test_words_of_the_person_end_the_waiting_for_subagents(tmp_path: Path)
     async with board_desk(tmp_path, script) as desk:
         desk.board.submit(1, "go")
         await until(lambda: desk.board.task(1).state == "waiting")
-        await desk.board.steer(1, "hello")
+        await desk.board.prompt(1, "hello")
         await desk.board.wait(1)
         said = [text_of(one) for one in desk.board.task(1).history if isinstance(one, UserMessage)]
         assert said[1] == "hello"
