@@ -108,7 +108,9 @@ class Tool(msgspec.Struct, frozen=True):
     may be answered from the cache (0: never); `preview` is what an approval shows. `survey` looks at the disk
     for the policy, given the boundary and the arguments (it blocks: call it in a thread); `risk_in_sandbox`
     is the risk where a working sandbox contains the call (None: the same); `confined`: what it runs goes into
-    the sandbox; `subject` names what a call is about where the first text of its arguments does not."""
+    the sandbox; `subject` names what a call is about where the first text of its arguments does not;
+    `keeps_undo`: it saves what it replaces before it does, so that nobody looks at the whole tree for it;
+    `runs_tests`: while it runs, writes of other tasks wait, and its outcome is a test run of the receipt."""
 
     name: str
     description: str
@@ -127,6 +129,8 @@ class Tool(msgspec.Struct, frozen=True):
     risk_in_sandbox: Risk | None = None
     confined: bool = False
     subject: Callable[[Any], str] | None = None
+    keeps_undo: bool = False
+    runs_tests: bool = False
     function: Callable[..., Any] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -182,6 +186,8 @@ def tool(
     risk_in_sandbox: Risk | None = None,
     confined: bool = False,
     subject: Callable[[Any], str] | None = None,
+    keeps_undo: bool = False,
+    runs_tests: bool = False,
 ) -> Callable[[Callable[..., Any]], Tool]:
     """Declare a tool: its parameters become the schema the model sees, its docstring the description.
 
@@ -240,6 +246,8 @@ def tool(
             function=function,
             confined=confined,
             subject=subject,
+            keeps_undo=keeps_undo,
+            runs_tests=runs_tests,
         )
 
     return declare

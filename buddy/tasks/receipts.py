@@ -22,9 +22,8 @@ from buddy.agent.receipt import (
     RunCounts,
     receipt_of,
 )
-from buddy.agent.tool import ToolError
+from buddy.agent.tool import ToolError, ToolRegistry
 from buddy.safety.sanitise import one_line
-from buddy.tasks.test_windows import TEST_TOOLS
 from buddy.workspace.test_runners import ResultReader
 from buddy.workspace.undo.entries import NOTHING, UndoEntry
 from buddy.workspace.undo.log import UndoLog
@@ -145,12 +144,14 @@ def _bare(words: list[str]) -> list[str]:
 
 
 class TurnFacts:
-    """The calls of one turn while it runs. `root`: the folder that paths are shown from."""
+    """The calls of one turn while it runs. `root`: the folder that paths are shown from; `tools`: where a
+    call's tool is looked up by its name."""
 
-    def __init__(self, task_id: int, log: UndoLog | None, root: str) -> None:
+    def __init__(self, task_id: int, log: UndoLog | None, root: str, tools: ToolRegistry) -> None:
         self._task_id = task_id
         self._log = log
         self._root = root
+        self._tools = tools
         self._started: dict[str, ToolStarted] = {}
         self._commands = False
         self._calls: list[tuple[str, CallFacts]] = []
@@ -165,7 +166,9 @@ class TurnFacts:
             started = self._started.pop(event.call_id)
             self._commands |= isinstance(event.display, Command)
             if started.begun:
-                check = _check(started.call.name, event) if event.status in ("ok", "error") else None
+                tool = self._tools.get(started.call.name)
+                runs_tests = tool is not None and tool.runs_tests
+                check = _check(event, runs_tests=runs_tests) if event.status in ("ok", "error") else None
                 if check is not None and check.kind == "run" and isinstance(event.display, Command):
                     self._scripts[event.call_id], _ = script_of(event.display.command) or ("", False)
                 self._calls.append((event.call_id, CallFacts(started.title, event.status, check=check)))
@@ -246,11 +249,11 @@ def _recognised(command: str) -> tuple[CheckKind, bool] | None:
     return None if run is None else ("run", run[1])
 
 
-def _check(tool: str, event: ToolFinished) -> Check | None:
+def _check(event: ToolFinished, *, runs_tests: bool) -> Check | None:
     display = event.display
     if not isinstance(display, Command):
         return None
-    recognised = ("tests", True) if tool in TEST_TOOLS else _recognised(display.command)
+    recognised = ("tests", True) if runs_tests else _recognised(display.command)
     if recognised is None:
         return None
     kind, is_own = recognised

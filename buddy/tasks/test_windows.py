@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from buddy.agent.tool import Access, Tool
 
 LONGEST_WAIT_S = 60.0
-TEST_TOOLS = frozenset({"run_tests"})
 _SHOWN = 20
 
 
@@ -60,7 +59,7 @@ class TestWindows:
         """Wait, before a call that writes files, until no other task's tests run; not for ever. Commands do
         not wait: most of them only look."""
         others = self._others(number, root)
-        if not others or not access.writes or access.anything or tool.name in TEST_TOOLS:
+        if not others or not access.writes or access.anything or tool.runs_tests:
             return
         names = ", ".join(str(window.number) for window in others)
         progress(f"waiting for the tests of task {names} (at most {self._longest_wait_s:g} s)\n")

@@ -18,15 +18,12 @@ from buddy.sessions.records import CheckpointTaken
 from buddy.tasks.dependencies import BoardParts
 from buddy.tasks.sandboxing import services_for
 from buddy.tasks.task import Task
-from buddy.tasks.test_windows import TEST_TOOLS, TestWindows
+from buddy.tasks.test_windows import TestWindows
 from buddy.tasks.workspaces import jobs_run
 from buddy.workspace.checkpoints.checkpoints import Mark
 from buddy.workspace.files.approved_versions import Approved
 from buddy.workspace.files.store import Stamp, stamp_of
 from buddy.workspace.undo.log import UndoLog
-
-KEEPS_ITSELF = frozenset({"edit_file", "write_file", "apply_patch", "copy_file", "move_file", "delete_file"})
-"""Tools that put what they replace on disk before they do: they need no look at the whole tree."""
 
 LONG_CHARS = 8_000
 
@@ -167,7 +164,7 @@ async def _changing(
     checkpoints = around.task.workspace.checkpoints
     if checkpoints is None or _only_reads(around.task, call):
         return await _in_window(around, tool, arguments, context)
-    if tool.name in KEEPS_ITSELF:
+    if tool.keeps_undo:
         result = await _in_window(around, tool, arguments, context)
         _record(around, call, {"entry": checkpoints.entry_of(call.id)})
         return result
@@ -207,7 +204,7 @@ async def _in_window(
     around: Surroundings, tool: Tool, arguments: msgspec.Struct, context: ToolContext
 ) -> ToolResult:
     """Run the tool; tests are told what other tasks wrote meanwhile."""
-    if tool.name not in TEST_TOOLS:
+    if not tool.runs_tests:
         return await tool.run(context, arguments)
     task = around.task
     with around.writes.windows.open(task.number, task.workspace.boundary.root) as window:

@@ -199,7 +199,8 @@ class _TaskTurn:
         )
         log = task.services.services.get(UndoLog)
         root = task.workspace.boundary.root
-        self._facts = TurnFacts(task.number, log if isinstance(log, UndoLog) else None, root)
+        undo = log if isinstance(log, UndoLog) else None
+        self._facts = TurnFacts(task.number, undo, root, shared.board.tools)
         self._notes: dict[str, str] = {}  # by call: what its result says of the sandbox's own /tmp
         self._clean: dict[str, str] = {}  # by call: results that have been looked through for secrets
 

@@ -42,6 +42,7 @@ def _survey(boundary: Boundary, arguments: Any) -> Survey:
     risk="high",  # it runs the project's code
     risk_in_sandbox="medium",
     confined=True,
+    runs_tests=True,
     survey=_survey,
     category="shell",
     access=_access,

@@ -114,7 +114,7 @@ async def test_a_thousand_overlapping_changes_of_two_tasks_lose_nothing(tmp_path
         assert all(any(words in text for words in told) and len(text) > 40 for text in refusals)
 
 
-@tool(risk="medium", category="shell", name="run_tests")
+@tool(risk="medium", category="shell", name="check_all", runs_tests=True)
 async def slow_tests(ctx: ToolContext) -> str:
     """Tests that run until a file appears."""
     path = Path(ctx.service(dict)["release"])

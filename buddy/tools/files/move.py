@@ -79,6 +79,7 @@ def _copy_preview(ctx: ToolContext, arguments: Any) -> Diff:
 
 @tool(
     risk="medium",
+    keeps_undo=True,
     category="files",
     access=_copy_access,
     preview=_copy_preview,
@@ -142,6 +143,7 @@ def _move_preview(ctx: ToolContext, arguments: Any) -> Display:
 
 @tool(
     risk="high",
+    keeps_undo=True,
     category="files",
     access=_move_access,
     preview=_move_preview,
@@ -210,6 +212,7 @@ def _changes_since(ctx: ToolContext, origin: str, status: os.stat_result) -> str
 
 @tool(
     risk="high",
+    keeps_undo=True,
     category="files",
     access=_delete_access,
     preview=_delete_preview,

@@ -236,6 +236,7 @@ def _preview(ctx: ToolContext, arguments: Any) -> Diff:
 
 @tool(
     risk="medium",
+    keeps_undo=True,
     category="files",
     access=_access,
     preview=_preview,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from buddy.agent.events import Notice
-from buddy.agent.tool import ToolError
+from buddy.agent.tool import ToolContext, ToolError, tool
 from buddy.llm.scripted import Reply, Say, ScriptedCall
 from buddy.tasks.tool_execution import LOOK_EVERY_S
 from buddy.tools.files.edit import edit_file
@@ -55,6 +55,29 @@ async def test_the_journal_knows_the_trees_around_a_call(tmp_path: Path) -> None
             ("direct-2", ["entry"], 2),
         ]
         assert kept[0].data["before"] != kept[0].data["after"]
+
+
+@tool(risk="medium", keeps_undo=True)
+async def keeper(ctx: ToolContext) -> str:
+    """Save by itself what it replaces."""
+    return "done"
+
+
+@tool(risk="medium")
+async def changer(ctx: ToolContext) -> str:
+    """Change anything."""
+    return "done"
+
+
+async def test_a_new_tool_says_by_itself_whether_the_tree_is_looked_at(tmp_path: Path) -> None:
+    async with board_desk(tmp_path) as desk:
+        await desk.call(keeper, {})
+        await desk.call(changer, {})
+        kept = [one.taken for one in desk.parts.memory.state().checkpoints]
+        assert [(one.call_id, sorted(one.data)) for one in kept] == [
+            ("direct-1", ["entry"]),
+            ("direct-2", ["after", "before", "entry"]),
+        ]
 
 
 async def test_reading_takes_no_checkpoint_and_makes_no_store(tmp_path: Path) -> None:
