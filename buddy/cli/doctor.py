@@ -15,9 +15,10 @@ from typing import Literal
 import msgspec
 
 from buddy import __version__
-from buddy.app.launch import LaunchContext, find_launch, read_settings, session_store
+from buddy.app.launch import LaunchContext, find_launch, read_settings
 from buddy.app.options import Options
 from buddy.app.providers import Models
+from buddy.app.session_store import session_store
 from buddy.cli.tables import show
 from buddy.config.loading import LoadedSettings
 from buddy.config.settings import ConfigError

@@ -10,17 +10,16 @@ from collections.abc import Callable, Generator, Mapping
 
 from buddy.agent.messages import Usage
 from buddy.app.launch import (
-    KEEP_ELSEWHERE,
     LaunchContext,
     check_yolo,
     find_launch,
     read_settings,
-    session_store,
 )
 from buddy.app.options import Options, UsageError
 from buddy.app.policy import mode_of
 from buddy.app.providers import Models
 from buddy.app.session import open_session
+from buddy.app.session_store import KEEP_ELSEWHERE, session_store
 from buddy.cli.arguments import resuming
 from buddy.cli.collector import collect_from_here
 from buddy.cli.log import start_log

@@ -13,11 +13,12 @@ from typing import Any
 
 from buddy import __version__
 from buddy.agent.events import TurnFinished
-from buddy.app.launch import KEEP_ELSEWHERE, LaunchContext, session_store
+from buddy.app.launch import LaunchContext
 from buddy.app.options import Options
 from buddy.app.policy import change_settings
 from buddy.app.providers import Models
 from buddy.app.session import Session, open_session
+from buddy.app.session_store import KEEP_ELSEWHERE, session_store
 from buddy.app.trust import FolderTrust
 from buddy.cli.demo_model import FAREWELL, HINTS, DemoModels
 from buddy.cli.doctor import report

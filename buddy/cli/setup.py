@@ -15,10 +15,11 @@ from typing import Any
 
 from buddy.agent.formatting import counted
 from buddy.agent.provider import ProviderError
-from buddy.app.launch import find_launch, read_settings, saved_keys, session_store
+from buddy.app.launch import find_launch, read_settings, saved_keys
 from buddy.app.model_server import ModelServer
 from buddy.app.options import Options, UsageError
 from buddy.app.providers import Models, catalogue
+from buddy.app.session_store import session_store
 from buddy.app.stderr import tell
 from buddy.cli.tables import show
 from buddy.config.first_model import FirstModel, first_model

@@ -10,7 +10,8 @@ import msgspec
 
 from buddy.agent.lazy_regex import pattern
 from buddy.sessions.file_ops import JournalFiles
-from buddy.sessions.folder import SESSION_ID, Signer
+from buddy.sessions.folder import SESSION_ID
+from buddy.sessions.identity import Signer
 from buddy.sessions.line_codec import LineError, decode, last_line, payload
 from buddy.sessions.loading import JOURNAL, load, ownership, read_header
 from buddy.sessions.lock import is_locked

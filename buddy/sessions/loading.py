@@ -14,7 +14,7 @@ from buddy.agent.history import repaired
 from buddy.agent.messages import Call, Message
 from buddy.safety.seal import Seal
 from buddy.sessions.file_ops import JournalFiles
-from buddy.sessions.folder import Signer
+from buddy.sessions.identity import Signer
 from buddy.sessions.journal import EMPTY, Position
 from buddy.sessions.line_codec import (
     JournalLine,

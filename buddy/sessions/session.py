@@ -14,7 +14,8 @@ import msgspec
 from buddy.agent.cancel import on_failure
 from buddy.safety.seal import Seal
 from buddy.sessions.file_ops import JournalFiles
-from buddy.sessions.folder import Signer, make_private
+from buddy.sessions.folder import make_private
+from buddy.sessions.identity import Signer
 from buddy.sessions.journal import Appender, Journal, Position, SaveState
 from buddy.sessions.line_codec import checksum
 from buddy.sessions.loading import JOURNAL, LoadedSession, ResumedTask

@@ -16,7 +16,6 @@ from buddy.sessions.file_ops import JournalFiles
 from buddy.sessions.folder import (
     FOLDER,
     FolderError,
-    Signer,
     check_real,
     check_session_folder,
     make_exports_folder,
@@ -24,6 +23,7 @@ from buddy.sessions.folder import (
     make_sessions_folder,
     new_session_id,
 )
+from buddy.sessions.identity import Signer
 from buddy.sessions.journal import EMPTY
 from buddy.sessions.line_codec import JournalLine, LineError, encode, payload, raw_data, scan
 from buddy.sessions.listing import Brief, SessionSummary, brief, is_blank, last_saved, newest_at, summary

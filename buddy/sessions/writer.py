@@ -19,7 +19,7 @@ from buddy.agent.messages import AssistantMessage, Message, ResultStatus, UserMe
 from buddy.agent.receipt import Receipt
 from buddy.safety.seal import Seal
 from buddy.sessions.file_ops import JournalFiles
-from buddy.sessions.folder import Signer
+from buddy.sessions.identity import Signer
 from buddy.sessions.journal import LINGER_S, Journal, NotSavedError, SaveState
 from buddy.sessions.loading import AgentSessionSnapshot, snapshot_of, write_snapshot
 from buddy.sessions.partial import LINGER_S as PARTIAL_LINGER_S

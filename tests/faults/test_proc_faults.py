@@ -719,7 +719,7 @@ async def test_REL_048_no_moment_is_too_early_for_it(tmp_path: Path, level: int,
 @linux
 async def test_REL_048_the_tether_ends_the_others_when_one_is_gone(tmp_path: Path) -> None:
     mark = number()
-    tether = Tether()
+    tether = Tether(str(tmp_path))
     tether.tie(int.from_bytes(os.urandom(6), "big"))
     shell = next(one for one in descendants(os.getpid()) if one.parent == os.getpid())
     tether.tie_group(2**22 - 1)  # nobody's

@@ -14,7 +14,8 @@ import pytest
 from buddy.agent.messages import UserMessage
 from buddy.safety.protected import ProtectedPlaces
 from buddy.sessions.file_ops import JournalFiles
-from buddy.sessions.folder import FolderError, load_signer
+from buddy.sessions.folder import FolderError
+from buddy.sessions.identity import load_signer
 from buddy.sessions.line_codec import encode
 from buddy.sessions.loading import LoadedSession
 from buddy.sessions.records import SessionHeader

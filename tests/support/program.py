@@ -25,7 +25,7 @@ from typing import Any
 import tomli_w
 
 from buddy.agent.messages import Message, UserMessage, text_of
-from buddy.sessions.folder import load_signer
+from buddy.sessions.identity import load_signer
 from buddy.sessions.store import SessionStore
 from buddy.tools.builtin import BUILTIN_TOOLS
 from tests.fake_llm.asked import Asked

@@ -22,7 +22,7 @@ from buddy.agent.messages import (
     UserMessage,
 )
 from buddy.sessions.file_ops import JournalFiles
-from buddy.sessions.folder import load_signer
+from buddy.sessions.identity import load_signer
 from buddy.sessions.session import Watch
 from buddy.sessions.store import SessionStore
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from buddy.agent.messages import AssistantMessage, ToolMessage, text_of
-from buddy.sessions.folder import load_signer
+from buddy.sessions.identity import load_signer
 from buddy.sessions.store import SessionStore
 from tests.capabilities import requires
 from tests.fake_llm.script import (
@@ -453,11 +453,11 @@ def bound(desk: Desk) -> Desk:
 
 @requires("setpriv")
 async def test_a_file_without_permission_is_told(tmp_path: Path) -> None:
-    calls = [call("read_file", path="secret.txt"), call("write_file", path="closed/new.txt", content="x")]
+    calls = [call("read_file", path="private.txt"), call("write_file", path="closed/new.txt", content="x")]
     async with FakeLLM([reply(*calls), reply("I see.")]) as server:
         desk = bound(desk_of(tmp_path, server.url))
-        (desk.repo / "secret.txt").write_text("x")
-        (desk.repo / "secret.txt").chmod(0)
+        (desk.repo / "private.txt").write_text("x")
+        (desk.repo / "private.txt").chmod(0)
         (desk.repo / "closed").mkdir()
         (desk.repo / "closed").chmod(0o500)
         ran = await desk.run("exec", "--permission-mode", "edit", "Work")

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from buddy.sessions.file_ops import JournalFiles
-from buddy.sessions.folder import KEY_BYTES, Signer, load_signer
+from buddy.sessions.identity import KEY_BYTES, Signer, load_signer
 from buddy.sessions.records import VERSION, GrantChanged, SessionHeader
 
 HEADER = SessionHeader(VERSION, "aaaa-bbbb-cccc-dddd", 5.0, "/work", "")
